@@ -16,8 +16,11 @@ from tests.support.kernel import ROOT, notebook_of, run_notebook
 from tests.support.leftovers import leftovers, snapshot
 from tests.support.missing import missing
 from tests.support.shell import difference, private_shell, shell_state
+from tests.support.simulated_device import simulated
 from tests.support.workers import SlowFilesFirst, in_order
 from tools.system import find_dot
+
+__all__ = ["simulated"]
 
 # What a folder's tests need, so that they can be left out.
 MARKS = {ROOT / "tests" / name: getattr(pytest.mark, mark) for name, mark in (

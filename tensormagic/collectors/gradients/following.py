@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from tensormagic.collectors.devices.accelerator import Stopwatch
 from tensormagic.collectors.gradients.gradients import PassRecorder
 from tensormagic.collectors.gradients.traced_graph import TracedGraph
 from tensormagic.collectors.graphs.in_place import Suspect
@@ -93,6 +94,7 @@ class Following:
         between_compiled: See `BackwardCall`.
         is_seen: Whether a dispatch mode of the tool's is on, which is to see nothing of what the hooks do.
         collectives: What `ParallelWatcher.before_pass` returned.
+        clock: The device that its roots are on began with it; None where that is not told, or it is a CPU.
     """
 
     thread: int
@@ -111,6 +113,7 @@ class Following:
     between_compiled: bool = False
     is_seen: bool = False
     collectives: dict[int, int] = field(default_factory=dict)
+    clock: Stopwatch | None = None
 
     @property
     def levels(self) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """Measures what the forward makes, for the person who asks for it: each output of each call that makes a node.
 
 The function mode sees the outputs as they are returned. On a CPU they are measured there and then; on any other
-device the numbers stay there, in one small tensor an output, until the pass is over. Nothing is kept but numbers. A
-row is known by the sequence number of its node until a backward walks the graph.
+device their numbers are reckoned there, and come with those of the pass. Nothing is kept but numbers. A row is known by
+the sequence number of its node until a backward walks the graph.
 """
 
 from __future__ import annotations
@@ -13,17 +13,16 @@ from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
 import torch
 
-from tensormagic.collectors.gradients.gradient_statistics import (
-    StatisticsTable,
-    gradient_statistics_of,
-    gradient_statistics_on_device,
-    survey,
-)
+from tensormagic.collectors.devices import accelerator
+from tensormagic.collectors.gradients.gradient_statistics import StatisticsTable, survey
+from tensormagic.collectors.gradients.measures import Measured
+from tensormagic.collectors.gradients.on_device import DeviceNumbers
 from tensormagic.collectors.graphs.history import flat, has_history, is_stale
 from tensormagic.collectors.graphs.structure import GraphStructure
 from tensormagic.collectors.hooks.functorch_levels import bare
@@ -34,7 +33,17 @@ GENERATIONS = 4  # forwards whose rows are still known: the pass through a graph
 MOST_ROWS = 1 << 17  # rows of one forward
 
 Row = GradientStatistics
-_Deferred = tuple[torch.Tensor, int]  # nine numbers on a device, and how many elements they are about
+
+
+@dataclass(slots=True)
+class _Coming:
+    """A row that is on its way from a device; None until it is here."""
+
+    row: Row | None = None
+
+    def came(self, _: Measured | None, row: Row | None) -> None:
+        """Take it."""
+        self.row = row
 
 
 class ForwardMeter:
@@ -45,10 +54,10 @@ class ForwardMeter:
         gap: Why something could not be measured; empty where all could.
     """
 
-    def __init__(self, *, deferred: bool | None = None) -> None:
-        """Start without rows; ``deferred``: as in `PassRecorder`."""
-        self._deferred = deferred
-        self._rows: deque[dict[int, Row | _Deferred]] = deque([{}], maxlen=GENERATIONS)
+    def __init__(self) -> None:
+        """Start without rows."""
+        self._far = DeviceNumbers(0)
+        self._rows: deque[dict[int, Row | _Coming]] = deque([{}], maxlen=GENERATIONS)
         self._given: dict[int, bool | None] = {}
         self._last: tuple[Any, Row | None] = (None, None)
         self.seconds = 0.0
@@ -82,15 +91,17 @@ class ForwardMeter:
             if number not in self._given and isinstance(row, Row) and (row.nan or row.inf):
                 self._given[number] = any(_is_bad(value) for value in flat(values) if value is not x)
 
-    def _current(self) -> dict[int, Row | _Deferred]:
+    def _current(self) -> dict[int, Row | _Coming]:
         if len(self._rows[-1]) >= MOST_ROWS:
             self._rows.append({})
         return self._rows[-1]
 
-    def _measure(self, x: torch.Tensor) -> Row | _Deferred:
+    def _measure(self, x: torch.Tensor) -> Row | _Coming:
         """Measure a value, unless it is, unchanged, the very memory that was measured last: a view."""
-        if not x.is_cpu if self._deferred is None else self._deferred:
-            return gradient_statistics_on_device(x), x.numel()
+        if accelerator.there.holds(x):
+            coming = _Coming()
+            self._far.ask(x, coming.came, full=True)
+            return coming
         key = (x.data_ptr(), x.numel(), x._version, x.dtype) if x.layout is torch.strided and not x.is_nested else None
         if key is None or key != self._last[0] or self._last[1] is None:
             self._last = (key, survey(x, 0))
@@ -119,6 +130,9 @@ class ForwardMeter:
                         found.rows[index] = row
                         if number in self._given:
                             found.given[index] = self._given[number]
+                if self._far.asked:
+                    self._far.send()
+                    found.far, self._far = self._far, DeviceNumbers(0)
             self._given.clear()
             if self._rows[-1]:
                 self._rows.append({})
@@ -129,14 +143,14 @@ class ForwardMeter:
         return found
 
     def fetch(self, found: PassForward | None) -> None:
-        """Read what waits on a device, of a pass that is over. Never raises."""
+        """Take what has come from devices, of a pass that is over. Never raises."""
         try:
             if found is not None:
                 found.fetch()
         except Exception as error:
             self.gap = f"{type(error).__name__}: {error}"
 
-    def _row(self, number: int) -> Row | _Deferred | None:
+    def _row(self, number: int) -> Row | _Coming | None:
         return next((rows[number] for rows in reversed(self._rows) if number in rows), None)
 
 
@@ -144,26 +158,29 @@ class PassForward:
     """What the forward of one pass made, by node index.
 
     Attributes:
-        rows: Measured, or still on a device.
+        rows: Measured, or to come from a device.
+        far: What brings those; None where there is nothing to come.
         given: For nodes that made a NaN or Inf: whether one went in.
     """
 
     def __init__(self, structure: GraphStructure, pass_number: int) -> None:
         self._structure = structure
         self._pass_number = pass_number
-        self.rows: dict[int, Row | _Deferred] = {}
+        self.rows: dict[int, Row | _Coming] = {}
+        self.far: DeviceNumbers | None = None
         self.given: dict[int, bool | None] = {}
 
     def fetch(self) -> None:
-        """Read what waits on a device: one transfer for each device."""
-        groups: dict[torch.device, list[tuple[int, _Deferred]]] = {}
-        for index, row in self.rows.items():
-            if not isinstance(row, Row):
-                groups.setdefault(row[0].device, []).append((index, row))
-        for waiting in groups.values():
-            numbers = torch.stack([row[0] for _, row in waiting]).tolist()
-            for (index, (_, count)), read in zip(waiting, numbers, strict=True):
-                self.rows[index] = gradient_statistics_of(read, pass_number=0, count=count)
+        """Take what has come from devices; waits until it has."""
+        if self.far is not None:
+            self.far.read()
+            self.far = None
+        for index, row in list(self.rows.items()):
+            if isinstance(row, _Coming):
+                if row.row is None:
+                    del self.rows[index]
+                else:
+                    self.rows[index] = row.row
 
     def report(self) -> ForwardValues:
         """Return the numbers, packed."""
@@ -214,7 +231,7 @@ def _is_bad(value: Any) -> bool:
     return row is not None and bool(row.nan or row.inf)
 
 
-def _together(first: Row | _Deferred, second: Row | _Deferred) -> Row | _Deferred:
+def _together(first: Row | _Coming, second: Row | _Coming) -> Row | _Coming:
     """Return the numbers of two outputs of one node taken together; of what is on a device, the larger one's."""
     if not (isinstance(first, Row) and isinstance(second, Row)):
         return first

@@ -20,7 +20,6 @@ from tensormagic.collectors.gradients.measures import (
     Measured,
     as_array,
     count_where,
-    dense,
     flat,
     of_numbers,
     pieces,
@@ -35,8 +34,8 @@ from tensormagic.reports.quickly import quickly
 #
 # A gradient of megabytes is gone through in pieces that stay in the cache while smallest, largest, sum, sum of
 # squares and zeros are taken of each: memory is read once. Elements that a stride of 0 repeats are read once as well,
-# and counted as often as they stand. On a device other than a CPU the same numbers are left there, in one small
-# tensor.
+# and counted as often as they stand. On a device other than a CPU it is done otherwise: see
+# `on_device`.
 
 _statistics = quickly(GradientStatistics)
 
@@ -156,48 +155,6 @@ def _middle_of_finite(values: torch.Tensor) -> tuple[float, float]:
 def measured(found: GradientStatistics) -> Measured:
     """Return the part of statistics that every pass has."""
     return found.norm, found.nan, found.inf
-
-
-# -- on a device ------------------------------------------------------------------------------------------------------
-
-
-def gradient_statistics_on_device(gradient: torch.Tensor) -> torch.Tensor:
-    """Return nine numbers about one gradient as one tensor on its device, without a sync.
-
-    They are: norm, largest magnitude, mean and standard deviation of the finite elements, and the counts of zeros, of
-    NaN, of Inf, of subnormal and of saturated elements; see `gradient_statistics_of`.
-    """
-    inner = dense(gradient)
-    values = (inner.abs() if inner.is_complex() else inner).to(
-        torch.float64 if inner.device.type != "mps" else torch.float32
-    )
-    if values.numel() == 0:
-        return values.new_zeros(9)
-    finite = values.isfinite()
-    count = finite.sum()
-    mean = values.where(finite, 0).sum() / count
-    deviation = ((values - mean).where(finite, 0).square().sum() / count).sqrt()
-    counts = [(values == 0).sum(), values.isnan().sum(), values.isinf().sum(), *_range_on_device(inner, values)]
-    parts = (vector_norm(values), values.abs().amax(), mean, deviation, *counts)
-    return torch.stack([part.to(values.dtype) for part in parts])
-
-
-def _range_on_device(inner: torch.Tensor, values: torch.Tensor) -> list[torch.Tensor]:
-    if inner.dtype not in _NARROW:
-        return [values.new_zeros(()), values.new_zeros(())]
-    limits, sizes = torch.finfo(inner.dtype), values.abs()
-    return [((sizes > 0) & (sizes < limits.smallest_normal)).sum(), (sizes >= limits.max).sum()]
-
-
-def gradient_statistics_of(numbers: list[float], *, pass_number: int, count: int) -> GradientStatistics:
-    """Give the nine numbers of `gradient_statistics_on_device` their names."""
-    norm, largest, mean, deviation = numbers[:4]
-    zero, nan, inf, subnormal, saturated = map(int, numbers[4:])
-    worst = math.nan if nan else math.inf if inf else None
-    return GradientStatistics(
-        pass_number, count, norm if worst is None else worst, largest if worst is None else worst, mean, deviation,
-        zero, nan, inf, subnormal, saturated,
-    )  # fmt: skip
 
 
 # -- kept -------------------------------------------------------------------------------------------------------------

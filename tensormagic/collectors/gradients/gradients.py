@@ -5,8 +5,8 @@ several edges feed one slot, only a post-hook on each feeding node can tell thei
 one. Both leave the graph as it is (a module's full backward hook would insert nodes). All hooks are removed when the
 pass ends, however it ends.
 
-On a CPU a reduction is read at once. On any other device nothing is read inside the pass: the results, three scalars
-a node, stay on the device and are fetched together when the pass is over.
+On a CPU a reduction is read at once. On any other device nothing is read inside the pass, and nobody waits for it: see
+`on_device`. The numbers of such a pass are there once `read` was called.
 """
 
 from __future__ import annotations
@@ -20,26 +20,25 @@ from typing import Any
 
 import torch
 
+from tensormagic.collectors.devices import accelerator
 from tensormagic.collectors.gradients.fast_norm import Gradients, Known, Memory, PassValues, fast_norm
 from tensormagic.collectors.gradients.gradient_statistics import (
     SmallGradients,
     StatisticsTable,
-    gradient_statistics_of,
-    gradient_statistics_on_device,
     measured,
     survey,
 )
-from tensormagic.collectors.gradients.measures import NO_NUMBERS, Measured, measure, measure_on_device, named
+from tensormagic.collectors.gradients.measures import NO_NUMBERS, Measured, measure
 from tensormagic.collectors.gradients.nonfinite import (
     REGULAR,
     SavedFacts,
     first_nonfinite_of,
     hooked_nodes,
-    saved_counts,
     saved_facts,
     singular_slot,
     suspicious,
 )
+from tensormagic.collectors.gradients.on_device import ROOM, DeviceHistory, DeviceNumbers, left_its_range
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
 from tensormagic.collectors.hooks.functorch_levels import bare, outside_levels
 from tensormagic.collectors.hooks.live_nodes import Hooks
@@ -50,6 +49,13 @@ from tensormagic.reports import UNREADABLE, UNTOUCHED, GradientStatistics
 _READ_AT_ONCE = frozenset({torch.float32, torch.float64})
 
 _SPREAD = "the loss is a DTensor, and each process has only a part; a trace does not ask other processes"
+
+_NO_ROOM = "a device had no room left for what the trace reckons on it; the gradients of some passes were left alone"
+_LITTLE_ROOM = f"a device had less than {ROOM >> 20} MiB left: of some passes only the norms were taken"
+_UNCOUNTED = (
+    "of large gradients on a device that are not finite it is counted in some passes alone how many elements are not: "
+    "1 stands for at least 1"
+)
 
 # What these send back is what they received, and zeros around it, or next to it: the same norm, the same NaN and Inf.
 _PADDING = frozenset({"SelectBackward0", "SliceBackward0", "DiagonalBackward0", "SplitBackward0",
@@ -64,7 +70,7 @@ class PassRecorder:
         structure: Their structure.
         values: Filled while the pass runs.
         first: Statistics of the first gradient of each node, shared by all passes of the skeleton; filled where missing
-        deferred: Whether to leave results on the device until the end; by default, wherever that is not a CPU.
+        history: What is known of gradients on devices, shared likewise.
     """
 
     def __init__(
@@ -73,8 +79,7 @@ class PassRecorder:
         structure: GraphStructure,
         values: PassValues,
         first: StatisticsTable,
-        *,
-        deferred: bool | None = None,
+        history: DeviceHistory | None = None,
     ) -> None:
         self.values = values
         self.hooked: Collection[int] = ()
@@ -83,15 +88,17 @@ class PassRecorder:
         self._found: Walk | None = found
         self._structure = structure
         self._first = first
-        self._deferred = deferred
-        self._waiting: list[tuple[Callable[[list[float]], None], torch.Tensor]] = []
+        self._history = history or DeviceHistory()
+        self._far = DeviceNumbers(values.pass_number)
+        self._may_ask: bool | None = None  # on a device; known with the first gradient there
+        self._asks_all = True
         self._facts: dict[int, SavedFacts] = {}
         self.memory = Memory(structure.size)
         self._hooks = Hooks()
         self._padding: set[int] = set()
         self._wrapped = False
         self._isolated = torch._C._len_torch_dispatch_stack() > 0
-        self._plain = deferred is None and not self._isolated
+        self._plain = not accelerator.there.simulated and not self._isolated
         self._small = SmallGradients(values.pass_number, self._keep_rows, self._copy_statistics)
 
     def look_inside_wrappers(self) -> None:
@@ -148,25 +155,47 @@ class PassRecorder:
                 self._hooks.keep(other)
 
     def close(self) -> None:
-        """Take every hook off, drop the nodes, and read what still waits on a device."""
+        """Take every hook off, drop the nodes, and let what is on a device come, without waiting for it."""
         self._hooks.remove()
         found, self._found = self._found, None
         try:
             self._small.finish()
-            self._fetch()
+            if self._far.asked:
+                with graded(enabled=False), self._quiet():
+                    self._far.send()
         except Exception as error:
-            self.values.gap = f"{type(error).__name__}: {error}"
+            self._far.give_up()
+            self.values.gap = self._reason(error)
+        if found is not None and (self.values.bad or self._far.asked):
+            self.hooked = hooked_nodes(found, self._structure, self.hooked)
+        if not self._far.asked:
+            self._find_births()
+
+    @property
+    def arrival(self) -> accelerator.Arrival | None:
+        """What is to come from devices; None where everything is here."""
+        return self._far if self._far.asked else None
+
+    def read(self) -> None:
+        """Take what has come from devices; waits until it has."""
+        if self._far.asked:
+            self._far.read()
+            if self._far.uncounted:
+                self.values.gap = _UNCOUNTED
+            self._history.learn(self.values.norms)
+            self._find_births()
+
+    def _find_births(self) -> None:
         if self.values.bad:
-            hooked = hooked_nodes(found, self._structure, self.hooked) if found is not None else frozenset()
             self.values.births = first_nonfinite_of(
-                self.values, self._facts, self._first, self._structure.edges, hooked
+                self.values, self._facts, self._first, self._structure.edges, self.hooked
             )
 
     def observe_value(self, root: torch.Tensor) -> None:
         """Record the loss: read at once on a CPU, with everything else elsewhere."""
 
-        def keep(read: list[float]) -> None:
-            self.values.value = read[0]
+        def keep(read: float) -> None:
+            self.values.value = read
 
         if self._plain and type(root) is torch.Tensor and root.dtype in _READ_AT_ONCE and root.is_cpu:
             self.values.value = root.item()
@@ -177,12 +206,12 @@ class PassRecorder:
             self.values.loss_gap = _SPREAD if here(root) is not root else f"the loss could not be read: {unasked(root)}"
             return
         with graded(enabled=False), self._quiet():
-            value = root.detach().reshape(1)
+            value = root.detach().reshape(())
             if value.is_floating_point() and value.device.type != "meta":
-                if self._defers(value):
-                    self._waiting.append((keep, value))
+                if accelerator.there.holds(value):
+                    self._far.number(value, keep)
                 else:
-                    keep(value.tolist())
+                    keep(value.item())
 
     def observe_result(self, index: int, gradients: Sequence[torch.Tensor]) -> None:
         """Record what ``autograd.grad`` handed back instead of passing it on: gradients of a node's outputs."""
@@ -241,21 +270,21 @@ class PassRecorder:
             self._look_at_several(index, gradients)
         elif first.is_meta:
             self.values.norms[index], self.values.gap = UNREADABLE, NO_NUMBERS
-        elif self._defers(first):
-            self._defer_all(index, first)
+        elif accelerator.there.holds(first):
+            self._look_on_device(index, first)
         else:
             self._look_at_one(index, first)
 
     def _look_into(self, index: int, slot: str, saved: torch.Tensor) -> None:
         """Count the zeros and the like in a saved tensor that may explain a NaN."""
-        if not self._defers(saved):
+        if not accelerator.there.holds(saved):
             self._facts[index] = saved_facts(slot, saved)
-            return
+        elif self._has_room(saved.device):
 
-        def keep(read: list[float]) -> None:
-            self._facts[index] = SavedFacts(slot, *map(int, read))
+            def keep(zero: int, negative: int, bad: int) -> None:
+                self._facts[index] = SavedFacts(slot, zero, negative, bad)
 
-        self._waiting.append((keep, saved_counts(saved)))
+            self._far.counts(saved, keep)
 
     def _look_at_one(self, index: int, gradient: torch.Tensor) -> None:
         """Measure a gradient, unless it is, unchanged, the very memory that the node before it received."""
@@ -268,16 +297,64 @@ class PassRecorder:
             return self._survey(index, gradient)
         return self.store(index, measure(gradient))
 
+    def _look_on_device(self, index: int, gradient: torch.Tensor) -> None:
+        """Ask about a gradient, unless it is, unchanged, what the node before it received."""
+        if gradient.layout is torch.strided and not gradient.is_nested:
+            self.memory.note(index, gradient)
+            feeder = self._structure.feeder[index]
+            if feeder >= 0 and self.memory.holds(feeder, gradient):
+                return self._far.after(partial(self.hand_on, feeder, index))
+        return self._ask(index, gradient)
+
+    def _ask(self, index: int, gradient: torch.Tensor) -> None:
+        if not self._has_room(gradient.device):
+            self.values.norms[index] = UNREADABLE
+            return
+        history = self._history
+        full = self._asks_all and (self.values.table is not None or index not in history.surveyed)
+        if full:
+            history.surveyed.add(index)
+        self._far.ask(gradient, partial(self._told, index), full=full, careful=index in history.careful)
+
+    def _told(self, index: int, numbers: Measured | None, found: GradientStatistics | None) -> None:
+        """Keep what came from a device of a gradient."""
+        if numbers is None:
+            self.values.norms[index] = UNREADABLE
+            return
+        (self._history.careful.add if left_its_range(numbers) else self._history.careful.discard)(index)
+        if found is not None:
+            self._keep_statistics(index, found)
+        self.store(index, numbers)
+
+    def _has_room(self, device: torch.device) -> bool:
+        """Return whether a device may be asked; where little room is left there, not for everything."""
+        if self._may_ask is None:
+            self._history.used = True
+            self._may_ask = not self._history.rests()
+            wants_all = self.values.table is not None or not self._history.surveyed
+            room = accelerator.there.room(device) if wants_all else None
+            self._asks_all = room is None or room >= ROOM
+            if not self._may_ask:
+                self.values.gap = _NO_ROOM
+            elif not self._asks_all:
+                self.values.table, self.values.gap = None, _LITTLE_ROOM
+        return self._may_ask
+
     def _look_at_part(self, edge: tuple[int, int], gradient: torch.Tensor) -> None:
         """Measure what a node sends to a slot that others send to as well; an addition hands on what it received."""
         index, values = edge[0], self.values
-        if index in self._padding and values.norms[index] >= 0:
-            values.parts[edge] = (values.norms[index], *values.bad.get(index, (0, 0)))
+        far = accelerator.there.holds(gradient)
+        if index in self._padding and (far or values.norms[index] >= 0):
+            self._far.after(partial(self._part_as_received, edge)) if far else self._part_as_received(edge)
             return
-        if gradient.layout is torch.strided and not self._defers(gradient) and self.memory.holds(index, gradient):
-            values.parts[edge] = (values.norms[index], *values.bad.get(index, (0, 0)))
+        if gradient.layout is torch.strided and self.memory.holds(index, gradient):
+            self._far.after(partial(self._part_as_received, edge)) if far else self._part_as_received(edge)
             return
-        self._measure(gradient, partial(values.parts.__setitem__, edge))
+        self._measure(index, gradient, partial(values.parts.__setitem__, edge))
+
+    def _part_as_received(self, edge: tuple[int, int]) -> None:
+        if (norm := self.values.norms[edge[0]]) >= 0 or math.isnan(norm):
+            self.values.parts[edge] = (norm, *self.values.bad.get(edge[0], (0, 0)))
 
     def _wants_survey(self, index: int) -> bool:
         return self.values.table is not None or index not in self._first
@@ -325,26 +402,14 @@ class PassRecorder:
         if not present:
             self.store(index, (0.0, 0, 0))
         for gradient in present:
-            self._measure(gradient, partial(self.store, index))
+            self._measure(index, gradient, partial(self.store, index))
 
-    def _defer_all(self, index: int, gradient: torch.Tensor) -> None:
-        self._measure(gradient, partial(self.store, index))
-        if self._wants_survey(index):
-            count, number = gradient.numel(), self.values.pass_number
-
-            def keep(read: list[float]) -> None:
-                self._keep_statistics(index, gradient_statistics_of(read, pass_number=number, count=count))
-
-            self._waiting.append((keep, gradient_statistics_on_device(gradient)))
-
-    def _measure(self, gradient: torch.Tensor, store: Callable[[Measured], None]) -> None:
-        if self._defers(gradient):
-            self._waiting.append((lambda read: store(named(read)), measure_on_device(gradient)))
-        else:
+    def _measure(self, index: int, gradient: torch.Tensor, store: Callable[[Measured], None]) -> None:
+        if not accelerator.there.holds(gradient):
             store(measure(gradient))
-
-    def _defers(self, gradient: torch.Tensor) -> bool:
-        return not gradient.is_cpu if self._deferred is None else self._deferred
+        elif self._has_room(gradient.device):
+            keep = partial(_kept_by, store)
+            self._far.ask(gradient, keep, full=False, careful=index in self._history.careful)
 
     def store(self, index: int, numbers: Measured) -> None:
         """Keep a node's numbers; a node with several outputs gets them combined over its slots."""
@@ -360,20 +425,21 @@ class PassRecorder:
 
     def _give_up(self, index: int, error: Exception) -> None:
         self.values.norms[index] = UNREADABLE
-        self.values.gap = f"{type(error).__name__}: {error}"
+        self.values.gap = self._reason(error)
+        if isinstance(error, torch.OutOfMemoryError):
+            self._may_ask = False
+            self._far.give_up()
+            self._history.short()
+
+    def _reason(self, error: Exception) -> str:
+        return _NO_ROOM if isinstance(error, torch.OutOfMemoryError) else f"{type(error).__name__}: {error}"
 
     def _leave(self, index: int, gradient: Any) -> None:
         """Note a gradient that nothing is asked of."""
         self.values.norms[index] = UNREADABLE
         self.values.gap = unasked(gradient)
 
-    def _fetch(self) -> None:
-        """Read everything that waits on a device: one transfer for each device and width."""
-        groups: dict[tuple[torch.device, int], list[int]] = {}
-        for at, (_, numbers) in enumerate(self._waiting):
-            groups.setdefault((numbers.device, len(numbers)), []).append(at)
-        for places in (places for (device, _), places in groups.items() if device.type != "meta"):
-            rows = torch.stack([self._waiting[at][1] for at in places]).tolist()
-            for at, row in zip(places, rows, strict=True):
-                self._waiting[at][0](row)
-        self._waiting.clear()
+
+def _kept_by(store: Callable[[Measured], None], numbers: Measured | None, _: GradientStatistics | None) -> None:
+    if numbers is not None:
+        store(numbers)

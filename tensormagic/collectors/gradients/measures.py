@@ -85,8 +85,7 @@ def as_array(piece: torch.Tensor) -> Any:
     return view(memory, dtype, piece.numel())
 
 
-# On a CPU they are read at once; on any other device they are left there, in one small tensor, to be fetched in a
-# batch. Both ways give the same numbers.
+# On a CPU they are read at once; those of gradients on a device are reckoned there: see `on_device`.
 
 Measured = tuple[float, int, int]  # norm, NaN count, Inf count
 
@@ -123,13 +122,13 @@ def flat(gradient: torch.Tensor) -> tuple[torch.Tensor, int]:
         gradient = gradient.abs()
     repeated = 1
     if not gradient.is_contiguous():
-        gradient, repeated = _as_it_lies(gradient)
+        gradient, repeated = as_it_lies(gradient)
     if gradient.dtype in _WITHOUT_REDUCTIONS:
         gradient = gradient.float()
     return gradient.detach().reshape(-1), repeated
 
 
-def _as_it_lies(gradient: torch.Tensor) -> tuple[torch.Tensor, int]:
+def as_it_lies(gradient: torch.Tensor) -> tuple[torch.Tensor, int]:
     """Return a view with its dimensions in the order of memory and without those of stride 0, and their product."""
     repeated = 1
     for dim in reversed(range(gradient.dim())):
@@ -206,18 +205,3 @@ def count_where(condition: Callable[..., Any], values: torch.Tensor, *other: flo
     """
     parts = map(as_array, pieces(values))
     return sum([int(np.count_nonzero(condition(part, *other))) for part in parts])
-
-
-def measure_on_device(gradient: torch.Tensor) -> torch.Tensor:
-    """Return the same three numbers as one float64 (float32 where the device has none) tensor, without a sync."""
-    inner = dense(gradient)
-    wide = torch.float32 if inner.device.type == "mps" else torch.float64
-    norm = vector_norm(inner.abs() if inner.is_complex() else inner, dtype=wide)
-    parts = (norm, inner.isnan().sum(), inner.isinf().sum())
-    return torch.stack([part.to(wide) for part in parts])
-
-
-def named(read: list[float]) -> Measured:
-    """Give the three numbers of `measure_on_device` the meaning they have in `measure`."""
-    norm, nan, inf = read
-    return (math.nan if nan else math.inf if inf else norm), int(nan), int(inf)

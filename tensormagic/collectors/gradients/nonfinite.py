@@ -86,12 +86,6 @@ def saved_facts(slot: str, saved: torch.Tensor) -> SavedFacts:
     return SavedFacts(slot, count_where(np.equal, saved, 0), count_where(np.less, saved, 0), bad)
 
 
-def saved_counts(saved: torch.Tensor) -> torch.Tensor:
-    """Return the counts of zeros, negatives, and NaN or Inf as one tensor on the device, without a sync."""
-    counts = ((saved == 0).sum(), (saved < 0).sum(), (~saved.isfinite()).sum())
-    return torch.stack([count.to(torch.float32) for count in counts])
-
-
 # Where NaN and Inf were born: the edges on which something bad left a node that had received nothing bad.
 #
 # Worked out once a pass that met one, from the numbers that its hooks left.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from tensormagic.collectors.devices.accelerator import Late
 from tensormagic.collectors.gradients.fast_norm import PassValues
 from tensormagic.collectors.gradients.following import Following
 from tensormagic.collectors.gradients.traced_graph import (
@@ -49,13 +51,14 @@ class PassLog:
 
     Args:
         leaves: Numbers the leaves.
+        late: Takes what is still to come from a device.
 
     Attributes:
         inner: The passes inside others that are kept.
     """
 
-    def __init__(self, leaves: Leaves) -> None:
-        self._leaves = leaves
+    def __init__(self, leaves: Leaves, late: Late) -> None:
+        self._leaves, self.late = leaves, late
         self._rows: Thinned[PassRow] = Thinned(MOST_PASSES)
         self._touched: dict[int, int] = {}
         self._used: set[int] = set()
@@ -63,6 +66,7 @@ class PassLog:
         self._brought: dict[int, dict[int, list[float]]] = {}  # pass → leaf → what passes inside it brought
         self._updates_seen = 0
         self.lost: Mapping[int, tuple[float, float]] = {}
+        self._coming: deque[frozenset[int]] = deque()  # of each pass whose numbers are still to come: leaves reached
 
     @property
     def seen(self) -> int:
@@ -82,6 +86,19 @@ class PassLog:
         """Say that nodes of a new graph lead to its leaves."""
         self._used.update(structure.leaf_of.values())
         self._rows.capacity = passes_to_keep(len(self._leaves.known))
+
+    def expect(self, structure: GraphStructure, values: PassValues) -> None:
+        """Note a pass that has ended, whose numbers are still to come from a device, or have to wait for such."""
+        self._coming.append(frozenset(structure.leaf_of[index] for index in values.order if index in structure.leaf_of))
+
+    def came(self) -> None:
+        """Note that the numbers of the oldest of these are there."""
+        if self._coming:
+            self._coming.popleft()
+
+    def is_coming(self, leaf: int) -> bool:
+        """Return whether the last pass brought something to a leaf, and how much is not known yet."""
+        return bool(self._coming) and leaf in self._coming[-1]
 
     def append(self, done: Pass, structure: GraphStructure, values: PassValues) -> bool:
         """Keep a pass that has ended; False where what passes inside it brought to one leaf would have to be added."""
@@ -124,7 +141,13 @@ class PassLog:
         return clear
 
     def wants_update(self, spent: float, seconds: float) -> bool:
-        """Return whether an optimizer's step is to be measured now, given what measuring took so far."""
+        """Return whether an optimizer's step is to be measured now, given what measuring took so far.
+
+        After a pass on a device, whose time no clock here tells: the first, and each 2^k-th after it.
+        """
+        if self._coming:
+            after = self.seen + len(self._coming) - 1
+            return after & (after - 1) == 0
         if self.last is None:
             return False
         return not self._updates_seen or (self._rows.keeps_last and spent <= FREE_SECONDS + UPDATES_SHARE * seconds)

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 from tensormagic.collectors.gradients.fast_norm import PassValues
 from tensormagic.collectors.gradients.gradient_statistics import StatisticsTable
 from tensormagic.collectors.gradients.nonfinite import first_bad
+from tensormagic.collectors.gradients.on_device import DeviceHistory
 from tensormagic.collectors.graphs.history import runs_python
 from tensormagic.collectors.graphs.nodes import describe_nodes, new_node
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk, Walker, make_structure
@@ -91,7 +92,8 @@ class Thinned(Generic[Item]):
 #
 # Of every pass the norms are taken. Everything else about a gradient (largest magnitude, mean, deviation, zeros)
 # costs several times as much where gradients are large, so it is taken in the first pass and then in as many of the
-# passes that are kept as fit into a small share of the time: `TracedGraph.wants_statistics`.
+# passes that are kept as fit into a small share of the time: `TracedGraph.wants_statistics`. What it costs on a device
+# no clock here tells: there it is taken by count.
 
 KEPT_NUMBERS = 1 << 14  # the norms kept a graph over all its passes, and over all passes for the parameters;
 FEWEST_PASSES, MOST_PASSES = 24, 192  # within these bounds: a small network keeps every step of a short run
@@ -106,6 +108,7 @@ class TracedGraph:
         self.structure = structure
         self.nodes = nodes
         self.first = StatisticsTable(structure.size)
+        self.on_device = DeviceHistory()
         self.frames: Thinned[Frame] = Thinned(passes_to_keep(structure.size))
         self.order = array("i")
         self.births: tuple[Birth, ...] = ()
@@ -123,7 +126,10 @@ class TracedGraph:
         self._described: tuple[int, tuple[Node, ...]] = (0, nodes)
 
     def wants_statistics(self, seconds: float) -> bool:
-        """Return whether the next pass is to be measured in full, ``seconds`` into the run."""
+        """Return whether the pass that begins is to be measured in full, ``seconds`` into the run."""
+        due = self.on_device.begin()
+        if self.on_device.used:
+            return due
         if not self.passes:
             return True
         after = self._statistics_seconds + self._statistics_cost

@@ -8,6 +8,7 @@ import sys
 from array import array
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from threading import get_ident
 from types import CodeType, FrameType
 from typing import Any
@@ -16,8 +17,10 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from tensormagic.collectors.calls.forward import ForwardRecorder
+from tensormagic.collectors.devices import accelerator
 from tensormagic.collectors.gradients.following import Following, is_being_compiled
-from tensormagic.collectors.gradients.measures import measure, measure_on_device, named
+from tensormagic.collectors.gradients.measures import Measured, measure
+from tensormagic.collectors.gradients.on_device import DeviceNumbers, Keep
 from tensormagic.collectors.gradients.traced_graph import TracedGraph
 from tensormagic.collectors.graphs.structure import Walk
 from tensormagic.collectors.hooks.backward_calls import BackwardCall
@@ -441,15 +444,29 @@ def new_tracer(pace: Pace | None, *arguments: Any, **keywords: Any) -> Tracer:
 
 def standing_norms(tensors: Iterable[torch.Tensor | None]) -> array[float]:
     """Return the norm of each tensor's ``.grad`` as it stands; `UNTOUCHED` where there is none, or no tensor."""
+    found, far = array("f"), DeviceNumbers(0)
     with quiet():
-        return array("f", [_standing_norm(tensor) for tensor in tensors])
+        for at, tensor in enumerate(tensors):
+            found.append(_standing_norm(tensor, far, partial(_put, found, at)))
+        far.send()
+        far.read()
+    return found
 
 
-def _standing_norm(tensor: torch.Tensor | None) -> float:
+def _put(found: array[float], at: int, numbers: Measured | None, _: object) -> None:
+    if numbers is not None:
+        found[at] = numbers[0]
+
+
+def _standing_norm(tensor: torch.Tensor | None, far: DeviceNumbers, keep: Keep) -> float:
+    """Return the norm, or ask a device for it."""
     gradient = here(tensor.grad) if tensor is not None and tensor.is_leaf else None
     if gradient is None or answers_itself(gradient):
         return UNTOUCHED if gradient is None else UNREADABLE
     try:
-        return measure(gradient)[0] if gradient.is_cpu else named(measure_on_device(gradient).tolist())[0]
+        if gradient.is_meta or not accelerator.there.holds(gradient):
+            return measure(gradient)[0]
+        far.ask(gradient, keep, full=False, careful=True)
     except (RuntimeError, TypeError, NotImplementedError):  # on the meta device, or of a kind that has no norm
-        return UNREADABLE
+        pass
+    return UNREADABLE

@@ -16,6 +16,8 @@ import time
 import weakref
 from array import array
 from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import get_ident
 from time import perf_counter
@@ -25,6 +27,8 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.calls.forward import ForwardRecorder
+from tensormagic.collectors.devices import accelerator
+from tensormagic.collectors.devices.accelerator import Late
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import answers_itself, here, quiet
 from tensormagic.collectors.runs.rank_collectives import collectives_since, newest_record
@@ -38,6 +42,23 @@ FORMAT = 1
 EVERY_ONE, SELDOM = 256, 64
 
 
+@dataclass(slots=True)
+class PassEnd:
+    """What is known when a pass ends.
+
+    Attributes:
+        held: Norms of the shards' gradients that lie here; None where nothing is sharded, or the pass is not kept.
+        forward: What its forward was given.
+        at: Seconds since the epoch.
+        is_kept: Whether its norms are written down.
+    """
+
+    held: array[float] | None
+    forward: Any
+    at: float
+    is_kept: bool
+
+
 class RankFile:
     """The file of this rank in a folder that the ranks share; made with the first thing there is to write.
 
@@ -46,13 +67,17 @@ class RankFile:
         leaves: The leaves met so far.
         parallel: Knows the rank's place.
         recorder: Sees calls that make nodes.
+        late: Takes what is still to come from a device.
 
     Attributes:
         seconds: Spent here.
     """
 
-    def __init__(self, folder: Path, leaves: Leaves, parallel: ParallelWatcher, recorder: ForwardRecorder) -> None:
-        self._folder, self._leaves, self._parallel, self._recorder = folder, leaves, parallel, recorder
+    def __init__(
+        self, folder: Path, leaves: Leaves, parallel: ParallelWatcher, recorder: ForwardRecorder, late: Late
+    ) -> None:
+        self._folder, self._leaves, self._parallel = folder, leaves, parallel
+        self._recorder, self._late = recorder, late
         self._forwards = Forwards()
         self._shards: list[weakref.ref[torch.Tensor]] = []
         self._newest: dict[str, int] = {}
@@ -60,7 +85,7 @@ class RankFile:
         self._gap = ""
         self._is_closed = False
         self._home = 0
-        self._named = self._passes = self._steps = 0
+        self._named = self._passes = self._ended = self._steps = 0
         self._place: tuple[Any, ...] = ()
         self._began = 0.0
         self.seconds = 0.0
@@ -99,9 +124,15 @@ class RankFile:
 
     # -- told of what happens -------------------------------------------------------------------------------------
 
-    def after_pass(self, done: Pass, norms: array[float], line: str) -> None:
+    def pass_ends(self) -> PassEnd:
+        """Gather what is there when a pass ends, before its numbers have come from a device."""
+        found: list[PassEnd] = []
+        self._guarded(lambda: found.append(self._gathered()))
+        return found[0] if found else PassEnd(None, None, time.time(), is_kept=False)
+
+    def after_pass(self, done: Pass, norms: array[float], line: str, end: PassEnd) -> None:
         """Write down a pass that has ended."""
-        self._guarded(self._pass, done, norms, line)
+        self._guarded(self._pass, done, norms, line, end)
 
     def _first_node(self, frame: FrameType) -> None:
         """Look at what a forward was given; until the next pass no more is looked at."""
@@ -168,18 +199,22 @@ class RankFile:
             self._place = place
             self._write("place", kinds=place[0], replicas=place[1], shares=place[2])
 
-    def _pass(self, done: Pass, norms: array[float], line: str) -> None:
+    def _gathered(self) -> PassEnd:
+        self._ended += 1
+        is_kept = self._is_kept(self._ended)
+        shards = [each for reference in self._shards if (each := reference()) is not None] if is_kept else []
+        end = PassEnd(self._norms(shards) if shards else None, self._forwards.taken(), time.time(), is_kept=is_kept)
+        self._recorder.first_node = self._first_node if self._is_kept(self._ended + 1) else None
+        return end
+
+    def _pass(self, done: Pass, norms: array[float], line: str, end: PassEnd) -> None:
         self._names()
         self._passes += 1
-        is_kept = self._is_kept(self._passes)
-        packed = _packed(norms) if is_kept else None
-        shards = [each for reference in self._shards if (each := reference()) is not None] if is_kept else []
-        held = _packed(self._norms(shards)) if shards else None
         self._write(
-            "pass", n=done.number, loss=done.value, finite=done.finite, reduced=done.reduced, line=line, at=time.time(),
-            norms=packed, held=held, forward=self._forwards.taken(),
+            "pass", n=done.number, loss=done.value, finite=done.finite, reduced=done.reduced, line=line, at=end.at,
+            norms=_packed(norms) if end.is_kept else None, held=None if end.held is None else _packed(end.held),
+            forward=end.forward,
         )  # fmt: skip
-        self._recorder.first_node = self._first_node if self._is_kept(self._passes + 1) else None
 
     def _step(self, optimizer: torch.optim.Optimizer) -> None:
         self._names()
@@ -187,9 +222,10 @@ class RankFile:
             self._hashes(held_by(optimizer))
             self._placed(optimizer)
         self._steps += 1
-        used = _packed(self._norms(held_by(optimizer))) if self._is_kept(self._steps) else None
         rates = [float(group["lr"]) for group in optimizer.param_groups if "lr" in group]
-        self._write("step", n=self._steps, lr=rates, at=time.time(), used=used)
+        used = self._norms(held_by(optimizer)) if self._is_kept(self._steps) else None
+        write = partial(self._write, "step", n=self._steps, lr=rates, at=time.time())
+        self._late.then(None, lambda: self._guarded(lambda: write(used=None if used is None else _packed(used))))
 
     def _placed(self, optimizer: torch.optim.Optimizer) -> None:
         """Write how the parameters are spread that are DTensors."""
@@ -199,7 +235,10 @@ class RankFile:
             self._write("placed", **placed(known))
 
     def _norms(self, parameters: Iterable[torch.Tensor]) -> array[float]:
-        """Return the norms of what lies here of the gradients, by the number of the parameter."""
+        """Return the norms of what lies here of the gradients, by the number of the parameter.
+
+        Those that are still to come from a device are put there when they come.
+        """
         found = array("f", [UNTOUCHED]) * len(self._leaves.known)
         numbers, gradients = [], []
         for parameter in parameters:
@@ -211,9 +250,15 @@ class RankFile:
             else:
                 numbers.append(number)
                 gradients.append(gradient)
-        norms = torch._foreach_norm(gradients) if gradients else []
-        for number, norm in zip(numbers, norms, strict=True):
-            found[number] = float(norm)
+        far: dict[torch.device, list[tuple[int, torch.Tensor]]] = {}
+        for number, norm in zip(numbers, torch._foreach_norm(gradients) if gradients else (), strict=True):
+            if accelerator.there.holds(norm):
+                far.setdefault(norm.device, []).append((number, norm.double()))
+            else:
+                found[number] = float(norm)
+        for norms in far.values():
+            of = [number for number, _ in norms]
+            self._late.sent(torch.stack([norm for _, norm in norms]), partial(_put, found, of))
         return found
 
     def _hashes(self, parameters: Iterable[torch.Tensor]) -> None:
@@ -239,6 +284,11 @@ class RankFile:
     @staticmethod
     def _is_kept(number: int) -> bool:
         return number <= EVERY_ONE or number % SELDOM == 0
+
+
+def _put(found: array[float], of: list[int], read: list[float]) -> None:
+    for number, norm in zip(of, read, strict=True):
+        found[number] = norm
 
 
 def _packed(numbers: array[float]) -> str:

@@ -12,6 +12,7 @@ import sys
 import weakref
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from threading import RLock, get_ident
 from time import perf_counter
@@ -22,6 +23,8 @@ import torch
 
 from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.cuts.detachment_log import CutLog
+from tensormagic.collectors.devices import accelerator
+from tensormagic.collectors.devices.accelerator import Late, Stopwatch
 from tensormagic.collectors.failures.failures import TracedFailure
 from tensormagic.collectors.faults.backward_faults import Faults
 from tensormagic.collectors.gradients.fast_norm import PassValues
@@ -53,7 +56,7 @@ from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.hooks.unseen_calls import forward_mode_gap, noted_applies, noted_dual_levels, plain_stacks
 from tensormagic.collectors.objects.identity import Leaves, ModuleNames
 from tensormagic.collectors.runs.ops import OpRecorder
-from tensormagic.collectors.runs.rank_file import RankFile
+from tensormagic.collectors.runs.rank_file import PassEnd, RankFile
 from tensormagic.collectors.session.unregistered import ModuleWatch
 from tensormagic.collectors.training.parallel import ParallelWatcher
 from tensormagic.collectors.training.training import TrainingWatcher
@@ -64,6 +67,7 @@ from tensormagic.gc_pause import gc_paused
 from tensormagic.reports import Cell, Gap, LiveFrame, Pass, TraceReport
 
 _AGAIN = "one pass went through the same graph several times: the first time is shown"
+_CAPTURING = "a backward was recorded into a CUDA graph and not followed: nothing of a trace may be in it"
 _UNADDED = "inside one pass, several others gave a parameter a gradient: their sum was not measured"
 
 
@@ -102,6 +106,8 @@ class Tracer(FollowedRun):
         self._module_watch = ModuleWatch(self._modules, namespace, cell_number)
         self._recorder = self._new_recorder()
         self._failure = TracedFailure(self._recorder, self._sites, namespace)
+        self._lock = RLock()  # backward may run on several threads at once
+        self._late = Late(self._unread, self._lock)
         self._ops: OpRecorder | None = None
         self._meter: ForwardMeter | None = None
         self._values = False
@@ -110,16 +116,17 @@ class Tracer(FollowedRun):
         self._cuts = CutLog(self._recorder.cuts, self._leaves, self._recorder.origins, self._sites)
         self._captures = Captures(self._leave_alone, leave_dispatch=self._leave_dispatch)
         self._graphs = GraphBook(self._walker, self._leaves, self._recorder.origins, namespace, add_gap=self._add_gap)
-        self._passes = PassLog(self._leaves)
+        self._passes = PassLog(self._leaves, self._late)
         self._faults = Faults(self._recorder, self._sites, self._leaves, namespace, add_gap=self._add_gap)
         self._training = TrainingWatcher(namespace, self._leaves, self._sites, self._passes, self._recorder)
-        self._updates = UpdateWatcher(self._wants_update, self._leaves.find, self._passes.moved, self._training)
+        self._updates = UpdateWatcher(
+            self._wants_update, self._leaves.find, self._passes.moved, self._training, self._late
+        )
         self._updates.steps, self._passes.lost = self._recorder.autograd, self._updates.lost
         self._parallel, self._microbatches = ParallelWatcher(self._leaves), Microbatches()
         self._updates.reads_gradients, self._updates.stepped = self._parallel.is_there, self._passes.stepped
         self._gaps: dict[str, Gap] = {}
         self._running: list[Following] = []
-        self._lock = RLock()  # backward may run on several threads at once
         self._begun = self._home = 0
         self._last: tuple[Pass, TracedGraph, PassValues] | None = None
         self._sequence_at_last_pass = -1
@@ -133,7 +140,7 @@ class Tracer(FollowedRun):
 
     def write_ranks(self, folder: Path) -> None:
         """Write down passes and steps as they end, in a file of this rank's; said before `start`."""
-        self._rank_file = RankFile(folder, self._leaves, self._parallel, self._recorder)
+        self._rank_file = RankFile(folder, self._leaves, self._parallel, self._recorder, self._late)
 
     def measure_forward(self) -> None:
         """Measure what the forward makes, too; said before `start`."""
@@ -170,6 +177,7 @@ class Tracer(FollowedRun):
     def abandon(self) -> None:
         """End at once: in a process that was forked from this one, or where beginning or ending was interrupted."""
         super().abandon()
+        self._late.drop()
         if self._rank_file is not None:
             self._rank_file.abandon()
 
@@ -182,6 +190,7 @@ class Tracer(FollowedRun):
 
     def _finish_run(self, error: BaseException | None) -> None:
         self._forked = forks() - self._forks
+        self._late.finish()
         with gc_paused():
             self._leaves.learn_parameters()
             self._cuts.finish()
@@ -224,7 +233,7 @@ class Tracer(FollowedRun):
     @uncounted
     def follow(self, call: BackwardCall) -> Any:
         """Make a backward call, on whatever thread and inside whatever else, and follow it; see `followed_backward`."""
-        if is_being_compiled() or is_captured() or infers_shapes():
+        if is_being_compiled() or is_captured() or infers_shapes() or self._steps_aside():
             return call.run()
         began, outcome, followed = self._clock(), "failed", Following(get_ident(), None, None)
         followed.between_compiled, followed.is_seen = call.between_compiled, ours_are_on()
@@ -242,6 +251,17 @@ class Tracer(FollowedRun):
             with aside(), calls_aside(1), gc_paused():
                 self._finish(followed, call, outcome, began)
                 self._training.after_pass(call, followed)
+
+    def _steps_aside(self) -> bool:
+        """Return whether a CUDA graph is being recorded; where none is, take what has come from devices."""
+        if accelerator.there.capturing():
+            self._add_gap("backward", _CAPTURING)
+            return True
+        self._late.poll()
+        return False
+
+    def _unread(self, error: Exception) -> None:
+        self._add_gap("gradients", f"what was measured on a device could not be read: {type(error).__name__}: {error}")
 
     def _prepare(self, roots: tuple[Any, ...], followed: Following) -> None:
         """Walk the graph and hook it; where that cannot be done, a gap. Never raises."""
@@ -275,7 +295,7 @@ class Tracer(FollowedRun):
             values.forward = self._meter.take(found.nodes, graph.structure, number, full=values.table is not None)
         if (self._values or graph.wants_values()) and not (followed.levels or followed.between_compiled):
             values.small = SmallPass(found, graph.structure, self._recorder.small.made)
-        recorder = PassRecorder(found, graph.structure, values, graph.first)
+        recorder = PassRecorder(found, graph.structure, values, graph.first, graph.on_device)
         recorder.hooked = self._recorder.autograd.hooked
         if followed.levels:
             recorder.look_inside_wrappers()
@@ -289,7 +309,7 @@ class Tracer(FollowedRun):
         followed.python_backwards = PythonBackwards(inside, self._recorder.put_on_top, self._home) if inside else None
         if self._ops is not None:
             self._ops.begin_pass(found, graph.structure, graph.nodes, followed.site)
-        followed.collectives = self._parallel.before_pass()
+        followed.collectives, followed.clock = self._parallel.before_pass(), Stopwatch.of(roots)
         recorder.open(unseen if followed.is_seen else None, between_compiled=followed.between_compiled)
         if followed.python_backwards is not None:
             followed.python_backwards.open(inside)
@@ -325,6 +345,8 @@ class Tracer(FollowedRun):
             return
         if self._ops is not None:
             self._ops.end_pass(followed.nodes)
+        if followed.clock is not None:
+            followed.clock.end()
         recorder.close()
         self._faults.end(followed, call, sys.exc_info()[1] if outcome == "failed" else None)
         followed.nodes, followed.found = (), None
@@ -332,14 +354,31 @@ class Tracer(FollowedRun):
             self._running = [other for other in self._running if other is not followed]
             if self._state == "running":
                 reduced = self._parallel.after_pass(followed.collectives, graph.structure.leaf_of.values())
-                begun = dataclasses.replace(begun, outcome=outcome, reduced=reduced)
-                self._keep_pass(begun, graph, recorder, began)
+                entered = self._clock()
+                begun = dataclasses.replace(begun, outcome=outcome, reduced=reduced, seconds=entered - began)
+                if get_ident() == self._home:
+                    self._sequence_at_last_pass = sequence_number()
+                if not self._running:
+                    self._recorder.origins.settle()
+                self._backward_seconds += recorder.seconds + self._clock() - entered
+                forward = recorder.values.forward
+                arrival = recorder.arrival or (forward.far if forward is not None else None)
+                if arrival is not None or self._late:
+                    self._passes.expect(graph.structure, recorder.values)
+                end = self._rank_file.pass_ends() if self._rank_file is not None and not followed.is_inner else None
+                self._late.then(arrival, partial(self._keep_pass, begun, graph, recorder, followed.clock, end))
 
-    def _keep_pass(self, begun: Pass, graph: TracedGraph, recorder: PassRecorder, began: float) -> None:
+    def _keep_pass(
+        self, begun: Pass, graph: TracedGraph, recorder: PassRecorder, clock: Stopwatch | None, end: PassEnd | None
+    ) -> None:
+        """Keep the numbers of a pass that has ended: at once, or when they have come from a device."""
         entered, values = self._clock(), recorder.values
+        self._passes.came()
+        recorder.read()
+        seconds = clock.seconds() if clock is not None else None
         done = dataclasses.replace(
-            begun, seconds=entered - began, reached=len(set(values.order)),
-            finite=not values.bad, value=values.value,
+            begun, reached=len(set(values.order)), finite=not values.bad, value=values.value,
+            seconds=begun.seconds if seconds is None else seconds,
         )  # fmt: skip
         if self._meter is not None:
             self._meter.fetch(values.forward)
@@ -352,14 +391,15 @@ class Tracer(FollowedRun):
         if not self._passes.append(done, graph.structure, values):
             self._add_gap("gradients", _UNADDED)
         self._last = (done, graph, values)
-        if self._rank_file is not None and (row := self._passes.last) is not None and row.done is done:
+        if (
+            self._rank_file is not None
+            and end is not None
+            and (row := self._passes.last) is not None
+            and row.done is done
+        ):
             line = "" if done.location is None else self._sites.locations[done.location].label
-            self._rank_file.after_pass(done, row.norms, line)
-        if get_ident() == self._home:
-            self._sequence_at_last_pass = sequence_number()
-        if not self._running:
-            self._recorder.origins.settle()
-        self._backward_seconds += recorder.seconds + self._clock() - entered
+            self._rank_file.after_pass(done, row.norms, line, end)
+        self._backward_seconds += self._clock() - entered
 
     def _observe_results(self, followed: Following, call: BackwardCall, result: Any) -> None:
         """Record what ``autograd.grad`` returns: those gradients reach no node, so no hook sees them. Never raises."""
@@ -406,6 +446,8 @@ class Tracer(FollowedRun):
 
     def report(self) -> TraceReport:
         """Return everything known so far; consistent also while the run goes on."""
+        if get_ident() == self._home and not accelerator.there.capturing():  # elsewhere nobody waits for a device
+            self._late.finish()
         graphs = tuple(self._cuts.with_cuts(graph.report()) for graph in self._graphs.by_use())
         every = (self._recorder, self._cuts, self._training, self._ops, self._rank_file)
         parts = [part for part in every if part is not None]

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from tensormagic.collectors.devices import accelerator
+from tensormagic.collectors.devices.accelerator import Late
 from tensormagic.collectors.objects.holdings import is_a
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.reports import ModelMode
@@ -145,7 +147,7 @@ _BATCH_NORM = nn.modules.batchnorm._BatchNorm
 class ModelModes:
     """The modes of one model, over the steps of its optimizers."""
 
-    def __init__(self, name: str, model: nn.Module) -> None:
+    def __init__(self, name: str, model: nn.Module, late: Late) -> None:
         self.name = name
         self.reference = weakref.ref(model)
         sensitive = [module for module in model.modules() if _matters(module)]
@@ -154,8 +156,21 @@ class ModelModes:
         self._weights = _weights_beside(model, sensitive[::step])
         norms = [module for module in sensitive if isinstance(module, _BATCH_NORM)]
         self._dropouts, self._norms = len(sensitive) - len(norms), len(norms)
-        self._unused_norms = sum(_is_unused(module) for module in norms)
+        self._unused_norms = 0
+        self._count_unused([module.num_batches_tracked for module in norms], late)
         self._steps = self._eval_steps = self._in_a_row = self._longest = self._first = 0
+
+    def _count_unused(self, counted: list[torch.Tensor | None], late: Late) -> None:
+        """Count the normalisations whose running statistics are those they were made with; waits for no device."""
+        there = [each for each in counted if each is not None and not each.is_meta]
+        far = [each for each in there if accelerator.there.holds(each)]
+        self._unused_norms = sum(int(each) == 0 for each in there if not accelerator.there.holds(each))
+
+        def add(read: list[float]) -> None:
+            self._unused_norms += read.count(0)
+
+        for device in {each.device for each in far}:
+            late.sent(torch.stack([each for each in far if each.device == device]), add)
 
     def step(self, held: Iterable[torch.Tensor]) -> None:
         """Look at the modes: an optimizer made a step, which holds these parameters."""
@@ -202,12 +217,6 @@ def _matters(module: nn.Module) -> bool:
     if isinstance(module, _DROPOUT):
         return module.p > 0
     return isinstance(module, _BATCH_NORM) and module.running_mean is not None
-
-
-def _is_unused(module: Any) -> bool:
-    """Return whether a normalisation's running statistics are those it was made with."""
-    counted = module.num_batches_tracked
-    return counted is not None and counted.device.type != "meta" and int(counted) == 0
 
 
 def _is_training(reference: weakref.ref[nn.Module]) -> bool:

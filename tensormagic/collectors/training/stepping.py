@@ -11,6 +11,8 @@ from itertools import chain
 
 import torch
 
+from tensormagic.collectors.devices import accelerator
+from tensormagic.collectors.devices.accelerator import Late
 from tensormagic.collectors.quiet import answers_itself, here, quiet
 from tensormagic.collectors.training.parallel import world_size
 from tensormagic.reports import Accumulation, StepKind, StepPattern
@@ -22,7 +24,8 @@ from tensormagic.reports import Accumulation, StepKind, StepPattern
 # a gradient that was cleared from one that the next backward adds to, and costs about 0.15 µs a look.
 #
 # Old code clears with ``w.grad.data.zero_()``, which no version tells of. So where nothing seems to have changed the
-# values are asked, seldom: the first few times, then at exponentially rarer ones.
+# values are asked, seldom: the first few times, then at exponentially rarer ones. A device is not waited for: until its
+# first answer has come, a step that depends on it is not judged.
 
 MOST_WITNESSES = 3  # parameters of one optimizer that are followed
 FIRST_QUESTIONS = 8  # looks at values before they become rare
@@ -134,8 +137,7 @@ def all_zero(gradient: torch.Tensor) -> bool:
     """Return whether every element is zero; False where that cannot be asked."""
     try:
         with quiet():
-            values = gradient.coalesce().values() if gradient.layout is torch.sparse_coo else gradient
-            return not bool(values.any())
+            return not bool(_values(gradient).any())
     except (RuntimeError, NotImplementedError, TypeError):
         return False
 
@@ -171,7 +173,7 @@ def _evenly(count: int) -> Sequence[int]:
 
 MOST_PATTERNS = 24  # of one optimizer
 
-Brought = Callable[[torch.Tensor], "tuple[int | None, float]"]
+Brought = Callable[[torch.Tensor], "tuple[int | None, float | None]"]
 
 
 @dataclass(slots=True)
@@ -237,14 +239,18 @@ class Stepping:
 
     Args:
         witnesses: A few of its parameters.
-        brought: Gives the number of a leaf, and the norm of what the last backward brought it; below zero for nothing.
+        brought: Gives the number of a leaf, and the norm of what the last backward brought it; below zero for nothing,
+            None where that is still to come from a device.
+        late: Takes what is still to come from a device.
     """
 
-    def __init__(self, witnesses: list[PassthroughMode], brought: Brought) -> None:
+    def __init__(self, witnesses: list[PassthroughMode], brought: Brought, late: Late) -> None:
         self._witnesses = witnesses
-        self._brought = brought
+        self._brought, self._late = brought, late
+        self._unanswered = False  # whether the step that comes depends on what a device has not answered yet
         self._stale, self._changed, self._measured = Seldom(), Seldom(), Seldom()
-        self._cleared_transparent = self._found_empty = False
+        self._cleared_transparent: bool | None = None  # not known
+        self._found_empty: bool | None = None
         self._at_last_step = -1  # passes that had ended then; -1: it has not stepped
         self._at_begin = 0
         self.total = WriteTotal()
@@ -257,10 +263,27 @@ class Stepping:
             self.discarded[last] += 1
         stale = [witness for witness in self._witnesses if witness.before_pass()]
         if stale and self._stale.now():
-            self._cleared_transparent = all(witness.is_zero() for witness in stale)
+            self._ask(stale, "_cleared_transparent")
         if stale and self._cleared_transparent:
             for witness in stale:
                 witness.forget()
+        self._unanswered |= bool(stale) and self._cleared_transparent is None
+
+    def _ask(self, witnesses: list[PassthroughMode], answer: str) -> None:
+        """Ask whether all these gradients are zero; of those on a device the answer comes later."""
+        there = [gradient for witness in witnesses if (gradient := gradient_of(witness.parameter())) is not None]
+        far = [gradient for gradient in there if accelerator.there.holds(gradient) and gradient.numel()]
+        if not far:
+            setattr(self, answer, all(witness.is_zero() for witness in witnesses))
+            return
+        with quiet():
+            largest = [torch.linalg.vector_norm(_values(each), math.inf).float() for each in far]
+
+        def keep(read: list[float]) -> None:
+            setattr(self, answer, len(there) == len(witnesses) and not any(read))
+
+        if len({each.device for each in far}) == 1:
+            self._late.sent(torch.stack(largest), keep)
 
     def after_pass(self) -> None:
         """Look after a backward."""
@@ -278,9 +301,12 @@ class Stepping:
         for witness in self._witnesses:
             witness.look()
             parameter = witness.parameter()
-            witness.brought = parameter is not None and 0 < self._brought(parameter)[1] < math.inf
+            norm = self._brought(parameter)[1] if parameter is not None else -1.0
+            witness.brought = norm is None or 0 < norm < math.inf
             witness.by_backward = witness.brought
-            if witness.brought and (witness.gradient is None or witness.is_zero()):
+            if norm is None and witness.gradient is not None:  # it may be zero only where it was written to
+                self._unanswered |= witness.version > 0
+            elif witness.brought and (witness.gradient is None or witness.is_zero()):
                 witness.empty()
 
     def before_step(self, passes: int) -> None:
@@ -288,14 +314,16 @@ class Stepping:
         self._at_begin = passes
         changed = [witness for witness in self._witnesses if witness.before_step()]
         if changed and self._changed.now():
-            self._found_empty = all(witness.is_zero() for witness in changed)
+            self._ask(changed, "_found_empty")
         if changed and self._found_empty:
             for witness in changed:
                 witness.empty()
+        self._unanswered |= bool(changed) and self._found_empty is None
 
     def after_step(self, moment: Moment, parameters: Iterable[torch.Tensor]) -> None:
         """Judge a step and look after it; ``parameters`` are all of the optimizer's."""
         self._count(self._kind(moment, parameters), moment)
+        self._unanswered = False
         for witness in self._witnesses:
             witness.after_step()
 
@@ -315,7 +343,7 @@ class Stepping:
     def _kind(self, moment: Moment, parameters: Iterable[torch.Tensor]) -> StepKind:
         if moment.within or moment.passes != self._at_begin:
             return "inside"
-        if not moment.seen:
+        if not moment.seen or self._unanswered:
             return "unseen"
         there = [witness for witness in self._witnesses if witness.gradient is not None and not witness.emptied]
         if there:
@@ -333,25 +361,37 @@ class Stepping:
     def _measure(self, *, one_pass: bool) -> None:
         grown = next((one for one in self._witnesses if one.used and one.brought), None)
         parameter = grown.parameter() if grown is not None else None
-        norm = _norm(gradient_of(parameter))
-        if parameter is None or norm is None:
-            return
-        step, known, (number, brought) = self.total.steps, self.accumulation, self._brought(parameter)
-        first = (known.first_step, known.first_norm) if known and known.parameter == number else (step, norm)
-        described = brought if one_pass and brought >= 0 and world_size() == 1 else None  # of several, what came of all
-        self.accumulation = Accumulation(number, *first, step, norm, described)
+        gradient, step = gradient_of(parameter), self.total.steps
+        number, brought = self._brought(parameter) if parameter is not None else (None, None)
+        described = brought if one_pass and brought is not None and brought >= 0 and world_size() == 1 else None
+
+        def keep(read: list[float]) -> None:  # of several processes' gradients, what came of all is described
+            known = self.accumulation
+            first = (known.first_step, known.first_norm) if known and known.parameter == number else (step, read[0])
+            self.accumulation = Accumulation(number, *first, step, read[0], described)
+
+        _norm(gradient, self._late, keep)
 
 
 def _has_gradient(parameter: torch.Tensor) -> bool:
+    """Return whether a parameter has a gradient that is not zero; of one on a device that is not asked."""
     gradient = gradient_of(parameter)
-    return gradient is not None and not all_zero(gradient)
+    return gradient is not None and not accelerator.there.holds(gradient) and not all_zero(gradient)
 
 
-def _norm(gradient: torch.Tensor | None) -> float | None:
-    if gradient is None:
-        return None
+def _values(gradient: torch.Tensor) -> torch.Tensor:
+    return gradient.coalesce().values() if gradient.layout is torch.sparse_coo else gradient
+
+
+def _norm(gradient: torch.Tensor | None, late: Late, keep: Callable[[list[float]], None]) -> None:
+    if gradient is None or gradient.is_meta:
+        return
     try:
         with quiet():
-            return float(torch.linalg.vector_norm(gradient.coalesce().values() if gradient.is_sparse else gradient))
+            norm = torch.linalg.vector_norm(_values(gradient)).reshape(1)
+            if accelerator.there.holds(gradient):
+                late.sent(norm, keep)
+            else:
+                keep([float(norm)])
     except (RuntimeError, TypeError, NotImplementedError):
-        return None
+        return

@@ -100,11 +100,11 @@ class TrainingWatcher:
     ) -> None:
         self._namespace, self._leaves, self._sites, self._modules = namespace, leaves, sites, leaves.modules
         self._pass_log, self._recorder = passes, recorder
-        self._home = get_ident()
+        self._home, self._late = get_ident(), passes.late
         self._followed: dict[int, Followed] = {}
         self._gone: list[Followed] = []
         self._beyond: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
-        self._by_hand = ByHand(leaves, self._brought, recorder.autograd.blind)
+        self._by_hand = ByHand(leaves, self._brought, recorder.autograd.blind, passes.late)
         self._elsewhere = Elsewhere(leaves)
         self._loop, self._growth = recorder.calls.loop, Growth(recorder.origins)
         self._loop.region = recorder.cuts.region_site
@@ -220,7 +220,7 @@ class TrainingWatcher:
                 model = dict(self._modules.roots()).get(owner)
                 if model is None:
                     continue
-                modes = self._modes[owner] = ModelModes(owner, model)
+                modes = self._modes[owner] = ModelModes(owner, model, self._late)
             modes.step(held_by(optimizer))
 
     def _find(self, optimizer: torch.optim.Optimizer) -> Followed | None:
@@ -237,7 +237,7 @@ class TrainingWatcher:
         if len(self._followed) + len(self._gone) >= MOST_OPTIMIZERS:
             self._beyond.add(optimizer)
             return None
-        stepping = Stepping(witnesses_of(held_by(optimizer)), self._brought)
+        stepping = Stepping(witnesses_of(held_by(optimizer)), self._brought, self._late)
         name = next((name for name, value in list(self._namespace.items()) if value is optimizer), "")
         found = Followed(optimizer, "" if name.startswith("_") else name, stepping, Held(self._leaves))
         self._followed[id(optimizer)] = found
@@ -255,8 +255,10 @@ class TrainingWatcher:
     def _alive(self) -> list[Followed]:
         return [followed for followed in self._followed.values() if followed.reference() is not None]
 
-    def _brought(self, leaf: torch.Tensor) -> tuple[int | None, float]:
+    def _brought(self, leaf: torch.Tensor) -> tuple[int | None, float | None]:
         number, row = self._leaves.find(leaf), self._pass_log.last
+        if number is not None and self._pass_log.is_coming(number):
+            return number, None
         if number is None or row is None or number >= len(row.norms):
             return number, UNTOUCHED
         return number, row.norms[number]

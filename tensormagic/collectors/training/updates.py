@@ -6,12 +6,15 @@ import math
 import threading
 from array import array
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import chain
 from time import perf_counter
 from typing import Any, Protocol
 
 import torch
 
+from tensormagic.collectors.devices import accelerator
+from tensormagic.collectors.devices.accelerator import Late
 from tensormagic.collectors.faults.autograd_watch import AutogradWatch
 from tensormagic.collectors.graphs.in_place import UntrackedWrites
 from tensormagic.collectors.graphs.structure import GraphStructure
@@ -33,10 +36,11 @@ class ByHand:
         leaves: The leaves met so far.
         brought: As `Stepping` takes it.
         blind: What was written through ``.data``.
+        late: As `Stepping` takes it.
     """
 
-    def __init__(self, leaves: Leaves, brought: Brought, blind: UntrackedWrites) -> None:
-        self._leaves, self._blind = leaves, blind
+    def __init__(self, leaves: Leaves, brought: Brought, blind: UntrackedWrites, late: Late) -> None:
+        self._leaves, self._blind, self._late = leaves, blind, late
         self._brought = brought
         self._known = 0
         self._reached: set[int] = set()  # numbers of leaves; another thread's may be collecting its gradient right now
@@ -107,7 +111,7 @@ class ByHand:
         free = [leaf for leaf in alive if leaf is not None and id(leaf) not in self._theirs]
         if found := witnesses_of(free, _has_gradient):
             self._witnesses = found
-            self._stepping = Stepping(self._witnesses, self._brought)
+            self._stepping = Stepping(self._witnesses, self._brought, self._late)
             self._stepping.begin()
 
     def _now(self) -> array[int]:
@@ -131,6 +135,7 @@ def _has_gradient(leaf: torch.Tensor) -> bool:
 # so of a parameter with more than `SAMPLE` elements an evenly spaced sample is compared.
 
 SAMPLE = 1 << 16  # elements of one parameter that are compared
+SAMPLES_THERE = 1 << 22  # elements of all parameters, where a device holds them
 
 _HALF = (torch.bfloat16, torch.float16)
 
@@ -158,6 +163,7 @@ class UpdateWatcher:
         number: Gives the number of a parameter, or None where it plays no part in the run.
         moved: Told of every measured step: number of a parameter → ratio.
         listener: Told of every step, and why one could not be measured.
+        late: Takes what is still to come from a device.
 
     Attributes:
         steps: Told of every step besides.
@@ -172,8 +178,10 @@ class UpdateWatcher:
         number: Callable[[torch.Tensor], int | None],
         moved: Callable[[Ratios], None],
         listener: StepListener,
+        late: Late,
     ) -> None:
         self._wanted, self._number, self._moved, self._listener = wanted, number, moved, listener
+        self._late = late
         self._thread = threading.get_ident()
         self._before: list[tuple[int, list[int], list[torch.Tensor]]] = []
         self.seconds = 0.0
@@ -206,7 +214,7 @@ class UpdateWatcher:
         if self.steps is not None:
             self.steps.step_begins(plain=len(args) < 2 and not kwargs)  # the optimizer alone
         self._listener.before_step(optimizer)
-        if self._wanted():
+        if self._wanted() and not accelerator.there.capturing():
             self._guarded(lambda: self._keep(optimizer))
 
     def ends(self, optimizer: torch.optim.Optimizer) -> None:
@@ -231,8 +239,10 @@ class UpdateWatcher:
     def _keep(self, optimizer: torch.optim.Optimizer) -> None:
         numbers, parameters, gradients = self._of(optimizer)
         if self.reads_gradients():
-            self.stepped(_joined(numbers, _read(list(torch._foreach_norm(gradients)))) if gradients else {})
-        self._before.append((id(optimizer), numbers, [_sample(parameter).clone() for parameter in parameters]))
+            norms = list(torch._foreach_norm(gradients)) if gradients else []
+            _read(self._late, norms, partial(self._tell_used, numbers))
+        most = _sample_size(parameters)
+        self._before.append((id(optimizer), numbers, [_sample(parameter, most).clone() for parameter in parameters]))
 
     def _compare(self, optimizer: torch.optim.Optimizer) -> None:
         while self._before:
@@ -243,17 +253,24 @@ class UpdateWatcher:
             return
         now, parameters, gradients = self._of(optimizer)
         if now == numbers and numbers:
-            after = [_sample(parameter) for parameter in parameters]
+            most = _sample_size(parameters)
+            after = [_sample(parameter, most) for parameter in parameters]
             halves = list(_halves(numbers, gradients, before, after))
             norms = [*torch._foreach_norm(torch._foreach_sub(after, before)), *torch._foreach_norm(before)]
-            read = _read([*norms, *(count for _, *counts in halves for count in counts)])
-            counted = zip((one[0] for one in halves), read[len(norms) :: 2], read[len(norms) + 1 :: 2], strict=True)
-            for number, stayed, had in counted:
-                known = self.lost.get(number, (0.0, 0.0))
-                self.lost[number] = known[0] + stayed, known[1] + had
-            del read[len(norms) :]
-            moved, stood = _joined(numbers, read[: len(before)]), _joined(numbers, read[len(before) :])
-            self._moved({number: _ratio(change, stood[number]) for number, change in moved.items()})
+            counts = [count for _, *counts in halves for count in counts]
+            _read(self._late, [*norms, *counts], partial(self._tell, numbers, [number for number, *_ in halves]))
+
+    def _tell_used(self, numbers: list[int], read: list[float]) -> None:
+        self.stepped(_joined(numbers, read) if read else {})
+
+    def _tell(self, numbers: list[int], halves: list[int], read: list[float]) -> None:
+        """Hand over the norms of changes and of what was there before, and how many elements of halves stayed."""
+        end = 2 * len(numbers)
+        for number, stayed, had in zip(halves, read[end::2], read[end + 1 :: 2], strict=True):
+            known = self.lost.get(number, (0.0, 0.0))
+            self.lost[number] = known[0] + stayed, known[1] + had
+        moved, stood = _joined(numbers, read[: len(numbers)]), _joined(numbers, read[len(numbers) : end])
+        self._moved({number: _ratio(change, stood[number]) for number, change in moved.items()})
 
     def _of(self, optimizer: torch.optim.Optimizer) -> tuple[list[int], list[torch.Tensor], list[torch.Tensor]]:
         """Return the parameters that are about to be moved and take part in the run: numbers, values and gradients.
@@ -279,33 +296,48 @@ def _halves(
     numbers: list[int], gradients: list[torch.Tensor], before: list[torch.Tensor], after: list[torch.Tensor]
 ) -> Iterator[tuple[int, torch.Tensor, torch.Tensor]]:
     """Yield of parameters in half precision how many elements had a gradient and stayed, and how many had one."""
+    most = _sample_size(after)
     for number, gradient, old, new in zip(numbers, gradients, before, after, strict=False):
         if new.dtype in _HALF and gradient.is_contiguous() and gradient.dtype == new.dtype:
-            had = _sample(gradient) != 0
+            had = _sample(gradient, most) != 0
             if had.shape == new.shape:
                 yield number, (had & (old == new)).sum(), had.sum()
 
 
-def _sample(parameter: torch.Tensor) -> torch.Tensor:
-    """Return a view of at most about `SAMPLE` elements, evenly spaced in memory; a copy of what has no such view."""
+def _sample_size(parameters: list[torch.Tensor]) -> int:
+    """Return the most elements of one that are compared: on a device, of all together at most `SAMPLES_THERE`."""
+    there = any(map(accelerator.there.holds, parameters))
+    return max(min(SAMPLE, SAMPLES_THERE // len(parameters)), 1) if there else SAMPLE
+
+
+def _sample(parameter: torch.Tensor, most: int) -> torch.Tensor:
+    """Return a view of at most about ``most`` elements, evenly spaced in memory; a copy of what has no such view."""
     flat = parameter.detach()
     if not flat.is_contiguous():
         stride = flat.stride()
         flat = flat.permute(sorted(range(flat.dim()), key=lambda dim: -stride[dim]))
     flat = flat.reshape(-1)
-    step = -(-flat.numel() // SAMPLE)
+    step = -(-flat.numel() // most)
     return flat[::step] if step > 1 else flat
 
 
-def _read(norms: list[torch.Tensor]) -> list[float]:
-    """Read numbers from wherever they are: one transfer for each device."""
+def _read(late: Late, norms: list[torch.Tensor], keep: Callable[[list[float]], None]) -> None:
+    """Hand over numbers from wherever they are, now or when they have come: one transfer for each device."""
     read = [0.0] * len(norms)
     for device in {norm.device for norm in norms}:
         places = [at for at, norm in enumerate(norms) if norm.device == device]
         wide = torch.float32 if device.type == "mps" else torch.float64
-        for at, value in zip(places, torch.stack([norms[at].to(wide) for at in places]).tolist(), strict=True):
-            read[at] = value
-    return read
+        together = torch.stack([norms[at].to(wide) for at in places])
+        if accelerator.there.holds(together):
+            late.sent(together, partial(_put, read, places))
+        else:
+            _put(read, places, together.tolist())
+    late.then(None, partial(keep, read))
+
+
+def _put(read: list[float], places: list[int], found: list[float]) -> None:
+    for at, value in zip(places, found, strict=True):
+        read[at] = value
 
 
 def _has_no_norm(gradient: torch.Tensor) -> bool:

@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.collectors.gradients.forward_values import ForwardMeter
 from tensormagic.reports import MEASURES, UNTOUCHED
 
 
@@ -124,23 +123,19 @@ def test_a_nan_in_the_data_is_told_as_given():
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.complex64])
-def test_numbers_left_on_a_device_are_the_same(dtype):
-    """Read in one batch when the pass is over, they are what is read at once on a CPU."""
-    x = torch.linspace(-2, 2, 12).to(dtype).requires_grad_()
+def test_numbers_reckoned_on_a_device_are_the_same(dtype, request):
+    """They come with those of the pass, and are what is read at once on a CPU."""
     rows = []
-    for deferred in (False, True):
-        meter = ForwardMeter(deferred=deferred)
-        start = torch.autograd._get_sequence_nr()
-        y = x * 2
-        meter.observe((start, torch.autograd._get_sequence_nr()), ((x, 2), None), y)
-        (found,) = meter._rows[-1].values()
-        if deferred:
-            from tensormagic.collectors.gradients.gradient_statistics import gradient_statistics_of
-
-            found = gradient_statistics_of(found[0].tolist(), pass_number=0, count=found[1])
-        rows.append([found.norm, found.abs_max, found.mean, found.std, found.zero, found.count])
-        assert not meter.gap
-    assert rows[0] == pytest.approx(rows[1], rel=1e-3)
+    for device in (None, "simulated"):
+        if device:
+            request.getfixturevalue(device)
+        x = torch.linspace(-2, 2, 12).to(dtype).requires_grad_()
+        with tm.trace(forward=True) as trace:
+            (x * 2).abs().sum().backward()
+        assert trace.report.gaps == ()
+        forward = trace.report.graphs[0].frames[0].forward
+        rows.append([*forward.norms, *forward.measures])
+    assert rows[0] == pytest.approx(rows[1], rel=1e-3, abs=1e-7)
 
 
 def test_nothing_is_measured_where_it_was_not_asked_for():

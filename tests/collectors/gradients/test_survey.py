@@ -7,12 +7,8 @@ import math
 import pytest
 import torch
 
-from tensormagic.collectors.gradients.gradient_statistics import (
-    StatisticsTable,
-    gradient_statistics_of,
-    gradient_statistics_on_device,
-    survey,
-)
+from tensormagic.collectors.gradients import on_device
+from tensormagic.collectors.gradients.gradient_statistics import StatisticsTable, survey
 from tensormagic.collectors.gradients.measures import measure
 from tensormagic.reports import MEASURES, UNTOUCHED
 
@@ -87,14 +83,31 @@ def test_statistics_are_those_of_the_definition(name):
     assert measure(gradient)[1:] == (expected["nan"], expected["inf"])
 
 
+def _reckoned(gradient, **asked):
+    """Return what is reckoned of a gradient as on a device: what is measured of each, and its statistics."""
+    numbers, found = on_device.DeviceNumbers(1), []
+    numbers.ask(gradient, lambda *told: found.extend(told), **asked)
+    numbers.send()
+    numbers.read()
+    return found
+
+
+@pytest.mark.parametrize("in_pieces", [False, True], ids=["together with others", "in pieces"])
 @pytest.mark.parametrize("name", CASES)
-def test_statistics_left_on_the_device_are_the_same(name):
-    """What is read in one batch at the end of a pass, as on a GPU, equals what is read at once."""
+def test_statistics_reckoned_on_a_device_are_the_same(name, in_pieces, monkeypatch):
+    """What is read in one batch after a pass, as on a GPU, equals what is read at once; small gradients and large."""
+    if in_pieces:
+        monkeypatch.setattr(on_device, "SMALL", 2)
+        monkeypatch.setattr(on_device, "_PIECE", 1 << 12)
     gradient = CASES[name]
-    now = survey(gradient, 1)
-    later = gradient_statistics_of(
-        gradient_statistics_on_device(gradient).tolist(), pass_number=1, count=gradient.numel()
-    )
+    now, (_, later) = survey(gradient, 1), _reckoned(gradient, full=True)
+    expected = _by_definition(gradient)["norm"]
+    assert _reckoned(gradient, full=False, careful=True)[0] == (
+        pytest.approx(expected, rel=2e-5, nan_ok=True), now.nan, now.inf
+    )  # fmt: skip
+    if name == "squares below the smallest float64":  # there it is `survey` that says 0
+        assert later.norm == pytest.approx(expected, rel=2e-5)
+        return
     assert (later.count, later.zero, later.nan, later.inf) == (now.count, now.zero, now.nan, now.inf)
     for field in ("norm", "abs_max", "mean", "std"):
         scale = abs(now.abs_max) if math.isfinite(now.abs_max) else 1.0
@@ -127,7 +140,7 @@ def test_half_precision_says_what_lies_at_the_ends_of_its_range():
     """Of float16: below 2**-14 but not zero, and at 65504 or beyond; zeros are neither."""
     gradient = torch.tensor([0.0, 1.0, 3e-5, 6e-8, -5e-6, 65504.0, -65504.0, math.inf], dtype=torch.float16)
     now = survey(gradient, 1)
-    later = gradient_statistics_of(gradient_statistics_on_device(gradient).tolist(), pass_number=1, count=8)
+    _, later = _reckoned(gradient, full=True)
     assert (now.subnormal, now.saturated, now.zero, now.inf) == (3, 3, 1, 1)
     assert (later.subnormal, later.saturated) == (3, 3)
     assert survey(gradient[:-1].expand(5, 7), 1).subnormal == 15

@@ -355,50 +355,6 @@ def test_sparse_gradients():
     assert report.parameters[0].norms[0] == pytest.approx(table.weight.grad.to_dense().norm().item())
 
 
-def test_results_left_on_the_device_give_the_same_numbers():
-    """What is read in one batch at the end of a pass, as on a GPU, equals what is read at once."""
-    from tensormagic.collectors.gradients import measures
-
-    torch.manual_seed(0)
-    cases = [torch.randn(7, 3), torch.zeros(4), torch.tensor([math.nan, 1.0, math.inf]), torch.tensor([math.inf, 2.0])]
-    for case in cases:
-        now = measures.measure(case)
-        later = measures.named(measures.measure_on_device(case).tolist())
-        assert later[1:] == now[1:]
-        assert later[0] == pytest.approx(now[0], rel=1e-6, nan_ok=True)
-
-
-def test_a_pass_that_defers_equals_one_that_does_not():
-    """A whole recorder that leaves everything on the device finds the same norms, births and statistics."""
-    from tensormagic.collectors.gradients.fast_norm import PassValues
-    from tensormagic.collectors.gradients.gradient_statistics import StatisticsTable
-    from tensormagic.collectors.gradients.gradients import PassRecorder
-    from tensormagic.collectors.graphs.structure import Walker, make_structure
-    from tensormagic.collectors.objects.identity import Leaves, ModuleNames
-    from tensormagic.collectors.where.origins import Origins
-
-    def record(deferred):
-        x = torch.tensor([0.0, 1.0, 4.0], requires_grad=True)
-        loss = ((x * 1.0).sqrt() * 2).sum()
-        found = Walker(Origins(), Leaves({}, ModuleNames({}))).walk([loss.grad_fn])
-        skeleton = make_structure(1, found)
-        statistics = StatisticsTable(skeleton.size)
-        values = PassValues.of(1, skeleton.size, full=True)
-        recorder = PassRecorder(found, skeleton, values, statistics, deferred=deferred)
-        recorder.open()
-        loss.backward()
-        recorder.close()
-        return recorder.values, [statistics.get(index) for index in range(skeleton.size)]
-
-    (now, full_now), (later, full_later) = record(deferred=False), record(deferred=True)
-    assert list(later.norms) == list(now.norms)
-    assert later.bad == now.bad
-    assert later.births == now.births
-    assert now.births[0].saved_zero == 1
-    assert [found.zero for found in full_later] == [found.zero for found in full_now]
-    assert list(later.table.columns()) == pytest.approx(list(now.table.columns()), rel=1e-6, nan_ok=True)
-
-
 def test_what_passes_through_unchanged_is_right_even_with_a_hook_in_between():
     """A transpose hands its gradient on unread; a hook that changes it there is not overlooked."""
     w = torch.ones(2, 3, requires_grad=True)
@@ -684,12 +640,8 @@ def test_no_time_has_passed_before_a_trace_begins():
     assert trace.report.seconds == trace.frame().seconds == 0.0
 
 
-@pytest.mark.parametrize("deferred", [None, True])
-def test_the_loss_is_read_once_a_pass(deferred, monkeypatch):
+def test_the_loss_is_read_once_a_pass():
     """What backward was called on is the pass's value, where it is one number."""
-    from tensormagic.collectors.gradients.gradients import PassRecorder
-
-    monkeypatch.setattr(PassRecorder, "_defers", lambda self, gradient: bool(deferred))
     x = torch.tensor([2.0, 3.0], requires_grad=True)
 
     def run():
