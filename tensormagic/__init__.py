@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from tensormagic import lazy_exports as late
 from tensormagic.errors import (
     NoGraphError,
+    NonFiniteError,
     NotATensorError,
     ReportFormatError,
     RequirementError,
@@ -105,6 +106,7 @@ __all__ = [
     "MemoryRun",
     "MemoryRunReport",
     "NoGraphError",
+    "NonFiniteError",
     "NotATensorError",
     "OverlayReport",
     "RankReport",

@@ -8,6 +8,7 @@ The tree::
         ├── UnknownNameError        a name is not in the namespace                      (also a NameError)
         ├── UnknownTopicError       there is no page of help on what was asked for      (also a LookupError)
         ├── NoGraphError            a tensor has no autograd graph that could be drawn  (also a ValueError)
+        ├── NonFiniteError          a run that stops at a NaN or Inf made one           (also an ArithmeticError)
         ├── TraceError              tracing was asked for in a way that cannot work     (also a RuntimeError)
         ├── SettingError            a setting has a value that means nothing            (also a ValueError)
         ├── ReportFormatError       a saved report cannot be read                       (also a ValueError)
@@ -38,6 +39,10 @@ class UnknownTopicError(TensorMagicError, LookupError):
 
 class NoGraphError(TensorMagicError, ValueError):
     """A tensor was asked for its autograd graph and has none."""
+
+
+class NonFiniteError(TensorMagicError, ArithmeticError):
+    """A traced run that was to stop at the first NaN or Inf made one."""
 
 
 class TraceError(TensorMagicError, RuntimeError):

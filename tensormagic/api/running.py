@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, get_args
 
 from tensormagic.api.watching import AnyReport, diagnosed
 from tensormagic.collectors.requirements import require_torch
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 # Which steps of a run are to be traced: from what a person says to a `Pace`, or to an error that helps.
 
+Stop = Literal["nan"]
 Steps = tuple["int | None", "int | None"]
 
 
@@ -173,6 +174,7 @@ class Trace(_Run[TraceReport]):
         level: Level = "grad",
         forward: bool = False,
         values: bool = False,
+        stop: Stop | None = None,
         pace: Pace | None = None,
         ranks: str | os.PathLike[str] | None = None,
     ) -> None:
@@ -187,6 +189,12 @@ class Trace(_Run[TraceReport]):
             self._follower.measure_forward()
         if values:
             self._follower.record_values()
+        if stop not in (None, *get_args(Stop)):
+            raise TraceError(f"stop is {stop!r}: expected 'nan', or None to let the run go on")
+        if stop is not None and pace is not None:
+            raise TraceError("stop looks at every step, but only some are traced: leave out budget, every and steps")
+        if stop is not None:
+            self._follower.stop_at_non_finite()
         if ranks is not None:
             self._follower.write_ranks(Path(ranks).expanduser())
         self._cell = cell
@@ -230,6 +238,7 @@ def trace(  # noqa: PLR0913  (all of them options, by name)
     level: Level = "grad",
     forward: bool = False,
     values: bool = False,
+    stop: Stop | None = None,
     namespace: Mapping[str, Any] | None = None,
     progress: bool = False,
     budget: float | None = None,
@@ -245,6 +254,7 @@ def trace(  # noqa: PLR0913  (all of them options, by name)
         forward: Whether to measure what the forward makes, too: each operation's output, in every pass that is kept.
         values: Whether to keep the numbers themselves of tensors that have at most 4 elements; of a graph of at most 20
             such nodes they are kept anyway.
+        stop: ``"nan"`` ends the run with a `NonFiniteError` at the first NaN or Inf that a call or a backward makes.
         namespace: Where names of models and tensors are looked up; by default the caller's globals.
         progress: Whether to show the run at the bottom of the terminal while it goes on; into pipes and files nothing
             is written.
@@ -266,7 +276,15 @@ def trace(  # noqa: PLR0913  (all of them options, by name)
     seen = caller.f_globals if namespace is None else namespace
     pace = pace_of(budget, every, steps)
     made = Trace(
-        seen, cell_of(caller), title=title, level=level, forward=forward, values=values, pace=pace, ranks=ranks
+        seen,
+        cell_of(caller),
+        title=title,
+        level=level,
+        forward=forward,
+        values=values,
+        stop=stop,
+        pace=pace,
+        ranks=ranks,
     )
     return made.with_progress() if progress else made
 

@@ -36,6 +36,10 @@ def parser() -> Parser:
         help="show values and gradients themselves where a tensor has at most 4 elements; of a small graph that is so "
         "without being asked",
     )  # fmt: skip
+    made.add_argument(
+        "--stop", choices=("nan",),
+        help="end the run at the first NaN or Inf, at your line: %%debug then shows the tensors there",
+    )  # fmt: skip
     pacing.add_options(made)
     made.add_argument("--live", choices=("widget", "html", "off"), help="how to show it while it runs")
     return made
@@ -57,13 +61,16 @@ def run(shell: Any, line: str, cell: str | None, *, live: str) -> Any:
         print(parser().format_help().rstrip())  # noqa: T201  (asked for)
         return None
     output, pace = output_of(options), pacing.pace(options)
+    if options.stop and pace is not None:
+        raise UsageError("--stop nan looks at every step: leave out --budget, --every and --steps")
     check(output)
     if cell is None:
         return _show_last(shell, output)
     source = CellSource(shell, cell, f"{NAME} {line}".rstrip())
     trace = api.Trace(
         shell.user_ns, source.cell, cell_number=functools.partial(cell_number, shell), title=_plain(options.title),
-        level=options.level, forward=options.forward, values=options.values, pace=pace,
+        level=options.level, forward=options.forward, values=options.values, stop=options.stop,
+        pace=pace,
     )  # fmt: skip
     mode = options.live or live
     if is_notebook(shell) and (output.text or output.figure is not None or not relays_updates(shell)):

@@ -52,6 +52,22 @@ def test_a_cell_without_a_backward(cell, body):
     assert cell("r").value.passes_seen == 0
 
 
+def test_stop_leaves_the_person_s_frame_to_debug(cell):
+    """With --stop nan the innermost frame that %debug sees is the cell's own, with its tensors."""
+    ran = cell("%%tracegrad --stop nan --into r\ndef half(x):\n    y = x - x\n    return y / y\nhalf(torch.ones(2))")
+    assert type(ran.error).__name__ == "NonFiniteError"
+    entry = ran.error.__traceback__
+    while entry.tb_next is not None:
+        entry = entry.tb_next
+    assert (entry.tb_frame.f_code.co_name, sorted(entry.tb_frame.f_locals), entry.tb_lineno) == ("half", ["x", "y"], 4)
+    assert "made 2 NaN of 2 elements" in cell("r").value.error
+
+
+def test_stop_needs_every_step(cell):
+    """What is not traced is not looked at: the two do not go together."""
+    assert "leave out --budget, --every and --steps" in str(cell("%%tracegrad --stop nan --every 2\n1").error)
+
+
 def test_into_also_when_the_cell_failed(cell):
     """What happened until then is bound, and says how it ended."""
     ran = cell(f"%%tracegrad --into r\n{TRAIN}\n1 / 0")

@@ -19,6 +19,7 @@ import torch
 
 from tensormagic.collectors.calls.call_notes import Call
 from tensormagic.collectors.calls.call_watch import CallWatch
+from tensormagic.collectors.calls.stopping import look_at_call
 from tensormagic.collectors.calls.watched_calls import WATCHED
 from tensormagic.collectors.cuts.cuts import Cuts
 from tensormagic.collectors.faults.autograd_watch import GETS_GRAD, SETS_DATA, AutogradWatch
@@ -63,6 +64,7 @@ class ForwardRecorder(TransparentMode):
     Attributes:
         meter: Told of every call that makes a node, where forward values were asked for.
         small: Told of them too: the results that have few elements.
+        stops: Whether the run ends where a call makes a NaN or Inf.
         module_path: Gives the path of the innermost module that runs in a frame.
         first_node: Told of each call that makes a node, until it is taken away.
     """
@@ -82,6 +84,7 @@ class ForwardRecorder(TransparentMode):
         self.meter: ForwardMeter | None = None
         self.first_node: Callable[[FrameType], None] | None = None
         self.small = SmallResults()
+        self.stops = False
         self.seconds = 0.0
         self._aside_since = 0
         self._applied = -1
@@ -128,6 +131,8 @@ class ForwardRecorder(TransparentMode):
             self.autograd.see_out((func, args, kwargs), start, frame)
         if self._grown or self._unwritten:
             self.calls.follow(Call(func, args, kwargs or {}, result, frame))
+        if self.stops:
+            look_at_call(func, (args, kwargs or {}), result)
         return result
 
     @property

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.calls.forward import ForwardRecorder
+from tensormagic.collectors.calls.stopping import look_at_pass
 from tensormagic.collectors.cuts.detachment_log import CutLog
 from tensormagic.collectors.devices import accelerator
 from tensormagic.collectors.devices.accelerator import Late, Stopwatch
@@ -63,6 +64,7 @@ from tensormagic.collectors.training.training import TrainingWatcher
 from tensormagic.collectors.training.updates import UpdateWatcher
 from tensormagic.collectors.where.caller import error_text, state_after, uncounted
 from tensormagic.collectors.where.source import CellNumber, SourceLines
+from tensormagic.errors import NonFiniteError
 from tensormagic.gc_pause import gc_paused
 from tensormagic.reports import Cell, Gap, LiveFrame, Pass, TraceReport
 
@@ -146,6 +148,10 @@ class Tracer(FollowedRun):
         """Measure what the forward makes, too; said before `start`."""
         self._recorder.meter = self._meter = ForwardMeter()
 
+    def stop_at_non_finite(self) -> None:
+        """End the run at the first NaN or Inf; said before `start`."""
+        self._recorder.stops = True
+
     def record_values(self) -> None:
         """Keep the numbers themselves of all tensors that have few elements; said before `start`."""
         self._values = True
@@ -205,7 +211,8 @@ class Tracer(FollowedRun):
             )
 
     def _explain_error(self, error: BaseException) -> None:
-        self._failure.note(error, self._last)
+        if not isinstance(error, NonFiniteError):
+            self._failure.note(error, self._last)
 
     def _leave_alone(self) -> Return | None:
         """Leave this thread's stacks while torch writes down what runs; see `Captures`."""
@@ -251,6 +258,14 @@ class Tracer(FollowedRun):
             with aside(), calls_aside(1), gc_paused():
                 self._finish(followed, call, outcome, began)
                 self._training.after_pass(call, followed)
+            if self._recorder.stops and outcome == "finished":
+                self._stop_at(followed)
+
+    def _stop_at(self, followed: Following) -> None:
+        """Raise where a pass that has ended brought a NaN or Inf."""
+        if followed.graph is not None and followed.recorder is not None and followed.recorder.values.bad:
+            lines = {at: line.label for at, line in enumerate(self._sites.locations)}
+            look_at_pass(followed.graph.report(), followed.recorder.values, lines)
 
     def _steps_aside(self) -> bool:
         """Return whether a CUDA graph is being recorded; where none is, take what has come from devices."""

@@ -7,6 +7,7 @@ from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any, TypeVar
 
 from tensormagic.collectors.where.source import MARK, PACKAGE_DIRECTORY, is_own_code
+from tensormagic.errors import NonFiniteError
 from tensormagic.reports import State
 
 __all__ = ["MARK", "Gathered", "own_frame"]
@@ -121,17 +122,20 @@ def strip_own_frames(error: BaseException) -> None:
         current = waiting.pop()
         seen.add(id(current))
         if current.__traceback__ is not None:
-            _relink(current.__traceback__)
+            _relink(current.__traceback__, ends_at_own=isinstance(current, NonFiniteError))
         causes = (current.__cause__, current.__context__)
         waiting += [cause for cause in causes if cause is not None and id(cause) not in seen]
 
 
-def _relink(head: TracebackType) -> None:
+def _relink(head: TracebackType, *, ends_at_own: bool) -> None:
     entries, entry = [head], head.tb_next
     while entry is not None:
         entries.append(entry)
         entry = entry.tb_next
     kept = _without_own(entries)
+    if ends_at_own:  # where torch's own Python made the call, the person's line is above it
+        own = [at for at, each in enumerate(kept) if is_own_code(each.tb_frame.f_code.co_filename)]
+        kept = kept[: own[-1] + 1] if own else kept
     for before, after in zip(kept, [*kept[1:], None], strict=True):
         before.tb_next = after
 
