@@ -15,7 +15,6 @@ from tensormagic.magics.arguments import check_expression
 from tensormagic.magics.cell import cell_number
 from tensormagic.magics.display import show
 from tensormagic.magics.live_output import last_report
-from tensormagic.magics.names import value_of
 
 if TYPE_CHECKING:
     from tensormagic.reports import Finding, TraceReport, WatchReport
@@ -62,6 +61,8 @@ class Watcher:
         Raises:
             UsageError: for what is no expression, for a name that is not there, or where there is no model among them.
         """
+        from tensormagic.magics.names import value_of
+
         check_expression(expression)
         given = value_of(self._shell, expression)
         several = isinstance(ast.parse(expression, mode="eval").body, ast.Tuple)
