@@ -69,6 +69,6 @@ def _ranks_of_groups() -> dict[str, list[int]]:
     """Return the ranks of each group that this process is in, by the group's name."""
     try:
         world = torch.distributed.distributed_c10d._world
-        return {str(world.pg_names[group]): sorted(ranks) for group, ranks in world.pg_group_ranks.items()}
+        return {str(world.pg_names[group]): sorted(world.pg_group_ranks[group]) for group in world.pg_map}
     except (AttributeError, KeyError):
         return {}

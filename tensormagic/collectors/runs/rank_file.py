@@ -262,12 +262,14 @@ class RankFile:
         return found
 
     def _hashes(self, parameters: Iterable[torch.Tensor]) -> None:
-        """Write a number for each parameter that lies whole in this process: others have the same for the same bits."""
+        """Write a number for each parameter, or shard of one: ranks that hold the same have it for the same bits."""
+        holds_shards = bool(self._parallel.replicas())
         hashes = [0] * len(self._leaves.known)
         for parameter in parameters:
             number = self._leaves.find(parameter)
-            if number is not None and type(parameter) is torch.nn.Parameter and parameter.device.type != "meta":
-                hashes[number] = hash_of(parameter.detach())
+            local = here(parameter) if holds_shards else parameter
+            if number is not None and type(local) in {torch.nn.Parameter, torch.Tensor} and local.device.type != "meta":
+                hashes[number] = hash_of(local.detach())
         packed = base64.b64encode(b"".join(each.to_bytes(8, "little") for each in hashes)).decode()
         self._write("hash", step=self._steps, of=packed)
         if buffers := buffers_of(self._parallel.wrappers()):

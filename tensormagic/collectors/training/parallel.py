@@ -85,12 +85,23 @@ class ParallelWatcher:
         return next(iter(described)) if len(described) == 1 else None
 
     def replicas(self) -> tuple[int, ...]:
-        """Return the ranks that hold the same parameters as this one, as far as a `DistributedDataParallel` says."""
+        """Return the ranks that hold the same parameters, or the same shards, as DDP and FSDP2 say; else none."""
+        if set(self.kinds) == {"FSDP2"}:
+            return self._same_shards()
         alive = (one.module() for one in self._wrapped if one.kind == "DDP")
         groups = {id(module.process_group): module.process_group for module in alive if module is not None}
         if len(groups) != 1 or set(self.kinds) != {"DDP"}:
             return ()
         return tuple(torch.distributed.get_process_group_ranks(*groups.values()))
+
+    def _same_shards(self) -> tuple[int, ...]:
+        try:
+            every = [mesh for one in self._wrapped if one.kind == "FSDP2" for mesh in _meshes(one.module())]
+            groups = {getattr(mesh, "replicate_process_group", None) for mesh in every}
+            group = groups.pop() if len(groups) == 1 else None
+            return () if group is None else tuple(torch.distributed.get_process_group_ranks(group))
+        except (AttributeError, RuntimeError, ValueError):
+            return ()
 
     def wrappers(self) -> list[Any]:
         """Return each `DistributedDataParallel` that is still alive."""
@@ -141,16 +152,29 @@ class ParallelWatcher:
             self._wrapped += _wrapped_around(bare) if bare else ()
 
 
+def _meshes(module: Any) -> list[Any]:
+    """Return over which mesh each group of parameters of an FSDP2 module is spread."""
+    return [group.mesh_info for group in _groups(module) if group is not None] if module is not None else []
+
+
+def _groups(module: Any) -> list[Any]:
+    state = module._get_fsdp_state()
+    groups = getattr(state, "_fsdp_param_groups", None)
+    return [state._fsdp_param_group] if groups is None else list(groups)
+
+
 def _shares(kind: Spread, module: Any) -> tuple[int, ...]:
     """Return the ranks over which a module reduces its gradients, where no other groups are there."""
     if module is None:
         return ()
     if kind == "FSDP2":
-        state = module._get_fsdp_state()
-        groups = getattr(state, "_fsdp_param_groups", None)
-        groups = [state._fsdp_param_group] if groups is None else groups
-        meshes = [group.mesh_info.mesh for group in groups if group is not None]
-        if not meshes or any(set(_OTHERS) & set("_".join(mesh.mesh_dim_names or ()).split("_")) for mesh in meshes):
+        infos = _meshes(module)
+        meshes = [info.mesh for info in infos if getattr(info, "spmd_mesh", None) is None]
+        if (
+            not meshes
+            or len(meshes) < len(infos)
+            or any(set(_OTHERS) & set("_".join(mesh.mesh_dim_names or ()).split("_")) for mesh in meshes)
+        ):
             return ()
         return tuple(sorted(meshes[0].mesh.flatten().tolist()))
     ranks = tuple(sorted(torch.distributed.get_process_group_ranks(module.process_group)))
@@ -216,10 +240,7 @@ def _reduces(one: _Wrapped, before: dict[int, int]) -> Iterator[bool | None]:
         elif one.kind == "FSDP1":
             yield bool(module._sync_gradients)
         else:
-            state = module._get_fsdp_state()
-            groups = getattr(state, "_fsdp_param_groups", None)
-            groups = [state._fsdp_param_group] if groups is None else groups
-            yield from (bool(group.reduce_grads) for group in groups if group is not None)
+            yield from (bool(group.reduce_grads) for group in _groups(module) if group is not None)
     except AttributeError:
         yield None
 
