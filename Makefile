@@ -13,7 +13,7 @@ allow_root := $(if $(filter 0,$(shell id -u)),--allow-root)
 # Jupyter's own settings and kernels of the person stay out of what we start.
 jupyter := env JUPYTER_PREFER_ENV_PATH=1 $(run) -m
 
-.PHONY: help demo test quick lint house format bench peers corpus sweep faults screenshots docs gallery coverage clean
+.PHONY: help demo test quick lint house format bench peers corpus sweep faults gpu screenshots docs gallery coverage clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -57,6 +57,10 @@ sweep: $(VENV)/.has-test ## what is promised, held against all of torch's own te
 faults: $(VENV)/.has-test ## interrupts at every place where a run begins or ends, and thousands of damaged reports: an hour
 	TENSORMAGIC_STRIDE=1 TENSORMAGIC_DAMAGED=5000 $(run) -m pytest tests/collectors/runs/test_interrupted.py \
 	  tests/reports/test_damaged.py tests/collectors/test_odd_objects.py -v
+
+gpu: $(VENV)/.has-test ## what only a GPU can show: 13 parts in one table, then the tests marked gpu; without one, what is skipped
+	$(run) -m tests.gpu
+	$(run) -m pytest -m gpu tests/collectors
 
 screenshots: $(VENV)/.has-test $(VENV)/.has-system ## the pictures in docs/images, taken of a real run
 	$(run) -m tools.screenshots
