@@ -121,9 +121,16 @@ def passes_differ(report: RankReport) -> Iterator[Finding]:
     )  # fmt: skip
 
 
+_MOST_TOLD = 4
+
+
 def _values(one: Difference) -> str:
     told = [f"{short_number(value)} on rank {rank}" for rank, value in one.values]
-    return listed(told, most=4)
+    usual = [value for rank, value in one.values if rank not in one.ranks]
+    if len(told) > _MOST_TOLD and 2 * len(usual) > len(told):
+        odd = [words for words, (rank, _) in zip(told, one.values, strict=True) if rank in one.ranks]
+        told = [f"{short_number(usual[0])} on most ranks", *odd]
+    return listed(told, most=_MOST_TOLD)
 
 
 def _step(one: Difference) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import median
 
 from tensormagic.renderers.basics.markup import tag
@@ -168,7 +169,8 @@ class RankMap(Picture):
     report: RankReport
     norms: tuple[float, ...]
 
-    def _rows(self) -> tuple[list[tuple[str, list[int]]], str]:
+    @cached_property
+    def _found(self) -> tuple[list[tuple[str, list[int]]], str]:
         found = levels(self.report, self.norms)
         rows = [(ranks_text(ranks, most=2), each) for ranks, each in found[:_MOST_ROWS]]
         more = len(found) - len(rows)
@@ -177,19 +179,19 @@ class RankMap(Picture):
     @property
     def sentence(self) -> str:
         """What is to be seen, in a sentence."""
-        rows, more = self._rows()
+        rows, more = self._found
         bad = [ranks for ranks, each in rows if _BAD in each]
         first = f"{plural(len(self.report.names), 'parameter')} of {plural(len(self.report.ranks), 'rank')}"
         look = f"in {plural(len(rows), 'row')} of ranks that look alike{more and f', {more}'}"
         return f"{first}, {look}{f'; not finite on {bad[0]}' if bad else ''}"
 
     def _legend(self) -> list[int]:
-        rows, _ = self._rows()
+        rows, _ = self._found
         return sorted({level for _, each in rows for level in each})
 
     def text(self, width: int) -> Iterable[str]:
         """Return a sign for each parameter."""
-        rows, more = self._rows()
+        rows, more = self._found
         label = max(len(ranks) for ranks, _ in rows)
         room = max(width - label - 4, 8)
         for start in range(0, max(len(rows[0][1]), 1), room):
@@ -201,7 +203,7 @@ class RankMap(Picture):
 
     def svg(self, width: float) -> tuple[str, float]:
         """Return a box for each parameter, and a legend below."""
-        rows, more = self._rows()
+        rows, more = self._found
         columns = max(len(rows[0][1]), 1)
         wide = min((width - _LABEL - 8) / columns, 28.0)
         paths: dict[int, list[str]] = {}

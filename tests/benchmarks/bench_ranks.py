@@ -1,0 +1,91 @@
+"""1,024 ranks with 300 parameters and 100 steps each: files of 410 MB are read, compared and drawn in one process."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests.support.kernel import ROOT
+
+pytestmark = pytest.mark.benchmark
+
+RANKS, PARAMETERS, STEPS, ODD = 1024, 300, 100, 777
+SECONDS, BYTES = 10.0, 10**9
+MEASURED = """
+import json, resource, sys, time
+import tensormagic as tm
+began = time.process_time()
+report = tm.ranks(sys.argv[1])
+read = time.process_time() - began
+html, text = report._repr_html_(), str(report)
+told = {"read": read, "seconds": time.process_time() - began, "html": len(html), "text": len(text),
+        "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "found": [(one.code, one.message) for one in report.findings], "ranks": len(report.ranks)}
+print(json.dumps(told))
+"""
+
+
+def packed(numbers):
+    return base64.b64encode(numbers.tobytes()).decode()
+
+
+def write(folder):
+    """Write what so many ranks would have written; one used other gradients once."""
+    draws = np.random.default_rng(0)
+    used = draws.lognormal(0, 1, (STEPS, PARAMETERS)).astype(np.float32)
+    names = [f"net.layers.{at // 10}.part{at % 10}.weight" for at in range(PARAMETERS)]
+    hashes = packed(draws.integers(0, 2**63, PARAMETERS, np.uint64))
+    numbers, which = np.arange(1, 2 * STEPS + 1, dtype=np.int32), np.zeros(2 * STEPS, np.int32)
+    kind = ["0", list(range(RANKS)), "gloo:all_reduce", "[[4096]]", "train.py, line 30"]
+    for rank in range(RANKS):
+        own = (used * draws.lognormal(0, 0.05, used.shape)).astype(np.float32)
+        moments = 0.05 * np.arange(2 * STEPS) + draws.uniform(0, 0.01, 2 * STEPS)
+        lines = [
+            {"k": "rank", "v": 1, "rank": rank, "world": RANKS, "host": f"node{rank // 8}", "pid": 1, "at": 0.0},
+            {"k": "names", "names": names},
+            {"k": "place", "kinds": ["DDP"], "replicas": list(range(RANKS)), "shares": list(range(RANKS))},
+        ]
+        for step in range(1, STEPS + 1):
+            norms = used[step - 1] * (2 if rank == ODD and step == 17 else 1)
+            given = {"given": f"{rank:08x}{step:08x}", "sizes": [32], "state": f"{rank + step:x}", "drew": True}
+            lines += [
+                {"k": "pass", "n": step, "loss": 1.0 / step, "finite": True, "reduced": True, "line": "a.py, line 30",
+                 "at": 0.1 * step, "norms": packed(own[step - 1]), "held": None, "forward": given},
+                {"k": "step", "n": step, "lr": [0.1], "at": 0.1 * step, "used": packed(norms)},
+            ]  # fmt: skip
+            if step & (step - 1) == 0:
+                lines.append({"k": "hash", "step": step, "of": hashes})
+        lines += [
+            {
+                "k": "collectives",
+                "kinds": [kind],
+                "n": packed(numbers),
+                "which": packed(which),
+                "moments": packed(moments),
+            },
+            {"k": "end", "state": "finished", "error": "", "peak": 2**30, "at": 11.0},
+        ]
+        (folder / f"rank{rank:05d}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_a_thousand_ranks_are_read_compared_and_drawn(tmp_path):
+    """In seconds of CPU, and in a gigabyte; the odd one is named."""
+    write(tmp_path)
+    size = sum(path.stat().st_size for path in tmp_path.iterdir())
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, str(tmp_path)], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    told = json.loads(done.stdout)
+    print(f"\n{size / 1e6:.0f} MB, {told['read']:.1f} s to read and compare, {told['seconds']:.1f} s with drawing")
+    print(f"{told['peak'] / 1e6:.0f} MB of memory, a page of {told['html'] / 1e3:.0f} KB")
+    assert told["ranks"] == RANKS
+    assert [code for code, _ in told["found"]] == ["TM902"]
+    assert f"rank {ODD}" in told["found"][0][1]
+    assert told["seconds"] < SECONDS
+    assert told["peak"] < BYTES
+    assert told["html"] < 200_000
