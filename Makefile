@@ -6,6 +6,7 @@ NOTEBOOK ?= examples/01_first_light.ipynb
 HEADLESS ?=
 HOUSE ?=
 ONLY ?=
+MATRIX ?=
 
 run := $(VENV)/bin/python
 sources := pyproject.toml constraints.txt tools/venv.sh
@@ -13,7 +14,7 @@ allow_root := $(if $(filter 0,$(shell id -u)),--allow-root)
 # Jupyter's own settings and kernels of the person stay out of what we start.
 jupyter := env JUPYTER_PREFER_ENV_PATH=1 $(run) -m
 
-.PHONY: help demo test quick lint house format bench peers corpus sweep faults gpu screenshots docs gallery coverage clean
+.PHONY: help demo test quick lint house format bench peers corpus sweep faults gpu matrix dist screenshots docs gallery coverage clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -62,6 +63,14 @@ gpu: $(VENV)/.has-test ## what only a GPU can show: 13 parts in one table, then 
 	$(run) -m tests.gpu
 	$(run) -m pytest -m gpu tests/collectors
 
+matrix: $(VENV)/.has-test ## every magic and the quick tests on every combination of versions that is promised: an hour (MATRIX=--smoke: magics alone)
+	$(run) -m tools.matrix $(MATRIX)
+
+dist: $(VENV)/.has-release ## the sdist and the wheel in dist/, checked as for an upload
+	rm -rf dist
+	$(run) -m build
+	$(run) -m twine check --strict dist/*
+
 screenshots: $(VENV)/.has-test $(VENV)/.has-system ## the pictures in docs/images, taken of a real run
 	$(run) -m tools.screenshots
 
@@ -95,6 +104,10 @@ $(VENV)/.has-test: $(sources) $(moved)
 $(VENV)/.has-docs: $(sources) $(moved)
 	PYTHON=$(PYTHON) tools/venv.sh $(VENV) docs
 	@touch $@ $(VENV)/.has-lab
+
+$(VENV)/.has-release: $(sources) $(moved)
+	PYTHON=$(PYTHON) tools/venv.sh $(VENV) release
+	@touch $@
 
 # Looked for every time, since it is cheap and what was missing may have come.
 .PHONY: $(VENV)/.has-system

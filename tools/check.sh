@@ -35,7 +35,10 @@ fi
 if [ "$mode" != lint ]; then
     ((${#failed[@]})) && printf '\nFAILED before the tests:%s\n' "$(printf ' %s;' "${failed[@]}")"
     printf '\n== pytest\n'
-    "$python" -m pytest "${tests[@]}" ${PYTEST_ARGUMENTS:-} || failed+=("pytest")
+    # A test that waits for ever is a failure, too.
+    limit=()
+    command -v timeout >/dev/null && limit=(timeout --foreground --kill-after 30 60m)
+    "${limit[@]}" "$python" -m pytest "${tests[@]}" ${PYTEST_ARGUMENTS:-} || failed+=("pytest")
 fi
 
 ((${#failed[@]} == 0)) || { printf 'FAILED:%s\n' "$(printf ' %s;' "${failed[@]}")" >&2; exit 1; }

@@ -27,21 +27,21 @@ OUTPUT = ROOT / "build" / "docs"
 
 # The parts of the sidebar: a caption, and patterns of pages, each in the order in which it stands there.
 CONTENTS = {
-    "Start": ("quick_start.md", "topics.md", "how_it_works.md", "hosts.md", "comparison.md"),
+    "Start": ("quick_start.md", "topics.md", "how_it_works.md", "libraries.md", "hosts.md", "comparison.md"),
     "Recipes": ("recipes/*.md",),
     "Magics": ("magics/*.md", "command.md"),
     "Findings": ("findings.md",),
     "Python": ("api.md",),
     "Examples": ("examples/*",),
-    "Project": ("changes.md", "*.md"),
+    "Project": ("changes.md", "stability.md", "*.md"),
 }
 # Pages that have pages of their own below them.
 BELOW = {
     "findings.md": ("diagnoses/*.md",),
     "api.md": ("api/functions.md", "api/managers.md", "api/errors.md", "api/reports.md", "api/*.md"),
 }
-_NAMES = {"README": "index", "CONTRIBUTING": "contributing"}
-_UP = re.compile(r"\]\(((?:\.\./)*)\.\./(examples/|README|CONTRIBUTING)")
+_NAMES = {"README": "index", "CONTRIBUTING": "contributing", "CHANGELOG": "changes"}
+_UP = re.compile(r"\]\(((?:\.\./)*)\.\./(examples/|README|CONTRIBUTING|CHANGELOG)")
 _PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\.png\)")
 _REPORTS = "tensormagic.reports"
 _PAGES = (".md", ".ipynb")

@@ -17,6 +17,7 @@ from tensormagic.collectors.where.source import cell_of
 from tensormagic.errors import TraceError
 from tensormagic.gc_pause import gc_paused
 from tensormagic.reports import Cell, Level, LiveFrame, Pace, TraceReport, WritesReport
+from tensormagic.reports.scalars import scalars, sender
 
 if TYPE_CHECKING:
     from tensormagic.renderers.live import LivePanel
@@ -198,6 +199,9 @@ class Trace(_Run[TraceReport]):
         if ranks is not None:
             self._follower.write_ranks(Path(ranks).expanduser())
         self._cell = cell
+        self._logged: dict[
+            int, tuple[Any, int]
+        ] = {}  # by the identity of a writer: itself, and the pass that it had last
         self._progress = False
         self._panel: LivePanel | None = None
 
@@ -226,6 +230,27 @@ class Trace(_Run[TraceReport]):
         _met[:] = [(self._cell, self._follower.leaves_met())]
         if self._panel is not None:
             self._panel.close()
+
+    def log_to(self, writer: Any, *, prefix: str = "") -> None:
+        """Give loss, gradient norms and updates of each pass, with their names and steps, to an experiment tracker.
+
+        Call it after the block, or in the loop as often as you like: a pass is sent to a writer once.
+
+        Args:
+            writer: TensorBoard's ``SummaryWriter``, a run of Weights & Biases, the module ``mlflow``, a logger of
+                Lightning, or a function of ``(numbers, step)``.
+            prefix: Stands before each name: ``"train/"`` gives ``train/gradients/net.0.weight``.
+
+        Raises:
+            SettingError: for a writer that has none of the methods that are known.
+        """
+        send = sender(writer)
+        with gc_paused():
+            report = self._follower.report()
+        _, sent = self._logged.get(id(writer), (writer, 0))
+        for each, step, numbers in scalars(report, after=sent):
+            send({f"{prefix}{name}": number for name, number in numbers.items()}, step)
+            self._logged[id(writer)] = writer, each.number
 
     def frame(self) -> LiveFrame:
         """Return what changes quickly, cheaply: for a live view."""

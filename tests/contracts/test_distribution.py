@@ -15,28 +15,19 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from tests.support.every_magic import CELLS, SETUP
 from tests.support.kernel import ROOT
 
 NOT_SHIPPED = {"__pycache__"}
-PURELIB = "import sysconfig; print(sysconfig.get_path('purelib'))"
-MAGIC_LINES = (
-    "%tensor x",
-    "%tensors",
-    "%aliases x",
-    "%%aliases\ny.data.mul_(2)",
-    "%%tracegrad --into run\nloss = (w * 2).sum()\nloss.backward()",
-    "%gradgraph (w * w).sum()",
-    "%why w",
-    "%compare run run",
-    "%ranks --help",
-    "%gpumem",
-    "%%gpumem\nz = x + 1",
-    "%rng",
-    "%%rng\ntorch.rand(2)",
-    "%tensormagic",
-    "%tensormagic check",
-    "%tensormagic TM302",
+BESIDE_THE_PACKAGE = (
+    "CHANGELOG.md",
+    "CITATION.cff",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "constraints.txt",
+    "pyproject.toml",
 )
+PURELIB = "import sysconfig; print(sysconfig.get_path('purelib'))"
 # Prints where the package is, then each magic that ran without an error, then what else was found.
 SMOKE = f"""
 import contextlib, io, sys
@@ -45,10 +36,10 @@ from tensormagic import __file__ as place
 from tensormagic.commands import main
 
 shell = InteractiveShell.instance()
-shell.run_cell("import torch; x = torch.ones(6); y = x[1:]; w = torch.ones(2, requires_grad=True)").raise_error()
+shell.run_cell({SETUP!r}).raise_error()
 shell.run_cell("%load_ext tensormagic").raise_error()
 done = []
-for cell in {MAGIC_LINES!r}:
+for cell in {CELLS!r}:
     with contextlib.redirect_stdout(io.StringIO()):
         shell.run_cell(cell).raise_error()
     done.append(cell.split("\\n")[0])
@@ -65,8 +56,10 @@ print(place, *done, sep="\\n")
 def built(tmp_path_factory):
     """Build the sdist from a copy of the sources, and from that the wheel, with the installed setuptools."""
     source, folder = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("built")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in (*BESIDE_THE_PACKAGE, "README.md", "LICENSE", "MANIFEST.in"):
         shutil.copy(ROOT / name, source)
+    (source / "tests").mkdir()
+    (source / "tests" / "test_alone.py").write_text("")  # setuptools takes such files along where nobody says no
     for name in ("tensormagic", "examples", "docs"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns(*NOT_SHIPPED))
     build(source, "sdist", folder)
@@ -103,6 +96,22 @@ def installed(built, tmp_path_factory):
     place = subprocess.run([str(python), "-c", PURELIB], check=True, capture_output=True, text=True).stdout.strip()
     Path(place, "borrowed.pth").write_text(sysconfig.get_path("purelib"))
     return python
+
+
+def test_the_sdist_holds_what_belongs_to_a_release(built):
+    """Changelog and pinned versions come along, and no test file without the others."""
+    (source,) = (path for path in built.parent.iterdir() if path.is_dir())
+    assert {path.name for path in source.iterdir()} >= {*BESIDE_THE_PACKAGE, "README.md", "LICENSE"}
+    assert not (source / "tests").exists()
+
+
+def test_one_version_stands_everywhere():
+    """The version of the package is the one to cite."""
+    given = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert given is not None
+    cited = re.search(r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
+    assert cited is not None
+    assert cited[1] == given[1]
 
 
 def test_the_wheel_holds_every_file_of_the_package(wheel):
@@ -146,9 +155,9 @@ def test_an_installation_works_with_the_sources_away(installed, tmp_path):
     """Every magic once, in a shell of the environment that the wheel was installed into."""
     script = tmp_path / "smoke.py"
     script.write_text(SMOKE, encoding="utf-8")
-    place, *done = run_installed(installed, tmp_path, script).splitlines()[-len(MAGIC_LINES) - 3 :]
+    place, *done = run_installed(installed, tmp_path, script).splitlines()[-len(CELLS) - 3 :]
     assert Path(place).is_relative_to(installed.parent.parent)
-    assert done == [*(line.split("\n")[0] for line in MAGIC_LINES), "help", "examples"]
+    assert done == [*(line.split("\n")[0] for line in CELLS), "help", "examples"]
 
 
 def test_the_commands_of_an_installation(installed, tmp_path):

@@ -277,6 +277,7 @@ class PacedTracer(Tracer):
     def _trailed(self) -> None:
         """Take away what stayed for the optimizer's step after the last pass that was traced."""
         self._trailing = False
+        self._training.forget()  # a backward goes by, perhaps inside a step: in an optimizer's closure
         self._updates.step_aside()
         self._pacer.trailed(self.own_seconds)
 
@@ -312,6 +313,8 @@ class PacedTracer(Tracer):
         if self._inside:
             return super().follow(call) if self._running else call.run()
         hooked, self._inside = self._begin(), True
+        if not hooked:
+            self._training.forget()
         try:
             return super().follow(call) if hooked else call.run()
         finally:

@@ -189,6 +189,26 @@ def test_both_losses_of_adversarial_training_are_traced():
         assert all(node.location is not None for node in graph.nodes if node.kind == "op")
 
 
+@pytest.mark.parametrize("asked", ASKED, ids=str)
+def test_a_closure_whose_backward_is_not_looked_at_is_no_step_without_one(asked):
+    """The optimizer calls forward and backward inside its step, as Lightning has it."""
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = net(torch.randn(5, 6)).square().mean()
+        loss.backward()
+        return loss
+
+    with tm.trace(namespace={"net": net, "optimizer": optimizer}, **asked) as trace:
+        for _ in range(20):
+            optimizer.step(closure)
+    (use,) = trace.report.training.optimizers
+    assert {pattern.kind for pattern in use.patterns} <= {"inside", "unseen"}
+    assert [finding.code for finding in trace.report.findings if finding.code == "TM607"] == []
+
+
 def test_loops_of_autograd_grad():
     """``autograd.grad`` counts as a pass, also under a name that was imported before, and in a double backward."""
     from torch.autograd import grad
