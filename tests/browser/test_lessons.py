@@ -39,7 +39,7 @@ def test_every_panel_of_the_lessons_answers(notebook):
     together = out["02_storage", "together"]
     expect(together).to_contain_text("nothing in common: column and part")
     expect(together.locator("section.tm-tensor:not(.tm-overlay)").first).not_to_be_visible()
-    together.locator("summary", has_text="turned (i 4").click()
+    together.locator("summary", has_text="turned (4, ").click()
     expect(together.locator("section[aria-label='Tensor turned']")).to_be_visible()
     expect(out["03_views_and_copies", "reshape"]).to_contain_text("writing to it leaves a alone")
     out[FORMAT].get_by_role("slider").first.fill("1")

@@ -40,7 +40,7 @@ def test_hovering_an_index_lights_its_storage_element(panel: Locator) -> None:
     expect(strip_cell(panel, 2)).to_have_class("tm-on")
     expect(panel.locator(".tm-on").filter(has_text="15")).to_have_count(0)
     expect(panel.locator(".tm-now")).to_have_text("offset(1, 0) = 1 + 1·1 + 12·0 = 2")
-    expect(panel.locator(".tm-notes")).to_contain_text("x[1, 0] = 2, read 3rd of 8, byte 8 of the storage")
+    expect(panel.locator(".tm-notes")).to_contain_text("x[1, 0] = 2")
     expect(panel.locator(".tm-notes")).to_contain_text("the same element is a[0, 2]")
 
 
@@ -90,12 +90,37 @@ def test_no_wire_runs_through_words(static_page: Callable[..., Page]) -> None:
     expect(wire).to_be_attached()
 
 
-def test_cells_show_values_on_demand(panel: Locator) -> None:
-    """The button turns offsets into values and back."""
-    panel.get_by_role("button", name="value").click()
-    expect(grid_cell(panel, 1, 1)).to_have_text("nan")
+def test_the_header_answers_first(panel: Locator) -> None:
+    """Shape as Python writes it, dtype, device; smallest, largest, mean, NaN and Inf, with a small histogram."""
+    expect(panel.locator(".tm-line")).to_contain_text("x (4, 2) float32 cpu")
+    expect(panel.locator(".tm-lead")).to_have_text("min 1 max 16 mean 7.714 NaN 1 Inf 0")
+    expect(panel.locator(".tm-lead .tm-failed")).to_have_text("1")
+    bars = panel.locator(".tm-spark i")
+    heights = [bar.bounding_box()["height"] for bar in bars.all()]
+    assert len(heights) == 8
+    assert max(heights) > 12
+    assert heights.count(0) == 4
+
+
+def test_values_are_large_and_offsets_small_until_the_switch_turns_them_round(panel: Locator) -> None:
+    """The value above, in larger letters; the switch changes places, and back."""
+    cell = grid_cell(panel, 1, 1)
+    expect(cell).to_have_text("nan 14")
+    size = "one => parseFloat(getComputedStyle(one).fontSize)"
+    assert cell.evaluate(size) >= 1.3 * cell.locator("small").evaluate(size)
     panel.get_by_role("button", name="offset").click()
-    expect(grid_cell(panel, 1, 1)).to_have_text("14")
+    expect(cell).to_have_text("14 nan")
+    expect(cell.locator("small")).to_have_text("nan")
+    panel.get_by_role("button", name="value").click()
+    expect(cell).to_have_text("nan 14")
+
+
+def test_the_strip_repeats_the_values(panel: Locator) -> None:
+    """With the offsets below; there is no third way of counting."""
+    expect(strip_cell(panel, 15)).to_have_text("15")
+    expect(strip_cell(panel, 2)).to_have_text("2")
+    expect(panel.locator(".tm-strip th")).to_have_text("value")
+    expect(panel).not_to_contain_text("read order")
 
 
 def test_indices_that_read_the_same_element_light_together(static_page: Callable[..., Page]) -> None:

@@ -23,7 +23,7 @@ SHOWN = {
         "meta": ["would take 3.6 TiB", "no memory and so no values"],
         "devices": ["TM801", "inputs is on cpu; net.weight and net.bias are on meta"],
         "gpus": ["GPUs:", "CUDA_VISIBLE_DEVICES:", "inputs same object 12 of 12"],
-        "scalar": ["scalar ()", "stride ()"],
+        "scalar": ["()", "stride ()"],
         "empty": ["sum 0.0 \u00b7 mean nan", "the tensor is empty"],
     },
     "10_modules_and_optimizers": {
@@ -77,7 +77,7 @@ SHOWN = {
         "b04": ["VIEW shares all 12 elements of left_half"],
         "b05": ["same object? False", "b \u2588\u2588\u2588 view of a"],
         "b06": ["the same place, twice: False", "first", "again"],
-        "b07": ["scalar ()", "float32"],
+        "b07": ["()", "float32"],
         "b08": ["it was given sizes, not values", "nothing was written to this memory"],
         "b09": ["from_floats \u2588\u2588\u2588 shares memory with floats"],
         "b10": ["requires grad, not a leaf", "Its graph leads to 1 leaf: w"],

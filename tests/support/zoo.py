@@ -199,8 +199,8 @@ def _per_channel() -> torch.Tensor:
 
 ZOO: dict[str, Specimen] = {
     # -- strided ------------------------------------------------------------------------------------------------
-    "scalar": Specimen(lambda: torch.tensor(3.5), ("scalar ()", "3.5", "owns its storage")),
-    "empty": Specimen(lambda: torch.empty(0, 3), ("(i 0, j 3)", "0 elements")),
+    "scalar": Specimen(lambda: torch.tensor(3.5), ("()", "3.5", "owns its storage")),
+    "empty": Specimen(lambda: torch.empty(0, 3), ("(0, 3)", "0 elements")),
     "ten dimensions": Specimen(
         lambda: torch.arange(1024.0).view((2,) * 10), ("slice x[0, 0, 0, 0, 0, 0, 0, 0, :, :]",)
     ),
@@ -411,7 +411,7 @@ ZOO: dict[str, Specimen] = {
         lambda: np.ma.masked_array([1.0, 2.0], mask=[False, True]), ("x.mask", "True where an element does not count")
     ),
     "array mapped": Specimen(_memmap, ("five.bin", "opened 'r'", "max 4")),
-    "array 0-d": Specimen(lambda: np.array(2.5), ("NumPy array", "scalar ()", "2.5")),
+    "array 0-d": Specimen(lambda: np.array(2.5), ("NumPy array", "()", "2.5")),
     "array of another class": Specimen(
         zoo_classes.rude, ("its own code is not run", "class tests.support.zoo_classes.Rude")
     ),

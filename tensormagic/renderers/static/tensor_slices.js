@@ -163,9 +163,10 @@ const mountSlices = (() => {
     }
 
     maps() {
-      const { data } = this, maps = [this.map("offset", "storage offset", this.offsets, this.low, this.high)];
+      const { data } = this, maps = [];
       const levels = data.values.map((row) => row.map(level)), finite = levels.flat().filter(Number.isFinite);
       if (finite.length && data.range) maps.push(this.map("value", "value", levels, data.range[0], data.range[1]));
+      maps.push(this.map("offset", "storage offset", this.offsets, this.low, this.high));
       return make("div", "tm-maps", ...maps);
     }
 

@@ -3,14 +3,16 @@
 const mountTensors = (() => {
   "use strict";
   const SVG = "http://www.w3.org/2000/svg";
-  const DOT = "\u00b7", NBSP = "\u00a0";
+  const DOT = "\u00b7", NBSP = "\u00a0", TWO_LINES = 8;
 
   /** @param {number} n */
   const grouped = (n) => n < 10000 ? String(n) : String(n).replace(/\B(?=(\d{3})+(?!\d))/g, NBSP);
-  /** @param {number} n */
-  const ordinal = (n) => {
-    const teen = n % 100 >= 11 && n % 100 <= 13;
-    return grouped(n) + (teen ? "th" : { 1: "st", 2: "nd", 3: "rd" }[n % 10] || "th");
+  const precise = [3, 2, 1];
+  /** @param {string} text @param {number} room @returns {string} a value with fewer digits, not with digits cut off */
+  const narrowed = (text, room) => {
+    if (text.length <= room) return text;
+    const short = precise.map((digits) => String(Number(Number(text).toPrecision(digits)))).find((one) => one.length <= room);
+    return short && short !== "NaN" ? short : `${text.slice(0, room - 1)}\u2026`;
   };
   /** @param {number} value @param {number} low @param {number} high */
   const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
@@ -51,7 +53,7 @@ const mountTensors = (() => {
       this.picture = section.querySelector(".tm-picture");
       this.now = section.querySelector(".tm-now code");
       this.notes = section.querySelector(".tm-notes");
-      this.kind = "offset";
+      this.kind = "value";
       this.notes.setAttribute("aria-live", "polite");
       all(".tm-cells td > b").forEach((bold) => bold.replaceWith(bold.textContent));
       this.scan();
@@ -92,17 +94,17 @@ const mountTensors = (() => {
       }
     }
 
-    /** Two buttons: what the cells of the grid say, their storage offset or their value. */
+    /** Two buttons: what the cells of the grid say large, their value or their storage offset. */
     offerValues() {
       const bar = document.createElement("span");
       bar.className = "tm-choice";
       this.choice = bar;
       bar.append("cells show");
-      for (const kind of ["offset", "value"]) {
+      for (const kind of ["value", "offset"]) {
         const button = bar.appendChild(document.createElement("button"));
         button.type = "button";
         button.textContent = kind;
-        button.setAttribute("aria-pressed", String(kind === "offset"));
+        button.setAttribute("aria-pressed", String(kind === this.kind));
         button.addEventListener("click", () => {
           for (const one of bar.querySelectorAll("button")) one.setAttribute("aria-pressed", String(one === button));
           this.kind = kind;
@@ -114,7 +116,12 @@ const mountTensors = (() => {
 
     label(kind) {
       this.gridRows.forEach((cells, r) => cells.slice(1).forEach((td, c) => {
-        td.textContent = kind === "value" ? this.data.values[r][c] : String(this.offsetAt(r, c));
+        const offset = String(this.offsetAt(r, c)), value = this.data.values.length ? narrowed(this.data.values[r][c], 8) : "";
+        const [large, small] = kind === "value" ? [value, offset] : [offset, value];
+        td.textContent = large;
+        if (small && this.gridRows.length <= TWO_LINES) {
+          td.append(" ", Object.assign(document.createElement("small"), { textContent: small }));
+        }
       }));
       this.wire();
     }
@@ -247,13 +254,10 @@ const mountTensors = (() => {
       const sum = [data.offset, ...index.map((at, dim) => `${data.stride[dim]}${DOT}${at}`)].join(" + ");
       this.now.textContent = `offset(${index.join(", ")}) = ${sum}${index.length ? ` = ${offset}` : ""}`;
       const value = row !== null && data.values.length ? ` = ${data.values[row][column]}` : "";
-      const rank = index.reduce((total, at, dim) => total * data.shape[dim] + at, 0) + 1;
-      const count = data.shape.reduce((a, b) => a * b, 1);
       const name = index.length ? `${data.name}[${index.join(", ")}]` : data.name;
       const turned = data.scale && !this.drawn(index) ? ", in another slice: click to turn to it" : ", not among the cells shown";
       const hidden = row === null ? turned : data.readable && !data.values.length ? ", value not in this output" : "";
-      this.notes.replaceChildren(`${name}${value}, read ${ordinal(rank)} of ${grouped(count)}, `
-        + `byte ${grouped(offset * data.bytes)} of the storage${hidden}`, ...[this.also(offset).slice(2), this.repeated(index)].filter(Boolean)
+      this.notes.replaceChildren(`${name}${value}${hidden}`, ...[this.also(offset).slice(2), this.repeated(index)].filter(Boolean)
           .flatMap((line) => [document.createElement("br"), line]));
     }
 

@@ -9,9 +9,11 @@ from tensormagic.renderers.basics.theme import role
 from tensormagic.renderers.tensor.statistics_words import specials
 from tensormagic.renderers.tensor.tensor_picture import fraction
 from tensormagic.reports import Statistics
+from tensormagic.views.pictures.text_bars import fewer
 from tensormagic.words import short_count, short_number
 
 BAR_HEIGHT = 40  # pixels of the highest bar
+SPARK_BARS = 12  # of the histogram in the header
 FEW_BARS = 8  # up to here every bar carries its count
 MOST_BARS = 32
 MEAN_LABEL_ROOM = 12  # characters that both ends of the axis may take beside it
@@ -28,6 +30,18 @@ def histogram_html(statistics: Statistics) -> str:
     tables = [tag("table", tag("tr", plain), _axis(statistics, edges, len(bars)), class_="tm-bars")] if bars else []
     tables += [_special(label, number, max(bars, default=0)) for label, number in special]
     return tag("div", *tables, class_="tm-histogram")
+
+
+def spark_html(statistics: Statistics) -> str:
+    """Return the histogram as a few bars in a line of text; nothing where all values are the same."""
+    bars = fewer(statistics.histogram_counts, SPARK_BARS)
+    highest = max(bars, default=0)
+    if len(bars) < 2 or not highest:
+        return ""
+    shares = (max(round(100 * number / highest), 8) if number else 0 for number in bars)
+    drawn = "".join(f'<i style="height:{share}%"></i>' for share in shares)
+    low, high = short_number(statistics.histogram_edges[0]), short_number(statistics.histogram_edges[-1])
+    return tag("span", drawn, class_="tm-spark", role="img", aria_label=f"histogram from {low} to {high}")
 
 
 def _fewer(counts: tuple[int, ...], edges: tuple[float, ...]) -> tuple[tuple[int, ...], tuple[float, ...]]:

@@ -7,25 +7,34 @@ from tensormagic.words import MINUS, count, short_count, short_number
 
 
 def statistics_rows(statistics: Statistics) -> tuple[tuple[str, str, str, str], ...]:
-    """Return two columns of name and number: what the finite values are like, and how many are special."""
-    infinities = _infinities(statistics)
-    left = [("min", statistics.minimum), ("max", statistics.maximum), ("mean", statistics.mean)]
-    left += [("std", statistics.std), ("norm", statistics.norm)]
-    right = [("finite", statistics.finite), ("NaN", statistics.nan), *infinities]
-    right.append(("zero" if statistics.sampled is None else "zero seen", statistics.zero))
+    """Return what the header leaves out, in two columns: how far values lie apart, and how many are of which kind."""
+    left = [("std", statistics.std), ("norm", statistics.norm)]
+    right = [("finite", statistics.finite), ("zero" if statistics.sampled is None else "zero seen", statistics.zero)]
+    infinities = (("+Inf", statistics.positive_infinity), (MINUS + "Inf", statistics.negative_infinity))
+    right += [pair for pair in infinities if pair[1]]
     rows = []
-    for at in range(max(len(left), len(right))):
+    for at, (other, number) in enumerate(right):
         label, value = left[at] if at < len(left) else ("", None)
-        other, number = right[at] if at < len(right) else ("", None)
-        shown_value = short_number(value) if label else ""
-        rows.append((label, shown_value, other, "" if number is None else short_count(number)))
+        rows.append((label, short_number(value) if label else "", other, short_count(number)))
     return tuple(rows)
 
 
-def _infinities(statistics: Statistics) -> list[tuple[str, int]]:
-    if not statistics.positive_infinity and not statistics.negative_infinity:
-        return [(f"{chr(0xB1)}Inf", 0)]
-    return [("+Inf", statistics.positive_infinity), (MINUS + "Inf", statistics.negative_infinity)]
+def answer(statistics: Statistics | None) -> tuple[tuple[str, str, bool], ...]:
+    """Return what the header says of the values: smallest, largest, mean, NaN and Inf; each with whether it is bad."""
+    if statistics is None or not statistics.count:
+        return ()
+    named = (("min", statistics.minimum), ("max", statistics.maximum), ("mean", statistics.mean))
+    found = [(label, short_number(value), False) for label, value in named if value is not None]
+    infinite = statistics.positive_infinity + statistics.negative_infinity
+    return (*found, *((label, short_count(number), number > 0) for label, number in
+                      (("NaN", statistics.nan), ("Inf", infinite))))  # fmt: skip
+
+
+def answer_scope(statistics: Statistics) -> str:
+    """Return of what those numbers are, where that is not every value."""
+    part = statistics.sampled is None and statistics.count < statistics.of
+    sample = f"of a sample of {count(statistics.count)}" if part else ""
+    return ", ".join(filter(None, (sample, "" if statistics.of_what == "values" else f"of {statistics.of_what}")))
 
 
 def specials(statistics: Statistics) -> tuple[tuple[str, int], ...]:

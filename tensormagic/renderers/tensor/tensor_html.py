@@ -14,10 +14,10 @@ from tensormagic.renderers.basics.finding_html import findings_html, gaps_html, 
 from tensormagic.renderers.basics.markup import escape, json_block, packed, tag
 from tensormagic.renderers.basics.panel import fold, folds, header, heading, panel, section
 from tensormagic.renderers.shelf import code_of, loader
-from tensormagic.renderers.tensor.histogram_html import histogram_html
+from tensormagic.renderers.tensor.histogram_html import histogram_html, spark_html
 from tensormagic.renderers.tensor.kind_html import kinds_html
 from tensormagic.renderers.tensor.layout_verdicts_html import verdicts_html
-from tensormagic.renderers.tensor.statistics_words import statistics_rows, statistics_scope
+from tensormagic.renderers.tensor.statistics_words import answer, answer_scope, statistics_rows, statistics_scope
 from tensormagic.renderers.tensor.tensor_autograd_html import autograd_html
 from tensormagic.renderers.tensor.tensor_copy_html import copy_html
 from tensormagic.renderers.tensor.tensor_holders_html import holders_html
@@ -31,16 +31,14 @@ from tensormagic.renderers.tensor.tensor_words import (
     alias_row,
     badges,
     details,
-    dimensions,
     format_rows,
     kind,
     memory_lines,
     memory_summary,
     name,
     nothing_shares,
+    shape,
     size_in_memory,
-    size_text,
-    without_dimensions,
 )
 from tensormagic.reports import Grid, Statistics, TensorReport
 from tensormagic.words import count, shortened
@@ -98,27 +96,30 @@ def _layout(report: TensorReport, picture: Picture | None) -> str:
 def _header(report: TensorReport, single: str) -> str:
     size, behind = size_in_memory(report)
     facts = [
-        _shape(report),
+        tag("code", escape(shape(report)), class_="tm-shape"),
         tag("code", escape(f"= {single}"), class_="tm-shape") if single else "",
         tag("code", escape(shortened(report.dtype, 24))),
+        escape(report.device),
         escape(shortened(kind(report), 32)),
         escape(shortened(report.role, 60)),
-        escape(report.device),
         escape(size) + (" " + tag("span", escape(behind), class_="quiet") if behind else ""),
     ]
     marks = " ".join(tag("span", escape(badge), class_="tm-badge") for badge in badges(report))
     second = " \u00b7 ".join(tag("span", with_code(part)) for part in details(report))
-    return header(escape(name(report)), facts, about="tensor", badges=marks, second=[second])
+    values = "" if single else _answer(report.statistics)
+    return header(escape(name(report)), facts, about="tensor", badges=marks, second=[second], lead=values)
 
 
-def _shape(report: TensorReport) -> str:
-    if not report.shape:
-        return tag("code", without_dimensions(report), class_="tm-shape")
-    sizes = (
-        f"{tag('i', escape(letter))} {size_text(size)}" if letter else size_text(size)
-        for letter, size in dimensions(report)
-    )
-    return tag("code", "(", ", ".join(sizes), ")", class_="tm-shape")
+def _answer(statistics: Statistics | None) -> str:
+    """Return the values in short: smallest, a small histogram, largest, mean, NaN and Inf."""
+    found = answer(statistics)
+    if statistics is None or not found:
+        return ""
+    parts = [tag("span", escape(label), " ", tag("b", escape(number), class_="tm-failed" if bad else None))
+             for label, number, bad in found]  # fmt: skip
+    parts.insert(1 if statistics.minimum is not None else 0, spark_html(statistics))
+    scope = answer_scope(statistics)
+    return " ".join([*filter(None, parts), *([tag("span", escape(scope), class_="quiet")] if scope else [])])
 
 
 def _sharing(report: TensorReport) -> str:
@@ -221,7 +222,6 @@ def _viewer_data(report: TensorReport, picture: Picture) -> dict[str, Any]:
         "shape": layout.shape,
         "stride": layout.stride,
         "offset": layout.storage_offset,
-        "bytes": report.element_size,
         "rows": grid.rows,
         "columns": grid.columns,
         "rowDim": grid.row_dim,

@@ -13,11 +13,9 @@ from tensormagic.renderers.basics.text_metrics import text_width
 from tensormagic.renderers.tensor.tensor_maps import PALETTE, legend_html, maps_html
 from tensormagic.renderers.tensor.tensor_picture import (
     LEVELS,
-    NUMBERED_STRIP_CELLS,
     Picture,
     fraction,
     index_at,
-    most_reads,
     row_dims,
     share_read,
     unravel,
@@ -32,7 +30,7 @@ from tensormagic.renderers.tensor.tensor_words import (
     worked_example,
 )
 from tensormagic.reports import Strip, StripCell, TensorReport
-from tensormagic.words import count, ordinal, short_count, shortened
+from tensormagic.words import TIMES, count, short_count, shortened
 
 UNREAD = f"background:{theme.role('skip')};color:{theme.role('ink-2')}"
 STRIP_TABLE_CELLS = 96  # beyond, the strip is a picture
@@ -42,6 +40,7 @@ LEAST_NUMBERED, LEAST_CELL = 20, 4  # and at least, with a number in it and with
 STRIP_HEIGHT, LEAST_FILL = 22, 4  # pixels of a strip cell, and of the part of it that is read where that is little
 MAP_ROWS = 8  # rows of pixels by which a pictured strip cell shows how much of it is read
 MOST_ROW_LABELS = 16
+TWO_LINES = 8  # rows of a grid up to which a cell holds its offset below its value
 
 
 def layout_html(report: TensorReport, picture: Picture) -> str:
@@ -79,7 +78,7 @@ def _reading(report: TensorReport, picture: Picture) -> str:
 
 
 def grid_html(report: TensorReport, picture: Picture) -> str:
-    """Return the index grid as a table, each cell coloured by its storage offset and holding it."""
+    """Return the index grid as a table: each cell holds its value and, small, its offset, by which it is coloured."""
     grid, names = picture.grid, picture.layout.dim_names
     head = [
         _axis_label(names, grid.column_dim, at, on=picture.column == place) for place, at in enumerate(grid.columns)
@@ -102,23 +101,26 @@ def _axis_label(names: tuple[str, ...], dim: int | None, at: int, *, on: bool) -
 
 
 def _grid_cell(report: TensorReport, picture: Picture, row: int, column: int) -> str:
-    offset = picture.grid.offsets[row][column]
-    value = picture.value(row, column)
+    offset, value = picture.grid.offsets[row][column], picture.value(row, column)
     title = element(report, index_at(picture.grid, row, column)) + (f" = {value}" if value else "")
     on = (row, column) == (picture.row, picture.column)
     return _cell(
-        str(offset),
+        picture.cell_value(row, column) or str(offset),
         picture.colour(offset),
-        title=title,
+        title=f"{title}, offset {offset}",
         on=on,
         bad=picture.bad(row, column),
         near=not on and offset == picture.offset,
+        below=str(offset) if value and len(picture.grid.rows) <= TWO_LINES else "",
     )
 
 
-def _cell(text: str, colour: str, *, title: str, on: bool, bad: str = "", near: bool = False) -> str:  # noqa: PLR0913  (all but text and colour is keyword-only)
+def _cell(  # noqa: PLR0913  (all but text and colour is keyword-only)
+    text: str, colour: str, *, title: str, on: bool, bad: str = "", near: bool = False, below: str = ""
+) -> str:
     classes = " ".join(name for name, wanted in (("tm-on", on), ("tm-near", near), ("tm-bad", bad)) if wanted)
-    content = (tag("b", escape(text)) if on else escape(text)) + ("<small>!</small>" if bad else "")
+    content = (tag("b", escape(text)) if on else escape(text)) + ('<small class="tm-ex">!</small>' if bad else "")
+    content += f" {tag('small', escape(below))}" if below else ""
     ink = f";color:{theme.ink_on(colour)}" if content else ""
     return tag("td", content, class_=classes or None, style=f"background:{colour}{ink}", title=title)
 
@@ -135,21 +137,14 @@ def strip_html(report: TensorReport, picture: Picture) -> str:
 
 
 def _strip_table(report: TensorReport, picture: Picture, strip: Strip) -> str:
-    numbered = strip.cell_elements == 1 and len(strip.cells) <= NUMBERED_STRIP_CELLS
-    times = most_reads(strip) > 1
-    title = "storage" if not numbered else "times read" if times else "read order"
+    values = picture.strip_values
     marks = picture.bad_offsets() if strip.cell_elements == 1 else {}
     chosen = None if picture.offset is None else picture.strip_cell(picture.offset)
     cells = [
-        _strip_cell(
-            picture,
-            cell,
-            _number(cell, times=times) if numbered else "",
-            on=at == chosen,
-            bad=marks.get(cell.start, ""),
-        )
+        _strip_cell(picture, cell, values.get(cell.start, ""), on=at == chosen, bad=marks.get(cell.start, ""))
         for at, cell in enumerate(strip.cells)
     ]
+    title = "value" if values else "storage"
     rows = [
         tag("tr", tag("th", title), *cells, class_="tm-strip"),
         _offset_row(strip, chosen),
@@ -157,7 +152,10 @@ def _strip_table(report: TensorReport, picture: Picture, strip: Strip) -> str:
     ]
     labels = max(78, round(text_width(_rows_title(report, strip), 12)) + 10)
     width = labels + STRIP_CELL * len(strip.cells)
-    least = labels + (LEAST_NUMBERED if numbered else LEAST_CELL) * len(strip.cells)  # narrower, it scrolls
+    often = max(len(_often(cell)) for cell in strip.cells)
+    wide = max(LEAST_NUMBERED, 8 + 7 * (max(map(len, values.values())) + often)) if values else LEAST_CELL
+    least = labels + wide * len(strip.cells)  # narrower, it scrolls
+    width = max(width, least)
     columns = tag("colgroup", f'<col style="width:{labels}px">', f'<col span="{len(strip.cells)}">')
     return tag(
         "table",
@@ -168,21 +166,21 @@ def _strip_table(report: TensorReport, picture: Picture, strip: Strip) -> str:
     )
 
 
-def _number(cell: StripCell, *, times: bool) -> str:
-    if times:
-        return f"\u00d7{short_count(cell.reads)}" if cell.reads else ""
-    return "" if cell.first_rank is None else str(cell.first_rank)
-
-
 def _strip_cell(picture: Picture, cell: StripCell, text: str, *, on: bool, bad: str) -> str:
     share, title = share_read(cell), cell_title(cell)
     if share == 0:
         return tag("td", class_="tm-skip", style=UNREAD, title=title)
     colour = picture.cell_colour(cell) or theme.OTHER_SLICE
     if share is None or share == 1:
-        return _cell(text, colour, title=title, on=on, bad=bad)
+        return _cell(text, colour, title=title, on=on, bad=bad, below=_often(cell))
     fill = f'<div style="height:{max(round(STRIP_HEIGHT * share), LEAST_FILL)}px;background:{colour}"></div>'
     return tag("td", fill, class_="tm-skip tm-part" + (" tm-on" if on else ""), title=title)
+
+
+def _often(cell: StripCell) -> str:
+    """Return how often an element is read that is read more than once."""
+    several = cell.reads is not None and cell.reads > 1 and cell.stop == cell.start + 1
+    return f"{TIMES}{short_count(cell.reads or 0)}" if several else ""
 
 
 def cell_title(cell: StripCell) -> str:
@@ -195,14 +193,7 @@ def cell_title(cell: StripCell) -> str:
         return f"{where}: not read"
     if size > 1:
         return f"{where}: {'all' if cell.distinct == size else f'{count(cell.distinct)} of {count(size)}'} read"
-    return f"{where}: read {_turn(cell)}".rstrip()
-
-
-def _turn(cell: StripCell) -> str:
-    first = "" if cell.first_rank is None else ordinal(cell.first_rank)
-    if cell.reads and cell.reads > 1:
-        return f"{count(cell.reads)} times" + (f", first {first}" if first else "")
-    return first
+    return f"{where}: read" + (f" {count(cell.reads)} times" if cell.reads and cell.reads > 1 else "")
 
 
 def _offset_row(strip: Strip, chosen: int | None) -> str:

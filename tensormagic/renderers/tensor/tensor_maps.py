@@ -30,13 +30,14 @@ def cell_size(grid: Grid) -> int:
 
 
 def maps_html(report: TensorReport, picture: Picture) -> str:
-    """Return the maps of a large grid: by storage offset, and by value where values could be read."""
-    maps = [_map(picture, _offset_cells(picture), "offset", "storage offset", offsets_alternative(report, picture))]
-    scale = value_range(picture.grid, report.statistics)
+    """Return the maps of a large grid: by value where values could be read, and by storage offset."""
+    drawn, scale = [], value_range(picture.grid, report.statistics)
     if scale is not None:
         sentence = values_alternative(report, picture, scale)
-        maps.append(_map(picture, value_cells(picture.grid, scale), "value", "value", sentence))
-    return tag("div", *maps, class_="tm-maps")
+        drawn.append(_map(picture, value_cells(picture.grid, scale), "value", "value", sentence))
+    sentence = offsets_alternative(report, picture)
+    drawn.append(_map(picture, _offset_cells(picture), "offset", "storage offset", sentence))
+    return tag("div", *drawn, class_="tm-maps")
 
 
 def _map(picture: Picture, cells: list[list[int]], kind: str, caption: str, alternative: str) -> str:

@@ -7,14 +7,18 @@ an offset lies in. It holds no markup, so that four renderers cannot disagree ab
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 
 from tensormagic.renderers.basics import theme
 from tensormagic.reports import Grid, LayoutReport, Statistics, Strip, StripCell, TensorReport
+from tensormagic.words import shortened
 
 TABLE_CELLS = 144  # up to here a grid is drawn as cells with their numbers in them
 TABLE_COLUMNS = 16
 NUMBERED_STRIP_CELLS = 32  # up to here a strip cell is wide enough for a number
+FEW_STRIP_CELLS, MANY_STRIP_CELLS = 16, 24  # up to here its numbers may be long, and not quite so long
+CELL_TEXT, STRIP_TEXT = 8, 6  # characters of a value in a cell of the grid, and of a short strip
 LEVELS = 24  # colours in a legend and in a map
 
 
@@ -93,6 +97,29 @@ class Picture:
         values = self.grid.values
         return values[row][column] if values else ""
 
+    def cell_value(self, row: int, column: int) -> str:
+        """Return an element as text that fits into its cell, empty where values could not be read."""
+        return narrowed(self.value(row, column), CELL_TEXT)
+
+    def stored_values(self, room: int) -> dict[int, str]:
+        """Return storage offset → value, in at most ``room`` characters: of all elements, or of those drawn."""
+        layout, grid = self.layout, self.grid
+        if layout.elements:
+            places = (layout.offset(unravel(at, layout.shape)) for at in range(len(layout.elements)))
+            return {place: narrowed(text, room) for place, text in zip(places, layout.elements, strict=True)}
+        pairs = zip(grid.offsets, grid.values, strict=False)
+        return {at: narrowed(text, room) for row, texts in pairs for at, text in zip(row, texts, strict=True)}
+
+    @property
+    def strip_values(self) -> dict[int, str]:
+        """Storage offset → value, as a cell of the strip holds it; nothing where there is not room for all of them."""
+        cells = len(self.strip.cells) if self.strip is not None and self.strip.cell_elements == 1 else 0
+        if not 0 < cells <= NUMBERED_STRIP_CELLS:
+            return {}
+        found = self.stored_values(STRIP_TEXT if cells <= FEW_STRIP_CELLS else STRIP_TEXT - 2)
+        most = STRIP_TEXT if cells <= FEW_STRIP_CELLS else STRIP_TEXT - 2 if cells <= MANY_STRIP_CELLS else 3
+        return found if all(len(text) <= most for text in found.values()) else {}
+
     def bad(self, row: int, column: int) -> str:
         """Return ``"NaN"``, ``"Inf"`` or nothing: what a corner mark has to say about an element."""
         level = self.level(row, column)
@@ -156,14 +183,6 @@ def fraction(value: float, low: float, high: float) -> float:
     return min(max((value - low) / (high - low), 0.0), 1.0) if high > low else 0.0
 
 
-def read_order(index: tuple[int, ...], shape: tuple[int, ...]) -> int:
-    """Return when an element comes as the tensor is walked row by row: 1 for its first."""
-    rank = 0
-    for at, size in zip(index, shape, strict=True):
-        rank = rank * size + at
-    return rank + 1
-
-
 def unravel(position: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the index that the element at ``position`` has in a contiguous tensor of that shape."""
     index = []
@@ -182,11 +201,6 @@ def row_dims(shape: tuple[int, ...], row_length: int) -> int:
 def share_read(cell: StripCell) -> float | None:
     """Return which part of a strip cell's storage elements the tensor reads; None where that is not known."""
     return None if cell.distinct is None else cell.distinct / max(cell.stop - cell.start, 1)
-
-
-def most_reads(strip: Strip) -> int:
-    """Return how often the most read element of a strip with one element a cell is read."""
-    return max((cell.reads or 0 for cell in strip.cells), default=0)
 
 
 def bases_index(report: TensorReport, offset: int) -> str:
@@ -214,3 +228,15 @@ def value_range(grid: Grid, statistics: Statistics | None) -> tuple[float, float
         return low, high
     cut_low, cut_high = statistics.mean - 3 * statistics.std, statistics.mean + 3 * statistics.std
     return (max(low, cut_low), min(high, cut_high)) if max(low, cut_low) < min(high, cut_high) else (low, high)
+
+
+def narrowed(text: str, room: int) -> str:
+    """Return a value in at most ``room`` characters: with fewer digits, not with digits cut off."""
+    if len(text) <= room:
+        return text
+    with suppress(ValueError):
+        for digits in (3, 2, 1):
+            short = f"{float(text):.{digits}g}"
+            if len(short) <= room:
+                return short
+    return shortened(text, room)

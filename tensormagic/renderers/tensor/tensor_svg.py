@@ -14,14 +14,13 @@ from tensormagic.renderers.alternatives.tensor_alternative import offsets_altern
 from tensormagic.renderers.basics import theme
 from tensormagic.renderers.basics.markup import escape, tag
 from tensormagic.renderers.tensor.kind_svg import kinds_svg
-from tensormagic.renderers.tensor.tensor_layout_html import base_rows, cell_title
+from tensormagic.renderers.tensor.statistics_words import answer
+from tensormagic.renderers.tensor.tensor_layout_html import TWO_LINES, base_rows, cell_title
 from tensormagic.renderers.tensor.tensor_maps import cell_size
 from tensormagic.renderers.tensor.tensor_picture import (
-    NUMBERED_STRIP_CELLS,
     Picture,
     fraction,
     index_at,
-    most_reads,
     picture_of,
     share_read,
 )
@@ -39,17 +38,17 @@ from tensormagic.renderers.tensor.tensor_words import (
 )
 from tensormagic.renderers.terminal.text_canvas import printable
 from tensormagic.reports import Strip, StripCell, TensorReport
-from tensormagic.words import count, short_count, shortened
+from tensormagic.words import count, shortened
 
 WIDTH, MARGIN, LABELS = 860, 16, 78
-ROW, STRIP_HEIGHT, TOP = 20, 22, 64
+ROW, TALL_ROW, STRIP_HEIGHT, TOP = 20, 28, 22, 64
 MOST_LINES = 12  # of text beside a grid
 CELL_WIDTH = 46.0  # pixels that a cell with a number is wide at most
 CHARACTER = 6.7  # pixels a character of the 11 px code face is wide
 INK, QUIET, LINE, FRAME, PAPER = map(theme.role, ("ink", "ink-2", "line-2", "line", "bg"))
 STYLE = theme.inked(
     "text{font:11px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;fill:$ink}"
-    ".q{fill:$ink-2}.b{font-weight:600}.e{text-anchor:end}.c{text-anchor:middle}.f{font-size:13px}"
+    ".s{font-size:8.5px}.q{fill:$ink-2}.b{font-weight:600}.e{text-anchor:end}.c{text-anchor:middle}.f{font-size:13px}"
 )
 HATCH = theme.inked(
     '<defs><pattern id="unread" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
@@ -93,9 +92,10 @@ def _document(report: TensorReport, body: str, height: float) -> str:
 
 
 def _heading(report: TensorReport) -> str:
-    facts = [report.dtype, report.role, report.device, " ".join(size_in_memory(report)).strip(), *badges(report)]
-    first = f"{name(report)} {shape(report)}"
-    second = " \u00b7 ".join(shortened(fact, 40) for fact in facts)
+    facts = [report.role, " ".join(size_in_memory(report)).strip(), *badges(report)]
+    values = " ".join(f"{label} {number}" for label, number, _ in answer(report.statistics))
+    first = f"{name(report)} {shape(report)} {report.dtype} {report.device}"
+    second = " \u00b7 ".join(shortened(fact, 60) for fact in (values, *facts) if fact)
     return _text(MARGIN, 25, first, "b f") + _text(MARGIN, 43, shortened(second, 120), "q")
 
 
@@ -119,14 +119,22 @@ def _grid_top(picture: Picture) -> float:
 
 
 def _row_height(picture: Picture) -> float:
-    return ROW if picture.as_table else cell_size(picture.grid)
+    if not picture.as_table:
+        return cell_size(picture.grid)
+    return TALL_ROW if picture.grid.values and len(picture.grid.rows) <= TWO_LINES else ROW
 
 
 def _cell_width(picture: Picture) -> float:
     if not picture.as_table:
         return cell_size(picture.grid)
-    widest = max(len(str(offset)) for row in picture.grid.offsets for offset in row)
+    widest = max(len(text) for row in range(len(picture.grid.rows)) for text in _texts(picture, row))
     return min(max(widest * CHARACTER + 12, 30), max(CELL_WIDTH, widest * CHARACTER + 6))
+
+
+def _texts(picture: Picture, row: int) -> list[str]:
+    """Return what stands large in the cells of a row: values, or offsets where values could not be read."""
+    offsets = enumerate(picture.grid.offsets[row])
+    return [picture.cell_value(row, column) or str(offset) for column, offset in offsets]
 
 
 def _cell_box(picture: Picture, row: int, column: int) -> tuple[float, float, float, float]:
@@ -173,14 +181,18 @@ def _grid_cell(report: TensorReport, picture: Picture, row: int, column: int) ->
     colour, bad = picture.colour(offset), picture.bad(row, column)
     value = picture.value(row, column)
     title = element(report, index_at(picture.grid, row, column)) + (f" = {value}" if value else "")
-    text = _on_colour(box, str(offset), colour)
+    text = _on_colour(box, picture.cell_value(row, column) or str(offset), colour)
+    if _row_height(picture) == TALL_ROW:
+        x, y, width, _ = box
+        text = _on_colour((x, y - 1, width, ROW), picture.cell_value(row, column), colour)
+        text += _on_colour((x, y + 14, width, 12), str(offset), colour, "c s")
     return _rect(box, colour, title=f"{title}, offset {offset}") + text + (_corner(box, colour) if bad else "")
 
 
-def _on_colour(box: tuple[float, float, float, float], text: str, colour: str) -> str:
+def _on_colour(box: tuple[float, float, float, float], text: str, colour: str, class_: str = "c") -> str:
     x, y, width, height = box
     middle, base = f"{x + width / 2:g}", f"{y + height / 2 + 4:g}"
-    return f'<text class="c" x="{middle}" y="{base}" style="fill:{theme.ink_on(colour)}">{_safe(text)}</text>'
+    return f'<text class="{class_}" x="{middle}" y="{base}" style="fill:{theme.ink_on(colour)}">{_safe(text)}</text>'
 
 
 def _corner(box: tuple[float, float, float, float], colour: str) -> str:
@@ -228,17 +240,15 @@ def _strip(report: TensorReport, picture: Picture, top: float) -> str:
     strip = picture.strip
     if strip is None or not strip.cells:
         return ""
-    times, numbered = most_reads(strip) > 1, strip.cell_elements == 1 and len(strip.cells) <= NUMBERED_STRIP_CELLS
-    title = ("times read" if times else "read order") if numbered else "storage"
+    values = picture.strip_values
+    title = "value" if values else "storage"
     parts = [_text(MARGIN + LABELS - 8, top + 15, title, "e q"), _text(MARGIN + LABELS - 8, top + 37, "offset", "e q")]
     bad = picture.bad_offsets() if strip.cell_elements == 1 else {}
     for at, cell in enumerate(strip.cells):
         box = _strip_box(strip, at, top)
         parts.append(_strip_cell(picture, cell, box))
-        number = cell.reads if times else cell.first_rank
-        if numbered and cell.distinct and number is not None:
-            text = f"\u00d7{short_count(number)}" if times else str(number)
-            parts.append(_on_colour(box, text, picture.cell_colour(cell) or theme.OTHER_SLICE))
+        if cell.distinct and values.get(cell.start):
+            parts.append(_on_colour(box, values[cell.start], picture.cell_colour(cell) or theme.OTHER_SLICE))
         if cell.start in bad:
             parts.append(_corner(box, picture.cell_colour(cell) or theme.OTHER_SLICE))
     chosen = None if picture.offset is None else picture.strip_cell(picture.offset)

@@ -7,7 +7,7 @@ from itertools import chain
 
 from tensormagic.renderers.tensor.kind_text import kind_lines
 from tensormagic.renderers.tensor.layout_verdicts_text import verdict_lines
-from tensormagic.renderers.tensor.statistics_words import statistics_rows, statistics_scope
+from tensormagic.renderers.tensor.statistics_words import answer, answer_scope, statistics_rows, statistics_scope
 from tensormagic.renderers.tensor.tensor_autograd_text import autograd_text
 from tensormagic.renderers.tensor.tensor_copy_text import copy_lines
 from tensormagic.renderers.tensor.tensor_holders_text import holders_lines
@@ -28,8 +28,8 @@ from tensormagic.renderers.tensor.tensor_words import (
 )
 from tensormagic.renderers.terminal.text_canvas import printable, table
 from tensormagic.reports import Finding, Statistics, TensorReport
-from tensormagic.views.pictures.text_bars import sparkline
-from tensormagic.words import count, evidence_text, number_of_bytes, short_count, short_number, shortened
+from tensormagic.views.pictures.text_bars import fewer, sparkline
+from tensormagic.words import DOT, count, evidence_text, number_of_bytes, short_count, short_number, shortened
 
 SIGNS = {"error": "\u2716", "warning": "\u25b2", "note": "\u25cb"}
 NARROWEST = 40
@@ -67,13 +67,26 @@ def shortened_line(line: str, width: int) -> str:
 
 def _header(report: TensorReport, width: int) -> list[str]:
     size, behind = size_in_memory(report)
-    facts = [name(report), shortened(kind(report), 32), shortened(report.role, 40)]
-    facts += [shortened(report.dtype, 24), shape(report), report.device, f"{size} {behind}".strip()]
+    facts = [name(report), shape(report), shortened(report.dtype, 24), report.device, shortened(kind(report), 32)]
+    facts += [shortened(report.role, 40), f"{size} {behind}".strip()]
     rule = "\u2500\u2500 " + " \u2500\u2500 ".join(fact for fact in facts if fact) + " "
     second = " \u00b7 ".join([*badges(report), *(part.replace("`", "") for part in details(report))])
     if len(rule) > width:
         rule = textwrap.fill(rule, width, subsequent_indent="   ")
-    return [*rule.ljust(width, "\u2500").split("\n"), *_filled(second, width, indent="   ")]
+    values = _filled(_answer(report), width, indent="   ") if _answer(report) else []
+    return [*rule.ljust(width, "\u2500").split("\n"), *values, *_filled(second, width, indent="   ")]
+
+
+def _answer(report: TensorReport) -> str:
+    """Return the values in short: smallest, a small histogram, largest, mean, NaN and Inf."""
+    statistics = report.statistics
+    found = [f"{label} {number}{'!' if bad else ''}" for label, number, bad in answer(statistics)]
+    if statistics is None or not found:
+        return ""
+    bars = fewer(statistics.histogram_counts, 12)
+    if len(bars) > 1:
+        found[:2] = [f"{found[0]} {sparkline(bars)} {found[1]}"]
+    return f" {DOT} ".join(filter(None, [*found, answer_scope(statistics)]))
 
 
 def _filled(text: str, width: int, *, indent: str = "", hanging: str = "   ") -> list[str]:

@@ -6,7 +6,7 @@ import textwrap
 from dataclasses import replace
 
 from tensormagic.renderers.tensor.tensor_layout_html import base_rows
-from tensormagic.renderers.tensor.tensor_picture import Picture, most_reads, share_read
+from tensormagic.renderers.tensor.tensor_picture import Picture, share_read
 from tensormagic.renderers.tensor.tensor_words import formula, formula_at, jumps, shown, strip_shown, worked_example
 from tensormagic.renderers.terminal.text_canvas import Canvas, box
 from tensormagic.reports import Grid, Strip, StripCell, TensorReport
@@ -39,8 +39,18 @@ def layout_lines(report: TensorReport, picture: Picture, width: int) -> list[str
     return canvas.lines() + [f" {line}" for line in wrapped]
 
 
+def _cells(picture: Picture) -> list[list[str]]:
+    """Return what stands in the cells: values, or offsets where values could not be read."""
+    places = (
+        (row, column, at) for row, offsets in enumerate(picture.grid.offsets) for column, at in enumerate(offsets)
+    )
+    texts = [picture.cell_value(row, column) or str(at) for row, column, at in places]
+    columns = len(picture.grid.columns)
+    return [texts[at : at + columns] for at in range(0, len(texts), columns)]
+
+
 def _cell_width(picture: Picture) -> int:
-    return max(len(str(offset)) for row in picture.grid.offsets for offset in row) + 2
+    return max(len(text) for row in _cells(picture) for text in row) + 2
 
 
 def _head_widths(picture: Picture) -> list[int]:
@@ -61,8 +71,8 @@ def _draw_grid(canvas: Canvas, report: TensorReport, picture: Picture) -> None:
     """Draw grid and formula."""
     grid, names, left, width = picture.grid, picture.layout.dim_names, _label_width(picture), _cell_width(picture)
     texts = [
-        [f"{at}{'!' if picture.bad(row, column) else ' '}" for column, at in enumerate(offsets)]
-        for row, offsets in enumerate(grid.offsets)
+        [f"{text}{'!' if picture.bad(row, column) else ' '}" for column, text in enumerate(cells)]
+        for row, cells in enumerate(_cells(picture))
     ]
     width = max(width, *_head_widths(picture))
     canvas.put(0, 1, "LAYOUT")
@@ -139,30 +149,36 @@ def _draw_strip(canvas: Canvas, report: TensorReport, picture: Picture, *, width
     """Draw the strip below what stands there; return what there is to say under it."""
     strip, top = picture.strip, canvas.height
     assert strip is not None
-    read = most_reads(strip)
-    cell = max(len(str(strip.stop - 1)), 2, len(f"\N{MULTIPLICATION SIGN}{read}") if read > 1 else 0)
+    values = picture.strip_values
+    least = max(len(str(strip.stop - 1)), 2)
+    cell = max(least, *(len(text) for text in values.values())) if values else least
+    if GUTTER + (cell + 1) * len(strip.cells) > width:
+        cell, values = least, {}
     if strip.cell_elements > 1 or GUTTER + (cell + 1) * len(strip.cells) > width:
         _draw_density(canvas, picture, strip, top)
         partly = f", {DENSITY[0]}{DENSITY[1]} partly" if any(share_read(c) not in {0, 1} for c in strip.cells) else ""
         note = strip_shown(report)
         return [f"{FULL} read{partly}, {NOT_READ} not read" + (f"; {note}" if note else "")]
-    _draw_cells(canvas, report, picture, top, cell=cell)
+    _draw_cells(canvas, report, picture, top, (cell, values))
     if linked:
         _draw_wire(canvas, picture, top, cell=cell)
     return [strip_shown(report)]
 
 
-def _draw_cells(canvas: Canvas, report: TensorReport, picture: Picture, top: int, *, cell: int) -> None:
-    strip = picture.strip
+def _draw_cells(
+    canvas: Canvas, report: TensorReport, picture: Picture, top: int, texts_of: tuple[int, dict[int, str]]
+) -> None:
+    """Draw the strip, its offsets above it; ``texts_of`` says how wide its cells are, and the values in them."""
+    strip, (cell, values) = picture.strip, texts_of
     assert strip is not None
-    times, marks = most_reads(strip) > 1, picture.bad_offsets()
+    marks = picture.bad_offsets()
     canvas.put(top, 1, "offset")
     for at, one in enumerate(strip.cells):
         canvas.put(top, GUTTER + at * (cell + 1), str(one.start).rjust(cell))
-    texts = [_cell_text(one, cell, marks.get(one.start, ""), times=times) for one in strip.cells]
+    texts = [_cell_text(one, cell, values, marks.get(one.start, "")) for one in strip.cells]
     for line, text in enumerate(box([texts], cell)):
         canvas.put(top + 1 + line, GUTTER - 1, text)
-    canvas.put(top + 2, 1, "times" if times else "read")
+    canvas.put(top + 2, 1, "value" if values else "read")
     kinds = sorted(set(marks.values()), reverse=True)
     legend = [f"! {' or '.join(kinds)}"] if kinds else []
     legend += [f"{NOT_READ * 2} not read"] if any(one.distinct == 0 for one in strip.cells) else []
@@ -182,11 +198,10 @@ def _draw_rows(canvas: Canvas, report: TensorReport, strip: Strip, line: int, *,
         at += span * (cell + 1)
 
 
-def _cell_text(cell: StripCell, width: int, bad: str, *, times: bool) -> str:
+def _cell_text(cell: StripCell, width: int, values: dict[int, str], bad: str) -> str:
     if cell.distinct == 0:
         return NOT_READ * width
-    number = cell.reads if times else cell.first_rank
-    text = "" if number is None else f"{chr(0xD7) if times else ''}{number}"
+    text = values.get(cell.start, "") if values else FULL * width
     return f"{text}!" if bad and len(text) < width else text
 
 

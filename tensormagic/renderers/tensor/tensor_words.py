@@ -6,8 +6,9 @@ Text between backticks is code; renderers turn it into ``<code>`` or drop the ba
 from __future__ import annotations
 
 from tensormagic.renderers.tensor.tensor_holders_words import summary as holders_summary
-from tensormagic.renderers.tensor.tensor_picture import Picture, bases_index, read_order
+from tensormagic.renderers.tensor.tensor_picture import Picture, bases_index
 from tensormagic.reports import Alias, AutogradReport, Grid, LayoutReport, TensorReport
+from tensormagic.views.panels.tensor_line import shape_text
 from tensormagic.words import (
     DOT,
     ELLIPSIS,
@@ -15,7 +16,6 @@ from tensormagic.words import (
     count,
     listed,
     number_of_bytes,
-    ordinal,
     plural,
     series,
     short_number,
@@ -32,27 +32,10 @@ def name(report: TensorReport) -> str:
     return shortened(report.name, NAME_WIDTH) or "tensor"
 
 
-def dimensions(report: TensorReport) -> tuple[tuple[str, int], ...]:
-    """Return each dimension's letter (empty without a layout) and size."""
-    letters = report.layout.dim_names if report.layout else ("",) * len(report.shape)
-    return tuple(zip(letters, report.shape, strict=True))
-
-
 def shape(report: TensorReport) -> str:
-    """Return ``(i 4, j 2)``, or ``scalar ()`` for a tensor without dimensions."""
-    if not report.shape:
-        return without_dimensions(report)
-    return f"({', '.join(f'{letter} {size_text(size)}'.strip() for letter, size in dimensions(report))})"
-
-
-def without_dimensions(report: TensorReport) -> str:
-    """Return how an empty shape is written: that of a scalar, or one that nobody knows yet."""
-    return "shape not known yet" if any(kind.key == "uninitialized" for kind in report.kinds) else "scalar ()"
-
-
-def size_text(size: int) -> str:
-    """Return a size; one that differs from item to item (a report has -1 for it) as a word."""
-    return str(size) if size >= 0 else "ragged"
+    """Return a shape as Python writes it; of a lazy module's parameter that nobody knows it yet."""
+    unknown = any(kind.key == "uninitialized" for kind in report.kinds)
+    return "shape not known yet" if unknown else shape_text(report.shape)
 
 
 def kind(report: TensorReport) -> str:
@@ -101,7 +84,7 @@ def _gradient(autograd: AutogradReport | None) -> str:
 
 
 def details(report: TensorReport) -> tuple[str, ...]:
-    """Return the second line of the header: stride, storage offset, elements, version."""
+    """Return the last line of the header: stride, storage offset, elements, version."""
     parts = [*_stride_details(report.layout), _elements(report), _version(report)]
     if report.layout is None:
         parts.insert(0, f"layout `{report.layout_name}`")
@@ -157,14 +140,11 @@ def element(report: TensorReport, index: tuple[int, ...]) -> str:
 
 
 def worked_example(report: TensorReport, picture: Picture) -> tuple[str, ...]:
-    """Return what there is to say about the element singled out: value, turn, byte, and its other name."""
+    """Return what there is to say about the element singled out: its value, and its other names."""
     if picture.row is None or picture.column is None or picture.offset is None:
         return ()
     value = picture.value(picture.row, picture.column)
-    value = f" = {value}" if value else ""
-    turn = f"read {ordinal(read_order(picture.index, report.shape))} of {count(report.numel)}"
-    byte = f"byte {count(picture.offset * report.element_size)} of the storage"
-    first = f"{element(report, picture.index)}{value}, {turn}, {byte}"
+    first = element(report, picture.index) + (f" = {value}" if value else "")
     other = bases_index(report, picture.offset)
     more = (f"the same element is {other}" if other else "", _repeated(report, picture))
     return (first, *(line for line in more if line))

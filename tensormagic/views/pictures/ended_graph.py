@@ -37,7 +37,7 @@ class EndedGraph(Picture):
         drawing = draw(self.graph, max_boxes=_MOST_BOXES, inside=False)
         note = tag("p", drawing.note, class_="quiet") if drawing.note else ""
         image = svg_image(self._drawn(EITHER_SIDE)[0], self.sentence)
-        return tag("div", tag("div", image), note, class_="tm-section tm-graph")
+        return tag("div", tag("div", image), note, class_="tm-graph")
 
     def text(self, width: int) -> Iterable[str]:
         """Return what is to be seen."""

@@ -32,18 +32,19 @@ def test_static_panel_works_one_element_through() -> None:
     html = tensor_html.render(SAMPLES["transpose_slice"])
     page = Page(html)
     marked = [found.get("title") for found in page.with_class("tm-on") if found.get("title")]
-    assert marked == ["x[2, 1] = 15", "offset 15: read 6th"]
+    assert marked == ["x[2, 1] = 15, offset 15", "offset 15: read"]
     assert "offset(2, 1) = 1 + 1·2 + 12·1 = 15" in page.text
     assert "the same element is a[2, 3]" in page.text
 
 
 def test_cells_carry_their_own_colours_and_numbers() -> None:
-    """Every cell names background and ink as hex and holds its offset, so that any sanitiser leaves it readable."""
+    """Every cell names background and ink as hex and holds value and offset: any sanitiser leaves it readable."""
     html = tensor_html.render(SAMPLES["transpose_slice"])
     grid = re.search(r'<table class="tm-cells tm-grid">.*?</table>', html)[0]
-    cells = re.findall(r'<td[^>]*style="background:(#\w{6});color:(#\w+)[^>]*>(?:<b>)?(\d+)', grid)
-    assert [int(number) for _, _, number in cells] == [1, 13, 2, 14, 3, 15, 4, 16]
-    assert all(theme.ink_on(background) == ink for background, ink, _ in cells)
+    cells = re.findall(r'<td[^>]*style="background:(#\w{6});color:(#\w+)[^>]*>(.*?) <small>(\d+)</small>', grid)
+    assert [int(offset) for *_, offset in cells] == [1, 13, 2, 14, 3, 15, 4, 16]
+    assert [re.sub("<.*?>", "", value) for _, _, value, _ in cells] == ["1", "13", "2", "nan!", "3", "15", "4", "16"]
+    assert all(theme.ink_on(background) == ink for background, ink, *_ in cells)
     assert not re.search(r"style=[^>]*var\(", html)
 
 
@@ -51,7 +52,8 @@ def test_sanitised_panel_still_says_everything() -> None:
     """Styles, scripts and classes gone, the text still tells header, findings, offsets, sharing and statistics."""
     html = re.sub(r"<(style|script).*?</\1>", "", tensor_html.render(SAMPLES["transpose_slice"]), flags=re.DOTALL)
     text = Page(html).text
-    for part in ("x (i 4, j 2) float32 view of a cpu 32 B of a 96 B storage", "not contiguous", "TM401", "TM201",
+    for part in ("x (4, 2) float32 cpu view of a 32 B of a 96 B storage",
+                 "min 1 max 16 mean 7.714 NaN 1 Inf 0", "not contiguous", "TM401", "TM201",
                  "stride (1, 12); contiguous would be (2, 1)", "rows of a a[0] a[1] a[2] a[3]",
                  "a view of the same base 8 of 24 shared, now 1", "n NumPy array 8 of 24 none",
                  "NaN 1", "mean 7.714", "no graph"):  # fmt: skip
@@ -72,8 +74,8 @@ def test_large_tensor_is_shown_as_maps_that_say_what_of_what() -> None:
     alts = [found["alt"] for found in page.attributes("img")]
     size = "32 by 32 of 1024 by 1024 elements of one slice of scores"
     assert [alt.partition(", from")[0] for alt in alts[:2]] == [
-        f"Storage offset at each index: {size}",
         f"Value at each index: {size}",
+        f"Storage offset at each index: {size}",
     ]
     assert "Showing 32 × 32 of 1024 × 1024: j 0, 32, 64 … 992" in page.text
     assert "a cell is 1 048 576 elements" in page.text.replace("\u00a0", " ")
@@ -90,7 +92,7 @@ def test_a_partly_read_strip_cell_shows_how_much() -> None:
 def test_zero_stride_says_times_read() -> None:
     """An expanded tensor's strip counts how often each element is read."""
     page = Page(tensor_html.render(SAMPLES["expanded"]))
-    assert "times read ×6 ×6 ×6 ×6" in page.text
+    assert "value 0.1 ×6 -0.25 ×6 0 ×6 0.4 ×6" in page.text
     assert "16 B stored, seen as 96 B" in page.text
 
 
@@ -120,8 +122,8 @@ def test_typical_panel_is_small() -> None:
     ("cell", "title"),
     [
         (StripCell(5, 6, 0, 0), "offset 5: not read"),
-        (StripCell(15, 16, 1, 1, 6), "offset 15: read 6th"),
-        (StripCell(3, 4, 1, 6, 4), "offset 3: read 6 times, first 4th"),
+        (StripCell(15, 16, 1, 1, 6), "offset 15: read"),
+        (StripCell(3, 4, 1, 6, 4), "offset 3: read 6 times"),
         (StripCell(0, 100, 100, 100, 1), "0 to 99: all read"),
         (StripCell(0, 100, 50, 50, 1), "0 to 99: 50 of 100 read"),
         (StripCell(0, 100, None, None), "0 to 99: reads not counted"),

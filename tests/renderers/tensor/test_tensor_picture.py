@@ -17,14 +17,14 @@ def test_formula_is_filled_in_with_the_numbers() -> None:
     assert tensor_words.formula_at(where, (2, 1)) == "offset(2, 1) = 1 + 1·2 + 12·1 = 15"
 
 
-def test_worked_example_says_value_turn_byte_and_other_name() -> None:
-    """Element (2, 1) of the transposed slice is a[2, 3], in byte 60."""
+def test_worked_example_says_value_and_other_name() -> None:
+    """Element (2, 1) of the transposed slice is a[2, 3]."""
     x = SAMPLES["transpose_slice"]
     picture = tensor_picture.picture_of(x)
     assert picture.index == (2, 1)
     assert picture.offset == 15
     assert tensor_words.worked_example(x, picture) == (
-        "x[2, 1] = 15, read 6th of 8, byte 60 of the storage",
+        "x[2, 1] = 15",
         "the same element is a[2, 3]",
     )
 
@@ -129,3 +129,27 @@ def test_rows_of_a_base_with_more_dimensions_are_named_by_what_they_span() -> No
     deep = replace(x, aliases=(base,), layout=replace(x.layout, strip=strip))
     assert tensor_layout_html.base_rows(deep, strip) == [("a[0]", 12), ("a[1]", 12)]
     assert tensor_picture.bases_index(deep, 15) == "a[1, 0, 0, 3]"
+
+
+@pytest.mark.parametrize(
+    ("text", "room", "short"),
+    [
+        ("-0.01371", 8, "-0.01371"),
+        ("-0.01371", 7, "-0.0137"),
+        ("-0.01371", 5, "-0.01"),
+        ("1.234e-05", 6, "1e-05"),
+        ("nan", 3, "nan"),
+        ("True", 3, "Tr…"),
+        ("12345678", 4, "123…"),
+    ],
+)
+def test_a_value_that_is_too_long_has_fewer_digits(text: str, room: int, short: str) -> None:
+    """No digit is cut off without a sign."""
+    assert tensor_picture.narrowed(text, room) == short
+
+
+def test_the_strip_repeats_the_values() -> None:
+    """Under the offsets of the elements that the tensor reads; where there is no room for them, none."""
+    picture = tensor_picture.picture_of(SAMPLES["transpose_slice"])
+    assert picture.strip_values == {1: "1", 13: "13", 2: "2", 14: "nan", 3: "3", 15: "15", 4: "4", 16: "16"}
+    assert tensor_picture.picture_of(SAMPLES["causal_scores"]).strip_values == {}
