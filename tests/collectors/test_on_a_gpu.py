@@ -160,7 +160,7 @@ def test_a_cuda_tensor_is_told_whole():
 
 
 def test_a_trace_waits_for_the_device_at_no_node():
-    """Statistics are reckoned on the device and read together: torch warns of whatever waits for it."""
+    """Numbers are reckoned on the device, and come when they come: torch warns of whatever waits for it."""
     names = trained()
     deep = nn.Sequential(*[nn.Linear(1024, 1024).to(DEVICE) for _ in range(20)])
     with warnings.catch_warnings(record=True) as waits, tm.trace(namespace=names) as trace:
@@ -168,7 +168,7 @@ def test_a_trace_waits_for_the_device_at_no_node():
         torch.cuda.set_sync_debug_mode("warn")
         names["net"](deep(names["x"])).square().mean().backward()
         torch.cuda.set_sync_debug_mode("default")
-    assert sum("synchronizing CUDA operation" in str(each.message) for each in waits) <= 2
+    assert sum("synchronizing CUDA operation" in str(each.message) for each in waits) == 0
     names["net"].zero_grad()
     with tm.trace(namespace=names) as trace:
         names["net"](names["x"]).square().mean().backward()

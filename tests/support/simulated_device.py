@@ -67,7 +67,7 @@ class _Counting(TorchDispatchMode):
         counts.by_name[name] += 1
         given = {x.dtype for x in torch.utils._pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)}
         for made in torch.utils._pytree.tree_leaves(result):
-            if isinstance(made, torch.Tensor) and not name.endswith("_"):
+            if isinstance(made, torch.Tensor) and made.layout is torch.strided and not name.endswith("_"):
                 counts.largest, counts.made = max(counts.largest, made.nbytes), counts.made + made.nbytes
                 counts.wide += made.dtype is torch.float64 not in given and made.numel() > _FEW
         return result

@@ -65,7 +65,7 @@ class ForwardMeter:
 
     def observe(self, made: tuple[int, int], given: tuple[tuple[Any, ...], Any], result: Any) -> None:
         """Measure the outputs of a call that made the nodes ``made`` (from, to). Never raises."""
-        if torch._C._current_autograd_node() is not None:
+        if torch._C._current_autograd_node() is not None or accelerator.there.capturing():
             return
         began = perf_counter()
         try:

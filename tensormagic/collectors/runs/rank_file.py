@@ -155,7 +155,7 @@ class RankFile:
 
     def _guarded(self, action: Any, *arguments: Any) -> None:
         """Write something, if nothing has gone wrong so far; never raises into the run."""
-        if self._gap or self._is_closed:
+        if self._gap or self._is_closed or accelerator.there.capturing():
             return
         began = perf_counter()
         try:

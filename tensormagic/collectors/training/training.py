@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.calls.forward import ForwardRecorder
+from tensormagic.collectors.devices import accelerator
 from tensormagic.collectors.gradients.following import Following
 from tensormagic.collectors.gradients.pass_log import PassLog
 from tensormagic.collectors.hooks.backward_calls import BackwardCall
@@ -264,7 +265,13 @@ class TrainingWatcher:
         return number, row.norms[number]
 
     def _guarded(self, action: Callable[..., None], *arguments: Any) -> None:
-        """Do something outside the person's modes; what goes wrong becomes a gap."""
+        """Do something outside the person's modes; what goes wrong becomes a gap.
+
+        What is recorded into a CUDA graph does not run: nothing is looked at then.
+        """
+        if accelerator.there.capturing():
+            self._seen = False
+            return
         began = perf_counter()
         try:
             with torch._C.DisableTorchFunction():
