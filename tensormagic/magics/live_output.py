@@ -114,7 +114,7 @@ def shown(shell: Any, trace: api.Trace, output: Output, mode: str) -> Iterator[N
         finally:
             _deliver(shell, trace.report, output)
         return
-    panel, handle = _open_panel(trace, mode)
+    panel, handle = _open_panel(trace, mode, wall=output.slide)
     try:
         yield
     finally:
@@ -136,7 +136,7 @@ def _deliver(shell: Any, report: TraceReport, output: Output, *, shown: bool = F
         print(f"UsageError: {error}", file=sys.stderr)  # noqa: T201  (as IPython shows it)
 
 
-def _open_panel(trace: api.Trace, mode: str) -> tuple[LivePanel, Any]:
+def _open_panel(trace: api.Trace, mode: str, *, wall: bool) -> tuple[LivePanel, Any]:
     from tensormagic.renderers.live import LivePanel  # with the widgets that it needs
 
     handles: list[Any] = []
@@ -144,7 +144,7 @@ def _open_panel(trace: api.Trace, mode: str) -> tuple[LivePanel, Any]:
     def update(shown: dict[str, Any]) -> None:
         handles[0].update(shown, raw=True)
 
-    panel = LivePanel(trace.frame, lambda: trace.report, mode=cast("Mode", mode), update=update)
+    panel = LivePanel(trace.frame, lambda: trace.report, mode=cast("Mode", mode), update=update, wall=wall)
     handles.append(display(panel.bundle(), raw=True, display_id=True))
     panel.start()
     return panel, handles[0]

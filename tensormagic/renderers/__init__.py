@@ -49,7 +49,7 @@ def render(report: Report, form: str, *, in_file: bool = False, slide: bool = Fa
         forms = ", ".join([*forms_of(type(report)), "json"])
         raise TensorMagicError(f"a {report.kind_name} report has no form {form!r}; there are: {forms}")
     if slide and isinstance(report, TraceReport):
-        options["viewer"] = False  # its picture and its tables are the slides
+        options["wall"] = True
     with gc_paused(), made_once():
         text = _drawn(plain_report(report), form, **options)
         if form != "html":

@@ -82,13 +82,14 @@ class LivePanel(Sampler):
         sender: Where the states go; the widget's in mode ``"widget"``.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (two parameters; the rest are options, by name)
         self,
         frame: Callable[[], LiveFrame],
         report: Callable[[], TraceReport],
         *,
         mode: Mode = "widget",
         update: Callable[[Bundle], None] | None = None,
+        wall: bool = False,
         seams: Seams | None = None,
     ) -> None:
         """Make a panel; nothing is sent before `start`.
@@ -98,9 +99,11 @@ class LivePanel(Sampler):
             report: Returns a consistent snapshot of everything; called when the structure changed.
             mode: ``"widget"``, ``"html"`` (for hosts without widgets; needs ``update``), or ``"off"``.
             update: Replaces the shown output by a mimebundle, in mode ``"html"``.
+            wall: Whether it is seen from the last row of a lecture hall.
             seams: What a test puts in the place of the clock, the pace and the page.
         """
         seams = seams or Seams()
+        self._wall = wall
         super().__init__(seams.interval or (HTML_INTERVAL if mode == "html" else None))
         self.mode = mode
         self.sender = seams.sender or self._sender_of(mode, report, update)
@@ -120,7 +123,7 @@ class LivePanel(Sampler):
         if mode != "widget":
             return NoSender()
         try:
-            return WidgetSender(report())
+            return WidgetSender(report(), wall=self._wall)
         except Exception as error:  # noqa: BLE001  (a broken widget installation must not stop the run)
             self.note(error)
             return NoSender()
@@ -254,14 +257,16 @@ class WidgetSender:
 
     refresh = REFRESH_INTERVAL
 
-    def __init__(self, report: TraceReport) -> None:
-        """Make the widget, showing ``report``."""
+    def __init__(self, report: TraceReport, *, wall: bool = False) -> None:
+        """Make the widget, showing ``report``; ``wall``: as large as it is seen from the last row."""
+        self._wall = wall
         self._drawings: dict[tuple[int, int, int], Drawing] = {}
         self.widget = _widget_class()(_document=self._document_of(report))
         self._wire = Wire(self.widget)
 
     def _document_of(self, report: TraceReport) -> dict[str, Any]:
-        return trace_document(plain_report(report), limits=LIVE_LIMITS, draw=self._draw)
+        document = trace_document(plain_report(report), limits=LIVE_LIMITS, draw=self._draw)
+        return {**document, "wall": self._wall}
 
     def _draw(self, graph: Graph, *, max_boxes: int) -> Drawing:
         """Lay a graph out once, and again where it grew: while it runs, one graph is drawn the same every time."""

@@ -52,18 +52,33 @@ def test_every_panel_has_slides(kind, slides):
     assert page.locator(".tm-stage details:not([open])").count() == 0
 
 
-def test_findings_come_first_then_the_picture_then_each_table(slides):
-    """One at a time: what is not shown is not there."""
+def test_findings_come_first_then_the_graph(slides):
+    """One at a time: what is not shown is not there. The graph is the live one, and fills the wall."""
     page = slides("trace")
-    expect(page.get_by_text("the first NaN gradient is born in log")).to_be_visible()
-    expect(page.locator(".tm-static img")).to_be_hidden()
+    expect(page.locator(".tm-find").get_by_text("the first NaN gradient is born in log")).to_be_visible()
+    expect(page.locator(".canvas")).to_be_hidden()
     page.keyboard.press("PageDown")
-    expect(page.locator(".tm-static img")).to_be_visible()
-    box = page.locator(".tm-static img").bounding_box()
-    assert box["height"] > 900
-    expect(page.get_by_text("Gradient norms of 8 parameters")).to_be_hidden()
-    page.keyboard.press("PageDown")
-    expect(page.get_by_text("Gradient norms of 8 parameters")).to_be_visible()
+    expect(page.locator(".canvas")).to_be_visible()
+    assert position(page) == (2, 2)
+    box, drawn = page.locator(".graph").bounding_box(), page.locator(".boxes").bounding_box()
+    assert box["height"] > 600
+    assert drawn["width"] > 0.85 * box["width"]
+    assert page.locator(".box .name").first.bounding_box()["height"] > 24
+    expect(page.get_by_role("button", name="play the order of backward")).to_be_visible()
+
+
+def test_keys_go_on_after_a_click(slides):
+    """What was clicked is not on the next slide: the focus is the slide's again, and keys turn on."""
+    page = slides("trace")
+    page.locator(".tm-find summary").first.click()
+    for key, at in (("ArrowRight", 2), ("ArrowLeft", 1), ("ArrowRight", 2)):
+        page.keyboard.press(key)
+        assert position(page)[0] == at
+    page.locator(".box").first.click()
+    page.keyboard.press("PageUp")
+    assert position(page)[0] == 1
+    page.keyboard.press("ArrowRight")
+    assert position(page)[0] == 2
 
 
 def test_ways_to_turn(slides):

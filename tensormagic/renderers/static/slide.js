@@ -110,6 +110,7 @@
     }
 
     show(at) {
+      const focused = document.activeElement;
       this.at = Math.min(Math.max(at, 0), this.pages.length - 1);
       this.turn();
       if (this.pages[this.at].to === undefined && this.rolls() && this.split()) this.turn();
@@ -118,6 +119,8 @@
       this.said.textContent = `${this.at + 1} / ${this.pages.length}`;
       this.back.disabled = this.at === 0;
       this.next.disabled = this.at === this.pages.length - 1;
+      // What had the focus may not be on this slide: the keys go on.
+      if (this.section.contains(focused) && (!focused.checkVisibility() || focused.disabled)) this.section.focus({ preventScroll: true });
     }
 
     /** Give lists that are too long for one slide as many as they need; whether there were such lists. */
@@ -199,10 +202,13 @@
     /** Show at a zoom; returns in which directions that is too much. */
     zoom(zoom) {
       const { section } = this;
-      for (const part of section.children) if (!part.matches("style,script,nav")) part.style.zoom = zoom;
+      const drawn = [...section.children].filter((part) => part.querySelector(".tmv.wall")); // it enlarges itself
+      for (const part of section.children) if (!part.matches("style,script,nav")) part.style.zoom = drawn.includes(part) ? 1 : zoom;
+      section.style.setProperty("--wall", `${Math.max(1.25, section.clientWidth / 960)}`);
       const head = this.heads.reduce((sum, one) => sum + one.getBoundingClientRect().height, 0);
       const room = section.clientHeight - head - this.bar.offsetHeight - 24;
       section.style.setProperty("--room", `${Math.max(room, 80) / zoom}px`);
+      for (const part of drawn) part.style.setProperty("--room", `${Math.max(room, 80)}px`);
       const rolls = (part) => part.scrollWidth > part.clientWidth + 1 && /auto|scroll/.test(getComputedStyle(part).overflowX);
       const tight = [...section.querySelectorAll(".tm-strip td:not(.tm-part)")].some((cell) => cell.scrollWidth > cell.clientWidth + 1);
       return { tight, wide: rolls(section) || [...section.querySelectorAll("*")].some(rolls), high: section.scrollHeight > section.clientHeight + 1 };

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tensormagic.renderers.alternatives.trace_alternative import trace_alternative
 from tensormagic.renderers.assets import module, static
-from tensormagic.renderers.basics.finding_html import explanation_html, finding_html, gaps_html
+from tensormagic.renderers.basics.finding_html import explanation_html, finding_html, gaps_html, remedy_html
 from tensormagic.renderers.basics.markup import escape, packed, svg_image, tag
 from tensormagic.renderers.basics.panel import all_clear as clear
 from tensormagic.renderers.basics.panel import fold, folds, header, scroll
@@ -48,8 +48,14 @@ LESS = (
 )
 
 
-def render(report: TraceReport, *, viewer: bool = True) -> str:
-    """Return the fragment: header, findings, picture, tables, and the viewer that makes them one live panel."""
+def render(report: TraceReport, *, viewer: bool = True, wall: bool = False) -> str:
+    """Return the fragment: header, findings, picture, tables, and the viewer that makes them one live panel.
+
+    Args:
+        report: The run.
+        viewer: Whether the viewer comes along.
+        wall: Whether it is for slides: what was found, and the graph; nothing that is read from near.
+    """
     ended, report = refused_call.top_of(report)
     failure = to_html.top(ended) if ended is not None else ""
     report, crash = with_crash(report)
@@ -63,22 +69,28 @@ def render(report: TraceReport, *, viewer: bool = True) -> str:
         return tag("section", _style(), *described, class_="tm tm-trace")
     main = drawings.get(report.graphs[0].number) if report.graphs else None
     static_part = _static_part(report, main, crash=crash)
-    parts = (_style(), failure, static_part, _operations(report), _text_part(report))
+    below = (_operations(report), _text_part(report))
+    found = _header(report) + _findings(report, explained=False)
+    parts = (_style(), failure, found, static_part) if wall else (_style(), failure, static_part, *below)
     nodes = sum(len(graph.nodes) for graph in report.graphs)
     room = (
         ROOM
         + ROOM_PER_NODE * max(nodes - SMALL, 0)
         - sum(map(len, (*(part.encode() for part in parts), viewer_code(), loader())))
     )
-    document = tag("script", _packed_document(report, drawn, crash, room), type="text/plain", class_="tm-document")
+    document = tag(
+        "script", _packed_document(report, drawn, crash, room, wall=wall), type="text/plain", class_="tm-document"
+    )
     return tag("section", *parts, viewer_code(), document, loader(), class_="tm tm-trace", data_tm_waiting="")
 
 
-def _packed_document(report: TraceReport, draw: Draw, crash: Crash | None, room: int) -> str:
+def _packed_document(report: TraceReport, draw: Draw, crash: Crash | None, room: int, *, wall: bool) -> str:
     """Return what the viewer reads, with fewer of the passes where it would not fit into so many bytes."""
     document = ""
     for limits in LESS:
         whole_document = trace_document(report, limits=limits, draw=draw, crash=crash)
+        if wall:
+            whole_document["wall"] = True
         document = packed(json.dumps(whole_document, allow_nan=False, separators=(",", ":")))
         if len(document) <= room:
             break
@@ -154,9 +166,12 @@ def _header(report: TraceReport) -> str:
     return header(escape(report.title or UNTITLED), [state, run], about="graph", second=map(escape, run_lines(report)))
 
 
-def _findings(report: TraceReport) -> str:
+def _findings(report: TraceReport, *, explained: bool = True) -> str:
     if report.findings:
-        rows = (finding_html(each, explanation_html(each), is_open=True) for each in report.findings)
+        rows = (
+            finding_html(each, explanation_html(each) if explained else [remedy_html(each)], is_open=True)
+            for each in report.findings
+        )
         return tag("div", *rows, class_="tm-find")
     if report.state == "running":
         return ""

@@ -172,11 +172,11 @@ def _finding(finding: Finding) -> Section:
     ink, ground = role(finding.severity), role(f"{finding.severity}-bg")
     where = f"{finding.location.label}: {finding.location.text}" if finding.location else ""
     lines = [("", text) for text in _prose(finding.message, 3)]
-    lines += [("q", escape(text)) for text in wrapped(where, _INNER - 120, 12, 1) if text]
+    lines += [("q", escape(text)) for text in wrapped(where, _INNER - 134, 12, 1) if text]
     lines += [("q", text) for text in _prose(finding.remedy, 2) if text]
     height = 16.0 * len(lines) + 10
     words = "".join(
-        tag("text", text, class_=style or None, x=134, y=number(17 + 16 * at), style="font-size:12px")
+        tag("text", text, class_=style or None, x=148, y=number(17 + 16 * at), style="font-size:12px")
         for at, (style, text) in enumerate(lines)
     )
     return (
@@ -194,7 +194,7 @@ def _prose(text: str, most: int) -> list[str]:
     """
     marked = _CODE.sub(f"{_MARK}\\1{_MARK}", text)
     inside, lines = False, []
-    for line in wrapped(marked, _INNER - 132, 12, most):
+    for line in wrapped(marked, _INNER - 146, 12, most):
         pieces = line.split(_MARK)
         lines.append("".join(_set(piece, code=inside ^ bool(at % 2)) for at, piece in enumerate(pieces)))
         inside ^= len(pieces) % 2 == 0

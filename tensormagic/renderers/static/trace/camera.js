@@ -10,6 +10,7 @@ import { mapSize } from "./minimap.js";
 
 export const FAR = 0.5; // below that zoom only names are read
 const BORN = 108; // how far the words over a box reach in which NaN was born
+const ON_A_WALL = 4; // how far a graph is enlarged there
 const TALLEST = 420;
 const TALLEST_OPEN = 620;
 
@@ -23,6 +24,7 @@ export class Camera {
   /** @type {{k:number, x:number, y:number, size:string}|null} what is to be seen once there is room: the zoom, and what is in the middle */ wanted = null;
   /** pixels at the right that something lies over */ aside = 0;
   born = -1;
+  fills = false; // whether it is as large as its place, to be seen from the last row
   sized = false;
   moved = false;
   /** what the view measures: kept, for asking the page makes it lay itself out */ room = { width: 1, height: 1 };
@@ -58,7 +60,8 @@ export class Camera {
     const { style } = this.element;
     if (style.height !== this.ownHeight) this.sized = true; // the person pulled at the corner
     const wanted = `${Math.round(this.wantedHeight(width))}px`;
-    if (!this.sized && (!this.moved || this.graph.opened.length)) style.height = this.ownHeight = wanted;
+    if (this.fills) style.height = this.ownHeight = "";
+    else if (!this.sized && (!this.moved || this.graph.opened.length)) style.height = this.ownHeight = wanted;
     this.room = { width, height: this.element.clientHeight };
     this.canvas.setAttribute("viewBox", `0 0 ${width} ${this.room.height}`);
     if (this.wanted) this.lookAt(this.wanted);
@@ -90,7 +93,7 @@ export class Camera {
   home() {
     const { width, height, top } = this.extent(),
       { width: W, height: H } = this.room;
-    const whole = Math.min(LARGEST, (W - 16) / width, (H - 8) / height);
+    const whole = Math.min(this.fills ? ON_A_WALL : LARGEST, (W - 16) / width, (H - 8) / height);
     const beside = whole >= 0.6 ? W : W - mapSize(this.graph.size, H).w - 12; // nothing lies under the map
     const k = whole >= 0.6 ? whole : Math.max(Math.min(1, (beside - 16) / width), 0.6);
     this.view = {

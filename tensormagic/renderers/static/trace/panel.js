@@ -106,6 +106,8 @@ export class Panel {
     this.model = new Model(doc);
     if (this.root.isConnected) this.looks ??= looksAt(this.root, doc.title);
     this.running = doc.state === "running";
+    this.graphView.fills = Boolean(doc.wall);
+    this.root.classList.toggle("wall", this.graphView.fills);
     this.heat.follow((doc.scale ?? []).map((/** @type {number} */ end) => 10 ** end), !this.running || !old);
     const last = doc.state === "lost" && this.newest && this.following; // what it sent last is looked at
     if (!this.running && !last) this.setFollowing(false);

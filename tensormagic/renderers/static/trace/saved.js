@@ -15,9 +15,11 @@ export async function mountSaved(scope, unpacked, key, rules) {
     section.removeAttribute("data-tm-waiting");
     const doc = JSON.parse(await unpacked(held.textContent ?? "")), drawn = document.createElement("div");
     shareStyle(section, key, rules);
-    place.before(drawn); // in its place from the start: it asks there how the cell was looked at before
+    const slide = section.matches(".tm-slides"); // there the picture's place is one of the slides
+    if (slide) place.replaceChildren(drawn);
+    else place.before(drawn); // in its place from the start: it asks there how the cell was looked at before
     new Panel(drawn, doc, {});
-    place.remove();
+    if (!slide) place.remove();
   }
 }
 
