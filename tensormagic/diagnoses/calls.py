@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from math import prod
 
@@ -60,6 +61,76 @@ def _related(report: TraceReport, one: Observation) -> RelatedLine:
     location = report.location(one.location)
     assert location is not None  # `of_kind` gives no others
     return RelatedLine(f"{one.op}, {count(one.calls)} times" if one.calls > 1 else one.op, location)
+
+
+# TM703, TM704: random numbers that come again.
+
+FEWEST_STATES = 2  # one may be put back on purpose, around something else that draws
+FEWEST_SEEDS = 3  # two runs with one seed are a comparison
+
+
+def same_numbers_again(report: TraceReport) -> Iterator[Finding]:
+    """TM703: the generator's states come back while one optimizer goes on: a note, for it may be meant."""
+    for use in report.training.optimizers if report.training is not None else ():
+        if use.repeated >= FEWEST_STATES:
+            yield Finding(
+                code="TM703",
+                severity="note",
+                message=f"From step {count(use.repeated_at)} of {use.name} on, torch's random numbers are those from "
+                f"step {count(use.repeated_of)} on again: the generator was seeded anew in the training, so dropout, "
+                "noise and shuffling repeat.",
+                location=report.location(use.patterns[0].location) if use.patterns else None,
+                evidence={"states that came back": use.repeated, "steps": use.steps},
+                remedy="Seed once, before the training: `torch.manual_seed(0)` outside the loop.",
+                subject=use.name,
+            )
+
+
+def seeded_again(report: RngRunReport) -> Iterator[Finding]:
+    """TM703: one line puts a generator into the same state again and again, and draws follow each time."""
+    for index, state in enumerate(report.before):
+        own = [one for one in report.draws if one.generator == index]
+        seeds = Counter((one.location, one.digest) for one in own if one.kind == "set")
+        drawn = any(one.kind == "drew" for one in own)
+        for (line, _), often in seeds.items():
+            if often >= FEWEST_SEEDS and line is not None and drawn:
+                yield Finding(
+                    code="TM703",
+                    severity="note",
+                    message=f"{state.name} was put into the same state {count(often)} times before this line: what is "
+                    "drawn here is the same each time.",
+                    location=report.location(line),
+                    evidence={"times": often},
+                    remedy="Seed once, before the loop.",
+                    subject=state.name,
+                )
+
+
+def same_in_every_worker(report: TraceReport) -> Iterator[Finding]:
+    """TM704: the workers of a loader begin with one generator's state, or go through the same stream."""
+    for one in of_kind(report, "same draws"):
+        workers, dataset, *own = one.detail.split()
+        if own:
+            says = (
+                f"{dataset}.{own[0]} is a generator of its own, of which each of {workers} workers gets a copy in the "
+                "same state: they draw the same numbers, and so they do in every epoch"
+            )
+            remedy = "Seed it in the worker, by `torch.initial_seed()` in a `worker_init_fn`, or draw with torch"
+        else:
+            says = (
+                f"each of {workers} workers goes through the whole of {dataset}, which does not ask in which worker "
+                f"it is: if all begin alike, every sample comes {workers} times"
+            )
+            remedy = "Give each worker its share: `torch.utils.data.get_worker_info()` in `__iter__`"
+        yield Finding(
+            code="TM704",
+            severity="warning" if own else "note",
+            message=f"{says}.",
+            location=report.location(one.location),
+            evidence={"workers": int(workers), "epochs": one.calls},
+            remedy=f"{remedy}.",
+            subject=dataset,
+        )
 
 
 # TM803, TM805: what crossing from one device or dtype to another does beside what was asked.

@@ -1,4 +1,4 @@
-"""TM606, TM608: losses that are given what they make themselves, and models in the wrong mode."""
+"""TM313, TM314, TM606, TM608: terms and targets of a loss, what it makes itself, and models in the wrong mode."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tensormagic.diagnoses.graph_cuts import call_words
 from tensormagic.diagnoses.phrases import called, of_kind
 from tensormagic.reports import (
+    Cut,
     Finding,
+    Graph,
     Location,
     ModelMode,
     Observation,
@@ -209,4 +212,92 @@ def _evaluated(owner: str, place: Location | None, norms: list[UntrainedNorm]) -
         evidence={"norms": len(norms), "batches": batches, "in a row": max(norm.longest for norm in norms)},
         remedy=f"Switch the mode for the evaluation: `{owner}.eval()` before it, `{owner}.train()` after it.",
         subject=owner,
+    )
+
+
+# TM313: a term of a loss that has no way back, beside others that have one.
+
+_JOINING = frozenset({"add", "sub", "rsub"})
+
+
+def terms_without_gradient(report: TraceReport) -> Iterator[Finding]:
+    """TM313: a number that came out of parameters is added to a loss without its history: a note, for it may be meant.
+
+    What the cut leaves without any gradient is TM303's to tell; here all learn, though not from this term.
+    """
+    told: set[tuple[int | None, int | None]] = set()
+    for graph in report.graphs:
+        numbers = _near_the_root(graph)
+        for cut in graph.cuts:
+            where = (cut.location, graph.nodes[cut.target].location if cut.target is not None else None)
+            if cut.target in numbers and not (cut.left_out or cut.earlier or cut.selects) and where not in told:
+                told.add(where)
+                yield _term(report, graph, cut)
+
+
+def _near_the_root(graph: Graph) -> set[int]:
+    """Return the sums and differences of numbers from which backward starts, or that lead there over numbers alone."""
+    after: dict[int, list[int]] = {}
+    for edge in graph.edges:
+        after.setdefault(edge.source, []).append(edge.target)
+    found, pending = set[int](), [root for root in graph.roots if _is_number(graph, root)]
+    while pending:
+        at = pending.pop()
+        if at not in found:
+            found.add(at)
+            pending += [inner for inner in after.get(at, ()) if _is_number(graph, inner)]
+    return {at for at in found if graph.nodes[at].op in _JOINING}
+
+
+def _is_number(graph: Graph, at: int) -> bool:
+    node = graph.nodes[at]
+    return node.kind == "op" and bool(node.shapes) and all(shape in {(), (1,)} for shape in node.shapes)
+
+
+def _term(report: TraceReport, graph: Graph, cut: Cut) -> Finding:
+    assert cut.target is not None
+    here, joined = report.location(cut.location), report.location(graph.nodes[cut.target].location)
+    what = cut.source_name or "a value"
+    return Finding(
+        code="TM313",
+        severity="note",
+        message=f"A term of the loss has no way back: {call_words(cut, here)} ended that of `{what}`, so this term "
+        "changes the number and no gradient.",
+        location=here or joined,
+        evidence={"kind": cut.kind, "times": cut.count},
+        remedy="If it is meant to be learned from, keep its history: leave out what ends it. If it is only to be seen, "
+        "add it after the backward.",
+        subject=cut.source_name,
+        related=(RelatedLine("added here", joined),) if joined is not None and joined != here else (),
+    )
+
+
+# TM314: an advantage or a target that trains what made it.
+
+
+def undetached(report: TraceReport) -> Iterator[Finding]:
+    """TM314: an advantage or a bootstrapped target with a gradient of its own."""
+    for one in of_kind(report, "advantage"):
+        says = "weighs the logarithm of a policy's choice and has a gradient of its own"
+        told = f"{called(one.operands[0], 'the difference')} {says}: the policy's loss trains what made it, too."
+        yield _undetached(report, one, "note", told)
+    for one in of_kind(report, "target"):
+        says = f"the target of {one.op}, comes out of the network that is trained and has a gradient"
+        told = f"{called(one.operands[0], 'it')}, {says}: the loss moves the target towards the prediction as well."
+        yield _undetached(report, one, "warning" if one.detail == "best" else "note", told)
+
+
+def _undetached(report: TraceReport, one: Observation, severity: Severity, says: str) -> Finding:
+    here, made = report.location(one.location), report.location(one.made)
+    name = one.operands[0].name
+    return Finding(
+        code="TM314",
+        severity=severity,
+        message=says,
+        location=here,
+        evidence={"calls": one.calls, "seen": one.seen},
+        remedy=f"Take it as a number: `{name if name.isidentifier() else 'x'}.detach()`, or compute it in "
+        "`torch.no_grad()`.",
+        subject=name,
+        related=(RelatedLine("made here", made),) if made is not None and made != here else (),
     )

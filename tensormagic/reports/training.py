@@ -16,7 +16,7 @@ from tensormagic.reports.failure import Operand
 ObservationKind = Literal[
     "copy", "mixed formats", "uninitialised", "both broadcast", "normalised", "draw", "synchronised", "promoted",
     "regrouped", "same memory", "wrapped", "no logarithms", "normalised over", "last sample", "dropout",
-    "dropout in eval",
+    "dropout in eval", "same draws", "advantage", "target",
 ]  # fmt: skip
 
 
@@ -34,7 +34,10 @@ class Observation:
             views of the same elements; ``"wrapped"``: uint8 left its range; ``"no logarithms"``: `kl_div` was given
             none; ``"normalised over"``: a softmax went over another dimension than what follows sums or picks from;
             ``"last sample"``: the output of a recurrent layer that takes time first was indexed ``[:, -1]``;
-            ``"dropout"``, ``"dropout in eval"``: a dropout that the mode of the module around it does not reach.
+            ``"same draws"``: every worker of a loader begins with the same generator, or goes through the same stream;
+            ``"advantage"``: a score's logarithm was multiplied by a difference that has a gradient; ``"target"``: a
+            loss compares with a target made by the network that is trained; ``"dropout"``, ``"dropout in eval"``: a
+            dropout that the mode of the module around it does not reach.
         op: What was called, as a person knows it: ``"reshape"``, ``"mse_loss"``.
         location: Index into `TraceReport.locations` of the person's line; None where all of it is library code.
         module: Path of the innermost module whose forward was running.
@@ -142,6 +145,9 @@ class OptimizerUse:
         discarded: How many backward passes of one line brought gradients that were cleared before any step used them.
         discarded_at: Index into `TraceReport.locations` of that line, the one with most of them.
         rate: The largest learning rate of any step; None where it was not read.
+        repeated: How many different states of torch's generator came back at later steps: it was seeded anew.
+        repeated_at: The first such step; 0 where there is none.
+        repeated_of: The step that had the state before.
         resting: How many of the last steps in a row had none to speak of: less than a ten-millionth of that.
     """
 
@@ -160,6 +166,9 @@ class OptimizerUse:
     discarded_at: int | None = None
     rate: float | None = None
     resting: int = 0
+    repeated: int = 0
+    repeated_at: int = 0
+    repeated_of: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,14 @@
-"""TM701 on hand-made traces."""
+"""TM701, TM703 and TM704 on hand-made traces."""
 
 from __future__ import annotations
 
-from tensormagic.diagnoses.calls import unseeded_draws
-from tensormagic.reports import Observation
-from tests.diagnoses.samples_calls import LINE, MADE, traced
+import dataclasses
+
+import pytest
+
+from tensormagic.diagnoses.calls import same_in_every_worker, same_numbers_again, unseeded_draws
+from tensormagic.reports import Observation, OptimizerUse, Training
+from tests.diagnoses.samples_calls import LINE, MADE, seen, traced
 
 
 def draw(op, calls, location=0):
@@ -27,3 +31,18 @@ def test_a_run_is_told_of_once_with_all_its_lines():
 def test_without_draws_nothing_is_told():
     """Other things that were seen are not this rule's."""
     assert not list(unseeded_draws(traced(Observation(kind="copy", op="reshape", location=0))))
+
+
+def test_states_that_come_back():
+    """Two of them, of one optimizer; one may be put back around something else."""
+    for states, told in ((2, ["TM703"]), (1, [])):
+        use = OptimizerUse(name="optimizer", type_name="SGD", steps=9, repeated=states, repeated_at=4, repeated_of=1)
+        report = dataclasses.replace(seen("copy", "reshape"), training=Training(optimizers=(use,), optimizers_seen=1))
+        assert [found.code for found in same_numbers_again(report)] == told
+
+
+@pytest.mark.parametrize(("detail", "severity"), [("2 Data rng", "warning"), ("4 Stream", "note")])
+def test_workers_that_draw_the_same(detail, severity):
+    """A generator in the data set is proven, a stream may know by itself what it gives."""
+    (found,) = same_in_every_worker(seen("same draws", "DataLoader", detail=detail))
+    assert (found.code, found.severity, found.subject) == ("TM704", severity, detail.split()[1])

@@ -1,10 +1,13 @@
-"""TM608 on hand-made traces: what a loss was given, and what it makes of it."""
+"""TM313, TM314 and TM608 on hand-made traces: what a loss was given, and what it makes of it."""
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
-from tensormagic.diagnoses.losses import normalised_twice
+from tensormagic.diagnoses.losses import normalised_twice, terms_without_gradient, undetached
+from tensormagic.reports import Cut, Edge, Graph, LeftOut, Node
 from tests.diagnoses.samples_calls import LINE, MADE, seen, tensor
 
 
@@ -46,3 +49,42 @@ def test_the_floor_of_the_loss_is_that_of_scores_between_zero_and_one(shape, flo
 def test_what_a_loss_takes_is_not_told(loss, made):
     """log_softmax before the likelihood is right."""
     assert given(loss, made) == []
+
+
+def with_a_cut(**facts):
+    """Return a run whose loss is a sum of two numbers, one of which lost its history on the way."""
+    nodes = tuple(
+        Node(at, f"{op.title()}Backward0", op, "op", location=0, shapes=((),)) for at, op in enumerate(("mean", "add"))
+    )
+    cut = Cut(**{"kind": "detach", "op": "detach", "location": 1, "target": 1, "source_name": "sub", **facts})
+    graph = Graph(1, nodes, (Edge(1, 0, 0, 0),), roots=(1,), cuts=(cut,))
+    return dataclasses.replace(seen("draw", "rand"), graphs=(graph,))
+
+
+def test_a_term_without_a_gradient():
+    """Both lines, and a note."""
+    (found,) = terms_without_gradient(with_a_cut())
+    assert (found.code, found.severity, found.location) == ("TM313", "note", MADE)
+    assert [line.location for line in found.related] == [LINE]
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [{"target": 0}, {"target": None}, {"earlier": True}, {"selects": True},
+     {"left_out": (LeftOut(name="net.w", owner="net", is_parameter=True),)}],
+    ids=["not added", "unused", "of an earlier step", "a choice", "TM303"],
+)  # fmt: skip
+def test_other_cuts_are_left_alone(facts):
+    """A mean of cut values, a value of an earlier step, what TM303 tells."""
+    assert list(terms_without_gradient(with_a_cut(**facts))) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "detail", "severity"),
+    [("advantage", "", "note"), ("target", "best", "warning"), ("target", "value", "note")],
+)
+def test_what_is_not_detached(kind, detail, severity):
+    """The maximum over actions is a target of Q-learning; the rest may be meant."""
+    (found,) = undetached(seen(kind, "mse_loss", operands=(tensor("target"),), detail=detail, made=1))
+    assert (found.code, found.severity, found.subject) == ("TM314", severity, "target")
+    assert "`target.detach()`" in found.remedy

@@ -9,6 +9,8 @@ torch draws, one would be taken for a chosen one, and then nothing is said.
 from __future__ import annotations
 
 import ast
+import random
+import sys
 from types import FrameType
 from typing import Any
 
@@ -68,6 +70,60 @@ def _default_generator(device: torch.device) -> Any:
     if device.type == "cuda" and torch.cuda.default_generators:
         return torch.cuda.default_generators[device.index or 0]
     return None
+
+
+# Workers of a loader get a copy of the data set each. What it draws from a generator of its own is then the same in all
+# of them, and a stream that does not ask which worker it is in gives each sample as often as there are workers.
+
+SEEDING = ("random_",)
+_ASKS = "get_worker_info"
+_DRAWING = frozenset({"rand", "randn", "randint", "random", "normal", "uniform", "choice", "shuffle", "randperm"})
+_DEEPEST = 4  # data sets in data sets
+
+
+def loaded(watch: CallNotes, call: Call) -> None:
+    """Look at a loader as it begins an epoch: it draws a seed for its workers then."""
+    code = call.frame.f_code
+    if code.co_name != "__init__" or not code.co_filename.replace("\\", "/").endswith(_NO_EFFECT):
+        return
+    loader = call.frame.f_locals.get("loader")
+    if loader is None or loader.num_workers < 2 or loader.worker_init_fn is not None:
+        return
+    dataset: Any = loader.dataset
+    for _ in range(_DEEPEST):
+        if not isinstance(inner := getattr(dataset, "dataset", None), torch.utils.data.Dataset):
+            break
+        dataset = inner
+    kind = type(dataset)
+    names = _names_in(kind)
+    if _ASKS in names:
+        return
+    own = next((name for name, value in vars(dataset).items() if _is_generator(value) and name in names), "")
+    if own:
+        watch.note("same draws", call, op="DataLoader", detail=f"{loader.num_workers} {kind.__name__} {own}")
+    elif isinstance(dataset, torch.utils.data.IterableDataset) and is_own_code(_file_of(kind)) and not names & _DRAWING:
+        watch.note("same draws", call, op="DataLoader", detail=f"{loader.num_workers} {kind.__name__}")
+
+
+def _is_generator(value: object) -> bool:
+    numpy = sys.modules.get("numpy")
+    kinds = (random.Random, torch.Generator, *((numpy.random.Generator, numpy.random.RandomState) if numpy else ()))
+    return isinstance(value, kinds)
+
+
+def _names_in(kind: type) -> set[str]:
+    """Return the names that the methods of a class use which give items."""
+    found: set[str] = set()
+    for name, value in ((name, value) for each in kind.__mro__ for name, value in vars(each).items()):
+        code = getattr(value, "__code__", None)
+        if code is not None and name != "__init__":
+            found.update(code.co_names)
+    return found
+
+
+def _file_of(kind: type) -> str:
+    code = getattr(kind.__iter__, "__code__", None) if hasattr(kind, "__iter__") else None
+    return code.co_filename if code is not None else ""
 
 
 # Dropout that ``eval()`` does not reach: a module that its model does not know, or `F.dropout` with its own default.

@@ -161,3 +161,80 @@ def samples_over(watch: CallNotes, call: Call) -> None:
     node = getattr(result, "grad_fn", None)
     if node is not None and node.name() in _SOFTMAX_NODES and min(x.shape) > 1 and _dim_of(node, 2) == 0:
         watch.note("normalised over", call, operands=(x,), detail="samples 0")
+
+
+# Two networks and one loss: an advantage or a target that still has its gradient trains the network that made it.
+
+SCORING = ("mul", "__mul__", "__rmul__")
+COMPARING = ("mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss")
+_SCALING = frozenset({"NegBackward0", "ExpBackward0", "SumBackward0", "SumBackward1", "DivBackward0"})
+_LOGITS = frozenset({"LogSoftmaxBackward0", "SubBackward0"})
+_AFFINE = frozenset({"AddBackward0", "MulBackward0", "RsubBackward1"})
+_BEST = frozenset({"MaxBackward0", "AmaxBackward0", "MaxBackward1"})
+
+
+def _past(node: Any, passing: frozenset[str]) -> Any:
+    """Return the first node on the way back that is not among these, and passes no view."""
+    for _ in range(MOST_STEPS):
+        if node is None or (node.name() not in _PASSING and node.name() not in passing):
+            return node
+        node = _before(node)
+    return None
+
+
+def _is_score(node: Any) -> bool:
+    """Return whether a value is the logarithm of the probability of what was chosen, or a ratio of two of these."""
+    node = _past(node, _SCALING)
+    if node is not None and node.name() == "SubBackward0" and _is_alone(node):
+        node = _past(_before(node), _SCALING)  # minus the old one, which has no gradient
+    if node is None or node.name() != "GatherBackward0":
+        return False
+    before = _past(_before(node), frozenset())
+    return before is not None and before.name() in _LOGITS
+
+
+def _is_alone(node: Any) -> bool:
+    return len(node.next_functions) < 2 or node.next_functions[1][0] is None
+
+
+def not_detached(watch: CallNotes, call: Call) -> None:
+    """Note a score that is multiplied by a difference which has a gradient of its own."""
+    if len(call.args) < 2 or not all(isinstance(x, torch.Tensor) and x.grad_fn is not None for x in call.args[:2]):
+        return
+    for score, other in (call.args[:2], call.args[1::-1]):
+        node = _past(other.grad_fn, _SCALING)
+        if node is not None and node.name() == "SubBackward0" and _is_score(score.grad_fn) and not _is_score(node):
+            watch.note("advantage", call, operands=call.args[:2], about=int(other is call.args[1]),
+                       made=watch.line_of_node(node._sequence_nr()))  # fmt: skip
+            return
+
+
+def bootstrapped(watch: CallNotes, call: Call) -> None:
+    """Note a target that is a reward plus what the network itself expects of the next state, with its gradient."""
+    if len(call.args) < 2 or not all(isinstance(x, torch.Tensor) and x.grad_fn is not None for x in call.args[:2]):
+        return
+    value, target = call.args[:2]
+    node, affine = target.grad_fn, set()
+    for _ in range(MOST_STEPS):
+        if node is None or (node.name() not in _PASSING and node.name() not in _AFFINE):
+            break
+        affine.add(node.name())
+        node = next((each for each, _ in node.next_functions if each is not None), None)
+    if node is None or not {"AddBackward0", "MulBackward0"} <= affine:
+        return
+    best = node.name() in _BEST
+    last = _past(_before(node) if best else node, frozenset())
+    first = _past(value.grad_fn, frozenset({"GatherBackward0"}))
+    if last is not None and first is not None and _weight(last) is not None and _weight(last) is _weight(first):
+        made = watch.line_of_node(target.grad_fn._sequence_nr())
+        detail = "best" if best else "value"
+        watch.note("target", call, operands=(value, target), of=_given(call), about=1, detail=detail, made=made)
+
+
+def _weight(node: Any) -> Any:
+    """Return the weight of the linear layer that a node is; None where it is none."""
+    if node.name() not in _LINEAR or len(node.next_functions) < 2:
+        return None
+    turned = node.next_functions[-1][0]
+    leaf = _before(turned) if turned is not None and turned.name() == "TBackward0" else turned
+    return getattr(leaf, "variable", None)

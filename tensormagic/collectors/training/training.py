@@ -30,13 +30,47 @@ from tensormagic.collectors.where.source import SourceLines
 from tensormagic.reports import UNTOUCHED, Clipping, Gap, OptimizerUse, Training
 
 MOST_OPTIMIZERS = 32
+MOST_STATES = 4096
 NO_RATE = 1e-7  # of the largest rate: less is none
+
+
+class Restarts:
+    """Tells whether states of torch's generator come back from step to step, as where it is seeded in every epoch.
+
+    A state that stays as it is tells nothing: nobody has drawn.
+    """
+
+    __slots__ = ("_again", "_last", "_seen", "at", "of")
+
+    def __init__(self) -> None:
+        self._seen: dict[int, int] = {}
+        self._again: set[int] = set()
+        self._last = self.at = self.of = 0
+
+    def look(self, step: int) -> None:
+        """Look after a step: some 5 µs."""
+        state = hash(torch.default_generator.get_state().numpy().tobytes())
+        if state == self._last:
+            return
+        self._last = state
+        before = self._seen.get(state)
+        if before is None:
+            if len(self._seen) < MOST_STATES:
+                self._seen[state] = step
+        else:
+            self._again.add(state)
+            self.at, self.of = self.at or step, self.of or before
+
+    @property
+    def states(self) -> int:
+        """How many different states came back."""
+        return len(self._again)
 
 
 class Followed:
     """An optimizer that steps: who it is, what it holds, and how it stepped."""
 
-    __slots__ = ("held", "name", "rate", "reference", "resting", "stepping", "type_name")
+    __slots__ = ("held", "name", "rate", "reference", "restarts", "resting", "stepping", "type_name")
 
     def __init__(self, optimizer: torch.optim.Optimizer, name: str, stepping: Stepping, held: Held) -> None:
         self.reference = weakref.ref(optimizer)
@@ -45,6 +79,7 @@ class Followed:
         self.stepping, self.held = stepping, held
         self.rate: float | None = None
         self.resting = 0
+        self.restarts = Restarts()
 
     def read_rate(self, optimizer: torch.optim.Optimizer) -> None:
         """Read the learning rate of the step that was made: the largest of all groups; on a device nobody waits."""
@@ -74,6 +109,9 @@ class Followed:
             discarded_at=at,
             rate=self.rate,
             resting=self.resting,
+            repeated=self.restarts.states,
+            repeated_at=self.restarts.at,
+            repeated_of=self.restarts.of,
         )
 
 
@@ -204,6 +242,7 @@ class TrainingWatcher:
         followed.held.look(optimizer)
         self._loop.stepped[id(optimizer)] = followed.reference
         followed.read_rate(optimizer)
+        followed.restarts.look(followed.stepping.total.steps + 1)
         site, nodes = self._sites.of_frame(sys._getframe(3)), self._recorder.origins.nodes
         moment = Moment(
             site, self._backward, self._loop.cleared, self._passes,
