@@ -35,6 +35,12 @@ def pace(options: argparse.Namespace) -> Pace | None:
         raise UsageError(str(error)) from None
 
 
+def given(options: argparse.Namespace) -> list[str]:
+    """Return these options as they were typed."""
+    typed = {"budget": options.budget, "every": options.every, "steps": options.steps}
+    return [f"--{name} {value}" for name, value in typed.items() if value is not None]
+
+
 def _share(text: str | None) -> float | None:
     if text is None:
         return None

@@ -8,8 +8,8 @@ from typing import Any
 from IPython.core.error import UsageError
 
 from tensormagic import api
-from tensormagic.magics import pacing
-from tensormagic.magics.arguments import Output, Parser, make_parser, output_of, pieces
+from tensormagic.magics import engines, pacing
+from tensormagic.magics.arguments import Output, Parser, make_parser, output_of, pieces, unquoted
 from tensormagic.magics.cell import CellSource, cell_number
 from tensormagic.magics.display import check, deliver, is_notebook, relays_updates
 from tensormagic.magics.live_output import last_report, shown
@@ -40,6 +40,11 @@ def parser() -> Parser:
         "--stop", choices=("nan",),
         help="end the run at the first NaN or Inf, at your line: %%debug then shows the tensors there",
     )  # fmt: skip
+    made.add_argument(
+        "--ranks", nargs="?", const="", metavar="FOLDER",
+        help="append what this rank of a run does to a file in that folder, for %%ranks; alone: run the cell on all "
+        "engines of the ipyparallel client here, and show their ranks",
+    )  # fmt: skip
     pacing.add_options(made)
     made.add_argument("--live", choices=("widget", "html", "off"), help="how to show it while it runs")
     return made
@@ -66,11 +71,15 @@ def run(shell: Any, line: str, cell: str | None, *, live: str) -> Any:
     check(output)
     if cell is None:
         return _show_last(shell, output)
+    if options.ranks == "":
+        mode = options.live or live
+        engines.run(shell, _for_engines(options), cell, output, live=mode != "off")
+        return None
     source = CellSource(shell, cell, f"{NAME} {line}".rstrip())
     trace = api.Trace(
         shell.user_ns, source.cell, cell_number=functools.partial(cell_number, shell), title=_plain(options.title),
         level=options.level, forward=options.forward, values=options.values, stop=options.stop,
-        pace=pace,
+        pace=pace, ranks=unquoted(options.ranks),
     )  # fmt: skip
     mode = options.live or live
     if is_notebook(shell) and (output.text or output.figure is not None or not relays_updates(shell)):
@@ -87,6 +96,12 @@ def _show_last(shell: Any, output: Output) -> None:
     if report is None:
         raise UsageError(f"{NAME} runs a cell: write it with two percent signs in the cell's first line")
     deliver(shell, report, output)
+
+
+def _for_engines(options: Any) -> str:
+    """Return the options that an engine is given, too: those of how it is traced, not of what becomes of it here."""
+    given = [f"--level {options.level}", *(f"--{name}" for name in ("forward", "values") if getattr(options, name))]
+    return " ".join([*given, *(["--stop nan"] if options.stop else []), *pacing.given(options)])
 
 
 def _plain(title: str) -> str:

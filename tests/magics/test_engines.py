@@ -1,0 +1,104 @@
+"""``%%tracegrad --ranks`` on two engines of ipyparallel: one panel in the client, live, and what failed there."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+from IPython.core.error import UsageError
+
+from tensormagic.reports import RankReport
+from tests.support.kernel import ROOT
+
+ipyparallel = pytest.importorskip("ipyparallel")
+pytestmark = [
+    pytest.mark.notebook,
+    pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no processes to speak to"),
+]
+
+BEGIN = """
+import torch, torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+torch.set_num_threads(1)
+dist.init_process_group("gloo", init_method="file://{store}", rank=rank, world_size=2)
+"""
+TRAIN = """
+torch.manual_seed(0)
+net = DistributedDataParallel(nn.Linear(4, 2))
+opt = torch.optim.SGD(net.parameters(), 0.1)
+for step in range(4):
+    opt.zero_grad()
+    x = torch.full((6, 4), 1.0 + rank + step)
+    {call}(x).pow(2).mean().backward()
+    opt.step()
+print("trained", rank)
+"""
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    """Two engines that speak to each other."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = str(ROOT)
+    cluster = ipyparallel.Cluster(n=2, profile_dir=str(tmp_path_factory.mktemp("profile")), log_level=40)
+    client = cluster.start_and_connect_sync()
+    for rank, engine in enumerate(client):
+        engine["rank"] = rank
+    client[:].execute(BEGIN.format(store=tmp_path_factory.mktemp("store") / "store"), block=True)
+    yield client
+    cluster.stop_cluster_sync()
+    os.environ.pop("PYTHONPATH")
+    if before is not None:
+        os.environ["PYTHONPATH"] = before
+
+
+def test_a_healthy_run_on_engines(shell, cell, client):
+    """The panel is shown once, here; what the cell printed there is printed here."""
+    shell.user_ns["rc"] = client
+    ran = cell(f"%%tracegrad --ranks --into found --text\n{TRAIN.format(call='net')}")
+    assert ran.error is None
+    report = shell.user_ns["found"]
+    assert isinstance(report, RankReport)
+    assert [one.passes for one in report.ranks] == [4, 4]
+    assert report.findings == ()
+    assert "[engine 1] trained 1" in ran.out
+    assert "2 ranks, 4 steps" in ran.out
+    assert len(ran.shown) == 0
+
+
+def test_a_fault_on_engines_is_found(shell, cell, client):
+    """As from files: here the model is called past its wrapper; the cell is named, not a file."""
+    shell.user_ns["rc"] = client
+    ran = cell(f"%%tracegrad --ranks --into found\n{TRAIN.format(call='net.module')}")
+    (finding,) = shell.user_ns["found"].findings
+    assert finding.code == "TM902"
+    assert "tm-ranks" in ran.shown[-1]["text/html"]
+    assert "line 9" in shell.user_ns["found"].ranks[0].line
+
+
+def test_an_error_on_one_engine(shell, cell, client):
+    """The panel is there, and the error is told with its engine."""
+    shell.user_ns["rc"] = client
+    ran = cell("%%tracegrad --ranks --text\nif rank == 1:\n    raise ValueError('only here')")
+    assert isinstance(ran.error, UsageError)
+    assert "the cell failed: ValueError: only here (engine 1)" in str(ran.error)
+    assert "failed: ValueError:" in ran.out
+
+
+def test_without_a_client_it_is_said_how_to_get_one(shell, cell):
+    """And a folder works in any process."""
+    ran = cell("%%tracegrad --ranks\n1")
+    assert isinstance(ran.error, UsageError)
+    assert "ipyparallel.Cluster(n=2)" in str(ran.error)
+
+
+def test_a_folder_writes_what_this_rank_does(cell, tmp_path, monkeypatch):
+    """In this process; also in quotes, relative to where the shell is."""
+    monkeypatch.chdir(tmp_path)
+    ran = cell(
+        "%%tracegrad --ranks 'my runs' --live off\nimport torch\ntorch.ones(2, requires_grad=True).sum().backward()"
+    )
+    assert ran.error is None
+    assert (tmp_path / "my runs" / "rank00000.jsonl").exists()
