@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from tensormagic import reports
 from tensormagic.api.generators import DrawWatch
@@ -14,7 +15,15 @@ from tensormagic.api.watching import diagnosed
 from tensormagic.comparisons import compare_draws, compare_traces
 from tensormagic.comparisons.ranks import ranks_of, read_ranks
 from tensormagic.errors import ReportFormatError, TensorMagicError
-from tensormagic.reports import ComparisonReport, RankReport, Report, RngComparison, RngRunReport, TraceReport
+from tensormagic.reports import (
+    ComparisonReport,
+    RankReport,
+    Report,
+    RngComparison,
+    RngRunReport,
+    RunReport,
+    TraceReport,
+)
 
 
 def load(path: str | os.PathLike[str]) -> Report:
@@ -83,15 +92,20 @@ def compare(left: Run, right: Run, *, names: Sequence[str] | None = None) -> Com
 def _report(run: Run) -> TraceReport | RngRunReport:
     if isinstance(run, str | os.PathLike):
         return _loaded(run)
-    report = getattr(run, "report", run)
+    report = _of_trace(getattr(run, "report", run))
     if not isinstance(report, TraceReport | RngRunReport):
         given = type(run).__name__
         raise TensorMagicError(f"compare() takes traced runs: reports, traces, or saved .json files, not a {given}")
     return report
 
 
+def _of_trace(report: Any) -> Any:
+    """Return the trace of a run of which several things were asked, and anything else as it is."""
+    return report.trace if isinstance(report, RunReport) else report
+
+
 def _loaded(path: str | os.PathLike[str]) -> TraceReport | RngRunReport:
-    report = load(path)
+    report = _of_trace(load(path))
     return report if isinstance(report, TraceReport | RngRunReport) else TraceReport.load(path)  # which says what it is
 
 

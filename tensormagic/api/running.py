@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args
 
 from tensormagic.api.watching import AnyReport, diagnosed
 from tensormagic.collectors.requirements import require_torch
@@ -183,7 +183,7 @@ class Trace(_Run[TraceReport]):
 
         if level not in get_args(Level):
             raise TraceError(f"level is one of {', '.join(map(repr, get_args(Level)))}, not {level!r}")
-        self._follower = new_tracer(pace, namespace, cell, cell_number=cell_number, title=title)
+        self._follower = self._tracer = new_tracer(pace, namespace, cell, cell_number=cell_number, title=title)
         if level == "ops":
             self._follower.record_operations()
         if forward:
@@ -198,12 +198,45 @@ class Trace(_Run[TraceReport]):
             self._follower.stop_at_non_finite()
         if ranks is not None:
             self._follower.write_ranks(Path(ranks).expanduser())
-        self._cell = cell
+        self._cell, self._namespace, self._cell_number = cell, namespace, cell_number
         self._logged: dict[
             int, tuple[Any, int]
         ] = {}  # by the identity of a writer: itself, and the pass that it had last
         self._progress = False
         self._panel: LivePanel | None = None
+
+    def asked(self, *, memory: bool = False, writes: bool = False, draws: bool = False) -> Trace:
+        """Ask more of the run: its memory, its in-place writes, its random numbers; said before it begins.
+
+        Returns:
+            The trace, whose report is a `RunReport` then.
+        """
+        if not (memory or writes or draws):
+            return self
+        from tensormagic.collectors.aliasing.writes import WriteWatcher
+        from tensormagic.collectors.memory_runs.recorder import MemoryRecorder
+        from tensormagic.collectors.rng.draws import DrawWatcher
+        from tensormagic.collectors.runs.joint import JointRun
+
+        given, number = (self._namespace, self._cell), self._cell_number
+        self._follower = JointRun(
+            self._cell,
+            self._tracer,
+            memory=MemoryRecorder(*given, cell_number=number) if memory else None,
+            writes=WriteWatcher(*given, cell_number=number) if writes else None,
+            draws=DrawWatcher(*given, cell_number=number) if draws else None,
+        )
+        self.passed = self._follower.draws.passed if draws else None
+        return self
+
+    passed: Callable[[str, int, int], None] | None = None
+    """Where draws are asked for: what to call after each statement of a cell, with its file, first and last line."""
+
+    @property
+    def live(self) -> TraceReport:
+        """What has happened so far in the graphs: the report, or its first part."""
+        with gc_paused():
+            return diagnosed(self._tracer.report())
 
     def with_progress(self) -> Trace:
         """Show the run at the bottom of the terminal while it goes on, where there is one; returns the trace itself."""
@@ -218,16 +251,17 @@ class Trace(_Run[TraceReport]):
         """
         super().__enter__()
         if self._progress:
-            self._panel = open_progress(self.frame, lambda: self.report)
+            self._panel = open_progress(self.frame, lambda: self.live)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Stop; an exception goes on."""
-        super().__exit__(kind, error, traceback)
+        with_names = self._tracer is not self._follower
+        self._stop(error, *((sys._getframe(1),) if with_names else ()))  # noqa: SLF001  (of the block's function)
         _last[:] = [weakref.ref(self)]
-        _met[:] = [(self._cell, self._follower.leaves_met())]
+        _met[:] = [(self._cell, self._tracer.leaves_met())]
         if self._panel is not None:
             self._panel.close()
 
@@ -246,7 +280,7 @@ class Trace(_Run[TraceReport]):
         """
         send = sender(writer)
         with gc_paused():
-            report = self._follower.report()
+            report = self._tracer.report()
         _, sent = self._logged.get(id(writer), (writer, 0))
         for each, step, numbers in scalars(report, after=sent):
             send({f"{prefix}{name}": number for name, number in numbers.items()}, step)
@@ -254,7 +288,7 @@ class Trace(_Run[TraceReport]):
 
     def frame(self) -> LiveFrame:
         """Return what changes quickly, cheaply: for a live view."""
-        return cast("LiveFrame", self._follower.frame())
+        return self._tracer.frame()
 
 
 def trace(  # noqa: PLR0913  (all of them options, by name)
@@ -270,6 +304,9 @@ def trace(  # noqa: PLR0913  (all of them options, by name)
     every: int | None = None,
     steps: Steps | None = None,
     ranks: str | os.PathLike[str] | None = None,
+    memory: bool = False,
+    writes: bool = False,
+    draws: bool = False,
 ) -> Trace:
     """Return a context manager that records the forward and every backward inside it.
 
@@ -290,6 +327,10 @@ def trace(  # noqa: PLR0913  (all of them options, by name)
             open end.
         ranks: A folder for the ranks of a run of several processes: each appends what it does to a file of its own, and
             waits for no other. `tensormagic.ranks` holds them against each other, also where one was killed.
+        memory: Whether to follow the memory of the same run, too. With this, ``writes`` or ``draws`` the report is a
+            `RunReport`, which holds what each would report alone: ``report.trace``, ``report.memory`` and so on.
+        writes: Whether to watch its in-place writes.
+        draws: Whether to watch its random numbers.
 
     Raises:
         RequirementError: where torch is missing or too old.
@@ -311,6 +352,7 @@ def trace(  # noqa: PLR0913  (all of them options, by name)
         pace=pace,
         ranks=ranks,
     )
+    made.asked(memory=memory, writes=writes, draws=draws)
     return made.with_progress() if progress else made
 
 

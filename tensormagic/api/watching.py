@@ -10,6 +10,7 @@ from typing import Any, TypeVar, overload
 from tensormagic.api.ignoring import ignored
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.diagnoses import diagnose
+from tensormagic.diagnoses.joined import joined
 from tensormagic.diagnoses.mismatches import mismatch_of
 from tensormagic.diagnoses.rule import is_silenced
 from tensormagic.diagnoses.start import probes_of
@@ -20,6 +21,7 @@ from tensormagic.reports import (
     Gap,
     Mismatch,
     Report,
+    RunReport,
     StartReport,
     TraceReport,
     WatchReport,
@@ -34,11 +36,20 @@ _SECTION = "findings"
 
 def diagnosed(report: AnyReport) -> AnyReport:
     """Return the report with what was found in it; what the person silenced is a gap, so that it is not forgotten."""
+    if isinstance(report, RunReport):
+        return dataclasses.replace(parts := _with_parts(report), findings=joined(parts.parts))
     report = _with_mismatch(report)
     found = diagnose(report)
     described = tuple(finding for finding in found if not is_silenced(finding, ignored()))
     report = dataclasses.replace(_with_findings(report, described), findings=described)
     return report if described == found else _with_gap(report, [one.code for one in found if one not in described])
+
+
+def _with_parts(report: AnyReport) -> AnyReport:
+    """Return a run with each of its parts diagnosed."""
+    every = {name: getattr(report, name) for name in ("trace", "memory", "writes", "draws")}
+    done = {name: diagnosed(part) for name, part in every.items() if part is not None}
+    return dataclasses.replace(report, **done)
 
 
 def _with_mismatch(report: AnyReport) -> AnyReport:

@@ -26,6 +26,7 @@ DEFAULT_FIGURES = {  # by the kind of report
     "comparison": "gradient_ratio",
     "memory": "treemap",
     "memory run": "timeline",
+    "run": "gradient_flow",
     "tensor": "strides",
     "tensors": "sizes",
     "trace": "gradient_flow",

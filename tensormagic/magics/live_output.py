@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from IPython.core.error import UsageError
 from IPython.display import display
@@ -21,8 +21,10 @@ from tensormagic.magics.explaining import note_told
 
 if TYPE_CHECKING:
     from tensormagic.renderers.live import LivePanel, Mode
-    from tensormagic.reports import Gap, TraceReport
+    from tensormagic.reports import Gap, RunReport, TraceReport
 
+
+AnyRun = TypeVar("AnyRun", "TraceReport", "RunReport")
 
 # Shows a report again and again while a cell runs, where the output may be replaced: in a notebook.
 #
@@ -125,10 +127,12 @@ def shown(shell: Any, trace: api.Trace, output: Output, mode: str) -> Iterator[N
         _deliver(shell, report, output, shown=True)
 
 
-def _deliver(shell: Any, report: TraceReport, output: Output, *, shown: bool = False) -> None:
+def _deliver(shell: Any, report: TraceReport | RunReport, output: Output, *, shown: bool = False) -> None:
     """Send the report where it was asked for; what fails is a line, not an error: the cell's own outcome stands."""
-    _LAST[id(shell)] = report
-    if report.failure is not None:
+    from tensormagic.reports import RunReport
+
+    _LAST[id(shell)] = trace = report.trace if isinstance(report, RunReport) else report
+    if trace.failure is not None:
         note_told(shell)
     try:
         deliver(shell, report, output, shown=shown)
@@ -144,11 +148,11 @@ def _open_panel(trace: api.Trace, mode: str, *, wall: bool) -> tuple[LivePanel, 
     def update(shown: dict[str, Any]) -> None:
         handles[0].update(shown, raw=True)
 
-    panel = LivePanel(trace.frame, lambda: trace.report, mode=cast("Mode", mode), update=update, wall=wall)
+    panel = LivePanel(trace.frame, lambda: trace.live, mode=cast("Mode", mode), update=update, wall=wall)
     handles.append(display(panel.bundle(), raw=True, display_id=True))
     panel.start()
     return panel, handles[0]
 
 
-def _with_gaps(report: TraceReport, panel: LivePanel) -> TraceReport:
+def _with_gaps(report: AnyRun, panel: LivePanel) -> AnyRun:
     return dataclasses.replace(report, gaps=(*report.gaps, *panel.gaps)) if panel.gaps else report

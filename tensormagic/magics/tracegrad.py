@@ -45,6 +45,9 @@ def parser() -> Parser:
         help="append what this rank of a run does to a file in that folder, for %%ranks; alone: run the cell on all "
         "engines of the ipyparallel client here, and show their ranks",
     )  # fmt: skip
+    made.add_argument("--memory", action="store_true", help="also show the memory of this run, as %%%%gpumem does")
+    made.add_argument("--writes", action="store_true", help="also show its in-place writes, as %%%%aliases does")
+    made.add_argument("--draws", action="store_true", help="also show its random numbers, as %%%%rng does")
     pacing.add_options(made)
     made.add_argument("--live", choices=("widget", "html", "off"), help="how to show it while it runs")
     return made
@@ -81,13 +84,14 @@ def run(shell: Any, line: str, cell: str | None, *, live: str) -> Any:
         level=options.level, forward=options.forward, values=options.values, stop=options.stop,
         pace=pace, ranks=unquoted(options.ranks),
     )  # fmt: skip
+    trace.asked(memory=options.memory, writes=options.writes, draws=options.draws)
     mode = options.live or live
     if is_notebook(shell) and (output.text or output.figure is not None or not relays_updates(shell)):
         mode = "off"
     elif not is_notebook(shell) and mode != "off":
         mode = "terminal"
     with shown(shell, trace, output, mode), trace:
-        return source.run()
+        return source.run(passed=trace.passed)
 
 
 def _show_last(shell: Any, output: Output) -> None:

@@ -19,7 +19,7 @@ from tensormagic.renderers.basics.plain_text import plain, plain_report
 from tensormagic.renderers.export import MOST_CARRIED, MOST_IN_FILE, with_export
 from tensormagic.renderers.print_styles import print_styles
 from tensormagic.renderers.slides import with_slides
-from tensormagic.reports import Report, TraceReport
+from tensormagic.reports import Report, RunReport, TraceReport
 
 RENDERERS: dict[tuple[str, str], str] = {
     # (report's kind_name, form) → module with a render(report) -> str
@@ -30,6 +30,9 @@ RENDERERS: dict[tuple[str, str], str] = {
     ("trace", "svg"): "tensormagic.renderers.trace.trace_svg",
     ("trace", "txt"): "tensormagic.renderers.trace.trace_text",
 }
+
+
+_PARTS = "tensormagic.renderers.run_parts"  # of a run of which several things were asked
 
 
 def render(report: Report, form: str, *, in_file: bool = False, slide: bool = False, **options: Any) -> str:
@@ -48,6 +51,12 @@ def render(report: Report, form: str, *, in_file: bool = False, slide: bool = Fa
     if form not in forms_of(type(report)):
         forms = ", ".join([*forms_of(type(report)), "json"])
         raise TensorMagicError(f"a {report.kind_name} report has no form {form!r}; there are: {forms}")
+    if isinstance(report, RunReport):
+        with gc_paused(), made_once():
+            whole: str = import_module(_PARTS).render(
+                plain_report(report), form, in_file=in_file, slide=slide, **options
+            )
+            return whole
     if slide and isinstance(report, TraceReport):
         options["wall"] = True
     with gc_paused(), made_once():

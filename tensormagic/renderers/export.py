@@ -26,7 +26,7 @@ _END = "</section>"
 _MAGICS = {
     "trace": "tracegrad", "comparison": "compare", "failure": "explain", "memory": "gpumem", "memory run": "gpumem-run",
     "memory snapshot": "gpumem-snapshot", "freeing": "gpumem-free", "writes": "aliases-cell", "watch": "watch",
-    "rng run": "rng-run", "rng comparison": "rng-compare",
+    "rng run": "rng-run", "run": "tracegrad-run", "rng comparison": "rng-compare",
 }  # fmt: skip
 
 

@@ -31,6 +31,7 @@ from tensormagic.reports import (
     MemoryRunReport,
     ParameterSeries,
     Report,
+    RunReport,
     Statistics,
     TensorReport,
     TensorTable,
@@ -56,6 +57,8 @@ def figure(report: Report, kind: str) -> Any:
         TensorMagicError: for a kind that this report does not have, or has no data for.
         RequirementError: where plotly is not installed.
     """
+    if isinstance(report, RunReport):
+        return figure(next((part for part in report.parts if kind in kinds_of(part)), report.trace), kind)
     chosen = KINDS.get(kind)
     if chosen is None or not isinstance(report, chosen.report_class):
         known = ", ".join(f'"{one}"' for one in kinds_of(report))
@@ -67,6 +70,8 @@ def figure(report: Report, kind: str) -> Any:
 
 def kinds_of(report: Report) -> tuple[str, ...]:
     """Return the kinds of figure that this report can be drawn as."""
+    if isinstance(report, RunReport):
+        return tuple(kind for part in report.parts for kind in kinds_of(part))
     return tuple(kind for kind, entry in KINDS.items() if isinstance(report, entry.report_class))
 
 

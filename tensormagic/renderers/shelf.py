@@ -71,6 +71,19 @@ def lean(html: str, elsewhere: Mapping[str, int]) -> str:
     return _CARRIED.sub(lambda match: _pointer(match, elsewhere), html)
 
 
+def once_each(html: str) -> str:
+    """Return an output of several panels in which the first that needs a piece carries it for the others."""
+    known: set[str] = set()
+
+    def carried(match: re.Match[str]) -> str:
+        if match[1] in known:
+            return tag("script", type="text/plain", data_tm_code=match[1])
+        known.add(match[1])
+        return match[0]
+
+    return _CARRIED.sub(carried, html)
+
+
 def _pointer(match: re.Match[str], elsewhere: Mapping[str, int]) -> str:
     if match[1] not in elsewhere:
         return match[0]

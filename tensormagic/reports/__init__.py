@@ -86,6 +86,7 @@ from tensormagic.reports.rng import (
     RngReport,
     RngRunReport,
 )
+from tensormagic.reports.run import RunReport
 from tensormagic.reports.snapshot import (
     BlockState,
     RefusedAllocation,
@@ -324,6 +325,7 @@ __all__ = [
     "RngReport",
     "RngRunReport",
     "Rootless",
+    "RunReport",
     "RunningSum",
     "SavedState",
     "SavedTensor",

@@ -26,6 +26,7 @@ PANELS: dict[str, str] = {
     "rng": "tensormagic.views.panels.rng",
     "rng comparison": "tensormagic.views.panels.rng",
     "rng run": "tensormagic.views.panels.rng",
+    "run": "tensormagic.views.panels.run",
     "start": "tensormagic.views.panels.start",
     "tensors": "tensormagic.views.panels.tensors",
     "watch": "tensormagic.views.panels.watch",

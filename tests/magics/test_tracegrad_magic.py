@@ -7,7 +7,7 @@ import json
 import pytest
 from IPython.core.error import UsageError
 
-from tensormagic.reports import TraceReport
+from tensormagic.reports import RunReport, TraceReport
 
 TRAIN = "loss = net(torch.ones(3, 2)).square().mean()\nloss.backward()"
 
@@ -256,3 +256,68 @@ def test_code_behind_the_magic_is_told_where_it_belongs(cell):
     error = cell("%tracegrad (a * a).sum().backward()").error
     assert isinstance(error, UsageError)
     assert "must be alone in the first line of a cell, with the code below it" in str(error)
+
+
+ALL = """x = torch.rand(3, 2)
+view = x[0]
+view.mul_(2)
+loss = net(x).square().mean()
+loss.backward()
+loss.item()"""
+
+
+def test_several_questions_of_one_cell(cell, tmp_path):
+    """The cell runs once, its value is returned; one output has what was found, then a part each; it is saved."""
+    cell("runs = 0")
+    path = tmp_path / "run.json"
+    ran = cell(f"%%tracegrad --memory --writes --draws --into r --save {path}\nruns += 1\n{ALL}")
+    assert ran.error is None
+    assert isinstance(ran.value, float)
+    assert cell("runs").value == 1
+    (bundle,) = ran.shown
+    kinds = ("run", "trace", "memory", "writes", "rng")
+    assert [bundle["text/html"].count(f'class="tm tm-{kind}"') for kind in kinds] == [1] * 5
+    report = cell("r").value
+    assert isinstance(report, RunReport)
+    assert json.loads(path.read_text()) == report.to_dict()
+    assert report.cell.lines[2] == "x = torch.rand(3, 2)"
+    lines = {draw.location for draw in report.draws.sums}
+    assert {report.draws.locations[line].line for line in lines} == {3}
+    assert [write.location.line for write in report.writes.writes] == [5]
+    assert report.memory.state == report.trace.state == report.state == "finished"
+
+
+@pytest.mark.parametrize("option", ["memory", "writes", "draws"])
+def test_one_question_besides(cell, option):
+    """Each option adds its part, and no other."""
+    cell(f"%%tracegrad --{option} --into r\n{ALL}")
+    report = cell("r").value
+    assert [name for name in ("memory", "writes", "draws") if getattr(report, name) is not None] == [option]
+
+
+def test_several_questions_of_a_cell_that_fails(cell):
+    """The error goes on; every part says what there was until then, and the failure is explained once."""
+    ran = cell(f"%%tracegrad --memory --writes --draws --into r\n{ALL}\nnet(torch.ones(5, 5))")
+    assert isinstance(ran.error, RuntimeError)
+    assert len(ran.shown) == 1
+    report = cell("r").value
+    assert [part.state for part in report.parts] == ["failed"] * 4
+    assert report.findings[0].code == "TM804"
+
+
+def test_several_questions_live(notebook, cell):
+    """While the cell runs its trace is shown; then, in its place, all of it."""
+    ran = cell(f"%%tracegrad --live html --memory --draws\n{ALL}")
+    assert 'class="tm tm-run"' in ran.shown[-1]["text/html"]
+    assert 'class="tm tm-memory"' in ran.shown[-1]["text/html"]
+
+
+def test_runs_nest_in_a_cell(cell):
+    """A trace in a %%gpumem cell, a memory run in a %%tracegrad cell."""
+    cell("import tensormagic as tm")
+    cell("%%gpumem --into m\nwith tm.trace() as trace:\n    net(torch.rand(3, 2)).sum().backward()")
+    assert len(cell("trace.report.passes").value) == 1
+    assert cell("m.operations").value > 0
+    cell("%%tracegrad --into t\nwith tm.track_memory() as run:\n    net(torch.rand(3, 2)).sum().backward()")
+    assert len(cell("t.passes").value) == 1
+    assert cell("run.report.operations").value == cell("m.operations").value

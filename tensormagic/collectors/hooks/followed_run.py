@@ -46,6 +46,11 @@ class FollowedRun:
         Raises:
             TraceError: if it was started before, or where it may not be followed.
         """
+        self.get_ready()
+        self.enter()
+
+    def get_ready(self) -> None:
+        """Look at what is there, before anything is put into torch; raises as `start` does."""
         if self._began:
             raise TraceError(self.used_before)
         try:
@@ -57,6 +62,9 @@ class FollowedRun:
         self._began = self._clock()
         with aside(), calls_aside(0):
             self._begin_run()
+
+    def enter(self) -> None:
+        """Put into torch what follows the run."""
         abandon_in_children(self)
         with self._undoing as undoing:
             self._enter_run(undoing)
@@ -67,12 +75,18 @@ class FollowedRun:
         if self._state == "running":
             self._state, self._ended = "interrupted", self._clock()
 
+    def leave(self) -> None:
+        """Take all out of torch again; the run is then to be stopped."""
+        if self._state == "running" and not self._ended:
+            self._last_look()
+            self._undoing.close()
+            self._ended = self._clock()
+
     def stop(self, error: BaseException | None = None) -> None:
         """End, saying how: with the exception that ended the run, or None. Stopping twice is the same as once."""
         if self._state != "running":
             return
-        self._undoing.close()
-        self._ended = self._clock()
+        self.leave()
         with aside(), calls_aside(0):
             self._finish_run(error)
         self._state = state_after(error)
@@ -93,6 +107,9 @@ class FollowedRun:
     def _enter_run(self, undoing: Undoing) -> None:
         """Put into torch what follows the run."""
         raise NotImplementedError
+
+    def _last_look(self) -> None:
+        """Ask what can only be asked while torch is still followed."""
 
     def _finish_run(self, error: BaseException | None) -> None:
         """Ask what can only be asked now, after torch is as it was."""

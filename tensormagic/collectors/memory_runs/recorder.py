@@ -126,13 +126,14 @@ class MemoryRecorder(FollowedRun):
             error: The exception that ended the run, or None.
             frame: Of the function whose block this was: its variables are names, too.
         """
-        if self._state == "running":
-            self._cuda.take()
         self._block_frame = frame
         try:
             super().stop(error)
         finally:
             self._block_frame = None
+
+    def _last_look(self) -> None:
+        self._cuda.take()
 
     def _finish_run(self, error: BaseException | None) -> None:
         frame = self._block_frame

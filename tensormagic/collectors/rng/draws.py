@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.hooks.listening import ListeningRun
+from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.rng.generators import TYPES, Reading, defaults, generators, identity, read, state_of
 from tensormagic.collectors.where.source import CellNumber, SourceLines
 from tensormagic.reports import Cell, Gap
@@ -283,10 +284,12 @@ class DrawWatcher(ListeningRun):
         self._listener.guarded(self._log.passed, filename, first, last)
 
     def _begin_run(self) -> None:
-        self._listener.guarded(self._log.open)
+        with quiet():
+            self._listener.guarded(self._log.open)
 
     def _finish_run(self, _: BaseException | None) -> None:
-        self._listener.guarded(self._log.close)
+        with quiet():
+            self._listener.guarded(self._log.close)
 
     def report(self) -> RngRunReport:
         """Return everything known so far."""

@@ -53,6 +53,7 @@ RUNS = {
     "memory": lambda: tm.track_memory(namespace={}),
     "writes": lambda: tm.watch_writes(namespace={}),
     "draws": lambda: tm.track_rng(namespace={}),
+    "joint": lambda: tm.trace(namespace={}, memory=True, writes=True, draws=True),
     "explain": lambda: tm.explain(namespace={}),
 }
 
@@ -152,7 +153,7 @@ def ready():
 @pytest.mark.parametrize("kind", RUNS)
 def test_wherever_it_begins_or_ends(kind, how):
     """Nothing stays on torch, no later run is refused, and the interrupt is not lost."""
-    stride = STRIDE * COARSER if kind == "memory" and STRIDE > 1 else STRIDE
+    stride = STRIDE * COARSER if kind in {"memory", "joint"} and STRIDE > 1 else STRIDE
     wrong, nth = {}, 1 + list(RUNS).index(kind) - stride
     while True:
         nth += stride

@@ -14,6 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import tensormagic as tm
 from tensormagic.collectors.aliasing import writes
+from tensormagic.collectors.runs.paced import PacedTracer
+from tensormagic.collectors.runs.trace import Tracer
 from tests.programs import calls, functions, hooks, regions, transforms
 from tests.programs.cases import PROGRAMS
 from tests.support.leftovers import leftovers, snapshot
@@ -29,6 +31,13 @@ RUNS = {
     "writes": lambda: tm.watch_writes(namespace={}),
     "draws": lambda: tm.track_rng(namespace={}),
 }
+
+
+def asked(**besides):
+    """Return what makes a trace that asks more, as those in `RUNS` are made."""
+    return lambda: tm.trace(namespace={}, **besides)
+
+
 PAIRS = [(outer, inner) for outer in RUNS for inner in RUNS]
 
 
@@ -68,8 +77,8 @@ def training():
 
 
 def followed(kinds, program=training):
-    """Run a program inside of runs, the outermost first; returns what it returns, and their reports."""
-    runs = [RUNS[kind]() for kind in kinds]
+    """Run a program inside of runs, the outermost first, by name or as made; returns what it returns, and reports."""
+    runs = [RUNS[kind]() if isinstance(kind, str) else kind() for kind in kinds]
     gc.collect()
     torch.manual_seed(0)
     random.seed(0)
@@ -82,17 +91,19 @@ def followed(kinds, program=training):
     return seen, [run.report for run in runs]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
 def patient():
-    """Names are looked up however long that takes."""
+    """Names are looked up and gradients measured in full however long that takes."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Tracer, "_time_to_share", lambda _: 1e9)
+        patch.setattr(PacedTracer, "_time_to_share", lambda _: 1e9)
         patch.setattr(writes, "FREE_SEARCHES", 1e9)
         patch.setattr(writes, "FIRST_SEARCHES", 1e9)
         yield
 
 
 @pytest.fixture(scope="module")
-def alone(patient):
+def alone():
     """What each says alone, once torch has made what it makes once in a process."""
     plain = training()
     for kind in RUNS:
