@@ -248,7 +248,7 @@ def test_alone_it_shows_the_last_run_again(cell, shell):
 def test_alone_without_a_run_it_says_what_it_is_for(cell):
     """Nothing was traced yet."""
     ran = cell("%tracegrad")
-    assert "runs a cell: write it, with two percent signs" in str(ran.error)
+    assert "runs a cell: write it with two percent signs" in str(ran.error)
 
 
 def test_code_behind_the_magic_is_told_where_it_belongs(cell):

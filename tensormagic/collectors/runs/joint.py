@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from time import perf_counter
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tensormagic.collectors.hooks.followed_run import FollowedRun
 from tensormagic.collectors.hooks.undoing import Undoing
@@ -14,7 +14,6 @@ from tensormagic.reports import Cell, RunReport
 if TYPE_CHECKING:
     from tensormagic.collectors.aliasing.writes import WriteWatcher
     from tensormagic.collectors.hooks.listening import ListeningRun
-    from tensormagic.collectors.memory_runs.recorder import MemoryRecorder
     from tensormagic.collectors.rng.draws import DrawWatcher
     from tensormagic.collectors.runs.trace import Tracer
 
@@ -27,9 +26,9 @@ class JointRun(FollowedRun):
     Args:
         cell: The source that runs, for the report.
         tracer: The trace.
-        memory: Who follows memory, writes and draws; None where that was not asked.
-        writes: See ``memory``.
-        draws: See ``memory``.
+        memory: A `MemoryRecorder`; None where that was not asked.
+        writes: Who watches in-place writes; likewise.
+        draws: Who watches random numbers; likewise.
         clock: Seconds, monotonic.
     """
 
@@ -40,7 +39,7 @@ class JointRun(FollowedRun):
         cell: Cell,
         tracer: Tracer,
         *,
-        memory: MemoryRecorder | None = None,
+        memory: Any = None,
         writes: WriteWatcher | None = None,
         draws: DrawWatcher | None = None,
         clock: Callable[[], float] = perf_counter,

@@ -197,3 +197,9 @@ def test_findings_about_one_line_stand_together():
         ("TM402", 2), ("TM203", 2), ("TM201", 1), ("TM701", 1), ("TM701", None),
     ]  # fmt: skip
     assert report.state == "running"
+
+
+def test_it_is_compared_as_a_trace(report, tmp_path):
+    """With another such run, or with a trace; a file as well."""
+    report.save(tmp_path / "run.json")
+    assert tm.compare(report, report.trace).to_dict() == tm.compare(report.trace, tmp_path / "run.json").to_dict()
