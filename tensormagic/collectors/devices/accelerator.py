@@ -162,6 +162,36 @@ class Stopwatch:
         return self._ended.since(self._began)
 
 
+class Laps:
+    """The seconds from the end of one pass on a device to that of the next, handed over once it has come to both."""
+
+    def __init__(self) -> None:
+        self._device: torch.device | None = None
+        self._last: Mark | None = None
+        self._waiting: deque[tuple[Mark, Mark, Callable[[float], None]]] = deque()
+
+    def begin(self, roots: tuple[Any, ...]) -> None:
+        """Note that a backward begins, and what it is called on."""
+        root = roots[0] if roots else None
+        there_is = isinstance(root, torch.Tensor) and not root.is_meta and there.holds(root)
+        if (device := root.device if there_is and root is not None else None) != self._device:
+            self._device, self._last = device, None
+
+    def end(self, keep: Callable[[float], None]) -> bool:
+        """Hand over the seconds since the pass before, when they are known; False where no device tells them."""
+        if self._device is None or there.capturing():
+            self._last = None
+            return False
+        while self._waiting and self._waiting[0][1].ready():
+            began, ended, told = self._waiting.popleft()
+            told(ended.since(began))
+        last, self._last = self._last, there.mark(self._device)
+        if last is None or self._last is None:
+            return False
+        self._waiting.append((last, self._last, keep))
+        return True
+
+
 class Late:
     """What is still to be done once numbers have come from a device, in order.
 

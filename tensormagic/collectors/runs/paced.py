@@ -6,6 +6,7 @@ import dataclasses
 import math
 import sys
 from array import array
+from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -18,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.devices import accelerator
+from tensormagic.collectors.devices.accelerator import Laps
 from tensormagic.collectors.gradients.following import Following, is_being_compiled
 from tensormagic.collectors.gradients.measures import Measured, measure
 from tensormagic.collectors.gradients.on_device import DeviceNumbers, Keep
@@ -237,13 +239,13 @@ class PacedTracer(Tracer):
 
     def __init__(self, pace: Pace, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
-        self._pace = pace
+        self._pace, self._laps = pace, Laps()
         self._pacer = Pacer(pace, 0.0)
         self._inside = self._trailing = False
         self._caller: CodeType | None = None  # where the last call that was passed by came from
         self._instruction = -1
         self._line: int | None = None
-        self._number = 0  # of the last pass that was traced
+        self._mine: deque[int] = deque()  # passes of this thread that were traced, until their numbers were looked at
         self._others = 0  # passes on other threads
         self._first = -1
         self._norms: dict[int, float] = {}
@@ -287,7 +289,7 @@ class PacedTracer(Tracer):
         """Begin."""
         super().start()
         self._first = _sequence_number()
-        self._pacer = Pacer(self._pace, self._began)
+        self._pacer = Pacer(self._pace, self._began, self._laps.end)
         if not self._pacer.tracing:
             self.passing = self._pass_by
             self._recorder.rest()
@@ -313,6 +315,7 @@ class PacedTracer(Tracer):
         if self._inside:
             return super().follow(call) if self._running else call.run()
         hooked, self._inside = self._begin(), True
+        self._laps.begin(call.roots)
         if not hooked:
             self._training.forget()
         try:
@@ -339,6 +342,7 @@ class PacedTracer(Tracer):
             self._others += get_ident() != self._home
             return run(roots, *args, **kwargs)
         self._inside, sequence = True, _sequence_number()
+        self._laps.begin(roots)
         if self._trailing:
             self._trailed()
         try:
@@ -375,7 +379,7 @@ class PacedTracer(Tracer):
         self._others += not at_home
         self._step, self._begun = self._pacer.steps, self._pacer.passes + self._others
         if at_home:
-            self._number = self._begun
+            self._mine.append(self._begun)
         return self._begun
 
     def _is_whole(self, found: Walk) -> bool:
@@ -389,10 +393,15 @@ class PacedTracer(Tracer):
         return self.seconds * 2 * (self._pace.budget or 0.5)
 
     def _alarms(self) -> bool:
-        """Return whether the gradients of the pass that ended give reason to look at the next ones."""
-        if self._last is None or self._last[0].number != self._number:
+        """Return whether the gradients of the last pass whose numbers are known give reason to look at the next."""
+        if self._last is None:
             return False
-        _, graph, values = self._last
+        done, graph, values = self._last
+        while self._mine and self._mine[0] < done.number:
+            self._mine.popleft()
+        if not self._mine or self._mine[0] != done.number:
+            return False
+        self._mine.popleft()
         norms = [values.norms[index] for index in graph.structure.leaf_of]
         norm = math.hypot(*(norm for norm in norms if not norm < 0)) if not values.bad else math.nan
         before = self._norms.get(graph.structure.number)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import sys
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 
 from tensormagic.reports import Pace, Pacing
@@ -26,6 +28,7 @@ LARGEST_RATIO = 6.0  # of the rest of a traced pass to an untraced one
 UNUSUAL = 3.0  # times the median: an evaluation, a pause, a compilation; it is traced at
 BESIDES = 0.05  # of its time: what a function mode adds to code whose calls are not all small
 
+Later = Callable[[Callable[[float], None]], bool]
 Kind = tuple["int | None", int]  # the line that called backward, and the how manieth pass of its step it is, from 0
 
 
@@ -93,7 +96,7 @@ class Costs:
         """Return whether there is something to compare a traced pass of that kind with."""
         return len(self.of_kind(kind).untraced) >= FEWEST
 
-    def traced(self, kind: Kind, seconds: float, own: float, *, hooked: bool) -> None:
+    def traced(self, kind: Kind, own: float, seconds: float, *, hooked: bool) -> None:
         """Note a pass with the tracer: ``own`` of its seconds went by in its own code.
 
         The rest of the very first says nothing: what the run did before is in it, and what torch does once.
@@ -187,6 +190,8 @@ class Pacer:
     Args:
         asked: Which steps.
         now: Seconds, on the clock that `ends` is given.
+        later: Takes who is to be told how long a pass took, once a device has come to its end; False where that clock
+            tells it.
 
     Attributes:
         tracing: Whether the tracer is to be there.
@@ -195,8 +200,9 @@ class Pacer:
         resting_since: The pass after which the tracer left; meaningless while it is there.
     """
 
-    def __init__(self, asked: Pace, now: float) -> None:
+    def __init__(self, asked: Pace, now: float, later: Later | None = None) -> None:
         self.asked = asked
+        self._later = later
         self.steps = self.passes = 0
         self.costs = Costs()
         self.tracing = asked.budget is not None or asked.wants(1)
@@ -236,8 +242,9 @@ class Pacer:
     def passed_by(self, line: int | None, sequence: int, now: float) -> bool:
         """Note a pass that has ended, while the tracer rests, and return whether the tracer is to come back."""
         self._count(line, sequence)
-        self._untraced.append(now - self._ended)
-        self._ended = now
+        seconds, self._ended = now - self._ended, now
+        if self._later is None or not self._later(self._untraced.append):
+            self._untraced.append(seconds)
         if now >= self._due or self.steps >= self._due_step or self.passes >= self._look:
             self.tracing = self._decided(now)
         return self.tracing
@@ -297,7 +304,9 @@ class Pacer:
 
     def _account(self, seconds: float, own: float) -> None:
         own, self._own = own - self._own, own
-        self.costs.traced(self._kind, seconds, own, hooked=self._hooked)
+        keep = partial(self.costs.traced, self._kind, own, hooked=self._hooked)
+        if self._later is None or not self._later(keep):
+            keep(seconds)
         self._round.add(self._kind, own, hooked=self._hooked)
         if self._hooked:
             self._misses = 0
