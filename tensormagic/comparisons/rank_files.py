@@ -196,7 +196,7 @@ def of_report(report: TraceReport) -> Facts:
         TraceError: where it is of a run of one process.
     """
     if report.parallel is None:
-        raise TraceError("this is a report of a run of one process: each rank has to trace its own part of the run")
+        raise TraceError("this is the report of a run with one process: each rank must trace its own part of the run")
     place, passes = report.parallel, report.passes
     facts = Facts(world=place.world_size, names=[one.name for one in report.parameters], by_pass=True)
     everybody = tuple(range(place.world_size)) if place.kinds == ("DDP",) else ()

@@ -41,9 +41,9 @@ def regrouped(report: TraceReport) -> Iterator[Finding]:
         sure = one.detail == "split" or (one.detail == "permuted" and len(old) > 3)
         yield _finding(report, "TM106", one, (
             "warning" if sure else "note",
-            (f"{one.op} turns {name} of shape {tuple_text(old)} into {tuple_text(new)}: it keeps the elements in the "
-            "order in which they lie and does not swap dimensions, so rows of the result mix elements of several."),
-            (f"If {'the heads are to be split off' if one.detail == 'split' else 'dimensions are to change places'}: "
+            (f"{one.op} turns {name} of shape {tuple_text(old)} into {tuple_text(new)}: it keeps the elements in "
+            "memory order and does not swap dimensions, so rows of the result mix elements of several."),
+            (f"To {'split off the heads' if one.detail == 'split' else 'swap dimensions'}: "
             f"{_swap(name, old, new, one.detail)}"),
         ))  # fmt: skip
 
@@ -75,7 +75,7 @@ def stored_views(report: TraceReport) -> Iterator[Finding]:
         says = "from_numpy and as_tensor share the array's memory" if numpy else "it was written after they were stored"
         yield _finding(report, "TM206", one, (
             "note" if numpy else "warning",
-            (f"{one.op} joins {many} tensors that all lie in the same memory: {says}, so every one holds what was "
+            (f"{one.op} joins {many} tensors that share the same memory: {says}, so each of them holds the values "
             "written last."),
             "Store copies: `stored.append(torch.tensor(array))`" if numpy else
             "Store copies: `stored.append(buffer.clone())`",
@@ -101,16 +101,16 @@ def _dropout(report: TraceReport, one: Observation, *, evaluated: bool) -> Findi
     how, _, module = one.detail.partition(" ")
     made = how == "made"
     why = (
-        f"the dropout is no submodule of {module}, so eval() does not reach it"
+        f"the dropout is not a submodule of {module}, so eval() does not reach it"
         if made
-        else f"{one.op} drops unless it is given the mode, whatever mode {module} is in"
+        else f"{one.op} ignores the mode of {module} unless `training` is passed"
     )
-    seen = f"{plural(one.seen, 'call')} in eval mode dropped elements all the same: " if evaluated else ""
+    seen = f"{plural(one.seen, 'call')} in eval mode still dropped elements: " if evaluated else ""
     return _finding(report, "TM610", one, (
         "warning" if evaluated else "note",
         f"{seen}{why}{'' if evaluated else '; nothing was evaluated in this run'}.",
         f"Make it in `__init__`: `self.{one.op} = nn.Dropout(p)`" if made else
-        f"Give it the mode: `F.{one.op}(x, p, training=self.training)`",
+        f"Pass the mode: `F.{one.op}(x, p, training=self.training)`",
     ))  # fmt: skip
 
 
@@ -128,12 +128,12 @@ def no_logarithms(report: TraceReport) -> Iterator[Finding]:
         else:
             what = "probabilities" if one.detail == "probabilities" else "values above 0"
             says = f"kl_div takes logarithms of probabilities, and {first} holds {what}"
-            remedy = f"Give it logarithms: `F.log_softmax(…)` in place of softmax, or `{binding(first)}.log()`"
+            remedy = f"Pass logarithms: `F.log_softmax(…)` in place of softmax, or `{binding(first)}.log()`"
             if one.detail != "probabilities":
-                remedy = f"Give it logarithms: `F.log_softmax({first}, dim=-1)`"
+                remedy = f"Pass logarithms: `F.log_softmax({first}, dim=-1)`"
             if first == "its input":
-                remedy = "Give it logarithms: `F.log_softmax(scores, dim=-1)`"
-        yield _finding(report, "TM611", one, ("warning", f"{says}: the number is no divergence.", remedy),
+                remedy = "Pass logarithms: `F.log_softmax(scores, dim=-1)`"
+        yield _finding(report, "TM611", one, ("warning", f"{says}: the result is not a divergence.", remedy),
                        "made here")  # fmt: skip
 
 
@@ -164,7 +164,7 @@ def _softmax(one: Observation) -> _Told:
         rows = f"each column sums to 1 over {count(shape[int(dim)])} rows"
         return "note", f"{says}: {rows}.", "If rows are samples, normalise each of them: `dim=1`"
     says = f"{name} sums to 1 over dimension {dim}, and {one.op} sums over dimension {rest[0]}: " + (
-        "samples of the batch compete with each other" if kind == "batch" else "the sums are no weighted averages"
+        "samples of the batch compete with each other" if kind == "batch" else "the sums are not weighted averages"
     )
     return "warning" if kind == "batch" else "note", f"{says}.", "Normalise what is summed: `softmax(dim=-1)`"
 

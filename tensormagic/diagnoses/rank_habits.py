@@ -31,8 +31,8 @@ def buffers_differ(report: RankReport) -> Iterator[Finding]:
     for one in _those(report, "buffers"):
         yield Finding(
             code="TM904", severity="warning",
-            message=f"{count(one.count)} of {plural(one.of, 'buffer')} are not the same on all ranks after step "
-            f"{count(one.step)}: {one.names[0]} is another on {ranks_text(one.ranks)}.",
+            message=f"{count(one.count)} of {plural(one.of, 'buffer')} differ between ranks after step "
+            f"{count(one.step)}: {one.names[0]} is different on {ranks_text(one.ranks)}.",
             evidence={"buffers": one.count},
             remedy="With `broadcast_buffers=False` each rank keeps its own, and a checkpoint holds those of one: "
             "`nn.SyncBatchNorm.convert_sync_batchnorm(net)` computes them over all.",
@@ -46,7 +46,7 @@ def same_inputs(report: RankReport) -> Iterator[Finding]:
         yield Finding(
             code="TM905", severity="warning",
             message=f"{_first(ranks_text(one.ranks))} were given the same input in all {plural(one.of, 'forward')}: "
-            "they compute the same gradients, and their mean is that of one.",
+            "they compute the same gradients, so the other ranks add nothing.",
             evidence={"forwards": one.of, "ranks": len(one.ranks)},
             remedy="`DistributedSampler(data)` gives each rank its share; call its `set_epoch` in each epoch.",
         )  # fmt: skip
@@ -58,19 +58,19 @@ def collectives_part(report: RankReport) -> Iterator[Finding]:
         told = [f"rank {rank} {what}" for rank, what in _both(one)]
         yield Finding(
             code="TM906", severity="error",
-            message=f"The ranks part at collective {count(one.step)} of {_group(one)}: {listed(told)}.",
+            message=f"The ranks diverge at collective {count(one.step)} of {_group(one)}: {listed(told)}.",
             evidence={"collective": one.step, "ranks": len(one.ranks)},
-            remedy="All ranks of a group have to begin the same collectives in the same order: one inside an `if` that "
-            "not all take is a usual cause.",
+            remedy="All ranks of a group must start the same collectives in the same order. A common cause is a "
+            "collective inside an `if` that only some ranks enter.",
         )  # fmt: skip
     for one in _those(report, "absence"):
         waits, what = one.told[0]
         yield Finding(
             code="TM906", severity="error",
-            message=f"{_first(ranks_text(one.ranks))} never came to collective {count(one.step)} of {_group(one)}: "
+            message=f"{_first(ranks_text(one.ranks))} never reached collective {count(one.step)} of {_group(one)}: "
             f"{what}, where rank {waits} waited and failed.",
             evidence={"collective": one.step, "ranks": len(one.ranks)},
-            remedy=f"Look for what lets {ranks_text(one.ranks)} leave out that call: a batch less, an `if`, an error.",
+            remedy=f"Find out why {ranks_text(one.ranks)} skipped that call: fewer batches, an `if`, an error.",
         )  # fmt: skip
 
 
@@ -80,9 +80,10 @@ def same_generators(report: RankReport) -> Iterator[Finding]:
         yield Finding(
             code="TM909", severity="note",
             message=f"The generators were in the same state on {ranks_text(one.ranks)} at each of "
-            f"{plural(one.of, 'forward')}, and {count(one.count)} of them drew: dropout masks are the same on all.",
+            f"{plural(one.of, 'forward')}, and {count(one.count)} of them drew: dropout masks are the same on all of "
+            "them.",
             evidence={"forwards": one.of, "drew": one.count},
-            remedy="`torch.manual_seed(seed + rank)` after the model was made gives each rank numbers of its own.",
+            remedy="`torch.manual_seed(seed + rank)` after the model was made gives each rank its own numbers.",
         )  # fmt: skip
 
 
@@ -96,7 +97,7 @@ def uneven_batches(report: RankReport) -> Iterator[Finding]:
             message=f"Batches were of different sizes in {count(one.count)} of {plural(one.of, 'forward')}, first in "
             f"pass {count(one.after_pass)}{where}: {listed(sizes, most=4)}.",
             evidence={"forwards": one.count},
-            remedy="The mean over ranks of mean losses weighs the samples of a small batch more: `drop_last=True`, or "
+            remedy="The mean over ranks weights the samples of a small batch more: `drop_last=True`, or "
             "scale each loss by its share of the samples.",
         )  # fmt: skip
 
@@ -107,7 +108,7 @@ def placements_differ(report: RankReport) -> Iterator[Finding]:
         told = [f"{how} on rank {rank}" for rank, how in _both(one)]
         yield Finding(
             code="TM912", severity="error",
-            message=f"{count(one.count)} of {plural(one.of, 'parameter')} have other placements on some ranks: "
+            message=f"{count(one.count)} of {plural(one.of, 'parameter')} have different placements on some ranks: "
             f"{one.names[0]} is {listed(told)}.",
             evidence={"parameters": one.count},
             remedy="Shard the model with the same plan on all ranks.",
@@ -134,7 +135,7 @@ def _whole(one: Whole) -> Iterator[Finding]:
             message=f"Each rank holds {count(one.count)} of {plural(one.of, 'DTensor')} whole, with "
             f"{percent(one.elements, one.of_elements)} of the elements: {one.largest} is the largest.",
             evidence={"parameters": one.count},
-            remedy=f"If that is not meant, give {one.largest} a place in the plan: `Shard(0)` where others have it.",
+            remedy=f"If that is not intended, add {one.largest} to the sharding plan: `Shard(0)`, like the others.",
             subject=one.largest,
         )  # fmt: skip
 
@@ -146,9 +147,9 @@ def clipped_by_shard(report: RankReport) -> Iterator[Finding]:
         yield Finding(
             code="TM913", severity="error",
             message=f"Before step {count(one.step)} the ranks scaled the shards of their gradients by different "
-            f"factors: {listed(factors, most=4)}. Each clipped by the norm of what lies on it.",
+            f"factors: {listed(factors, most=4)}. Each clipped by the norm of its own shard.",
             evidence={"step": one.step},
-            remedy="`torch.nn.utils.clip_grad_norm_(net.parameters(), most)` takes the norm over all shards.",
+            remedy="`torch.nn.utils.clip_grad_norm_(net.parameters(), most)` computes the norm over all shards.",
         )  # fmt: skip
 
 
@@ -167,8 +168,8 @@ def memory_uneven(report: RankReport) -> Iterator[Finding]:
             message=f"Rank {most.rank} took about {times} times as much memory at its "
             f"peak as {'the other rank' if len(others) == 1 else f'the {len(others)} other ranks'}.",
             evidence={"peak": number_of_bytes(most.peak), "others": number_of_bytes(int(usual))},
-            remedy=f"Look at what rank {most.rank} alone does: checkpoints, metrics, tensors of other ranks that land "
-            "on its device (`map_location`).",
+            remedy=f"Look at what only rank {most.rank} does: checkpoints, metrics, tensors of other ranks placed on "
+            "its device (`map_location`).",
         )  # fmt: skip
 
 
@@ -181,10 +182,10 @@ def straggler(report: RankReport) -> Iterator[Finding]:
         where = f" at {one.line}" if one.line else ""
         yield Finding(
             code="TM915", severity="warning",
-            message=f"{others} for rank {rank}: it came last in {count(one.count)} of {plural(one.of, 'step')}, to "
+            message=f"{others} for rank {rank}: it was last in {count(one.count)} of {plural(one.of, 'step')}, to "
             f"{one.names[0]}{where}.",
             evidence={"waited": seconds_text(times[rank]), "step": seconds_text(times[-1])},
-            remedy=f"Look at what rank {rank} alone does between collectives: a slower loader or device, logging.",
+            remedy=f"Look at what only rank {rank} does between collectives: a slower loader or device, logging.",
         )  # fmt: skip
 
 
@@ -194,10 +195,11 @@ def mesh_across_hosts(report: RankReport) -> Iterator[Finding]:
         crosses, inside = one.names
         yield Finding(
             code="TM916", severity="warning",
-            message=f"The dimension {crosses} of the mesh goes across machines, {inside} stays on one: "
+            message=f"The mesh dimension {crosses} spans several machines, and {inside} stays on one: "
             f"{listed([f'rank {rank} is on {host}' for rank, host in one.told], most=4)}.",
             evidence={"machines": len({host for _, host in one.told})},
-            remedy=f"Tensor parallelism speaks in every layer: name {crosses} last in `init_device_mesh`, so that its "
+            remedy=f"Tensor parallelism communicates in every layer: name {crosses} last in `init_device_mesh`, so "
+            "that its "
             "ranks are neighbours.",
         )  # fmt: skip
 

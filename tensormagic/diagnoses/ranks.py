@@ -26,11 +26,11 @@ def missing(report: RankReport) -> Iterator[Finding]:
     if silent and len(silent) < len(report.ranks):
         one = silent[0]
         last = f" after pass {count(one.passes)} ({one.line})" if one.passes else " before its first backward pass"
-        others = f", and {plural(len(silent) - 1, 'other rank')} likewise" if len(silent) > 1 else ""
+        others = f", and {plural(len(silent) - 1, 'other rank')} as well" if len(silent) > 1 else ""
         yield Finding(
             code="TM900", severity="warning",
-            message=f"Rank {one.rank} ended without a word{last}{others}, while other ranks went on: it was killed, or "
-            "still runs.",
+            message=f"Rank {one.rank} stopped reporting{last}{others}, while other ranks continued: it was killed, or "
+            "is still running.",
             evidence={"silent": len(silent)},
             remedy="A signal or an error in C++ leaves no traceback: look at the launcher's output for its exit code.",
         )  # fmt: skip
@@ -41,23 +41,23 @@ def parameters_differ(report: RankReport) -> Iterator[Finding]:
     for one in report.differences:
         if one.what not in {"start", "parameters"}:
             continue
-        when = f"After step {count(one.step)}, whose gradients were alike," if one.step else "Before the first step"
+        when = f"After step {count(one.step)}, with equal gradients," if one.step else "Before the first step"
         yield Finding(
             code="TM901", severity="error",
-            message=f"{when} the ranks hold other values of {count(one.count)} of {plural(one.of, 'parameter')}: "
-            f"{one.names[0]} is another on {ranks_text(one.ranks)}.",
+            message=f"{when} {count(one.count)} of {plural(one.of, 'parameter')} differ between ranks: {one.names[0]} "
+            f"is different on {ranks_text(one.ranks)}.",
             evidence={"parameters": one.count, "step": one.step},
-            remedy="DistributedDataParallel sends parameters around once, when it wraps the model: change them before "
-            "that, or on all ranks alike.",
+            remedy="DistributedDataParallel broadcasts parameters once, when it wraps the model: change them before "
+            "that, or identically on all ranks.",
             subject=one.names[0],
         )  # fmt: skip
 
 
 _WHY = {
-    "none": "no pass since the step before reduced them: each ran, or its forward did, inside no_sync() or past the "
-    "wrapper",
-    "some": "some passes reduced them, and others that came after added to them on each rank alone",
-    "all": "they were reduced, and then changed on each rank alone, as by clipping or by hand",
+    "none": "no pass since the previous step reduced them: each pass, or its forward, ran inside no_sync() or "
+    "bypassed the wrapper",
+    "some": "some passes reduced them, and later passes added to them on each rank separately",
+    "all": "they were reduced, and then changed on each rank separately, for example by clipping",
     "": "whether they were reduced is not known",
 }
 
@@ -72,8 +72,8 @@ def gradients_not_reduced(report: RankReport) -> Iterator[Finding]:
                 f"{plural(one.of, 'parameter')}: the norm of {one.names[0]}.grad is {_values(one)}; "
                 f"{_WHY[one.reduced]}.",
                 evidence={"parameters": one.count, "step": one.step},
-                remedy="The forward and the backward of the last pass before a step belong outside of no_sync(), and "
-                "through the wrapped model, not `model.module`.",
+                remedy="Run the forward and backward of the last pass before a step outside no_sync(), and through "
+                "the wrapped model, not `model.module`.",
                 subject=one.names[0],
             )  # fmt: skip
 
@@ -86,7 +86,7 @@ def rates_differ(report: RankReport) -> Iterator[Finding]:
                 code="TM903", severity="error",
                 message=f"The learning rates differ between ranks from step {count(one.step)} on: {_values(one)}.",
                 evidence={"step": one.step},
-                remedy="Schedulers have to see the same on all ranks: the number of steps, or a reduced metric.",
+                remedy="Give schedulers the same input on all ranks: the number of steps, or a reduced metric.",
             )  # fmt: skip
 
 
@@ -96,10 +96,10 @@ def not_finite_on_some(report: RankReport) -> Iterator[Finding]:
         where = f" ({report.bad_line})" if report.bad_line else ""
         yield Finding(
             code="TM907", severity="error",
-            message=f"NaN or infinity began on {ranks_text(report.bad_ranks)} alone, in pass {count(report.bad_pass)}"
-            f"{where}, before gradients were reduced: from the next step on all ranks have it.",
+            message=f"NaN or infinity began only on {ranks_text(report.bad_ranks)}, in pass {count(report.bad_pass)}"
+            f"{where}, before gradients were reduced: from the next step on, all ranks have it.",
             evidence={"pass": report.bad_pass, "ranks": len(report.bad_ranks)},
-            remedy=f"What {ranks_text(report.bad_ranks)} was given in that pass is what to look at.",
+            remedy=f"Look at the input of {ranks_text(report.bad_ranks)} in that pass.",
         )  # fmt: skip
 
 
@@ -116,8 +116,8 @@ def passes_differ(report: RankReport) -> Iterator[Finding]:
         message=f"The ranks made different numbers of backward passes: {ranks_text(fewest)} made {count(numbers[0])}, "
         f"{ranks_text(most)} {count(numbers[-1])}.",
         evidence={"fewest": numbers[0], "most": numbers[-1]},
-        remedy="Give all ranks the same number of batches (`drop_last=True`), or train inside `model.join()`: others "
-        "wait for a collective that a rank does not reach.",
+        remedy="Give all ranks the same number of batches (`drop_last=True`), or train inside `model.join()`: the "
+        "others wait for a collective that a rank does not reach.",
     )  # fmt: skip
 
 

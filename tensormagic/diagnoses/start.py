@@ -35,7 +35,7 @@ def _mode(report: StartReport) -> Iterator[Probe]:
             "mode",
             "look",
             f"in train mode, but {_names(report, report.in_eval)} in eval mode",
-            f"If that is not meant: `{report.model}.train()`",
+            f"If that is not intended: `{report.model}.train()`",
         )
     else:
         yield Probe("mode", "fine", "in train mode")
@@ -44,20 +44,20 @@ def _mode(report: StartReport) -> Iterator[Probe]:
 def _optimizer(report: StartReport) -> Iterator[Probe]:
     if report.missing is None:
         if not report.trainable:
-            yield Probe("parameters", "wrong", "no parameter asks for a gradient", "`requires_grad_(True)`")
+            yield Probe("parameters", "wrong", "no parameter requires a gradient", "`requires_grad_(True)`")
         return
     if report.strangers and len(report.missing) == report.trainable > 0:
-        told = f"{report.optimizer} holds {plural(report.strangers, 'parameter')}, and none of {report.model}"
-        yield Probe("optimizer", "wrong", told, f"Make it of this model: `{_made(report)}`")
+        told = f"{report.optimizer} holds {plural(report.strangers, 'parameter')}, but none of {report.model}"
+        yield Probe("optimizer", "wrong", told, f"Make it from this model: `{_made(report)}`")
     elif report.missing:
         share = part_of(len(report.missing), report.trainable, "parameter")
-        told = f"{report.optimizer} lacks {_names(report, report.missing)}: {share} that ask for a gradient"
-        yield Probe("optimizer", "look", told, f"If they are to learn: `{_made(report)}`; if not, freeze them")
+        told = f"{report.optimizer} lacks {_names(report, report.missing)}: {share} that require a gradient"
+        yield Probe("optimizer", "look", told, f"To train them: `{_made(report)}`; otherwise freeze them")
     elif not report.trainable:
-        yield Probe("optimizer", "wrong", "no parameter asks for a gradient", "`requires_grad_(True)`")
+        yield Probe("optimizer", "wrong", "no parameter requires a gradient", "`requires_grad_(True)`")
     else:
         frozen = report.parameters - report.trainable
-        told = f"{report.optimizer} holds all {plural(report.trainable, 'parameter')} that ask for a gradient"
+        told = f"{report.optimizer} holds all {plural(report.trainable, 'parameter')} that require a gradient"
         yield Probe("optimizer", "fine", told + (f"; {count(frozen)} are frozen" if frozen else ""))
 
 
@@ -81,7 +81,7 @@ def _input(what: str, x: Extent) -> Probe:
         span = f"{shape}, from {scientific(x.low)} to {scientific(x.high)}, mean {scientific(x.mean)}, "
         span += f"standard deviation {scientific(x.std)}"
         if x.low == x.high:
-            return Probe(what, "look", f"{shape}: all are {scientific(x.low)}", "Look at what the loader gives")
+            return Probe(what, "look", f"{shape}: all are {scientific(x.low)}", "Look at the batches of the loader")
         if x.std > WIDE or abs(x.mean) > FAR:
             return Probe(what, "look", span, "Standardise: `(x - mean) / std`, of the training data")
         return Probe(what, "fine", span)
@@ -131,17 +131,19 @@ def _classes(report: StartReport, y: Extent, shape: str) -> Probe:
 
 def _forward(report: StartReport) -> Iterator[Probe]:
     if report.error:
-        yield Probe("forward", "wrong", report.error, "Run the batch by itself: `%tensormagic explain on` tells more")
+        yield Probe(
+            "forward", "wrong", report.error, "Run the batch by itself: `%tensormagic explain on` explains the error"
+        )
 
 
 def _mixing(report: StartReport) -> Iterator[Probe]:
     if report.mixes:
         told = "the result of the first sample depends on the others of the batch, in eval mode too"
         yield Probe(
-            "samples", "look", told, "Look for a `view`, softmax or mean that reaches over the batch (TM106, TM612)"
+            "samples", "look", told, "Look for a `view`, softmax or mean over the batch dimension (TM106, TM612)"
         )
     elif report.mixes is not None:
-        yield Probe("samples", "fine", "the result of the first depends on no other of the batch")
+        yield Probe("samples", "fine", "the result of the first sample does not depend on the others")
 
 
 def _initial_loss(report: StartReport) -> Iterator[Probe]:
@@ -157,8 +159,8 @@ def _initial_loss(report: StartReport) -> Iterator[Probe]:
         yield Probe(
             "initial loss",
             "look",
-            f"{told}, and {scientific(expected)} of a model that knows nothing",
-            "Begin with smaller weights in the last layer, and scale inputs and targets",
+            f"{told}, and {scientific(expected)} for a model that knows nothing",
+            "Start with smaller weights in the last layer, and scale inputs and targets",
         )
     else:
         yield Probe("initial loss", "fine", f"{told}; a model that knows nothing has {scientific(expected)}")
@@ -186,7 +188,7 @@ def _gradients(report: StartReport) -> Iterator[Probe]:
             "gradients",
             "look",
             f"exactly zero in {_names(report, report.zero_gradient)}",
-            f"`%why {as_code(f'{report.model}.{report.zero_gradient[0]}')}` in the training tells why",
+            f"`%why {as_code(f'{report.model}.{report.zero_gradient[0]}')}` during training explains why",
         )
     else:
         yield Probe("gradients", "fine", f"reach all {plural(report.trainable, 'parameter')}")
@@ -204,11 +206,11 @@ def _overfit(report: StartReport) -> Iterator[Probe]:
     elif tried.last <= FELL * tried.first:
         yield Probe("learns by heart", "fine", f"{told}, and still falls")
     elif tried.steps < FEWEST:
-        yield Probe("learns by heart", "unknown", f"{told}: too few to tell")
+        yield Probe("learns by heart", "unknown", f"{told}: too few steps to tell")
     else:
         yield Probe(
             "learns by heart",
             "look",
             told,
-            "A model that cannot learn a few samples has a fault on the way: `%%tracegrad` one step",
+            "A model that cannot learn a few samples has a bug: run `%%tracegrad` on one step",
         )

@@ -60,6 +60,6 @@ def _run_of(shell: Any, given: str) -> Any:
     if text != given or path.is_dir() or not (is_name or set(given) & set("[(")):
         return path
     if is_name and names[0] not in shell.user_ns:
-        raise UsageError(f"there is no folder {given!r}, and no such name; it is made by tensormagic.trace(ranks=...)")
+        raise UsageError(f"there is no folder or name {given!r}; tensormagic.trace(ranks=...) writes such a folder")
     check_expression(given)
     return value_of(shell, given)

@@ -150,7 +150,7 @@ def _train_and_evaluate(net):
 
 
 @ill("TM610", severity="warning", line="return self.head(nn.Dropout(0.5)(self.body(x).relu()))",
-     says=("2 calls in eval mode", "no submodule of Fresh"))  # fmt: skip
+     says=("2 calls in eval mode", "not a submodule of Fresh"))  # fmt: skip
 def a_dropout_made_in_forward():
     net = Fresh()
     with tm.trace(namespace={"net": net}) as trace:
@@ -268,7 +268,7 @@ def attention_over_the_batch():
     return trace.report
 
 
-@ill("TM612", severity="note", line="out = torch.bmm(weights, x)", says=("no weighted averages",))
+@ill("TM612", severity="note", line="out = torch.bmm(weights, x)", says=("not weighted averages",))
 def attention_over_the_queries():
     key, drop = nn.Linear(6, 6), nn.Dropout(0.2)
     with tm.trace(namespace={"key": key}) as trace:

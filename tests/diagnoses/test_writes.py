@@ -92,7 +92,7 @@ def test_the_remedy_copies_what_was_made_from_the_other(facts, target, remedy):
     ],
 )
 def test_what_is_hardly_meant_is_a_warning(besides, words, remedy):
-    """Snapshots that are none, slices that cross, and a graph that holds what changed unseen."""
+    """Snapshots that are none, slices that cross, and a graph that holds what changed unnoticed."""
     (found,) = findings(besides)
     assert (found.code, found.severity) == ("TM201", "warning")
     assert words in found.message

@@ -79,7 +79,7 @@ def test_tab_offers_folders(shell, folder):
         ("runs/a runs/b", "takes one run, but was given 2"),
         ("runs/nowhere", "is no folder"),
         ("runs", "has no file rank*.jsonl"),
-        ("nobody", "no folder 'nobody', and no such name"),
+        ("nobody", "there is no folder or name 'nobody'"),
         ("number", "a folder, or the trace report of each rank"),
         ("[number]", "trace report of each rank"),
         ("runs/a --save x.docx", "docx"),

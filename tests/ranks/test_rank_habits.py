@@ -63,7 +63,7 @@ def test_tensor_parallelism_across_machines():
     apart = [placed(facts(rank, host=f"node{rank // 2}"), ("tp", "dp"), how=("S(0)", "R")) for rank in range(4)]
     (code, message), *more = said(apart)
     assert (code, more) == ("TM916", [])
-    assert message.startswith("The dimension tp of the mesh goes across machines, dp stays on one: rank 0 is on node0")
+    assert message.startswith("The mesh dimension tp spans several machines, and dp stays on one: rank 0 is on node0")
     right = [placed(facts(rank, host=f"node{rank // 2}")) for rank in range(4)]
     every = [placed(facts(rank, host=f"node{rank}"), ("tp", "dp")) for rank in range(4)]
     assert said(right) == said(every) == said([placed(facts(rank)) for rank in range(4)]) == []
@@ -108,7 +108,7 @@ def test_a_rank_that_never_came():
     ((code, message),) = found
     assert code == "TM906"
     assert message == (
-        "Rank 3 never came to collective 3 of group 0: all_reduce of [4] (train.py, line 9), where rank 0 waited "
+        "Rank 3 never reached collective 3 of group 0: all_reduce of [4] (train.py, line 9), where rank 0 waited "
         "and failed."
     )
 
@@ -128,7 +128,7 @@ def test_a_straggler_is_found_on_one_machine_alone(clock):
     ((code, message),) = said(ranks)
     assert code == "TM915"
     assert message == (
-        "The other ranks wait for rank 2: it came last in 18 of 18 steps, to all_reduce at train.py, line 9."
+        "The other ranks wait for rank 2: it was last in 18 of 18 steps, to all_reduce at train.py, line 9."
     )
 
 

@@ -65,7 +65,7 @@ def first_batch(source: Any) -> Any:
         return source
     iterator = iter(source)
     if iterator is source:
-        raise CannotTakeError("it is an iterator: what is taken from it would be missing in the training")
+        raise CannotTakeError("it is an iterator: a batch taken from it would be missing in training")
     return next(iterator)
 
 
@@ -79,7 +79,7 @@ def _of_loader(loader: DataLoader[Any]) -> Any:
     if isinstance(dataset, IterableDataset):
         items = iter(dataset)
         if items is dataset:
-            raise CannotTakeError("its dataset is an iterator: what is taken from it would be missing in the training")
+            raise CannotTakeError("its dataset is an iterator: a batch taken from it would be missing in training")
         if loader.batch_size is None:
             return loader.collate_fn(next(items))
         return loader.collate_fn(list(islice(items, loader.batch_size)))

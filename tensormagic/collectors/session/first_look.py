@@ -122,7 +122,7 @@ def sorted_out(parts: Sequence[Any]) -> Sorted:
             source = part
         else:
             raise TensorMagicError(
-                f"check() takes a model, its optimizer, its loader and its loss, one of each; not another {_kind(part)}"
+                f"check() takes one model, one optimizer, one loader and one loss; not another {_kind(part)}"
             )
     if net is None:
         raise TensorMagicError("check() before a training takes the model: check(net, optimizer, loader)")
@@ -226,7 +226,7 @@ class _Runs:
                 return None
             (gradient,) = torch.autograd.grad(out[0].sum(), x, allow_unused=True)
         except Exception as error:
-            self._gaps.append(Gap("samples", f"whether samples mix is not known: {type(error).__name__}: {error}"))
+            self._gaps.append(Gap("samples", f"whether samples mix is unknown: {type(error).__name__}: {error}"))
             return None
         return None if gradient is None else bool(gradient[1:].any())
 
@@ -254,7 +254,7 @@ class _Runs:
                 judged.value.backward()
                 optimizer.step()
         except Exception as error:
-            self._gaps.append(Gap("overfit", f"a few samples were not learned: {type(error).__name__}: {error}"))
+            self._gaps.append(Gap("overfit", f"a few samples could not be learned: {type(error).__name__}: {error}"))
             return None
         return Overfit(min(SAMPLES, _size(self._batch)), len(losses), losses[0], losses[-1])
 

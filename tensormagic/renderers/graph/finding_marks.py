@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _WORDS = {
     "TM301": "{subject} changed in place",
-    "TM302": "{subject} changed unseen",
+    "TM302": "{subject} changed unnoticed",
     "TM303": "cut off here",
     "TM304": "freed already",
     "TM311": "wrong gradients",

@@ -47,7 +47,7 @@ _LIMITS = (
 _SAME, _BAD, _NONE = 3, 7, 8  # levels: as the median; not finite; no gradient
 _SIGNS = "≪<-·+>≫! "
 _LEGEND = (
-    "less than a tenth", "less than half", "a little less", "as the median of the ranks", "a little more",
+    "less than a tenth", "less than half", "a little less", "like the median of the ranks", "a little more",
     "more than twice", "more than ten times", "not finite", "no gradient",
 )  # fmt: skip
 _ROW, _LABEL = 13.0, 120.0

@@ -43,6 +43,6 @@ def summary(report: StartReport) -> str:
     odd = sum(probe.state == "look" for probe in report.probes)
     asked = plural(len(report.probes), "question")
     if not wrong and not odd:
-        return f"Ready as far as {asked} can tell."
+        return f"Ready: {asked} found nothing wrong."
     parts = [f"{wrong} wrong"] * bool(wrong) + [f"{odd} to look at"] * bool(odd)
     return f"Of {asked}, {' and '.join(parts)}."
