@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 
 import pytest
 
@@ -35,3 +36,14 @@ def test_every_file_has_a_subject():
     subjects = [file.subject for file in measured().files]
     assert set(subjects) <= set(house.SUBJECTS)
     assert subjects.count("shared") < len(subjects) / 20
+
+
+def test_where_to_look_names_places_that_there_are():
+    """Each file and folder that CONTRIBUTING names for one of torch's terms is there, and each class in it."""
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = page.partition("### Where torch's terms are dealt with")[2].partition("\nThe import contracts")[0]
+    named = re.findall(r"`((?:collectors|diagnoses)/[a-z_/.]+)`", table)
+    assert len(named) > 12
+    assert [path for path in named if not (ROOT / "tensormagic" / path).exists()] == []
+    for name, path in re.findall(r"`([A-Z]\w+)` in `([a-z_/.]+)`", table):
+        assert f"class {name}" in (ROOT / "tensormagic" / path).read_text(encoding="utf-8")
