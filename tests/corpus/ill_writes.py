@@ -44,7 +44,7 @@ def ill(code: str, severity: str, line: str, *says: str) -> Callable[[Callable[[
 # -- TM201 ----------------------------------------------------------------------------------------------------------
 
 
-@ill("TM201", "warning", "optimizer.step()", "items of history are one memory")
+@ill("TM201", "warning", "optimizer.step()", "items of history share one memory")
 def weights_appended_without_a_copy():
     net, history = nn.Linear(3, 2), []
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
@@ -201,7 +201,7 @@ def making_a_block_symmetric():
     return watch.report
 
 
-@ill("TM203", "error", "torch.mv(step, state, out=state)", "all 3 elements", "leave out `out=`")
+@ill("TM203", "error", "torch.mv(step, state, out=state)", "all 3 elements", "Leave out `out=`")
 def a_product_into_its_own_factor():
     step, state = torch.arange(9).view(3, 3), torch.arange(3)  # integers: with BLAS the processor decides
     with tm.watch_writes() as watch:

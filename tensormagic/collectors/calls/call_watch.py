@@ -7,6 +7,7 @@ the rest are counted. A call from library code is always looked at: there one pl
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from time import perf_counter
 from types import FrameType
@@ -17,6 +18,7 @@ import torch
 from tensormagic.collectors.calls.call_notes import ALONE, CLOSELY, Call, Place
 from tensormagic.collectors.calls.loop_notes import LoopNotes, NotesOfLoop
 from tensormagic.collectors.calls.seen_broadcasts import NotesOfBroadcasts, Wide
+from tensormagic.collectors.calls.seen_draws import NotesOfDropouts
 from tensormagic.collectors.calls.seen_fresh import Fresh, NotesOfFresh
 from tensormagic.collectors.calls.seen_operands import Doubles, NotesOfDoubles
 from tensormagic.collectors.calls.seen_sequences import NotesOfSequences, Sequences
@@ -25,7 +27,7 @@ from tensormagic.collectors.where.source import SourceLines, is_own_code
 Look = Callable[["CallWatch", Call], None]
 
 
-class CallWatch(NotesOfBroadcasts, NotesOfFresh, NotesOfDoubles, NotesOfLoop, NotesOfSequences):
+class CallWatch(NotesOfBroadcasts, NotesOfFresh, NotesOfDoubles, NotesOfLoop, NotesOfSequences, NotesOfDropouts):
     """Looks at the calls of one run; the arguments are those of `CallNotes`.
 
     Attributes:
@@ -33,6 +35,7 @@ class CallWatch(NotesOfBroadcasts, NotesOfFresh, NotesOfDoubles, NotesOfLoop, No
         fresh: Memory that nobody wrote, which is followed.
         doubles: Where float64 tensors were made.
         sequences: What recurrent layers gave that take time first.
+        dropouts: Dropouts that their model knows, by identity.
         seconds: Spent here.
         loop: What they tell about the training loop.
     """
@@ -44,6 +47,7 @@ class CallWatch(NotesOfBroadcasts, NotesOfFresh, NotesOfDoubles, NotesOfLoop, No
         self._places: dict[tuple[object, int], Place] = {}
         self.wide, self.fresh, self.doubles = Wide(), Fresh(), Doubles()
         self.sequences = Sequences()
+        self.dropouts: dict[int, weakref.ref[Any]] = {}
         self.seconds = 0.0
         self.loop = LoopNotes()
 

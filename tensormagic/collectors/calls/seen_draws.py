@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import random
 import sys
+import weakref
 from types import FrameType
 from typing import Any
 
@@ -131,17 +132,34 @@ def _file_of(kind: type) -> str:
 DROPPING = tuple(sorted(_DROPPING))
 _MODULE_CALL = nn.Module._call_impl.__code__
 _MODULE: type = nn.modules.dropout._DropoutNd
+_FORWARD = nn.Dropout.forward.__code__
+_MOST_DROPOUTS = 1024
 
 
-def dropped(watch: CallNotes, call: Call) -> None:
+class NotesOfDropouts(CallNotes):
+    """Notes beside which the dropouts are remembered that their model knows."""
+
+    dropouts: dict[int, weakref.ref[Any]]
+
+
+def dropped(watch: NotesOfDropouts, call: Call) -> None:
     """Note a dropout that drops whatever mode the module around it is in."""
+    above = call.frame.f_back
+    if above is not None and above.f_code is _FORWARD:
+        module = above.f_locals["self"]
+        known = watch.dropouts.get(id(module))
+        if known is not None and known() is module:
+            return
     if not _draws(call):
         return
     running = _running(call.frame)
     if not running:
         return
     if isinstance(running[0], _MODULE):
-        if len(running) > 1 and not any(module is running[0] for module in running[-1].modules()):
+        if any(module is running[0] for module in running[-1].modules()):
+            if len(watch.dropouts) < _MOST_DROPOUTS:
+                watch.dropouts[id(running[0])] = weakref.ref(running[0])
+        elif len(running) > 1:
             _note_dropped(watch, call, running[1], "made")
     elif (frame := _own_caller(call.frame)) is not None and _leaves_mode_out(frame):
         _note_dropped(watch, call, running[0], "called")
