@@ -8,6 +8,7 @@ Everything that loading does is put on one stack as it is done, with what undoes
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
@@ -266,7 +267,8 @@ def _show_as_text_again() -> None:
     if not _LOADED:  # another shell of this process may still want to be shown more
         api.install_display(None)
         api.ignore("")
-        api.set_repr("torch")
+        if "tensormagic.api.lines" in sys.modules:  # else nobody asked for lines, and unloading imports nothing
+            api.set_repr("torch")
 
 
 def _forget(shell: Any, magics: TensorMagic) -> None:

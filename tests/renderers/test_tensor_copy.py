@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 
 from tensormagic.renderers.tensor import tensor_html, tensor_text
-from tensormagic.renderers.tensor.tensor_copy_html import copy_html
-from tensormagic.renderers.tensor.tensor_copy_text import copy_lines
 from tensormagic.reports import CopyVerdict, Sharing, Step
+from tensormagic.views.nodes import Paragraph, Section, Table, Words
+from tensormagic.views.panels.tensor import verdict_nodes
+from tensormagic.views.to_html import html
+from tensormagic.views.to_text import text
 from tests.renderers.markup_reader import Page
 from tests.renderers.samples_tensor import HOSTILE, SAMPLES
-from tests.renderers.snapshots import assert_snapshot
 
 CHAIN = CopyVerdict(
     "x.t().contiguous().view(-1)",
@@ -40,11 +41,24 @@ SLICE = CopyVerdict(
 )
 
 
-@pytest.mark.parametrize(("name", "verdict"), [("chain", CHAIN), ("slice", SLICE)])
-def test_block_is_as_stored(name, verdict):
-    """The whole block, character for character."""
-    assert_snapshot(f"verdict_{name}.html", copy_html(verdict))
-    assert_snapshot(f"verdict_{name}.txt", "\n".join(copy_lines(verdict, 100)))
+def test_a_chain_is_a_row_for_each_step():
+    """What it gave, and why; at the heading what was copied."""
+    (section,) = verdict_nodes(CHAIN)
+    assert (section.title, section.note) == ("Copy", "48 B copied")
+    steps = section.body[1].rows
+    assert [row[:2] for row in steps] == [
+        [Words("x.t()", "code"), "view of `x`"],
+        [Words(".contiguous()", "code"), "copy, 48 B"],
+        [Words(".view(-1)", "code"), "view"],
+    ]
+    assert steps[0][2] == "the strides are swapped; no element moves"
+
+
+def test_one_step_has_its_reason_below():
+    """No table for it."""
+    (section,) = verdict_nodes(SLICE)
+    assert section.title == "View"
+    assert section.body[1:] == [Paragraph(SLICE.steps[0].reason, "quiet")]
 
 
 WRITING = "writing to one changes the other"
@@ -77,7 +91,8 @@ APART = Sharing("x", "separate", 0, 3), Sharing("y", "separate", 0, 3)
 )
 def test_sentence(operands, said):
     """Every verdict in words, with its numbers."""
-    assert Page(copy_html(CopyVerdict("r", operands))).text.strip() == said
+    (section,) = verdict_nodes(CopyVerdict("r", operands))
+    assert Page(html(section)).text.strip() == said
 
 
 def test_writing_in_place_is_said():
@@ -85,38 +100,40 @@ def test_writing_in_place_is_said():
     wrote = CopyVerdict(
         "x.add_(1)", (Sharing("x", "same object", 3, 3),), (Step("x.add_(1)", "written in place", "x"),)
     )
-    assert Page(copy_html(wrote)).text.strip() == "Same object the result is x itself, written to in place"
+    (section,) = verdict_nodes(wrote)
+    assert Page(html(section)).text.strip() == "Same object the result is x itself, written to in place"
 
 
 def test_panel_and_text_show_it_right_below_the_header():
     """Before findings and layout."""
     report = replace(SAMPLES["transpose_slice"], verdict=CHAIN)
-    html, text = tensor_html.render(report), tensor_text.render(report)
-    assert html.index('tm-copy"><') < html.index('<div class="tm-find">') < html.index('<div class="tm-layout">')
-    assert text.index(" COPY  shares no memory with x") < text.index("TM401")
-
-
-def test_a_long_reason_goes_on_under_itself():
-    """On a narrow terminal nothing is cut off."""
-    lines = copy_lines(CHAIN, 60)
-    assert max(map(len, lines)) <= 60
-    at = next(at for at, line in enumerate(lines) if ".contiguous()" in line)
-    assert lines[at] == "  .contiguous()  copy, 48 B  contiguous() had to copy: the"
-    assert lines[at + 1] == " " * 29 + "stride was (1, 4), contiguous"
+    page, lines = tensor_html.render(report), tensor_text.render(report)
+    assert page.index("<h3>Copy</h3>") < page.index('<div class="tm-find">') < page.index('<div class="tm-layout">')
+    assert lines.index("COPY (48 B copied)\n  shares no memory with x") < lines.index("TM401")
 
 
 def test_steps_left_out_are_counted():
     """A long chain says how many earlier steps are not shown."""
-    many = replace(CHAIN, more_steps=5)
-    assert "5 earlier steps not shown" in copy_html(many)
-    assert "  5 earlier steps not shown" in copy_lines(many, 100)
+    (section,) = verdict_nodes(replace(CHAIN, more_steps=5))
+    assert section.body[-1] == Paragraph("5 earlier steps not shown", "quiet")
+    assert isinstance(section.body[-2], Table)
+    assert isinstance(section, Section)
+
+
+def test_a_long_reason_goes_on_under_itself():
+    """On a narrow terminal nothing is cut off."""
+    (section,) = verdict_nodes(CHAIN)
+    lines = list(text(section, 60))
+    assert max(map(len, lines)) <= 60
+    words = " ".join(" ".join(lines).split())
+    assert all(part in words for part in ("contiguous() had to", "the stride was", "(1, 4), contiguous is"))
 
 
 def test_hostile_text_is_escaped():
     """Names, code and reasons are text."""
     step = Step(HOSTILE, "view", HOSTILE, 0, HOSTILE)
     verdict = CopyVerdict(HOSTILE, (Sharing(HOSTILE, "overlap", 1, 2),), (step, step))
-    assert "<b onload" not in copy_html(verdict)
+    assert "<b onload" not in "".join(map(html, verdict_nodes(verdict)))
     lines = tensor_text.render(replace(SAMPLES["scalar"], verdict=verdict)).split("\n")
     assert max(map(len, lines)) <= 100
     assert not any("\x1b" in line for line in lines)
@@ -124,5 +141,4 @@ def test_hostile_text_is_escaped():
 
 def test_no_verdict_no_block():
     """A plain name has none."""
-    assert copy_html(None) == ""
-    assert copy_lines(None, 100) == []
+    assert verdict_nodes(None) == []

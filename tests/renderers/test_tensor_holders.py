@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from tensormagic.renderers.tensor import tensor_html, tensor_text
-from tensormagic.renderers.tensor.tensor_holders_html import holders_html
-from tensormagic.renderers.tensor.tensor_holders_text import holders_lines
-from tensormagic.renderers.tensor.tensor_holders_words import summary
 from tensormagic.reports import Holder, HoldersReport, Location
+from tensormagic.views.nodes import Words
+from tensormagic.views.panels.tensor import holders_nodes, holders_summary
+from tensormagic.views.to_html import html
+from tensormagic.views.to_text import text
 from tests.renderers.markup_reader import Page
 from tests.renderers.samples_tensor import HOSTILE, SAMPLES
-from tests.renderers.snapshots import assert_snapshot
 
 LINE = Location("train.py", 12, function="step")
 MANY = HoldersReport(
@@ -33,10 +33,14 @@ ALONE = HoldersReport((Holder("x", "name", "tensor"),), found=1, looked=3, unrea
 NOBODY = HoldersReport((Holder("a", "name", "storage", 96),), found=1, looked=3, unreached=0)
 
 
-def test_table_is_as_stored():
-    """The whole table, character for character."""
-    assert_snapshot("holders_many.html", holders_html(MANY, "x"))
-    assert_snapshot("holders_many.txt", "\n".join(holders_lines(MANY, "x", 100)))
+def test_a_row_for_each_holder():
+    """How it is reached, what it keeps, and what it is."""
+    (table,) = holders_nodes(MANY, "x")
+    assert table.rows[4] == [
+        Words("the last error (ValueError), local of step", "code"), "tensor",
+        Words("an error's traceback, train.py, line 12", "quiet"),
+    ]  # fmt: skip
+    assert table.rows[6][1] == "storage, 96 B"
 
 
 @pytest.mark.parametrize(
@@ -52,42 +56,42 @@ def test_table_is_as_stored():
 )
 def test_summary_names_what_one_would_not_think_of(report, said):
     """Tracebacks and graphs before containers and names; the name itself is no news."""
-    assert summary(report, "x") == said
+    assert holders_summary(report, "x") == said
 
 
 def test_a_name_alone_needs_no_table():
     """One sentence."""
-    assert holders_html(ALONE, "x") == "<p>Held only by <code>x</code>.</p>"
-    assert holders_lines(ALONE, "x", 100) == [" HELD BY  only x"]
+    assert holders_nodes(ALONE, "x") == ["Held only by `x`."]
 
 
 def test_what_is_not_known_is_said():
     """More holders than listed, tensors without a way from a name, a search that was cut, a temporary."""
     cut = replace(NOBODY, found=40, cut="after 50 ms", unreached=2)
-    text = Page(holders_html(cut, "x + 1")).text
+    nodes = holders_nodes(cut, "x + 1")
+    page, lines = Page("".join(map(html, nodes))).text, [line for node in nodes for line in text(node, 100)]
     for part in (
         "No variable was found that holds x + 1 itself.",
         "28 more holders are not listed.",
         "By torch's count, 2 more tensors that cannot be reached from a variable use the storage.",
         "The search stopped after 50 ms: there may be more.",
     ):
-        assert part in text
-        assert part.split(":")[0] in " ".join(" ".join(holders_lines(cut, "x + 1", 100)).split())
+        assert part in page
+        assert part.split(":")[0] in " ".join(" ".join(lines).split())
 
 
 def test_they_stand_in_memory_and_holders():
-    """In the panel's disclosure, with the telling ones in its summary; in the text below MEMORY."""
+    """In the panel's disclosure, with the telling ones in its summary; in the text likewise."""
     report = replace(SAMPLES["transpose_slice"], name="x", holders=MANY)
     page = Page(tensor_html.render(report)).text
     assert "96 B, held by the last error" in page
     assert "graph of loss: AddmmBackward0, saved as mat1" in page
-    text = tensor_text.render(report)
-    assert text.index(" MEMORY ") < text.index(" HELD BY ")
-    assert max(map(len, text.split("\n"))) <= 100
+    lines = tensor_text.render(report)
+    assert lines.index("MEMORY AND HOLDERS\n") < lines.index("  HELD BY ")
+    assert max(map(len, lines.split("\n"))) <= 100
 
 
 def test_hostile_paths_are_text():
     """A key of a dictionary can be anything."""
     bad = HoldersReport((Holder(HOSTILE, "item", "tensor"),) * 2, found=2, looked=2, cut=HOSTILE)
-    assert "<b onload" not in holders_html(bad, HOSTILE)
+    assert "<b onload" not in "".join(map(html, holders_nodes(bad, HOSTILE)))
     assert "\x1b" not in tensor_text.render(replace(SAMPLES["scalar"], holders=bad))

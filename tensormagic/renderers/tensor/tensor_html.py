@@ -19,8 +19,6 @@ from tensormagic.renderers.tensor.kind_html import kinds_html
 from tensormagic.renderers.tensor.layout_verdicts_html import verdicts_html
 from tensormagic.renderers.tensor.statistics_words import answer, answer_scope, statistics_rows, statistics_scope
 from tensormagic.renderers.tensor.tensor_autograd_html import autograd_html
-from tensormagic.renderers.tensor.tensor_copy_html import copy_html
-from tensormagic.renderers.tensor.tensor_holders_html import holders_html
 from tensormagic.renderers.tensor.tensor_layout_html import layout_html
 from tensormagic.renderers.tensor.tensor_picture import Picture, bases_index, picture_of
 from tensormagic.renderers.tensor.tensor_shot_html import shot_html
@@ -28,27 +26,22 @@ from tensormagic.renderers.tensor.tensor_slices_html import slices_html
 from tensormagic.renderers.tensor.tensor_text import one_line
 from tensormagic.renderers.tensor.tensor_turning import turning, turns
 from tensormagic.renderers.tensor.tensor_words import (
-    alias_row,
     badges,
     details,
-    format_rows,
     kind,
-    memory_lines,
-    memory_summary,
     name,
-    nothing_shares,
     shape,
     size_in_memory,
 )
 from tensormagic.reports import Grid, Statistics, TensorReport
-from tensormagic.words import count, shortened
+from tensormagic.views.panels.tensor import TEXT_WIDTH, memory_nodes, memory_summary, sharing_nodes, verdict_nodes
+from tensormagic.views.to_html import html
+from tensormagic.words import shortened
 
-MOST_ALIASES = 12
 MOST_VIEWER_VALUES = 1024  # values that the viewer can tell; a collector shows 32 by 32 elements at most
 MOST_PLAIN = 1000  # characters for the viewer that stand there as they are; more are packed
 DATA_WIDTH = 2000  # characters of ``x.data`` at most
 CSS = ("tensor.css", "kind.css", "tensor_values.css")
-TEXT_WIDTH = 120  # characters of a metadata value at most
 
 
 def render(report: TensorReport) -> str:
@@ -58,7 +51,7 @@ def render(report: TensorReport) -> str:
     lone = bool(single) and not _holds_more(picture)
     parts = [
         _header(report, single),
-        copy_html(report.verdict),
+        *map(html, verdict_nodes(report.verdict)),
         findings_html(report.findings),
         gaps_html(report.gaps),
         shot_html(report),
@@ -123,20 +116,7 @@ def _answer(statistics: Statistics | None) -> str:
 
 
 def _sharing(report: TensorReport) -> str:
-    if report.storage is None and not report.aliases:
-        return ""  # a gap says why
-    if not report.aliases:
-        return tag("div", tag("h3", "Shares with"), tag("p", escape(nothing_shares(report)), class_="quiet"))
-    head = tag("tr", *(tag("th", title) for title in ("Shares with", "how", "overlap", "version counter")))
-    rows = [_alias_row(alias_row(alias)) for alias in report.aliases[:MOST_ALIASES]]
-    left_out = len(report.aliases) - MOST_ALIASES
-    more = tag("p", f"and {count(left_out)} more on this storage", class_="quiet") if left_out > 0 else ""
-    return tag("div", tag("table", tag("thead", head), tag("tbody", *rows), class_="tm-list"), more)
-
-
-def _alias_row(cells: tuple[str, ...]) -> str:
-    first, *rest = (escape(cell) for cell in cells)
-    return tag("tr", tag("th", tag("code", first)), *(tag("td", cell) for cell in rest))
+    return "".join(tag("div", html(node)) for node in sharing_nodes(report))
 
 
 def _values(statistics: Statistics | None) -> str:
@@ -162,26 +142,10 @@ def _more(report: TensorReport, layout: str) -> str:
         autograd_html(report),
         slices_html(report),
         fold("Layout", layout, state="one element"),
-        fold("Memory and holders", _memory(report), state=memory_summary(report)),
+        fold("Memory and holders", *map(html, memory_nodes(report)), state=memory_summary(report)),
         fold("All metadata", _metadata(metadata) + _data(report), state=f"{len(metadata) + 1} fields"),
     ]
     return folds(*parts)
-
-
-def _memory(report: TensorReport) -> str:
-    return _paragraphs(memory_lines(report)) + holders_html(report.holders, name(report)) + _formats(report)
-
-
-def _paragraphs(lines: tuple[str, ...]) -> str:
-    return "".join(tag("p", with_code(line)) for line in lines)
-
-
-def _formats(report: TensorReport) -> str:
-    if report.layout is None or not report.layout.formats:
-        return ""
-    head = tag("tr", *(tag("th", title) for title in ("memory format", "holds", "its stride", "broken by")))
-    rows = (_alias_row(row) for row in format_rows(report.layout))
-    return tag("table", tag("thead", head), tag("tbody", *rows), class_="tm-list")
 
 
 def _metadata(metadata: dict[str, str]) -> str:

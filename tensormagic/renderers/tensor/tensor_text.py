@@ -3,37 +3,35 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from itertools import chain
 
 from tensormagic.renderers.tensor.kind_text import kind_lines
 from tensormagic.renderers.tensor.layout_verdicts_text import verdict_lines
 from tensormagic.renderers.tensor.statistics_words import answer, answer_scope, statistics_rows, statistics_scope
 from tensormagic.renderers.tensor.tensor_autograd_text import autograd_text
-from tensormagic.renderers.tensor.tensor_copy_text import copy_lines
-from tensormagic.renderers.tensor.tensor_holders_text import holders_lines
 from tensormagic.renderers.tensor.tensor_picture import picture_of
 from tensormagic.renderers.tensor.tensor_shot_text import shot_text
 from tensormagic.renderers.tensor.tensor_slices_text import slices_text
 from tensormagic.renderers.tensor.tensor_text_layout import layout_lines
 from tensormagic.renderers.tensor.tensor_words import (
-    alias_row,
     badges,
     details,
     kind,
-    memory_lines,
     name,
-    nothing_shares,
     shape,
     size_in_memory,
 )
-from tensormagic.renderers.terminal.text_canvas import printable, table
+from tensormagic.renderers.terminal.text_canvas import printable
 from tensormagic.reports import Finding, Statistics, TensorReport
+from tensormagic.views.nodes import Node, Section
+from tensormagic.views.panels.tensor import memory_nodes, sharing_nodes, verdict_nodes
 from tensormagic.views.pictures.text_bars import fewer, sparkline
-from tensormagic.words import DOT, count, evidence_text, number_of_bytes, short_count, short_number, shortened
+from tensormagic.views.to_text import text
+from tensormagic.words import DOT, evidence_text, number_of_bytes, short_count, short_number, shortened
 
 SIGNS = {"error": "\u2716", "warning": "\u25b2", "note": "\u25cb"}
 NARROWEST = 40
-MOST_ALIASES = 12
 
 
 def render(report: TensorReport, *, width: int = 100) -> str:
@@ -42,19 +40,18 @@ def render(report: TensorReport, *, width: int = 100) -> str:
     picture = picture_of(report)
     sections = [
         _header(report, width),
-        copy_lines(report.verdict, width),
+        _lines(verdict_nodes(report.verdict), width),
         list(chain.from_iterable(finding_lines(finding, width) for finding in report.findings)),
         list(chain.from_iterable(_filled(f" not shown: {gap.section}: {gap.reason}", width) for gap in report.gaps)),
         shot_text(report, width),
         kind_lines(report, width),
         layout_lines(report, picture, width) if picture is not None else [],
         verdict_lines(report, width),
-        _sharing(report, width),
+        _lines(sharing_nodes(report), width),
         _values(report.statistics, width),
         slices_text(report, width),
         autograd_text(report, width),
-        _sentences("MEMORY", memory_lines(report), width),
-        holders_lines(report.holders, name(report), width),
+        _lines([Section("Memory and holders", memory_nodes(report))], width),
     ]
     lines = "\n\n".join("\n".join(section) for section in sections if section).split("\n")
     return "\n".join(shortened_line(printable(line), width) for line in lines)
@@ -113,15 +110,8 @@ def _plain(text: str) -> str:
     return " ".join(text.replace("`", "").split())
 
 
-def _sharing(report: TensorReport, width: int) -> list[str]:
-    if report.storage is None and not report.aliases:
-        return []  # a gap says why
-    if not report.aliases:
-        return [f" SHARES WITH  {nothing_shares(report)}"]
-    rows = [("SHARES WITH", "HOW", "OVERLAP", "VERSION COUNTER")]
-    rows += [alias_row(alias) for alias in report.aliases[:MOST_ALIASES]]
-    left_out = len(report.aliases) - MOST_ALIASES
-    return table(rows, width=width) + ([f" and {count(left_out)} more on this storage"] if left_out > 0 else [])
+def _lines(nodes: Sequence[Node], width: int) -> list[str]:
+    return [line for node in nodes for line in text(node, width)]
 
 
 def _values(statistics: Statistics | None, width: int) -> list[str]:
@@ -148,14 +138,6 @@ def _histogram(statistics: Statistics, width: int) -> str:
         if len(line) <= width:
             break
     return line
-
-
-def _sentences(title: str, lines: tuple[str, ...], width: int) -> list[str]:
-    if not lines:
-        return []
-    hanging = " " * (len(title) + 3)
-    text = " ".join(line.replace("`", "") for line in lines)
-    return textwrap.wrap(text, width, initial_indent=f" {title}  ", subsequent_indent=hanging)
 
 
 def one_line(report: TensorReport) -> str:

@@ -5,9 +5,8 @@ Text between backticks is code; renderers turn it into ``<code>`` or drop the ba
 
 from __future__ import annotations
 
-from tensormagic.renderers.tensor.tensor_holders_words import summary as holders_summary
 from tensormagic.renderers.tensor.tensor_picture import Picture, bases_index
-from tensormagic.reports import Alias, AutogradReport, Grid, LayoutReport, TensorReport
+from tensormagic.reports import AutogradReport, Grid, LayoutReport, TensorReport
 from tensormagic.views.panels.tensor_line import shape_text
 from tensormagic.words import (
     DOT,
@@ -231,33 +230,6 @@ def strip_shown(report: TensorReport) -> str:
     return "; ".join(parts)
 
 
-def alias_row(alias: Alias) -> tuple[str, str, str, str]:
-    """Return name, relation, overlap and version counter of one that shares the storage."""
-    how = alias.relation if alias.kind in {"Tensor", "ndarray"} else f"{alias.relation}, {alias.kind}"
-    return shortened(alias.name, 28), shortened(how, 34), _overlap(alias), _counter(alias)
-
-
-def _overlap(alias: Alias) -> str:
-    if alias.overlap == "no":
-        return "none"
-    if alias.overlap == "maybe" or alias.overlap_elements is None:
-        return "may overlap"
-    return f"{count(alias.overlap_elements)} of {count(alias.of_elements)}"
-
-
-def _counter(alias: Alias) -> str:
-    if alias.version is None:
-        return "none: writes not counted"
-    return f"shared, now {alias.version}" if alias.shares_version else f"its own, now {alias.version}"
-
-
-def nothing_shares(report: TensorReport) -> str:
-    """Return what was looked through where nobody was found to share the storage."""
-    if not report.aliases_searched:
-        return "not searched"
-    return f"nothing found among {plural(report.aliases_searched, 'name and attribute', 'names and attributes')}"
-
-
 def autograd_summary(autograd: AutogradReport | None) -> str:
     """Return the place in autograd in two words, for a closed disclosure."""
     if autograd is None:
@@ -280,56 +252,3 @@ def autograd_lines(autograd: AutogradReport) -> tuple[str, ...]:
     lines += ["Its gradient is retained (retain_grad)."] if autograd.retains_grad else []
     lines += [f"{plural(autograd.hooks, 'tensor hook')} registered."] if autograd.hooks else []
     return tuple(lines)
-
-
-def memory_summary(report: TensorReport) -> str:
-    """Return the storage and who keeps it, for a closed disclosure."""
-    if report.storage is None:
-        return holders_summary(report.holders, name(report)) or "no storage"
-    size = number_of_bytes(report.storage.nbytes)
-    held = holders_summary(report.holders, name(report))
-    if report.storage.device == "meta":
-        return f"none: on the meta device; elsewhere it would take {size}"
-    if held:
-        return f"{size}, {held}"
-    holders = 1 + sum(alias.kind != "ndarray" for alias in report.aliases)
-    arrays = sum(alias.kind == "ndarray" for alias in report.aliases)
-    text = f"{size}, {plural(holders, 'tensor')}"
-    return f"{text}, {plural(arrays, 'array')}" if arrays else text
-
-
-def memory_lines(report: TensorReport) -> tuple[str, ...]:
-    """Return what the storage is, who was found to hold it, and what a copy would take, in sentences."""
-    storage, layout = report.storage, report.layout
-    if storage is None:
-        parts = sum(len(kind.components) for kind in report.kinds)
-        held = f"It has no storage of its own; its data is in {plural(parts, 'component')}, shown above."
-        return (held if parts else "No readable storage.",)
-    kinds = {"shared between processes": storage.shared, "pinned": storage.pinned}
-    extra = "".join(f", {word}" for word, on in kinds.items() if on)
-    where = f"{storage.device}, {f'first byte at `{storage.address:#x}`' if storage.address else 'without memory'}"
-    lines = [f"One storage of {number_of_bytes(storage.nbytes)} on {where}{extra}."]
-    if storage.device == "meta":
-        lines = [
-            f"On the meta device it uses no memory; elsewhere its storage would take {number_of_bytes(storage.nbytes)}."
-        ]
-    if report.aliases and report.holders is None:
-        holders = listed((shortened(alias.name, 28) for alias in report.aliases), most=8)
-        lines.append(f"Also kept alive by: {holders}.")
-    if layout is not None and layout.distinct is not None and storage.elements:
-        read = f"{count(layout.distinct)} of the storage's {plural(storage.elements, 'element')}"
-        copy = number_of_bytes(layout.contiguous_bytes)
-        lines.append(f"{name(report)} reads {read}; a contiguous copy would take {copy}.")
-    return tuple(lines)
-
-
-def format_rows(layout: LayoutReport) -> tuple[tuple[str, str, str, str], ...]:
-    """Return each memory format: name, whether it holds, the stride it asks for, and the dimension that breaks it."""
-    rows = []
-    for memory_format in layout.formats:
-        dim = memory_format.breaking_dim
-        because = "" if dim is None else f"dim {dim} ({layout.dim_names[dim]}) has stride {layout.stride[dim]}"
-        rows.append(
-            (memory_format.name, "yes" if memory_format.holds else "no", tuple_text(memory_format.stride), because)
-        )
-    return tuple(rows)

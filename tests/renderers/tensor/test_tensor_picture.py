@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tensormagic.renderers.tensor import tensor_layout_html, tensor_picture, tensor_words
+from tensormagic.views.panels.tensor import memory_lines, memory_summary
 from tests.renderers.samples_tensor import SAMPLES, layout, report
 
 
@@ -82,12 +83,10 @@ def test_interleaved_slices_are_told_apart() -> None:
 def test_memory_without_an_address_is_not_given_one() -> None:
     """A meta tensor's storage has a size and no first byte."""
     x = SAMPLES["vector"]
-    assert "first byte at `0x55d0c0de`" in tensor_words.memory_lines(x)[0]
+    assert "first byte at `0x55d0c0de`" in memory_lines(x)[0]
     meta = replace(x, storage=replace(x.storage, address=0, device="meta"))
-    assert tensor_words.memory_lines(meta)[0] == (
-        "On the meta device it uses no memory; elsewhere its storage would take 40 B."
-    )
-    assert tensor_words.memory_summary(meta) == "none: on the meta device; elsewhere it would take 40 B"
+    assert memory_lines(meta)[0] == ("On the meta device it uses no memory; elsewhere its storage would take 40 B.")
+    assert memory_summary(meta) == "none: on the meta device; elsewhere it would take 40 B"
 
 
 def test_sizes_say_how_storage_and_tensor_differ() -> None:
