@@ -7,8 +7,10 @@ from being in the README.
 from __future__ import annotations
 
 import argparse
+import struct
 import sys
 import tempfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,10 +37,10 @@ WIDTH, HEIGHT = 1080, 1600  # high enough for the longest output: what has to be
 
 
 @contextmanager
-def _page(width: int, height: int) -> Iterator[Page]:
+def _page(width: int, height: int, scale: float = 2) -> Iterator[Page]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_chromium(), args=list(FLAGS))
-        yield browser.new_page(viewport={"width": width, "height": height}, device_scale_factor=2)
+        yield browser.new_page(viewport={"width": width, "height": height}, device_scale_factor=scale)
         browser.close()
 
 
@@ -74,6 +76,75 @@ def take(folder: Path, example: Path, pictures: dict[str, tuple[str, str]], size
         notebook.close()
 
 
+# The moving picture: a saved run whose graph lights up in the order of backward, as an animated PNG.
+
+MOVING = """import torch, torch.nn.functional as F
+from torch import nn
+import tensormagic as tm
+torch.manual_seed(0)
+net = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8 * 13 * 13, 10))
+images, labels = torch.rand(64, 1, 28, 28), torch.randint(10, (64,))
+with tm.trace(namespace=globals()) as trace:
+    for step in range(12):
+        loss = F.cross_entropy(net(images), labels)
+        net.zero_grad()
+        loss.backward()
+        with torch.no_grad():
+            for weight in net.parameters():
+                weight -= 0.1 * weight.grad
+trace.report.save(path)
+"""
+FRAME, LAST = 160, 1800  # milliseconds
+
+
+def moving_picture(folder: Path) -> Path:
+    """Take the moving picture of README."""
+    with tempfile.TemporaryDirectory() as place, _page(980, 700, 1.5) as page:
+        path = Path(place) / "run.html"
+        exec(compile(MOVING, "train.py", "exec"), {"path": path})  # noqa: S102  (the program above)
+        page.goto(path.as_uri())
+        slider, shown = page.get_by_label("order", exact=True), page.locator(".stage")
+        nodes = int(slider.get_attribute("max") or 0)
+        frames = []
+        for at in range(nodes + 1):
+            slider.fill(str(at))
+            page.wait_for_timeout(PAUSE // 4)
+            frames.append(shown.screenshot())
+    file = folder / "tracegrad.png"
+    file.write_bytes(animated(frames, [FRAME] * nodes + [LAST]))
+    print(f"{file.name}  {file.stat().st_size / 1e3:.0f} kB")
+    return file
+
+
+def animated(pictures: list[bytes], milliseconds: list[int]) -> bytes:
+    """Return PNG pictures of one size as one animated PNG, shown again and again."""
+    first = _chunks(pictures[0])
+    head = dict(first)[b"IHDR"]
+    made = [_chunk(b"IHDR", head), _chunk(b"acTL", struct.pack(">II", len(pictures), 0))]
+    number = 0
+    for at, (picture, time) in enumerate(zip(pictures, milliseconds, strict=True)):
+        assert dict(_chunks(picture))[b"IHDR"] == head
+        made.append(_chunk(b"fcTL", struct.pack(">I8sIIHHBB", number, head[:8], 0, 0, time, 1000, 0, 0)))
+        number += 1
+        for data in (data for kind, data in _chunks(picture) if kind == b"IDAT"):
+            made.append(_chunk(b"IDAT", data) if not at else _chunk(b"fdAT", struct.pack(">I", number) + data))
+            number += bool(at)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(made) + _chunk(b"IEND", b"")
+
+
+def _chunks(picture: bytes) -> list[tuple[bytes, bytes]]:
+    found, at = [], 8
+    while at < len(picture):
+        size = int.from_bytes(picture[at : at + 4], "big")
+        found.append((picture[at + 4 : at + 8], picture[at + 8 : at + 8 + size]))
+        at += 12 + size
+    return found
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
 def _every_cell(example: Path) -> dict[str, tuple[str, str]]:
     cells = nbformat.read(example, as_version=4).cells
     return {f"{example.stem}_{cell.id}": (cell.id, CELL) for cell in cells if cell.cell_type == "code"}
@@ -92,6 +163,8 @@ def main() -> int:
         pictures = _every_cell(example) if given.all else PICTURES.get(example.stem, {})
         if pictures:
             take(given.folder, example, pictures, tuple(given.size))
+    if not given.all and not given.example:
+        moving_picture(given.folder)
     return 0
 
 

@@ -532,6 +532,15 @@ def test_small_graph_shows_values_and_gradients(static_page: OpenPage) -> None:
     assert sorted(page.locator(".derivative").all_text_contents()) == ["×2", "×−2", "×−3", "×−6"]
 
 
+def test_lines_tell_the_shapes_that_they_made(static_page: OpenPage) -> None:
+    """Beside each line stands what its last call made, under the name that the line gives it."""
+    page = static_page(trace_html.render(samples_viewer.calm_run()))
+    _panel(page)
+    said = page.locator(".lines .made").all_text_contents()
+    assert said
+    assert all(re.fullmatch(r"\w+: (scalar|\d+(×\d+)*.*)", each) for each in said), said
+
+
 def test_two_copies_work_by_themselves(static_page: OpenPage) -> None:
     """The same output twice on a page is two panels: a click in one leaves the other alone."""
     html = trace_html.render(samples_viewer.broken_run())

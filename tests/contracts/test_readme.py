@@ -75,6 +75,15 @@ def test_it_is_short():
     assert len(README.splitlines()) <= 110
 
 
+def test_the_moving_picture_moves_and_is_small():
+    """The graph lights up in more than ten pictures, in less than a megabyte."""
+    picture = (ROOT / "docs" / "images" / "tracegrad.png").read_bytes()
+    at = picture.index(b"acTL")
+    assert int.from_bytes(picture[at + 4 : at + 8], "big") > 10
+    assert picture.count(b"fcTL") == int.from_bytes(picture[at + 4 : at + 8], "big")
+    assert len(picture) < 1_000_000
+
+
 def test_the_commands_work_as_typed(tmp_path):
     """What the README says to install can be installed from a clone, and the command it ends with is there."""
     clone = tmp_path / "tensormagic"

@@ -40,7 +40,7 @@ export class Source {
       locations.forEach((/** @type {number|null} */ location, /** @type {number} */ node) => {
         if (location !== null && places.includes(location)) nodes.push(node);
       });
-      return this.row(line, text, nodes, place);
+      return this.row(line, text, nodes, place, madeOn(model, graph, nodes, text));
     });
     this.list.replaceChildren(...this.rows.map((row) => row.element));
     const calls = (this.calls = new Set(
@@ -49,8 +49,8 @@ export class Source {
     this.rows.forEach((row, place) => row.element.classList.toggle("calls", calls.has(place)));
   }
 
-  /** @param {number} line @param {string} text @param {number[]} nodes @param {number} place */
-  row(line, text, nodes, place) {
+  /** @param {number} line @param {string} text @param {number[]} nodes @param {number} place @param {string[]} made */
+  row(line, text, nodes, place, made = []) {
     if (!line) return { nodes, element: html("li", { class: text ? "heading" : "omitted" }, text || "⋯"), state: "" };
     const bar = html("span", { class: "bar" }),
       value = html("span", { class: "reading" });
@@ -61,11 +61,12 @@ export class Source {
       html("span", { class: "number" }, String(line)),
       html("code", {}, text || " "),
     ];
+    if (made.length) inner.push(html("span", { class: "made quiet" }, made[made.length - 1]));
     const click = () => this.pick(this.picked === place ? -1 : place);
     const body = nodes.length
       ? html(
           "button",
-          { class: "line", type: "button", click, "aria-pressed": "false", title: `show the ${plural(nodes.length, "node")} of line ${line}` },
+          { class: "line", type: "button", click, "aria-pressed": "false", title: [`show the ${plural(nodes.length, "node")} of line ${line}`, ...made].join("\n") },
           ...inner,
         )
       : html("span", { class: "line" }, ...inner);
@@ -123,4 +124,15 @@ export class Source {
     this.begun = this.content;
     this.list.scrollTop = row.element.offsetTop - 60;
   }
+}
+
+/** What the calls of a line made: ``h: 64×128``, under the name that the line gives it, else that of the op; the last one last.
+ * @param {Model} model @param {number} graph @param {number[]} nodes @param {string} text @returns {string[]} */
+function madeOn(model, graph, nodes, text) {
+  const facts = nodes.map((node) => model.node(graph, node)).filter((one) => one.kind !== "accumulate" && one.shapes);
+  const given = text.match(/^\s*(\w+)\s*=(?!=)/)?.[1];
+  const shapes = (/** @type {any} */ one) => one.shapes.replace("()", "scalar");
+  return [
+    ...new Set(facts.map((one, at) => `${one.variable || (at === facts.length - 1 && given) || one.op}: ${shapes(one)}`)),
+  ];
 }
