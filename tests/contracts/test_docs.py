@@ -234,7 +234,7 @@ def test_every_example_has_its_place_in_the_course():
     linked = set(re.findall(r"\]\(\.\./(examples/[^)]+)\)", text))
     assert linked == {relative(path) for path in (ROOT / "examples").iterdir() if path.suffix in {".ipynb", ".py"}}
     topics = text.partition("## By topic")[2].partition("\n## ")[0].split("\n| ")[2:]
-    assert len(topics) == 25
+    assert len(topics) == 26
     assert [topic for topic in topics if "](../examples/" not in topic or "](magics/" not in topic] == []
 
 

@@ -61,6 +61,7 @@ def run_example(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Ex
         before = set(folder.iterdir())
         content = with_answers(nbformat.read(path, as_version=4))
         settings = place / "settings"
+        settings.mkdir(exist_ok=True)  # a kernel that starts others warns where it is not there
         notebook = run_notebook(content, folder, seconds=EXAMPLE_SECONDS, settings=settings, widget_state=False)
         return Executed(notebook, sorted(set(folder.iterdir()) - before))
 

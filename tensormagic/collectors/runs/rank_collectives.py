@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.where.caller import own_frame
+from tensormagic.collectors.where.caller import Gathered, own_frame
+from tensormagic.collectors.where.source import SourceLines
 
 MOST = 2000
 _DUMPS = ("_dump_fr_trace", "_dump_nccl_trace")
@@ -24,10 +25,11 @@ def newest_record() -> dict[str, int]:
     return {dump: max((one["record_id"] for one in _entries(dump, lines=False)), default=-1) for dump in _DUMPS}
 
 
-def collectives_since(newest: dict[str, int]) -> dict[str, Any]:
+def collectives_since(newest: dict[str, int], sites: SourceLines) -> dict[str, Any]:
     """Return what was begun after these records: of each its group, number, kind, sizes, line and moment; packed."""
     groups = _ranks_of_groups()
     kinds: dict[tuple[Any, ...], int] = {}
+    lines: dict[Gathered, str] = {}
     numbers, which, moments = array("i"), array("i"), array("d")
     for dump in _DUMPS:
         for one in _entries(dump, lines=True)[-MOST:]:
@@ -35,7 +37,9 @@ def collectives_since(newest: dict[str, int]) -> dict[str, Any]:
                 continue
             group = str(one["process_group"][0])
             frame = own_frame(one.get("frames"))
-            line = f"{frame[0].rpartition('/')[2]}, line {frame[1]}" if frame is not None else ""
+            if frame is not None and frame not in lines:
+                lines[frame] = sites.at(*frame).label
+            line = lines[frame] if frame is not None else ""
             operation = str(one["profiling_name"])
             sizes = str(one["input_sizes"]).replace(" ", "")
             kind = (group, tuple(groups.get(group, ())), operation, sizes, line)

@@ -36,6 +36,7 @@ from tensormagic.collectors.runs.rank_facts import Forwards, buffers_of, hash_of
 from tensormagic.collectors.training.parallel import ParallelWatcher, world_size
 from tensormagic.collectors.training.step_hooks import leave_steps, watch_steps
 from tensormagic.collectors.training.training import held_by
+from tensormagic.collectors.where.source import SourceLines
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Gap, Pass
 
 FORMAT = 1
@@ -71,6 +72,7 @@ class RankFile:
 
     Attributes:
         seconds: Spent here.
+        sites: Calls the person's lines by their names.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class RankFile:
         self._folder, self._leaves, self._parallel = folder, leaves, parallel
         self._recorder, self._late = recorder, late
         self._forwards = Forwards()
+        self.sites = SourceLines()
         self._shards: list[weakref.ref[torch.Tensor]] = []
         self._newest: dict[str, int] = {}
         self._file = -1
@@ -280,7 +283,7 @@ class RankFile:
             alive = (leaf.reference() for leaf in self._leaves.known)
             self._hashes(each for each in alive if each is not None)
         if world_size() > 1:
-            self._write("collectives", **collectives_since(self._newest))
+            self._write("collectives", **collectives_since(self._newest, self.sites))
         self._write("end", state=state, error=error[:2000], peak=_peak(), at=time.time())
 
     @staticmethod

@@ -143,6 +143,7 @@ class Tracer(FollowedRun):
     def write_ranks(self, folder: Path) -> None:
         """Write down passes and steps as they end, in a file of this rank's; said before `start`."""
         self._rank_file = RankFile(folder, self._leaves, self._parallel, self._recorder, self._late)
+        self._rank_file.sites = self._sites
 
     def measure_forward(self) -> None:
         """Measure what the forward makes, too; said before `start`."""
