@@ -12,6 +12,7 @@ cut into 32-bit words; torch's ``manual_seed(n)`` is ``init_genrand`` with the l
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +54,12 @@ def origin_of(state: Words, position: int, *, most: int = MOST_BACK) -> Origin |
         position: How many of them were given; 624 for a state that was not stepped since its seed.
         most: How many steps of 624 numbers to go back at most.
     """
-    current = np.asarray(state, dtype=np.uint32)
+    return _origin_of(np.asarray(state, dtype=np.uint32).tobytes(), position, most)
+
+
+@lru_cache(maxsize=32)  # a cell begins with the state that the one before it ended with, as a rule
+def _origin_of(state: bytes, position: int, most: int) -> Origin | None:
+    current = np.frombuffer(state, dtype=np.uint32)
     for steps in range(most + 1):
         key = _key_of(current)
         if key is not None:
@@ -109,6 +115,14 @@ def genrand(seed: int) -> Words:
         last = (_GENRAND * (last ^ (last >> 30)) + at) & 0xFFFFFFFF
         words.append(last)
     return np.array(words, dtype=np.uint32)
+
+
+@cache
+def _array_start() -> Words:
+    """Return the state that ``init_by_array`` begins with, which nobody may write to."""
+    words = genrand(_ARRAY_SEED)
+    words.flags.writeable = False
+    return words
 
 
 def tempered(words: Words) -> Words:
@@ -191,7 +205,7 @@ def _before_second_loop(state: Words) -> Words:
 
 def _key_words(before: Words) -> Words:
     """Return ``key[j] + j`` for steps 2 to 622 of the first loop."""
-    start = genrand(_ARRAY_SEED)
+    start = _array_start()
     stirred = (_stirred(before) * np.uint64(_ARRAY_1)).astype(np.uint32)
     words: Words = before[3:] - (start[3:] ^ stirred[2:-1])
     return words
