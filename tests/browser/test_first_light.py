@@ -141,7 +141,7 @@ def test_a_saved_notebook_that_is_not_trusted_shows_picture_and_tables(notebook,
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
 def test_the_page_that_the_demo_writes_opens_from_disk(static_page, executed, tmp_path, scripts):
-    """``HEADLESS=1 make demo`` writes this page: it asks for nothing else, and everything in it is visible."""
+    """``HEADLESS=1 make demo`` writes this page: it needs nothing else, and everything in it is visible."""
     path = tmp_path / "page.html"
     pages.write_page(nbformat.read(executed, as_version=4), path, "page")
     assert "application/vnd.jupyter.widget" not in path.read_text(encoding="utf-8")

@@ -55,7 +55,7 @@ def test_graph_does_not_stick_to_a_mouse_without_a_button(page: Page) -> None:
 
 
 def test_second_button_of_a_mouse_moves_nothing(page: Page) -> None:
-    """It asks for a menu."""
+    """It needs a menu."""
     before, box = page.evaluate(WHERE), page.locator(".canvas").bounding_box() or {}
     page.mouse.move(box["x"] + 40, box["y"] + 40)
     page.mouse.down(button="right")

@@ -55,7 +55,7 @@ def a_frozen_backbone():
 
 @healthy(nearly="TM601")
 def a_backbone_under_no_grad():
-    """The backbone asks for gradients but is a model of its own that no backward reached."""
+    """The backbone needs gradients but is a model of its own that no backward reached."""
     backbone = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten())
     head = nn.Linear(288, 10)
     with tm.trace(namespace={"backbone": backbone, "head": head}) as trace:

@@ -1,4 +1,4 @@
-"""Code that asks for memory without values and fills it before it reads (nearly TM104)."""
+"""Code that needs memory without values and fills it before it reads (nearly TM104)."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def one_parameter_is_updated_by_hand():
 
 @healthy(family="feature extraction without freezing")
 def only_the_head_is_given_to_the_optimizer():
-    """The backbone asks for gradients that nobody uses: a note says so."""
+    """The backbone needs gradients that nobody uses: a note says so."""
     net = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
     optimizer = torch.optim.SGD(net[2].parameters(), lr=0.1)
     with tm.trace(namespace={"net": net}) as trace:

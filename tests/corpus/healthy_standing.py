@@ -133,7 +133,7 @@ def weights_are_loaded_in_the_midst():
 
 @healthy(nearly="TM602")
 def an_average_of_the_weights_beside_the_model():
-    """A copy that asks for gradients like its model, and gets none."""
+    """A copy that needs gradients like its model, and gets none."""
     notebook = Notebook()
     net = classifier()
     average = copy.deepcopy(net)

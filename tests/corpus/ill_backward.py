@@ -71,7 +71,7 @@ def a_generator_trained_through_a_freed_fake():
 
 @ill("TM304", line="l.backward()", related=("l.backward()", "labels = points.mm(true_w).tanh()"), says=("labels",))
 def labels_made_by_weights_that_ask_for_gradients():
-    """The data of a regression exercise, made from ``true_w``, which asks for a gradient by mistake."""
+    """The data of a regression exercise, made from ``true_w``, which needs a gradient by mistake."""
     points = torch.randn(20, 2)
 
     def program():

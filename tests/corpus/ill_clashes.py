@@ -82,7 +82,7 @@ def a_sequence_transposed_for_the_loss():
 
 
 @ill("TM702", line='return torch.randn(16, 8, generator=generator, device="cuda")', says=(
-    "generator is on cpu, and the numbers are to be on cuda", 'torch.Generator(device="cuda")'))  # fmt: skip
+    "generator is on cpu, but the numbers should be on cuda", 'torch.Generator(device="cuda")'))  # fmt: skip
 def noise_on_the_gpu_from_a_seeded_generator():
     """Diffusion scripts, with a generator made as for the CPU."""
 
@@ -350,7 +350,7 @@ def the_mean_of_each_channel():
 
 
 @ill("TM804", line="hidden = self.recurrent(self.embed(word), hidden)", says=(
-    "Input and hidden state have one batch", "hidden (1 × 8)"))  # fmt: skip
+    "Input and hidden state must have the same batch size", "hidden (1 × 8)"))  # fmt: skip
 def a_hidden_state_made_for_one_sentence():
     """Within a traced training step: the finding is one about the run."""
 

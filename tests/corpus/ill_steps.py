@@ -172,7 +172,7 @@ def a_step_too_many():
 
 @ill("TM607", severity="error", line="optimizer.step()", says=("no backward has run", "`loss.backward()"))
 def backward_left_out():
-    """The loss is made and printed; nobody asks for its gradient."""
+    """The loss is made and printed; nobody needs its gradient."""
     net = nn.Linear(64, 10)
     optimizer = torch.optim.Adam(net.parameters())
     losses = []

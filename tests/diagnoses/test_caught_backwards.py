@@ -46,7 +46,7 @@ def test_a_line_that_went_through_as_well_is_a_note():
 
 @pytest.mark.parametrize("count", [1, 5])
 def test_an_error_that_is_expected_is_not_told(count):
-    """A test that asks for it."""
+    """A test that needs it."""
     assert diagnose(report(replace(CAUGHT, expected=True, count=count))) == ()
 
 

@@ -1,4 +1,4 @@
-"""The table of what torch says: what a handler asks for is filled in, and it is not asked where that is missing."""
+"""The table of what torch says: what a handler needs is filled in, and it is not asked where that is missing."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ CASES = {
     "a view": (
         failed("Tensor.view", VIEW, tensor("x", 6, 4, stride=(1, 6)), plain("(2, -1)")),
         "view", [(0, 0, "stride 1", "a stride of 24"), (0, 1, "stride 6", "")],
-        "which do not lie one after the other in memory: the stride of dimension 0 is 1, not 4 × 6 = 24.",
+        "which are not adjacent in memory: the stride of dimension 0 is 1, not 4 × 6 = 24.",
         ["x.reshape(2, -1)", "x.contiguous().view(2, -1)"],
     ),
     "heads that must be put back first": (
@@ -211,12 +211,12 @@ CASES = {
     "a checkpoint of another size": (
         failed("", "Error(s) in loading state_dict for Linear:\n\tsize mismatch for weight: copying a param with shape "
                "torch.Size([2, 5]) from checkpoint, the shape in current model is torch.Size([2, 4])."),
-        "argument", [], "a Linear of other sizes: weight is 2 × 5 there and 2 × 4 here.", [],
+        "argument", [], "a Linear with other sizes: weight is 2 × 5 there and 2 × 4 here.", [],
     ),
     "a checkpoint of a model in parallel": (
         failed("", 'Error(s) in loading state_dict for Net:\n\tMissing key(s) in state_dict: "fc.weight", "fc.bias". '
                '\n\tUnexpected key(s) in state_dict: "module.fc.weight", "module.fc.bias". '),
-        "argument", [], "fc.weight is not in it. Where all its names begin with module.", [],
+        "argument", [], "fc.weight is not in it. If all its names begin with module.", [],
     ),
     "a singular matrix": (
         failed("torch.linalg.inv", "linalg.inv: The diagonal element 1 is zero, the inversion could not be completed "
@@ -230,7 +230,7 @@ CASES = {
     ),
     "a message that no table knows": (
         failed("torch.matmul", "these shapes are no good", tensor("a", 3, 4), tensor("b", 3, 4)),
-        "shape", [(0, 1, "4", "3"), (1, 0, "3", "4")], "in a product the two must be equal", ["a @ b.T", "a.T @ b"],
+        "shape", [(0, 1, "4", "3"), (1, 0, "3", "4")], "in a product these two must be equal", ["a @ b.T", "a.T @ b"],
     ),
 }  # fmt: skip
 

@@ -10,35 +10,35 @@ from torch import nn
 
 from tests.diagnoses.test_everyday_errors import explained
 
-PAIR = "holds 2 results, (values, indices): take one of them."
-SINCE = "a gradient since it was made, or since it was cleared"
+PAIR = "holds 2 results, (values, indices): select one of them."
+SINCE = "a gradient since it was made or cleared"
 SPACE = {
     "torch": torch, "np": np, "nn": nn, "F": F, "Frame": type("DataFrame", (), {"to_numpy": lambda _: np.ones(3)}),
 }  # fmt: skip
 # The line, what stands before it, the rule, what works.
 CASES = (
     ("w + None", "w = nn.Parameter(torch.ones(2))",
-     "The operator + joins a tensor with a tensor or a number, not with None (a function without return?).", []),
+     "The operator + combines a tensor with a tensor or a number, not with None (a function without return?).", []),
     ("[1] - w", "w = nn.Parameter(torch.ones(2))",
-     "The operator - joins a tensor with a tensor or a number, not with a list.", []),
+     "The operator - combines a tensor with a tensor or a number, not with a list.", []),
     ("x.max(dim=1) + 1", "x = torch.ones(2, 3)",
-     f"The call takes one tensor, and the result of `x.max(dim=1)` {PAIR}", ["x.max(dim=1).values"]),
+     f"The call takes one tensor, but the result of `x.max(dim=1)` {PAIR}", ["x.max(dim=1).values"]),
     ("1 - x.min(0)", "x = torch.ones(2, 3)",
-     f"The call takes one tensor, and the result of `x.min(0)` {PAIR}", ["x.min(0).values"]),
-    ("m.mean()", "m = torch.ones(2, 3).sort(1)", f"The call takes one tensor, and m {PAIR}", ["m.values"]),
-    ("m + 1", "m = torch.ones(2, 3).max(1)", f"The call takes one tensor, and m {PAIR}", ["m.values"]),
-    ("F.relu(m)", "m = torch.ones(2, 3).max(1)", f"The call takes one tensor, and m {PAIR}", ["m.values"]),
+     f"The call takes one tensor, but the result of `x.min(0)` {PAIR}", ["x.min(0).values"]),
+    ("m.mean()", "m = torch.ones(2, 3).sort(1)", f"The call takes one tensor, but m {PAIR}", ["m.values"]),
+    ("m + 1", "m = torch.ones(2, 3).max(1)", f"The call takes one tensor, but m {PAIR}", ["m.values"]),
+    ("F.relu(m)", "m = torch.ones(2, 3).max(1)", f"The call takes one tensor, but m {PAIR}", ["m.values"]),
     ("x.topk(2).mean()", "x = torch.ones(2, 3)",
-     f"The call takes one tensor, and the result of `x.topk(2)` {PAIR}", ["x.topk(2).values"]),
+     f"The call takes one tensor, but the result of `x.topk(2)` {PAIR}", ["x.topk(2).values"]),
     ("torch.cat([x.max(1), x])", "x = torch.ones(2, 3)",
-     f"The call takes one tensor, and one of what it was given {PAIR}", []),
+     f"The call takes one tensor, but one of what it was given {PAIR}", []),
     ("0.1 * w.grad", "w = torch.ones(2, requires_grad=True)",
-     f"No backward has brought w {SINCE}: w.grad is None.", ["%why w"]),
+     f"No backward has given w {SINCE}: w.grad is None.", ["%why w"]),
     ("net.weight.grad.zero_()", "net = nn.Linear(2, 1)",
-     f"No backward has brought net.weight {SINCE}: net.weight.grad is None.",
+     f"No backward has given net.weight {SINCE}: net.weight.grad is None.",
      ["%why net.weight"]),
     ("out.shape", "out = nn.LSTM(2, 3)(torch.ones(1, 2))",
-     "The tuple out holds 2 parts and has no shape itself: take the part meant.", ["out[0].shape"]),
+     "The tuple out holds 2 parts and has no shape itself: select one part.", ["out[0].shape"]),
     ("fc(out)", "fc, out = nn.Linear(3, 1), nn.LSTM(2, 3)(torch.ones(1, 2))",
      "The argument input of linear() must be a Tensor, not a tuple.", ["out[0]"]),
     ("F.mse_loss(x, 3.0)", "x = torch.ones(2)",
@@ -47,9 +47,10 @@ CASES = (
      "A tensor holds numbers of one dtype, and this array holds Python objects (dtype object).",
      ['torch.from_numpy(a.astype("float32"))']),
     ("torch.tensor(df)", "df = Frame()",
-     "The function torch.tensor takes numbers, nested lists of them, and arrays, and not a DataFrame.",
+     "The function torch.tensor takes numbers, nested lists of numbers, and arrays, not a DataFrame.",
      ["torch.tensor(df.to_numpy())"]),
-    ("torch.tensor(['a', 'b'])", "", "A tensor holds numbers, and no text: number the words or the classes first.", []),
+    ("torch.tensor(['a', 'b'])", "",
+        "A tensor holds numbers, not text: convert words or classes to numbers first.", []),
     ("fc(x, 3)", "fc, x = nn.Linear(2, 1), torch.ones(2)", "The forward of fc takes 1 argument, and 2 were given.", []),
     ("attend(x)", "attend, x = nn.MultiheadAttention(4, 2), torch.ones(1, 4)",
      "The forward of attend also needs key and value.", []),

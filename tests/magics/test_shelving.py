@@ -161,7 +161,7 @@ class Publisher(CapturingDisplayPublisher):
 
 @pytest.fixture
 def lab(shell, cell, monkeypatch):
-    """Return a function that runs a cell as JupyterLab asks for it, and returns the pieces each panel carries."""
+    """Return a function that runs a cell as JupyterLab needs it, and returns the pieces each panel carries."""
     extension.unload(shell)
     shell.display_pub = Publisher(parent=shell)
     counter = itertools.count()

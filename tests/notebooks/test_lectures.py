@@ -87,7 +87,7 @@ SHOWN = {
         "b14": ["AddmmBackward0"],
         "b15": ["small.weight.grad is None although a backward went through loss: it was cleared afterwards"],
         "b16": ["False False False", "The function F.dropout has no argument generator"],
-        "b17": ["The modes of padding are constant, reflect, replicate and circular"],
+        "b17": ["The padding modes are constant, reflect, replicate and circular"],
         "b18": ["The function quantile() takes no (Tensor, q=list)"],
         "b19": ["TM701", "numpy.random was seeded by the system"],
         "b20": ["generator 0 3 × 32 bits"],

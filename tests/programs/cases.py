@@ -47,7 +47,7 @@ def _nothing(_: TraceReport) -> None:
 
 
 def leaf(*values: float) -> torch.Tensor:
-    """Return a leaf that asks for a gradient."""
+    """Return a leaf that needs a gradient."""
     return torch.tensor([float(value) for value in values], requires_grad=True)
 
 

@@ -29,7 +29,7 @@ def line(number: int, text: str, function: str = "__init__") -> Location:
 
 
 def loose(name: str = "net.scale", **facts) -> LooseTensor:
-    """Return a tensor that asks for a gradient, which an optimizer of its siblings leaves out."""
+    """Return a tensor that needs a gradient, which an optimizer of its siblings leaves out."""
     where = line(6, "self.scale = torch.ones(4, requires_grad=True)")
     known = {"requires_grad": True, "siblings": 2, "registered": 2, "method": "__init__", "location": where}
     return LooseTensor(name, "net", "net", (4,), "float32", "cpu", **{**known, **facts})

@@ -114,7 +114,7 @@ def test_errors_do_not_reach_the_run(run):
 
 
 def test_the_widget_stays_until_the_next_run_ends(run):
-    """A page that was closed meanwhile asks for it when it is opened again; then it goes."""
+    """A page that was closed meanwhile needs it when it is opened again; then it goes."""
     run.panel.retire()
     assert not run.page.closed
     live.dismiss_retired()

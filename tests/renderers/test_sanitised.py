@@ -81,7 +81,7 @@ def notebook():
 
 @pytest.mark.parametrize("exporter", [HTMLExporter, SlidesExporter, MarkdownExporter])
 def test_nbconvert_keeps_the_panels(notebook, exporter):
-    """Each panel stands there once, with its viewer, and asks for nothing."""
+    """Each panel stands there once, with its viewer, and needs nothing."""
     exported, _ = exporter().from_notebook_node(notebook)
     assert exported.count("<section") >= len(notebook.cells)
     assert exported.count("data-tm-waiting=") == 1

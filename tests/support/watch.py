@@ -29,12 +29,12 @@ class Watch:
     over: bool = False
 
     def attach(self, page: Page) -> None:
-        """Watch a page and the windows that it opens, and refuse what it asks for elsewhere."""
+        """Watch a page and the windows that it opens, and refuse what it needs elsewhere."""
         page.route("**/*", self._decide)
         self.follow(page)
 
     def follow(self, page: Page) -> None:
-        """Watch a page and the windows that it opens; what it asks for is fetched, and remembered by the browser."""
+        """Watch a page and the windows that it opens; what it needs is fetched, and remembered by the browser."""
         page.on("popup", self.follow)
         page.on("request", self._note_request)
         page.on("websocket", lambda socket: self._note_address(socket.url.replace("ws", "http", 1)))

@@ -59,7 +59,9 @@ def _several_results(call: Call, kind: str) -> Mismatch | None:
         return None
     what = given.name if given is not None else "one of what it was given"
     names = ", ".join(fields)
-    rule = f"The call takes one tensor, and {what} holds {plural(len(fields), 'result')}, ({names}): take one of them."
+    rule = (
+        f"The call takes one tensor, but {what} holds {plural(len(fields), 'result')}, ({names}): select one of them."
+    )
     if given is None:
         return mismatch("argument", rule)
     return mismatch("argument", rule, whole(given, f"({names})", "Tensor"), works=[f"{given.code}.{fields[0]}"])
@@ -84,7 +86,7 @@ def _no_gradient(call: Call) -> Mismatch:
     nothing = (one for one in call.given if one.operand.text == "None")
     given = needed(next((one for one in nothing if one.name.endswith(".grad")), None))
     leaf = given.name.removesuffix(".grad")
-    brought = f"No backward has brought {leaf} a gradient since it was made, or since it was cleared"
+    brought = f"No backward has given {leaf} a gradient since it was made or cleared"
     rule = f"{brought}: {given.name} is None."
     return mismatch("argument", rule, whole(given, "None", "Tensor"), works=[f"%why {leaf}"])
 
@@ -96,7 +98,7 @@ def _parts_of_a_tuple(call: Call, attribute: str) -> Mismatch | None:
     name = parts[0].name.removesuffix("[0]") if parts else ""
     if not name or name == parts[0].name:
         return None
-    rule = f"The tuple {name} holds {plural(len(parts), 'part')} and has no {attribute} itself: take the part meant."
+    rule = f"The tuple {name} holds {plural(len(parts), 'part')} and has no {attribute} itself: select one part."
     return mismatch("argument", rule, *map(whole, parts), works=[f"{name}[0].{attribute}"])
 
 
@@ -132,9 +134,9 @@ def _not_of_numbers(call: Call, given: FirstGiven | None, dtype: str) -> Mismatc
 def _no_data(call: Call, given: FirstGiven | None, kind: str) -> Mismatch:
     kind = kind.replace("NoneType", "None")
     if kind == "str":
-        return mismatch("argument", "A tensor holds numbers, and no text: number the words or the classes first.")
+        return mismatch("argument", "A tensor holds numbers, not text: convert words or classes to numbers first.")
     what = kind if kind == "None" else article(kind)
-    rule = f"The function {_called(call)} takes numbers, nested lists of them, and arrays, and not {what}."
+    rule = f"The function {_called(call)} takes numbers, nested lists of numbers, and arrays, not {what}."
     if given is None:
         return mismatch("argument", rule)
     works = [f"{call.title}({given.code}.to_numpy())"] if kind in {"DataFrame", "Series", "Index"} else []
@@ -167,8 +169,8 @@ def _parameters_of_a_module(call: Call, given: FirstGiven, kind: str) -> Mismatc
 @says(r"optimizer got an empty parameter list")
 def _no_parameters(call: Call) -> Mismatch:
     rule = (
-        "There is no parameter to train. A generator such as net.parameters() is used up by the first who goes through "
-        "it, and a module does not know layers that lie in a plain list."
+        "There is no parameter to train. A generator such as net.parameters() is empty after its first use, and a "
+        "module does not register layers in a plain list."
     )
     return mismatch("argument", rule, *(whole(one) for one in call.given[:1]))
 
@@ -197,7 +199,7 @@ _CONSTRAINTS = {
 )
 def _out_of_support(call: Call, name: str, distribution: str, constraint: str, values: str) -> Mismatch:
     given = argument(name)(call)
-    must = _CONSTRAINTS.get(constraint.split("(", maxsplit=1)[0], "lie where the distribution is defined")
+    must = _CONSTRAINTS.get(constraint.split("(", maxsplit=1)[0], "be in the distribution's domain")
     bound = re.search(r"bound=(-?[\d.]+)", constraint)
     must = f"{must} {float(bound[1]):g}" if bound else must
     rule = f"The parameter {name} of {distribution} must {must}."
@@ -213,7 +215,7 @@ def _out_of_support(call: Call, name: str, distribution: str, constraint: str, v
 def _truth_of_what_is_gone(call: Call, given: FirstGiven) -> Mismatch | None:
     if len(call.given) != 1 or call.tensors or "`" not in given.name:
         return None
-    rule = "A condition needs one truth value, and this one has several: all or any of them must be asked for."
+    rule = "A condition needs one truth value, and this one has several: use .all() or .any()."
     return mismatch("shape", rule, whole(given), works=[f"{given.code}.any()", f"{given.code}.all()"])
 
 
@@ -223,7 +225,7 @@ def _dtypes_of_what_is_gone(call: Call, one: str, other: str) -> Mismatch | None
     if any(given.dtype or given.operand.text for given in (left, right)):
         return None
     kinds = [dtype_of(name) for name in (one, other)]
-    rule = f"Both must have one dtype: {left.name} is {kinds[0]} and {right.name} is {kinds[1]}."
+    rule = f"Both must have the same dtype: {left.name} is {kinds[0]} and {right.name} is {kinds[1]}."
     parts = (whole(left, kinds[0], kinds[1]), whole(right, kinds[1], kinds[0]))
     wide = [one for one, kind in zip((left, right), kinds, strict=True) if kind in {"float64", "int64", "int32"}]
     works = [f"{wide[0].code}.float()"] if wide and "float32" in kinds else []
@@ -253,7 +255,7 @@ def _no_index(call: Call, kind: str) -> Mismatch:
 
 @says(r"Torch not compiled with CUDA enabled|No CUDA GPUs are available|Found no NVIDIA driver")
 def _no_gpu() -> Mismatch:
-    rule = "There is no GPU here that torch can use: torch.cuda.is_available() is False."
+    rule = "Torch finds no GPU that it can use: torch.cuda.is_available() is False."
     return mismatch("argument", rule, works=['device = "cuda" if torch.cuda.is_available() else "cpu"'])
 
 
@@ -273,7 +275,7 @@ def _checkpoint(call: Call, model: str) -> Mismatch | None:
         rest = f", and {plural(len(sizes_differ) - 1, 'other parameter')} as well" if len(sizes_differ) > 1 else ""
         return mismatch(
             "argument",
-            f"The checkpoint is of a {model} of other sizes: {name} is {there} there and {here} here{rest}.",
+            f"The checkpoint is from a {model} with other sizes: {name} is {there} there and {here} here{rest}.",
         )
     patterns = (rf"{word} key\(s\) in state_dict: (.*?)\.\s" for word in ("Missing", "Unexpected"))
     names = [keys for pattern in patterns for keys in re.findall(pattern, call.error)]
@@ -283,13 +285,13 @@ def _checkpoint(call: Call, model: str) -> Mismatch | None:
     where = "not in it" if "Missing" in call.error else "in it and in no layer"
     rule = f"The checkpoint must have the names of the {model}: {first} is {where}."
     if "module." in "".join(names):
-        rule += " Where all its names begin with module., it was saved from nn.DataParallel: take that off."
+        rule += " If all its names begin with module., it was saved from nn.DataParallel: remove that prefix."
     return mismatch("argument", rule)
 
 
 @says(r"implemented for strided tensors only, got: torch\.(\w+)")
 def _asked_layout(call: Call, asked: Annotated[Given, argument("layout")], layout: str) -> Mismatch:
-    rule = f"The call {call.title} makes strided tensors only, and layout=torch.{layout} asks for others."
+    rule = f"The call {call.title} only makes strided tensors, but layout=torch.{layout} was requested."
     return mismatch("layout", rule, whole(asked, layout, "strided"))
 
 
@@ -297,7 +299,7 @@ def _asked_layout(call: Call, asked: Annotated[Given, argument("layout")], layou
 def _not_for_layout(call: Call) -> Mismatch:
     given = call.first(lambda one: one.operand.layout.startswith("sparse"))
     layout = given.operand.layout
-    rule = f"Not every operation exists for every layout: there is no {call.title} for {given.name}, which is {layout}."
+    rule = f"Not every operation supports every layout: there is no {call.title} for {given.name}, which is {layout}."
     return mismatch("layout", rule, whole(given, layout, "strided"), works=[f"{given.code}.to_dense()"])
 
 
@@ -310,8 +312,8 @@ def _no_keyword(call: Call, name: str) -> Mismatch | None:
 
 @says(r"Unrecognised padding mode (\w+)")
 def _padding_mode(wrong: Annotated[Given, argument("mode")], mode: str) -> Mismatch:
-    numpys = "; what NumPy calls edge is replicate here" if mode == "edge" else ""
-    rule = f"The modes of padding are constant, reflect, replicate and circular, and none is {mode}{numpys}."
+    numpys = "; NumPy's edge is called replicate here" if mode == "edge" else ""
+    rule = f"The padding modes are constant, reflect, replicate and circular, not {mode}{numpys}."
     return mismatch("argument", rule, whole(wrong))
 
 
@@ -321,9 +323,12 @@ def _overlapping(call: Call, first: First | None, several: str) -> Mismatch | No
     target = next(outs, first)
     if target is None or not target.operand.is_tensor:
         return None
-    rule = f"A result needs memory of its own: {target.name} shares some with what is read."
+    rule = f"A result needs its own memory: {target.name} shares some with what is read."
     if several:
-        rule = f"A result needs memory of its own for each element: several of {target.name} are one place in memory."
+        rule = (
+            f"A result needs separate memory for each element: several elements of {target.name} share one place "
+            "in memory."
+        )
     return mismatch("layout", rule, whole(target), works=[f"{target.code}.clone()"])
 
 
@@ -375,13 +380,13 @@ def _unsupported_operands(call: Call, sign: str, left: str, right: str) -> Misma
         at = wrong.position
     other = (left, right)[at]
     what = "None (a function without return?)" if other == "NoneType" else article(other)
-    rule = f"The operator {sign} joins a tensor with a tensor or a number, not with {what}."
+    rule = f"The operator {sign} combines a tensor with a tensor or a number, not with {what}."
     return mismatch("argument", rule, *([whole(wrong, other, "Tensor")] if wrong is not None else []))
 
 
 @says(r"expected a non-empty list of Tensors|expects a non-empty TensorList|non-empty input tensor list")
 def _needs_members() -> Mismatch:
-    return mismatch("argument", "The list of tensors to put together must hold at least one, and is empty.")
+    return mismatch("argument", "The list of tensors must hold at least one, but is empty.")
 
 
 @says(r"a Tensor with \d+ elements cannot be converted to Scalar|only one element tensors can be converted")
@@ -395,16 +400,14 @@ def _one_element(given: Single) -> Mismatch:
 @says(r"Boolean value of Tensor with (?:more than one|no) values? is ambiguous")
 def _truth(given: Single) -> Mismatch:
     elements = prod(given.shape)
-    rule = (
-        f"A condition needs one truth value: {given.sized} has {count(elements)}; all or any of them must be asked for."
-    )
+    rule = f"A condition needs one truth value: {given.sized} has {count(elements)}; use .all() or .any()."
     works = [f"{given.code}.any()", f"{given.code}.all()"]
     return mismatch("shape", rule, whole(given, f"{elements} elements", "1 element"), works=works)
 
 
 @says(r"Can't call numpy\(\) on Tensor that requires grad")
 def _has_graph(given: First) -> Mismatch:
-    rule = f"NumPy knows nothing of gradients, and {given.name} requires them: it must be cut from the graph first."
+    rule = f"NumPy does not support gradients, but {given.name} requires them: detach it from the graph first."
     return mismatch("argument", rule, whole(given, "requires_grad=True"), works=[f"{given.code}.detach().numpy()"])
 
 
@@ -415,5 +418,5 @@ def _no_bound() -> Mismatch:
 
 @says(r"expected sequence of length (\d+) at dim (\d+) \(got (\d+)\)")
 def _ragged(wanted: str, dim: str, got: str) -> Mismatch:
-    rule = f"The lists in dimension {dim} must be of one length: one has {got}, where the first has {wanted}."
+    rule = f"The lists in dimension {dim} must have the same length: one has {got}, but the first has {wanted}."
     return mismatch("argument", rule)

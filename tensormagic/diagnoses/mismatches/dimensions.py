@@ -34,7 +34,7 @@ def _same_shape_of_indices(
 ) -> Mismatch | None:
     if given.ndim != index.ndim:
         return None
-    rule = f"There is one index for each element: {index.sized} against {given.sized}."
+    rule = f"There must be one index for each element: {index.sized} against {given.sized}."
     return mismatch("shape", rule, *(size(index, at, given.shape[at]) for at in unlike(given, index)))
 
 
@@ -46,7 +46,7 @@ def _grid_size(grid: Grid, coordinates: str) -> Mismatch:
 
 @says(r"expected grid and input to have same batch size")
 def _grid_batch(given: Input, grid: Grid) -> Mismatch:
-    rule = f"Input and grid have one batch: {given.sized} and {grid.sized} differ in dimension 0."
+    rule = f"Input and grid must have the same batch size: {given.sized} and {grid.sized} differ in dimension 0."
     return mismatch("shape", rule, *against(given, 0, grid))
 
 
@@ -61,7 +61,7 @@ def _divisible(given: First, at: int, by: str) -> Mismatch:
 
 @says(r"Halving dimension must be even, but dimension (\d+)")
 def _halved(given: First, at: int) -> Mismatch:
-    rule = f"Dimension {at} of {given.sized} is cut in two halves, and must be even."
+    rule = f"Dimension {at} of {given.sized} is split into two halves, so it must be even."
     return mismatch("shape", rule, size(given, at, "an even number"))
 
 
@@ -78,7 +78,8 @@ def _split_evenly(given: First, at: int, count: str) -> Mismatch:
 def _spatial(given: First, output: str) -> Mismatch:
     asked = len(numbers(output))
     rule = (
-        f"There is one output size for each spatial dimension: {given.sized} has {given.ndim - 2}, and {asked} are "
+        f"There must be one output size for each spatial dimension: {given.sized} has {given.ndim - 2}, and {asked} "
+        "are "
         "given."
     )
     return mismatch("shape", rule, dims(given, asked + 2))
@@ -99,20 +100,20 @@ def _long_enough(call: Call, given: First) -> Mismatch | None:
 def _empty_reduction(call: Call) -> Mismatch:
     given = call.first(lambda one: 0 in one.shape)
     at = given.shape.index(0)
-    rule = f"Nothing has no largest or smallest element: dimension {at} of {given.sized} is empty."
+    rule = f"An empty dimension has no largest or smallest element: dimension {at} of {given.sized} is empty."
     return mismatch("shape", rule, size(given, at, "at least 1"))
 
 
 @says(r"size of bins must be equal to the innermost dimension")
 def _bins(call: Call, given: First) -> Mismatch:
     asked = len(numbers(call.value("bins", 1)))
-    rule = f"There is one number of bins for each column: {asked} for {given.sized}."
+    rule = f"There must be one number of bins for each column: {asked} for {given.sized}."
     return mismatch("shape", rule, size(given, -1, asked))
 
 
 @says(r"one `x` value for each sample point")
 def _sample_points(left: Left, right: Right) -> Mismatch:
-    rule = f"There is one x for each y: {left.sized} and {right.sized}."
+    rule = f"There must be one x for each y: {left.sized} and {right.sized}."
     return mismatch("shape", rule, *against(left, -1, right))
 
 
@@ -131,7 +132,8 @@ def _boundaries(
     values: Annotated[Given, operand("input|self|values", 1)],
 ) -> Mismatch:
     rule = (
-        f"There is one row of boundaries, or one for each row of values: {rows.sized} and {values.sized} differ before "
+        f"There must be one row of boundaries, or one for each row of values: {rows.sized} and {values.sized} differ "
+        "before "
         "the last dimension."
     )
     if rows.ndim != values.ndim:
@@ -261,7 +263,9 @@ def _at_most(call: Call, most: int) -> Mismatch:
 @says(r"only supports 0-dimensional start and end")
 def _from_number_to_number(call: Call) -> Mismatch:
     wrong = call.every(lambda one: one.ndim)
-    rule = f"The call {call.title} goes from one number to another: {listed([one.sized for one in wrong])} are none."
+    rule = (
+        f"The call {call.title} needs single numbers as start and end: {listed([one.sized for one in wrong])} are not."
+    )
     return mismatch("shape", rule, *(dims(one, 0) for one in wrong))
 
 
@@ -279,5 +283,5 @@ def _argument_count(call: Call, role: str, word: str) -> Mismatch | None:
 @says(r"expected (\w+) to have the same numel as there are observations in the input but got (\d+) != (\d+)")
 def _observations(call: Call, role: str, got: str, wanted: str) -> Mismatch | None:
     given = call.tensor(role)
-    rule = f"There is one of {role} for each of the {wanted} observations: {given.sized if given else ''}."
+    rule = f"There must be one of {role} for each of the {wanted} observations: {given.sized if given else ''}."
     return mismatch("shape", rule, whole(given, got, wanted)) if given is not None else None

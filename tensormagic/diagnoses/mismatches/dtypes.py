@@ -68,8 +68,8 @@ def _generator(call: Call, wanted: str, got: str) -> Mismatch:
     parts += [whole(one, one.device, got) for one in call.tensors if one.device.split(":")[0] == wanted][:1]
     name = call.written("generator") or (given.operand.name if given is not None else "")
     rule = (
-        f"A generator draws numbers on its own device only: {name or 'the generator'} is on {got}, and the numbers "
-        f"are to be on {wanted}."
+        f"A generator draws numbers on its own device only: {name or 'the generator'} is on {got}, but the numbers "
+        f"should be on {wanted}."
     )
     works = [f'{name or "generator"} = torch.Generator(device="{wanted}").manual_seed(0)']
     return mismatch("device", rule, *parts, works=works)
@@ -95,7 +95,8 @@ def devices(call: Call) -> Mismatch | None:
         for device, ones in found.items()
     )
     rule = (
-        f"All must be on one device: {where}{'; a meta tensor has a shape but no values' if 'meta' in found else ''}."
+        "All operands must be on one device: "
+        f"{where}{'; a meta tensor has a shape but no values' if 'meta' in found else ''}."
     )
     parts = []
     for device, ones in found.items():
@@ -141,7 +142,7 @@ def _no_values(call: Call) -> Mismatch:
 def _to_numpy(call: Call, wrong: First) -> Mismatch:
     if wrong.device == "meta":
         return _no_values(call)
-    rule = f"NumPy reads the memory of the CPU only, and {wrong.name} is on {wrong.device}."
+    rule = f"NumPy only reads CPU memory, but {wrong.name} is on {wrong.device}."
     return mismatch("device", rule, whole(wrong, wrong.device, "cpu"), works=[f"{wrong.code}.cpu().numpy()"])
 
 
@@ -163,7 +164,7 @@ def any_two(call: Call) -> Mismatch | None:
 
 def _clash(call: Call, left: Given, right: Given) -> Mismatch:
     given, fixed = _which_to_convert(left, right)
-    rule = f"Both must have one dtype: {left.name} is {left.dtype} and {right.name} is {right.dtype}."
+    rule = f"Both must have the same dtype: {left.name} is {left.dtype} and {right.name} is {right.dtype}."
     works = [converted(given, fixed.dtype)]
     if _is_parameter(fixed) and call.layer and floating(given.dtype):
         works.append(call.layer + _METHODS.get(given.dtype, f".to(torch.{given.dtype})"))
@@ -205,7 +206,11 @@ def _differ(call: Call, first: str, second: str) -> Mismatch | None:
 @says(r"convert a (?:MPS) [Tt]ensor to (float64) dtype")
 def _not_on_the_device(call: Call, dtype: str) -> Mismatch | None:
     wrong = _having(call, dtype)
-    return _wrong(wrong, f"The device has no {dtype}, and {wrong.name} is {dtype}.", "float32") if wrong else None
+    return (
+        _wrong(wrong, f"The device does not support {dtype}, but {wrong.name} is {dtype}.", "float32")
+        if wrong
+        else None
+    )
 
 
 @says(r"input dtype \(torch\.(\w+)\) does not match weight dtype \(torch\.(\w+)\)")
@@ -224,8 +229,7 @@ def _source_dtype(call: Call, target: First) -> Mismatch:
         -1
     ]
     rule = (
-        f"What is written must have the dtype of what it is written to: {source.name} is {source.dtype}, "
-        f"{target.name} {target.dtype}."
+        f"The source must have the dtype of its target: {source.name} is {source.dtype}, {target.name} {target.dtype}."
     )
     parts = whole(source, source.dtype, target.dtype), whole(target, target.dtype, source.dtype)
     return mismatch("dtype", rule, *parts, works=[converted(source, target.dtype)])
@@ -290,7 +294,7 @@ def _write_keeps_dtype(call: Call, result: str, target: str) -> Mismatch:
 
 @says(r"Optional dtype must be either a floating point or complex dtype\. Got: (\w+)")
 def _asked_dtype(asked: AskedDtype, got: str) -> Mismatch:
-    rule = f"A mean is a floating point number, and dtype={asked.operand.text} asks for another."
+    rule = f"A mean is a floating-point number, but dtype={asked.operand.text} is not."
     return mismatch("dtype", rule, whole(asked, dtype_of(got), "float32"))
 
 
@@ -314,7 +318,7 @@ def _gradient_needs_floats(call: Call) -> Mismatch:
 def _start_dtype(start: Annotated[Given, operand("start", 2)]) -> Mismatch | None:
     if start.ndim or start.dtype.startswith(("int", "uint")):
         return None
-    return _wrong(start, f"Where a part starts is a whole number: {start.name} is {start.dtype}.", "int64")
+    return _wrong(start, f"The start of a slice must be a whole number: {start.name} is {start.dtype}.", "int64")
 
 
 @says(
@@ -353,7 +357,7 @@ def _boolean_arithmetic(call: Call, operator: str) -> Mismatch:
     masks = call.every(lambda one: one.dtype == "bool")
     names = [one.code for one in masks]
     works = [f"~{names[0]}"] if operator == "Negation" or len(masks) < 2 else [f"{names[0]} ^ {names[1]}"]
-    rule = f"The operator - is not for booleans, and {masks[0].name} is a mask; masks are inverted with ~."
+    rule = f"The operator - does not work on booleans, and {masks[0].name} is a mask; invert masks with ~."
     return mismatch("dtype", rule, *(whole(one, "bool", "float32") for one in masks), works=works)
 
 
@@ -393,7 +397,7 @@ def _unsuitable(call: Call, got: str) -> Mismatch:
 
 @says(r"expects float32 or float64 dtypes, got: torch\.(\w+)")
 def _window_dtype(asked: AskedDtype, got: str) -> Mismatch:
-    rule = f"A window consists of float32 or float64 numbers, and dtype=torch.{got} asks for others."
+    rule = f"A window holds float32 or float64 numbers, but dtype=torch.{got} was requested."
     return mismatch("dtype", rule, whole(asked, got, "float32"))
 
 

@@ -54,7 +54,7 @@ def _indices_broadcast(call: Call, given: str) -> Mismatch | None:
 @says(r"value tensor of shape \[(.*?)\] cannot be broadcast to indexing result of shape \[(.*?)\]")
 def _value_shape(call: Call, shape: Shape, target: Shape) -> Mismatch:
     value = call.every(lambda one: one.shape == shape)[-1]
-    rule = f"The value must fit what is written to: {value.sized} does not broadcast to the selected {sizes(target)}."
+    rule = f"The value must broadcast to its target: {value.sized} does not broadcast to the selected {sizes(target)}."
     parts = [size(value, at, target[at]) for at in clashing(value.shape, target)]
     return mismatch("shape", rule, *(parts or [shaped(value, sizes(target))]))
 
@@ -63,7 +63,8 @@ def _value_shape(call: Call, shape: Shape, target: Shape) -> Mismatch:
 def _index_dimensions(call: Call, index: Index, like: str) -> Mismatch:
     other = needed(call.tensor("src", 3) if like == "src" else call.tensor("input|self", 0))
     rule = (
-        f"The index has as many dimensions as what it indexes: {index.sized} has {index.ndim}, {other.sized} has "
+        f"The index must have as many dimensions as the tensor it indexes: {index.sized} has {index.ndim}, "
+        f"{other.sized} has "
         f"{other.ndim}."
     )
     works = [f"{index.code}.unsqueeze(1)"] if index.ndim + 1 == other.ndim and index.shape[0] == other.shape[0] else []
@@ -76,7 +77,8 @@ def _index_larger(given: First, index: Index, source: Annotated[Given, operand("
     parts = [part for at, other in wrong for part in (size(index, at, f"at most {other.shape[at]}"), size(other, at))]
     others = listed([other.sized for other in dict.fromkeys(other for _, other in wrong)]) or given.sized
     rule = (
-        f"The index may be no larger than what it reads: {index.sized} against {others}, in every dimension but {dim} "
+        f"The index must not be larger than the tensor it reads: {index.sized} against {others}, in every dimension "
+        f"but {dim} "
         "of the input."
     )
     return mismatch("shape", rule, *parts)
@@ -98,7 +100,10 @@ def _index_vector(call: Call, index: Index) -> Mismatch:
 
 @says(r"Number of indices \((\d+)\) should be equal to source\.size\(dim\): \((\d+)\), for dim: (\d+)")
 def _as_many_as_source(index: Index, source: Source, got: str, wanted: str, dim: int) -> Mismatch:
-    rule = f"There is one index for each slice of the source: {index.sized} against dimension {dim} of {source.sized}."
+    rule = (
+        f"There must be one index for each slice of the source: {index.sized} against dimension {dim} of "
+        f"{source.sized}."
+    )
     return mismatch("shape", rule, whole(index, got, wanted), size(source, dim, got))
 
 
@@ -118,7 +123,9 @@ def _slices_differ(given: First, source: Source, dim: Dim) -> Mismatch:
 
 @says(r"repeats\.size\(0\) = (\d+) and input\.size\(-?\d+\) = (\d+)")
 def _repeats(given: First, counts: Annotated[Given, operand("repeats", 1)], got: str, wanted: str) -> Mismatch | None:
-    rule = f"There is one number of repeats for each element, or one for all: {counts.sized} against {given.sized}."
+    rule = (
+        f"There must be one number of repeats for each element, or one for all: {counts.sized} against {given.sized}."
+    )
     return mismatch("shape", rule, whole(counts, got, wanted)) if given.ndim else None
 
 
@@ -130,7 +137,7 @@ def _dimension_out_of_range(call: Call, lowest: int, highest: int, got: int) -> 
     given = needed(_of_dimensions(call, highest + 1))
     count = plural(given.ndim, "dimension")
     extra = " (and one more to put it into)" if highest + 1 > max(given.ndim, 1) else ""
-    rule = f"The dimensions of {given.sized} are {lowest} to {highest}{extra}: it has {count}, and {got} was asked for."
+    rule = f"The dimensions of {given.sized} are {lowest} to {highest}{extra}: it has {count}, but {got} was requested."
     asking = (one for one in call.given if not one.operand.is_tensor and got in numbers(one.operand.text))
     parts = [whole(one, one.operand.text, f"{lowest} to {highest}") for one in asking][:1]
     works = [f"{given.code}.unsqueeze(0)"] if given.ndim and _dimensions_for(got) == given.ndim + 1 else []
@@ -153,7 +160,7 @@ def _dimensions_for(got: int) -> int:
 @says(r"Dimension specified as (-?\d+) but tensor has no dimensions")
 def _no_dimensions(call: Call, got: str) -> Mismatch:
     given = call.first(lambda one: not one.ndim)
-    rule = f"The dimension {got} was asked for, and {given.name} is a single number, which has no dimensions."
+    rule = f"The dimension {got} was requested, but {given.name} is a single number, which has no dimensions."
     return mismatch("index", rule, dims(given, 1), works=[f"{given.code}.unsqueeze(0)"])
 
 
@@ -205,7 +212,7 @@ def _select_out_of_range(call: Call, first: First | None, got: int, shape: Shape
 
 @says(r"Expected dim < .*self_sizes\.size")  # narrow_copy, which says it in the words of its source
 def _narrow_copy(given: First, dim: Dim) -> Mismatch:
-    rule = f"The dimensions of {given.sized} are 0 to {given.ndim - 1}, and {dim} was asked for."
+    rule = f"The dimensions of {given.sized} are 0 to {given.ndim - 1}, but {dim} was requested."
     return mismatch("index", rule, dims(given, _dimensions_for(dim)))
 
 
@@ -237,7 +244,7 @@ def _outside_of_table(call: Call, first: First | None, dim: Dim | None) -> Misma
     which = f"{call.owner or table.sized} has {count} rows; one of them does not."
     if not embedding:
         which = f"dimension {dim} of {table.sized} has {count}; one does not."
-    rule = f"Every index in {index.name} must lie in 0 to {count - 1}, since {which}"
+    rule = f"Every index in {index.name} must be between 0 and {count - 1}, because {which}"
     works = [f"{index.code}.max()  # at most {count - 1}", f"{index.code}.min()  # at least 0"]
     return mismatch("index", rule, whole(index, "", f"0 to {count - 1}"), size(table, dim), works=works)
 
@@ -252,14 +259,14 @@ def _take(given: First, index: Annotated[Given, operand("index", 1)] | None, got
 @says(r"start \((-?\d+)\) \+ length \((\d+)\) exceeds dimension size")
 def _start_and_length(given: First, dim: Dim, start: int, length: int) -> Mismatch:
     end = start + length
-    rule = f"A part must lie inside: {start} to {end} of dimension {dim % given.ndim} of {given.sized}."
+    rule = f"A slice must be inside its dimension: {start} to {end} of dimension {dim % given.ndim} of {given.sized}."
     return mismatch("index", rule, size(given, dim, f"at least {end}"))
 
 
 @says(r"start out of range \(expected to be in range of \[(-?\d+), (-?\d+)\], but got (-?\d+)\)")
 def _start_out_of_range(given: First, dim: Dim, lowest: str, highest: str, got: str) -> Mismatch:
     where = f"dimension {dim % given.ndim} of {given.sized}"
-    return mismatch("index", f"A part of {where} starts at {lowest} to {highest}, not at {got}.", size(given, dim))
+    return mismatch("index", f"A slice of {where} starts at {lowest} to {highest}, not at {got}.", size(given, dim))
 
 
 @says(r"maximum size for tensor at dimension (\d+) is (\d+) but size is (\d+)")

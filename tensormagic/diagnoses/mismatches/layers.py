@@ -87,7 +87,9 @@ def _cell_hidden_size(hidden: Hidden, wanted: str) -> Mismatch:
 
 @says(r"Input batch size (\d+) doesn't match hidden\d? batch size (\d+)")
 def _cell_batch(given: Sequence, hidden: Hidden, samples: str, states: str) -> Mismatch:
-    rule = f"Input and hidden state have one batch: {given.sized} and {hidden.sized} differ in dimension 0."
+    rule = (
+        f"Input and hidden state must have the same batch size: {given.sized} and {hidden.sized} differ in dimension 0."
+    )
     return mismatch("shape", rule, size(given, 0, states), size(hidden, 0, samples))
 
 
@@ -150,7 +152,7 @@ def _heads(call: Call, query: Query | None, key: Key | None, wanted: Shape) -> M
     if call.function != "multi_head_attention_forward" or query is None or key is None or query.ndim != key.ndim:
         return None
     at = 1 if query.ndim == 3 else 0
-    rule = f"Query and key have one batch: {query.sized} and {key.sized} differ in dimension {at}."
+    rule = f"Query and key must have the same batch size: {query.sized} and {key.sized} differ in dimension {at}."
     return mismatch("shape", rule, *against(query, at, key)) if query.shape[at] != key.shape[at] else None
 
 
@@ -161,7 +163,8 @@ def _within_heads(call: Call, wanted: Shape) -> Mismatch | None:
         return None
     batch = wanted[1] * wanted[2] // given.shape[-1]
     rule = (
-        f"Query, key and value have one batch (dimension 1): it is {batch} in the query, and {given.sized} has "
+        f"Query, key and value must have the same batch size (dimension 1): it is {batch} in the query, and "
+        f"{given.sized} has "
         f"{given.shape[1]}."
     )
     return mismatch("shape", rule, size(given, 1, batch)) if batch != given.shape[1] else None
@@ -226,7 +229,7 @@ def _kernel_too_large(given: Input, weight: Weight, padded: Shape, kernel: Shape
     parts = [part for at in wrong for part in (size(given, at, kernel[at]), size(weight, at, padded[at]))]
     rule = (
         f"The kernel must fit into the input: {sizes(kernel)} against {sizes(padded)} in {given.sized}, its padding "
-        "included; the layers before it have made it too small, or the kernel is too large."
+        "included; earlier layers made it too small, or the kernel is too large."
     )
     return mismatch("shape", rule, *parts)
 
@@ -238,7 +241,7 @@ def _nothing_left(call: Call, given: First, before: str, after: str) -> Mismatch
     kernel = numbers(call.value("kernel_size", 1))
     rule = (
         f"The window of a pooling must fit into the input: {given.sized} is smaller than the window"
-        f"{f' of {sizes(kernel)}' if kernel else ''}, so that nothing is left."
+        f"{f' of {sizes(kernel)}' if kernel else ''}, so the result would be empty."
     )
     window = kernel * len(becomes) if len(kernel) == 1 else kernel  # one number stands for all dimensions
     parts = (size(given, at, window[at] if -at <= len(window) else "") for at in spatial)
@@ -263,7 +266,7 @@ def _bias_size(bias: Annotated[Given, operand("bias", 2)], weight: Weight, wante
 
 @says(r"Given groups=(\d+), expected weight to be at least")
 def _too_few_for_groups(weight: Weight, groups: str) -> Mismatch:
-    rule = f"Each of the {groups} groups needs an output channel of its own: {weight.sized} has {weight.shape[0]}."
+    rule = f"Each of the {groups} groups needs its own output channel: {weight.sized} has {weight.shape[0]}."
     return mismatch("shape", rule, size(weight, 0, groups))
 
 
@@ -346,7 +349,8 @@ def _one_value(call: Call, given: Input) -> Mismatch:
 @says(r"Found parameter numbers = (\d+) and channel size = (\d+)")
 def _prelu(given: First, weight: Weight, got: str, wanted: str) -> Mismatch:
     rule = (
-        f"There is one parameter for each channel, or one for all: {weight.sized} against the {wanted} channels of "
+        f"There must be one parameter for each channel, or one for all: {weight.sized} against the {wanted} channels "
+        "of "
         f"{given.sized}."
     )
     return mismatch("shape", rule, size(given, 1, got), whole(weight, got, wanted))

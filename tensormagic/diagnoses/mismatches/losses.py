@@ -62,7 +62,7 @@ def _target_probabilities(given: Compared, target: Target) -> Mismatch:
 @says(r"Expected input batch_size \((\d+)\) to match target batch_size \((\d+)\)")
 def _batches_differ(given: Compared, target: Target, samples: str, targets: str) -> Mismatch:
     rule = (
-        f"There is one target for each sample: {given.sized} has {samples} in dimension 0, and {target.sized} has "
+        f"There must be one target for each sample: {given.sized} has {samples} in dimension 0, and {target.sized} has "
         f"{targets}."
     )
     works = []
@@ -126,7 +126,7 @@ def _one_hot_classes(call: Call, given: Annotated[Given, operand("input|self|ten
 )
 def _class_weights(weight: ClassWeight, classes: str) -> Mismatch:
     return mismatch(
-        "shape", f"There is one weight for each of the {classes} classes: {weight.sized}.", shaped(weight, classes)
+        "shape", f"There must be one weight for each of the {classes} classes: {weight.sized}.", shaped(weight, classes)
     )
 
 
@@ -160,7 +160,9 @@ def _similar_or_not(
     where = clashing(target.shape, wanted)
     if call.function != "cosine_embedding_loss" or not where:
         return None
-    rule = f"There is one target, 1 or -1, for each pair of {first.sized}, {sizes(wanted)} of them: {target.sized}."
+    rule = (
+        f"There must be one target, 1 or -1, for each pair of {first.sized}, {sizes(wanted)} of them: {target.sized}."
+    )
     return mismatch("shape", rule, *(size(target, at, wanted[at]) for at in where))
 
 
@@ -190,7 +192,7 @@ def _batch_lengths(call: Call, given: Annotated[Given, operand("log_probs", 0)],
     lengths = call.tensor(which) or call.tensor("", {"input_lengths": 2, "target_lengths": 3}[which])
     if lengths is None or given.ndim < 2:
         return None
-    rule = f"There is one length for each sample, {given.shape[1]} of them: {lengths.sized}."
+    rule = f"There must be one length for each sample, {given.shape[1]} of them: {lengths.sized}."
     return mismatch("shape", rule, shaped(lengths, given.shape[1]))
 
 

@@ -82,7 +82,7 @@ def product(call: Call, inner: tuple[int, int] | None = None) -> Mismatch | None
     end = "the next-to-last dimension" if other.ndim > 2 else "the first dimension"
     rule = (
         f"The last dimension of {left.sized} is {left.shape[-1]}, but {end} of {other.sized} is {_rows(other)}; in a "
-        "product the two must be equal."
+        "product these two must be equal."
     )
     parts = size(left, -1, _rows(other)), size(other, max(other.ndim - 2, 0), left.shape[-1])
     return mismatch("shape", rule, *parts, works=_products(left, other))
@@ -233,7 +233,7 @@ def _cross(call: Call) -> Mismatch:
     dim = int(text) if text.lstrip("-").isdigit() else -1
     wrong = call.every(lambda one: -one.ndim <= dim < one.ndim and one.shape[dim] != 3)
     rule = (
-        f"A cross product is one of vectors with 3 components, along dimension {dim}: "
+        f"A cross product needs vectors with 3 components, along dimension {dim}: "
         f"{listed([one.sized for one in wrong])}."
     )
     return mismatch("shape", rule, *(size(one, dim, 3) for one in wrong))
@@ -251,7 +251,7 @@ def _reflectors(given: Left, tau: Right, other: Annotated[Given, nth(2)]) -> Mis
     if min(given.ndim, other.ndim) < 2:
         return None
     wanted = min(other.shape[-2], given.shape[-1])
-    rule = f"There is one factor in tau for each reflector, {wanted} of them: {tau.sized}."
+    rule = f"There must be one factor in tau for each reflector, {wanted} of them: {tau.sized}."
     return mismatch("shape", rule, size(tau, -1, wanted))
 
 

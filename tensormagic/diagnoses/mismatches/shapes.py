@@ -149,7 +149,7 @@ def _chunks(call: Call, expects: str) -> Mismatch | None:
     members = _members(call)
     empty = [one for one in call.tensors if 0 in one.shape]
     if empty:
-        rule = f"There must be something to cut: {empty[0].sized} is empty."
+        rule = f"There must be something to split: {empty[0].sized} is empty."
         return mismatch("shape", rule, *(size(one, one.shape.index(0), "at least 1") for one in empty))
     if len(members) < 2:
         return None
@@ -189,7 +189,7 @@ def _cannot_view(call: Call, given: First) -> Mismatch | None:
     barrier = failure.barrier
     rule = (
         f"The view of {given.sized} as {sizes(wanted)} would merge dimensions {barrier.outer} and {barrier.inner}, "
-        f"which do not lie one after the other in memory: the stride of dimension {barrier.outer} is {barrier.stride}, "
+        f"which are not adjacent in memory: the stride of dimension {barrier.outer} is {barrier.stride}, "
         f"not {barrier.inner_size} × {barrier.inner_stride} = {barrier.needed}."
     )
     text = tuple_text(wanted if call.function.endswith("_as") else asked)
@@ -246,7 +246,7 @@ def _wrong_number(call: Call, wanted: Shape, elements: int) -> Mismatch:
         )
     else:
         rule = (
-            f"A reshape keeps all elements: {given.sized} has {count(elements)}, and ({tuple_text(wanted)}) asks for "
+            f"A reshape keeps all elements: {given.sized} has {count(elements)}, and ({tuple_text(wanted)}) needs "
             f"{count(fixed)}."
         )
     expected = f"a multiple of {fixed} elements" if -1 in wanted else f"{fixed} elements"
@@ -270,7 +270,7 @@ def _reshapes(given: Given, wanted: Shape) -> list[str]:
 
 @says(r"only one dimension can be inferred")
 def _one_inferred(given: First) -> Mismatch:
-    rule = "The size of one dimension only can be left to torch (-1); the others follow from no rule."
+    rule = "Only one dimension can be inferred by torch (-1)."
     return mismatch("argument", rule, shaped(given))
 
 
@@ -295,7 +295,7 @@ def _dtype_view(call: Call, given: First, stride: int) -> Mismatch | None:
     if not given.ndim:
         return None
     rule = (
-        f"A view as a dtype of another size needs elements that lie side by side: the stride of the last dimension of "
+        f"A view as a dtype of another size needs adjacent elements: the stride of the last dimension of "
         f"{given.sized} is {stride}, not 1."
     )
     text = call.value("dtype", 1) or "dtype"
@@ -420,8 +420,8 @@ def _cannot_expand(call: Call, dim: int, target: Shape, have: Shape) -> Mismatch
     at = where[0]
     which = "last dimension" if at == -1 else f"dimension {given.ndim + at}"
     rule = (
-        f"Only a dimension of size 1 can be expanded: {given.sized} is to become {sizes(target)}, and its "
-        f"{which} is {given.shape[at]}, not {target[at]} or 1."
+        f"Only a dimension of size 1 can be expanded: {given.sized} should become {sizes(target)}, but its {which} is "
+        f"{given.shape[at]}, not {target[at]} or 1."
     )
     works = [code for shape, code in _changes(given) if _fits_into(shape, target)]
     return mismatch("shape", rule, *parts, works=works[:2])

@@ -124,7 +124,7 @@ FROZEN = "nothing it was made from requires a gradient; all 2 parameters of net 
 
 
 def test_the_model_that_the_cell_mentions():
-    """The frozen model is to blame; one of an earlier cell that asks for gradients is not offered in its place."""
+    """The frozen model is to blame; one of an earlier cell that needs gradients is not offered in its place."""
     assert said_of("loss = net(x).sum()\nloss.backward()\n") == FROZEN
 
 

@@ -15,7 +15,7 @@ from tensormagic.collectors.objects.identity import Leaves, ModuleNames
 
 
 def leaf(*shape):
-    """A plain tensor that asks for a gradient."""
+    """A plain tensor that needs a gradient."""
     return torch.ones(*shape, requires_grad=True)
 
 
