@@ -189,7 +189,7 @@ def _parsers() -> list[Any]:
 
 def _magic_lines() -> list[str]:
     rows = [(made.prog, str(made.description)) for made in _parsers()]
-    return [f"{name:<13} {text}\n{'':<13} %{name.lstrip('%')} --help lists its options" for name, text in rows]
+    return [*(f"{name:<13} {text}" for name, text in rows), f"{'':<13} --help behind any of them lists its options"]
 
 
 def _versions() -> list[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import builtins
 import difflib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -20,12 +22,44 @@ def value_of(shell: Any, expression: str) -> Any:
     """Return what an expression gives in the person's namespace; its own errors come through as they are.
 
     Raises:
-        UsageError: where a name in it is not there; near ones are named.
+        UsageError: where a name in it is not there, or a path leads to nothing; near ones are named.
     """
     __tracebackhide__ = True
     check_names(shell, expression)
-    with Explained(shell, expression):
+    with paths_told(expression), Explained(shell, expression):
         return eval(expression, shell.user_global_ns, shell.user_ns)  # noqa: S307  (evaluating it is what was asked for)
+
+
+@contextmanager
+def paths_told(expression: str) -> Iterator[None]:
+    """Say in one line what a path leads to that is not there, ``net.wieght`` or ``d["c"]``; any other error goes on."""
+    __tracebackhide__ = True
+    try:
+        yield
+    except (AttributeError, LookupError) as error:
+        if not _is_path(expression):
+            raise
+        raise UsageError(_nothing_there(expression, error)) from None
+
+
+_PATH = (ast.Expression, ast.Attribute, ast.Subscript, ast.Name, ast.Constant, ast.Load, ast.Slice, ast.Tuple,
+         ast.UnaryOp, ast.USub)  # fmt: skip
+
+
+def _is_path(expression: str) -> bool:
+    """Return whether an expression only looks something up: attributes, keys and indices of a name."""
+    return all(isinstance(node, _PATH) for node in ast.walk(ast.parse(expression, mode="eval")))
+
+
+def _nothing_there(expression: str, error: AttributeError | LookupError) -> str:
+    """Return what a path leads to that is not there."""
+    if not isinstance(error, AttributeError):
+        return f"{type(error).__name__}: {error}"
+    nodes = ast.walk(ast.parse(expression, mode="eval"))
+    owners = [ast.unparse(node.value) for node in nodes if isinstance(node, ast.Attribute) and node.attr == error.name]
+    near = difflib.get_close_matches(str(error.name), [name for name in dir(error.obj) if name[0] != "_"], n=3)
+    known = f"; did you mean {' or '.join(near)}?" if near else ""
+    return f"{owners[0]} has no {error.name}{known}" if owners else str(error)
 
 
 def own_namespace(shell: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from tensormagic.magics.arguments import Parser, expressions, make_parser, outpu
 from tensormagic.magics.cell import cell_number, cell_numbers
 from tensormagic.magics.display import deliver
 from tensormagic.magics.explaining import Explained
-from tensormagic.magics.names import check_names, path_of
+from tensormagic.magics.names import check_names, path_of, paths_told
 from tensormagic.magics.together import show_together
 from tensormagic.reports import Holder, Hook, Report, TensorReport, TensorTable
 
@@ -99,7 +99,7 @@ def _show(shell: Any, found: list[tuple[str, Any]], options: Any, output: Any) -
 def _evaluated(shell: Any, expression: str) -> Any:
     __tracebackhide__ = True
     check_names(shell, expression)
-    with Explained(shell, expression):
+    with paths_told(expression), Explained(shell, expression):
         return api.evaluate(expression, shell.user_global_ns, shell.user_ns)
 
 

@@ -209,7 +209,7 @@ def test_an_unknown_name(cell, line, message):
 
 @pytest.mark.parametrize(
     ("line", "kind"),
-    [("a[7]", IndexError), ("a.nosuch", AttributeError), ("1/0", ZeroDivisionError), ("a @ a", RuntimeError)],
+    [("a[7] + 1", IndexError), ("a.nosuch()", AttributeError), ("1/0", ZeroDivisionError), ("a @ a", RuntimeError)],
 )
 def test_an_expression_that_raises(cell, line, kind):
     """Its own error, plainly: no frame of this package stands in the traceback that IPython shows."""
@@ -217,6 +217,21 @@ def test_an_expression_that_raises(cell, line, kind):
     assert type(ran.error) is kind
     assert kind.__name__ in ran.out
     assert "tensormagic/" not in ran.out.replace("tests/", "")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('d["c"]', "KeyError: 'c'"), ("net.wieght", "net has no wieght; did you mean weight?"),
+        ("a[7]", "IndexError: index 7 is out of bounds"), ("a.nosuch", "a has no nosuch"),
+    ],
+)  # fmt: skip
+def test_a_path_that_leads_to_nothing(cell, line, message):
+    """One line, with near names; no traceback through code that nobody wrote."""
+    cell("d, net = {'a': a}, nn.Linear(2, 2)")
+    ran = cell(f"%tensor {line}")
+    assert isinstance(ran.error, UsageError)
+    assert str(ran.error).startswith(message)
 
 
 @pytest.mark.parametrize(
