@@ -41,7 +41,7 @@ def memory(
         only: Show only the memory that these lead to: ``{"net": net}``.
         devices: Show only these: ``"cuda:0"``, ``"cuda"`` for all of a kind, or several.
         most: How many storages to list, the largest first; the others are summed up in ``left_out``.
-        cell_number: Gives the number of a notebook's cell from its file name: lines are told by it.
+        cell_number: Gives the number of a notebook's cell from its file name: it identifies lines.
 
     Raises:
         TensorMagicError: where ``namespace`` or ``only`` is no mapping, or torch knows no device of that name.

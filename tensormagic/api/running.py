@@ -362,7 +362,7 @@ def last_trace() -> Trace | None:
 
 
 def was_met(report: TraceReport | None, x: Any) -> bool | None:
-    """Return whether a run met this very leaf; None where that cannot be told: it is no leaf, or an older run."""
+    """Return whether a run met this very leaf; None where that is unknown: it is no leaf, or an older run."""
     cell, leaves = _met[0] if _met else (None, [])
     if report is None or report.cell is not cell or not x.is_leaf:
         return None

@@ -27,7 +27,7 @@ from tensormagic.reports import (
     WatchReport,
 )
 
-# What every report goes through before it is handed over: the diagnoses, less what the person does not want told.
+# What every report goes through before it is handed over: the diagnoses, less what the person wants silenced.
 
 AnyReport = TypeVar("AnyReport", bound=Report)
 
@@ -117,7 +117,7 @@ def check(
         namespace: Names, and what they are bound to; by default the caller's globals. Or a model.
         parts: With a model: its optimizer, its loader, its loss, in any order.
         earlier: What earlier checks returned, one after each run of the same code: what grew each time is found then.
-        quick: Whether to stop after a twentieth of a second; what was left out is told.
+        quick: Whether to stop after a twentieth of a second; what was left out is reported.
 
     Raises:
         TensorMagicError: where ``namespace`` is no mapping, or ``earlier`` holds anything but such reports.

@@ -1,4 +1,4 @@
-"""What a diagnosis is, and what a person does not want to be told."""
+"""What a diagnosis is, and what a person wants silenced."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Rule:
     check: Callable[[Any], Iterable[Finding]]
 
 
-# What a person does not want to be told: codes in a comment on the line, or switched off for the session.
+# What a person wants silenced: codes in a comment on the line, or switched off for the session.
 #
 # ``# tm: ignore[TM201]`` at the end of a line silences that code where the line is the one that the finding is about,
 # or one that it names; several codes are separated by commas, the first digits stand for a family (``TM2``), and ``#

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tensormagic.reports import Finding, TraceReport, WatchReport
 
 EVENT = "post_run_cell"
-_AMOUNTS = ("bytes", "elements", "bytes a run")  # the evidence that has to double before a finding is told again
+_AMOUNTS = ("bytes", "elements", "bytes a run")  # the evidence that has to double before a finding is reported again
 
 _Key = tuple[str, str]
 
@@ -85,18 +85,18 @@ class Watcher:
             print(f"tensormagic watch failed: {type(error).__name__}: {error}")  # noqa: T201
 
     def _new(self, report: WatchReport) -> tuple[Finding, ...]:
-        """Return what is above a note and was not told yet, or is twice as much as when it was."""
+        """Return what is above a note and was not reported yet, or is twice as much as when it was."""
         shown = self._shown_by_panel()
         found = [one for one in report.findings if one.severity != "note" and _key(one) not in shown]
         new = tuple(finding for finding in found if self._is_new(finding))
         self._described.update((_key(finding), _amount(finding)) for finding in new)
-        if not report.gaps:  # what was mended is told again where it comes back
+        if not report.gaps:  # what was mended is reported again if it comes back
             there = {_key(finding) for finding in found}
             self._described = {key: amount for key, amount in self._described.items() if key in there}
         return new
 
     def _shown_by_panel(self) -> set[_Key]:
-        """Return what the panel of the last traced run has told, while the watch was on: it is not told twice."""
+        """Return what the panel of the last traced run has told, while the watch was on: it is not reported twice."""
         report = last_report(self._shell)
         return {_key(one) for one in report.findings} if report is not None and report is not self._panel else set()
 

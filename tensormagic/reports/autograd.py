@@ -32,7 +32,7 @@ class SavedState:
         shape: Its shape, where readable.
         dtype: Without the prefix, where readable.
         nbytes: Bytes of its elements.
-        saved_version: Version counter when it was saved; None where that cannot be told.
+        saved_version: Version counter when it was saved; None where that is unknown.
         version: Version counter now.
     """
 

@@ -1,7 +1,7 @@
 """Every operation that ran under a trace at level ``ops``: how often, how long, how much memory, what it wrote to.
 
 An operation is a call that reaches torch's dispatcher below autograd: what the person's own calls are made of, and
-what autograd calls on their behalf in the backward. They are told apart by operation, line, module and phase, and
+what autograd calls on their behalf in the backward. They are distinguished by operation, line, module and phase, and
 summed up; nothing is kept of a single call.
 """
 

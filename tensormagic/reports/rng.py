@@ -23,11 +23,11 @@ class GeneratorState:
         library: Whose it is.
         algorithm: ``"MT19937"``, ``"Philox"``, ``"PCG64"`` …
         device: Where it draws.
-        seed: What it was seeded with, as a person would write it; empty where that cannot be told.
+        seed: What it was seeded with, as a person would write it; empty where that is unknown.
         seeding: ``"chosen"``: a seed that somebody wrote down; ``"entropy"``: one of the system's, which no second run
             will have; ``"default"``: never seeded, and the same in every run (a new ``torch.Generator()``);
             ``"unknown"``.
-        drawn: How many numbers it has given since that seed; None where that cannot be told.
+        drawn: How many numbers it has given since that seed; None where that is unknown.
         bits: Of each of these numbers: 32 or 64.
         least: Where ``drawn`` is None because it is more than was looked through: at least so many; else 0.
         pending: Whether half of a pair of normal numbers is kept for the next call.

@@ -21,7 +21,7 @@ StretchState = Literal["allocated", "awaiting free", "free", "mixed"]
 
 @dataclass(frozen=True, slots=True)
 class SnapshotStretch:
-    """A stretch of a segment: one block, or neighbours that are too small to be told apart.
+    """A stretch of a segment: one block, or neighbours that are too small to be distinguished.
 
     Attributes:
         state: In use by a tensor, waiting for another stream to let go of it, or free; ``"mixed"`` where joined blocks

@@ -401,7 +401,7 @@ class Sharing:
         elements: How many different elements of the operand the result reaches; None where counting was given up.
         of_elements: How many different elements the operand has; None where counting was given up.
         shares_version: Whether both count writes on one version counter, so that autograd notices a write to either;
-            None where that cannot be told, or where one of them has none (a NumPy array).
+            None where that is unknown, or where one of them has none (a NumPy array).
     """
 
     name: str

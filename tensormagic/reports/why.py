@@ -57,7 +57,7 @@ class GradientFacts:
         way: The way to that loss, or to something computed from it that has a name; None where there is none.
         scale: The factor of a ``GradScaler`` in sight; 1 where there is none.
         searched: How many things with a history were looked through for a way.
-        seen: Whether the last traced run met this very tensor as a leaf; None where that cannot be told.
+        seen: Whether the last traced run met this very tensor as a leaf; None where that is unknown.
     """
 
     name: str

@@ -37,7 +37,7 @@ class ChangedName:
         certain: False where the write reached at most these elements: which ones depended on a mask or indices.
         extent: Of what it reads against what was written to as a whole: ``"same"``, ``"within"`` (it is a part),
             ``"around"`` (what was written to is a part of it), ``"crosses"`` (neither), ``""`` (not known).
-        noticed: Whether autograd notices the change (a shared version counter); None where that cannot be told.
+        noticed: Whether autograd notices the change (a shared version counter); None where that is unknown.
         saved: Whether a backward graph seems to hold its values.
         items: For items of a list: how many of them are this one memory; else 1.
         writes: How many writes of this line changed it.

@@ -237,7 +237,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """The letters of one of several things that are told apart by colour (aliases, tensors); 0: nothing."""
+    """The letters of one of several things that are distinguished by colour (aliases, tensors); 0: nothing."""
 
     number: int
 

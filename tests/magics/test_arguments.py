@@ -143,7 +143,7 @@ def test_a_cell_magic_is_called_by_its_own_name():
     """Where help is to be had is said with both percent signs."""
     from tensormagic.magics.tracegrad import parser
 
-    with pytest.raises(UsageError, match=r"(?m)^%%tracegrad --help tells more$"):
+    with pytest.raises(UsageError, match=r"(?m)^%%tracegrad --help lists the options$"):
         parser().parse_line("--nope")
 
 

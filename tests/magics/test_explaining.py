@@ -38,7 +38,7 @@ def test_memory_that_ran_out_is_told_by_name(cell):
     assert told.startswith("── torch.empty ── memory ran out ──")
     words = " ".join(told.split())
     assert "cpu ran out of memory: torch.empty asked for 1 PiB," in words
-    assert "The functions that failed hold 16 MiB that nothing else does" in words
+    assert "The functions that failed hold 16 MiB that nothing else holds" in words
     assert "build.<locals>.hidden" in told
 
 

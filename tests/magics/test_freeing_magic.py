@@ -44,7 +44,7 @@ def test_the_history_is_listed_and_nothing_is_dropped(cell, shell):
     report = shell.user_ns["kept"]
     assert entries(report) == {"the last error (ValueError)": 8000, "Out[1]": 4000}
     assert (report.nbytes, report.dropped, report.freed) == (12_000, False, 0)
-    assert "keep 11.7 KiB that nothing else does" in ran.shown[0]["text/plain"]
+    assert "keep 11.7 KiB that nothing else holds" in ran.shown[0]["text/plain"]
     assert sorted(shell.user_ns["Out"]) == [1, 2]
 
 

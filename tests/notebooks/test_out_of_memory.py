@@ -20,7 +20,7 @@ def test_a_cell_that_dies_of_memory_tells_the_moment_once(run_cells):
     cells = run_cells(START, f"%%gpumem\n{FAILS}", allow_errors=True).cells
     told = " ".join(text_of(cells[1]).split())
     assert told.count("cpu ran out of memory: torch.empty asked for 1 PiB,") == 1
-    assert "The functions that failed hold 3.9 KiB that nothing else does" in told
+    assert "The functions that failed hold 3.9 KiB that nothing else holds" in told
     assert "build.<locals>.hidden" in told
     assert "del losses" in told
     assert [output["ename"] for output in cells[1].outputs if output.output_type == "error"] == ["RuntimeError"]

@@ -25,7 +25,7 @@ from tensormagic.reports.aliases import Overlap
 # Which two of many regions overlap, and how much: exactly, and in near-linear time where few of them do.
 #
 # Regions are sorted by their first byte and swept once, so that only those whose ranges meet are compared; ranges
-# that meet without a common element (``x[:, 0]`` and ``x[:, 1]``) are told apart exactly, up to a bound that is
+# that meet without a common element (``x[:, 0]`` and ``x[:, 1]``) are distinguished exactly, up to a bound that is
 # admitted.
 
 SMALL = 12  # up to so many members every two are compared
@@ -96,7 +96,7 @@ def meeting(regions: Sequence[Named]) -> Iterator[tuple[Named, Named]]:
 
 
 def compare(left: str, one: Region, right: str, other: Region) -> AliasPair:
-    """Return how much two regions overlap, exactly where that can be told in bounded time."""
+    """Return how much two regions overlap, exactly where that is known in bounded time."""
     answer = overlap(one, other)
     if answer == "no":
         return AliasPair(left, right, "no", 0, 0)
@@ -126,7 +126,7 @@ def _rank(entry: Entry, piece: Shared, reference: Entry | None) -> tuple[bool, b
 
 
 def reference_of(piece: Shared) -> Entry | None:
-    """Return the tensor that the memory was made for, as far as can be told: no view; tracked, largest, first."""
+    """Return the tensor that the memory was made for, as far as is known: no view; tracked, largest, first."""
     plain = [entry for entry in piece.entries if entry.is_tensor and entry.item._base is None]
     return max(plain, key=lambda entry: (entry.item.requires_grad, entry.item.numel()), default=None)
 

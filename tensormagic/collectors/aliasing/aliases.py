@@ -291,7 +291,7 @@ def _pieces(x: torch.Tensor) -> tuple[Piece, ...] | None:
 
 
 def components(x: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Yield the strided tensors that a tensor is made of, itself where it is strided. Raises where that is not told."""
+    """Yield the strided tensors that a tensor is made of, itself where it is strided. Raises where that is unknown."""
     x = _unwrapped(x)
     if x.is_nested:
         jagged: Any = x  # its offsets are known to torch's own subclass alone

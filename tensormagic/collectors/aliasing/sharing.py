@@ -1,8 +1,8 @@
 """Everything a namespace reaches, by the memory it lies in: what ``%aliases`` and ``%tensors`` both begin with.
 
 Two tensors can lie in one storage; two storage objects can lie over the same bytes (each ``torch.from_numpy(a)`` makes
-a new one), beside NumPy arrays and buffers. So memory is told by addresses, sorted once; only storages without memory
-(meta and fake tensors) are told by their identity.
+a new one), beside NumPy arrays and buffers. So addresses identify memory, sorted once; only storages without memory
+(meta and fake tensors) are identified by identity.
 """
 
 from __future__ import annotations

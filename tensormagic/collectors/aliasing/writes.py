@@ -273,7 +273,7 @@ def _worse(first: Clash | None, second: Clash | None) -> Clash | None:
 
 
 def _in_terms_of(clash: Clash, target: torch.Tensor, via: Through | None) -> Clash:
-    """Return a clash with its index in the tensor that the line names; none where that cannot be told."""
+    """Return a clash with its index in the tensor that the line names; none where that is unknown."""
     if via is None or clash.index is None:
         return dataclasses.replace(clash, tensor=via.name if via is not None else "")
     region = place_of(target)

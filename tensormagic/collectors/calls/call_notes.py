@@ -83,7 +83,7 @@ def _as_attribute(frame: FrameType | None, x: torch.Tensor, path: str) -> str:
 def operand_texts(frame: FrameType, count: int) -> list[str]:
     """Return what stands in the source for each of the ``count`` operands of the call that ``frame`` is making.
 
-    Empty texts where it cannot be told: no source, another number of operands, a call from library code. Of a library's
+    Empty texts where it is unknown: no source, another number of operands, a call from library code. Of a library's
     call, the operands of the person's own are those that it was given, where it is a module with as many arguments.
     """
     modules = 0
@@ -97,7 +97,7 @@ def operand_texts(frame: FrameType, count: int) -> list[str]:
 
 
 def running_part(frame: FrameType) -> ast.AST | None:
-    """Return the expression or statement that ``frame`` is in the middle of; None where that cannot be told."""
+    """Return the expression or statement that ``frame`` is in the middle of; None where that is unknown."""
     positions = getattr(frame.f_code, "co_positions", None)
     if positions is None or frame.f_lasti < 0:
         return None
@@ -276,7 +276,7 @@ class CallNotes:
 
         Args:
             kind: As in `Observation`.
-            call: The call; its operands are called as they are in the person's line, where that can be told.
+            call: The call; its operands are called as they are in the person's line, where that is known.
             operands: Of the call, in order.
             of: How many operands it has in all, if more than these.
             about: Which of them alone is told, if not all.

@@ -16,7 +16,7 @@ NAMES = ("reshape", "flatten", "ravel", "reshape_as")
 
 
 def copied(watch: CallNotes, call: Call) -> None:
-    """Note a copy, told by the storage behind the result."""
+    """Note a copy, identified by the storage behind the result."""
     result, source = call.result, call.args[0] if call.args else call.kwargs.get("input")
     if result is source or not isinstance(result, torch.Tensor) or not isinstance(source, torch.Tensor):
         return

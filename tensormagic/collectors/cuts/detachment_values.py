@@ -287,7 +287,7 @@ def _at_its_place(values: list[Any], at: int, node: tuple[int, int, list[int]]) 
 
 
 def shape_of(value: Any) -> tuple[int, ...]:
-    """Return the shape of a tensor or an array; empty for a number, and where it cannot be told."""
+    """Return the shape of a tensor or an array; empty for a number, and where it is unknown."""
     try:
         return numbers(value.shape) if isinstance(value, torch.Tensor | np.ndarray) else ()
     except (RuntimeError, TypeError, AttributeError):  # nested, jagged or symbolic sizes

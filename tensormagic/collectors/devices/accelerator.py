@@ -113,7 +113,7 @@ class Accelerator:
         return _Copied(numbers) if numbers.device.type == "cuda" else _Left(numbers)
 
     def mark(self, device: torch.device) -> Mark | None:
-        """Return the moment to which the work put on a device's stream so far leads; None where that is not told."""
+        """Return the moment to which the work put on a device's stream so far leads; None where that is unknown."""
         return _Event(device) if device.type == "cuda" else None
 
     def capturing(self) -> bool:
@@ -122,7 +122,7 @@ class Accelerator:
         return bool(cuda.is_initialized() and cuda.is_current_stream_capturing())
 
     def room(self, device: torch.device) -> int | None:
-        """Return the bytes that a process may still take of a device; None where that is not told."""
+        """Return the bytes that a process may still take of a device; None where that is unknown."""
         if device.type != "cuda":
             return None
         free, total = torch.cuda.mem_get_info(device)

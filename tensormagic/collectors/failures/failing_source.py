@@ -97,7 +97,7 @@ class Failing:
 
 
 def failing_at(entry: TracebackType, source: str = "") -> Failing | None:
-    """Return what failed in the frame of a traceback's entry; None where that cannot be told.
+    """Return what failed in the frame of a traceback's entry; None where that is unknown.
 
     Args:
         entry: Of the traceback.

@@ -93,7 +93,7 @@ def _about(fault: BackwardFault) -> SpoiltTensor | FreedGraph | WrongReturn | No
 # A pass that ends well costs nothing but a look whether anything was written behind autograd's back. One that raises
 # is looked into as long as its nodes live; what is kept is plain data, for the exception that ends the run.
 
-MOST_UNSEEN = 16  # tensors spoilt unseen that are told of
+MOST_UNSEEN = 16  # tensors spoilt unseen that are reported
 MOST_CHAIN = 16  # exceptions followed through __cause__ and __context__
 MOST_FRAMES = 12
 

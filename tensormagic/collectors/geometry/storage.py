@@ -1,4 +1,4 @@
-"""Which memory a tensor's storage is, who counts writes to it, and what a call writes: told by looking alone."""
+"""Which memory a tensor's storage is, who counts writes to it, and what a call writes: by inspection only."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _WORDS = 10  # a TensorImpl is over 150 bytes long (c10/core/TensorImpl.h checks
 
 
 def shares_version(x: torch.Tensor, y: torch.Tensor) -> bool | None:
-    """Return whether x and y count writes on one version counter; None where that cannot be told."""
+    """Return whether x and y count writes on one version counter; None where that is unknown."""
     if x.is_inference() or y.is_inference():
         return False  # inference tensors have no counter
     if x._cdata == y._cdata:
@@ -115,7 +115,7 @@ def _words(x: torch.Tensor) -> list[int]:
 def counter_of(x: torch.Tensor) -> int | None:
     """Return which version counter x counts its writes on: equal for two that live at once only where they share it.
 
-    None where it has none (inference tensors), or where that cannot be told.
+    None where it has none (inference tensors), or where that is unknown.
     """
     place = None if x.is_inference() else _counter_place()
     return None if place is None else _words(x)[place] or None

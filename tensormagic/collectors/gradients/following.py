@@ -94,7 +94,7 @@ class Following:
         between_compiled: See `BackwardCall`.
         is_seen: Whether a dispatch mode of the tool's is on, which is to see nothing of what the hooks do.
         collectives: What `ParallelWatcher.before_pass` returned.
-        clock: The device that its roots are on began with it; None where that is not told, or it is a CPU.
+        clock: The device that its roots are on began with it; None where that is unknown, or it is a CPU.
     """
 
     thread: int

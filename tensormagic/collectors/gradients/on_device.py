@@ -163,7 +163,7 @@ class DeviceNumbers:
 
     @property
     def asked(self) -> bool:
-        """Whether anything was asked of a device that was not told yet."""
+        """Whether anything was asked of a device that was not reported yet."""
         return bool(self._asked or self._after)
 
     def ask(self, gradient: torch.Tensor, keep: Keep, *, full: bool, careful: bool = False) -> None:

@@ -46,7 +46,7 @@ def _levels(x: Any) -> list[_Level]:
 
 
 def _transform(x: Any, level: int) -> str:
-    """Return the transform's name; grad and jvp have the same wrapper and are told apart by the running transforms."""
+    """Return the transform's name; grad and jvp have the same wrapper and are distinguished by running transforms."""
     if _functorch.is_batchedtensor(x):
         return "vmap"
     if _functorch.is_functionaltensor(x):

@@ -59,7 +59,7 @@ def category_of(roles: Collection[Role]) -> Category:
 
 @dataclass(slots=True)
 class Block:
-    """One piece of memory. Holds tensors: to be dropped as soon as it has been told of.
+    """One piece of memory. Holds tensors: to be dropped as soon as it has been reported.
 
     Attributes:
         memory: Where it lies.
@@ -130,7 +130,7 @@ _LEVELS = 8  # wrapper subclasses round one another
 
 
 def parts(x: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Yield the strided tensors that hold a tensor's memory. Raises where that is not told."""
+    """Yield the strided tensors that hold a tensor's memory. Raises where that is unknown."""
     wrapped = torch._C._functorch.is_functorch_wrapped_tensor(x) or torch._is_functional_tensor(x)
     if type(x) in _PLAIN and x.layout is torch.strided and not x.is_nested and not wrapped:
         yield x

@@ -166,7 +166,7 @@ _REGISTRIES: tuple[tuple[str, Role], ...] = (("_parameters", "parameter"), ("_bu
 
 
 class Survey:
-    """Every live piece of memory. Holds what it has met: to be dropped as soon as it has been told of.
+    """Every live piece of memory. Holds what it has met: to be dropped as soon as it has been reported.
 
     Args:
         walk_session: A walk through everything that has a name.

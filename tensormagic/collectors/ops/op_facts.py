@@ -98,7 +98,7 @@ def _tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
 
 
 def storages(tensor: torch.Tensor) -> list[torch.UntypedStorage]:
-    """Return the storages that a tensor is made of: one, or those of its parts; none where that cannot be told."""
+    """Return the storages that a tensor is made of: one, or those of its parts; none where that is unknown."""
     try:
         if hasattr(tensor, "__tensor_flatten__"):
             return [storage for part in _inner(tensor) for storage in storages(part)]

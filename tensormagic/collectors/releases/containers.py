@@ -175,7 +175,7 @@ def items_of(found: References, roots: Sequence[Root], dominance: Dominance, wan
         found: A walk that has ended.
         roots: What it began at.
         dominance: Asks its graph.
-        wanted: Paths of items that are told of although they do not stand out.
+        wanted: Paths of items that are reported although they do not stand out.
     """
     names = {root.label: at for at, root in enumerate(roots) if root.kind == "name"}
     values = {name: value for name, at in names.items() for value in roots[at].values()}

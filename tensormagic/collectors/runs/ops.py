@@ -29,7 +29,7 @@ from tensormagic.reports.ops import OpsReport, OpUse
 # The dispatch mode of level ``ops``: sees every ATen operation, times it, and counts it where it was called from.
 #
 # It runs for each operation, so it counts its own nanoseconds: about a microsecond beyond what any dispatch mode
-# costs. The three ways into it are told apart by the code that the frame above runs: a call of the person's, which
+# costs. The three ways into it are distinguished by the code that the frame above runs: a call of the person's, which
 # the function mode has just announced; the autograd engine, which names the node it works for; and everything else,
 # where the stack is walked. Warnings say what they say without a trace: torch collects them, and gives them out when
 # the call of the person's returns.

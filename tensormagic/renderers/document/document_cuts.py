@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def ends_document(report: TraceReport, graph: Graph, drawing: Drawing) -> dict[str, Any] | None:
-    """Return the cuts of a graph and where they are drawn, each box told by its place; None where there is none.
+    """Return the cuts of a graph and where they are drawn, each box identified by its place; None where there is none.
 
     Of each cut: source, target, whether it is severed, location, label, and the whole in one sentence.
     """

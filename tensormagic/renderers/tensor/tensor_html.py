@@ -70,7 +70,7 @@ def folded(report: TensorReport) -> str:
 
 
 def _single(report: TensorReport, picture: Picture | None) -> str:
-    """Return the value of a tensor of one element: it is told in the header, and needs no statistics."""
+    """Return the value of a tensor of one element: it is shown in the header, and needs no statistics."""
     if report.numel != 1 or picture is None or not picture.drawable:
         return ""
     return shortened(picture.value(0, 0), 24)

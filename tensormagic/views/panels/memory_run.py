@@ -355,7 +355,7 @@ def line_words(report: MemoryRunReport, index: int, *, width: int = 40) -> str:
 
 
 def peak_tiles(report: MemoryRunReport) -> list[Tile]:
-    """Return what was alive at the peak, by line; what is not listed of it is told apart, so that it is the peak."""
+    """Return what was alive at the peak, by line; what is not listed is shown separately, so that it is the peak."""
     tiles = [block_tile(report, block) for block in report.peak_blocks]
     number, nbytes = report.peak_left_out
     if nbytes:
