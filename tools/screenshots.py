@@ -32,6 +32,7 @@ PICTURES = {
     "01_first_light": {"first_light": ("broken", CELL), "tensor": ("slice", CELL)},
     "12_memory": {"gpumem": ("held", ".tm-memory"), "gpumem_cell": ("leak", CELL)},
     "17_errors": {"refused_call": ("shapes", ".tm-failure")},
+    "19_several_questions": {"several_questions": ("run", ".tm-run")},
 }
 WIDTH, HEIGHT = 1080, 1600  # high enough for the longest output: what has to be scrolled to is cut
 

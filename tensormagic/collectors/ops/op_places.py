@@ -60,10 +60,10 @@ class StackWalk:
                 module = module or self._path(frame)
                 if found:
                     break
-            elif not found and code.co_name != MARK:
+            elif not found:
                 if (kind := known(code.co_filename)) is None:
                     kind = self._kind(frame)
-                if kind == _OWN:
+                if kind == _OWN and code.co_name != MARK:
                     site, found = self._sites.of_frame(frame), True
                     optimizes = not module and (optimizes or self._is_step(frame))
                     if module or code.co_name == "<module>":
