@@ -69,9 +69,7 @@ def test_together(name):
     _, step = WORKLOADS[name]()
     for make in CONFIGURATIONS.values():
         _timed(make, step, 2)
-    rounds = [
-        {each: _timed(make, step, STEPS[name]) for each, make in CONFIGURATIONS.items()} for _ in range(ROUNDS)
-    ]
+    rounds = [{each: _timed(make, step, STEPS[name]) for each, make in CONFIGURATIONS.items()} for _ in range(ROUNDS)]
     print(f"\n{WORKLOADS[name].__doc__}")
     for each in CONFIGURATIONS:
         print(f"    {each:<24} {statistics.median(row[each] / row['eager'] for row in rounds):6.2f} × eager")
