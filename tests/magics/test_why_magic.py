@@ -26,7 +26,7 @@ def test_a_model(shell, cell, capsys):
     """Its parameters by reason; here all by one."""
     cell("pass")
     shell.run_line_magic("why", "net --text")
-    assert "It is the same with" in capsys.readouterr().out
+    assert "The same holds for" in capsys.readouterr().out
 
 
 def test_a_loss(shell, cell, capsys):
