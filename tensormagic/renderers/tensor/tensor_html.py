@@ -18,7 +18,6 @@ from tensormagic.renderers.tensor.histogram_html import histogram_html, spark_ht
 from tensormagic.renderers.tensor.kind_html import kinds_html
 from tensormagic.renderers.tensor.layout_verdicts_html import verdicts_html
 from tensormagic.renderers.tensor.statistics_words import answer, answer_scope, statistics_rows, statistics_scope
-from tensormagic.renderers.tensor.tensor_autograd_html import autograd_html
 from tensormagic.renderers.tensor.tensor_layout_html import layout_html
 from tensormagic.renderers.tensor.tensor_picture import Picture, bases_index, picture_of
 from tensormagic.renderers.tensor.tensor_shot_html import shot_html
@@ -35,6 +34,7 @@ from tensormagic.renderers.tensor.tensor_words import (
 )
 from tensormagic.reports import Grid, Statistics, TensorReport
 from tensormagic.views.panels.tensor import TEXT_WIDTH, memory_nodes, memory_summary, sharing_nodes, verdict_nodes
+from tensormagic.views.panels.tensor_autograd import autograd_nodes, broken, summary
 from tensormagic.views.to_html import html
 from tensormagic.words import shortened
 
@@ -139,7 +139,7 @@ def _more(report: TensorReport, layout: str) -> str:
     metadata = {**report.metadata}
     metadata.pop("data", None)
     parts = [
-        autograd_html(report),
+        fold("Autograd", *map(html, autograd_nodes(report)), state=summary(report), is_open=broken(report)),
         slices_html(report),
         fold("Layout", layout, state="one element"),
         fold("Memory and holders", *map(html, memory_nodes(report)), state=memory_summary(report)),

@@ -9,7 +9,6 @@ from itertools import chain
 from tensormagic.renderers.tensor.kind_text import kind_lines
 from tensormagic.renderers.tensor.layout_verdicts_text import verdict_lines
 from tensormagic.renderers.tensor.statistics_words import answer, answer_scope, statistics_rows, statistics_scope
-from tensormagic.renderers.tensor.tensor_autograd_text import autograd_text
 from tensormagic.renderers.tensor.tensor_picture import picture_of
 from tensormagic.renderers.tensor.tensor_shot_text import shot_text
 from tensormagic.renderers.tensor.tensor_slices_text import slices_text
@@ -26,6 +25,7 @@ from tensormagic.renderers.terminal.text_canvas import printable
 from tensormagic.reports import Finding, Statistics, TensorReport
 from tensormagic.views.nodes import Node, Section
 from tensormagic.views.panels.tensor import memory_nodes, sharing_nodes, verdict_nodes
+from tensormagic.views.panels.tensor_autograd import autograd_nodes
 from tensormagic.views.pictures.text_bars import fewer, sparkline
 from tensormagic.views.to_text import text
 from tensormagic.words import DOT, evidence_text, number_of_bytes, short_count, short_number, shortened
@@ -50,7 +50,7 @@ def render(report: TensorReport, *, width: int = 100) -> str:
         _lines(sharing_nodes(report), width),
         _values(report.statistics, width),
         slices_text(report, width),
-        autograd_text(report, width),
+        _lines([Section("Autograd", autograd_nodes(report))], width),
         _lines([Section("Memory and holders", memory_nodes(report))], width),
     ]
     lines = "\n\n".join("\n".join(section) for section in sections if section).split("\n")

@@ -17,7 +17,6 @@ from tensormagic.words import (
     number_of_bytes,
     plural,
     series,
-    short_number,
     shortened,
     signed,
     tuple_text,
@@ -228,27 +227,3 @@ def strip_shown(report: TensorReport) -> str:
     if not strip.exact:
         parts.append("counts are sampled")
     return "; ".join(parts)
-
-
-def autograd_summary(autograd: AutogradReport | None) -> str:
-    """Return the place in autograd in two words, for a closed disclosure."""
-    if autograd is None:
-        return "not readable"
-    return autograd.grad_fn or ("leaf" if autograd.requires_grad else "no graph")
-
-
-def autograd_lines(autograd: AutogradReport) -> tuple[str, ...]:
-    """Return the place in autograd in sentences."""
-    lines = [autograd.sentence.rstrip(".") + "."]
-    if autograd.grad == "present":
-        shape_text = tuple_text(autograd.grad_shape or ())
-        norm = "" if autograd.grad_norm is None else f", norm {short_number(autograd.grad_norm)}"
-        lines.append(f"`.grad` is a tensor of shape {shape_text}{norm}.")
-    elif autograd.grad == "unreadable":
-        lines.append("`.grad` cannot be read.")
-    if autograd.leaf_count:
-        leaves = listed(autograd.leaves, most=12, found=autograd.leaf_count)
-        lines.append(f"Its graph leads to {plural(autograd.leaf_count, 'leaf', 'leaves')}: {leaves}.")
-    lines += ["Its gradient is retained (retain_grad)."] if autograd.retains_grad else []
-    lines += [f"{plural(autograd.hooks, 'tensor hook')} registered."] if autograd.hooks else []
-    return tuple(lines)

@@ -1,11 +1,15 @@
-"""What is said about a tensor's place in autograd beyond its one sentence: why, hooks, what is saved and sent."""
+"""A tensor's place in autograd, as nodes: why, hooks, the way to its leaves, what its node sends and keeps."""
 
 from __future__ import annotations
 
-from tensormagic.renderers.tensor.tensor_words import autograd_lines, autograd_summary, name
+from collections.abc import Sequence
+
+from tensormagic.renderers.tensor.tensor_words import name
 from tensormagic.renderers.trace.autograd_formulas import formulas
 from tensormagic.reports import BEYOND, NOTHING, AutogradDetails, AutogradReport, Hook, Path, SavedState, TensorReport
-from tensormagic.words import count, listed, plural, short_count, shortened, tuple_text
+from tensormagic.views.nodes import Cell, Column, Node, Section, Table, Words
+from tensormagic.views.pictures.autograd_path import PathPicture
+from tensormagic.words import listed, plural, short_count, short_number, shortened, tuple_text
 
 STATES = {
     "fine": "fine",
@@ -14,6 +18,34 @@ STATES = {
     "packed by a hook": "packed by your saved-tensor hook, which is not run to show it",
     "unreadable": "cannot be read",
 }
+
+
+def autograd_nodes(report: TensorReport) -> list[Node]:
+    """Return what there is to say; nothing where autograd could not be read."""
+    details = details_of(report)
+    if details is None:
+        return list(lines(report))
+    way: list[Node] = []
+    tables: list[Node] = []
+    if details.path is not None:
+        way.append(PathPicture(details.path, name(report)))
+        tables.append(_table(sent_heads(details.path), sent_rows(details.path)))
+    tables.append(_table(("saved tensors", "what", "state", "version counter"), saved_rows(details)))
+    if broken(report):  # then the way to the failure is what matters
+        tables = [Section("Next functions and saved tensors of its node", tables, folded=True)]
+    return [*lines(report), *way, *tables]
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    columns = [
+        Column(title or "formula", look="name" if not at else "" if title else "silent")
+        for at, title in enumerate(heads)
+    ]
+    return Table(columns, [[Words(first, "code"), *map(_cell, rest)] for first, *rest in rows])
+
+
+def _cell(text: str) -> Cell:
+    return Words(text, "strong") if text.startswith("changed in place") else text
 
 
 def details_of(report: TensorReport) -> AutogradDetails | None:
@@ -140,9 +172,25 @@ def node_words(path: Path, place: int) -> str:
     return f"{node.node}, which made {node.name}" if node.name else node.node
 
 
-def path_note(path: Path) -> str:
-    """Return what is not drawn of the graph; nothing where everything is."""
-    left = path.walked - len(path.nodes)
-    if path.complete:
-        return f"the nearest {len(path.nodes)} of {count(path.walked)} nodes are drawn" if left else ""
-    return f"the nearest {len(path.nodes)} nodes are drawn; there are more than {count(path.walked)}"
+def autograd_summary(autograd: AutogradReport | None) -> str:
+    """Return the place in autograd in two words, for a closed disclosure."""
+    if autograd is None:
+        return "not readable"
+    return autograd.grad_fn or ("leaf" if autograd.requires_grad else "no graph")
+
+
+def autograd_lines(autograd: AutogradReport) -> tuple[str, ...]:
+    """Return the place in autograd in sentences."""
+    lines = [autograd.sentence.rstrip(".") + "."]
+    if autograd.grad == "present":
+        shape_text = tuple_text(autograd.grad_shape or ())
+        norm = "" if autograd.grad_norm is None else f", norm {short_number(autograd.grad_norm)}"
+        lines.append(f"`.grad` is a tensor of shape {shape_text}{norm}.")
+    elif autograd.grad == "unreadable":
+        lines.append("`.grad` cannot be read.")
+    if autograd.leaf_count:
+        leaves = listed(autograd.leaves, most=12, found=autograd.leaf_count)
+        lines.append(f"Its graph leads to {plural(autograd.leaf_count, 'leaf', 'leaves')}: {leaves}.")
+    lines += ["Its gradient is retained (retain_grad)."] if autograd.retains_grad else []
+    lines += [f"{plural(autograd.hooks, 'tensor hook')} registered."] if autograd.hooks else []
+    return tuple(lines)

@@ -1,23 +1,29 @@
 """The way from a tensor to its leaves as a small picture: leaves at the left, the tensor at the right.
 
-An opaque card, dark where the element that shows the image is. Arrows run the way the gradient does.
+An opaque card, dark where the element that shows the image is. Arrows run the way the gradient does. In a terminal it
+is a tree.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tensormagic.renderers.basics.markup import escape
+from tensormagic.renderers.basics.markup import escape, svg_image, tag
 from tensormagic.renderers.basics.svg_paths import arrowhead, line, number
 from tensormagic.renderers.basics.text_metrics import fitted, text_width
 from tensormagic.renderers.basics.theme import inked
 from tensormagic.renderers.graph.graph_layout import lay_out
 from tensormagic.renderers.graph.layout_rows import Spacing
+from tensormagic.renderers.terminal.text_canvas import cut
 from tensormagic.reports import BEYOND, Path, PathNode
-from tensormagic.words import count, shortened
+from tensormagic.views.nodes import Picture
+from tensormagic.words import count, shortened, tuple_text
 
 WIDTH = 860.0
 PAD = 10.0
+MOST_LINES = 14  # of the tree
 BOX_HEIGHT = 36.0
 LABEL, DETAIL = 12.0, 10.5
 _NARROWEST, _WIDEST = 44.0, 150.0
@@ -32,6 +38,41 @@ _STYLE = (
     ".a .w{fill:none;stroke:$ink-2;stroke-width:1.2}.a .h{fill:$ink-2}.a .g{fill:$bg;stroke:none}"
 )
 STYLE = f"{inked(_STYLE)}@media (prefers-color-scheme:dark){{{inked(_STYLE, dark=True)}}}"
+
+
+@dataclass(frozen=True, slots=True)
+class PathPicture(Picture):
+    """The way from a tensor to its leaves (tensor); ``name`` is what the tensor is called."""
+
+    path: Path
+    name: str
+
+    @property
+    def sentence(self) -> str:
+        """The tree."""
+        return "\n".join(tree(self.path, self.name))
+
+    @property
+    def legend(self) -> str:
+        """How it is to be read."""
+        return "; ".join(filter(None, ("arrows: direction of the gradient; blue: leaves", path_note(self.path))))
+
+    def html(self) -> str:
+        """Return it as an ``<img>``."""
+        image = svg_image(path_svg(self.path, self.name), self.sentence)
+        return tag("div", image, tag("p", escape(self.legend), class_="quiet"), class_="tm-path")
+
+    def text(self, width: int) -> Iterator[str]:
+        """Return the tree."""
+        for words in (*tree(self.path, self.name), path_note(self.path)):
+            yield from [cut(f"    {words}", width)] if words else []
+
+    def svg(self, width: float) -> tuple[str, float]:
+        """Return it as it stands in a page, smaller where it is too wide."""
+        drawn = path_svg(self.path, self.name)
+        wide, high = (float(size) for size in re.findall(r' (?:width|height)="([\d.]+)"', drawn)[:2])
+        scale = min(width / wide, 1.0)
+        return f'<g transform="scale({number(scale)})">{drawn}</g>', high * scale
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,3 +148,36 @@ def _draw(box: _Box, x: float, y: float) -> str:
     text = f'<text class="l" x="{number(middle)}" y="{number(y + down)}">{escape(label)}</text>'
     below = f'<text class="d" x="{number(middle)}" y="{number(y + 29)}">{escape(detail)}</text>' if detail else ""
     return f'<rect class="{box.style}" {where}/>{text}{below}'
+
+
+def tree(path: Path, title: str) -> list[str]:
+    """Return the way to the leaves as an indented tree, each node once; iterative, and cut after a few lines."""
+    found, seen = [shortened(title, 40)], set[int]()
+    pending = [(0, "", True)]
+    while pending and len(found) < MOST_LINES:
+        place, stem, last = pending.pop()
+        branch = "\u2514 " if last else "\u251c "
+        found.append(f"{stem}{branch}{_words(path.nodes[place])}{' (as above)' if place in seen else ''}")
+        if place in seen:
+            continue
+        seen.add(place)
+        inner = stem + ("  " if last else "\u2502 ")
+        following = [to for to in path.nodes[place].inputs if to >= 0]
+        pending += [(to, inner, at == 0) for at, to in enumerate(reversed(following))]
+    return found + (["\u2026"] if pending else [])
+
+
+def _words(node: PathNode) -> str:
+    shape = tuple_text(node.shape)
+    if node.is_leaf:
+        return f"{shortened(node.name, 40) or 'leaf'} {shape}, a leaf{', grad there' if node.has_grad else ''}"
+    made = f" \u2192 {shortened(node.name, 24)}" if node.name else ""
+    return f"{node.node} {shape}{made}" + (f"  ! saved tensor {node.saved}" if node.saved else "")
+
+
+def path_note(path: Path) -> str:
+    """Return what is not drawn of the graph; nothing where everything is."""
+    left = path.walked - len(path.nodes)
+    if path.complete:
+        return f"the nearest {len(path.nodes)} of {count(path.walked)} nodes are drawn" if left else ""
+    return f"the nearest {len(path.nodes)} nodes are drawn; there are more than {count(path.walked)}"
