@@ -69,6 +69,7 @@ PLACEMENTS = (
     Column("placements", lambda group: placements_text(group[0])),
 )
 _MOST_GRIDS = 3
+_OF_TIME = {"TM906", "TM915"}  # findings for which one looks at when ranks came
 
 
 def view(report: RankReport) -> Panel:
@@ -90,9 +91,11 @@ def view(report: RankReport) -> Panel:
                 Section(title, [RankMap(report, tuple(norms))], f"{when}, norms against the median of the ranks")
             )
     if report.arrivals is not None and len(report.arrivals.ranks) > 1:
-        body.append(Section("When ranks came to collectives", [RankLanes(report.arrivals)]))
+        is_asked = any(finding.code in _OF_TIME for finding in report.findings)
+        body.append(Section("When ranks came to collectives", [RankLanes(report.arrivals)], folded=not is_asked))
     if report.spread:
-        body.append(Section("Placement", list(_placement(report)), "which rank holds which part of a parameter"))
+        note = "which rank holds which part of a parameter"
+        body.append(Section("Placement", list(_placement(report)), note, folded=True))
     return Panel("ranks", "graph", "ranks", [summary(report)], body, label="Ranks of a run")
 
 
