@@ -1,4 +1,4 @@
-"""TM309, TM310, TM607, TM616 to TM618: on what gradients an optimizer steps, and whether its steps come to anything.
+"""TM309, TM310, TM315, TM607, TM616 to TM619: what gradients an optimizer steps on, and what comes of its steps.
 
 Each is judged from what was seen of every step (see `tensormagic.reports.training`), and said only where it is the
 habit of the loop: once may be meant, or an experiment.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.phrases import scientific
+from tensormagic.diagnoses.phrases import as_code, scientific
 from tensormagic.reports import (
     Accumulation,
     Clipping,
@@ -292,8 +292,8 @@ def _no_rate(report: TraceReport, use: OptimizerUse) -> Finding:
 
 
 def _is_lost(series: ParameterSeries) -> bool:
-    measured = sum(update >= 0 for update in series.updates)
-    return series.lost >= MUCH_LOST and measured >= FEWEST_MEASURED
+    measured = sum(update >= 0 for update in series.updates)  # the first may be one of a rate that warms up
+    return series.lost >= MUCH_LOST and measured > 1
 
 
 def _lost(report: TraceReport, use: OptimizerUse, lost: list[ParameterSeries]) -> Finding:
@@ -360,3 +360,56 @@ def _clip(clip: Clipping) -> tuple[int, str, str] | None:
 
 def _of_calls(number: int, calls: int) -> str:
     return f"{count(number)} of {plural(calls, 'call')}" if number < calls else f"all of its {count(calls)} calls"
+
+
+# -- TM315: gradients that keep their graph ------------------------------------------------------------------------
+
+
+def graphed_gradients(report: TraceReport) -> Iterator[Finding]:
+    """TM315: every step used gradients with a graph of their own, through which nothing went: `create_graph` left in.
+
+    Who needs it differentiates again, which is another backward pass.
+    """
+    training = report.training
+    if training is None or len(training.optimizers) != 1 or report.inner_passes_seen:
+        return
+    (use,) = training.optimizers
+    if use.graphed == use.steps >= FEWEST_MEASURED and report.passes_seen <= use.steps:
+        backward = next((one.backward for one in use.patterns if one.backward is not None), None)
+        yield Finding(
+            code="TM315",
+            severity="warning",
+            message=f"The gradients of all {count(use.steps)} steps of {use.name} keep a graph of their own, and "
+            "nothing differentiates them again: a whole pass stays in memory in a circle of references.",
+            location=report.location(backward if backward is not None else use.patterns[0].location),
+            evidence={"steps": use.steps, "passes": report.passes_seen},
+            remedy="Leave out `create_graph=True`; where second derivatives are needed, use `torch.autograd.grad`.",
+            subject=use.name,
+        )
+
+
+# -- TM619: frozen normalisations ----------------------------------------------------------------------------------
+
+
+def drifting_norms(report: TraceReport) -> Iterator[Finding]:
+    """TM619: batch normalisations whose weights are frozen take statistics from the training's batches: a note."""
+    training = report.training
+    if training is None or not (training.optimizers or training.by_hand):
+        return
+    frozen = {series.name for series in report.parameters if not series.requires_grad and not series.touched}
+    norms = [norm for norm in training.drifting if f"{norm.module}.weight" in frozen and norm.batches > 1]
+    if norms:
+        owner = norms[0].module.partition(".")[0]
+        step = training.optimizers[0].patterns[0].location if training.optimizers else None
+        what = f"{plural(len(norms), 'batch normalisation')} of {owner} {'is' if len(norms) == 1 else 'are'} frozen"
+        yield Finding(
+            code="TM619",
+            severity="note",
+            message=f"{what} and in train mode: the weights stay, and the running statistics follow "
+            f"{plural(norms[0].batches, 'batch', 'batches')}.",
+            location=report.location(step),
+            evidence={norm.module: norm.batches for norm in norms[:8]},
+            remedy="If all of it is to stay as it is, put the frozen part into eval mode after each "
+            f"`{owner}.train()`: `{as_code(norms[0].module)}.eval()`",
+            subject=norms[0].module,
+        )

@@ -148,6 +148,7 @@ class OptimizerUse:
         repeated: How many different states of torch's generator came back at later steps: it was seeded anew.
         repeated_at: The first such step; 0 where there is none.
         repeated_of: The step that had the state before.
+        graphed: How many of its steps used gradients that keep a graph of their own.
         resting: How many of the last steps in a row had none to speak of: less than a ten-millionth of that.
     """
 
@@ -166,6 +167,7 @@ class OptimizerUse:
     discarded_at: int | None = None
     rate: float | None = None
     resting: int = 0
+    graphed: int = 0
     repeated: int = 0
     repeated_at: int = 0
     repeated_of: int = 0
@@ -286,6 +288,7 @@ class Training:
         norms: Normalisations that took statistics while gradients were off.
         modes: In which mode each stepped model was.
         clips: Calls of `clip_grad_norm_`, by line.
+        drifting: Normalisations whose weights are frozen and that took statistics all the same, with gradients on.
     """
 
     optimizers: tuple[OptimizerUse, ...] = ()
@@ -297,3 +300,4 @@ class Training:
     norms: tuple[UntrainedNorm, ...] = ()
     modes: tuple[ModelMode, ...] = ()
     clips: tuple[Clipping, ...] = ()
+    drifting: tuple[UntrainedNorm, ...] = ()

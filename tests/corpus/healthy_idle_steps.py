@@ -1,4 +1,4 @@
-"""Training that is near to TM614 to TM618, and does what it should."""
+"""Training that is near to TM315 and TM614 to TM619, and does what it should."""
 
 from __future__ import annotations
 
@@ -163,4 +163,80 @@ def two_networks_that_are_clipped_in_turn():
             nn.utils.clip_grad_norm_(critic.parameters(), 0.5)
             second.step()
             nn.utils.clip_grad_norm_(critic.parameters(), 1e9)
+    return trace.report
+
+
+@healthy(nearly="TM315")
+def a_gradient_penalty():
+    """Differentiates its gradients again."""
+    net = mlp(64, 16, 10)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with tm.trace(namespace={"net": net}) as trace:
+        for images, classes in batches(4):
+            optimizer.zero_grad()
+            x = images.flatten(1).requires_grad_()
+            loss = F.cross_entropy(net(x).tanh(), classes)
+            (gradient,) = torch.autograd.grad(loss, x, create_graph=True)
+            (loss + gradient.square().sum()).backward()
+            optimizer.step()
+    return trace.report
+
+
+@healthy(nearly="TM315")
+def a_graph_that_is_kept_for_a_second_loss():
+    net = mlp(64, 16, 10)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with tm.trace(namespace={"net": net}) as trace:
+        for images, classes in batches(4):
+            optimizer.zero_grad()
+            scores = net(images.flatten(1))
+            F.cross_entropy(scores, classes).backward(retain_graph=True)
+            scores.square().mean().backward()
+            optimizer.step()
+    return trace.report
+
+
+class Normed(nn.Module):
+    """A body with a normalisation, and a head; the body stays as it is where it is frozen."""
+
+    def __init__(self, *, keeps=False):
+        super().__init__()
+        self.body, self.norm, self.head = nn.Linear(64, 16), nn.BatchNorm1d(16), nn.Linear(16, 10)
+        self.keeps = keeps
+
+    def train(self, mode=True):
+        super().train(mode)
+        if self.keeps:
+            self.norm.eval()
+        return self
+
+    def forward(self, x):
+        return self.head(self.norm(self.body(x)))
+
+
+@healthy(nearly="TM619")
+def a_frozen_normalisation_in_eval_mode():
+    net = Normed(keeps=True).train()
+    net.norm.requires_grad_(False)
+    with tm.trace(namespace={"net": net}) as trace:
+        train_classifier(net, flat=True)
+    return trace.report
+
+
+@healthy(nearly="TM619")
+def a_discriminator_that_is_frozen_for_the_other_s_step():
+    """Its normalisation learns in its own steps."""
+    maker, judge = mlp(8, 16, 64), Normed()
+    first, second = torch.optim.Adam(maker.parameters()), torch.optim.Adam(judge.parameters())
+    with tm.trace(namespace={"maker": maker, "judge": judge}) as trace:
+        for images, classes in batches(4, 32):
+            fake = maker(torch.randn(32, 8))
+            judge.requires_grad_(True)
+            second.zero_grad()
+            (F.cross_entropy(judge(images.flatten(1)), classes) + judge(fake.detach()).square().mean()).backward()
+            second.step()
+            judge.requires_grad_(False)
+            first.zero_grad()
+            judge(fake).logsumexp(1).mean().backward()
+            first.step()
     return trace.report

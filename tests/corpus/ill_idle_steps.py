@@ -1,4 +1,4 @@
-"""Training whose layers, freezing, optimizer or clipping are not what they seem (TM614 to TM618)."""
+"""Training whose layers, freezing, optimizer or clipping are not what they seem (TM315, TM614 to TM619)."""
 
 from __future__ import annotations
 
@@ -236,3 +236,107 @@ def clipping_before_the_backward():
 def clipping_of_a_generator():
     """pytorch#148259: the second call finds nothing in it."""
     return _clipped(("backward", "clip", "step"), "generator")
+
+
+# TM315: create_graph
+
+
+def _second_order(net, backward, steps=4):
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with tm.trace(namespace={"net": net}) as trace:
+        for images, classes in batches(steps):
+            optimizer.zero_grad()
+            backward(F.cross_entropy(net(images.flatten(1)), classes))
+            optimizer.step()
+    return trace.report
+
+
+@ill(
+    "TM315",
+    severity="warning",
+    line="loss.backward(create_graph=True)",
+    says=("all 4 steps of SGD", "create_graph=True"),
+)
+def a_create_graph_that_was_left_in():
+    return _second_order(mlp(64, 16, 10), lambda loss: loss.backward(create_graph=True))
+
+
+@ill("TM315", severity="warning", line="loss.backward(create_graph=True)", says=("circle of references",))
+def a_create_graph_in_a_loop_with_adam():
+    net = mlp(64, 16, 10)
+    optimizer = torch.optim.Adam(net.parameters())
+    with tm.trace(namespace={"net": net}) as trace:
+        for images, classes in batches(5):
+            loss = F.cross_entropy(net(images.flatten(1)), classes)
+            loss.backward(create_graph=True)
+            optimizer.step()
+            optimizer.zero_grad()
+    return trace.report
+
+
+@ill("TM315", severity="warning", line="torch.autograd.backward(loss, create_graph=True)", says=("all 3 steps",))
+def a_create_graph_of_an_old_experiment():
+    net = nn.Linear(64, 10)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with tm.trace(namespace={"net": net}) as trace:
+        for images, classes in batches(3):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(net(images.flatten(1)).tanh(), classes)
+            torch.autograd.backward(loss, create_graph=True)
+            optimizer.step()
+    return trace.report
+
+
+# TM619: frozen normalisations
+
+
+class Backbone(nn.Module):
+    """Convolutions with normalisations, and a head."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4)
+        )
+        self.head = nn.Linear(4, 10)
+
+    def forward(self, x):
+        return self.head(self.body(x).mean((2, 3)))
+
+
+def _tune(net):
+    optimizer = torch.optim.SGD([one for one in net.parameters() if one.requires_grad], lr=0.1)
+    with tm.trace(namespace={"net": net}) as trace:
+        for images, classes in batches(4):
+            optimizer.zero_grad()
+            F.cross_entropy(net(images), classes).backward()
+            optimizer.step()
+    return trace.report
+
+
+@ill(
+    "TM619",
+    severity="note",
+    line="optimizer.step()",
+    subject="net.body.1",
+    says=("2 batch normalisations", "4 batches"),
+)
+def a_frozen_backbone_in_train_mode():
+    net = Backbone()
+    net.body.requires_grad_(False)
+    return _tune(net)
+
+
+@ill("TM619", severity="note", line="optimizer.step()", subject="net.body.1", says=("1 batch normalisation",))
+def a_frozen_stem():
+    net = Backbone()
+    net.body[:2].requires_grad_(False)
+    return _tune(net)
+
+
+@ill("TM619", severity="note", line="optimizer.step()", says=("`net.body[1].eval()`",))
+def frozen_normalisations_alone():
+    net = Backbone()
+    net.body[1].requires_grad_(False)
+    net.body[4].requires_grad_(False)
+    return _tune(net)

@@ -20,6 +20,7 @@ from tensormagic.reports import (
     StepPattern,
     TraceReport,
     Training,
+    UntrainedNorm,
 )
 
 
@@ -94,3 +95,23 @@ def test_an_attribute_that_freezes_nothing(optimized, severity):
     (found,) = modules.flags_without_effect(with_modules("net[0].requires_grad = False", flags=(flag,)))
     assert (found.code, found.severity, found.location.line) == ("TM615", severity, 1)
     assert "`net[0].requires_grad_(False)`" in found.remedy
+
+
+@pytest.mark.parametrize(("graphed", "told"), [(4, ["TM315"]), (3, []), (0, [])])
+def test_gradients_that_keep_their_graph(graphed, told):
+    """In every step, and nothing that differentiates them again."""
+    report = run_of(uses=[{"graphed": graphed}])
+    assert [found.code for found in steps.graphed_gradients(report)] == told
+    assert list(steps.graphed_gradients(dataclasses.replace(report, inner_passes_seen=2))) == []
+    assert list(steps.graphed_gradients(dataclasses.replace(report, passes_seen=8))) == []
+
+
+@pytest.mark.parametrize(("asks", "touched", "told"), [(False, 0, ["TM619"]), (True, 0, []), (False, 3, [])])
+def test_a_frozen_normalisation(asks, touched, told):
+    """Frozen in the whole run; one that is frozen for another's step learns in its own."""
+    norms = array("f", [-1.0] * 4)
+    weight = ParameterSeries("net.bn.weight", (4,), "float32", 4, True, asks, False, "net", norms, touched)
+    report = run_of(parameters=[weight], uses=[{}])
+    drifting = (UntrainedNorm(module="net.bn", location=None, batches=4, longest=1),)
+    report = dataclasses.replace(report, training=dataclasses.replace(report.training, drifting=drifting))
+    assert [found.code for found in steps.drifting_norms(report)] == told

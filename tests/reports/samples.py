@@ -181,7 +181,7 @@ def _training() -> reports.Training:
         name=HOSTILE, type_name="SGD", steps=9, patterns=(pattern, reports.StepPattern(kind="fresh")), left_out=5,
         holds=(0,), strangers=2, stranger_shapes=((3, 4), ()), strangers_of=HOSTILE, strangers_idle=False,
         accumulation=reports.Accumulation(0, 2, 0.5, 9, math.inf, 0.25), rate=0.1, resting=2,
-        repeated=3, repeated_at=7, repeated_of=4,
+        graphed=2, repeated=3, repeated_at=7, repeated_of=4,
     )  # fmt: skip
     growth = reports.GraphGrowth(
         backward=0, passes=4, first_size=3, last_size=12, increment=3, older=9, joined=0, reaches=0
@@ -193,6 +193,7 @@ def _training() -> reports.Training:
         optimizers=(use,), optimizers_seen=40, by_hand=use, elsewhere=(0,), growth=(growth,),
         sums=(reports.RunningSum(location=0, steps=4),),
         norms=(reports.UntrainedNorm(module=HOSTILE, location=0, batches=9, longest=3),), modes=(mode,),
+        drifting=(reports.UntrainedNorm(module=HOSTILE, location=None, batches=7, longest=2),),
         clips=(reports.Clipping(location=0, calls=9, late=2, empty=1, exhausted=3),),
     )  # fmt: skip
 

@@ -91,6 +91,7 @@ class LoopNotes:
         cleared: The line that called ``optimizer.zero_grad()`` last; None from each backward on.
         passes: How many backward passes there were.
         norms: Normalisations that took statistics without gradients.
+        drifting: Normalisations that took statistics although their weights are frozen.
         region: Gives the line that has switched gradients off.
         stepped: The optimizers that made a step since the last backward.
         clips: By line, calls of `clip_grad_norm_`: all, after the step, without gradients, without parameters.
@@ -99,6 +100,7 @@ class LoopNotes:
     cleared: int | None = None
     passes: int = 0
     norms: UntrainedNorms = field(default_factory=UntrainedNorms)
+    drifting: UntrainedNorms = field(default_factory=UntrainedNorms)
     region: Callable[[], int | None] = lambda: None
     stepped: dict[int, weakref.ref[Any]] = field(default_factory=dict)
     clips: dict[int | None, list[int]] = field(default_factory=dict)
@@ -152,15 +154,22 @@ def _reaches(node: Any, number: int) -> bool:
 
 
 def normalised(watch: NotesOfLoop, call: Call) -> None:
-    """Look at a normalisation: in train mode, with gradients off, of a parameter that asks for one, amid a training."""
-    if _is_grad_enabled() or not watch.loop.passes or len(call.args) <= _TRAINING or not call.args[_TRAINING]:
+    """Look at a normalisation in train mode: with gradients off, amid a training; or of a weight that is frozen."""
+    graded = _is_grad_enabled()
+    if call.function is torch.nn.functional.batch_norm:  # seen as a whole, beside a mode of the person's
+        mean, weight, training = call.args[1], call.kwargs.get("weight"), call.kwargs.get("training", False)
+    elif len(call.args) > _TRAINING:
+        weight, mean, training = call.args[_WEIGHT], call.args[_RUNNING_MEAN], call.args[_TRAINING]
+    else:
         return
-    weight, mean = call.args[_WEIGHT], call.args[_RUNNING_MEAN]
-    if weight is None or mean is None or not weight.requires_grad:
+    if not (graded or watch.loop.passes) or not training:
+        return
+    if weight is None or mean is None or weight.requires_grad is graded:
         return
     module = _module(call.frame)
     if module is not None and getattr(module, "momentum", None) is not None:  # None: to be computed anew, all of it
-        watch.loop.norms.add(watch.path(call), watch.loop.region(), watch.loop.passes)
+        kept, region = (watch.loop.drifting, None) if graded else (watch.loop.norms, watch.loop.region())
+        kept.add(watch.path(call), region, watch.loop.passes)
 
 
 def _module(frame: FrameType | None) -> Any:

@@ -71,7 +71,7 @@ class Restarts:
 class Followed:
     """An optimizer that steps: who it is, what it holds, and how it stepped."""
 
-    __slots__ = ("held", "name", "rate", "reference", "restarts", "resting", "stepping", "type_name")
+    __slots__ = ("graphed", "held", "name", "rate", "reference", "restarts", "resting", "stepping", "type_name")
 
     def __init__(self, optimizer: torch.optim.Optimizer, name: str, stepping: Stepping, held: Held) -> None:
         self.reference = weakref.ref(optimizer)
@@ -81,6 +81,7 @@ class Followed:
         self.rate: float | None = None
         self.resting = 0
         self.restarts = Restarts()
+        self.graphed = 0
 
     def read_rate(self, optimizer: torch.optim.Optimizer) -> None:
         """Read the learning rate of the step that was made: the largest of all groups; on a device nobody waits."""
@@ -110,6 +111,7 @@ class Followed:
             discarded_at=at,
             rate=self.rate,
             resting=self.resting,
+            graphed=self.graphed,
             repeated=self.restarts.states,
             repeated_at=self.restarts.at,
             repeated_of=self.restarts.of,
@@ -243,6 +245,8 @@ class TrainingWatcher:
         followed.held.look(optimizer)
         self._loop.stepped[id(optimizer)] = followed.reference
         followed.read_rate(optimizer)
+        gradient = next((one.grad for one in held_by(optimizer) if one.grad is not None), None)
+        followed.graphed += gradient is not None and gradient.requires_grad
         followed.restarts.look(followed.stepping.total.steps + 1)
         site, nodes = self._sites.of_frame(sys._getframe(3)), self._recorder.origins.nodes
         moment = Moment(
@@ -348,6 +352,7 @@ class TrainingWatcher:
             growth=self._growth.report(),
             sums=self._loop.sums(),
             norms=self._loop.norms.report(),
+            drifting=self._loop.drifting.report(),
             modes=tuple(modes.report() for modes in list(self._modes.values())),
             clips=tuple(
                 Clipping(location=site, calls=calls, late=late, empty=empty, exhausted=exhausted)
