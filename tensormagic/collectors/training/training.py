@@ -7,6 +7,7 @@ what depends on them is left unjudged.
 
 from __future__ import annotations
 
+import ctypes
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,7 +51,10 @@ class Restarts:
 
     def look(self, step: int) -> None:
         """Look after a step: some 3 µs."""
-        state = hash(torch.default_generator.get_state().numpy()[:_STATE].tobytes())
+        state = torch.default_generator.get_state()  # always on the CPU
+        self._compare(hash(ctypes.string_at(state.data_ptr(), _STATE)), step)
+
+    def _compare(self, state: int, step: int) -> None:
         if state == self._last:
             return
         self._last = state
