@@ -204,7 +204,7 @@ def test_sources_of_batches():
     stream, batches = Stream(once=True), iter([(torch.randn(4, 8), torch.arange(4) % 3)])
     for source in (DataLoader(stream, 8), batches):
         report = tm.check(net_of(), source)
-        assert "would be missing in the training" in report.gaps[0].reason
+        assert "would be missing in training" in report.gaps[0].reason
     assert stream._left == 64
     assert next(batches)[0].shape == (4, 8)
 
