@@ -541,6 +541,26 @@ def test_lines_tell_the_shapes_that_they_made(static_page: OpenPage) -> None:
     assert all(re.fullmatch(r"\w+: (scalar|\d+(×\d+)*.*)", each) for each in said), said
 
 
+@pytest.mark.parametrize("width", [390, 900])
+def test_nothing_runs_over_the_edge_where_it_is_narrow(static_page: OpenPage, width: int) -> None:
+    """On a phone and in half a window every word and every control lies within the panel, and no two sliders meet."""
+    page = static_page(trace_html.render(samples_viewer.broken_run()), width=width)
+    _panel(page)
+    over = """() => { const edge = document.querySelector(".tmv").getBoundingClientRect().right + 1;
+        return [...document.querySelectorAll(".tmv :is(p,b,button,input,select,code,.key,.reading,.whereabouts)")]
+            .filter((one) => one.checkVisibility() && !one.closest(".tm-sr,.asides"))
+            .filter((one) => one.getBoundingClientRect().right > edge)
+            .map((one) => one.outerHTML.slice(0, 80)) }"""
+    assert page.evaluate(over) == []
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= width
+    boxes = [one.bounding_box() for one in page.locator(".foot-bar :is(button, input, select):visible").all()]
+    places = [box for box in boxes if box is not None]
+    for at, one in enumerate(places):
+        for other in places[at + 1 :]:
+            beside = one["x"] + one["width"] <= other["x"] + 1 or other["x"] + other["width"] <= one["x"] + 1
+            assert beside or one["y"] + one["height"] <= other["y"] + 1 or other["y"] + other["height"] <= one["y"] + 1
+
+
 def test_two_copies_work_by_themselves(static_page: OpenPage) -> None:
     """The same output twice on a page is two panels: a click in one leaves the other alone."""
     html = trace_html.render(samples_viewer.broken_run())

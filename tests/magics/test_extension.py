@@ -122,7 +122,7 @@ def test_about(cell):
     for words in (
         "%tensor ",
         "%%tracegrad ",
-        "%tracegrad --help",
+        "--help behind any of them",
         "torch 2.",
         "Python 3.",
         "TensorMagic.live = 'widget'",
