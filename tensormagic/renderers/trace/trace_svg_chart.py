@@ -116,7 +116,7 @@ def _loss(report: TraceReport, width: float) -> tuple[str, float]:
     turn: Callable[[float], float] = math.log10 if is_log else float
     low, span = turn(least), turn(most) - turn(least)
     step = (width - 6) / (len(losses) - 1)
-    places = [(3 + at * step, turn(loss)) for at, loss in _thinned(losses, 2 * _MOST_POINTS)]
+    places = [(3 + at * step, turn(loss)) for at, loss in _thinned(losses, _FEW_POINTS)]
     points = [
         (round(x), round(_LABEL_HEIGHT + 4 + (1 - ((y - low) / span if span else 0.5)) * (_LOSS_HEIGHT - 8), 1))
         for x, y in places
