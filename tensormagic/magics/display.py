@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,6 +90,14 @@ def deliver(shell: Any, report: Report, output: Output, *, shown: bool = False, 
         show(report, folded=folded and not output.slide, slide=output.slide)
     if reasons := [reason for reason in failed if reason]:
         raise UsageError("; ".join(reasons))
+
+
+def deliver_after_run(shell: Any, report: Report, output: Output, *, shown: bool = False) -> None:
+    """Send the report of a cell that has run; what fails is a line, not an error: the cell's own outcome stands."""
+    try:
+        deliver(shell, report, output, shown=shown)
+    except UsageError as error:
+        print(f"UsageError: {error}", file=sys.stderr)  # noqa: T201  (as IPython shows it)
 
 
 def check(output: Output) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from tensormagic import api
 from tensormagic.errors import UnknownNameError
 from tensormagic.magics.arguments import Output, Parser, make_parser, output_of
 from tensormagic.magics.cell import CellSource, cell_number
-from tensormagic.magics.display import bundle, check, deliver, relays_updates
+from tensormagic.magics.display import bundle, check, deliver_after_run, relays_updates
 from tensormagic.magics.explaining import Explained
 from tensormagic.magics.live_output import Repainter
 from tensormagic.magics.shared_assets import Placement
@@ -86,7 +85,7 @@ def shown(shell: Any, followed: api.MemoryRun, output: Output, *, mode: str) -> 
         try:
             yield
         finally:
-            _deliver(shell, followed.report, output)
+            deliver_after_run(shell, followed.report, output)
         return
     panel = _panel(followed) if mode == "widget" else None
     widget = panel.view() if panel is not None else {}
@@ -102,7 +101,7 @@ def shown(shell: Any, followed: api.MemoryRun, output: Output, *, mode: str) -> 
         report = dataclasses.replace(report, gaps=(*report.gaps, *live.gaps))
         handle.update(bundle(report, slide=output.slide, place=place), raw=True)
         live.retire()
-        _deliver(shell, report, output, shown=True)
+        deliver_after_run(shell, report, output, shown=True)
 
 
 def _repaint(handle: Any, followed: api.MemoryRun, place: Placement) -> None:
@@ -117,11 +116,3 @@ def _panel(followed: api.MemoryRun) -> MemoryPanel | None:
         return MemoryPanel(followed.frame, lambda: followed.report)
     except Exception:  # noqa: BLE001  (a broken widget installation must not stop the run)
         return None
-
-
-def _deliver(shell: Any, report: MemoryRunReport, output: Output, *, shown: bool = False) -> None:
-    """Send the report where it was asked for; what fails is a line, not an error: the cell's own outcome stands."""
-    try:
-        deliver(shell, report, output, shown=shown)
-    except UsageError as error:
-        print(f"UsageError: {error}", file=sys.stderr)  # noqa: T201  (as IPython shows it)

@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from IPython.core.error import UsageError
 from IPython.display import display
 
 from tensormagic import api
 from tensormagic.background import Background
 from tensormagic.magics.arguments import Output
-from tensormagic.magics.display import bundle, deliver
+from tensormagic.magics.display import bundle, deliver_after_run
 from tensormagic.magics.explaining import note_told
 
 if TYPE_CHECKING:
@@ -134,10 +133,7 @@ def _deliver(shell: Any, report: TraceReport | RunReport, output: Output, *, sho
     _LAST[id(shell)] = trace = report.trace if isinstance(report, RunReport) else report
     if trace.failure is not None:
         note_told(shell)
-    try:
-        deliver(shell, report, output, shown=shown)
-    except UsageError as error:
-        print(f"UsageError: {error}", file=sys.stderr)  # noqa: T201  (as IPython shows it)
+    deliver_after_run(shell, report, output, shown=shown)
 
 
 def _open_panel(trace: api.Trace, mode: str, *, wall: bool) -> tuple[LivePanel, Any]:

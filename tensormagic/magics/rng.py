@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import functools
-import sys
 from typing import Any
 
 from IPython.core.error import UsageError
 
 from tensormagic import api
-from tensormagic.magics.arguments import Output, Parser, make_parser, output_of
+from tensormagic.magics.arguments import Parser, make_parser, output_of
 from tensormagic.magics.cell import CellSource, cell_number
-from tensormagic.magics.display import check, deliver
+from tensormagic.magics.display import check, deliver, deliver_after_run
 from tensormagic.magics.explaining import Explained
 from tensormagic.magics.names import own_namespace
 from tensormagic.reports import RngReport
@@ -56,12 +55,4 @@ def run(shell: Any, line: str, cell: str | None = None) -> Any:
             with watch:
                 return source.run(passed=watch.passed)
         finally:
-            _deliver(shell, watch, output)
-
-
-def _deliver(shell: Any, watch: api.DrawWatch, output: Output) -> None:
-    """Send the report where it was asked for; what fails is a line, not an error: the cell's own outcome stands."""
-    try:
-        deliver(shell, watch.report, output)
-    except UsageError as error:
-        print(f"UsageError: {error}", file=sys.stderr)  # noqa: T201  (as IPython shows it)
+            deliver_after_run(shell, watch.report, output)

@@ -71,6 +71,8 @@ def run(shell: Any, line: str, cell: str | None, *, live: str) -> Any:
     output, pace = output_of(options), pacing.pace(options)
     if options.stop and pace is not None:
         raise UsageError("--stop nan looks at every step: leave out --budget, --every and --steps")
+    if options.ranks == "" and (options.memory or options.writes or options.draws):
+        raise UsageError("--ranks alone compares the traces of all engines: leave out --memory, --writes and --draws")
     check(output)
     if cell is None:
         return _show_last(shell, output)

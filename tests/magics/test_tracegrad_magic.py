@@ -321,3 +321,11 @@ def test_runs_nest_in_a_cell(cell):
     cell("%%tracegrad --into t\nwith tm.track_memory() as run:\n    net(torch.rand(3, 2)).sum().backward()")
     assert len(cell("t.passes").value) == 1
     assert cell("run.report.operations").value == cell("m.operations").value
+
+
+def test_the_traces_of_engines_answer_no_more(cell):
+    """Which options go together is said before anything runs."""
+    ran = cell("%%tracegrad --ranks --memory\nran = True")
+    assert isinstance(ran.error, UsageError)
+    assert "leave out --memory" in str(ran.error)
+    assert isinstance(cell("ran").error, NameError)
