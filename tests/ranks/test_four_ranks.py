@@ -64,8 +64,8 @@ def test_a_shard_that_drifts_from_its_replica(folder):
     """It is named, with its rank."""
     (finding,) = tm.ranks(folder / "replica_that_drifts").findings
     assert finding.code == "TM901"
-    assert "After step 4, whose gradients were alike" in finding.message
-    assert "0.weight is another on rank 3" in finding.message
+    assert "After step 4, with equal gradients" in finding.message
+    assert "0.weight is different on rank 3" in finding.message
 
 
 def test_placements_are_told_of_the_whole_mesh(folder):
