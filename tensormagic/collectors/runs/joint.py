@@ -57,7 +57,7 @@ class JointRun(FollowedRun):
     # -- life -----------------------------------------------------------------------------------------------------
 
     def _prepare_run(self) -> None:
-        for part in sorted(self._parts, key=lambda part: part is not self.memory):  # its look takes longest: first
+        for part in self._parts:
             part.get_ready()
 
     def _enter_run(self, undoing: Undoing) -> None:
