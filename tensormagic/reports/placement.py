@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
 
 _CUT = re.compile(r"(_?)S\((\d+)\)")
 
@@ -55,7 +55,7 @@ class Placed:
         """
         cuts = {at: found for at, how in enumerate(self.placements) if (found := _CUT.fullmatch(how))}
         order = sorted(cuts, key=lambda at: (cuts[at][1] == "_", at))
-        for rank, place in zip(self.mesh_ranks, product(*map(range, self.mesh_sizes)), strict=True):
+        for rank, place in zip(self.mesh_ranks, itertools.product(*map(range, self.mesh_sizes)), strict=True):
             start, size = [0] * len(self.shape), list(self.shape)
             for at in order:
                 dim = int(cuts[at][2])

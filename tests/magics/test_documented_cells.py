@@ -90,4 +90,4 @@ def test_the_quoted_verdict_is_what_is_shown(shell, cell, names):
     (quoted,) = re.findall(r"^```\n(COPY .*?)^```$", text, re.MULTILINE | re.DOTALL)
     shell.user_ns.update(names, x=torch.arange(12.0).reshape(3, 4))
     shown = cell("%tensor x.t().contiguous().view(-1) --text").out
-    assert quoted.splitlines() == [line[1:] for line in shown.splitlines() if line[1:] in quoted.splitlines()]
+    assert quoted.splitlines() == [line for line in shown.splitlines() if line in quoted.splitlines()]

@@ -42,5 +42,5 @@ def test_a_link_to_itself(report, tmp_path):
 def test_a_pipe_that_nobody_writes_into(tmp_path):
     """It is not waited for."""
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(TensorMagicError, match="no file"):
+    with pytest.raises(TensorMagicError, match="it is not a file"):
         tm.read_snapshot(tmp_path / "pipe")
