@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 import sys
 import weakref
 from xml.etree import ElementTree as ET
@@ -80,7 +81,13 @@ def test_a_program_has_the_trace_that_it_has_alone(case, monkeypatch):
     once, plain, joint = reports
     unsteady = {path for path, *_ in told_apart(once, plain)}
     unsteady.add(".training.by_hand.holds")  # who is alive: ``locals()`` keeps what it had when it was asked for last
-    assert [each for each in told_apart(plain, joint) if each[0] not in unsteady][:4] == []
+    apart = [each for each in told_apart(plain, joint) if each[0] not in unsteady]
+    assert [each for each in apart if {_without_alias(name) for name in each[1:]} != {"view"}][:4] == []
+
+
+def _without_alias(name):
+    """Return the name of a view's node: ``reshape`` makes it by another operator where torch sees any dispatch mode."""
+    return re.sub(r"reshape_?alias", "view", str(name), flags=re.IGNORECASE).lower().removesuffix("backward0")
 
 
 def test_one_dispatch_mode_serves_all_who_listen():
