@@ -29,7 +29,7 @@ SHOWN = {
     "10_modules_and_optimizers": {
         "kinds": ["parameters: weight head.weight head.bias buffers: mean state_dict: weight mean head.weight"],
         "table": ["scaled.offset", "scaled.scale"],
-        "train": ["TM603 warning", "scaled.scale asks for a gradient, but is a plain tensor", "register_buffer"],
+        "train": ["TM603 warning", "scaled.scale requires a gradient, but is a plain tensor", "register_buffer"],
         "standing": ["scale: [1.0, 1.0, 1.0, 1.0]"],
         "list": ["TM605", "their 6 parameters", "nn.ModuleList"],
         "adam": ["exp_avg_sq", "88 B on cpu"],
@@ -71,7 +71,7 @@ SHOWN = {
         "owned": ["shuffling: random_ 2 times", "shuffling: randperm 4 times"],
     },
     "15_twenty_beliefs": {
-        "b01": ["COPY shares no memory with x"],
+        "b01": ["COPY (24 B copied) shares no memory with x"],
         "b02": ["VIEW shares all 6 elements of every_other", "not contiguous"],
         "b03": ["stride (1, 4)"],
         "b04": ["VIEW shares all 12 elements of left_half"],
@@ -103,7 +103,7 @@ SHOWN = {
                 "Writing to batch changes 4096 of the 115 008 elements of images",
                 "randn_like drew 28 times from an unseeded generator", "── gpumem ──", "── in-place writes ──",
                 "── random numbers ──"],
-        "parts": ["['TM201', 'TM701']", "28 steps; 2224 operations; 700 writes; 28 draws"],
+        "parts": ["['TM201', 'TM701']", "28 steps; 2196 operations; 700 writes; 28 draws"],
         "mended": ["Nothing was found."],
         "nested": ["4 steps, 4 backward passes"],
         "step": ["KiB at the peak of the last step"],

@@ -29,7 +29,7 @@ def test_a_cell_that_dies_of_memory_tells_the_moment_once(run_cells):
 def test_the_explanation_keeps_nothing_alive(run_cells):
     """Once another error has taken the place of the last one, what the failed function had is gone."""
     cells = run_cells(START, "%tensormagic explain on", FAILS, ALIVE, "1/0", ALIVE, allow_errors=True).cells
-    assert "error torch.empty: memory ran out" in " ".join(text_of(cells[2]).split())
+    assert "── torch.empty ── memory ran out ──" in " ".join(text_of(cells[2]).split())
     assert text_of(cells[3]) == "[True]\n"
     assert text_of(cells[5]) == "[False]\n"
 
