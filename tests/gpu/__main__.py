@@ -13,14 +13,13 @@ import dataclasses
 import json
 import subprocess
 import sys
-import time
 import traceback
 from pathlib import Path
 
 import torch
 
 from tests.gpu import alone, parts
-from tests.gpu.rows import BEGAN, ROWS, Row, check, info, markdown, row
+from tests.gpu.rows import ROWS, Row, begin, check, elapsed, info, markdown, row
 from tests.gpu.workloads import CUDA
 
 HERE = Path(__file__).resolve().parents[2]
@@ -53,7 +52,7 @@ def _in_own_process(name):
 def _run(name):
     if name in NEED_CUDA and not CUDA:
         row(name, "skipped", "needs a CUDA device")
-    elif time.monotonic() - BEGAN > parts.LIMIT:
+    elif elapsed() > parts.LIMIT:
         info(name, "left out: time")
     elif name in ALONE:
         _in_own_process(name)
@@ -78,6 +77,7 @@ def main():
     names = asked.parts.split(",")
     if unknown := [name for name in names if name not in PARTS]:
         parser.error(f"there is no part {unknown[0]!r}: " + ", ".join(PARTS))
+    begin()
     for name in names:
         _run(name)
     bad, skipped = ([each for each in ROWS if each.verdict == verdict] for verdict in ("BAD", "skipped"))
@@ -88,7 +88,7 @@ def main():
         json.dumps([dataclasses.asdict(each) for each in ROWS], indent=1), encoding="utf-8"
     )
     where = torch.cuda.get_device_name() if CUDA else "a CPU"
-    print(f"\n{len(ROWS)} rows, {len(bad)} BAD, in {time.monotonic() - BEGAN:.0f} s on {where}: build/gpu.md")
+    print(f"\n{len(ROWS)} rows, {len(bad)} BAD, in {elapsed():.0f} s on {where}: build/gpu.md")
     if skipped:
         print("skipped without a CUDA device: " + ", ".join(each.part for each in skipped))
     for each in bad:

@@ -17,7 +17,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import tensormagic as tm
-from tests.gpu.rows import BEGAN, check, clean, codes, gaps, info, sync
+from tests.gpu.rows import check, clean, codes, elapsed, gaps, info, sync
 from tests.gpu.workloads import CUDA, DEVICE, STEPS, workload
 
 LIMIT = 400.0  # seconds after which no more is begun
@@ -338,7 +338,7 @@ def ratio():
     """Whole steps over eager ones, alternating; the peak of the first traced step, which is measured in full."""
     for name, steps in STEPS.items():
         count, rounds = (steps, 3) if CUDA else (2, 1)
-        if time.monotonic() - BEGAN > LIMIT:
+        if elapsed() > LIMIT:
             info("ratio", name, "left out: time")
             continue
         _, step = workload(name)

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.gpu import __main__ as program
-from tests.gpu import rows
+from tests.gpu import parts, rows
 from tests.gpu.workloads import CUDA
 
 
@@ -18,7 +18,6 @@ def ran(monkeypatch, tmp_path, capsys):
 
     def run(*parts):
         monkeypatch.setattr(sys, "argv", ["gpu", "--parts", ",".join(parts)])
-        rows.ROWS.clear()
         code = program.main()
         return code, list(rows.ROWS), capsys.readouterr().out
 
@@ -42,6 +41,16 @@ def test_a_part_that_fails_is_bad_and_the_others_go_on(ran, monkeypatch):
     code, found, _ = ran("nan", "device")
     assert (code, found[0].verdict, found[1].part) == (1, "BAD", "device")
     assert "ZeroDivisionError" in found[0].note
+
+
+def test_time_counts_from_the_start_of_the_check(ran, monkeypatch):
+    """Not from the import of its modules, which in a run of all tests is minutes earlier; past the limit it stops."""
+    rows.BEGAN[0] -= 2 * parts.LIMIT
+    code, found, _ = ran("device", "nan")
+    assert (code, [each.what for each in found if "left out" in each.what]) == (0, [])
+    monkeypatch.setattr(parts, "LIMIT", -1.0)
+    code, found, _ = ran("device", "nan")
+    assert (code, [each.what for each in found]) == (0, ["left out: time"] * 2)
 
 
 def test_there_are_thirteen_parts():

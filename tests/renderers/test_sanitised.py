@@ -40,6 +40,7 @@ CASES = [
     if one.output == "html"
     for name in one.samples
 ]
+WITH_VIEWER = ("trace_html", "run_html")  # the second folds a trace in, beside what it says itself
 # A sample of each panel, and every one with hostile text.
 FEW = [one for one in CASES if one.values[1] == next(iter(one.values[0].samples)) or "hostile" in one.values[1]]
 
@@ -81,10 +82,10 @@ def notebook():
 
 @pytest.mark.parametrize("exporter", [HTMLExporter, SlidesExporter, MarkdownExporter])
 def test_nbconvert_keeps_the_panels(notebook, exporter):
-    """Each panel stands there once, with its viewer, and needs nothing."""
+    """Each panel stands there once, a trace with its viewer, and needs nothing."""
     exported, _ = exporter().from_notebook_node(notebook)
     assert exported.count("<section") >= len(notebook.cells)
-    assert exported.count("data-tm-waiting=") == 1
+    assert exported.count("data-tm-waiting=") == len(WITH_VIEWER)
     assert "application/vnd.jupyter.widget" not in exported
     assert exported.count("<code>offset(i, j) = 1 + 1·i + 12·j</code>") == 1
 

@@ -225,7 +225,7 @@ def test_findings_of_every_panel_have_the_colour_of_their_severity():
     text, _ = printed(samples_tensor.every_severity())
     for words, colour in (("error    TM900", 31), ("warning  TM901", 33), ("note     TM902", 34)):
         assert re.search(rf"\x1b\[1;{colour}m[▲○]? {words}", text), words
-    assert "NaN 0   ±Inf 0" in text
+    assert "NaN 0 · Inf 0" in text
 
 
 def test_no_color_is_respected():
