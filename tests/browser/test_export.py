@@ -244,7 +244,7 @@ def assert_every_download_opens(page: Page, static_page: Callable[..., Page]) ->
     assert drawn == [True, True]
     assert "offset(i, j) = 0 + 3·i + 1·j" in words_of(files["SVG"][1])
     alone = static_page(files["HTML"][1].decode())
-    alone.get_by_text("5", exact=True).first.hover()
+    alone.locator(".tm-cells td").get_by_text("5", exact=True).first.hover()
     expect(alone.locator(".tm-now")).to_have_text("offset(1, 2) = 0 + 3·1 + 1·2 = 5")
     assert reports.TensorReport.from_dict(json.loads(files["JSON"][1])).shape == (2, 3)
 
