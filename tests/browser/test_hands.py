@@ -97,10 +97,7 @@ def test_map_is_painted_anew_on_the_other_side(page: Page) -> None:
 def test_map_has_room_after_a_pull_at_the_corner(page: Page) -> None:
     """What is painted on it is made for the height that the graph has now."""
     page.get_by_role("button", name="open all boxes").click()
-    page.locator(".graph").evaluate("graph => { graph.style.height = '700px' }")
-    page.wait_for_function("() => document.querySelector('.map canvas').offsetHeight > 100")  # all boxes are there
-    whole = page.locator(".map canvas").evaluate("sheet => parseFloat(sheet.style.height)")
-    for height in (145, 400):
+    fits = "([map, room]) => map.offsetHeight > 8 && map.offsetHeight <= room && map.height === map.offsetHeight"
+    for height in (400, 145, 400):
         page.locator(".graph").evaluate("(graph, height) => { graph.style.height = `${height}px` }", height)
-        room = min(whole, height - 30)
-        page.wait_for_function("room => document.querySelector('.map canvas').offsetHeight === room", arg=room)
+        page.wait_for_function(fits, arg=[page.query_selector(".map canvas"), height - 30])
