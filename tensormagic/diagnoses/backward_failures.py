@@ -358,7 +358,7 @@ _ARRAY = "Change the array after backward, or change a copy of it: `.copy()`."
 def changed_unseen(report: TraceReport) -> Iterator[Finding]:
     """TM302: a saved tensor was changed in a way that autograd cannot see: what backward computed is wrong."""
     described: dict[tuple[Location | None, str], list[SpoiltTensor]] = {}
-    for spoilt in report.quiet.unseen if report.quiet is not None else ():
+    for spoilt in report.silent_errors.unseen if report.silent_errors is not None else ():
         described.setdefault((spoilt.writes[0].location, spoilt.writes[0].call), []).append(spoilt)
     yield from map(_unseen, described.values())
 
@@ -403,7 +403,7 @@ def gradient_of_non_leaf(report: TraceReport) -> Iterator[Finding]:
     A note where there was no backward yet: then it is None of a leaf as well. Lines that ask whether there is a
     gradient are left alone.
     """
-    for read in report.quiet.reads if report.quiet is not None else ():
+    for read in report.silent_errors.reads if report.silent_errors is not None else ():
         if read.location is None or not _ASKS.search(read.location.text):
             yield _non_leaf(read)
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from tensormagic.diagnoses import backward_failures
 from tensormagic.reports import FailureReport, Finding, Severity, TraceReport
-from tensormagic.reports.failure import CaughtBackward
+from tensormagic.reports.failure import SwallowedError
 from tensormagic.words import plural
 
 AGAIN = 2  # refusals of one line
@@ -36,7 +36,7 @@ def custom_function_return(report: TraceReport) -> Iterator[Finding]:
 
 
 def _caught(report: TraceReport, check: _Check) -> Iterator[Finding]:
-    for one in report.caught:
+    for one in report.swallowed_errors:
         if not one.expected:
             for found in check(_as_failure(report, one)):
                 yield replace(
@@ -47,7 +47,7 @@ def _caught(report: TraceReport, check: _Check) -> Iterator[Finding]:
                 )
 
 
-def _as_failure(report: TraceReport, one: CaughtBackward) -> FailureReport:
+def _as_failure(report: TraceReport, one: SwallowedError) -> FailureReport:
     return FailureReport(
         error_type=one.error_type, error=one.error, phase="backward", exact=False, backward=one.fault,
         location=report.location(one.location),
@@ -60,7 +60,7 @@ def severity(report: TraceReport, location: int | None, count: int) -> Severity:
     return "warning" if count >= AGAIN and not went_through else "note"
 
 
-def _refused(one: CaughtBackward) -> str:
+def _refused(one: SwallowedError) -> str:
     """Return that torch refused, as a clause; the finding itself stands on another line."""
     if one.count == 1:
         return "torch refused this backward, and the code around it caught the error"

@@ -103,7 +103,7 @@ def _is_told_better(report: TraceReport, found: Fault) -> bool:
     if nan_in_where(report) is not None:
         return True
     graph = report.graphs[born]
-    birth = graph.births[0]
+    birth = graph.first_nonfinite[0]
     if birth.pass_number < found.first.pass_number:
         return True
     same = born == found.at and birth.node == found.first.node

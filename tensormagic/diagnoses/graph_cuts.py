@@ -14,9 +14,9 @@ from tensormagic.reports import (
     Finding,
     LeftOut,
     Location,
+    LossWithoutGraph,
     ModelInSight,
     RelatedLine,
-    Rootless,
     Severity,
     TraceReport,
 )
@@ -248,7 +248,7 @@ def _detachment(report: TraceReport) -> Iterator[tuple[Cut, Location | None, tup
                 node = graph.nodes[cut.target]
                 is_root = node.kind == "accumulate" and node.index in graph.roots
                 yield cut, report.location(node.location), (place, cut.target), is_root
-    refused = {one.cut for one in report.rootless}
+    refused = {one.cut for one in report.losses_without_graph}
     yield from ((cut, None, None, True) for at, cut in enumerate(report.cuts) if at not in refused)
 
 
@@ -359,7 +359,7 @@ _NOTHING = "nothing it was made from requires a gradient"
 
 def backward_without_history(report: TraceReport) -> Iterator[Finding]:
     """TM306: a backward that torch refused, because the value has no history; and what ended or prevented it."""
-    for one in report.rootless:
+    for one in report.losses_without_graph:
         cut = report.cuts[one.cut] if one.cut is not None else None
         why, remedy = _of_cut(report, cut) if cut is not None else _of_nothing(one)
         called, ended = report.location(one.location), report.location(cut.location if cut is not None else None)
@@ -376,7 +376,7 @@ def backward_without_history(report: TraceReport) -> Iterator[Finding]:
         )
 
 
-def _severity(report: TraceReport, one: Rootless) -> Severity:
+def _severity(report: TraceReport, one: LossWithoutGraph) -> Severity:
     """Return that it is an error where it ended the run; else somebody caught what torch raised."""
     if REFUSAL in report.error:
         return "error"
@@ -410,7 +410,7 @@ def _of_cut(report: TraceReport, cut: Cut) -> Described:
     return f"{call_words(cut, place)} {what}", f"{mend[:1].upper()}{mend[1:]}." if mend else ""
 
 
-def _of_nothing(one: Rootless) -> Described:
+def _of_nothing(one: LossWithoutGraph) -> Described:
     """Return why there is no way back where nothing was seen to end it: there never was one."""
     if one.inference:
         return "it was made under `torch.inference_mode()`", "Compute it outside `torch.inference_mode()`."

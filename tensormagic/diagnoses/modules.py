@@ -11,15 +11,15 @@ from tensormagic.diagnoses.phrases import as_code, passes_words, shortest
 from tensormagic.reports import (
     Finding,
     FlagWithoutEffect,
-    HiddenModules,
     Location,
-    LooseTensor,
     ModulesReport,
     OptimizerUse,
     ParameterSeries,
     RelatedLine,
     RepeatedModule,
     TraceReport,
+    UnregisteredModules,
+    UnregisteredTensor,
     UntiedPair,
     WatchReport,
 )
@@ -45,7 +45,11 @@ def loose_tensors(report: TraceReport | WatchReport) -> Iterator[Finding]:
     it; a note before there is an optimizer, for the optimizer may be given the tensor by hand, and for what could be a
     buffer.
     """
-    loose = [one for one in _modules(report).loose if not (one.optimized or one.kept_elsewhere) and _is_made(one)]
+    loose = [
+        one
+        for one in _modules(report).unregistered_tensors
+        if not (one.optimized or one.kept_elsewhere) and _is_made(one)
+    ]
     yield from (_parameter(one) for one in loose if one.requires_grad and not one.grad_fn)
     yield from (_computed(one) for one in loose if one.grad_fn and one.method == "__init__")
     for module in dict.fromkeys(one.module for one in loose):
@@ -54,16 +58,16 @@ def loose_tensors(report: TraceReport | WatchReport) -> Iterator[Finding]:
             yield _buffers(module, buffers)
 
 
-def _is_made(loose: LooseTensor) -> bool:
+def _is_made(loose: UnregisteredTensor) -> bool:
     """Return whether it is made with the module, or set from outside: what ``forward`` leaves there is a memory."""
     return not loose.method or loose.method.lstrip("_").startswith(tuple(name.lstrip("_") for name in _MAKES))
 
 
-def _could_be_buffer(loose: LooseTensor) -> bool:
+def _could_be_buffer(loose: UnregisteredTensor) -> bool:
     return not loose.requires_grad and bool(loose.shape) and bool(loose.method) and loose.registered > 0
 
 
-def _parameter(loose: LooseTensor) -> Finding:
+def _parameter(loose: UnregisteredTensor) -> Finding:
     missing = f"{loose.name} requires a gradient, but is a plain tensor and not in {loose.owner}.parameters()"
     if loose.siblings:
         updated = f"the optimizer updates {plural(loose.siblings, 'parameter')} of {loose.owner} and never this tensor"
@@ -81,7 +85,7 @@ def _parameter(loose: LooseTensor) -> Finding:
     )
 
 
-def _computed(loose: LooseTensor) -> Finding:
+def _computed(loose: UnregisteredTensor) -> Finding:
     return Finding(
         code="TM603",
         severity="warning",
@@ -96,7 +100,7 @@ def _computed(loose: LooseTensor) -> Finding:
     )
 
 
-def _buffers(module: str, loose: list[LooseTensor]) -> Finding:
+def _buffers(module: str, loose: list[UnregisteredTensor]) -> Finding:
     names, first = [one.name for one in loose], loose[0]
     elsewhere = first.module_device not in {"", first.device}
     now = f": it is on {first.device}, the module on {first.module_device}" if elsewhere else ""
@@ -114,7 +118,7 @@ def _buffers(module: str, loose: list[LooseTensor]) -> Finding:
     )
 
 
-def _as_parameter(loose: LooseTensor) -> str:
+def _as_parameter(loose: UnregisteredTensor) -> str:
     """Return the line that makes it, with a Parameter round what it makes; plain advice where it is no simple line."""
     attribute = loose.name.rpartition(".")[2]
     made = _made(loose)
@@ -128,7 +132,7 @@ def _as_parameter(loose: LooseTensor) -> str:
     return f"{target} = nn.Parameter({ast.unparse(value)})"
 
 
-def _parameter_last(loose: LooseTensor) -> str:
+def _parameter_last(loose: UnregisteredTensor) -> str:
     """Return the line that makes it, with the Parameter round all that is computed; else an example."""
     made = _made(loose)
     if made is None:
@@ -148,13 +152,13 @@ class _Bare(ast.NodeTransformer):
         return node
 
 
-def _as_buffer(loose: LooseTensor, attribute: str) -> str:
+def _as_buffer(loose: UnregisteredTensor, attribute: str) -> str:
     made = _made(loose)
     owner = made[0].rpartition(".")[0] if made is not None else "self"
     return f'{owner}.register_buffer("{attribute}", {ast.unparse(made[1]) if made is not None else attribute})'
 
 
-def _made(loose: LooseTensor) -> tuple[str, ast.expr] | None:
+def _made(loose: UnregisteredTensor) -> tuple[str, ast.expr] | None:
     """Return what the line that makes the attribute assigns to, and what it assigns; None where that is not simple."""
     try:
         (statement,) = ast.parse(loose.location.text if loose.location else "").body
@@ -176,10 +180,10 @@ def hidden_modules(report: TraceReport | WatchReport) -> Iterator[Finding]:
     ever got a gradient (an average of the weights, say), and where it is a single module: that is how one is kept out
     of ``parameters()`` on purpose.
     """
-    yield from (_hiding(hidden) for hidden in _modules(report).hidden)
+    yield from (_hiding(hidden) for hidden in _modules(report).unregistered_modules)
 
 
-def _hiding(hidden: HiddenModules) -> Finding:
+def _hiding(hidden: UnregisteredModules) -> Finding:
     untouched = hidden.trained and not hidden.with_gradient
     meant = hidden.optimized >= hidden.parameters or hidden.modules == 1 or untouched
     what = plural(hidden.modules, "module") if hidden.modules else plural(hidden.parameters, "parameter")
@@ -199,7 +203,7 @@ def _hiding(hidden: HiddenModules) -> Finding:
     )
 
 
-def _inside(hidden: HiddenModules) -> str:
+def _inside(hidden: UnregisteredModules) -> str:
     """Return what the line puts into the container, where it is one short expression."""
     text = hidden.location.text if hidden.location is not None else ""
     try:
@@ -379,7 +383,7 @@ def _models_without_gradient(report: TraceReport) -> Iterator[Finding]:
         idle = use.steps >= FEWEST_STEPS and all(pattern.kind == "idle" for pattern in use.patterns)
         held = [report.parameters[number] for number in use.holds]
         missing = [series for series in held if series.owner and _is_missing(series)]
-        if idle and missing and len(missing) == len(held) and not (use.strangers or use.left_out):
+        if idle and missing and len(missing) == len(held) and not (use.unknown_parameters or use.left_out):
             yield _idle_finding(report, use, missing)
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tensormagic.diagnoses.singular import first_nonfinite, value_of, when
-from tensormagic.reports import MEASURES, Birth, Finding, Graph, Node, RelatedLine, TraceReport
+from tensormagic.reports import MEASURES, Finding, FirstNonfinite, Graph, Node, RelatedLine, TraceReport
 from tensormagic.words import is_or_are, part_of, plural
 
 SELECTING = frozenset({"where", "masked_fill", "masked_scatter", "masked_select", "index", "index_put", "nan_to_num"})
@@ -72,7 +72,7 @@ class NanInWhere:
     """
 
     at: int
-    birth: Birth
+    birth: FirstNonfinite
     selecting: Node
 
 
@@ -82,7 +82,7 @@ def nan_in_where(report: TraceReport) -> NanInWhere | None:
     if at is None:
         return None
     graph = report.graphs[at]
-    birth = graph.births[0]
+    birth = graph.first_nonfinite[0]
     node = graph.nodes[birth.node]
     if node.op not in OPS or not birth.nan or birth.inf or not _is_zero_times(report, birth, node):
         return None
@@ -92,7 +92,7 @@ def nan_in_where(report: TraceReport) -> NanInWhere | None:
     return None if selecting is None else NanInWhere(at, birth, selecting)
 
 
-def _is_zero_times(report: TraceReport, birth: Birth, node: Node) -> bool:
+def _is_zero_times(report: TraceReport, birth: FirstNonfinite, node: Node) -> bool:
     """Whether the NaN can only have come from a gradient of 0, or from a value that the loss does not hold."""
     if node.op == "div" and not birth.saved_zero:  # a divisor that is not finite is nothing that was masked
         return False
@@ -102,7 +102,7 @@ def _is_zero_times(report: TraceReport, birth: Birth, node: Node) -> bool:
     return not birth.saved_bad and birth.saved_zero > 0 and node.op not in _BAD_VALUE and birth.input_number == 0
 
 
-def _selecting_above(graph: Graph, birth: Birth) -> Node | None:
+def _selecting_above(graph: Graph, birth: FirstNonfinite) -> Node | None:
     """Return the nearest op that leaves elements out on every way from the loss, None where one leads past them."""
     feeders: dict[int, list[int]] = {}
     for edge in graph.edges:
@@ -128,7 +128,7 @@ def _selecting_above(graph: Graph, birth: Birth) -> Node | None:
     return found[0] if found else None
 
 
-def _made_the_zeros(graph: Graph, birth: Birth, below: int) -> bool:
+def _made_the_zeros(graph: Graph, birth: FirstNonfinite, below: int) -> bool:
     """Whether what arrives below the selecting op is zero as often as what arrives where the NaN is born."""
     if below == birth.node:
         return True
@@ -138,7 +138,7 @@ def _made_the_zeros(graph: Graph, birth: Birth, below: int) -> bool:
     return shares[0] == shares[1] or (not _scales(graph, birth, below) and bool(shares[0]))
 
 
-def _scales(graph: Graph, birth: Birth, below: int) -> bool:
+def _scales(graph: Graph, birth: FirstNonfinite, below: int) -> bool:
     """Whether between the two anything but plain passing on, or a product with one number, happens."""
     between = (node for node in graph.nodes[birth.node + 1 : below + 1] if node.op in _SCALING)
     return any(node.op != "mul" or any(saved.shape for saved in node.saved) for node in between)
@@ -178,7 +178,7 @@ def nan_from_what_was_not_taken(report: TraceReport) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-def _reason(node: Node, birth: Birth) -> str:
+def _reason(node: Node, birth: FirstNonfinite) -> str:
     if node.op in _BAD_VALUE or (birth.saved_bad and not birth.saved_zero):
         return "its result is not finite there, and backward multiplies it by a gradient of 0, which is NaN"
     if not birth.saved_zero or (birth.saved_name not in {"self", "other"} and node.op != "sqrt"):

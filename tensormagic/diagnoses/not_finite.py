@@ -25,8 +25,8 @@ from tensormagic.diagnoses.singular import (
 )
 from tensormagic.reports import (
     UNTOUCHED,
-    Birth,
     Finding,
+    FirstNonfinite,
     Frame,
     Graph,
     Location,
@@ -48,7 +48,7 @@ def bad_at_the_end(report: TraceReport) -> Iterator[Finding]:
     """
     if report.pacing is None or not all(one.finite for one in report.passes):
         return
-    pairs = zip(report.parameters, report.pacing.standing, strict=False)
+    pairs = zip(report.parameters, report.pacing.last_norms, strict=False)
     there = [(series, norm) for series, norm in pairs if norm != UNTOUCHED]
     bad = [(series, norm) for series, norm in there if not math.isfinite(norm)]
     if not bad:
@@ -157,8 +157,8 @@ class _Born:
         return self.report.graphs[self.number]
 
     @property
-    def birth(self) -> Birth:
-        return self.graph.births[0]
+    def birth(self) -> FirstNonfinite:
+        return self.graph.first_nonfinite[0]
 
     @property
     def node(self) -> Node:

@@ -115,12 +115,12 @@ def _in_no_optimizer(report: TraceReport, users: list[OptimizerUse], missing: _N
     owner = report.parameters[missing[0]].owner
     of = [series.name for series in report.parameters if series.owner == owner]
     names = shortest([report.parameters[number].name for number in missing], of)
-    strangers = sum(use.strangers for use in users if use.strangers_idle)
+    unknown_parameters = sum(use.unknown_parameters for use in users if use.unknown_idle)
     stepped = [number for use in users for number in _stepped(report, use, owner)]
-    meant = not strangers and _is_meant(report, missing, stepped)
+    meant = not unknown_parameters and _is_meant(report, missing, stepped)
     one = len(names) == 1
-    gone = plural(strangers, "parameter")
-    still = f", and still holds {gone} that no model uses any more" if strangers else ""
+    gone = plural(unknown_parameters, "parameter")
+    still = f", and still holds {gone} that no model uses any more" if unknown_parameters else ""
     return Finding(
         code="TM602",
         severity="note" if meant else "warning",
@@ -128,8 +128,8 @@ def _in_no_optimizer(report: TraceReport, users: list[OptimizerUse], missing: _N
         f"{listed([use.name for use in users])} {'steps' if len(users) == 1 else 'step'} "
         f"{part_of(len(stepped), len(of), 'parameter')} of {owner}{still}.",
         location=_step_line(report, users[0]),
-        evidence={"without an optimizer": len(missing), "stepped": len(stepped), "held but unused": strangers},
-        remedy=_remedy(names, of, users[0], meant=meant, replaced=strangers > 0),
+        evidence={"without an optimizer": len(missing), "stepped": len(stepped), "held but unused": unknown_parameters},
+        remedy=_remedy(names, of, users[0], meant=meant, replaced=unknown_parameters > 0),
         subject=report.parameters[missing[0]].name,
     )
 
@@ -193,7 +193,7 @@ def _of_unused_in(report: TraceReport) -> Iterator[Finding]:
     for use in training.optimizers if training is not None and left_out else ():
         if any(series.name in cut_off for series in _held(report, use)):
             continue  # TM303: it is used, and cut off
-        if _is_lost(report, use) and (_alike(report, use, left_out) or use.strangers_of or not use.strangers):
+        if _is_lost(report, use) and (_alike(report, use, left_out) or use.unknown_owner or not use.unknown_parameters):
             yield _of_unused(report, use, left_out)
 
 
@@ -204,7 +204,7 @@ def _is_lost(report: TraceReport, use: OptimizerUse) -> bool:
         series.owner and not series.touched and not series.used and series.owner not in active for series in held
     )
     idle = all(pattern.kind in {"idle", "unseen"} for pattern in use.patterns)
-    return bool(use.strangers or held) and unused and use.strangers_idle and idle
+    return bool(use.unknown_parameters or held) and unused and use.unknown_idle and idle
 
 
 def _held(report: TraceReport, use: OptimizerUse) -> list[ParameterSeries]:
@@ -215,7 +215,7 @@ def _held(report: TraceReport, use: OptimizerUse) -> list[ParameterSeries]:
 def _alike(report: TraceReport, use: OptimizerUse, left_out: _Numbers) -> bool:
     """Return whether what gets gradients has the shapes of all that the optimizer holds."""
     shapes = {report.parameters[number].shape for number in left_out}
-    return {*use.stranger_shapes, *(series.shape for series in _held(report, use))} <= shapes
+    return {*use.unknown_shapes, *(series.shape for series in _held(report, use))} <= shapes
 
 
 def _all_parameters(names: list[str]) -> str:
@@ -241,8 +241,8 @@ def _of_unused(report: TraceReport, use: OptimizerUse, left_out: _Numbers) -> Fi
     alike = _alike(report, use, left_out)
     told = owners if alike else owners[:1]  # all of them were made anew
     missing, names = sum(each for _, each in told), [name for name, _ in told]
-    count = use.strangers + len(_held(report, use))
-    whose = f" of {use.strangers_of}" if use.strangers_of else ""
+    count = use.unknown_parameters + len(_held(report, use))
+    whose = f" of {use.unknown_owner}" if use.unknown_owner else ""
     if alike and (how := _sharded_by(report)):
         return Finding(
             code="TM911", severity="error",

@@ -13,14 +13,14 @@ from tensormagic.words import count
 def first_nonfinite(report: TraceReport) -> int | None:
     """Return the place of the graph whose first birth is the run's first; None where none was seen being born."""
     inner = {done.graph for done in report.inner_passes}  # what was born in these was born in a node of the others too
-    births = [
-        (graph.births[0].pass_number, graph.number not in inner, at)
+    first_nonfinite = [
+        (graph.first_nonfinite[0].pass_number, graph.number not in inner, at)
         for at, graph in enumerate(report.graphs)
-        if graph.births
+        if graph.first_nonfinite
     ]
     first_shown = first_bad(report)
-    if births and (first_shown is None or min(births)[0] <= first_shown[0]):
-        return min(births)[2]
+    if first_nonfinite and (first_shown is None or min(first_nonfinite)[0] <= first_shown[0]):
+        return min(first_nonfinite)[2]
     return None
 
 

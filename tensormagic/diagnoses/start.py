@@ -46,8 +46,8 @@ def _optimizer(report: StartReport) -> Iterator[Probe]:
         if not report.trainable:
             yield Probe("parameters", "wrong", "no parameter requires a gradient", "`requires_grad_(True)`")
         return
-    if report.strangers and len(report.missing) == report.trainable > 0:
-        told = f"{report.optimizer} holds {plural(report.strangers, 'parameter')}, but none of {report.model}"
+    if report.unknown_parameters and len(report.missing) == report.trainable > 0:
+        told = f"{report.optimizer} holds {plural(report.unknown_parameters, 'parameter')}, but none of {report.model}"
         yield Probe("optimizer", "wrong", told, f"Make it from this model: `{_made(report)}`")
     elif report.missing:
         share = part_of(len(report.missing), report.trainable, "parameter")

@@ -310,7 +310,7 @@ def _birth(question: Question) -> tuple[Graph, int, int] | None:
         return None
     graph, leaf = question.graph
     above = upstream(graph, leaf)
-    found = [(birth.pass_number, birth.node) for birth in graph.births if birth.node in above]
+    found = [(birth.pass_number, birth.node) for birth in graph.first_nonfinite if birth.node in above]
     return (graph, *min(found)[::-1]) if found else None
 
 

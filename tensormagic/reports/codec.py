@@ -20,6 +20,20 @@ from tensormagic.errors import ReportFormatError
 
 _FLOAT = "float"
 _PLAIN = {str: "text", int: "a whole number", bool: "true or false"}
+# Fields that were called otherwise in files saved before 0.1.0: the name of today, and the older one.
+RENAMED = {
+    "first_nonfinite": "births",
+    "losses_without_graph": "rootless",
+    "swallowed_errors": "caught",
+    "silent_errors": "quiet",
+    "unknown_parameters": "strangers",
+    "unknown_shapes": "stranger_shapes",
+    "unknown_idle": "strangers_idle",
+    "unknown_owner": "strangers_of",
+    "last_norms": "standing",
+    "unregistered_tensors": "loose",
+    "unregistered_modules": "hidden",
+}
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
@@ -109,7 +123,8 @@ def _decode_tuple(data: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _decode_dataclass(data: Any, cls: type) -> Any:
     hints = _hints(cls)
-    return cls(**{name: _decode(data[name], hint) for name, hint in hints.items() if name in data})
+    given = {name: name if name in data else RENAMED.get(name, name) for name in hints}
+    return cls(**{name: _decode(data[given[name]], hint) for name, hint in hints.items() if given[name] in data})
 
 
 @cache

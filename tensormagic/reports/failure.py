@@ -189,7 +189,7 @@ class GradientRead:
 
 
 @dataclass(frozen=True, slots=True)
-class QuietFaults:
+class SilentErrors:
     """What autograd lets pass.
 
     Attributes:
@@ -336,7 +336,7 @@ class FailureReport(Report):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CaughtBackward:
+class SwallowedError:
     """Backwards of one line that torch refused for one reason, and that the run has survived.
 
     Attributes:
@@ -376,7 +376,7 @@ class ModelInSight:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rootless:
+class LossWithoutGraph:
     """A backward called on a value that does not ask for a gradient and that nothing leads back from: torch refuses.
 
     Attributes:
@@ -389,7 +389,7 @@ class Rootless:
         cut: Index into `TraceReport.cuts` of what ended its way; None where that was not seen.
         models: The models that the calling code can name.
         count: How often this line did it.
-        expected: Whether the code says that it expects the error; see `CaughtBackward`.
+        expected: Whether the code says that it expects the error; see `SwallowedError`.
     """
 
     name: str = ""

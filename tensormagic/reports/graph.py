@@ -160,7 +160,7 @@ class ForwardValues:
 
 
 @dataclass(frozen=True, slots=True)
-class ForwardBirth:
+class ForwardNonfinite:
     """Where the forward first made a NaN or Inf.
 
     Attributes:
@@ -362,7 +362,7 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True)
-class Birth:
+class FirstNonfinite:
     """Where a NaN or Inf came into being in a pass: a node that got a finite gradient and sent on one that is not.
 
     Attributes:
@@ -411,7 +411,7 @@ class Graph:
         passes_seen: How many passes went through this skeleton.
         frames: The kept passes; fewer than ``passes_seen`` in a long run: then evenly thinned, and first, last
             and the first non-finite one are always kept.
-        births: Where NaN and Inf were born, first passes first, at most a few.
+        first_nonfinite: Where NaN and Inf were born, first passes first, at most a few.
         shared_edges: Indices of the edges that feed a slot together with others: only there does a node receive a sum,
             and `Frame.parts` says what each sent.
         cuts: Where the gradient's way ended although it could have gone on.
@@ -427,10 +427,10 @@ class Graph:
     order: tuple[int, ...] = ()
     passes_seen: int = 0
     frames: tuple[Frame, ...] = ()
-    births: tuple[Birth, ...] = ()
+    first_nonfinite: tuple[FirstNonfinite, ...] = ()
     cuts: tuple[Cut, ...] = ()
     shared_edges: tuple[int, ...] = ()
-    forward_birth: ForwardBirth | None = None
+    forward_birth: ForwardNonfinite | None = None
     first_bad: FirstBad | None = None
 
 
@@ -447,7 +447,10 @@ def check_graph(graph: Graph, lines: int) -> None:
     require(within((node.location for node in graph.nodes), lines), "a node stands on a line")
     require(within((end for edge in graph.edges for end in (edge.source, edge.target)), size), "an edge joins nodes")
     require(within((*graph.roots, *graph.order), size), "backward reached a node")
-    require(within((end for one in graph.births for end in (one.node, one.receiver)), size), "a NaN is born in a node")
+    require(
+        within((end for one in graph.first_nonfinite for end in (one.node, one.receiver)), size),
+        "a NaN is born in a node",
+    )
     require(within((end for cut in graph.cuts for end in (cut.source, cut.target)), size), "a cut is between nodes")
     ends = (line for cut in graph.cuts for line in (cut.location, cut.source_location))
     require(within(ends, lines), "a cut stands on a line")

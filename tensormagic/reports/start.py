@@ -80,7 +80,7 @@ class StartReport(Report):
         parameters: How many parameters the model has.
         trainable: How many of them ask for a gradient.
         missing: Those that ask for one and are in no group of the optimizer; None without one.
-        strangers: How many parameters the optimizer holds that are not the model's.
+        unknown_parameters: How many parameters the optimizer holds that are not the model's.
         training: Whether the model is in train mode.
         in_eval: Modules in it that are in eval mode, although it is in train mode, and to which that matters.
         inputs: What the model is given.
@@ -107,7 +107,7 @@ class StartReport(Report):
     parameters: int = 0
     trainable: int = 0
     missing: tuple[str, ...] | None = None
-    strangers: int = 0
+    unknown_parameters: int = 0
     training: bool = True
     in_eval: tuple[str, ...] = ()
     inputs: tuple[Extent, ...] = ()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from tensormagic.reports.base import Report
-from tensormagic.reports.failure import CaughtBackward, FailureReport, QuietFaults, Rootless
+from tensormagic.reports.failure import FailureReport, LossWithoutGraph, SilentErrors, SwallowedError
 from tensormagic.reports.finding import Gap, Location
 from tensormagic.reports.graph import Cut, Floats, Graph, Node, check_graph, no_numbers, require, within
 from tensormagic.reports.ops import OpsReport
@@ -85,7 +85,7 @@ class Pacing:
         after_finding: How many of the steps were traced because the one before had shown something.
         partial: How many steps were asked for, but could not be traced whole: their graphs were begun before.
         last_traced: Whether the last step of the run so far was traced.
-        standing: Where the last step was not traced: the norm of each parameter's ``.grad`` as it stood when the run
+        last_norms: Where the last step was not traced: the norm of each parameter's ``.grad`` as it stood when the run
             ended, one for each of `TraceReport.parameters`; `UNTOUCHED` where there was none. Empty otherwise.
         resting: Whether the run goes on untraced right now.
         next_step: About the step that will be traced next; 0 where none is known.
@@ -102,7 +102,7 @@ class Pacing:
     after_finding: int = 0
     partial: int = 0
     last_traced: bool = True
-    standing: Floats = field(default_factory=_no_numbers)
+    last_norms: Floats = field(default_factory=_no_numbers)
     resting: bool = False
     next_step: int = 0
     unpaced: str = ""
@@ -258,10 +258,10 @@ class TraceReport(Report):
         failure: The call that ended the run, where it was one of torch's that failed.
         observations: What single calls of the forward did that is worth knowing.
         training: What the training loop did from step to step; None where nothing was trained.
-        rootless: Values without a history that backward was called on, and that torch refused.
+        losses_without_graph: Values without a history that backward was called on, and that torch refused.
         modules: What the modules that ran hold beside their registries; None before the run has ended.
-        quiet: What autograd let pass although it is wrong; None where nothing was seen.
-        caught: Backwards that torch refused, and that did not end the run.
+        silent_errors: What autograd let pass although it is wrong; None where nothing was seen.
+        swallowed_errors: Backwards that torch refused, and that did not end the run.
         parallel: The place of this process in a run of several; None in a run of one.
         forked: How many processes were forked in the run: nothing that they did is in here. Known when it has ended.
     """
@@ -291,10 +291,10 @@ class TraceReport(Report):
     failure: FailureReport | None = None
     observations: tuple[Observation, ...] = ()
     training: Training | None = None
-    rootless: tuple[Rootless, ...] = ()
+    losses_without_graph: tuple[LossWithoutGraph, ...] = ()
     modules: ModulesReport | None = None
-    quiet: QuietFaults | None = None
-    caught: tuple[CaughtBackward, ...] = ()
+    silent_errors: SilentErrors | None = None
+    swallowed_errors: tuple[SwallowedError, ...] = ()
     parallel: Parallel | None = None
     forked: int = 0
 
@@ -305,9 +305,17 @@ class TraceReport(Report):
             check_graph(graph, lines)
         ends = (line for cut in self.cuts for line in (cut.location, cut.source_location))
         require(within(ends, lines), "a cut stands on a line")
-        require(within((one.location for one in self.rootless), lines), "a backward that was refused stands on a line")
-        require(within((one.location for one in self.caught), lines), "a backward that was caught stands on a line")
-        require(within((one.cut for one in self.rootless), len(self.cuts)), "a backward was refused for a cut")
+        require(
+            within((one.location for one in self.losses_without_graph), lines),
+            "a backward that was refused stands on a line",
+        )
+        require(
+            within((one.location for one in self.swallowed_errors), lines),
+            "a backward that was caught stands on a line",
+        )
+        require(
+            within((one.cut for one in self.losses_without_graph), len(self.cuts)), "a backward was refused for a cut"
+        )
         require(within((one.location for one in (*self.passes, *self.inner_passes)), lines), "a pass stands on a line")
         seen = (line for one in self.observations for line in (one.location, one.made))
         require(within(seen, lines), "something was seen on a line")
@@ -317,7 +325,7 @@ class TraceReport(Report):
         require(moves <= {0, len(self.passes)}, "a step after a pass moved a parameter")
         steps = {len(series.stepped) for series in self.parameters}
         require(steps <= {0, len(self.passes)}, "a step after a pass used a gradient")
-        standing = 0 if self.pacing is None else len(self.pacing.standing)
+        standing = 0 if self.pacing is None else len(self.pacing.last_norms)
         require(standing in {0, len(self.parameters)}, "a parameter's .grad stands at the end")
         sizes = [len(graph.nodes) for graph in self.graphs]
         places = [*(finding.node for finding in self.findings if finding.node), *self._fault_places()]
@@ -327,9 +335,9 @@ class TraceReport(Report):
     def _fault_places(self) -> Iterator[tuple[int, int]]:
         """Yield the nodes that something went wrong at, by what was collected."""
         raised = self.failure.backward if self.failure is not None else None
-        every = [raised, *(one.fault for one in self.caught)]
+        every = [raised, *(one.fault for one in self.swallowed_errors)]
         faults = (fault for one in every if one is not None for fault in (one.spoilt, one.freed, one.returned))
-        for fault in (*faults, *(self.quiet.unseen if self.quiet is not None else ())):
+        for fault in (*faults, *(self.silent_errors.unseen if self.silent_errors is not None else ())):
             if fault is not None and fault.graph is not None and fault.node is not None:
                 yield fault.graph, fault.node
 

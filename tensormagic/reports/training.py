@@ -137,10 +137,10 @@ class OptimizerUse:
         left_out: Steps of further patterns, which are not listed.
         holds: Indices into `TraceReport.parameters` of those that it was given; of updates by hand, of a few that were
             looked at.
-        strangers: How many it was given besides: of no module that ran, in no graph.
-        stranger_shapes: Their shapes, at most a few.
-        strangers_of: The name of the module that they are parameters of, where one has a name.
-        strangers_idle: Whether none of these had a gradient at any step that was looked at.
+        unknown_parameters: How many it was given besides: of no module that ran, in no graph.
+        unknown_shapes: Their shapes, at most a few.
+        unknown_owner: The name of the module that they are parameters of, where one has a name.
+        unknown_idle: Whether none of these had a gradient at any step that was looked at.
         accumulation: How a gradient grew that was never cleared.
         discarded: How many backward passes of one line brought gradients that were cleared before any step used them.
         discarded_at: Index into `TraceReport.locations` of that line, the one with most of them.
@@ -158,10 +158,10 @@ class OptimizerUse:
     patterns: tuple[StepPattern, ...] = ()
     left_out: int = 0
     holds: tuple[int, ...] = ()
-    strangers: int = 0
-    stranger_shapes: tuple[tuple[int, ...], ...] = ()
-    strangers_of: str = ""
-    strangers_idle: bool = True
+    unknown_parameters: int = 0
+    unknown_shapes: tuple[tuple[int, ...], ...] = ()
+    unknown_owner: str = ""
+    unknown_idle: bool = True
     accumulation: Accumulation | None = None
     discarded: int = 0
     discarded_at: int | None = None

@@ -52,7 +52,7 @@ TieEvidence = Literal["was one", "one memory", "equal values"]
 
 
 @dataclass(frozen=True, slots=True)
-class LooseTensor:
+class UnregisteredTensor:
     """A tensor that is a plain attribute of a module: neither a parameter nor a buffer of it.
 
     Attributes:
@@ -92,7 +92,7 @@ class LooseTensor:
 
 
 @dataclass(frozen=True, slots=True)
-class HiddenModules:
+class UnregisteredModules:
     """Modules or parameters in a plain list, tuple or dictionary of a module, which therefore does not know them.
 
     Attributes:
@@ -194,8 +194,8 @@ class FlagWithoutEffect:
 class ModulesReport:
     """What was found in the modules that were looked at; empty parts where nothing was."""
 
-    loose: tuple[LooseTensor, ...] = ()
-    hidden: tuple[HiddenModules, ...] = ()
+    unregistered_tensors: tuple[UnregisteredTensor, ...] = ()
+    unregistered_modules: tuple[UnregisteredModules, ...] = ()
     untied: tuple[UntiedPair, ...] = ()
     repeated: tuple[RepeatedModule, ...] = ()
     flags: tuple[FlagWithoutEffect, ...] = ()

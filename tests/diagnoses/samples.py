@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from tensormagic.reports import (
     UNTOUCHED,
-    Birth,
     Cell,
     Edge,
+    FirstNonfinite,
     Frame,
     Graph,
     Location,
@@ -64,7 +64,7 @@ def run(*graphs, parameters=(), count=1, bad=()):
 
 def born(name="log", *, of=1, receiver=None, node=None, **facts):
     """Return a run ``x → op → sum`` in which ``op`` made NaN or infinities in the first of ``of`` passes."""
-    birth = Birth(**{
+    birth = FirstNonfinite(**{
         "pass_number": 1, "node": 1, "receiver": 0, "input_number": 0, "nan": 0, "inf": 0, "count": 320,
         "incoming_norm": 1.5, **facts,
     })  # fmt: skip

@@ -8,16 +8,16 @@ import pytest
 
 from tensormagic.diagnoses import diagnose
 from tensormagic.reports import Pass
-from tensormagic.reports.failure import BackwardFault, CaughtBackward
+from tensormagic.reports.failure import BackwardFault, SwallowedError
 from tests.diagnoses import samples
 from tests.diagnoses.test_backward_failures import CALL, FREED, RETURNED, SPOILT, failed
 
-CAUGHT = CaughtBackward(error_type="RuntimeError", error="modified", fault=BackwardFault(spoilt=SPOILT), location=0)
+CAUGHT = SwallowedError(error_type="RuntimeError", error="modified", fault=BackwardFault(spoilt=SPOILT), location=0)
 
 
 def report(*caught, outcome="failed", **changes):
     done = Pass(1, 1, 1, outcome, 0.1, 1, 0)
-    return replace(samples.run(), caught=caught, locations=(CALL,), passes=(done,), **changes)
+    return replace(samples.run(), swallowed_errors=caught, locations=(CALL,), passes=(done,), **changes)
 
 
 def test_an_error_that_was_caught_is_a_note_with_both_lines():

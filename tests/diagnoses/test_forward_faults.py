@@ -8,18 +8,18 @@ import math
 import pytest
 
 from tensormagic.diagnoses import diagnose
-from tensormagic.reports import Birth, Edge, FirstBad, ForwardBirth, ForwardValues, Graph
+from tensormagic.reports import Edge, FirstBad, FirstNonfinite, ForwardNonfinite, ForwardValues, Graph
 from tests.diagnoses.samples import LINES, born, frame, leaf, op, run
 
 
-def faulty(name="log", *, first=None, value=math.nan, births=(), of=1, dtype="float32", bad=True):
+def faulty(name="log", *, first=None, value=math.nan, first_nonfinite=(), of=1, dtype="float32", bad=True):
     """Return a run ``x → op → sum`` whose loss is not finite."""
     nodes = (leaf(0, "x"), op(1, name, location=2, module="net.0", dtype=dtype), op(2, "sum", location=4))
     shown = {"0": (1, 0)} if bad else {}
     norms = (math.nan if bad else 1.0, 1.0, 1.0)
     frames = (frame(1, norms, shown), *(frame(at, (1.0, 1.0, 1.0)) for at in range(2, of + 1)))
     edges = (Edge(2, 1, 0, 0), Edge(1, 0, 0, 0))
-    graph = Graph(1, nodes, edges, (2,), (2, 1, 0), of, frames, births, first_bad=first)
+    graph = Graph(1, nodes, edges, (2,), (2, 1, 0), of, frames, first_nonfinite, first_bad=first)
     report = run(graph, count=of, bad=(1,) if bad else ())
     done = (dataclasses.replace(report.passes[0], value=value), *report.passes[1:])
     return dataclasses.replace(report, passes=done)
@@ -118,23 +118,23 @@ def test_a_run_that_gets_over_it_or_whose_gradients_are_finite_is_a_warning():
 
 
 def birth(**facts):
-    return Birth(**{"pass_number": 1, "node": 1, "receiver": 0, "input_number": 0, "nan": 1, "inf": 0, "count": 10,
-                    "incoming_norm": 1.0, **facts})  # fmt: skip
+    return FirstNonfinite(**{"pass_number": 1, "node": 1, "receiver": 0, "input_number": 0, "nan": 1, "inf": 0,
+                    "count": 10, "incoming_norm": 1.0, **facts})  # fmt: skip
 
 
 def test_tm402_tells_more_of_an_op_that_it_knows():
     """A logarithm whose slope is infinite and whose value is, too: one finding, with the better remedy."""
     first = FirstBad(1, 1, "made", 0, 1, 10, zero=1)
-    only(faulty(first=first, births=(birth(saved_name="self", saved_zero=1),)), "TM402")
-    only(faulty("mul", first=first, births=(birth(),)), "TM401")
+    only(faulty(first=first, first_nonfinite=(birth(saved_name="self", saved_zero=1),)), "TM402")
+    only(faulty("mul", first=first, first_nonfinite=(birth(),)), "TM401")
 
 
 def test_what_is_older_is_told():
     """Data that were bad, and a backward that only hands it on: TM401; a gradient of an earlier pass: TM402."""
     first = FirstBad(1, 1, "data", 1, 0, 10, "x")
-    only(faulty("mul", first=first, births=(birth(),)))
+    only(faulty("mul", first=first, first_nonfinite=(birth(),)))
     late = dataclasses.replace(first, pass_number=3)
-    only(faulty("mul", first=late, births=(birth(),), of=3), "TM402")
+    only(faulty("mul", first=late, first_nonfinite=(birth(),), of=3), "TM402")
 
 
 def test_a_loss_of_which_nothing_is_known():
@@ -151,14 +151,16 @@ def test_where_the_forward_was_measured():
     (graph,) = report.graphs
     (first, *rest) = graph.frames
     forward = ForwardValues(first.norms, first.measures, {"0": (0, 4), "1": (2, 0)})
-    given = ForwardBirth(1, 0, 0, 4, 16, given=True)
+    given = ForwardNonfinite(1, 0, 0, 4, 16, given=True)
     bad = dataclasses.replace(graph, frames=(dataclasses.replace(first, forward=forward), *rest), forward_birth=given)
     found = only(dataclasses.replace(report, graphs=(bad,)))
     assert found.message == (
         "The forward makes its first NaN value in softmax, model.py, line 3: 2 of the 16 elements of its result are "
         "NaN."
     )
-    healthy = dataclasses.replace(bad, births=(), frames=tuple(dataclasses.replace(one, bad={}) for one in bad.frames))
+    healthy = dataclasses.replace(
+        bad, first_nonfinite=(), frames=tuple(dataclasses.replace(one, bad={}) for one in bad.frames)
+    )
     done = tuple(dataclasses.replace(one, finite=True) for one in report.passes)
     assert diagnose(dataclasses.replace(report, graphs=(healthy,), passes=done)) == ()
 
@@ -172,6 +174,6 @@ def test_infinities_alone_of_a_forward_whose_loss_is_finite_are_none():
     made = dataclasses.replace(
         graph,
         frames=(dataclasses.replace(first, forward=forward),),
-        forward_birth=ForwardBirth(1, 1, 0, 2, 16, given=False),
+        forward_birth=ForwardNonfinite(1, 1, 0, 2, 16, given=False),
     )
     assert [found.code for found in diagnose(dataclasses.replace(report, graphs=(made,)))] == ["TM402"]

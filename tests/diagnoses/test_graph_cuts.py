@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tensormagic.diagnoses import diagnose
-from tensormagic.reports import UNTOUCHED, Cut, Graph, LeftOut, Location, Rootless
+from tensormagic.reports import UNTOUCHED, Cut, Graph, LeftOut, Location, LossWithoutGraph
 from tests.diagnoses.samples import LINES, leaf, op, parameter, run
 
 BODY = (LeftOut(name="net.body.weight", owner="net", shape=(4, 4), is_parameter=True),
@@ -114,7 +114,7 @@ def test_a_loss_made_anew():
     (found,) = diagnose(report)
     assert (found.code, found.severity) == ("TM303", "warning")
     assert "`.item()` made the tensor that backward starts from, without a graph" in found.message
-    refused = replace(report, rootless=(Rootless(cut=0),), state="failed")
+    refused = replace(report, losses_without_graph=(LossWithoutGraph(cut=0),), state="failed")
     assert sorted(found.code for found in diagnose(refused)) == ["TM306", "TM601"]
 
 

@@ -103,10 +103,10 @@ def test_growth():
 
 def test_a_tensor_that_asks_for_a_gradient():
     """A warning once an optimizer has its siblings, with the line as it should be."""
-    told = only(loose=(loose(),))
+    told = only(unregistered_tensors=(loose(),))
     assert (told.code, told.severity, told.location.line) == ("TM603", "warning", 6)
     assert "`self.scale = nn.Parameter(torch.ones(4))`" in told.remedy
-    assert only(loose=(loose(siblings=0),)).severity == "note"
+    assert only(unregistered_tensors=(loose(siblings=0),)).severity == "note"
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_tensor_that_asks_for_a_gradient():
 )
 def test_the_line_as_it_should_be(text, remedy):
     """What the line assigns goes into a Parameter; where that cannot be read off it, the attribute's name does."""
-    assert f"`{remedy}`" in only(loose=(loose(location=line(6, text)),)).remedy
+    assert f"`{remedy}`" in only(unregistered_tensors=(loose(location=line(6, text)),)).remedy
 
 
 @pytest.mark.parametrize(
@@ -135,12 +135,12 @@ def test_the_line_as_it_should_be(text, remedy):
 )
 def test_tensors_that_are_left_alone(facts):
     """Optimized by hand, named elsewhere, or remembered by a method that runs later."""
-    assert found(loose=(loose(**facts),)).findings == ()
+    assert found(unregistered_tensors=(loose(**facts),)).findings == ()
 
 
 def test_a_parameter_that_was_computed_with():
     """The Parameter is lost behind what was made of it, optimizer or not."""
-    told = only(loose=(loose(grad_fn="MulBackward0", siblings=0),))
+    told = only(unregistered_tensors=(loose(grad_fn="MulBackward0", siblings=0),))
     assert told.severity == "warning"
     assert told.message.startswith(
         "net.scale is not a Parameter but the result of MulBackward0 on one, computed when net was built"
@@ -151,11 +151,11 @@ def test_buffers_are_one_note_a_module():
     """And say where they lie, if that is elsewhere than the module."""
     where = line(7, "self.mask = torch.tril(torch.ones(4, 4))")
     plain = {"requires_grad": False, "location": where, "siblings": 0}
-    told = only(loose=(loose("net.mask", **plain), loose("net.mean", **plain)))
+    told = only(unregistered_tensors=(loose("net.mask", **plain), loose("net.mean", **plain)))
     assert (told.code, told.severity) == ("TM603", "note")
     assert told.message.startswith("net.mask and net.mean are plain tensors: net.to(device) does not move them, and")
     assert '`self.register_buffer("mask", torch.tril(torch.ones(4, 4)))`' in told.remedy
-    moved = only(loose=(loose("net.mask", module_device="cuda:0", **plain),))
+    moved = only(unregistered_tensors=(loose("net.mask", module_device="cuda:0", **plain),))
     assert "it is on cpu, the module on cuda:0" in moved.message
 
 
@@ -174,7 +174,10 @@ def test_buffers_are_one_note_a_module():
 )
 def test_hidden_modules(facts, severity):
     """A note where they are trained all the same, where they take no part in training, and for one alone."""
-    assert (only(hidden=(hidden(**facts),)).code, only(hidden=(hidden(**facts),)).severity) == ("TM605", severity)
+    assert (
+        only(unregistered_modules=(hidden(**facts),)).code,
+        only(unregistered_modules=(hidden(**facts),)).severity,
+    ) == ("TM605", severity)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +193,7 @@ def test_hidden_modules(facts, severity):
 def test_the_container_that_registers(container, modules, text, remedy):
     """Of the kind that fits, with what the line puts into it."""
     where = line(5, text) if text else None
-    told = only(hidden=(hidden(container=container, modules=modules, location=where),))
+    told = only(unregistered_modules=(hidden(container=container, modules=modules, location=where),))
     assert f"`self.layers = {remedy}`" in told.remedy
 
 

@@ -99,7 +99,13 @@ def test_an_optimizer_that_steps_with_nothing():
 
 @pytest.mark.parametrize(
     "facts",
-    [{"kinds": ("idle", "fresh")}, {"kinds": ("emptied",)}, {"touched": 1.0}, {"strangers": 1}, {"left_out": 2}],
+    [
+        {"kinds": ("idle", "fresh")},
+        {"kinds": ("emptied",)},
+        {"touched": 1.0},
+        {"unknown_parameters": 1},
+        {"left_out": 2},
+    ],
     ids=str,
 )
 def test_an_optimizer_that_had_gradients_or_other_things_is_left_alone(facts):

@@ -168,8 +168,8 @@ def test_a_node_without_a_line():
 def test_the_earliest_pass_of_all_graphs_counts():
     """Births in two graphs: the one of the smaller pass number, with the index of its own graph."""
     late, early = born(nan=1, saved_name="self", saved_zero=1), born("sqrt", inf=1, saved_name="result", saved_zero=1)
-    (birth,) = late.graphs[0].births
-    later = dataclasses.replace(late.graphs[0], births=(dataclasses.replace(birth, pass_number=4),), frames=())
+    (birth,) = late.graphs[0].first_nonfinite
+    later = dataclasses.replace(late.graphs[0], first_nonfinite=(dataclasses.replace(birth, pass_number=4),), frames=())
     report = dataclasses.replace(late, graphs=(later, early.graphs[0]), passes=passes(4), passes_seen=4)
     found = only(report, "TM402")
     assert (found.subject, found.node) == ("sqrt", (1, 1))

@@ -40,7 +40,7 @@ def test_a_part_that_no_optimizer_holds():
 
 def test_a_part_that_was_replaced():
     """The optimizer holds what was there before: both sides in one finding, and it is told once."""
-    (found,) = diagnose(trained(optimizer(0, 1, strangers=2, stranger_shapes=((4, 4), (4,)))))
+    (found,) = diagnose(trained(optimizer(0, 1, unknown_parameters=2, unknown_shapes=((4, 4), (4,)))))
     assert found.code == "TM602"
     assert found.message.endswith("of net, and still holds 2 parameters that no model uses any more.")
     assert found.remedy == "Make the optimizer when the model is final."
@@ -91,7 +91,7 @@ def test_a_small_part_that_is_trained_is_a_note():
 
 def test_an_optimizer_of_what_is_gone():
     """It is the old model where the shapes are those of the one that is trained."""
-    (found,) = diagnose(trained(optimizer(kind="idle", strangers=4, stranger_shapes=((4, 4),))))
+    (found,) = diagnose(trained(optimizer(kind="idle", unknown_parameters=4, unknown_shapes=((4, 4),))))
     assert (found.code, found.severity, found.subject) == ("TM604", "error", "optimizer")
     assert found.message == (
         "optimizer steps 4 parameters that never had a gradient and that no model which ran uses; 4 parameters of net "
@@ -105,9 +105,9 @@ def test_an_optimizer_of_what_is_gone():
 @pytest.mark.parametrize(
     "use",
     [
-        optimizer(kind="idle", strangers=4, strangers_idle=False),
-        optimizer(kind="fresh", strangers=4, stranger_shapes=((4, 4),)),
-        optimizer(kind="idle", strangers=1, stranger_shapes=((1, 8, 8),)),
+        optimizer(kind="idle", unknown_parameters=4, unknown_idle=False),
+        optimizer(kind="fresh", unknown_parameters=4, unknown_shapes=((4, 4),)),
+        optimizer(kind="idle", unknown_parameters=1, unknown_shapes=((1, 8, 8),)),
         optimizer(0, 1, 2, 3, kind="idle"),
     ],
     ids=["had gradients", "stepped on gradients", "an image", "theirs"],

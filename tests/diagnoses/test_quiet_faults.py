@@ -8,7 +8,7 @@ import pytest
 
 from tensormagic.diagnoses import diagnose
 from tensormagic.reports import Location
-from tensormagic.reports.failure import GradientRead, QuietFaults, SavedWrite, SpoiltTensor
+from tensormagic.reports.failure import GradientRead, SavedWrite, SilentErrors, SpoiltTensor
 from tests.diagnoses import samples
 
 MADE = Location("train.py", 3, "q = w.pow(2)")
@@ -24,7 +24,7 @@ READ = GradientRead(
 
 
 def findings(*unseen, reads=()):
-    return diagnose(replace(samples.run(), quiet=QuietFaults(unseen, reads)))
+    return diagnose(replace(samples.run(), silent_errors=SilentErrors(unseen, reads)))
 
 
 def test_an_unseen_write_is_an_error_with_all_three_lines():
@@ -96,4 +96,4 @@ def test_a_line_that_only_asks_is_left_alone(line):
 
 def test_nothing_seen_is_nothing_found():
     """The field is None in most runs."""
-    assert diagnose(replace(samples.run(), quiet=None)) == ()
+    assert diagnose(replace(samples.run(), silent_errors=None)) == ()

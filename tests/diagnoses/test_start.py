@@ -22,8 +22,8 @@ def numbers(**facts):
 
 @pytest.mark.parametrize(
     ("facts", "said"),
-    [({"missing": ()}, "fine"), ({"missing": ("a",)}, "look"), ({"missing": ("a",) * 4, "strangers": 4}, "wrong"),
-     ({"missing": (), "trainable": 0}, "wrong"), ({}, "")],
+    [({"missing": ()}, "fine"), ({"missing": ("a",)}, "look"), ({"missing": ("a",) * 4, "unknown_parameters": 4},
+      "wrong"), ({"missing": (), "trainable": 0}, "wrong"), ({}, "")],
 )  # fmt: skip
 def test_optimizers(facts, said):
     """One that holds nothing of the model is wrong; one that lacks some may be meant so."""

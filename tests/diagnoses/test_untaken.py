@@ -9,13 +9,13 @@ import pytest
 
 from tensormagic.diagnoses import diagnose
 from tensormagic.diagnoses.nan_in_where import OPS
-from tensormagic.reports import MEASURES, UNTOUCHED, Birth, Edge, Graph
+from tensormagic.reports import MEASURES, UNTOUCHED, Edge, FirstNonfinite, Graph
 from tests.diagnoses.samples import LINES, frame, leaf, op, run
 
 
 def masked(name="log", *, between=(), selecting="where", value=1.5, scalar=None, **facts):
     """Return a run ``x → op → … → where → sum`` in which ``op`` made a NaN gradient."""
-    birth = Birth(**{
+    birth = FirstNonfinite(**{
         "pass_number": 1, "node": 1, "receiver": 0, "input_number": 0, "nan": 3, "inf": 0, "count": 10,
         "incoming_norm": 1.5, "saved_name": "self", "saved_zero": 3, **facts,
     })  # fmt: skip

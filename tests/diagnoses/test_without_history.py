@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tensormagic.diagnoses import diagnose
-from tensormagic.reports import Cut, FailureReport, ModelInSight, Operand, Rootless
+from tensormagic.reports import Cut, FailureReport, LossWithoutGraph, ModelInSight, Operand
 from tests.diagnoses.samples import CALL, LINES, run
 
 PARTLY = (ModelInSight(name="net", parameters=4, frozen=3),)
@@ -15,9 +15,9 @@ REFUSED = "element 0 of tensors does not require grad and does not have a grad_f
 
 
 def refused(*, cuts=(), error=f"RuntimeError: {REFUSED}", **facts):
-    one = Rootless(**{"name": "loss", "location": 7, "dtype": "float32", **facts})
+    one = LossWithoutGraph(**{"name": "loss", "location": 7, "dtype": "float32", **facts})
     state = "failed" if error else "finished"
-    return replace(run(), state=state, error=error, rootless=(one,), cuts=cuts, passes=(), passes_seen=0)
+    return replace(run(), state=state, error=error, losses_without_graph=(one,), cuts=cuts, passes=(), passes_seen=0)
 
 
 def test_a_line_that_ended_the_way():

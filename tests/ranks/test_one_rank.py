@@ -69,7 +69,7 @@ def test_nothing_is_found_where_nothing_is_wrong(found, program, level):
     assert codes(report) == []
     (optimizer,) = report.training.optimizers
     assert {pattern.kind for pattern in optimizer.patterns} == {"fresh"}
-    assert optimizer.strangers == 0
+    assert optimizer.unknown_parameters == 0
 
 
 @pytest.mark.parametrize("program", ["fsdp2", "fsdp2_kept", "tensor_parallel"])

@@ -54,7 +54,8 @@ def hostile() -> StartReport:
 def full() -> StartReport:
     """Every field has a value."""
     return StartReport(
-        findings=(finding(),), model=HOSTILE, optimizer="SGD", parameters=6, trainable=5, missing=("a.b",), strangers=2,
+        findings=(finding(),), model=HOSTILE, optimizer="SGD", parameters=6, trainable=5, missing=("a.b",),
+        unknown_parameters=2,
         training=False, in_eval=("bn",), inputs=(Extent(shape=(2, 3), dtype="float32", low=0.0, high=1.0, mean=0.5,
         std=0.2, bad=1, different=0),), target=Extent(shape=(), dtype="int64", low=1.0, high=1.0, different=1),
         outputs=(2, 3), loss="mse_loss", value=1.0, expected=2.0, without_gradient=("c",), zero_gradient=("d",),

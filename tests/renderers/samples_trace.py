@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from tensormagic.reports import (
     UNTOUCHED,
-    Birth,
     Cell,
     Cut,
     Edge,
     Finding,
-    ForwardBirth,
+    FirstNonfinite,
+    ForwardNonfinite,
     ForwardValues,
     Frame,
     Gap,
@@ -58,13 +58,13 @@ class Builder:
         leaves = [self.leaf(f"{name}.weight", (shape[1], 1, 3, 3)), self.leaf(f"{name}.bias", shape[1:2])]
         return self.op("convolution", given, *leaves, shape=shape)
 
-    def graph(self, norms=None, bad=None, births=()):
+    def graph(self, norms=None, bad=None, first_nonfinite=()):
         """Return the graph with one pass in which every node got ``norms`` (default: 0.1)."""
         norms = array("f", norms or [0.1] * len(self.nodes))
         frame = Frame(1, norms, bad or {})
         nodes, root = tuple(self.nodes), len(self.nodes) - 1
         order = tuple(reversed(range(len(nodes))))
-        return Graph(1, nodes, tuple(self.edges), (root,), order, 1, (frame,), births)
+        return Graph(1, nodes, tuple(self.edges), (root,), order, 1, (frame,), first_nonfinite)
 
 
 def chain(length=10):
@@ -187,7 +187,7 @@ def _broken(build, log, chances):
         if not node.variable.startswith("net.probe") and node.op != "mse_loss" and node.index not in _of_probe(build):
             norms[node.index] = math.nan
             bad[str(node.index)] = (3 if node.index == chances else math.prod(node.shapes[0]), 0)
-    birth = Birth(1, log, chances, 0, 3, 0, 320, 0.177, "self", 3)
+    birth = FirstNonfinite(1, log, chances, 0, 3, 0, 320, 0.177, "self", 3)
     return build.graph(norms, bad, (birth,))
 
 
@@ -221,8 +221,8 @@ def report(graph=None, *, count=40, **changes):
     """Return a finished run of ``count`` passes through ``graph``; its frame is that of the last pass."""
     graph = digits_cnn() if graph is None else graph
     frames = tuple(replace(frame, pass_number=count) for frame in graph.frames)
-    births = tuple(replace(birth, pass_number=count) for birth in graph.births)
-    graph = replace(graph, frames=frames, births=births, passes_seen=count)
+    first_nonfinite = tuple(replace(birth, pass_number=count) for birth in graph.first_nonfinite)
+    graph = replace(graph, frames=frames, first_nonfinite=first_nonfinite, passes_seen=count)
     given = {"title": "digits-cnn", "state": "finished", "cell": CELL, "seconds": 12.4, "own_seconds": 0.5}
     given |= {"graphs": (graph,), "passes": passes(count), "passes_seen": count, "steps_seen": count}
     given |= {"forward_nodes": len(graph.nodes), "parameters": parameters_of(graph, count)}
@@ -306,7 +306,7 @@ def forward():
     norms[log] = math.inf
     values = ForwardValues(norms, measures, {str(log): (0, 3)})
     frames = tuple(replace(frame, forward=values) for frame in graph.frames)
-    return report(replace(graph, frames=frames, forward_birth=ForwardBirth(7, log, 0, 3, 320, given=False)))
+    return report(replace(graph, frames=frames, forward_birth=ForwardNonfinite(7, log, 0, 3, 320, given=False)))
 
 
 def paced():
@@ -317,7 +317,7 @@ def paced():
     frames = tuple(replace(frame, pass_number=numbers[-1]) for frame in whole.graphs[0].frames)
     pacing = Pacing(
         Pace(budget=0.05), steps=41, passes=41, ranges=tuple((at, at) for at in numbers), cost=0.046,
-        first_cost=0.012, after_finding=3, last_traced=False, standing=array("f", [0.3] * len(whole.parameters)),
+        first_cost=0.012, after_finding=3, last_traced=False, last_norms=array("f", [0.3] * len(whole.parameters)),
     )  # fmt: skip
     graphs = (replace(whole.graphs[0], frames=frames),)
     return replace(whole, graphs=graphs, passes=done, passes_seen=800, steps_seen=800, pacing=pacing)

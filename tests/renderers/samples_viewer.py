@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from tensormagic.reports import (
     UNTOUCHED,
-    Birth,
     Cell,
     Edge,
     Finding,
+    FirstNonfinite,
     Frame,
     Gap,
     GradientStatistics,
@@ -139,9 +139,18 @@ def _run(passes: int, broken_at: int | None) -> TraceReport:
     nodes, edges = _skeleton()
     frames = [_frame(nodes, number, broken_at is not None and number >= broken_at) for number in range(1, passes + 1)]
     log = next(node.index for node in nodes if node.op == "log")
-    births = () if broken_at is None else (Birth(broken_at, log, log - 1, 0, 3, 0, 320, 0.177, "self", 3, 0, 0),)
+    first_nonfinite = (
+        () if broken_at is None else (FirstNonfinite(broken_at, log, log - 1, 0, 3, 0, 320, 0.177, "self", 3, 0, 0),)
+    )
     graph = Graph(
-        1, tuple(nodes), tuple(edges), (len(nodes) - 1,), tuple(range(len(nodes)))[::-1], passes, tuple(frames), births
+        1,
+        tuple(nodes),
+        tuple(edges),
+        (len(nodes) - 1,),
+        tuple(range(len(nodes)))[::-1],
+        passes,
+        tuple(frames),
+        first_nonfinite,
     )
     rows = tuple(
         Pass(frame.pass_number, frame.pass_number, 1, "finished", 0.01, len(nodes), 9, not frame.bad)
@@ -189,7 +198,7 @@ def broken_run(passes: int = 37, at: int = 31) -> TraceReport:
         {"nan": 3, "zeros": 3, "pass": at},
         "use `F.log_softmax(net.fc(h), 1)`: it never forms the zero, so 0 ÷ 0 cannot occur",
         subject="logp",
-        node=(0, report.graphs[0].births[0].node),
+        node=(0, report.graphs[0].first_nonfinite[0].node),
         fix="logp = F.log_softmax(net.fc(h), 1)",
     )
     gap = Gap("saved tensors", "the graph was freed before they could be read")

@@ -10,12 +10,12 @@ from tensormagic.reports import (
     Gap,
     Growth,
     HeldSize,
-    HiddenModules,
     KeptMemory,
     Location,
-    LooseTensor,
     ModulesReport,
     StoredGraph,
+    UnregisteredModules,
+    UnregisteredTensor,
     UntiedPair,
     WatchReport,
 )
@@ -28,18 +28,18 @@ def line(number: int, text: str, function: str = "__init__") -> Location:
     return Location("<ipython-input-4>", number, text, 4, function)
 
 
-def loose(name: str = "net.scale", **facts) -> LooseTensor:
+def loose(name: str = "net.scale", **facts) -> UnregisteredTensor:
     """Return a tensor that needs a gradient, which an optimizer of its siblings leaves out."""
     where = line(6, "self.scale = torch.ones(4, requires_grad=True)")
     known = {"requires_grad": True, "siblings": 2, "registered": 2, "method": "__init__", "location": where}
-    return LooseTensor(name, "net", "net", (4,), "float32", "cpu", **{**known, **facts})
+    return UnregisteredTensor(name, "net", "net", (4,), "float32", "cpu", **{**known, **facts})
 
 
-def hidden(name: str = "net.layers", **facts) -> HiddenModules:
+def hidden(name: str = "net.layers", **facts) -> UnregisteredModules:
     """Return three layers in a list."""
     where = line(5, "self.layers = [nn.Linear(4, 4) for _ in range(3)]")
     known = {"modules": 3, "parameters": 6, "numel": 60, "registered": 2, "location": where}
-    return HiddenModules(name, "net", **{"container": "list", **known, **facts})
+    return UnregisteredModules(name, "net", **{"container": "list", **known, **facts})
 
 
 def stored(name: str = "losses", **facts) -> StoredGraph:
@@ -63,7 +63,8 @@ def growth(name: str = "features", tensors=(1, 2, 3, 4, 5), mib: int = 5) -> Gro
 
 def found(**parts) -> WatchReport:
     """Return a check with the findings that its parts give."""
-    modules = ModulesReport(**{name: parts.pop(name) for name in ("loose", "hidden", "untied") if name in parts})
+    names = ("unregistered_tensors", "unregistered_modules", "untied")
+    modules = ModulesReport(**{name: parts.pop(name) for name in names if name in parts})
     known = {"looked": 1240, "tensors": 34, "storages": 20, "nbytes": 96 * MIB, **parts}
     report = WatchReport(modules=modules, **known)
     return replace(report, findings=diagnose(report))
@@ -73,8 +74,8 @@ def everything() -> WatchReport:
     """One of each."""
     error = "the last error (ValueError), local hidden of forward"
     return found(
-        loose=(loose(), loose("net.mask", requires_grad=False)),
-        hidden=(hidden(),),
+        unregistered_tensors=(loose(), loose("net.mask", requires_grad=False)),
+        unregistered_modules=(hidden(),),
         untied=(UntiedPair("lm.emb.weight", "lm.head.weight", "lm", "one memory", numel=160),),
         kept=(kept(), kept(error, "traceback", location=line(12, "return self.second(hidden)", "forward"))),
         graphs=(stored(), stored("history['loss']", nbytes=0, freed=True, graphs=40, items=40)),

@@ -8,12 +8,12 @@ from array import array
 from tensormagic import reports
 from tensormagic.reports.failure import (
     BackwardFault,
-    CaughtBackward,
     FreedGraph,
     GradientRead,
-    QuietFaults,
     SavedWrite,
+    SilentErrors,
     SpoiltTensor,
+    SwallowedError,
     WrongReturn,
 )
 
@@ -122,24 +122,24 @@ def trace_report() -> reports.TraceReport:
         observations=(_observation(),),
         parallel=reports.Parallel(1, 2, ("DDP",)),
         forked=2,
-        rootless=(
-            reports.Rootless(
+        losses_without_graph=(
+            reports.LossWithoutGraph(
                 name=HOSTILE, location=0, shape=(3,), dtype="int64", grad_enabled=False, inference=True, cut=0,
                 models=(reports.ModelInSight(name=HOSTILE, parameters=4, frozen=4),), count=2, expected=True,
             ),
-            reports.Rootless(),
+            reports.LossWithoutGraph(),
         ),
         modules=_modules(),
-        quiet=_quiet_faults(),
-        caught=(
-            CaughtBackward(
+        silent_errors=_quiet_faults(),
+        swallowed_errors=(
+            SwallowedError(
                 error_type="RuntimeError", error=HOSTILE, fault=_backward_fault(), location=0, expected=True, count=3
             ),
         ),
     )  # fmt: skip
 
 
-def _quiet_faults() -> QuietFaults:
+def _quiet_faults() -> SilentErrors:
     line = reports.Location("model.py", 3, HOSTILE)
     write = SavedWrite(call=HOSTILE, kind="set data", location=line, module="net.0", version=3)
     spoilt = SpoiltTensor(
@@ -149,7 +149,7 @@ def _quiet_faults() -> QuietFaults:
     read = GradientRead(
         name=HOSTILE, op="mul", shape=(4,), location=line, made=line, leaf="x", single=True, passes=2, count=9
     )
-    return QuietFaults((spoilt,), (read, GradientRead(name="", op="", shape=())))
+    return SilentErrors((spoilt,), (read, GradientRead(name="", op="", shape=())))
 
 
 def _backward_fault() -> BackwardFault:
@@ -179,7 +179,7 @@ def _training() -> reports.Training:
     )
     use = reports.OptimizerUse(
         name=HOSTILE, type_name="SGD", steps=9, patterns=(pattern, reports.StepPattern(kind="fresh")), left_out=5,
-        holds=(0,), strangers=2, stranger_shapes=((3, 4), ()), strangers_of=HOSTILE, strangers_idle=False,
+        holds=(0,), unknown_parameters=2, unknown_shapes=((3, 4), ()), unknown_owner=HOSTILE, unknown_idle=False,
         accumulation=reports.Accumulation(0, 2, 0.5, 9, math.inf, 0.25), rate=0.1, resting=2,
         graphed=2, repeated=3, repeated_at=7, repeated_of=4,
     )  # fmt: skip
@@ -257,7 +257,7 @@ def _pacing() -> reports.Pacing:
         after_finding=8,
         partial=2,
         last_traced=False,
-        standing=array("f", [-1.0]),
+        last_norms=array("f", [-1.0]),
         resting=True,
         next_step=93,
         unpaced=HOSTILE,
@@ -467,14 +467,15 @@ def watch_report() -> reports.WatchReport:
 def _modules() -> reports.ModulesReport:
     place = reports.Location("model.py", 8, HOSTILE, function="__init__")
     return reports.ModulesReport(
-        loose=(
-            reports.LooseTensor(
+        unregistered_tensors=(
+            reports.UnregisteredTensor(
                 name="net.scale", owner="net", module="net", shape=(4,), dtype="float32", device="cpu",
                 requires_grad=True, grad_fn="MulBackward0", kept_elsewhere=True, optimized=True, siblings=2,
                 registered=2, module_device="cuda:0", method="__init__", location=place,
             ),
         ),
-        hidden=(reports.HiddenModules("net.layers", "net", "list", 3, 6, 60, 2, 1, 4, trained=True, location=place),),
+        unregistered_modules=(reports.UnregisteredModules("net.layers", "net", "list", 3, 6, 60, 2, 1, 4,
+                                                          trained=True, location=place),),
         untied=(reports.UntiedPair("net.emb.weight", HOSTILE, "net", "equal values", 160, 160, place),),
         repeated=(reports.RepeatedModule("net.blocks", "Sequential", HOSTILE, 3, 2, place),),
         flags=(reports.FlagWithoutEffect("net.requires_grad", HOSTILE, "requires_grad", True, 4, 2),),
@@ -669,10 +670,10 @@ def _graph() -> reports.Graph:
             ),
             reports.Cut(kind="non-differentiable", op=HOSTILE, source_name=HOSTILE, target=1, selects=True),
         ),
-        forward_birth=reports.ForwardBirth(pass_number=2, node=1, nan=0, inf=2, count=3, given=None),
+        forward_birth=reports.ForwardNonfinite(pass_number=2, node=1, nan=0, inf=2, count=3, given=None),
         first_bad=reports.FirstBad(2, 1, "made", 1, 0, 3, "x", (3,), 0, 1, certain=False),
-        births=(
-            reports.Birth(
+        first_nonfinite=(
+            reports.FirstNonfinite(
                 pass_number=2, node=1, receiver=0, input_number=0, nan=0, inf=1, count=3, incoming_norm=1.0,
                 saved_name="self", saved_zero=1, hooked=True,
             ),

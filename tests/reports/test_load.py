@@ -9,7 +9,8 @@ import pytest
 
 import tensormagic as tm
 from tensormagic import reports
-from tests.reports.samples import tensor_report, trace_report
+from tensormagic.reports.codec import RENAMED
+from tests.reports.samples import tensor_report, trace_report, watch_report
 
 
 def written(folder: Path, change=None) -> Path:
@@ -36,6 +37,28 @@ def test_what_was_saved_loads_back(make, tmp_path):
     report.save(path)
     assert repr(type(report).load(path)) == repr(report)
     assert repr(type(report).load(str(path))) == repr(report)
+
+
+def renamed(data):
+    """Return saved data with the names that fields had in older files, and how many there were."""
+    if isinstance(data, list):
+        found = [renamed(each) for each in data]
+        return [each for each, _ in found], sum(number for _, number in found)
+    if not isinstance(data, dict):
+        return data, 0
+    found = {key: renamed(each) for key, each in data.items()}
+    old = {RENAMED.get(key, key): each for key, (each, _) in found.items()}
+    return old, sum(number for _, number in found.values()) + len(RENAMED.keys() & data.keys())
+
+
+@pytest.mark.parametrize("make", [trace_report, watch_report])
+def test_fields_have_the_names_of_older_files_too(make, tmp_path):
+    """A field that was renamed is read by its old name."""
+    report = make()
+    data, number = renamed(report.to_dict())
+    assert number >= 2
+    (tmp_path / "old.json").write_text(json.dumps(data), encoding="utf-8")
+    assert repr(type(report).load(tmp_path / "old.json")) == repr(report)
 
 
 def test_home_is_understood(tmp_path, monkeypatch):
@@ -101,11 +124,11 @@ DAMAGE = {
     "a node on a line that is not there": lambda data: data["graphs"][0]["nodes"][0].update(location=5),
     "too few norms": lambda data: data["graphs"][0]["frames"][0].update(norms=[1.0]),
     "bad values of a node that is not there": lambda data: data["graphs"][0]["frames"][0].update(bad={"x": [1, 0]}),
-    "a birth in nowhere": lambda data: data["graphs"][0]["births"][0].update(receiver=77),
+    "a birth in nowhere": lambda data: data["graphs"][0]["first_nonfinite"][0].update(receiver=77),
     "a pass on a line that is not there": lambda data: data["passes"][0].update(location=9),
     "a parameter with too many norms": lambda data: data["parameters"][0].update(norms=[1.0] * 9),
     "a finding about nothing": lambda data: data["findings"][0].update(node=[1, 99]),
-    "a quiet fault at nothing": lambda data: data["quiet"]["unseen"][0].update(node=99),
+    "a quiet fault at nothing": lambda data: data["silent_errors"]["unseen"][0].update(node=99),
     "a failed backward at nothing": lambda data: data["failure"]["backward"]["freed"].update(graph=7),
 }
 

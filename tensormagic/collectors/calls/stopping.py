@@ -60,7 +60,7 @@ def look_at_pass(graph: Graph, values: PassValues, lines: Mapping[int, str]) -> 
     Raises:
         NonFiniteError: names the node, and its line.
     """
-    birth = values.births[0] if values.births else None
+    birth = values.first_nonfinite[0] if values.first_nonfinite else None
     node = graph.nodes[birth.node if birth is not None else values.order[0]]
     nan, inf = (birth.nan, birth.inf) if birth is not None else values.bad[next(iter(values.bad))]
     line = lines.get(node.location) if node.location is not None else None

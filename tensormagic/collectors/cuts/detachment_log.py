@@ -112,7 +112,7 @@ class CutLog:
         self._last: Walked | None = None
         self._asked_late = False
         self.reached: set[int] = set()
-        self._rootless = LossWithoutGraphLog()
+        self._losses_without_graph = LossWithoutGraphLog()
 
     def settle(self, nodes: list[Any], structure: GraphStructure, roots: Iterable[int], number: int) -> None:
         """Say which nodes a pass that begins goes through; ``roots`` are places in ``nodes``. Never raises."""
@@ -133,7 +133,7 @@ class CutLog:
         try:
             keys = [self._count(detachment, NO_GRAPH, None, 0) for detachment in self._cuts.behind(roots)]
             if (root := first_without_history(roots)) is not None:
-                self._rootless.note(root, (followed.caller, followed.site), keys[0] if keys else None)
+                self._losses_without_graph.note(root, (followed.caller, followed.site), keys[0] if keys else None)
         except Exception as error:
             self._cuts.gap = f"{type(error).__name__}: {error}"
 
@@ -141,7 +141,7 @@ class CutLog:
         """Return what ended the ways of values that backward was called on, and which of these torch refused."""
         known = [(key, described) for key, described in self._known.copy().items() if key.graph == NO_GRAPH]
         cuts = tuple(self._cut(key, described) for key, described in known)
-        return {"cuts": cuts, "rootless": self._rootless.report([key for key, _ in known])}
+        return {"cuts": cuts, "losses_without_graph": self._losses_without_graph.report([key for key, _ in known])}
 
     def leaves_met(self) -> list[weakref.ref[torch.Tensor]]:
         """Return weak references to the leaves that lie behind cuts."""

@@ -18,7 +18,7 @@ import torch
 from tensormagic.collectors.cuts.detachment_values import dtype_of, shape_of
 from tensormagic.collectors.objects.namespace import modules_in
 from tensormagic.collectors.where.source import is_expected, is_own_code, names_of
-from tensormagic.reports.failure import ModelInSight, Rootless
+from tensormagic.reports.failure import LossWithoutGraph, ModelInSight
 
 MOST_KINDS = 16  # different ones kept of one run
 MOST_FRAMES = 8
@@ -30,11 +30,11 @@ def first_without_history(roots: Sequence[Any]) -> torch.Tensor | None:
     return next((root for root in roots if isinstance(root, torch.Tensor) and not root.requires_grad), None)
 
 
-def look_at(root: torch.Tensor, caller: FrameType | None, site: int | None) -> Rootless:
+def look_at(root: torch.Tensor, caller: FrameType | None, site: int | None) -> LossWithoutGraph:
     """Return what is to be said of a value without a history, and of the code that called backward on it."""
     with torch._C.DisableTorchFunction():
         frames = list(_own_frames(caller))
-        return Rootless(
+        return LossWithoutGraph(
             name=_name_of(root, frames[0]) if frames else "",
             location=site,
             shape=shape_of(root),
@@ -99,7 +99,7 @@ class LossWithoutGraphLog:
     """The values without a history that backward was called on in a run, equal ones counted."""
 
     def __init__(self) -> None:
-        self._seen: dict[tuple[int | None, object], tuple[Rootless, object]] = {}
+        self._seen: dict[tuple[int | None, object], tuple[LossWithoutGraph, object]] = {}
 
     def note(self, root: torch.Tensor, where: tuple[FrameType | None, int | None], cut: object) -> None:
         """Keep what is to be said of one; ``cut`` says by which key what ended its way is known."""
@@ -110,7 +110,7 @@ class LossWithoutGraphLog:
         elif len(self._seen) < MOST_KINDS:
             self._seen[key] = look_at(root, *where), cut
 
-    def report(self, cuts: Sequence[object]) -> tuple[Rootless, ...]:
+    def report(self, cuts: Sequence[object]) -> tuple[LossWithoutGraph, ...]:
         """Return them, given the keys of the cuts that the report tells of, in order."""
         places = {cut: at for at, cut in enumerate(cuts)}
         return tuple(replace(one, cut=places.get(cut)) for one, cut in list(self._seen.values()))

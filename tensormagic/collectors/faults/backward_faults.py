@@ -33,11 +33,11 @@ from tensormagic.collectors.where.origins import Origins
 from tensormagic.collectors.where.source import SourceLines, is_expected, is_own_code, names_of
 from tensormagic.reports.failure import (
     BackwardFault,
-    CaughtBackward,
     FailureReport,
     FreedGraph,
-    QuietFaults,
+    SilentErrors,
     SpoiltTensor,
+    SwallowedError,
     WrongReturn,
 )
 from tensormagic.reports.finding import Location
@@ -54,7 +54,7 @@ class CaughtBook:
     """What was refused in a run. Keeps no exception: the last one by its address, which its text has to confirm."""
 
     def __init__(self) -> None:
-        self._every: dict[Key, CaughtBackward] = {}
+        self._every: dict[Key, SwallowedError] = {}
         self._last: tuple[int, str, Key, BackwardFault] | None = None
 
     def note(self, error: BaseException, fault: BackwardFault, site: int | None, caller: FrameType | None) -> None:
@@ -66,7 +66,7 @@ class CaughtBook:
         if known is not None:
             self._every[key] = replace(known, count=known.count + 1)
         elif len(self._every) < MOST_CAUGHT:
-            self._every[key] = CaughtBackward(
+            self._every[key] = SwallowedError(
                 error_type=type(error).__name__, error=str(error), fault=fault, location=site,
                 expected=is_expected(caller),
             )  # fmt: skip
@@ -81,7 +81,7 @@ class CaughtBook:
             self._every[key] = replace(known, count=known.count - 1)
         return fault
 
-    def every(self) -> tuple[CaughtBackward, ...]:
+    def every(self) -> tuple[SwallowedError, ...]:
         """Return what was refused, in order of first appearance."""
         return tuple(self._every.copy().values())
 
@@ -281,12 +281,12 @@ class Faults:
     def survived(self, graphs: Sequence[Graph]) -> dict[str, Any]:
         """Return what the run has survived: the fields of a `TraceReport` that tell of it."""
         caught = tuple(replace(one, fault=_all_placed(one.fault, graphs)) for one in self._caught.every())
-        return {"caught": caught, "quiet": self._quiet_faults(graphs)}
+        return {"swallowed_errors": caught, "silent_errors": self._quiet_faults(graphs)}
 
-    def _quiet_faults(self, graphs: Sequence[Graph]) -> QuietFaults | None:
+    def _quiet_faults(self, graphs: Sequence[Graph]) -> SilentErrors | None:
         unseen = tuple(_placed(one, graphs) for one in self._unseen.copy().values())
         reads = self._watch.reads.report(lambda number: self._origin(number)[0], self._location)
-        return QuietFaults(unseen, reads) if unseen or reads else None
+        return SilentErrors(unseen, reads) if unseen or reads else None
 
     # -- names and lines ------------------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from tensormagic.collectors.gradients.measures import (
     view,
 )
 from tensormagic.collectors.gradients.small_values import SmallPass
-from tensormagic.reports import UNTOUCHED, Birth
+from tensormagic.reports import UNTOUCHED, FirstNonfinite
 
 # The numbers that the hooks of one backward pass leave.
 
@@ -38,7 +38,7 @@ class PassValues:
         norms: By report index; `UNTOUCHED` until backward reaches the node.
         bad: Report index → (NaN count, Inf count).
         order: Report indices in the order reached.
-        births: Filled when the pass ends.
+        first_nonfinite: Filled when the pass ends.
         gap: Why something could not be measured; empty where all could.
         loss_gap: Why the value is not told; empty where it is, or is no number.
         value: The number that backward was called on, where it is one and can be read.
@@ -52,7 +52,7 @@ class PassValues:
     norms: array[float]
     bad: dict[int, tuple[int, int]] = field(default_factory=dict)
     order: list[int] = field(default_factory=list)
-    births: tuple[Birth, ...] = ()
+    first_nonfinite: tuple[FirstNonfinite, ...] = ()
     gap: str = ""
     loss_gap: str = ""
     value: float | None = None

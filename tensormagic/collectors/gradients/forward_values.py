@@ -27,7 +27,7 @@ from tensormagic.collectors.graphs.history import flat, has_history, is_stale
 from tensormagic.collectors.graphs.structure import GraphStructure
 from tensormagic.collectors.hooks.functorch_levels import bare
 from tensormagic.collectors.quiet import answers_itself, here, unasked
-from tensormagic.reports import UNTOUCHED, ForwardBirth, ForwardValues, GradientStatistics
+from tensormagic.reports import UNTOUCHED, ForwardNonfinite, ForwardValues, GradientStatistics
 
 GENERATIONS = 4  # forwards whose rows are still known: the pass through a graph may come after that through another
 MOST_ROWS = 1 << 17  # rows of one forward
@@ -192,14 +192,14 @@ class PassForward:
                 bad[str(index)] = (row.nan, row.inf)
         return ForwardValues(norms, table.columns(), bad)
 
-    def birth(self) -> ForwardBirth | None:
+    def birth(self) -> ForwardNonfinite | None:
         """Return the first node in the order of the forward that made a NaN or Inf; None where none did."""
         is_bad = {index: row for index, row in self._measured() if row.nan or row.inf}
         index = min((index for index in is_bad if index not in self._structure.leaf_of), default=None)
         if index is None:
             return None
         row = is_bad[index]
-        return ForwardBirth(self._pass_number, index, row.nan, row.inf, row.count, self.given.get(index))
+        return ForwardNonfinite(self._pass_number, index, row.nan, row.inf, row.count, self.given.get(index))
 
     def _measured(self) -> Iterable[tuple[int, Row]]:
         return ((index, row) for index, row in sorted(self.rows.items()) if isinstance(row, Row))

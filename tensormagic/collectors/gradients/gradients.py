@@ -169,7 +169,7 @@ class PassRecorder:
         if found is not None and (self.values.bad or self._far.asked):
             self.hooked = hooked_nodes(found, self._structure, self.hooked)
         if not self._far.asked:
-            self._find_births()
+            self._find_first_nonfinite()
 
     @property
     def arrival(self) -> accelerator.Arrival | None:
@@ -183,11 +183,11 @@ class PassRecorder:
             if self._far.uncounted:
                 self.values.gap = _UNCOUNTED
             self._history.learn(self.values.norms)
-            self._find_births()
+            self._find_first_nonfinite()
 
-    def _find_births(self) -> None:
+    def _find_first_nonfinite(self) -> None:
         if self.values.bad:
-            self.values.births = first_nonfinite_of(
+            self.values.first_nonfinite = first_nonfinite_of(
                 self.values, self._facts, self._first, self._structure.edges, self.hooked
             )
 

@@ -16,7 +16,7 @@ from tensormagic.collectors.gradients.measures import as_array, count_where, fla
 from tensormagic.collectors.graphs.nodes import is_packed, isinstance_of_torch, slot_attributes
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk, is_accumulate
 from tensormagic.collectors.quiet import quiet
-from tensormagic.reports import UNTOUCHED, BadSource, Birth, Edge, FirstBad
+from tensormagic.reports import UNTOUCHED, BadSource, Edge, FirstBad, FirstNonfinite
 
 if TYPE_CHECKING:
     from tensormagic.collectors.gradients.fast_norm import PassValues
@@ -96,7 +96,7 @@ MOST_FIRST_NONFINITE = 8
 def first_nonfinite_of(
     values: PassValues, facts: Mapping[int, SavedFacts], first: StatisticsTable, edges: Sequence[Edge],
     hooked: Collection[int] = (),
-) -> tuple[Birth, ...]:  # fmt: skip
+) -> tuple[FirstNonfinite, ...]:  # fmt: skip
     """Return the first `MOST_FIRST_NONFINITE` births of a pass, in the order in which backward reached them.
 
     Args:
@@ -125,7 +125,7 @@ def hooked_nodes(found: Walk, structure: GraphStructure, numbers: Collection[int
 
 def _first_nonfinite(
     values: PassValues, facts: Mapping[int, SavedFacts], first: StatisticsTable, edges: Sequence[Edge]
-) -> Iterator[Birth]:
+) -> Iterator[FirstNonfinite]:
     feeders: dict[int, list[Edge]] = {}
     for edge in edges:
         if edge.target in values.bad:
@@ -136,7 +136,7 @@ def _first_nonfinite(
             if counts is not None:
                 known, about = first.get(receiver), facts.get(edge.source, SavedFacts(""))
                 certain = len(feeders[receiver]) == 1 or (edge.source, edge.input_number) in values.parts
-                yield Birth(
+                yield FirstNonfinite(
                     values.pass_number, edge.source, receiver, edge.input_number, *counts,
                     sum(counts) if known is None else known.count, values.norms[edge.source],
                     about.name, about.zero, about.negative, about.bad, certain=certain,

@@ -19,7 +19,16 @@ from tensormagic.collectors.graphs.structure import GraphStructure, Walk, Walker
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.origins import Origins
-from tensormagic.reports import UNTOUCHED, Birth, FirstBad, ForwardBirth, Frame, GradientStatistics, Graph, Node
+from tensormagic.reports import (
+    UNTOUCHED,
+    FirstBad,
+    FirstNonfinite,
+    ForwardNonfinite,
+    Frame,
+    GradientStatistics,
+    Graph,
+    Node,
+)
 from tensormagic.reports.graph import is_small
 
 # Keeps a bounded number of passes of a run of any length, evenly thinned, without losing the ones that matter.
@@ -111,8 +120,8 @@ class TracedGraph:
         self.on_device = DeviceHistory()
         self.frames: Thinned[Frame] = Thinned(passes_to_keep(structure.size))
         self.order = array("i")
-        self.births: tuple[Birth, ...] = ()
-        self.forward_birth: ForwardBirth | None = None
+        self.first_nonfinite: tuple[FirstNonfinite, ...] = ()
+        self.forward_birth: ForwardNonfinite | None = None
         self.first_bad: FirstBad | None = None
         self.looked_back = False  # whether that was looked for
         self.passes = 0
@@ -148,8 +157,8 @@ class TracedGraph:
         self.passes += 1
         self.bad_passes += bool(values.bad)
         self.order = array("i", dict.fromkeys(values.order))
-        if values.births and not self.births:
-            self.births = values.births
+        if values.first_nonfinite and not self.first_nonfinite:
+            self.first_nonfinite = values.first_nonfinite
         before = self.frames.last
         if before is not None and before.pass_number == values.pass_number:
             return False
@@ -179,8 +188,8 @@ class TracedGraph:
         structure, nodes = self.structure, self._with_first_statistics()
         return Graph(
             number=structure.number, nodes=nodes, edges=structure.edges, roots=structure.roots, order=tuple(self.order),
-            passes_seen=self.passes, frames=self.frames.items(), births=self.births, shared_edges=self._shared,
-            forward_birth=self.forward_birth, first_bad=self.first_bad,
+            passes_seen=self.passes, frames=self.frames.items(), first_nonfinite=self.first_nonfinite,
+            shared_edges=self._shared, forward_birth=self.forward_birth, first_bad=self.first_bad,
         )  # fmt: skip
 
     def _with_first_statistics(self) -> tuple[Node, ...]:

@@ -427,7 +427,7 @@ class PacedTracer(Tracer):
         pacer = self._pacer
         described = dataclasses.replace(
             pacer.pacing(self._clock(), ended=self._state != "running"),
-            standing=self._standing,
+            last_norms=self._standing,
             unpaced="" if self._recorder.can_rest() else _UNPACED,
         )
         seen = pacer.passes + self._others

@@ -83,7 +83,7 @@ def _parameters(net: nn.Module, optimizer: torch.optim.Optimizer | None) -> dict
         held = {id(one): one for group in optimizer.param_groups for one in group["params"]}
         own = {id(one) for one in net.parameters()}
         facts["missing"] = tuple(path for path, one in named if one.requires_grad and id(one) not in held)
-        facts["strangers"] = len(held.keys() - own)
+        facts["unknown_parameters"] = len(held.keys() - own)
         facts["optimizer"] = type(optimizer).__name__
     return facts
 

@@ -21,11 +21,11 @@ from tensormagic.collectors.session.assignments import CellNumber, assigned, no_
 from tensormagic.collectors.session.tied_weights import TiedWeights
 from tensormagic.reports import (
     FlagWithoutEffect,
-    HiddenModules,
     Location,
-    LooseTensor,
     ModulesReport,
     RepeatedModule,
+    UnregisteredModules,
+    UnregisteredTensor,
 )
 
 # What modules hold that their registries do not know: loose tensors, and modules in plain lists and dictionaries.
@@ -49,8 +49,8 @@ _ATOMS = frozenset({int, float, bool, str, type(None), FunctionType})
 class Unregistered:
     """What was found."""
 
-    loose: list[LooseTensor] = field(default_factory=list)
-    hidden: list[HiddenModules] = field(default_factory=list)
+    unregistered_tensors: list[UnregisteredTensor] = field(default_factory=list)
+    unregistered_modules: list[UnregisteredModules] = field(default_factory=list)
     repeated: list[RepeatedModule] = field(default_factory=list)
     flags: list[FlagWithoutEffect] = field(default_factory=list)
 
@@ -92,13 +92,15 @@ def look_at(
         for place in islice((place for root in every for place in _places(root)), MOST * 4):
             lines = assigned(type(place.module), place.attribute, cell_number)
             if is_kind(place.value, torch.Tensor):
-                found.loose.append(_loose(place, known, lines[-1] if lines else None))
+                found.unregistered_tensors.append(_loose(place, known, lines[-1] if lines else None))
             elif (hidden := _hidden(place, known, lines[0] if lines else None)) is not None:
-                found.hidden.append(hidden)
+                found.unregistered_modules.append(hidden)
         for name, root in every:
             found.repeated += _repeated(name, root, cell_number)
             found.flags += _flags(name, root, known)
-    return Unregistered(found.loose[:MOST], found.hidden[:MOST], found.repeated[:MOST], found.flags[:MOST])
+    return Unregistered(
+        found.unregistered_tensors[:MOST], found.unregistered_modules[:MOST], found.repeated[:MOST], found.flags[:MOST]
+    )
 
 
 def _places(root: Root) -> Iterator[Place]:
@@ -207,12 +209,12 @@ def _parameters(root: nn.Module) -> set[int]:
     return {id(held) for held in held_by(root) if is_kind(held, nn.Parameter)}
 
 
-def _loose(place: Place, known: _Known, where: Location | None) -> LooseTensor:
+def _loose(place: Place, known: _Known, where: Location | None) -> UnregisteredTensor:
     x, (owner, root) = place.value, place.root
     behind = [id(x)] if x.is_leaf else [id(leaf) for leaf in _leaves(x)]
     own = _parameters(root)
     devices = {str(held.device) for held in held_by(root)}
-    return LooseTensor(
+    return UnregisteredTensor(
         name=place.name, owner=owner, module=place.path, shape=tuple(x.shape),
         dtype=str(x.dtype).removeprefix("torch."), device=str(x.device), requires_grad=x.requires_grad,
         grad_fn="" if x.grad_fn is None else x.grad_fn.name(),
@@ -241,7 +243,7 @@ def _leaves(x: torch.Tensor) -> list[torch.Tensor]:
     return [] if pending else found
 
 
-def _hidden(place: Place, known: _Known, where: Location | None) -> HiddenModules | None:
+def _hidden(place: Place, known: _Known, where: Location | None) -> UnregisteredModules | None:
     """Return what a container hides from its module; None where all of it is known elsewhere, or asks for nothing."""
     members = list(_members(place.value))
     modules = [member for member in members if is_kind(member, nn.Module)]
@@ -253,7 +255,7 @@ def _hidden(place: Place, known: _Known, where: Location | None) -> HiddenModule
     if not missing:
         return None
     own = [held for held in held_by(place.root[1]) if is_kind(held, nn.Parameter)]
-    return HiddenModules(
+    return UnregisteredModules(
         name=place.name, owner=place.root[0], container=type(place.value).__name__, modules=len(modules),
         parameters=len(missing), numel=sum(_numel(held) for held in missing.values()),
         registered=len({id(held) for held in own}), optimized=len(missing.keys() & known.optimized),
@@ -318,4 +320,10 @@ def modules_report(
     """Return what modules hold beside their registries, and which ties are broken."""
     found = look_at(roots, namespace, optimized=optimized, cell_number=cell_number)
     untied = tuple(pair for name, root in roots for pair in ties.broken(name, root, cell_number))
-    return ModulesReport(tuple(found.loose), tuple(found.hidden), untied, tuple(found.repeated), tuple(found.flags))
+    return ModulesReport(
+        tuple(found.unregistered_tensors),
+        tuple(found.unregistered_modules),
+        untied,
+        tuple(found.repeated),
+        tuple(found.flags),
+    )

@@ -34,35 +34,37 @@ class Held:
     Attributes:
         numbers: Of the leaves among them.
         owners: The names of the models that they belong to.
-        strangers_of: The name of the module that the others are parameters of, where one has a name.
-        strangers_idle: Whether none of the others had a gradient when looked at.
+        unknown_owner: The name of the module that the others are parameters of, where one has a name.
+        unknown_idle: Whether none of the others had a gradient when looked at.
     """
 
     def __init__(self, leaves: Leaves) -> None:
         self._leaves = leaves
         self._looks = self._count = 0
-        self._strangers: dict[int, tuple[weakref.ref[Any], tuple[int, ...]]] = {}
+        self._unknown_parameters: dict[int, tuple[weakref.ref[Any], tuple[int, ...]]] = {}
         self.numbers: set[int] = set()
-        self.strangers_idle = True
-        self.strangers_of = ""
+        self.unknown_idle = True
+        self.unknown_owner = ""
         self.owners: dict[str, None] = {}
 
     @property
-    def strangers(self) -> int:
+    def unknown_parameters(self) -> int:
         """How many of them are no leaf of the run."""
-        return len(self._strangers)
+        return len(self._unknown_parameters)
 
-    def stranger_shapes(self) -> tuple[tuple[int, ...], ...]:
+    def unknown_shapes(self) -> tuple[tuple[int, ...], ...]:
         """Return the shapes of the first of these."""
-        return tuple(shape for _, shape in list(self._strangers.values())[:MOST_SHAPES])
+        return tuple(shape for _, shape in list(self._unknown_parameters.values())[:MOST_SHAPES])
 
     def find_owner(self, namespace: Mapping[str, Any]) -> None:
-        """Look, once, whether the strangers are the parameters of a module that has a name."""
-        there = {id(tensor) for reference, _ in self._strangers.values() if (tensor := reference()) is not None}
+        """Look, once, whether the others are the parameters of a module that has a name."""
+        there = {
+            id(tensor) for reference, _ in self._unknown_parameters.values() if (tensor := reference()) is not None
+        }
         named = [(name, value) for name, value in list(namespace.items()) if not name.startswith("_")] if there else []
         for name, value in named:
             if is_a(value, nn.Module) and there <= {id(parameter) for parameter in value.parameters()}:
-                self.strangers_of = name
+                self.unknown_owner = name
                 return
 
     def look(self, optimizer: torch.optim.Optimizer) -> None:
@@ -70,10 +72,10 @@ class Held:
         self._looks += 1
         count = sum(len(group["params"]) for group in optimizer.param_groups)
         rare = self._looks & (self._looks - 1) == 0
-        if count == self._count and not (self._strangers and rare):
+        if count == self._count and not (self._unknown_parameters and rare):
             return
         self._count = count
-        strangers = {}
+        unknown_parameters = {}
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 number = self._leaves.find_trained(parameter)
@@ -81,9 +83,9 @@ class Held:
                     self.numbers.add(number)
                     self.owners[self._leaves.known[number].owner] = None
                 elif parameter.requires_grad:
-                    strangers[id(parameter)] = (weakref.ref(parameter), tuple(parameter.shape))
-                    self.strangers_idle &= parameter.grad is None
-        self._strangers = strangers
+                    unknown_parameters[id(parameter)] = (weakref.ref(parameter), tuple(parameter.shape))
+                    self.unknown_idle &= parameter.grad is None
+        self._unknown_parameters = unknown_parameters
 
 
 # Which parameters get gradients and are in no optimizer that steps, and whether something else trains them.

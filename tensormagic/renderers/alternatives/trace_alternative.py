@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from tensormagic.renderers.trace.trace_phrases import measured, norm_text, run_text, touched
 from tensormagic.renderers.trace.trace_values import forward_mark, last_frame
-from tensormagic.reports import Birth, Frame, Graph, Node, TraceReport
+from tensormagic.reports import FirstNonfinite, Frame, Graph, Node, TraceReport
 from tensormagic.words import count, listed, plural, shortened
 
 NAME, MESSAGE, MOST_NAMES = 48, 160, 2  # characters of a name and of a finding, names of a list
@@ -62,7 +62,7 @@ def _which(graph: Graph, frame: Frame | None) -> str:
 def _broken(report: TraceReport, graph: Graph, frame: Frame | None) -> Iterator[str]:
     """Yield where a number that is none came from, and what holds one in the pass that is shown."""
     older = forward_mark(graph)
-    birth = older or next(iter(graph.births), None)
+    birth = older or next(iter(graph.first_nonfinite), None)
     if birth is not None:
         yield _born(report, graph, birth, "in the forward already" if older else "")
     bad = [node for node in graph.nodes if frame is not None and _is_bad(frame, node.index)]
@@ -75,7 +75,7 @@ def _broken(report: TraceReport, graph: Graph, frame: Frame | None) -> Iterator[
         yield f"NaN or Inf in {count(len(bad))} of {plural(len(graph.nodes), 'node')}: {names}"
 
 
-def _born(report: TraceReport, graph: Graph, birth: Birth, where: str) -> str:
+def _born(report: TraceReport, graph: Graph, birth: FirstNonfinite, where: str) -> str:
     what = "NaN" if birth.nan else "Inf"
     doubt = "" if birth.certain else ", or beside it"
     words = f"{what} was born in {_called(report, graph.nodes[birth.node])}{doubt}"

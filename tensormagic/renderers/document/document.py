@@ -42,8 +42,8 @@ from tensormagic.renderers.trace.trace_values import forward_mark, run_scale
 
 if TYPE_CHECKING:
     from tensormagic.reports import (
-        Birth,
         Finding,
+        FirstNonfinite,
         Graph,
         Location,
         ParameterSeries,
@@ -236,7 +236,7 @@ class _Builder:
             "order": steps(graph.order),
             "frames": rows,
             "shared_edges": list(graph.shared_edges),
-            "births": [_birth(birth) for birth in graph.births],
+            "births": [_birth(birth) for birth in graph.first_nonfinite],
             "forward_mark": _birth(mark) if (mark := forward_mark(graph)) is not None else None,
             "marks": [[mark.node, mark.words, mark.severity] for mark in marks_of(self.report, graph)],
             "drawing": _drawing(drawing),
@@ -280,7 +280,7 @@ def _pass(one: Pass) -> list[Any]:
     return [*described, plain(one.value)]
 
 
-def _birth(birth: Birth) -> dict[str, Any]:
+def _birth(birth: FirstNonfinite) -> dict[str, Any]:
     return {
         "pass": birth.pass_number,
         "node": birth.node,

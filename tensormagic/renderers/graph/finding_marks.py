@@ -50,7 +50,7 @@ class NodeMark:
 def marks_of(report: TraceReport, graph: Graph) -> list[NodeMark]:
     """Return the marks of a graph, one a node: of its findings, then of what it saved and could not use now."""
     place = next(at for at, each in enumerate(report.graphs) if each.number == graph.number)
-    taken = {birth.node for birth in graph.births}
+    taken = {birth.node for birth in graph.first_nonfinite}
     if report.failure is not None and report.failure.node is not None and report.failure.node[0] == place:
         taken.add(report.failure.node[1])
     marks: dict[int, NodeMark] = {}

@@ -9,7 +9,7 @@ from tensormagic.renderers.trace.trace_phrases import bad_text, touched
 from tensormagic.words import percent, short_number
 
 if TYPE_CHECKING:
-    from tensormagic.reports import ForwardBirth, ForwardValues, Frame, Graph, TraceReport
+    from tensormagic.reports import ForwardNonfinite, ForwardValues, Frame, Graph, TraceReport
 
 COLUMNS = ("norm", "|max|", "mean", "std", "zeros")
 
@@ -44,7 +44,7 @@ def share_text(share: float) -> str:
     return percent(share) if share > 0 else ""
 
 
-def birth_text(report: TraceReport, graph: Graph, birth: ForwardBirth) -> str:
+def birth_text(report: TraceReport, graph: Graph, birth: ForwardNonfinite) -> str:
     """Return where the forward first made a NaN or Inf, and whether one went in."""
     node = graph.nodes[birth.node]
     place = report.location(node.location)

@@ -107,7 +107,7 @@ def _end(report: TraceReport, pacing: Pacing) -> Iterator[str]:
         yield f"no step was traced: the run had {plural(report.steps_seen, 'step')}"
     if pacing.last_traced or not pacing.steps:
         return
-    there = [norm for norm in pacing.standing if norm != UNTOUCHED]
+    there = [norm for norm in pacing.last_norms if norm != UNTOUCHED]
     finite = [norm for norm in there if 0 <= norm < math.inf]
     bad = sum(not math.isfinite(norm) for norm in there)
     last = f"the last step, {count(report.steps_seen)}, was not traced"

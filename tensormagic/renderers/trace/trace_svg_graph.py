@@ -24,7 +24,7 @@ from tensormagic.renderers.graph.graph_values import gradient_text, value_text, 
 from tensormagic.renderers.trace import trace_svg_cuts
 from tensormagic.renderers.trace.trace_phrases import NOT_MEASURABLE, norm_text
 from tensormagic.renderers.trace.trace_values import Value, bad_among, births_by_box, value_of
-from tensormagic.reports import UNREADABLE, Birth, Frame, Graph
+from tensormagic.reports import UNREADABLE, FirstNonfinite, Frame, Graph
 from tensormagic.words import count, plural
 
 _FOOT = 6.0
@@ -82,17 +82,17 @@ def graph_svg(scene: Scene) -> str:
             behind.path(f"b s{_level(values[box.id])}", _plate(box.x - 3, box.y - 3, box.width, plain=True))
         plates.path(f"b s{_level(values[box.id])}", _plate(box.x, box.y, box.width, plain=large))
         _box(boxes, box, scene, values[box.id])
-    births = births_by_box(drawing, scene.graph)
+    first_nonfinite = births_by_box(drawing, scene.graph)
     if len(drawing.boxes) < _CROWDED:
         for box in drawing.boxes:
             number = _said(scene, box, gradient=True) or values[box.id].number
-            if box.id not in births and number:  # the words take the place of the number
+            if box.id not in first_nonfinite and number:  # the words take the place of the number
                 ink = "k c o r" if values[box.id].bad else "k c o"
                 marks.text(ink, box.x + box.width / 2, box.y - 7, number)
         if scene.frame is not None and (shown := scene.frame.values) is not None:
             for wire in drawing.wires:
                 marks.text("k c o q", *middle_of(wire), wire_text(scene.graph, shown, wire.edges))
-    born = "".join(_birth(drawing.boxes[number], birth, scene.frame) for number, birth in births.items())
+    born = "".join(_birth(drawing.boxes[number], birth, scene.frame) for number, birth in first_nonfinite.items())
     written = f"{marks.svg()}{marks_svg(drawing, scene.marks)}{born}"
     return f"{detachment}{wires.svg()}{ends}{behind.svg()}{plates.svg()}{boxes.svg()}{written}"
 
@@ -184,7 +184,7 @@ def _badge(canvas: Canvas, box: Box, row: int, label: str, *, value: Value) -> N
     canvas.text("k", x + 12, y + 8, fitted(label, box.width - 16, BADGE_SIZE))
 
 
-def _birth(box: Box, birth: Birth, frame: Frame | None) -> str:
+def _birth(box: Box, birth: FirstNonfinite, frame: Frame | None) -> str:
     """Mark the box in which a NaN or Inf was born, and say in which pass if it is not the one shown."""
     what = "NaN" if birth.nan else "Inf"
     when = "" if frame is None or frame.pass_number == birth.pass_number else f", pass {birth.pass_number}"
@@ -196,7 +196,7 @@ def _birth(box: Box, birth: Birth, frame: Frame | None) -> str:
     return f'{ring}{sign}<text class="m c o" x="{number(x + 3)}" y="{number(y)}">{words}</text>'
 
 
-def _where(birth: Birth, box: Box) -> str:
+def _where(birth: FirstNonfinite, box: Box) -> str:
     place = "in here" if box.kind in {"module", "repeat"} else "here"
     return place if birth.certain else f"{place}, or beside it"
 

@@ -107,7 +107,7 @@ def _most_telling(graph: Graph) -> Iterable[Node]:
     """The nodes to list: where NaN or Inf was born and went first, then the rest in order."""
     if len(graph.nodes) <= MOST_NODES:
         return graph.nodes
-    born = {birth.node for birth in graph.births} | {birth.receiver for birth in graph.births}
+    born = {birth.node for birth in graph.first_nonfinite} | {birth.receiver for birth in graph.first_nonfinite}
     rest = [node.index for node in graph.nodes if node.index not in born]
     return (graph.nodes[index] for index in sorted([*born, *rest[: MOST_NODES - len(born)]]))
 

@@ -10,7 +10,7 @@ from tensormagic.renderers.terminal.glyphs import bar
 from tensormagic.renderers.trace.trace_phrases import norm_text
 from tensormagic.renderers.trace.trace_text_lines import filled
 from tensormagic.renderers.trace.trace_values import Value, births_by_box, run_scale, shown_frame, value_of
-from tensormagic.reports import Birth, Frame, TraceReport
+from tensormagic.reports import FirstNonfinite, Frame, TraceReport
 from tensormagic.words import plural, shortened
 
 _MOST_BOXES = 24
@@ -25,7 +25,7 @@ def flow(report: TraceReport, width: int) -> list[str]:
     graph = report.graphs[0]
     frame, scale, drawing = shown_frame(graph), run_scale(report), draw(graph, max_boxes=_MOST_BOXES, inside=False)
     path = main_path(drawing)
-    births = births_by_box(drawing, graph)
+    first_nonfinite = births_by_box(drawing, graph)
     drawn = report.state == "drawn"
     cells = [
         _step(box, number) if drawn else _cell(box, value_of(box.nodes, frame, scale), number, frame)
@@ -34,7 +34,7 @@ def flow(report: TraceReport, width: int) -> list[str]:
     return [
         *(line for words in (_DRAWN if drawn else _heading(frame, scale, width)) for line in filled("", words, width)),
         *_rows(cells, width),
-        *(_birth(drawing.boxes[number], birth) for number, birth in births.items()),
+        *(_birth(drawing.boxes[number], birth) for number, birth in first_nonfinite.items()),
         *(line for words in _left_out(drawing, path, frame) for line in filled("  ", words, width)),
     ]
 
@@ -99,7 +99,7 @@ def _rows(cells: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
     yield lower.rstrip()
 
 
-def _birth(box: Box, birth: Birth) -> str:
+def _birth(box: Box, birth: FirstNonfinite) -> str:
     sure = "" if birth.certain else " or beside it"
     return f"  {'NaN' if birth.nan else 'Inf'} born in {box.label}{sure}, pass {birth.pass_number}"
 

@@ -14,7 +14,7 @@ from itertools import chain
 from tensormagic.renderers.basics.theme import NORM_EXPONENTS, norm_level, norm_scale
 from tensormagic.renderers.graph.graph_drawing import Box, Drawing
 from tensormagic.renderers.trace.trace_phrases import NOT_MEASURABLE, bad_text, measured, norm_text, touched
-from tensormagic.reports import UNTOUCHED, Birth, Frame, Graph, Node, TraceReport
+from tensormagic.reports import UNTOUCHED, FirstNonfinite, Frame, Graph, Node, TraceReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def run_scale(report: TraceReport) -> tuple[int, int]:
 
 def shown_frame(graph: Graph) -> Frame | None:
     """Return the pass that is shown first: in which something was born, else the last; None where none was kept."""
-    born = min((birth.pass_number for birth in graph.births), default=-1)
+    born = min((birth.pass_number for birth in graph.first_nonfinite), default=-1)
     return next((frame for frame in graph.frames if frame.pass_number == born), last_frame(graph))
 
 
@@ -121,26 +121,28 @@ def last_frame(graph: Graph) -> Frame | None:
     return graph.frames[-1] if graph.frames else None
 
 
-def forward_mark(graph: Graph) -> Birth | None:
+def forward_mark(graph: Graph) -> FirstNonfinite | None:
     """Return the place at which a forward was not finite first, as a birth to mark; None where none is known.
 
     What went wrong in the forward is older than what its backward makes of it. Of a leaf, or data, it is the op that
     used it.
     """
     first = graph.first_bad
-    if first is None or any(birth.pass_number < first.pass_number for birth in graph.births):
+    if first is None or any(birth.pass_number < first.pass_number for birth in graph.first_nonfinite):
         return None
     users = [edge.source for edge in graph.edges if edge.target == first.node] if first.source == "leaf" else []
     node = min(users, default=first.node)
-    return Birth(first.pass_number, node, node, 0, first.nan, first.inf, first.count, 0.0, certain=first.certain)
+    return FirstNonfinite(
+        first.pass_number, node, node, 0, first.nan, first.inf, first.count, 0.0, certain=first.certain
+    )
 
 
-def births_by_box(drawing: Drawing, graph: Graph) -> dict[int, Birth]:
+def births_by_box(drawing: Drawing, graph: Graph) -> dict[int, FirstNonfinite]:
     """Return the first birth in each box that has one; of what the forward held already, the place of that alone."""
     owner = {node: box.id for box in drawing.boxes for node in box.nodes}
-    found: dict[int, Birth] = {}
+    found: dict[int, FirstNonfinite] = {}
     older = forward_mark(graph)
-    for birth in graph.births if older is None else (older,):
+    for birth in graph.first_nonfinite if older is None else (older,):
         if birth.node in owner:
             found.setdefault(owner[birth.node], birth)
     return found

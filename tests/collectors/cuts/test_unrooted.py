@@ -32,7 +32,7 @@ def test_what_stands_around_it():
         return teacher
 
     report = refused(step)
-    (one,) = report.rootless
+    (one,) = report.losses_without_graph
     assert (one.name, one.shape, one.dtype, one.grad_enabled, one.count) == ("score", (), "float32", True, 1)
     assert report.location(one.location).text == "score.backward()"
     assert {(model.name, model.parameters, model.frozen) for model in one.models} == {("net", 2, 2), ("teacher", 2, 1)}
@@ -47,7 +47,7 @@ def test_the_cut_that_ended_its_way():
         loss.backward()
 
     report = refused(step)
-    cut = report.cuts[report.rootless[0].cut]
+    cut = report.cuts[report.losses_without_graph[0].cut]
     assert (cut.kind, report.location(cut.location).text) == ("detach", "loss = (w * 2).sum().detach()")
 
 
@@ -61,7 +61,7 @@ def test_how_gradients_stood(off, inference):
         with torch.set_grad_enabled(not off):
             loss.backward()
 
-    (one,) = refused(step).rootless
+    (one,) = refused(step).losses_without_graph
     assert (one.grad_enabled, one.inference) == (not off, inference)
 
 
@@ -73,7 +73,7 @@ def test_the_same_line_is_counted():
             with suppress(RuntimeError):
                 torch.ones(2).sum().backward()
 
-    (one,) = refused(loop).rootless
+    (one,) = refused(loop).losses_without_graph
     assert one.count == 3
 
 
@@ -90,7 +90,7 @@ def test_whether_it_was_expected():
         with pytest.raises(RuntimeError):
             torch.ones(2).sum().backward()
 
-    assert [refused(program).rootless[0].expected for program in (tried, wanted)] == [False, True]
+    assert [refused(program).losses_without_graph[0].expected for program in (tried, wanted)] == [False, True]
 
 
 def test_nothing_of_the_function_is_kept():

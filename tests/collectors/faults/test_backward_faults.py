@@ -194,7 +194,7 @@ def test_names_are_looked_up_without_keeping_what_they_name():
 
     with tm.trace(namespace={}) as trace:
         program()
-    assert [read.name for read in trace.report.quiet.reads] == ["y", "y"]
+    assert [read.name for read in trace.report.silent_errors.reads] == ["y", "y"]
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute")
@@ -358,7 +358,7 @@ def test_an_error_of_torchs_own_node_is_not_blamed_on_a_function_of_the_persons(
 def unseen(program):
     with tm.trace(namespace={}) as trace:
         program()
-    return trace.report.quiet.unseen if trace.report.quiet is not None else ()
+    return trace.report.silent_errors.unseen if trace.report.silent_errors is not None else ()
 
 
 def test_a_write_beside_what_was_saved_is_not_told():

@@ -72,7 +72,7 @@ def test_whether_it_was_expected(program, expected):
     """By what stands around the line, in it or in who called; the innermost counts."""
     with tm.trace(namespace={}) as trace:
         program()
-    (one,) = trace.report.caught
+    (one,) = trace.report.swallowed_errors
     assert (one.expected, one.count, one.error_type, one.fault.spoilt.op) == (expected, 1, "RuntimeError", "exp")
     assert "backward" in trace.report.location(one.location).text
     assert (trace.report.state, trace.report.failure) == ("finished", None)
@@ -84,7 +84,7 @@ def test_equal_ones_are_counted():
         for _ in range(3):
             in_except()
         in_raises()
-    assert [one.count for one in trace.report.caught] == [3, 1]
+    assert [one.count for one in trace.report.swallowed_errors] == [3, 1]
 
 
 def tried(losses):
@@ -108,7 +108,7 @@ def test_the_one_that_ends_the_run_is_not_caught():
     with pytest.raises(RuntimeError), trace:
         program()
     report = trace.report
-    assert [one.count for one in report.caught] == [2]
+    assert [one.count for one in report.swallowed_errors] == [2]
     assert report.failure.backward.spoilt.op == "exp"
     assert [(one.code, one.severity) for one in report.findings] == [("TM301", "error"), ("TM301", "warning")]
 

@@ -18,7 +18,7 @@ def unseen(program):
     """Return of each tensor that was changed unseen: the op that saved it, its slot, its name, the line that shared."""
     with tm.trace(namespace={}) as trace:
         program()
-    found = trace.report.quiet.unseen if trace.report.quiet is not None else ()
+    found = trace.report.silent_errors.unseen if trace.report.silent_errors is not None else ()
     return [(one.op, one.slot, one.name, one.writes[0].kind, one.writes[0].location.text) for one in found]
 
 

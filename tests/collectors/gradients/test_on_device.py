@@ -104,7 +104,7 @@ def test_births_are_found_late_too(simulated):
     with tm.trace() as trace:
         for _ in range(3):
             ((x * 1.0).sqrt() * 2).sum().backward()
-    (birth,) = trace.report.graphs[0].births
+    (birth,) = trace.report.graphs[0].first_nonfinite
     assert (birth.pass_number, birth.inf, birth.nan, birth.count, birth.saved_zero) == (1, 1, 0, 3, 1)
     assert [done.finite for done in trace.report.passes] == [False] * 3
     assert trace.report.findings[0].code.startswith("TM40")

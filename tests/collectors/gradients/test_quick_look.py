@@ -73,7 +73,12 @@ def told(run):
     with tm.trace(namespace={}) as trace:
         run()
     return [
-        (graph.order, [repr(node.statistics) for node in graph.nodes], graph.births, [*map(bits, graph.frames)])
+        (
+            graph.order,
+            [repr(node.statistics) for node in graph.nodes],
+            graph.first_nonfinite,
+            [*map(bits, graph.frames)],
+        )
         for graph in trace.report.graphs
     ]
 

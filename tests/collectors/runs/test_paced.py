@@ -429,7 +429,7 @@ def test_the_last_step_that_was_not_traced_is_told_by_what_it_left():
     report = trace.report
     assert not report.pacing.last_traced
     gradients = {f"net.{name}": parameter.grad for name, parameter in net.named_parameters()}
-    for series, norm in zip(report.parameters, report.pacing.standing, strict=True):
+    for series, norm in zip(report.parameters, report.pacing.last_norms, strict=True):
         gradient = gradients[series.name]
         assert norm == (UNTOUCHED if gradient is None else pytest.approx(gradient.norm().item(), rel=1e-5))
     assert "the last step, 6, was not traced" in str(report)
@@ -441,7 +441,7 @@ def test_a_last_step_that_was_traced_needs_no_more():
     with tm.trace(namespace={"net": net}, steps=(6, 7)) as trace:
         train(net, 6)
     assert trace.report.pacing.last_traced
-    assert not trace.report.pacing.standing
+    assert not trace.report.pacing.last_norms
 
 
 def test_a_nan_that_began_in_a_step_that_was_not_traced_is_a_finding():

@@ -292,7 +292,7 @@ def test_nan_is_born_in_the_log_of_zero():
         (h.log() * torch.tensor([0.0, 1.0, 0.0, 1.0])).sum().backward()
 
     report = traced(run, x=x)
-    (birth,) = report.graphs[0].births
+    (birth,) = report.graphs[0].first_nonfinite
     assert (report.nodes[birth.node].op, report.nodes[birth.receiver].op) == ("log", "mul")
     assert (birth.nan, birth.inf, birth.count, birth.saved_name, birth.saved_zero) == (2, 0, 4, "self", 2)
     assert birth.certain
@@ -309,14 +309,16 @@ def test_the_birth_among_several_feeders_is_the_one_that_did_it():
         (h.sqrt() * torch.tensor([0.0, 1.0]) + h.exp()).sum().backward()
 
     report = traced(run, x=x)
-    assert [(report.nodes[birth.node].op, birth.certain) for birth in report.graphs[0].births] == [("sqrt", True)]
+    assert [(report.nodes[birth.node].op, birth.certain) for birth in report.graphs[0].first_nonfinite] == [
+        ("sqrt", True)
+    ]
 
 
 def test_infinite_gradients_are_not_nan():
     """An Inf is counted as Inf: anomaly mode lets it pass silently."""
     x = torch.tensor([0.0, 4.0], requires_grad=True)
     report = traced(lambda: (x * 1.0).sqrt().sum().backward(), x=x)
-    (birth,) = report.graphs[0].births
+    (birth,) = report.graphs[0].first_nonfinite
     assert (birth.nan, birth.inf) == (0, 1)
     assert math.isinf(last_norm(report, report.nodes[birth.receiver]))
 

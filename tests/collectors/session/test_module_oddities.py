@@ -30,7 +30,7 @@ def bare(**attributes) -> Bare:
 def names(root, **namespace) -> tuple[list[str], list[str]]:
     """Return the loose tensors and the hiding places that are found."""
     found = look_at([("net", root)], {"net": root, **namespace})
-    return [one.name for one in found.loose], [one.name for one in found.hidden]
+    return [one.name for one in found.unregistered_tensors], [one.name for one in found.unregistered_modules]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_the_facts_of_a_hiding_place():
     net = bare(head=nn.Linear(2, 1), layers=[nn.Linear(2, 2), nn.Linear(2, 2, bias=False)])
     optimizer = torch.optim.SGD([*net.parameters(), net.layers[1].weight], lr=0.1)
     net.head.weight.grad, net.layers[0].bias.grad = torch.zeros(1, 2), torch.zeros(2)
-    (found,) = look_at([("net", net)], {"net": net, "optimizer": optimizer}).hidden
+    (found,) = look_at([("net", net)], {"net": net, "optimizer": optimizer}).unregistered_modules
     assert (found.container, found.modules, found.parameters, found.numel) == ("list", 2, 3, 10)
     assert (found.registered, found.optimized, found.with_gradient, found.trained) == (2, 1, 1, True)
 
@@ -81,8 +81,8 @@ def test_what_is_registered_or_named_elsewhere_is_not_hidden():
     other = bare(first=layers[0], second=layers[1])
     net = bare(encoders=[encoder, encoder], layers=layers)
     roots = [("net", net), ("encoder", encoder), ("other", other)]
-    assert look_at(roots, {"net": net, "encoder": encoder, "other": other}).hidden == []
-    assert [one.name for one in look_at(roots[:1], {"net": net, "layers": layers}).hidden] == [
+    assert look_at(roots, {"net": net, "encoder": encoder, "other": other}).unregistered_modules == []
+    assert [one.name for one in look_at(roots[:1], {"net": net, "layers": layers}).unregistered_modules] == [
         "net.encoders",
         "net.layers",
     ]
@@ -108,7 +108,7 @@ def test_parametrized_and_pruned_weights_are_what_was_computed_of_registered_one
     mine = bare(w=nn.Parameter(torch.randn(4, 4)))
     prune.l1_unstructured(mine, "w", 0.5)
     assert names(net) == ([], [])
-    (found,) = look_at([("net", mine)], {"net": mine}).loose
+    (found,) = look_at([("net", mine)], {"net": mine}).unregistered_tensors
     assert found.kept_elsewhere
 
 
@@ -137,7 +137,7 @@ def test_cycles_and_lazy_parameters():
     net = bare(layers=[nn.LazyLinear(3)])
     net.again = [net]
     assert names(net)[1] == ["net.layers"]
-    (found,) = [one for one in look_at([("net", net)], {}).hidden if one.name == "net.layers"]
+    (found,) = [one for one in look_at([("net", net)], {}).unregistered_modules if one.name == "net.layers"]
     assert (found.parameters, found.numel) == (2, 0)
 
 

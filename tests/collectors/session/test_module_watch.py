@@ -26,7 +26,7 @@ def traced(namespace, run):
 
 
 def loose_of(report):
-    return [loose.name for loose in report.modules.loose]
+    return [loose.name for loose in report.modules.unregistered_tensors]
 
 
 def test_a_model_of_an_earlier_cell_is_no_part():

@@ -233,7 +233,7 @@ def test_what_an_optimizer_holds_and_who_else_trains():
     names = [series.name for series in report.parameters]
     (use,) = report.training.optimizers
     assert [names[number] for number in use.holds] == ["net.weight"]
-    assert (use.strangers, use.stranger_shapes, use.strangers_of) == (2, ((2, 3), (2,)), "old")
+    assert (use.unknown_parameters, use.unknown_shapes, use.unknown_owner) == (2, ((2, 3), (2,)), "old")
     assert [names[number] for number in report.training.elsewhere] == ["net.bias", "side.weight"]
     assert resting.state == {}
 

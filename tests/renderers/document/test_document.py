@@ -90,7 +90,7 @@ def test_document_holds_frames_births_and_findings() -> None:
     report = samples_viewer.broken_run(passes=3, at=2)
     document = trace_document(report)
     graph = document["graphs"][0]
-    log = report.graphs[0].births[0].node
+    log = report.graphs[0].first_nonfinite[0].node
     assert [frame["pass"] for frame in graph["frames"]] == [1, 2, 3]
     assert graph["frames"][1]["norms"][log - 1] == "n"
     assert [log - 1, 3, 0] in graph["frames"][1]["bad"]

@@ -68,10 +68,10 @@ def test_a_budget_that_was_not_kept_is_said():
 def test_the_last_step_by_what_it_left():
     """Nothing, or gradients that hold NaN."""
     none, bad = array("f", [UNTOUCHED] * 2), array("f", [math.nan, 1.0, UNTOUCHED])
-    assert list(pacing_lines(with_pacing(standing=none)))[-1] == (
+    assert list(pacing_lines(with_pacing(last_norms=none)))[-1] == (
         "the last step, 800, was not traced, and left no .grad"
     )
-    assert list(pacing_lines(with_pacing(standing=bad)))[-1] == (
+    assert list(pacing_lines(with_pacing(last_norms=bad)))[-1] == (
         "the last step, 800, was not traced; of the .grad left at the end 1 of 2 hold NaN or Inf"
     )
 

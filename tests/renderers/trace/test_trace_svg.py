@@ -97,16 +97,16 @@ def test_birth_of_nan_is_marked():
 def test_birth_in_an_earlier_pass_says_in_which():
     """Where the picture shows a later pass than the one that made the NaN, the mark names the pass."""
     whole = samples.broken()
-    births = (replace(whole.graphs[0].births[0], pass_number=12),)
-    whole = replace(whole, graphs=(replace(whole.graphs[0], births=births),))
+    first_nonfinite = (replace(whole.graphs[0].first_nonfinite[0], pass_number=12),)
+    whole = replace(whole, graphs=(replace(whole.graphs[0], first_nonfinite=first_nonfinite),))
     assert "NaN born here, pass 12" in texts(trace_svg.render(whole))
 
 
 def test_infinity_without_nan_is_called_inf():
     """A birth of infinities alone is not called NaN; one that is not certain says so."""
     whole = samples.broken()
-    births = (replace(whole.graphs[0].births[0], nan=0, inf=3, certain=False),)
-    whole = replace(whole, graphs=(replace(whole.graphs[0], births=births),))
+    first_nonfinite = (replace(whole.graphs[0].first_nonfinite[0], nan=0, inf=3, certain=False),)
+    whole = replace(whole, graphs=(replace(whole.graphs[0], first_nonfinite=first_nonfinite),))
     assert "Inf born here, or beside it" in texts(trace_svg.render(whole))
 
 
