@@ -20,7 +20,7 @@ from tensormagic.renderers.basics.plain_text import plain_report
 from tensormagic.renderers.bundles import bundle
 from tensormagic.renderers.document.delta import pack_delta
 from tensormagic.renderers.document.document import LIVE_LIMITS, trace_document
-from tensormagic.renderers.graph.graph_drawing import Drawing, draw
+from tensormagic.renderers.graph.drawing import Drawing, draw
 from tensormagic.renderers.live_wire import Wire
 from tensormagic.renderers.sampler import Sampler
 from tensormagic.renderers.trace import trace_html, trace_text

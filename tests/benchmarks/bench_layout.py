@@ -11,7 +11,7 @@ from torch import nn
 import tensormagic as tm
 from tensormagic import renderers
 from tensormagic.renderers.document.document import trace_document
-from tensormagic.renderers.graph.graph_drawing import draw
+from tensormagic.renderers.graph.drawing import draw
 
 pytestmark = pytest.mark.benchmark
 

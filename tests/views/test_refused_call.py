@@ -10,7 +10,7 @@ import pytest
 from tensormagic import views
 from tensormagic.renderers.basics.text_metrics import text_width
 from tensormagic.renderers.document.document import trace_document
-from tensormagic.renderers.graph.crash_mark import with_crash
+from tensormagic.renderers.graph.marks import with_crash
 from tensormagic.renderers.trace import trace_html, trace_svg, trace_text
 from tensormagic.reports import FailureReport, Location
 from tensormagic.views.nodes import Clash, Shape, Words

@@ -13,49 +13,48 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tensormagic.renderers.alternatives.trace_alternative import trace_alternative
 from tensormagic.renderers.basics.text_metrics import fitted
-from tensormagic.renderers.document.document_columns import (
+from tensormagic.renderers.document.columns import (
     Interned,
     code_steps,
     edge_columns,
+    frame_rows,
     is_finite,
     node_columns,
     norm_codes,
+    part_columns,
     plain,
     rounded,
     shape_text,
     steps,
     thinned,
+    value_words,
 )
-from tensormagic.renderers.document.document_costs import cost_columns
-from tensormagic.renderers.document.document_cuts import ends_document
-from tensormagic.renderers.document.document_frames import frame_rows, value_words
-from tensormagic.renderers.document.document_parts import part_columns
-from tensormagic.renderers.document.document_source import source_rows
-from tensormagic.renderers.graph.crash_mark import Crash
-from tensormagic.renderers.graph.finding_marks import marks_of
-from tensormagic.renderers.graph.graph_drawing import BADGE_SIZE, DETAIL_SIZE, LABEL_SIZE, Box, Drawing, badge_rows
-from tensormagic.renderers.graph.graph_drawing import draw as lay_out
+from tensormagic.renderers.graph.drawing import (
+    BADGE_SIZE,
+    CUT_INDENT,
+    DETAIL_SIZE,
+    LABEL_SIZE,
+    Box,
+    Drawing,
+    badge_rows,
+)
+from tensormagic.renderers.graph.drawing import draw as lay_out
+from tensormagic.renderers.graph.marks import Crash, marks_of
+from tensormagic.renderers.graph.words import cut_label, cut_sentence
 from tensormagic.renderers.trace.pacing_words import paced_text
 from tensormagic.renderers.trace.parallel_phrases import run_lines
 from tensormagic.renderers.trace.trace_phrases import all_clear, can_run, run_text, touched
 from tensormagic.renderers.trace.trace_values import forward_mark, run_scale
 
 if TYPE_CHECKING:
-    from tensormagic.reports import (
-        Finding,
-        FirstNonfinite,
-        Graph,
-        Location,
-        ParameterSeries,
-        Pass,
-        TraceReport,
-    )
+    from tensormagic.reports import Cut, Finding, FirstNonfinite, Graph, Location, ParameterSeries, Pass, TraceReport
+
 
 VERSION = 3
 
 
 class Draw(Protocol):
-    """Lays a graph out; `tensormagic.renderers.graph.graph_drawing.draw` does."""
+    """Lays a graph out; `tensormagic.renderers.graph.drawing.draw` does."""
 
     def __call__(self, graph: Graph, *, max_boxes: int) -> Drawing:
         """Return the drawing of ``graph`` with at most about ``max_boxes`` boxes."""
@@ -108,7 +107,7 @@ def trace_document(
     Args:
         report: A finished run, or a snapshot of a running one.
         limits: How much to keep; what is left out is said in ``cuts``.
-        draw: The layout; by default `graph_drawing.draw`.
+        draw: The layout; by default `drawing.draw`.
         crash: Where the run ended, as `with_crash` found it.
     """
     builder = _Builder(report, limits, draw or lay_out)
@@ -347,3 +346,107 @@ def _flat(points: Iterable[tuple[float, float]]) -> list[float]:
 def _tenths(value: float) -> float:
     tenths = round(value, 1)
     return int(tenths) if tenths == int(tenths) else tenths
+
+
+# -- cuts -------------------------------------------------------------------------------------------------------------
+
+
+def ends_document(report: TraceReport, graph: Graph, drawing: Drawing) -> dict[str, Any] | None:
+    """Return the cuts of a graph and where they are drawn, each box identified by its place; None where there is none.
+
+    Of each cut: source, target, whether it is severed, location, label, and the whole in one sentence.
+    """
+    if not graph.cuts:
+        return None
+    return {"cuts": [_cut_row(report, graph, cut) for cut in graph.cuts], **_cuts_drawn(graph, drawing)}
+
+
+def _cut_row(report: TraceReport, graph: Graph, cut: Cut) -> list[Any]:
+    words = cut_sentence(report, graph, cut)
+    return [cut.source, cut.target, cut.detachment, cut.location, cut_label(cut), words]
+
+
+def _cuts_drawn(graph: Graph, drawing: Drawing) -> dict[str, Any]:
+    """Return the lines under boxes, the severed wires, and the stubs."""
+    places = {box.id: place for place, box in enumerate(drawing.boxes)}
+    rows = [
+        [places[box.id], [[fitted(row.label, box.width - CUT_INDENT, BADGE_SIZE), list(row.cuts)] for row in box.cuts]]
+        for box in drawing.boxes
+        if box.cuts
+    ]
+    wires = [
+        [places[wire.source], places[wire.target], [round(value, 1) for at in wire.points for value in at], wire.cut]
+        for wire in drawing.detachment
+    ]
+    stubs = [
+        [places[box], list(cuts), any(graph.cuts[cut].detachment for cut in cuts)]
+        for box, cuts in drawing.stubs.items()
+    ]
+    return {"rows": rows, "wires": wires, "stubs": stubs}
+
+
+# -- what operations took ---------------------------------------------------------------------------------------------
+
+COST_COLUMNS = ("forward_seconds", "forward_bytes", "backward_seconds", "backward_bytes")
+
+
+def cost_columns(report: TraceReport, graph: Graph) -> dict[str, list[float]]:
+    """Return a column for each of `COST_COLUMNS`, a mean a pass for each node; none where nothing was measured."""
+    costs = next((one for one in report.ops.nodes if one.graph == graph.number), None) if report.ops else None
+    if costs is None:
+        return {}
+    columns = {name: getattr(costs, name) for name in COST_COLUMNS}
+    return {name: [_three_digits(value) for value in values] for name, values in columns.items() if any(values)}
+
+
+def _three_digits(value: float) -> float:
+    """Return three significant digits: more are noise, and cost bytes."""
+    number = float(f"{value:.3g}")
+    return int(number) if number == int(number) else number
+
+
+# -- the source -------------------------------------------------------------------------------------------------------
+
+WHOLE = 120  # a cell of at most so many lines is shown whole
+AROUND = 2  # lines shown before and after one that took part, in a longer one
+
+Row = list[Any]  # [line number, text, location indices]; line 0 with a text: a heading; without: lines left out
+
+
+def source_rows(report: TraceReport) -> list[Row]:
+    """Return the rows of the source list: ``[line, text, [location, ...]]``; line 0 marks headings and omissions."""
+    by_file: dict[str, dict[int, list[int]]] = {}
+    for index, location in enumerate(report.locations):
+        by_file.setdefault(location.filename, {}).setdefault(location.line, []).append(index)
+    rows = _cell_rows(report.cell.lines, by_file.pop(report.cell.filename, {}), report)
+    for lines in by_file.values():
+        rows += _file_rows(lines, report)
+    return rows
+
+
+def _cell_rows(lines: tuple[str, ...], located: dict[int, list[int]], report: TraceReport) -> list[Row]:
+    if not lines:
+        return _file_rows(located, report)
+    wanted = range(1, len(lines) + 1) if len(lines) <= WHOLE else _neighbourhood(located, len(lines))
+    rows: list[Row] = []
+    last = 0
+    for line in wanted:
+        if line > last + 1:
+            rows.append([0, "", []])
+        rows.append([line, lines[line - 1].rstrip("\n"), located.get(line, [])])
+        last = line
+    return rows
+
+
+def _neighbourhood(located: dict[int, list[int]], count: int) -> list[int]:
+    near = {line + shift for line in located for shift in range(-AROUND, AROUND + 1)}
+    return sorted(line for line in near if 1 <= line <= count)
+
+
+def _file_rows(located: dict[int, list[int]], report: TraceReport) -> list[Row]:
+    if not located:
+        return []
+    first = report.locations[next(iter(located.values()))[0]]
+    heading = first.label.rsplit(",", 1)[0]
+    texts = {line: report.locations[places[0]].text for line, places in located.items()}
+    return [[0, heading, []], *([line, texts[line], located[line]] for line in sorted(located))]

@@ -21,8 +21,8 @@ from tensormagic.renderers.basics.panel import fold, folds, header, scroll
 from tensormagic.renderers.basics.styling import sheet
 from tensormagic.renderers.basics.theme import heat_style
 from tensormagic.renderers.document.document import SAVED_LIMITS, Draw, trace_document
-from tensormagic.renderers.graph.crash_mark import Crash, with_crash
-from tensormagic.renderers.graph.graph_drawing import Drawing, draw
+from tensormagic.renderers.graph.drawing import Drawing, draw
+from tensormagic.renderers.graph.marks import Crash, with_crash
 from tensormagic.renderers.shelf import code, loader
 from tensormagic.renderers.trace import trace_svg
 from tensormagic.renderers.trace.ops_html import operations_html

@@ -14,11 +14,17 @@ from tensormagic.renderers.basics.markup import escape, tag
 from tensormagic.renderers.basics.svg_paths import number
 from tensormagic.renderers.basics.text_metrics import fitted, text_width, wrapped
 from tensormagic.renderers.basics.theme import inked, role
-from tensormagic.renderers.graph.crash_mark import STYLE as MARK_STYLE
-from tensormagic.renderers.graph.crash_mark import Crash, Mark, mark_svg, with_crash
-from tensormagic.renderers.graph.finding_marks import ABOVE, marks_of
-from tensormagic.renderers.graph.finding_marks import STYLE as FINDING_STYLE
-from tensormagic.renderers.graph.graph_drawing import Drawing, draw
+from tensormagic.renderers.graph.drawing import Drawing, draw
+from tensormagic.renderers.graph.marks import (
+    ABOVE,
+    CRASH_STYLE,
+    FINDING_STYLE,
+    Crash,
+    Mark,
+    mark_svg,
+    marks_of,
+    with_crash,
+)
 from tensormagic.renderers.trace import trace_svg_chart
 from tensormagic.renderers.trace.parallel_phrases import run_lines
 from tensormagic.renderers.trace.trace_phrases import UNTITLED, all_clear, run_text
@@ -124,7 +130,7 @@ def _svg(room: tuple[float, float], content: str, report: TraceReport, alternati
     label = f' aria-label="{escape(alternative)}"' if alternative else ""
     inner = f'width="{number(width - 1)}" height="{number(height - 1)}"'
     ground = f'<rect x=".5" y=".5" {inner} rx="4" fill="{role("bg")}" stroke="{role("line")}"/>'
-    marked = MARK_STYLE if report.failure is not None else ""
+    marked = CRASH_STYLE if report.failure is not None else ""
     marked += FINDING_STYLE
     solid = SOLID if report.graphs and _is_drawn_only(report) else ""
     style = f"<style>{_needed(f'{STYLE}{trace_svg_chart.STYLE}{_CODE_STYLE}{solid}{marked}', content)}</style>"

@@ -6,7 +6,7 @@ from tensormagic.renderers.basics.svg_canvas import Canvas
 from tensormagic.renderers.basics.svg_paths import Point, line, number, point
 from tensormagic.renderers.basics.text_metrics import fitted
 from tensormagic.renderers.basics.theme import inked
-from tensormagic.renderers.graph.graph_drawing import (
+from tensormagic.renderers.graph.drawing import (
     BADGE_HEIGHT,
     BADGE_SIZE,
     CUT_INDENT,

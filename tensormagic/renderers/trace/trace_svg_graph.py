@@ -8,8 +8,7 @@ from tensormagic.renderers.basics.svg_canvas import Canvas
 from tensormagic.renderers.basics.svg_paths import arrowhead, hatching, line, number, point
 from tensormagic.renderers.basics.text_metrics import fitted, text_width
 from tensormagic.renderers.basics.theme import NORM_EXPONENTS, NORM_SCALE_LIGHT, inked
-from tensormagic.renderers.graph.finding_marks import NodeMark, marks_svg
-from tensormagic.renderers.graph.graph_drawing import (
+from tensormagic.renderers.graph.drawing import (
     BADGE_HEIGHT,
     BADGE_SIZE,
     DETAIL_SIZE,
@@ -20,7 +19,8 @@ from tensormagic.renderers.graph.graph_drawing import (
     Wire,
     badge_rows,
 )
-from tensormagic.renderers.graph.graph_values import gradient_text, value_text, wire_text
+from tensormagic.renderers.graph.marks import NodeMark, marks_svg
+from tensormagic.renderers.graph.words import gradient_text, value_text, wire_text
 from tensormagic.renderers.trace import trace_svg_cuts
 from tensormagic.renderers.trace.trace_phrases import NOT_MEASURABLE, norm_text
 from tensormagic.renderers.trace.trace_values import Value, bad_among, births_by_box, value_of

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tensormagic.renderers.basics.markup import escape, tag
-from tensormagic.renderers.document.document_columns import shape_text
-from tensormagic.renderers.trace.circumstances import circumstances_text
-from tensormagic.renderers.trace.cut_words import (
+from tensormagic.renderers.document.columns import shape_text
+from tensormagic.renderers.graph.words import (
     NO_WAY_BACK,
     cut_heading,
     cut_place,
@@ -18,6 +17,7 @@ from tensormagic.renderers.trace.cut_words import (
     cut_value,
     ended_sentence,
 )
+from tensormagic.renderers.trace.circumstances import circumstances_text
 from tensormagic.renderers.trace.forward_words import COLUMNS, birth_text, forward_frame, forward_numbers
 from tensormagic.renderers.trace.parallel_phrases import last_used
 from tensormagic.renderers.trace.trace_phrases import NOT_MEASURABLE, measured, move_text, norm_text, touched

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensormagic.renderers.trace.cut_words import NO_WAY_BACK, cut_heading, cut_sentences, ended_sentence
+from tensormagic.renderers.graph.words import NO_WAY_BACK, cut_heading, cut_sentences, ended_sentence
 from tensormagic.renderers.trace.ops_text import operations
 from tensormagic.renderers.trace.parallel_phrases import run_lines
 from tensormagic.renderers.trace.trace_phrases import UNTITLED, all_clear, run_text, state_text

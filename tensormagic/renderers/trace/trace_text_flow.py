@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tensormagic.renderers.graph.graph_drawing import Box, Drawing, draw
-from tensormagic.renderers.graph.graph_values import gradient_text, value_text
+from tensormagic.renderers.graph.drawing import Box, Drawing, draw
+from tensormagic.renderers.graph.words import gradient_text, value_text
 from tensormagic.renderers.terminal.glyphs import bar
 from tensormagic.renderers.trace.trace_phrases import norm_text
 from tensormagic.renderers.trace.trace_text_lines import filled

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensormagic.renderers.graph.graph_drawing import draw
+from tensormagic.renderers.graph.drawing import draw
 from tensormagic.renderers.trace.forward_words import COLUMNS, birth_text, forward_frame, forward_numbers
 from tensormagic.renderers.trace.trace_text_flow import main_path
 from tensormagic.renderers.trace.trace_text_lines import filled
@@ -12,7 +12,7 @@ from tensormagic.renderers.trace.trace_values import value_of
 from tensormagic.words import plural, shortened
 
 if TYPE_CHECKING:
-    from tensormagic.renderers.graph.graph_drawing import Box
+    from tensormagic.renderers.graph.drawing import Box
     from tensormagic.reports import Frame, TraceReport
 
 _MOST_BOXES = 40

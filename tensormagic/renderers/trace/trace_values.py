@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from tensormagic.renderers.basics.theme import NORM_EXPONENTS, norm_level, norm_scale
-from tensormagic.renderers.graph.graph_drawing import Box, Drawing
+from tensormagic.renderers.graph.drawing import Box, Drawing
 from tensormagic.renderers.trace.trace_phrases import NOT_MEASURABLE, bad_text, measured, norm_text, touched
 from tensormagic.reports import UNTOUCHED, FirstNonfinite, Frame, Graph, Node, TraceReport
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import NamedTuple
 
-from tensormagic.renderers.graph.crash_mark import RAN, REFUSED, crash_words
+from tensormagic.renderers.graph.marks import RAN, REFUSED, crash_words
 from tensormagic.reports import Clashing, FailureReport, Location, Operand, TraceReport
 from tensormagic.views.nodes import (
     Cell,

@@ -14,8 +14,7 @@ from tensormagic.renderers.basics.markup import escape, svg_image, tag
 from tensormagic.renderers.basics.svg_paths import arrowhead, line, number
 from tensormagic.renderers.basics.text_metrics import fitted, text_width
 from tensormagic.renderers.basics.theme import inked
-from tensormagic.renderers.graph.graph_layout import lay_out
-from tensormagic.renderers.graph.layout_rows import Spacing
+from tensormagic.renderers.graph.layout import Spacing, lay_out
 from tensormagic.renderers.terminal.text_canvas import cut
 from tensormagic.reports import BEYOND, Path, PathNode
 from tensormagic.views.nodes import Picture

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from tensormagic.renderers.alternatives.trace_alternative import crash_alternative
 from tensormagic.renderers.basics.markup import svg_image, tag
 from tensormagic.renderers.basics.svg_paths import number
-from tensormagic.renderers.graph import crash_mark
-from tensormagic.renderers.graph.graph_drawing import draw
+from tensormagic.renderers.graph import marks
+from tensormagic.renderers.graph.drawing import draw
 from tensormagic.renderers.terminal.text_canvas import wrapped
 from tensormagic.renderers.trace.trace_svg_graph import EITHER_SIDE, SOLID, STYLE, Scene, graph_svg
 from tensormagic.reports import Graph
@@ -52,12 +52,12 @@ class EndedGraph(Picture):
     def _drawn(self, style: str) -> tuple[str, float, float]:
         """Return the picture with further rules of style, its width and its height."""
         drawing = draw(self.graph, max_boxes=_MOST_BOXES, inside=False)
-        mark = crash_mark.mark_svg(drawing, self.node, self.words)
+        mark = marks.mark_svg(drawing, self.node, self.words)
         left, right = max(_PAD, _PAD - mark.left), max(drawing.width, mark.right)
         width, height = left + right + _PAD, drawing.height + mark.above + 2 * _PAD
         size = f'width="{number(width)}" height="{number(height)}" viewBox="0 0 {number(width)} {number(height)}"'
         start = f'<svg xmlns="http://www.w3.org/2000/svg" class="tms" {size}>'
-        rules = f"<style>{STYLE}{SOLID}{crash_mark.STYLE}{style}</style>"
+        rules = f"<style>{STYLE}{SOLID}{marks.CRASH_STYLE}{style}</style>"
         moved = f"translate({number(left)},{number(mark.above + _PAD)})"
         content = f"{graph_svg(Scene(drawing, self.graph, None))}{mark.svg}"
         return f'{start}{rules}<g transform="{moved}">{content}</g></svg>\n', width, height

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import tensormagic
-from tensormagic.renderers.graph.graph_values import value_text, wire_text
+from tensormagic.renderers.graph.words import value_text, wire_text
 from tensormagic.reports import TraceReport
 
 

@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import pytest
 
+from tensormagic.renderers.document.columns import edge_columns, norm_code, thinned
 from tensormagic.renderers.document.document import SAVED_LIMITS, VERSION, Limits, trace_document
-from tensormagic.renderers.document.document_columns import edge_columns, norm_code, thinned
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Cell, Edge, Location
 from tests.renderers import samples_viewer
 

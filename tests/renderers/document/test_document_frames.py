@@ -7,7 +7,7 @@ from array import array
 
 import pytest
 
-from tensormagic.renderers.document.document_frames import frame_rows
+from tensormagic.renderers.document.columns import frame_rows
 from tensormagic.reports import UNTOUCHED, Frame
 
 _FULL = (0.5, -0.25, 0.125, 0.5, 0.0, 0.0)

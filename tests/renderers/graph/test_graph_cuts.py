@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tensormagic.renderers.document.document import trace_document
-from tensormagic.renderers.graph.graph_cuts import MOST_ROWS
-from tensormagic.renderers.graph.graph_drawing import BADGE_HEIGHT, draw
+from tensormagic.renderers.graph.drawing import BADGE_HEIGHT, MOST_ROWS, draw
 from tensormagic.renderers.trace import trace_html, trace_svg, trace_text
 from tensormagic.reports import Cut
 from tests.renderers import samples_trace as samples

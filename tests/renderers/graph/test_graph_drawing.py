@@ -10,17 +10,11 @@ import pytest
 from tensormagic.renderers.basics.once import made_once
 from tensormagic.renderers.basics.text_metrics import fitted, text_width, wrapped
 from tensormagic.renderers.document.document import SAVED_LIMITS
-from tensormagic.renderers.graph import graph_coarsening, graph_folding
-from tensormagic.renderers.graph.graph_drawing import (
-    BADGE_HEIGHT,
-    DETAIL_SIZE,
-    HEAD_HEIGHT,
-    LABEL_SIZE,
-    badge_rows,
-    draw,
-)
-from tensormagic.renderers.graph.graph_folding import _leaf_side as leaf_side
-from tensormagic.renderers.graph.graph_folding import fold
+from tensormagic.renderers.graph import coarsening as graph_coarsening
+from tensormagic.renderers.graph import folding as graph_folding
+from tensormagic.renderers.graph.drawing import BADGE_HEIGHT, DETAIL_SIZE, HEAD_HEIGHT, LABEL_SIZE, badge_rows, draw
+from tensormagic.renderers.graph.folding import _leaf_side as leaf_side
+from tensormagic.renderers.graph.folding import fold
 from tests.renderers import samples_trace as samples
 
 SAMPLES = {

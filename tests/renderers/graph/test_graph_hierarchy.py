@@ -8,9 +8,9 @@ from itertools import accumulate
 import pytest
 
 from tensormagic.renderers.document.document import SAVED_LIMITS, trace_document
-from tensormagic.renderers.graph.graph_drawing import Drawing, draw
-from tensormagic.renderers.graph.graph_folding import fold
-from tensormagic.renderers.graph.graph_hierarchy import MOST_INSIDE
+from tensormagic.renderers.graph.coarsening import MOST_INSIDE
+from tensormagic.renderers.graph.drawing import Drawing, draw
+from tensormagic.renderers.graph.folding import fold
 from tests.renderers import samples_viewer
 
 
@@ -50,7 +50,7 @@ def test_modules_open_before_ops() -> None:
 
 def test_of_a_very_large_graph_the_innermost_parts_stay_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the limit no further box can be opened; every node is still in one end of the tree."""
-    monkeypatch.setattr("tensormagic.renderers.graph.graph_hierarchy.MOST_PARTS", 100)
+    monkeypatch.setattr("tensormagic.renderers.graph.coarsening.MOST_PARTS", 100)
     graph = samples_viewer.large_run(2000, passes=1).graphs[0]
     drawing = draw(graph, max_boxes=20)
     assert len(drawing.boxes) < len(drawing.parts) < 100 + MOST_INSIDE

@@ -8,12 +8,9 @@ from itertools import combinations, pairwise
 
 import pytest
 
-from tensormagic.renderers.graph.graph_drawing import HEAD_HEIGHT, draw
-from tensormagic.renderers.graph.graph_layout import lay_out
-from tensormagic.renderers.graph.layout_order import inversions
-from tensormagic.renderers.graph.layout_position import isotonic
-from tensormagic.renderers.graph.layout_ranks import rank, topological_order
-from tensormagic.renderers.graph.layout_rows import Spacing
+from tensormagic.renderers.graph.drawing import HEAD_HEIGHT, draw
+from tensormagic.renderers.graph.layers import inversions, isotonic, rank, topological_order
+from tensormagic.renderers.graph.layout import Spacing, lay_out
 from tests.renderers import samples_trace as samples
 
 CHAIN = ([(80, 40)] * 30, [(at, at + 1) for at in range(29)])

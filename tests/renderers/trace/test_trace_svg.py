@@ -13,7 +13,7 @@ from xml.etree import ElementTree  # noqa: ICN001  (spelt out, as everything her
 import pytest
 
 from tensormagic.renderers.basics.theme import norm_level
-from tensormagic.renderers.graph.graph_drawing import draw
+from tensormagic.renderers.graph.drawing import draw
 from tensormagic.renderers.trace import trace_svg
 from tensormagic.renderers.trace.trace_svg_chart import chosen, scale_of
 from tensormagic.renderers.trace.trace_svg_graph import STYLE

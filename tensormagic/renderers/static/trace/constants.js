@@ -19,5 +19,5 @@ export const CLOCK_MILLISECONDS = 100;
 export const LATEST = 5; // seconds that a document of a running run may come late
 export const LARGEST = 1.25; // how far a small graph is enlarged by itself: to be read from the last row
 export const HEAD = 40;
-export const BADGE = 15; // heights of a box without its badges, and of one badge (graph_drawing.py)
+export const BADGE = 15; // heights of a box without its badges, and of one badge (drawing.py)
 

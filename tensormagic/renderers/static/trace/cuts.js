@@ -1,5 +1,5 @@
 // @ts-check
-/** Where the gradient's way ended: severed wires, and a line under the box that used the value (graph_cuts.py). */
+/** Where the gradient's way ended: severed wires, and a line under the box that used the value (drawing.py). */
 
 import { HEAD, BADGE } from "./constants.js";
 import { html, svg } from "./words.js";

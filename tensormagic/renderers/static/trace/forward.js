@@ -5,7 +5,7 @@ import { badText, decoded, html, normText, number, percentText } from "./words.j
 
 /** @typedef {import("./model.js").Model} Model */
 
-/** The forward values of a frame as the drawer asks for them (document_frames.py). @param {any} forward @returns {any} */
+/** The forward values of a frame as the drawer asks for them (columns.py). @param {any} forward @returns {any} */
 export function decodedForward(forward) {
   if (!forward) return null;
   const { norms, abs_max: largest, std, bad, ...others } = forward;

@@ -216,7 +216,7 @@ export function derivativeMarks({ wires }, words, states) {
   });
 }
 
-/** Words over the boxes that findings speak of, one a box (finding_marks.py). @param {any} graph the boxes that are shown now @returns {Element[]} */
+/** Words over the boxes that findings speak of, one a box (marks.py). @param {any} graph the boxes that are shown now @returns {Element[]} */
 export function findingMarks({ marks, boxes, boxOf, size }) {
   /** @type {Map<number, [number, string, string]>} */
   const at = new Map();

@@ -5,7 +5,7 @@ import { decoded, digits, html, number, normText, percentText, plural, stepped }
 
 /** @typedef {import("./model.js").Model} Model */
 
-/** The columns of a frame as the drawer asks for them (document_frames.py). @param {any} frame @returns {any} */
+/** The columns of a frame as the drawer asks for them (columns.py). @param {any} frame @returns {any} */
 export function decodedMeasures(frame) {
   if (!frame.measures) return null;
   const { abs_max: largest, std, ...others } = frame.measures;
@@ -22,7 +22,7 @@ export function statisticsAt(model, graph, node, pass) {
   const frames = model.graphs[graph].frames.filter(
     (/** @type {any} */ frame) => frame.measures && frame.pass <= pass && frame.measures.abs_max[node] !== -1,
   );
-  const alone = first.length > 2, // else the frame of that pass has the rest (document_columns.py)
+  const alone = first.length > 2, // else the frame of that pass has the rest (columns.py)
     frame = frames[frames.length - 1] ?? (alone ? null : measuredFirst(model, graph, node));
   if (!frame || (alone && frame.pass < first[0])) return alone ? first : null;
   const { abs_max: largest, mean, std, zero_share: zero, subnormal_share: below, saturated_share: at } = frame.measures;

@@ -171,7 +171,7 @@ function markCrash(graph, node, words) {
   if (box) graph.size.height = Math.max(graph.size.height, box.y + box.h + CRASH_BELOW + 6);
 }
 
-/** Numbers that are written as steps, each from the one before it (document_columns.py). @param {number[]} steps @returns {number[]} */
+/** Numbers that are written as steps, each from the one before it (columns.py). @param {number[]} steps @returns {number[]} */
 function summed(steps) {
   let at = 0;
   return steps.map((step) => (at += step));

@@ -1,5 +1,5 @@
 // @ts-check
-/** From columns to a page: where a row ends, where every item stands, and the points of every line (layout_rows.py). */
+/** From columns to a page: where a row ends, where every item stands, and the points of every line (layout.py). */
 
 /** @typedef {import("./layout.js").Item} Item */
 /** @typedef {import("./layout.js").Layers} Layers */

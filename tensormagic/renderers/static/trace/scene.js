@@ -13,7 +13,7 @@ export const FRAME_HEAD = 26; // the bar of an opened box, with its handle
 const ABOVE = 22; // what belongs to a box of the first row is written above it
 const PAD = 12;
 const CLIMB = 5; // how far inside of the frame's right side a line climbs to where it leaves
-const WRAP = 890; // where rows of the outermost level end (graph_drawing.py)
+const WRAP = 890; // where rows of the outermost level end (drawing.py)
 const NARROWER = 40; // by which each level inside is less wide
 const TALL = 2; // times as high as wide: a level is spread out then, where everything was opened at once
 const SPREAD = 2.4; // to so many times as wide as high
@@ -110,7 +110,7 @@ function itemOf(tree, member, laid) {
   return { w: Math.max(part.w, cutWidth(rows)), h: boxHeight(part) + cutHeight(rows, part.badges.length > 0), enter: HEAD / 2, leave: HEAD / 2, reach: HEAD / 2 - 9 };
 }
 
-/** How many badges of a box are written out: all that have room; of a box of many steps all or none (graph_drawing.py).
+/** How many badges of a box are written out: all that have room; of a box of many steps all or none (drawing.py).
  * @param {import("./tree.js").Part} part */
 function writtenOut(part) {
   if (part.badges.length <= MOST_BADGES) return part.badges.length;

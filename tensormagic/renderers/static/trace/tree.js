@@ -1,11 +1,11 @@
 // @ts-check
-/** What lies inside the boxes of a graph: the tree that graph_hierarchy.py made, and which of it is open. */
+/** What lies inside the boxes of a graph: the tree that coarsening.py made, and which of it is open. */
 
 /** @typedef {{parent:number, children:number[], label:string, detail:string, kind:string, module:string, w:number, nodes:number[], badges:[number,string][]}} Part */
 
 const LONGEST_CHAIN = 60;
 const NARROWEST = 38;
-const WIDEST = 190; // of a box (graph_drawing.py)
+const WIDEST = 190; // of a box (drawing.py)
 
 /** The parts of one graph: the drawn boxes first, then what lies inside them, down to single ops. */
 export class Tree {
@@ -160,7 +160,7 @@ export class Tree {
     this.links = [...links.values()];
   }
 
-  /** Whether a node is a leaf, or a view of nothing but leaves that was folded into its user (graph_folding.py). */
+  /** Whether a node is a leaf, or a view of nothing but leaves that was folded into its user (folding.py). */
   leafSide() {
     const [sources, targets] = this.edges,
       side = new Uint8Array(this.partOf.length),
@@ -178,7 +178,7 @@ export class Tree {
   }
 }
 
-/** Rows of numbers, each written as the step from the one before it (document_parts.py). @param {number[][]} [rows] @returns {number[][]} */
+/** Rows of numbers, each written as the step from the one before it (columns.py). @param {number[][]} [rows] @returns {number[][]} */
 function steps(rows = []) {
   let last = 0;
   return rows.map((row) => row.map((step) => (last += step)));

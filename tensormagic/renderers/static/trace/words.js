@@ -168,7 +168,7 @@ export function ofLine(nodes, norms) {
   return most;
 }
 
-/** What stands for a norm that has no logarithm (document_columns.py). @type {Map<string|null, number>} */
+/** What stands for a norm that has no logarithm (columns.py). @type {Map<string|null, number>} */
 const CODES = new Map([
   [null, UNTOUCHED],
   ["u", UNREADABLE],
@@ -184,7 +184,7 @@ export function decoded(codes) {
   );
 }
 
-/** Codes that are written as steps, each from the last number before it (document_columns.py). @param {any[]} codes @returns {any[]} */
+/** Codes that are written as steps, each from the last number before it (columns.py). @param {any[]} codes @returns {any[]} */
 export function stepped(codes) {
   let at = 0;
   return codes.map((code) => (typeof code === "number" ? (at += code) : code));

@@ -2,7 +2,7 @@
 
 Leaves become badges of the op that uses them, through the transpose or cast in between; chains of views become one
 group. Nothing is dropped: every node of the graph is in exactly one group, every leaf in a group or on one as badge.
-How a graph that is still too large is made smaller stands in `graph_coarsening`.
+How a graph that is still too large is made smaller stands in `coarsening`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tensormagic.renderers.basics.once import once
-from tensormagic.renderers.graph.graph_values import shows_values
-from tensormagic.renderers.graph.graph_words import op_label, shape_label
-from tensormagic.renderers.graph.layout_ranks import Edge, adjacency, topological_order
+from tensormagic.renderers.graph.layers import Edge, adjacency, topological_order
+from tensormagic.renderers.graph.words import op_label, shape_label, shows_values
 from tensormagic.reports.quickly import quickly
 
 if TYPE_CHECKING:
     from tensormagic.reports import Edge as GraphEdge
     from tensormagic.reports import Graph, Node
+
 
 VIEW_OPS = frozenset({
     "alias", "as_strided", "broadcast_to", "detach", "diagonal", "expand", "expand_as", "flatten", "movedim", "narrow",
@@ -35,7 +35,7 @@ class Group:
     Attributes:
         nodes: The graph's nodes, the one that speaks for all first.
         leaves: Leaves that are badges here.
-        kind: As in `graph_drawing.Box`.
+        kind: As in `drawing.Box`.
         label: What it is called.
         detail: What it makes.
         module: Path of the module all of it belongs to.

@@ -1,20 +1,31 @@
 """How the viewer's document stays small: columns, a table of strings, norms as whole numbers, and thinned frames.
 
 A graph of two thousand nodes with its passes is a few megabytes as plain JSON objects. As columns of indices and
-small integers it packs to some tens of kilobytes, and a browser still reads it with nothing but ``JSON.parse``.
+small integers it packs to some tens of kilobytes, and a browser still reads it with nothing but ``JSON.parse``. Of the
+passes all norms are kept, all statistics of as many as there is room for. What lies inside the folded boxes comes as
+columns too, one entry a part: the first parts of `coarsening.hierarchy` are the drawn boxes, which the document has
+already, so that the columns begin with the part whose place is the number of boxes. Nodes and leaves are listed of
+whole parts alone: those of the others are what lies inside them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable, Sequence
-from itertools import pairwise
+from array import array
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tensormagic.reports import UNREADABLE
+from tensormagic.renderers.basics.text_metrics import fitted
+from tensormagic.renderers.graph.drawing import DETAIL_SIZE, LABEL_SIZE, Badge, box_size
+from tensormagic.renderers.graph.words import gradient_text, leaf_label, value_text, wire_text
+from tensormagic.reports import MEASURES, UNREADABLE
 
 if TYPE_CHECKING:
-    from tensormagic.reports import Edge, Frame, GradientStatistics, Node, SavedTensor
+    from tensormagic.renderers.graph.drawing import Drawing
+    from tensormagic.renderers.graph.folding import Group
+    from tensormagic.reports import Edge, Frame, GradientStatistics, Graph, Node, SavedTensor
+
 
 Item = TypeVar("Item")
 Code = int | str | None  # of a norm, see `norm_code`
@@ -180,3 +191,116 @@ def _statistics_row(numbers: GradientStatistics | None, described: Container[int
         return [numbers.pass_number, numbers.count]
     reals = [rounded(real, 3) for real in (numbers.norm, numbers.abs_max, numbers.mean, numbers.std)]
     return [numbers.pass_number, numbers.count, *reals, numbers.zero, numbers.nan, numbers.inf]
+
+
+# -- passes -----------------------------------------------------------------------------------------------------------
+
+_CODED = frozenset({"abs_max", "std"})  # like norms: never negative
+
+
+def frame_rows(frames: Sequence[Frame], most_values: int) -> list[dict[str, Any]]:
+    """Return a row for each pass; with ``measures`` where it was measured in full and is one of those that fit.
+
+    ``norms`` and ``parts`` are codes, each as its difference from the last number of that node in the rows before.
+    ``measures`` holds a column for each of `reports.MEASURES` that says anything, by node index: a norm's code for the
+    largest magnitude and the deviation, a plain number for the rest, None where there is none.
+    """
+    full = [frame for frame in frames if len(frame.measures) or frame.forward is not None]
+    most = max(most_values // max(*(map(len, _described(full[0]))), 1), 1) if full else 0
+    described = (
+        {frame.pass_number for frame in thinned(full, max(most, 2), keep=lambda _: False)} if most_values else set()
+    )
+    norms = code_changes(norm_codes(frame.norms) for frame in frames)
+    parts = code_changes(norm_codes(frame.parts) for frame in frames)
+    return [
+        {
+            **_norms(frame, of_nodes, of_parts),
+            **(_all(frame) if frame.pass_number in described else {}),
+        }
+        for frame, of_nodes, of_parts in zip(frames, norms, parts, strict=True)
+    ]
+
+
+def _norms(frame: Frame, norms: list[Code], parts: list[Code]) -> dict[str, Any]:
+    bad = [[int(node), nan, inf] for node, (nan, inf) in frame.bad.items()]
+    row = {"pass": frame.pass_number, "norms": norms, "bad": bad}
+    return {**row, "parts": parts} if parts else row
+
+
+def value_words(graph: Graph, wires: Sequence[Sequence[int]], frame: Frame) -> dict[str, Any]:
+    """Return the words of a small graph in one pass: in each node, over it, and on each wire."""
+    if (values := frame.values) is None:
+        return {}
+    said = [wire_text(graph, values, edges) for edges in wires]
+    return {"values": [[*map(value_text, values.made)], [*map(gradient_text, values.gradients)], said]}
+
+
+def _forward(frame: Frame) -> dict[str, Any]:
+    """Return what the forward of a pass made, as its gradients are told; nothing where that was not asked for."""
+    values = frame.forward
+    if values is None:
+        return {}
+    bad = [[int(node), nan, inf] for node, (nan, inf) in values.bad.items()]
+    return {"forward": {"norms": norm_codes(values.norms), "bad": bad, **dict(_columns(values.measures))}}
+
+
+def _described(frame: Frame) -> tuple[array[float], array[float]]:
+    return frame.measures, frame.forward.measures if frame.forward is not None else array("f")
+
+
+def _all(frame: Frame) -> dict[str, Any]:
+    return {**({"measures": dict(_columns(frame.measures))} if len(frame.measures) else {}), **_forward(frame)}
+
+
+def _columns(measures: array[float]) -> Iterator[tuple[str, list[Any]]]:
+    width = len(MEASURES)
+    there = [value >= 0 or math.isnan(value) for value in measures[::width]]  # the first is a magnitude
+    for place, name in enumerate(MEASURES):
+        column = [value if here else None for value, here in zip(measures[place::width], there, strict=True)]
+        if name in _CODED:
+            yield name, norm_codes(-1.0 if value is None else value for value in column)
+        elif any(column):
+            yield name, [value if value is None else rounded(value, 3) for value in column]
+
+
+# -- parts inside boxes -----------------------------------------------------------------------------------------------
+
+
+def part_columns(graph: Graph, drawing: Drawing, strings: Interned) -> dict[str, list[Any]]:
+    """Return the parts inside the boxes of ``drawing``; texts are places in ``strings``, sizes are pixels.
+
+    Returns:
+        ``parent`` (place of the part it lies in), ``label``, ``detail``, ``kind``, ``module``, ``width``, ``nodes`` and
+        ``leaves`` (empty where further parts lie inside; each number is the step from the one before it in the column,
+        which packs to a third).
+    """
+    inner = drawing.parts[len(drawing.boxes) :]
+    groups = [part.group for part in inner]
+    widths = [_width(graph, group) for group in groups]
+    text = strings.index
+    return {
+        "parent": [part.parent for part in inner],
+        "label": [
+            text(fitted(group.label, width - 8, LABEL_SIZE, bold=True))
+            for group, width in zip(groups, widths, strict=True)
+        ],
+        "detail": [
+            text(fitted(group.detail, width - 6, DETAIL_SIZE)) for group, width in zip(groups, widths, strict=True)
+        ],
+        "kind": [text(group.kind) for group in groups],
+        "module": [text(group.module) for group in groups],
+        "width": widths,
+        "nodes": _steps([part.group.nodes if part.whole else () for part in inner]),
+        "leaves": _steps([part.group.leaves if part.whole else () for part in inner]),
+    }
+
+
+def _steps(rows: Sequence[tuple[int, ...]]) -> list[list[int]]:
+    """Return the rows with every number as its difference from the one before, over all rows."""
+    every = iter(steps(chain.from_iterable(rows)))
+    return [list(islice(every, len(row))) for row in rows]
+
+
+def _width(graph: Graph, group: Group) -> int:
+    badges = tuple(Badge(leaf, leaf_label(graph.nodes[leaf])) for leaf in group.leaves)
+    return round(box_size(group, badges)[0])

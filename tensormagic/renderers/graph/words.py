@@ -1,0 +1,232 @@
+"""What stands in a drawn graph: short names of ops, shapes and leaves; numbers of a small graph; its cuts."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from tensormagic.reports.graph import is_small
+from tensormagic.words import ELLIPSIS, count, plural, tidy_exponent
+
+if TYPE_CHECKING:
+    from tensormagic.reports import Cut, Graph, Node, TraceReport
+    from tensormagic.reports.graph import SmallValues
+
+
+# -- names ------------------------------------------------------------------------------------------------------------
+
+_LONGEST_LABEL = 18
+_LONGEST_SHAPE = 16
+
+# ATen's names where people know a shorter one. Everything else keeps its name.
+_SHORT = {
+    "add": "+",
+    "convolution": "conv",
+    "convolution_overrideable": "conv",
+    "cudnn_batch_norm": "batch_norm",
+    "cudnn_convolution": "conv",
+    "fused_sdp_choice": "attention",
+    "max_pool2d_with_indices": "max_pool2d",
+    "max_pool3d_with_indices": "max_pool3d",
+    "miopen_batch_norm": "batch_norm",
+    "mkldnn_convolution": "conv",
+    "native_batch_norm": "batch_norm",
+    "native_dropout": "dropout",
+    "native_group_norm": "group_norm",
+    "native_layer_norm": "layer_norm",
+    "scaled_dot_product_attention_math": "attention",
+    "scaled_dot_product_cudnn_attention": "attention",
+    "scaled_dot_product_efficient_attention": "attention",
+    "scaled_dot_product_flash_attention": "attention",
+    "scaled_dot_product_flash_attention_for_cpu": "attention",
+    "slow_conv2d": "conv",
+    "to_copy": "cast",
+    "upsample_bilinear2d": "upsample",
+    "upsample_nearest2d": "upsample",
+}
+
+
+def op_label(node: Node, hanging: Sequence[Node] = ()) -> str:
+    """Return the short name of an op; ``hanging`` are the leaves, and views of leaves, folded into it."""
+    if node.kind == "accumulate":
+        return _shortened(leaf_label(node))
+    op = node.op.lstrip("_") or node.name
+    if op in {"addmm", "mm"} and any(other.op == "t" for other in hanging):
+        return "linear"
+    return _short_name(op)
+
+
+@lru_cache(maxsize=1024)
+def _short_name(op: str) -> str:
+    return _shortened(_SHORT.get(op, op))
+
+
+def _shortened(label: str) -> str:
+    """Return a label that fits a box: of a long one the two ends, which tell it from its relatives."""
+    line = " ".join(label.split())
+    if len(line) <= _LONGEST_LABEL:
+        return line
+    half = _LONGEST_LABEL // 2
+    return f"{line[:half]}{ELLIPSIS}{line[half - _LONGEST_LABEL + 1 :]}"
+
+
+def leaf_label(node: Node) -> str:
+    """Return the name of a leaf, its last two parts: ``conv1.weight``."""
+    if not node.variable:
+        return f"leaf {shape_label(node)}"
+    return ".".join(node.variable.rsplit(".", 2)[-2:])
+
+
+def shape_label(node: Node) -> str:
+    """Return the shape of what a node made: ``32×4×4``, ``scalar``, nothing where it is not known."""
+    return _shape_text(node.shapes[0]) if node.shapes else ""
+
+
+def shape_text(shape: Iterable[int]) -> str:
+    """Return a shape with its sizes joined by ``×``; long ones keep their last sizes."""
+    return _shape_text(tuple(shape))
+
+
+@lru_cache(maxsize=4096)
+def _shape_text(shape: tuple[int, ...]) -> str:
+    sizes = [str(size) for size in shape]
+    text = "×".join(sizes)
+    while len(text) > _LONGEST_SHAPE and len(sizes) > 2:
+        sizes.pop(0)
+        text = "…×" + "×".join(sizes)
+    return text or "scalar"
+
+
+# -- values of a small graph ------------------------------------------------------------------------------------------
+
+MOST_NODES = 40  # of a graph whose values were asked for: its leaves have boxes of their own up to here
+# Each element of the result is made of one element of each input: what is sent, by what came, is the derivative.
+_BY_ELEMENT = frozenset({
+    "add", "sub", "rsub", "mul", "div", "neg", "pow", "exp", "log", "sqrt", "rsqrt", "sin", "cos", "tan", "tanh",
+    "relu", "sigmoid", "leaky_relu", "elu", "gelu", "silu", "softplus", "abs", "square", "reciprocal", "clamp", "log1p",
+    "expm1", "erf", "sinh", "cosh", "atan", "asin", "acos", "where", "maximum", "minimum", "hardtanh", "threshold",
+})  # fmt: skip
+
+
+def shows_values(graph: Graph) -> bool:
+    """Return whether a graph is drawn with every node in a box of its own, and with its numbers where there are any."""
+    few = len(graph.nodes) <= MOST_NODES
+    return is_small(graph.nodes) or (few and any(frame.values is not None for frame in graph.frames))
+
+
+def value_text(numbers: Sequence[float]) -> str:
+    """Return ``6``, ``−1.41``, ``[1, 0, 2.5e−7]``; nothing where there are none."""
+    texts = [_number_text(number) for number in numbers]
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]" if texts else ""
+
+
+def _number_text(number: float) -> str:
+    if not math.isfinite(number):
+        return "NaN" if math.isnan(number) else "Inf" if number > 0 else "−Inf"
+    return tidy_exponent(f"{number:.4g}" if 100 <= abs(number) < 1e4 else f"{number + 0.0:.3g}")
+
+
+def gradient_text(numbers: Sequence[float]) -> str:
+    """Return what stands over a box: ``grad 12``."""
+    return f"grad {value_text(numbers)}" if numbers else ""
+
+
+def wire_text(graph: Graph, values: SmallValues, edges: Sequence[int]) -> str:
+    """Return the local derivatives along a wire: ``×3``; of a value that is used twice ``×3 + ×3``."""
+    texts = [_derivative(graph, values, edge) for edge in edges]
+    return " + ".join(texts) if all(texts) else ""
+
+
+def _derivative(graph: Graph, values: SmallValues, edge: int) -> str:
+    """Return the derivative of what a node made by one of its inputs; nothing where it does not follow."""
+    source = graph.edges[edge].source
+    came, sent = values.gradients[source], values.sent[edge]
+    by_element = graph.nodes[source].op in _BY_ELEMENT and len(came) == len(sent)
+    if not sent or not (len(came) == 1 or by_element) or not all(came) or not all(map(math.isfinite, (*came, *sent))):
+        return ""
+    ratios = [one / (came[at] if by_element else came[0]) for at, one in enumerate(sent)]
+    texts = [_number_text(ratio) for ratio in ratios]
+    return f"×{texts[0]}" if len(set(texts)) == 1 else f"×[{', '.join(texts)}]"
+
+
+# -- cuts -------------------------------------------------------------------------------------------------------------
+
+NO_WAY_BACK = "backward was called on a value without a graph; it was cut here:"
+DETACHED_SIGN = "//"
+
+
+def cut_label(cut: Cut) -> str:
+    """Return what ended the way, in short: ``detach, line 10``."""
+    return f"{cut.op}, line {cut.line}" if cut.line else cut.op
+
+
+def cut_place(report: TraceReport, cut: Cut) -> str:
+    """Return the same, with its file where that is not the traced cell: ``detach, model.py, line 10``."""
+    place = report.location(cut.location)
+    if place is None or place.filename == report.cell.filename:
+        return cut_label(cut)
+    return f"{cut.op}, {place.label}"
+
+
+def cut_source(report: TraceReport, graph: Graph, cut: Cut) -> str:
+    """Return what went in: ``relu (line 8)``, ``net.fc.weight``, ``mul (line 3) of an earlier pass``."""
+    name = cut.source_name if cut.source is None else _node_name(graph, cut.source)
+    place = report.location(cut.source_location)
+    line = f" (line {place.line})" if place is not None else ""
+    return f"{name or 'a value'}{line}{' of an earlier pass' if cut.earlier else ''}"
+
+
+def cut_target(graph: Graph, cut: Cut) -> str:
+    """Return what used it: ``linear, input 1``; for what was only read, ``read``."""
+    if cut.target is None:
+        return "only read"
+    if cut.selects:
+        return f"only selects elements in {_node_name(graph, cut.target)}"
+    where = f", input {cut.input_number}" if cut.input_number is not None else ""
+    return f"{_node_name(graph, cut.target)}{where}"
+
+
+def cut_value(cut: Cut) -> str:
+    """Return what came out: ``32×10 float32``, ``float``."""
+    return f"{shape_text(cut.shape)} {cut.dtype}" if cut.shape else cut.dtype
+
+
+def cut_sentence(report: TraceReport, graph: Graph, cut: Cut) -> str:
+    """Return one line about a cut: ``detach, line 10: relu (line 8) // linear, input 1, 32×10 float32, 3 times``."""
+    between = DETACHED_SIGN if cut.detachment else "→"
+    ends = f"{cut_source(report, graph, cut)} {between} {cut_target(graph, cut)}"
+    times = f", {count(cut.count)} times" if cut.count > 1 else ""
+    return f"{cut_place(report, cut)}: {ends}, {cut_value(cut)}{times}"
+
+
+def ended_sentence(report: TraceReport, cut: Cut) -> str:
+    """Return one line about a value that backward was called on, although its way had ended."""
+    place = report.location(cut.source_location)
+    source = f"{cut.source_name or 'a value'}{f' (line {place.line})' if place is not None else ''}"
+    return f"{cut_place(report, cut)}: {source} {DETACHED_SIGN} backward, {cut_value(cut)}"
+
+
+def cut_heading(graph: Graph) -> str:
+    """Return how many there are: ``2 cuts in the graph; 1 value only read or used as a mask or index``."""
+    detachment = sum(cut.detachment for cut in graph.cuts)
+    others = len(graph.cuts) - detachment
+    parts = [f"{plural(detachment, 'cut')} in the graph"] if detachment else []
+    parts += [f"{plural(others, 'value')} only read or used as a mask or index"] if others else []
+    return "; ".join(parts)
+
+
+def cut_sentences(report: TraceReport, graph: Graph, most: int) -> Iterator[str]:
+    """Yield a line for each cut, one for those that read the same, at most ``most``; and one for those left out."""
+    described = Counter(cut_sentence(report, graph, cut) for cut in graph.cuts)
+    for sentence, places in list(described.items())[:most]:
+        yield sentence if places == 1 else f"{sentence}, at each of {count(places)} places"
+    if len(described) > most:
+        yield f"{count(sum(list(described.values())[most:]))} more"
+
+
+def _node_name(graph: Graph, index: int) -> str:
+    node = graph.nodes[index]
+    return node.variable or op_label(node)
