@@ -15,6 +15,7 @@ from tensormagic.collectors.aliasing.sharing import BUFFERS, Entry, Shared, by_m
 from tensormagic.collectors.geometry.layout import count_distinct
 from tensormagic.collectors.geometry.overlap import Region, overlap, overlap_elements
 from tensormagic.collectors.geometry.storage import counter_of
+from tensormagic.collectors.graphs.history import first_input
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.objects.holdings import is_kind
 from tensormagic.collectors.objects.namespace import Walk, nearest, telling
@@ -242,7 +243,7 @@ def view_operations(x: torch.Tensor) -> Iterator[str]:
     stop = None if base is None else base.grad_fn
     while node is not None and node is not stop and type(node).__name__ != "AccumulateGrad":
         chain.append(op_name(node.name()))
-        node = node.next_functions[0][0] if node.next_functions and len(chain) < _MOST_OPERATIONS else None
+        node = first_input(node) if len(chain) < _MOST_OPERATIONS else None
     yield from reversed(chain)
 
 

@@ -18,6 +18,7 @@ from tensormagic.collectors.aliasing.write_effects import Effects, Swaps, WriteS
 from tensormagic.collectors.aliasing.written_through import Statement, Through, statement_at, through
 from tensormagic.collectors.geometry.overlap import index_at, is_scattered, touched, written_elements
 from tensormagic.collectors.geometry.storage import Written, does_write, prepare_counters, written_by
+from tensormagic.collectors.graphs.history import walk_nodes
 from tensormagic.collectors.hooks.listening import ListeningRun
 from tensormagic.collectors.hooks.modes import Engine
 from tensormagic.collectors.quiet import quiet
@@ -357,7 +358,7 @@ class WriteWatcher(ListeningRun):
         sites = SourceLines(cell_number) if cell_number is not None else SourceLines()
         self._log = WriteLog(namespace, sites)
         self._listener = WriteListener(self._log)
-        super().__init__(cell, self._listener, clock)
+        super().__init__(cell, self._listener, walk_nodes, clock)
 
     def _prepare_run(self) -> None:
         prepare_counters()  # under the mode autograd is out of reach: it could not be found any more

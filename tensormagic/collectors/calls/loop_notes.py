@@ -20,6 +20,7 @@ import torch
 from torch import nn
 
 from tensormagic.collectors.calls.call_notes import Call, CallNotes
+from tensormagic.collectors.graphs.history import next_nodes
 from tensormagic.reports import RunningSum, UntrainedNorm
 
 SUMS: Final = ("__add__", "__radd__", "__iadd__", "add", "add_")
@@ -143,8 +144,8 @@ def _reaches(node: Any, number: int) -> bool:
     waiting, seen = [(node._sequence_nr(), 0, node)], 0
     while waiting and seen < MOST_DEPTH:
         _, _, node = heappop(waiting)  # the oldest first: that way the sum before is found at once
-        for target, _ in node.next_functions:
-            at = -1 if target is None or hasattr(target, "variable") else target._sequence_nr()
+        for target in next_nodes(node):
+            at = -1 if hasattr(target, "variable") else target._sequence_nr()
             if at == number:
                 return True
             if at > number:

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.calls.call_notes import Call, CallNotes, operand_parts
+from tensormagic.collectors.graphs.history import first_input, inputs_of, next_nodes
+from tensormagic.collectors.graphs.saved_tensors import saved_argument
 from tensormagic.collectors.where.source import is_own_code
 
 NAMES = (
@@ -38,7 +40,7 @@ def normalised(watch: CallNotes, call: Call) -> None:
         return
     node = _normalising(scores.grad_fn)
     if node is not None and call.name == "binary_cross_entropy":
-        node = _normalising(_before(node))  # the last one is asked for: is there one before it?
+        node = _normalising(first_input(node))  # the last one is asked for: is there one before it?
     if node is not None:
         made = watch.line_of_node(node._sequence_nr())
         watch.note("normalised", call, operands=(scores,), made=made, detail=_NORMALISING[node.name()], of=2)
@@ -51,12 +53,8 @@ def _normalising(node: Any) -> Any:
             return node
         if node.name() not in _PASSING:
             return None
-        node = _before(node)
+        node = first_input(node)
     return None
-
-
-def _before(node: Any) -> Any:
-    return node.next_functions[0][0] if node.next_functions else None
 
 
 # `kl_div` takes logarithms of probabilities first, and probabilities second.
@@ -115,7 +113,7 @@ _UNSIGNED = 1 << 63
 
 
 def _dim_of(node: Any, ndim: int) -> int:
-    dim = int(node._saved_dim)
+    dim = int(saved_argument(node, "dim"))
     return (dim - 2 * _UNSIGNED if dim >= _UNSIGNED else dim) % ndim
 
 
@@ -149,8 +147,7 @@ def _behind_dropout(node: Any) -> Any:
     """Return the node before a dropout, which multiplies by a mask; the node itself where it is none."""
     if node is None or node.name() not in {"MulBackward0", "NativeDropoutBackward0"}:
         return node
-    following = node.next_functions
-    return following[0][0] if len(following) < 2 or following[1][0] is None else None
+    return first_input(node) if _is_alone(node) else None
 
 
 def samples_over(watch: CallNotes, call: Call) -> None:
@@ -178,7 +175,7 @@ def _past(node: Any, passing: frozenset[str]) -> Any:
     for _ in range(MOST_STEPS):
         if node is None or (node.name() not in _PASSING and node.name() not in passing):
             return node
-        node = _before(node)
+        node = first_input(node)
     return None
 
 
@@ -186,15 +183,15 @@ def _is_score(node: Any) -> bool:
     """Return whether a value is the logarithm of the probability of what was chosen, or a ratio of two of these."""
     node = _past(node, _SCALING)
     if node is not None and node.name() == "SubBackward0" and _is_alone(node):
-        node = _past(_before(node), _SCALING)  # minus the old one, which has no gradient
+        node = _past(first_input(node), _SCALING)  # minus the old one, which has no gradient
     if node is None or node.name() != "GatherBackward0":
         return False
-    before = _past(_before(node), frozenset())
+    before = _past(first_input(node), frozenset())
     return before is not None and before.name() in _LOGITS
 
 
 def _is_alone(node: Any) -> bool:
-    return len(node.next_functions) < 2 or node.next_functions[1][0] is None
+    return not any(each is not None for each in inputs_of(node)[1:2])
 
 
 def not_detached(watch: CallNotes, call: Call) -> None:
@@ -219,11 +216,11 @@ def bootstrapped(watch: CallNotes, call: Call) -> None:
         if node is None or (node.name() not in _PASSING and node.name() not in _AFFINE):
             break
         affine.add(node.name())
-        node = next((each for each, _ in node.next_functions if each is not None), None)
+        node = next(iter(next_nodes(node)), None)
     if node is None or not {"AddBackward0", "MulBackward0"} <= affine:
         return
     best = node.name() in _BEST
-    last = _past(_before(node) if best else node, frozenset())
+    last = _past(first_input(node) if best else node, frozenset())
     first = _past(value.grad_fn, frozenset({"GatherBackward0"}))
     if last is not None and first is not None and _weight(last) is not None and _weight(last) is _weight(first):
         made = watch.line_of_node(target.grad_fn._sequence_nr())
@@ -233,8 +230,8 @@ def bootstrapped(watch: CallNotes, call: Call) -> None:
 
 def _weight(node: Any) -> Any:
     """Return the weight of the linear layer that a node is; None where it is none."""
-    if node.name() not in _LINEAR or len(node.next_functions) < 2:
+    if node.name() not in _LINEAR or len(inputs_of(node)) < 2:
         return None
-    turned = node.next_functions[-1][0]
-    leaf = _before(turned) if turned is not None and turned.name() == "TBackward0" else turned
+    turned = inputs_of(node)[-1]
+    leaf = first_input(turned) if turned is not None and turned.name() == "TBackward0" else turned
     return getattr(leaf, "variable", None)

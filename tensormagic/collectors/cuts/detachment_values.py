@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import torch
 
-from tensormagic.collectors.graphs.history import flat, has_history, is_stale
+from tensormagic.collectors.graphs.history import flat, has_history, inputs_of, is_stale, walk_nodes
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import numbers
 from tensormagic.reports.graph import CutKind, LeftOut
@@ -114,17 +114,11 @@ class Behind:
             self.leaves[id(leaf)] = weakref.ref(leaf)
 
     def _walk(self, root: Any) -> Iterator[torch.Tensor]:
-        nodes, seen = [root], {id(root)}
-        for node in nodes:  # grows while it is walked
+        for node in walk_nodes([root], self._nodes_left):
+            self._nodes_left -= 1
             leaf = getattr(node, "variable", None)
             if isinstance(leaf, torch.Tensor):
                 yield leaf
-            following = [to for to, _ in node.next_functions if to is not None and id(to) not in seen]
-            self._nodes_left -= 1
-            if self._nodes_left <= 0:
-                return
-            seen.update(map(id, following))
-            nodes += following
 
     def alive(self) -> Iterator[torch.Tensor]:
         """Yield the leaves that are still there."""
@@ -271,7 +265,7 @@ def _nodes_made(made: tuple[int, int], result: Any) -> list[tuple[int, list[int]
         number = node._sequence_nr()
         if number in found or not made[0] <= number < made[1]:
             continue
-        targets = [target for target, _ in node.next_functions]
+        targets = inputs_of(node)
         ended = [at for at, target in enumerate(targets) if target is None]
         found[number] = (number, ended, len(targets), node.name())
         waiting += [target for target in targets if target is not None]

@@ -43,6 +43,7 @@ from tensormagic.collectors.faults.error_without_trace import untraced_fault
 from tensormagic.collectors.gradients.fast_norm import PassValues
 from tensormagic.collectors.gradients.following import start_nodes
 from tensormagic.collectors.gradients.traced_graph import TracedGraph
+from tensormagic.collectors.graphs.history import walk_nodes
 from tensormagic.collectors.graphs.nodes import describe_nodes
 from tensormagic.collectors.graphs.structure import Walker, is_accumulate, make_structure
 from tensormagic.collectors.live_memory.out_of_memory import memory_at, out_of_memory_of
@@ -96,16 +97,7 @@ def graph_before(
 
 def _is_large(starts: Sequence[Any]) -> bool:
     """Return whether there are more nodes than can be drawn, without looking at many more."""
-    nodes = list(starts)
-    seen = set(map(id, nodes))
-    for node in nodes:  # grows while it is walked
-        for target, _ in node.next_functions:
-            if target is not None and id(target) not in seen:
-                seen.add(id(target))
-                nodes.append(target)
-        if len(nodes) > MOST_NODES:
-            return True
-    return False
+    return len(list(walk_nodes(starts, MOST_NODES + 1))) > MOST_NODES
 
 
 # What the report is made of is in the exception's traceback: `failing_call` finds the call in it, `operands` tells

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import torch
 
 from tensormagic.collectors.faults.numpy_aliases import NumpyAliases
-from tensormagic.collectors.graphs.history import has_history, history_of
+from tensormagic.collectors.graphs.history import has_history, history_of, next_nodes
 from tensormagic.collectors.graphs.in_place import IN_PLACE, UntrackedWrites, WriteBook, differs
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.quiet import quiet
@@ -114,7 +114,7 @@ def _only_leaf(tensor: torch.Tensor) -> torch.Tensor | None:
     for _ in range(MOST_SEARCHED):
         if node is None or hasattr(node, "variable"):
             break
-        targets = [target for target, _ in node.next_functions if target is not None]
+        targets = next_nodes(node)
         node = targets[0] if len(targets) == 1 else None
     return getattr(node, "variable", None)
 

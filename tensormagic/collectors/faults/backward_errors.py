@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.autograd.function import BackwardCFunction, Function
 
+from tensormagic.collectors.graphs.history import inputs_of
 from tensormagic.collectors.graphs.in_place import WriteBook, WriteRecord
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.graphs.saved_tensors import Saved, is_freed, memory_of, saved_by
@@ -330,7 +331,7 @@ def _argument(node: Any, groups: dict[str, str | None], arguments: tuple[str, ..
         at = int(position) - 1
     elif index := groups.get("index"):
         needed = [at for at, needs in enumerate(node.needs_input_grad) if needs]
-        rank = sum(target is not None for target, _ in node.next_functions[: int(index) + 1]) - 1
+        rank = sum(target is not None for target in inputs_of(node)[: int(index) + 1]) - 1
         at = needed[rank] if 0 <= rank < len(needed) else -1
     else:
         return ""

@@ -23,6 +23,7 @@ from tensormagic.collectors.faults.backward_errors import (
     is_about_a_write,
 )
 from tensormagic.collectors.gradients.following import start_nodes
+from tensormagic.collectors.graphs.history import walk_nodes
 from tensormagic.collectors.graphs.saved_tensors import same_start
 from tensormagic.collectors.quiet import quiet
 from tensormagic.reports.failure import BackwardFault
@@ -53,7 +54,7 @@ def untraced_fault(
 def _fault(
     error: BaseException, starts: list[Any], spaces: Spaces, locate: Callable[[str, int, str], Location]
 ) -> BackwardFault | None:
-    nodes = _nodes_below(starts)
+    nodes = list(walk_nodes(starts, MOST_NODES))
     blame = Blame(None, _nowhere, _no_line, lambda tensor: _name_in(spaces, tensor))
     if is_about_a_write(error) and (found := find_modified_saved(nodes, error, None)) is not None:
         return BackwardFault(spoilt=blame.spoilt(found, nodes))
@@ -63,17 +64,6 @@ def _fault(
     else:
         returned = custom_function_return(error, nodes, None, _no_line, locate)
     return BackwardFault(freed=freed, returned=returned) if freed is not None or returned is not None else None
-
-
-def _nodes_below(starts: list[Any]) -> list[Any]:
-    nodes = list(dict.fromkeys(starts))
-    seen = set(map(id, nodes))
-    for node in nodes:  # grows while it is walked
-        for target, _ in node.next_functions:
-            if target is not None and id(target) not in seen and len(nodes) < MOST_NODES:
-                seen.add(id(target))
-                nodes.append(target)
-    return nodes
 
 
 def _name_in(spaces: Spaces, tensor: torch.Tensor) -> str:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 
 from tensormagic.collectors.gradients.gradient_statistics import StatisticsTable
 from tensormagic.collectors.gradients.measures import as_array, count_where, flat, measure
-from tensormagic.collectors.graphs.nodes import is_packed, isinstance_of_torch, slot_attributes
+from tensormagic.collectors.graphs.history import next_nodes
+from tensormagic.collectors.graphs.saved_tensors import each_saved_tensor, saved_argument, saved_tensor
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk, is_accumulate
 from tensormagic.collectors.quiet import quiet
 from tensormagic.reports import UNTOUCHED, BadSource, Edge, FirstBad, FirstNonfinite
@@ -58,7 +59,7 @@ def singular_slot(node: Any) -> str | None:
         REGULAR.add(type(node))
     if slot is None or slot != "self" or not node.name().startswith("PowBackward0"):
         return slot
-    exponent = getattr(node, "_saved_exponent", 0)
+    exponent = saved_argument(node, "exponent", 0)
     return None if isinstance(exponent, int | float) and exponent >= 1 else slot  # a whole slope everywhere
 
 
@@ -68,12 +69,8 @@ def suspicious(node: Any, slot: str) -> torch.Tensor | None:
     It cannot where it was changed in place, where the graph was freed, and where the person packed it with hooks of
     their own (offloading, checkpointing).
     """
-    try:
-        raw = getattr(node, f"_raw_saved_{slot}", None)
-        saved = None if raw is None or is_packed(raw) else getattr(node, f"_saved_{slot}")
-    except RuntimeError:
-        return None
-    return saved if isinstance(saved, torch.Tensor) and saved.numel() and saved.is_floating_point() else None
+    saved = saved_tensor(node, slot)
+    return saved if saved is not None and saved.numel() and saved.is_floating_point() else None
 
 
 def saved_facts(slot: str, saved: torch.Tensor) -> SavedFacts:
@@ -270,7 +267,7 @@ class _Look:
         if is_accumulate(node):
             self._leaf(at, node.variable, seen)
             return
-        for slot, saved in _saved(node):
+        for slot, saved in each_saved_tensor(node):
             self._operand(at, slot, saved, seen)
         self._out_of_domain(at, node, seen)
 
@@ -299,7 +296,7 @@ class _Look:
     def _out_of_domain(self, at: int, node: Any, seen: _Seen) -> None:
         """Note what an op made of an operand outside its domain, where it did not save its result."""
         rule = _DOMAINS.get(node.name())
-        operand = _get(node, rule.slot) if rule is not None else None
+        operand = saved_tensor(node, rule.slot) if rule is not None else None
         if rule is None or operand is None or at in seen.results or not operand.is_cpu or operand.is_complex():
             return
         values = as_array(flat(operand.detach())[0])
@@ -359,29 +356,6 @@ _DOMAINS = {
 }  # fmt: skip
 
 
-def _saved(node: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield the tensors that a node of torch's keeps, where that runs no hook of the person's."""
-    if isinstance_of_torch(node):
-        for slot, raw, saved in slot_attributes(cast("Hashable", type(node))):
-            value = _read(node, raw, saved)
-            if value is not None:
-                yield slot, value
-
-
-def _get(node: Any, slot: str) -> torch.Tensor | None:
-    return _read(node, f"_raw_saved_{slot}", f"_saved_{slot}")
-
-
-def _read(node: Any, raw: str, saved: str) -> torch.Tensor | None:
-    try:
-        if is_packed(getattr(node, raw)):
-            return None
-        value = getattr(node, saved)
-    except (RuntimeError, AttributeError):
-        return None
-    return value if isinstance(value, torch.Tensor) else None
-
-
 def _first(seen: _Seen, structure: GraphStructure) -> _Event | None:
     """Return the first NaN, or an older infinity that it came from; without a NaN, the first infinity."""
     events = sorted(seen.events, key=lambda event: (event.at, event.source == "made"))
@@ -412,7 +386,7 @@ def _way_up(start: int, seen: _Seen, structure: GraphStructure) -> set[int]:
 def _maker(at: int, seen: _Seen, look: _Look) -> int:
     """Return the node that made what the node ``at`` handed on as it was, where nobody saved it before."""
     while look.nodes[at].name() in _HANDS_ALL_ON and not _narrows(look.nodes[at]):
-        inputs = [target for target, _ in look.nodes[at].next_functions if target is not None]
+        inputs = next_nodes(look.nodes[at])
         above = look.index_of(inputs[0]) if len(inputs) == 1 else at
         if above == at or above in seen.results:
             break
@@ -430,9 +404,7 @@ def _is_fed_well(at: int, seen: _Seen, look: _Look) -> bool:
     waiting, known = [at], {at}
     while waiting:
         node = look.nodes[waiting.pop()]
-        for target, _ in node.next_functions:
-            if target is None:
-                continue
+        for target in next_nodes(node):
             index = look.index_of(target)
             counts = seen.results.get(index)
             if counts is None:

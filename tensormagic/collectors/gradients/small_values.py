@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.devices import accelerator
+from tensormagic.collectors.graphs.live_nodes import Hooks
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
-from tensormagic.collectors.hooks.live_nodes import Hooks
 from tensormagic.collectors.quiet import without_modes
 from tensormagic.reports import SmallValues
 from tensormagic.reports.graph import FEW_ELEMENTS

@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.graphs.nodes import describe_nodes, live_saved
+from tensormagic.collectors.graphs.nodes import describe_nodes
+from tensormagic.collectors.graphs.saved_tensors import live_saved
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk, Walker, is_accumulate, make_structure
 from tensormagic.collectors.objects.identity import Leaf, Leaves, ModuleNames
 from tensormagic.collectors.quiet import number, quiet

@@ -1,13 +1,17 @@
-"""Whether a value has a way back, which node made it, and whether that node runs Python code of the person's."""
+"""Whether a value has a way back, which node made it, what that node leads to, and whether it runs Python code."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
+from types import GetSetDescriptorType
 from typing import Any
 
 import numpy as np
 import torch
 from torch.autograd.function import BackwardCFunction
+
+from tensormagic.collectors.objects.holdings import mro_of
 
 # Whether a value has a way back, and which node made it, asked without making torch build one to answer.
 
@@ -52,6 +56,47 @@ def history_of(x: torch.Tensor) -> tuple[int, str]:
         return -1, ""
     node: Any = x.grad_fn
     return node._sequence_nr(), node.name()
+
+
+# The nodes that a node hands its gradients to: the one place, with `structure`, that reads the edges of live graphs.
+
+
+def inputs_of(node: Any) -> list[Any]:
+    """Return the node behind each input of a node; None for an input without a gradient."""
+    return [target for target, _ in node.next_functions]
+
+
+def next_nodes(node: Any) -> list[Any]:
+    """Return the nodes that a node hands gradients to, in the order of its inputs."""
+    return [target for target, _ in node.next_functions if target is not None]
+
+
+def first_input(node: Any) -> Any:
+    """Return the node behind the first input; None where it has none."""
+    return node.next_functions[0][0] if node.next_functions else None
+
+
+def walk_nodes(roots: Iterable[Any], most: int, seen: set[Any] | None = None) -> Iterator[Any]:
+    """Yield nodes and all that is below them, the nearest first, each once.
+
+    Args:
+        roots: Where to begin.
+        most: How many may have been met, then it ends.
+        seen: Those met before, which are passed over; those met now are added, and held: an ``id`` lasts as long.
+    """
+    met = set() if seen is None else seen
+    pending = deque(roots)
+    while pending and len(met) < most:
+        node = pending.popleft()
+        if node not in met:
+            met.add(node)
+            yield node
+            pending.extend(next_nodes(node))
+
+
+def is_node_class(kind: type) -> bool:
+    """Return whether instances of a class are nodes of an autograd graph."""
+    return torch._C._FunctionBase in mro_of(kind) or type(vars(kind).get("next_functions")) is GetSetDescriptorType
 
 
 # Which nodes run Python code of the person's in their backward.

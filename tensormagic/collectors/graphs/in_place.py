@@ -15,6 +15,7 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from tensormagic.collectors.geometry.overlap import Region, overlap
+from tensormagic.collectors.graphs.history import inputs_of
 from tensormagic.collectors.graphs.saved_tensors import region_of, saved_by
 from tensormagic.collectors.quiet import answers_itself
 from tensormagic.collectors.where.source import SourceLines
@@ -301,9 +302,8 @@ def _modified_saved(
 
 def matters(node: Any, slot: str) -> bool:
     """Return whether the gradient that a node passes on depends on what it saved there."""
-    targets = node.next_functions
-    if slot == "weight" and targets:
-        return targets[0][0] is not None
+    if slot == "weight" and (inputs := inputs_of(node)):
+        return inputs[0] is not None
     return slot not in _UNUSED and not (slot == "self" and node.name().startswith(_SIZES_ALONE))
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from tensormagic.collectors.graphs.saved_tensors import is_custom, read_slots, tensors_in
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk, is_accumulate
 from tensormagic.collectors.objects.holdings import is_a
 from tensormagic.collectors.objects.identity import Leaves
@@ -20,20 +21,6 @@ from tensormagic.reports.quickly import quickly
 
 if TYPE_CHECKING:
     from tensormagic.collectors.where.origins import Origin, Origins
-
-
-# What a node has saved: whether it can be read without running a hook of the person's.
-
-
-def is_packed(raw: Any) -> bool:
-    """Return whether reading a saved tensor would run a hook of the person's, or cannot be known not to.
-
-    Where this torch does not say whether there is a hook, it is left alone. Of a list of saved tensors, as indexing
-    keeps its indices, one that is packed is enough.
-    """
-    if isinstance(raw, (tuple, list)):  # asked of every saved tensor: ``|`` takes three times as long
-        return any(is_packed(each) for each in raw if each is not None)
-    return getattr(raw, "unpack_hook", raw) is not None
 
 
 # Describes the nodes of a skeleton once: names, shapes, saved tensors. The nodes are looked at, never kept.
@@ -98,7 +85,7 @@ def _describe_op(node: Any, index: int, origin: Origin, *, exact: bool, variable
     except (RuntimeError, AttributeError):  # nested and functorch outputs have no plain shape
         shapes, dtype, device = (), "", ""
     return new_node(
-        index=index, name=name, op=op_name(name), kind="op" if isinstance_of_torch(node) else "custom",
+        index=index, name=name, op=op_name(name), kind="custom" if is_custom(node) else "op",
         location=site, exact_location=exact, module=module, variable=variable,
         shapes=shapes, dtype=dtype, device=device, saved=saved_tensors(node),
     )  # fmt: skip
@@ -112,11 +99,6 @@ def _name_of(node: Any) -> str:
 def _bare_name(name: str) -> str:
     """Return a node's name without C++'s namespaces: of ``torch::autograd::CppNode<my::Op>``, too, what counts."""
     return sys.intern(name.rsplit("::", 1)[-1].removeprefix("CppNode<").removesuffix(">"))
-
-
-def isinstance_of_torch(node: Any) -> bool:
-    """Return whether a node is one of torch's own rather than a custom ``autograd.Function``'s."""
-    return not isinstance(node, torch.autograd.function.BackwardCFunction)
 
 
 def _outputs(outputs: Iterable[Any]) -> Outputs:
@@ -161,69 +143,21 @@ def _plain(dtype: Hashable) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-@lru_cache(maxsize=512)
-def _saved_slots(node_type: Hashable) -> tuple[str, ...]:
-    names = (name.removeprefix("_raw_saved_") for name in dir(node_type) if name.startswith("_raw_saved_"))
-    return tuple(names)
-
-
-@lru_cache(maxsize=512)
-def slot_attributes(node_type: Hashable) -> tuple[tuple[str, str, str], ...]:
-    """Return what a type of node saves, with the names of its attributes: interned, as Python finds them fastest."""
-    slots = _saved_slots(node_type)
-    return tuple((slot, sys.intern(f"_raw_saved_{slot}"), sys.intern(f"_saved_{slot}")) for slot in slots)
-
-
-def saved_slots(node: Any) -> tuple[str, ...]:
-    """Return the names of what a node of torch's saves, without the prefix."""
-    return _saved_slots(cast("Hashable", type(node)))
-
-
-def live_saved(node: Any) -> Iterator[tuple[str, torch.Tensor | None]]:
-    """Yield the state of everything a live node saves, and the tensor where it can be had without running a hook."""
-    if not isinstance_of_torch(node):
-        yield from _live_custom(node)
-        return
-    for slot in saved_slots(node):
-        try:
-            packed = any(map(is_packed, _several(getattr(node, f"_raw_saved_{slot}"))))
-            values = () if packed else _several(getattr(node, f"_saved_{slot}"))
-        except RuntimeError as error:
-            yield _state_of(error), None
-            continue
-        if packed:
-            yield "packed by a hook", None
-        yield from (("ok", value) for value in values if isinstance(value, torch.Tensor))
-
-
-def _several(value: Any) -> tuple[Any, ...]:
-    """Return what one slot holds: a few ops save a list of tensors."""
-    return tuple(value) if isinstance(value, list | tuple) else (value,)
-
-
-def _live_custom(node: Any) -> Iterator[tuple[str, torch.Tensor | None]]:
-    try:
-        if any(is_packed(raw) for raw in node._raw_saved_tensors):
-            yield "packed by a hook", None
-            return
-        saved = node.saved_tensors
-    except RuntimeError as error:
-        yield _state_of(error), None
-        return
-    yield from (("ok", tensor) for tensor in saved if tensor is not None)
-
-
 def saved_tensors(node: Any) -> tuple[SavedTensor, ...]:
     """Return what a live node keeps for its backward, and in which state.
 
-    Reading a saved tensor raises after it was changed in place and after the graph was freed: both are states worth
-    showing. What the person packed with saved-tensor hooks is not unpacked: that would run their code.
+    What the person packed with saved-tensor hooks is not unpacked: that would run their code.
     """
-    if not isinstance_of_torch(node):
-        return _custom_saved(node)
-    slots = slot_attributes(cast("Hashable", type(node)))[:MAX_SAVED]
-    found = [_saved(node, slot, raw, value) for slot, raw, value in slots]
-    return _in_words(tuple([saved for saved in found if saved is not None]))
+    of_torch = not is_custom(node)
+    found: list[_Saved] = []
+    for slot in read_slots(node, MAX_SAVED):
+        if slot.state != "ok":
+            found.append((slot.name, (), "", 0, slot.state))
+        elif of_torch and isinstance(slot.value, torch.Tensor):
+            found.append(_facts_of(slot.name, slot.value))
+        elif not of_torch:
+            found += [_facts_of(name, tensor) for name, tensor in tensors_in(slot)]
+    return _in_words(tuple(found[:MAX_SAVED]))
 
 
 def _in_words(found: tuple[_Saved, ...]) -> tuple[SavedTensor, ...]:
@@ -233,36 +167,8 @@ def _in_words(found: tuple[_Saved, ...]) -> tuple[SavedTensor, ...]:
         return _described_saved.__wrapped__(found)
 
 
-def _saved(node: Any, slot: str, raw: str, value: str) -> _Saved | None:
-    try:
-        if is_packed(getattr(node, raw)):
-            return slot, (), "", 0, "packed by a hook"
-        tensor = getattr(node, value)
-    except RuntimeError as error:
-        return slot, (), "", 0, _state_of(error)
-    return _facts_of(slot, tensor) if isinstance(tensor, torch.Tensor) else None
-
-
 def _facts_of(slot: str, tensor: torch.Tensor) -> _Saved:
     return slot, _size(tensor), _plain(tensor.dtype), tensor.numel() * tensor.element_size(), "ok"
-
-
-def _state_of(error: RuntimeError) -> str:
-    text = str(error)
-    if "inplace" in text:
-        return "changed in place"
-    return "freed" if "freed" in text or "second time" in text else "unreadable"
-
-
-def _custom_saved(node: Any) -> tuple[SavedTensor, ...]:
-    try:
-        if any(is_packed(raw) for raw in node._raw_saved_tensors):
-            return (SavedTensor("saved_tensors", (), "", 0, "packed by a hook"),)
-        saved = node.saved_tensors
-    except RuntimeError as error:
-        return (SavedTensor("saved_tensors", (), "", 0, _state_of(error)),)
-    named = ((f"saved_tensors[{at}]", tensor) for at, tensor in enumerate(saved))
-    return _in_words(tuple(_facts_of(name, tensor) for name, tensor in named if tensor is not None)[:MAX_SAVED])
 
 
 def _grad_fn(x: torch.Tensor) -> Any:

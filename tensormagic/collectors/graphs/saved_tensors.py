@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import re
+import sys
 from collections import deque
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
@@ -14,14 +15,134 @@ from typing import Any, Literal, NamedTuple, cast
 import torch
 
 from tensormagic.collectors.geometry.overlap import Region
-from tensormagic.collectors.graphs.nodes import is_packed, isinstance_of_torch
+from tensormagic.collectors.graphs.history import walk_nodes
 from tensormagic.collectors.objects.namespace import is_kind
 from tensormagic.collectors.quiet import number
 
-# Looks at what live nodes have saved without unpacking it: where, and whether its version is the same.
+# Everything that torch shows of what live nodes have saved: without unpacking what hooks of the person's have packed.
 
 _VERSIONS = re.compile(r"is at version (\d+); expected version (\d+)")
-_CUSTOM = "saved_tensors"
+_CUSTOM = (("saved_tensors", "_raw_saved_tensors", "saved_tensors"),)
+
+
+def is_packed(raw: Any) -> bool:
+    """Return whether reading a saved tensor would run a hook of the person's, or cannot be known not to.
+
+    Where this torch does not say whether there is a hook, it is left alone. Of a list of saved tensors, as indexing
+    keeps its indices, one that is packed is enough.
+    """
+    if isinstance(raw, (tuple, list)):  # asked of every saved tensor: ``|`` takes three times as long
+        return any(is_packed(each) for each in raw if each is not None)
+    return getattr(raw, "unpack_hook", raw) is not None
+
+
+def is_custom(node: Any) -> bool:
+    """Return whether a node is a custom ``autograd.Function``'s rather than one of torch's own."""
+    return isinstance(node, torch._C._FunctionBase)
+
+
+class SavedSlot(NamedTuple):
+    """One slot of a live node.
+
+    Attributes:
+        name: ``"self"``, ``"weight"``; ``"saved_tensors"`` of a custom Function.
+        state: ``"ok"``, ``"packed by a hook"``, ``"changed in place"``, ``"freed"`` or ``"unreadable"``.
+        value: The tensor, or a tuple of them, where the state is ``"ok"``.
+        raw: What torch keeps of each tensor; nothing where it was freed.
+        several: Whether it is a list of tensors.
+        versions: The version that it had and the one that it has, where it was changed in place.
+    """
+
+    name: str
+    state: str
+    value: Any
+    raw: tuple[Any, ...]
+    several: bool
+    versions: tuple[int, int] | None = None
+
+
+def slots_of(node: Any) -> tuple[tuple[str, str, str], ...]:
+    """Return the slots in which a node saves tensors: the name, and the attributes that give it raw and unpacked."""
+    return _slots(cast("Hashable", type(node)))
+
+
+@lru_cache(maxsize=512)
+def _slots(kind: Any) -> tuple[tuple[str, str, str], ...]:
+    if issubclass(kind, torch._C._FunctionBase):
+        return _CUSTOM
+    names = [name.removeprefix("_raw_saved_") for name in dir(kind) if name.startswith("_raw_saved_")]
+    # Interned, as Python finds them fastest.
+    return tuple((name, sys.intern(f"_raw_saved_{name}"), sys.intern(f"_saved_{name}")) for name in names)
+
+
+def read_slots(node: Any, most: int | None = None) -> Iterator[SavedSlot]:
+    """Yield what a node has saved, slot by slot, at most so many.
+
+    Reading raises after a saved tensor was changed in place and after the graph was freed: both are states.
+    """
+    for name, raw, value in slots_of(node)[:most]:
+        kept, several, read, versions = (), False, None, None
+        try:
+            found = getattr(node, raw)
+            several = isinstance(found, (tuple, list))
+            kept = tuple(found) if several else (found,)
+            state = "packed by a hook" if is_packed(found) else "ok"
+            read = getattr(node, value) if state == "ok" else None
+        except RuntimeError as error:
+            text = str(error)
+            told = _VERSIONS.search(text)
+            versions = (int(told[2]), int(told[1])) if told else None
+            freed = "freed" in text or "second time" in text
+            state = "changed in place" if "inplace" in text or told else "freed" if freed else "unreadable"
+        yield SavedSlot(name, state, read, kept, several, versions)
+
+
+def raw_saved(node: Any) -> Iterator[Any]:
+    """Yield what torch keeps of each tensor that a node has saved."""
+    for _, raw, _ in slots_of(node):
+        found = getattr(node, raw)
+        yield from found if isinstance(found, (tuple, list)) else (found,)
+
+
+def saved_tensor(node: Any, slot: str) -> torch.Tensor | None:
+    """Return one tensor that a node of torch's has saved; None where it is not there, changed, or packed by a hook."""
+    return _unpacked(node, f"_raw_saved_{slot}", f"_saved_{slot}")
+
+
+def each_saved_tensor(node: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield these by the names of their slots; nothing of a custom Function."""
+    for slot, raw, value in () if is_custom(node) else slots_of(node):
+        if (found := _unpacked(node, raw, value)) is not None:
+            yield slot, found
+
+
+def _unpacked(node: Any, raw: str, value: str) -> torch.Tensor | None:
+    try:
+        found = None if is_packed(getattr(node, raw)) else getattr(node, value)
+    except (RuntimeError, AttributeError):
+        return None
+    return found if isinstance(found, torch.Tensor) else None
+
+
+def saved_argument(node: Any, name: str, default: Any = None) -> Any:
+    """Return an argument that is no tensor, as a node has saved it."""
+    return getattr(node, f"_saved_{name}", default)
+
+
+def live_saved(node: Any) -> Iterator[tuple[str, torch.Tensor | None]]:
+    """Yield the state of everything a live node saves, and the tensor where it can be had without running a hook."""
+    for slot in read_slots(node):
+        if slot.state == "ok":
+            yield from (("ok", tensor) for _, tensor in tensors_in(slot))
+        else:
+            yield slot.state, None
+
+
+def tensors_in(slot: SavedSlot) -> list[tuple[str, torch.Tensor]]:
+    """Return the tensors of a slot that can be read, with their names: a few operations save a list of tensors."""
+    if slot.several and slot.value is not None:
+        return [(f"{slot.name}[{at}]", x) for at, x in enumerate(slot.value) if isinstance(x, torch.Tensor)]
+    return [(slot.name, slot.value)] if isinstance(slot.value, torch.Tensor) else []
 
 
 class Saved(NamedTuple):
@@ -40,53 +161,21 @@ class Saved(NamedTuple):
 
 def saved_by(node: Any) -> Iterator[Saved]:
     """Yield what a node has saved, as far as it is there: not what was freed, nor what hooks have packed."""
-    for slot in _slots(cast("Hashable", type(node))) if isinstance_of_torch(node) else (_CUSTOM,):
-        raws = _raw(node, slot)
-        several = isinstance(raws, tuple | list)
-        found = list(raws) if isinstance(raws, tuple | list) else [raws]
-        there = [(at, raw.data) for at, raw in enumerate(found) if raw is not None and not is_packed(raw)]
-        tensors = [(at, tensor) for at, tensor in there if isinstance(tensor, torch.Tensor)]
-        versions = _versions(node, slot) if tensors else None
-        for at, tensor in tensors:
-            changed = versions if versions is None or _version(tensor) == versions[1] else None
-            yield Saved(f"{slot}[{at}]" if several else slot, tensor, changed)
-
-
-def _raw(node: Any, slot: str) -> Any:
-    """Return what a slot holds, or a list of such; None where it was freed."""
-    try:
-        return getattr(node, f"_raw_{slot}" if slot == _CUSTOM else f"_raw_saved_{slot}", None)
-    except RuntimeError:
-        return None
+    for slot in read_slots(node):
+        there = [(at, raw.data) for at, raw in enumerate(slot.raw) if raw is not None and not is_packed(raw)]
+        for at, tensor in there:
+            if isinstance(tensor, torch.Tensor):
+                changed = slot.versions if slot.versions is None or _version(tensor) == slot.versions[1] else None
+                yield Saved(f"{slot.name}[{at}]" if slot.several else slot.name, tensor, changed)
 
 
 def _version(tensor: torch.Tensor) -> int:
     return -1 if tensor.is_inference() else tensor._version
 
 
-def _versions(node: Any, slot: str) -> tuple[int, int] | None:
-    """Return the versions of which torch complains when what was saved is read: then, and now."""
-    try:
-        getattr(node, slot if slot == _CUSTOM else f"_saved_{slot}")
-    except RuntimeError as error:
-        found = _VERSIONS.search(str(error))
-        return (int(found[2]), int(found[1])) if found else None
-    return None
-
-
 def is_freed(node: Any) -> bool:
     """Return whether a node had saved something, and a backward has freed it."""
-    try:
-        for slot in _slots(cast("Hashable", type(node))) if isinstance_of_torch(node) else (_CUSTOM,):
-            getattr(node, slot if slot == _CUSTOM else f"_saved_{slot}")
-    except RuntimeError as error:
-        return "freed" in str(error) or "second time" in str(error)
-    return False
-
-
-@lru_cache(maxsize=512)
-def _slots(kind: Hashable) -> tuple[str, ...]:
-    return tuple(name.removeprefix("_raw_saved_") for name in dir(kind) if name.startswith("_raw_saved_"))
+    return any(slot.state == "freed" for slot in read_slots(node))
 
 
 def memory_of(tensor: torch.Tensor) -> tuple[int, int] | None:
@@ -126,7 +215,6 @@ NODE_LIMIT = 5_000
 MOST_ITEMS = 64  # of a list that a custom Function keeps; objects that what a hook has packed is made of
 PACKED = ", packed by a hook"
 
-Root = tuple[Any, str]
 _HOW = {"variable": "adds its gradient"}
 
 
@@ -165,21 +253,9 @@ def saved_in_graphs(
     seen: set[Any] = set()
     found: list[SavedHere] = []
     for root in roots:
-        for node, name in _new_nodes(root, seen):
-            found += _at(node, name, x, storage)
+        for node in walk_nodes([root[0]], NODE_LIMIT, seen):
+            found += _at(node, root[1], x, storage)
     return found, len(seen) < NODE_LIMIT
-
-
-def _new_nodes(root: Root, seen: set[Any]) -> Iterator[Root]:
-    """Yield the nodes of a graph that were not met before, each with the graph's name, until there are too many."""
-    pending = deque([root])
-    while pending and len(seen) < NODE_LIMIT:
-        node, name = pending.popleft()
-        if node in seen:
-            continue
-        seen.add(node)
-        yield node, name
-        pending.extend((after, name) for after, _ in node.next_functions if after is not None)
 
 
 def _at(node: Any, name: str, x: torch.Tensor, storage: int | None) -> Iterator[SavedHere]:
@@ -209,61 +285,35 @@ def path_of(node: Any, root: str, slot: str) -> str:
 def kept_by(node: Any) -> Iterator[tuple[str, torch.Tensor | None]]:
     """Yield what a node keeps, by the name of the slot.
 
-    None stands for what it keeps and does not show at all.
+    None stands for what it keeps and does not show at all. What a custom Function keeps as attributes of its context
+    nothing ever frees.
     """
     if type(node).__name__ == "AccumulateGrad":
         yield "variable", node.variable
-    elif isinstance(node, torch._C._FunctionBase):  # a person may have called the class itself, too: no graph has that
-        yield from _kept_by_custom(node)
-    else:
-        for raw in _raw_slots(cast("Hashable", type(node))):
-            yield from _read(node, raw)
-
-
-@lru_cache(maxsize=512)
-def _raw_slots(kind: Hashable) -> tuple[str, ...]:
-    """Return the attributes by which torch's own nodes show what they saved, unpacked."""
-    return tuple(name for name in dir(kind) if name.startswith("_raw_saved_"))
-
-
-def _read(node: Any, raw: str) -> Iterator[tuple[str, torch.Tensor | None]]:
-    slot = raw.removeprefix("_raw_saved_")
-    try:
-        kept = getattr(node, raw)
-        if is_packed(kept):
-            yield from _within_packed(kept, slot)
-            return
-        values = _shown(node, kept, slot)
-    except RuntimeError as error:
-        if not _is_freed(error):
-            yield slot, None
         return
-    for value in values if isinstance(values, tuple | list) else (values,):
+    of_torch = not is_custom(node)  # a person may have called the class itself, too: no graph has that
+    for slot in read_slots(node):
+        if slot.state == "ok":
+            yield from ((slot.name if of_torch else name, tensor) for name, tensor in tensors_in(slot))
+        elif slot.state != "freed" and not slot.raw:
+            yield slot.name, None
+        else:  # what was changed in place since as it lies there, unchecked
+            yield from _lying_there(slot, of_torch=of_torch)
+    for name, value in [] if of_torch else list(vars(node).items()):
         if is_kind(value, torch.Tensor):
-            yield slot, value
+            yield f"ctx.{name}", value
+        elif type(value) in {list, tuple}:
+            several = enumerate(value[:MOST_ITEMS])
+            yield from ((f"ctx.{name}[{at}]", item) for at, item in several if is_kind(item, torch.Tensor))
 
 
-def _shown(node: Any, kept: Any, slot: str) -> Any:
-    """Return what a slot keeps; what was changed in place since as it lies there, unchecked."""
-    try:
-        return getattr(node, f"_saved_{slot}")
-    except RuntimeError as error:
-        if _is_freed(error):
-            raise
-        return [each.data for each in _each(kept)]
-
-
-def _each(kept: Any) -> tuple[Any, ...]:
-    return tuple(each for each in kept if each is not None) if isinstance(kept, tuple | list) else (kept,)
-
-
-def _within_packed(kept: Any, slot: str) -> Iterator[tuple[str, torch.Tensor | None]]:
-    """Yield the tensors in what hooks have made of saved ones; where there is none, these are kept elsewhere."""
-    for each in _each(kept):
-        if is_packed(each):
-            yield from ((f"{slot}{PACKED}", tensor) for tensor in _tensors_in(each.data))
-        elif is_kind(each.data, torch.Tensor):
-            yield slot, each.data
+def _lying_there(slot: SavedSlot, *, of_torch: bool) -> Iterator[tuple[str, torch.Tensor | None]]:
+    """Yield saved tensors as they lie there, and those in what hooks have made of others, which may keep none here."""
+    for at, each in enumerate(slot.raw):
+        if each is not None and is_packed(each):
+            yield from ((f"{slot.name}{PACKED}", tensor) for tensor in _tensors_in(each.data))
+        elif each is not None and is_kind(each.data, torch.Tensor):
+            yield slot.name if of_torch or slot.state == "packed by a hook" else f"{slot.name}[{at}]", each.data
 
 
 def _tensors_in(item: Any) -> Iterator[torch.Tensor]:
@@ -280,37 +330,3 @@ def _tensors_in(item: Any) -> Iterator[torch.Tensor]:
             pending.extend(each.__closure__ or ())
         elif not isinstance(each, type | ModuleType | MethodType | FrameType | torch.nn.Module):
             pending.extend(gc.get_referents(each))
-
-
-def _is_freed(error: RuntimeError) -> bool:
-    """Return whether torch refuses to show a saved tensor because it is not there any more."""
-    return "second time" in str(error) or "freed" in str(error)
-
-
-def _kept_by_custom(node: Any) -> Iterator[tuple[str, torch.Tensor | None]]:
-    """Yield what a custom Function saved, and what it keeps as attributes of its context, which nothing ever frees."""
-    saved: tuple[torch.Tensor | None, ...] = ()
-    try:
-        if any(map(is_packed, kept := node._raw_saved_tensors)):
-            yield from _within_packed(kept, "saved_tensors")
-        else:
-            saved = _shown_by_custom(node, kept)
-    except RuntimeError as error:
-        if not _is_freed(error):
-            yield "saved_tensors", None
-    yield from ((f"saved_tensors[{at}]", value) for at, value in enumerate(saved) if value is not None)
-    for name, value in list(vars(node).items()):
-        if is_kind(value, torch.Tensor):
-            yield f"ctx.{name}", value
-        elif type(value) in {list, tuple}:
-            several = enumerate(value[:MOST_ITEMS])
-            yield from ((f"ctx.{name}[{at}]", item) for at, item in several if is_kind(item, torch.Tensor))
-
-
-def _shown_by_custom(node: Any, kept: Any) -> tuple[torch.Tensor | None, ...]:
-    try:
-        return cast("tuple[torch.Tensor | None, ...]", node.saved_tensors)
-    except RuntimeError as error:
-        if _is_freed(error):
-            raise
-        return tuple(each.data for each in _each(kept))

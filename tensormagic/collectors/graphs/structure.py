@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tensormagic.collectors.graphs.live_nodes import NodeThreads, Unwinding
 from tensormagic.collectors.hooks.functorch_levels import bare
-from tensormagic.collectors.hooks.live_nodes import NodeThreads, Unwinding
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.where.origins import Origins
 from tensormagic.reports import Edge

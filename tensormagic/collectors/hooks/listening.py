@@ -17,7 +17,7 @@ import torch
 
 from tensormagic.collectors.hooks.followed_run import FollowedRun
 from tensormagic.collectors.hooks.modes import Engine, SteppingMode
-from tensormagic.collectors.hooks.stepping_off import SteppingOff, asks
+from tensormagic.collectors.hooks.stepping_off import NodeWalk, SteppingOff, asks
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.where.caller import Callers
 from tensormagic.reports import Cell
@@ -104,11 +104,13 @@ class ListenerMode(SteppingMode):  # type: ignore[no-untyped-call]
 class ListeningRun(FollowedRun):
     """Follows the operations of a run that a listener wants: through a mode of its own, or through another run's."""
 
-    def __init__(self, cell: Cell, listener: Listener, clock: Callable[[], float] = perf_counter) -> None:
+    def __init__(
+        self, cell: Cell, listener: Listener, walk: NodeWalk, clock: Callable[[], float] = perf_counter
+    ) -> None:
         super().__init__(cell, clock)
         self.mode = ListenerMode()
         self.mode.listeners.append(listener)
-        self.stepping: SteppingOff | None = SteppingOff(self.mode)
+        self.stepping: SteppingOff | None = SteppingOff(self.mode, walk)
         self.captures = self.stepping.captures
 
     def listen_beside(self, other: Any) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any
 
@@ -80,11 +80,15 @@ _CALLS: tuple[tuple[Any, str], ...] = (
 )  # fmt: skip
 
 
+NodeWalk = Callable[[Iterable[Any], int], Iterable[Any]]
+
+
 class SteppingOff:
     """Takes a mode off around calls and nodes that ask for it.
 
     Args:
         mode: Of the run.
+        walk: Yields the nodes of the graphs below some, each once, until there are too many.
         looks: Whether the mode looks at what came out meanwhile, and at storages that are resized.
 
     Attributes:
@@ -95,8 +99,8 @@ class SteppingOff:
 
     passing: Callable[[Any, Any, Any, Any], Any] | None = None
 
-    def __init__(self, mode: SteppingMode, *, looks: bool = False) -> None:
-        self._mode, self._looks = mode, looks
+    def __init__(self, mode: SteppingMode, walk: NodeWalk, *, looks: bool = False) -> None:
+        self._mode, self._walk, self._looks = mode, walk, looks
         self._callers = Callers()
         self._replaced: list[Replacement] = []
         self._left = -1
@@ -165,7 +169,9 @@ class SteppingOff:
         if not self._mode.asks:
             return call.run()
         with torch._C.DisableTorchFunction():
-            handles = [handle for node in _asking(call.roots) for handle in self._hooked(node)]
+            starts = [x.grad_fn if isinstance(x, torch.Tensor) else getattr(x, "node", None) for x in call.roots]
+            asking = (node for node in self._walk(filter(None, starts), sys.maxsize) if node.name() in ASKING_NODES)
+            handles = [handle for node in asking for handle in self._hooked(node)]
         try:
             return call.run()
         finally:
@@ -225,18 +231,3 @@ class SteppingOff:
 def _disown(owner: type, name: str, inherited: Any) -> None:
     if vars(owner).get(name) is inherited:
         delattr(owner, name)
-
-
-def _asking(roots: tuple[Any, ...]) -> Iterator[Any]:
-    """Yield the nodes of a graph that compute otherwise while a dispatch mode is on."""
-    starts = [root.grad_fn if isinstance(root, torch.Tensor) else getattr(root, "node", None) for root in roots]
-    pending = [node for node in starts if node is not None]
-    seen: set[Any] = set(pending)
-    while pending:
-        node = pending.pop()
-        if node.name() in ASKING_NODES:
-            yield node
-        for after, _ in node.next_functions:
-            if after is not None and after not in seen:
-                seen.add(after)
-                pending.append(after)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import FrameType, ModuleType
@@ -13,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from tensormagic.collectors.graphs.history import is_node_class, walk_nodes
 from tensormagic.collectors.graphs.saved_tensors import kept_by, path_of
 from tensormagic.collectors.live_memory.blocks import Block, Role, memory_in, merged, nbytes_of, parts
 from tensormagic.collectors.objects.holdings import gradient_there, home_of, is_readable, mro_of, registered
@@ -58,13 +58,8 @@ class GraphMemory:
                 whoever owns the walk would be in a cycle with it, and all that was met would wait for the collector.
         """
         for root, name in roots:
-            pending = deque([root])
-            while pending and self.complete:
-                node = pending.popleft()
-                if node not in self.nodes:
-                    self.nodes.add(node)
-                    self._read(node, name, keep)
-                    pending.extend(after for after, _ in node.next_functions if after is not None)
+            for node in walk_nodes([root], MOST_NODES, self.nodes):
+                self._read(node, name, keep)
 
     def _read(self, node: Any, name: str, keep: Keep) -> None:
         for slot, tensor in kept_by(node):
@@ -103,7 +98,7 @@ def nameless(known: Container[int]) -> Nameless:
     every = gc.get_objects()
     kinds = set(map(type, every))
     tensors = {kind for kind in kinds if torch.Tensor in mro_of(kind)}
-    nodes = {kind for kind in kinds if any("next_functions" in vars(each) for each in mro_of(kind))}
+    nodes = set(filter(is_node_class, kinds))
     wanted = tensors | nodes
     found = [item for item in every if type(item) in wanted]
     return Nameless(

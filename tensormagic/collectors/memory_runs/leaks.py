@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.graphs.nodes import live_saved
+from tensormagic.collectors.graphs.history import walk_nodes
+from tensormagic.collectors.graphs.saved_tensors import live_saved
 from tensormagic.collectors.graphs.structure import is_accumulate
 from tensormagic.collectors.objects.namespace import nearest
 from tensormagic.collectors.objects.reach import Place
@@ -369,14 +370,9 @@ class _Search:
 
 def _saved_below(root: Any, seen: set[Any]) -> Iterator[int]:
     """Yield the storages that the nodes of a graph keep, less those of nodes met before."""
-    pending = [root]
-    while pending and len(seen) < MOST_NODES:
-        node = pending.pop()
-        if node in seen or is_accumulate(node):
-            continue
-        seen.add(node)
-        yield from filter(None, (_identity(tensor) for _, tensor in live_saved(node)))
-        pending += [after for after, _ in node.next_functions if after is not None]
+    for node in walk_nodes([root], MOST_NODES, seen):
+        if not is_accumulate(node):
+            yield from filter(None, (_identity(tensor) for _, tensor in live_saved(node)))
 
 
 def _identity(tensor: torch.Tensor | None) -> int | None:

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from tensormagic.collectors.failures.failures import Surroundings, failure_of
+from tensormagic.collectors.graphs.history import walk_nodes
 from tensormagic.collectors.hooks.followed_run import FollowedRun
 from tensormagic.collectors.hooks.stepping_off import SteppingOff
 from tensormagic.collectors.hooks.undoing import Undoing
@@ -85,7 +86,7 @@ class MemoryRecorder(FollowedRun):
         self._profile = LineProfile(functions, namespace, cell)
         walk, site_of = self._profile.walk(self._sites, modules.path_in)
         self.mode = MemoryMode(walk, site_of, self._fold, clock)
-        self.stepping = SteppingOff(self.mode, looks=True)
+        self.stepping = SteppingOff(self.mode, walk_nodes, looks=True)
         self._totals: Totals = {}
         self._iterations = Iterations()
         self._allocation_logs: dict[torch.device, AllocationLog] = {}

@@ -40,7 +40,7 @@ def is_readable(x: Any) -> bool:
             if not all(is_a(getattr(x, name), kind) for name, kind in _ANSWERS.items()):
                 return False
             with suppress(RuntimeError):  # of a view that was changed in a way that autograd forbids
-                if x.grad_fn is not None and not hasattr(type(x.grad_fn), "next_functions"):
+                if x.grad_fn is not None and not hasattr(type(x.grad_fn), "_sequence_nr"):
                     return False
             return is_lazy(x) or (is_a(x.shape, torch.Size) and is_a(x._base, torch.Tensor | NoneType))
     except Exception:

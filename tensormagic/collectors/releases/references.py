@@ -18,9 +18,10 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.aliasing.holders import Budget
+from tensormagic.collectors.graphs.history import is_node_class
 from tensormagic.collectors.quiet import graded
 from tensormagic.collectors.releases.flow import ends_in_cycles
-from tensormagic.collectors.releases.referents import Readers, is_custom, is_node
+from tensormagic.collectors.releases.referents import Readers, is_custom
 from tensormagic.words import plural, seconds_text
 
 _CLOCK_EVERY = 256
@@ -145,7 +146,7 @@ class References:
 
     def take_unnamed_referrers(self) -> list[int]:
         """Meet the tensors and nodes that no root leads to and that have a graph: nobody shows who holds a node."""
-        kinds = {kind for kind in self._readers if is_node(kind)}
+        kinds = {kind for kind in self._readers if is_node_class(kind)}
         if not kinds:
             return []
         tensors = _classes_of_tensors()

@@ -13,13 +13,14 @@ import gc
 import itertools
 from collections import deque
 from collections.abc import Callable
-from types import BuiltinFunctionType, CodeType, GetSetDescriptorType, ModuleType
+from types import BuiltinFunctionType, CodeType, ModuleType
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 
-from tensormagic.collectors.graphs.nodes import saved_slots
+from tensormagic.collectors.graphs.history import is_node_class, next_nodes
+from tensormagic.collectors.graphs.saved_tensors import raw_saved
 
 _LEAVES: frozenset[type] = frozenset({
     int, float, complex, bool, str, bytes, range, slice, type(None), type(...), type(NotImplemented), CodeType,
@@ -107,18 +108,13 @@ class Readers(dict[type, "Reader | None"]):
                 return reader
         if type in line:
             return self._of_class
-        if type(kind.__dict__.get("next_functions")) is GetSetDescriptorType:
+        if is_node_class(kind):
             return _of_node
         return _of_anything if _is_opened(kind) else None
 
     def _of_class(self, kind: Any, taker: Taker) -> None:
         if _home(kind) == self._home:
             _of_anything(kind, taker)
-
-
-def is_node(kind: type) -> bool:
-    """Return whether instances of a class are nodes of an autograd graph."""
-    return type(kind.__dict__.get("next_functions")) is GetSetDescriptorType or is_custom(kind)
 
 
 def is_custom(kind: type) -> bool:
@@ -205,42 +201,23 @@ def _of_array(array: Any, taker: Taker) -> None:
 def _of_node(node: Any, taker: Taker) -> None:
     for value in gc.get_referents(node):
         taker.python(value)
-    for after, _ in node.next_functions:
-        if after is not None:
-            taker.uncounted(after)
+    for after in next_nodes(node):
+        taker.uncounted(after)
     if type(node).__name__ == "AccumulateGrad":
         taker.native(node.variable)
-    for slot in saved_slots(node):
-        _of_saved(getattr(node, f"_raw_saved_{slot}"), taker)
-
-
-def _of_custom(node: Any, taker: Taker) -> None:
-    for value in gc.get_referents(node):
-        taker.python(value)
-    for after, _ in node.next_functions:
-        if after is not None:
-            taker.uncounted(after)
-    _of_saved(node._raw_saved_tensors, taker)
-
-
-def _of_saved(raw: Any, taker: Taker) -> None:
-    """Take down the tensor that a slot keeps as it lies there, unpacked by nobody, or what a hook made of it."""
-    for each in raw if isinstance(raw, tuple | list) else (raw,):
-        kept = getattr(each, "data", None)
-        if kept is None:
-            continue
-        if each.unpack_hook is None:
+    for raw in raw_saved(node):  # as it lies there, unpacked by nobody, or what a hook made of it
+        kept = getattr(raw, "data", None)
+        if kept is not None and raw.unpack_hook is None:
             taker.native(kept)
-        else:
+        elif kept is not None:
             taker.python_unseen(kept)
-            taker.python_unseen(each.unpack_hook)
+            taker.python_unseen(raw.unpack_hook)
 
 
 # The first class that an object's class is derived from says how it is read.
 _READERS: tuple[tuple[type, Reader], ...] = (
     (torch.Tensor, _of_tensor),
     (torch.UntypedStorage, _of_storage),
-    (torch._C._FunctionBase, _of_custom),
     (np.ndarray, _of_array),
     (torch.nn.Module, _of_anything),  # wherever its class stands: a compiled module's is in a closed package
     *((kind, _of_container) for kind in (dict, list, tuple, deque, set, frozenset)),

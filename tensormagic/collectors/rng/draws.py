@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from tensormagic.collectors.graphs.history import walk_nodes
 from tensormagic.collectors.hooks.listening import ListeningRun
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.rng.generators import TYPES, Reading, defaults, generators, identity, read, state_of
@@ -277,7 +278,7 @@ class DrawWatcher(ListeningRun):
         self._sites = SourceLines(cell_number) if cell_number is not None else SourceLines()
         self._log = DrawLog(namespace, self._sites)
         self._listener = DrawListener(self._log)
-        super().__init__(cell, self._listener, clock)
+        super().__init__(cell, self._listener, walk_nodes, clock)
 
     def passed(self, filename: str, first: int, last: int) -> None:
         """Look at the generators after a statement of the cell has run, which stands on these lines."""

@@ -44,6 +44,7 @@ from tensormagic.collectors.gradients.pass_log import PassLog, frame_before_any_
 from tensormagic.collectors.gradients.pipelines import Microbatches, infers_shapes
 from tensormagic.collectors.gradients.small_values import SmallPass
 from tensormagic.collectors.gradients.traced_graph import GraphBook, TracedGraph
+from tensormagic.collectors.graphs.live_nodes import NodeThreads
 from tensormagic.collectors.graphs.structure import Walk, Walker
 from tensormagic.collectors.hooks.backward_calls import BackwardCall, followed_backward
 from tensormagic.collectors.hooks.capturing import Captures, Return, is_captured
@@ -51,7 +52,6 @@ from tensormagic.collectors.hooks.compiled import Together, kept_compiled
 from tensormagic.collectors.hooks.followed_run import FollowedRun
 from tensormagic.collectors.hooks.forked_processes import forks
 from tensormagic.collectors.hooks.functorch_levels import bare
-from tensormagic.collectors.hooks.live_nodes import NodeThreads
 from tensormagic.collectors.hooks.modes import aside, calls_aside, ours_are_on, unseen
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.hooks.unseen_calls import forward_mode_gap, noted_applies, noted_dual_levels, plain_stacks

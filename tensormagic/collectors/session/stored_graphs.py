@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.graphs.nodes import live_saved
+from tensormagic.collectors.graphs.history import next_nodes
+from tensormagic.collectors.graphs.saved_tensors import live_saved
 from tensormagic.collectors.graphs.structure import is_accumulate
 from tensormagic.collectors.objects.reach import Place
 from tensormagic.collectors.session.session_walk import memory_of
@@ -62,7 +63,7 @@ class _Walked:
             elif node not in mine:
                 mine.add(node)
                 self._read(node)
-                pending += [after for after, _ in node.next_functions if after is not None]
+                pending += next_nodes(node)
         self.seen |= mine
         self.graphs += apart and bool(mine)
         return frozenset(leaves)
@@ -159,11 +160,11 @@ def _in_sums(tracked: list[tuple[Place, torch.Tensor]], known: _Walked, where: W
 def _terms(node: Any) -> list[Any]:
     """Return the nodes that a sum was added up from, the latest first: ``total = total + loss``, again and again."""
     while node is not None and node.name() in _SCALED:
-        inputs = [after for after, _ in node.next_functions if after is not None]
+        inputs = next_nodes(node)
         node = inputs[0] if len(inputs) == 1 else None
     terms: list[Any] = []
     while node is not None and node.name() == _ADD and len(terms) < MOST_NODES:
-        first, *others = [after for after, _ in node.next_functions if after is not None] or [None]
+        first, *others = next_nodes(node) or [None]
         terms += others
         if not others and first is not None and first.name() != _ADD:
             terms.append(first)  # the first one, added to a number

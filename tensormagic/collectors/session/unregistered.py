@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from tensormagic.collectors.graphs.history import walk_nodes
 from tensormagic.collectors.objects.holdings import attributes_of, registered
 from tensormagic.collectors.objects.identity import ModuleNames
 from tensormagic.collectors.objects.namespace import Walk, held_by, inside, is_kind, is_torch_own
@@ -231,16 +232,8 @@ def _all_in(wanted: list[int], known: set[int]) -> bool:
 
 def _leaves(x: torch.Tensor) -> list[torch.Tensor]:
     """Return the leaves that a tensor was computed from; none where the way to them is long."""
-    seen: set[Any] = set()
-    pending, found = [x.grad_fn], []
-    while pending and len(seen) < _LEAVES:
-        node: Any = pending.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        found += [node.variable] if hasattr(node, "variable") else []
-        pending += [after for after, _ in node.next_functions]
-    return [] if pending else found
+    nodes = list(walk_nodes([x.grad_fn] if x.grad_fn is not None else [], _LEAVES))
+    return [node.variable for node in nodes if hasattr(node, "variable")] if len(nodes) < _LEAVES else []
 
 
 def _hidden(place: Place, known: _Known, where: Location | None) -> UnregisteredModules | None:

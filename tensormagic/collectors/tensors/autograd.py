@@ -2,69 +2,37 @@
 
 from __future__ import annotations
 
-import re
-from collections import deque
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import PurePath
-from typing import Any, cast
+from typing import Any
 
 import torch
 
-from tensormagic.collectors.graphs.nodes import is_packed, isinstance_of_torch, op_name
+from tensormagic.collectors.graphs.history import inputs_of, walk_nodes
+from tensormagic.collectors.graphs.nodes import op_name
+from tensormagic.collectors.graphs.saved_tensors import read_slots, tensors_in
 from tensormagic.collectors.objects.holdings import is_a
 from tensormagic.collectors.quiet import here, numbers, quiet
 from tensormagic.collectors.tensors.subject import is_readable, sizes_of
 from tensormagic.reports import BEYOND, NOTHING, AutogradDetails, AutogradReport, Hook, Path, PathNode, SavedState
 from tensormagic.words import count, listed
 
-# What a node keeps for its backward, and in which state.
-#
-# Reading a saved tensor raises after an in-place write and after the graph was freed: both are states worth showing.
-# What the person packed with saved-tensor hooks is not unpacked: that would run their code.
-
 MOST_SAVED = 12
-
-_VERSIONS = re.compile(r"is at version (\d+); expected version (\d+)")
 
 
 def saved_states(node: Any, names: Mapping[int, str] | None = None) -> tuple[SavedState, ...]:
     """Return what a live node keeps for its backward, and in which state."""
     known = names or {}
-    if not isinstance_of_torch(node):
-        return _custom(node, known)
-    slots = _slots(cast("Hashable", type(node)))
-    return tuple(state for slot in slots for state in _saved(node, slot, known))[:MOST_SAVED]
-
-
-@lru_cache(maxsize=512)
-def _slots(kind: Hashable) -> tuple[str, ...]:
-    return tuple(name.removeprefix("_raw_saved_") for name in dir(kind) if name.startswith("_raw_saved_"))
-
-
-def _saved(node: Any, slot: str, names: Mapping[int, str]) -> list[SavedState]:
-    """Return the states of one slot: of one tensor, of several (as of indices), or of none."""
-    try:
-        if is_packed(getattr(node, f"_raw_saved_{slot}")):
-            return [SavedState(slot, "packed by a hook")]
-        value = getattr(node, f"_saved_{slot}")
-    except RuntimeError as error:
-        return [_modified_saved(slot, str(error))]
-    several = isinstance(value, tuple | list)
-    named = [(f"{slot}[{at}]", each) for at, each in enumerate(value)] if several else [(slot, value)]
-    return [_fine(label, each, names) for label, each in named if isinstance(each, torch.Tensor)]
-
-
-def _custom(node: Any, names: Mapping[int, str]) -> tuple[SavedState, ...]:
-    try:
-        if any(is_packed(raw) for raw in node._raw_saved_tensors):
-            return (SavedState("saved_tensors", "packed by a hook"),)
-        values = node.saved_tensors
-    except RuntimeError as error:
-        return (_modified_saved("saved_tensors", str(error)),)
-    kept = [(f"saved_tensors[{at}]", value) for at, value in enumerate(values) if value is not None]
-    return tuple(_fine(slot, value, names) for slot, value in kept[:MOST_SAVED])
+    found: list[SavedState] = []
+    for slot in read_slots(node):
+        if slot.state == "ok":
+            found += [_fine(name, tensor, known) for name, tensor in tensors_in(slot)]
+        else:
+            before, now = slot.versions or (None, None)
+            found.append(SavedState(slot.name, slot.state, saved_version=before, version=now))
+    return tuple(found[:MOST_SAVED])
 
 
 def _fine(slot: str, value: torch.Tensor, names: Mapping[int, str]) -> SavedState:
@@ -76,14 +44,6 @@ def _fine(slot: str, value: torch.Tensor, names: Mapping[int, str]) -> SavedStat
 
 def _versions(value: torch.Tensor) -> tuple[int | None, int | None]:
     return (None, None) if value.is_inference() else (value._version, value._version)
-
-
-def _modified_saved(slot: str, message: str) -> SavedState:
-    """Return the state that torch's message tells."""
-    if found := _VERSIONS.search(message):
-        return SavedState(slot, "changed in place", saved_version=int(found[2]), version=int(found[1]))
-    freed = "freed" in message or "second time" in message
-    return SavedState(slot, "freed" if freed else "unreadable")
 
 
 # The way from a tensor to its leaves: the nearest nodes of its graph, by the person's names where there are any.
@@ -119,16 +79,8 @@ def path_of(root: Any, names: Mapping[int, str], named: Iterable[tuple[str, Any]
 
 def _walk(root: Any) -> tuple[list[Any], bool]:
     """Return the nearest nodes; holding them keeps each one's Python object, and so its ``id``, the same."""
-    nodes, seen = [root], {id(root)}
-    for node in nodes:  # grows while it is walked
-        for following, _ in node.next_functions:
-            if following is None or id(following) in seen:
-                continue
-            if len(nodes) == MOST_COUNTED:
-                return nodes, False
-            seen.add(id(following))
-            nodes.append(following)
-    return nodes, True
+    nodes = list(walk_nodes([root], MOST_COUNTED + 1))
+    return nodes[:MOST_COUNTED], len(nodes) <= MOST_COUNTED
 
 
 def _made(places: Mapping[int, int], named: Iterable[tuple[str, Any]]) -> dict[int, str]:
@@ -146,7 +98,7 @@ def _node(node: Any, names: Mapping[int, str], places: Mapping[int, int], made: 
             op="", node="AccumulateGrad", name=names.get(leaf._cdata, ""), shape=_sizes(leaf), is_leaf=True,
             has_grad=leaf.grad is not None,
         )  # fmt: skip
-    inputs = tuple(NOTHING if to is None else places.get(id(to), BEYOND) for to, _ in node.next_functions)
+    inputs = tuple(NOTHING if to is None else places.get(id(to), BEYOND) for to in inputs_of(node))
     states = {saved.state for saved in saved_states(node)}
     spoilt = next((state for state in ("changed in place", "freed") if state in states), "")
     return PathNode(op_name(node.name()), node.name(), made, _shape(node), inputs=inputs, saved=spoilt)
@@ -307,16 +259,11 @@ def autograd(x: torch.Tensor, names: Mapping[int, str], *, name: str = "x") -> A
 def _leaves(root: Any, names: Mapping[int, str]) -> _Leaves:
     """Walk the graph from a node, nearest nodes first and without recursion, to those that accumulate into leaves."""
     found: dict[int, str] = {}
-    pending, seen = deque([root] if root is not None else []), {root}
-    while pending and len(seen) <= NODE_LIMIT:
-        node = pending.popleft()
+    nodes = set[Any]()
+    for node in walk_nodes([] if root is None else [root], NODE_LIMIT + 1, nodes):
         if type(node).__name__ == "AccumulateGrad" and (leaf := node.variable) is not None:
             found.setdefault(leaf._cdata, names.get(leaf._cdata, f"{sizes_of(leaf)} leaf"))
-            continue
-        following = dict.fromkeys(after for after, _ in node.next_functions if after is not None and after not in seen)
-        seen.update(following)
-        pending.extend(following)
-    return _Leaves(tuple(found.values()), complete=not pending)
+    return _Leaves(tuple(found.values()), complete=len(nodes) <= NODE_LIMIT)
 
 
 Gradient = tuple[str, "tuple[int, ...] | None", "float | None"]

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from tensormagic.collectors.graphs.history import next_nodes
 from tensormagic.collectors.where.origins import Origins
 from tensormagic.reports import GraphGrowth
 
@@ -105,6 +106,6 @@ def _bridges(nodes: list[Any], mark: int) -> Iterator[tuple[int, int]]:
     """Yield the numbers of the two ends of each edge from a node made since ``mark`` to one made before."""
     for node in nodes:
         number = node._sequence_nr()
-        for target, _ in node.next_functions if number >= mark else ():
-            if target is not None and not hasattr(target, "variable") and target._sequence_nr() < mark:
+        for target in next_nodes(node) if number >= mark else ():
+            if not hasattr(target, "variable") and target._sequence_nr() < mark:
                 yield number, target._sequence_nr()

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.cuts.detachment_values import dtype_of
-from tensormagic.collectors.graphs.history import is_stale
+from tensormagic.collectors.graphs.history import is_stale, next_nodes
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.objects.holdings import is_a, is_readable, registered
 from tensormagic.collectors.objects.namespace import inside, modules_in, nearest, walk_tensors
@@ -71,8 +71,8 @@ def _walk(root: Any, x: torch.Tensor, left: int) -> tuple[list[Any], int]:
             return list(_back(node, came_from)), left
         if left <= 0:
             break
-        for following, _ in node.next_functions:
-            if following is not None and id(following) not in came_from:
+        for following in next_nodes(node):
+            if id(following) not in came_from:
                 came_from[id(following)] = following, node
                 nodes.append(following)
     return [], left

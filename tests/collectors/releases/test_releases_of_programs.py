@@ -26,7 +26,7 @@ def test_what_is_promised_is_freed(source: str, random: Random) -> None:
     found = {one.name: one for one in collect_releases(namespace).releases}
     names = [name for name in namespace if name.startswith("v")]
     del namespace, storages
-    for name in random.sample(names, 2):
+    for name in random.sample(names, min(len(names), 2)):
         promised = found[name].nbytes if name in found else 0
         assert (name, freed_by(source, name)) == (name, promised)
     for together in [name for name in found if "," in name][:1]:

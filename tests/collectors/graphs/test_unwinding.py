@@ -11,8 +11,8 @@ from array import array
 import torch
 
 import tensormagic as tm
+from tensormagic.collectors.graphs.live_nodes import STRIDE, landings
 from tensormagic.collectors.graphs.structure import Walker
-from tensormagic.collectors.hooks.live_nodes import STRIDE, landings
 from tensormagic.collectors.objects.identity import Leaves, ModuleNames
 from tensormagic.collectors.where.origins import Origins
 

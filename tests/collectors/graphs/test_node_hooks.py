@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils.hooks import RemovableHandle
 
-from tensormagic.collectors.hooks.live_nodes import Hooks
+from tensormagic.collectors.graphs.live_nodes import Hooks
 
 MODULE = sys.modules[torch.autograd.Function.__module__]
 
@@ -84,7 +84,7 @@ def test_where_torch_keeps_its_handles_elsewhere_each_hook_has_its_own(monkeypat
     """Such handles are kept, and removed with the others."""
     called, total = [], (torch.ones(2, requires_grad=True) * 2).sum()
     hooks = Hooks()
-    monkeypatch.setattr("tensormagic.collectors.hooks.live_nodes._NAME", "elsewhere")
+    monkeypatch.setattr("tensormagic.collectors.graphs.live_nodes._NAME", "elsewhere")
     with hooks.together() as handle:
         other = total.grad_fn.register_prehook(lambda _: called.append("sum"))
         assert other is not handle

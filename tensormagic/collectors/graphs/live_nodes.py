@@ -19,6 +19,7 @@ import torch
 from torch.autograd.function import BackwardCFunction
 from torch.utils.hooks import RemovableHandle
 
+from tensormagic.collectors.graphs.history import first_input, next_nodes
 from tensormagic.collectors.hooks.replacing import Replacement
 from tensormagic.collectors.quiet import graded, outside_inference, quiet
 
@@ -108,7 +109,7 @@ def _leaf_node() -> Any:
     """Return the node of a leaf made here; it takes one sequence number of this thread."""
     with quiet(), torch._C._DisableFuncTorch(), outside_inference(), graded(enabled=True):
         leaf = torch.empty(0, requires_grad=True)
-        return leaf.view_as(leaf).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
+        return first_input(leaf.view_as(leaf).grad_fn)
 
 
 def _words(node: Any) -> list[int]:
@@ -167,10 +168,9 @@ class NodeThreads:
         """Return whether ``node`` was made on another thread (0.5 µs); False also where that cannot be known."""
         if type(node).__basicsize__ == self._size:
             return self._number(node) != self._home
-        targets = (target for target, _ in node.next_functions if target is not None)
         return isinstance(node, BackwardCFunction) and any(
             self._number(target) != self._home
-            for target in targets
+            for target in next_nodes(node)
             if type(target).__basicsize__ == self._size and not hasattr(target, "variable")
         )
 

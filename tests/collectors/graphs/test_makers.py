@@ -6,8 +6,8 @@ import threading
 
 import torch
 
-from tensormagic.collectors.hooks import live_nodes
-from tensormagic.collectors.hooks.live_nodes import NodeThreads
+from tensormagic.collectors.graphs import live_nodes
+from tensormagic.collectors.graphs.live_nodes import NodeThreads
 from tests.support.functions import Same
 
 
