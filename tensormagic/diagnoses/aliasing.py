@@ -11,19 +11,32 @@ from tensormagic.words import listed, number_of_bytes, part_of, plural
 # TM2xx: memory that has more than one name.
 
 
+_VIEWS = frozenset({"base", "view of it", "view of the same base"})
+
+
 def shared_memory(report: TensorReport) -> Iterator[Finding]:
-    """TM201: a write through this tensor changes what another name holds (a note: sharing is often meant)."""
+    """TM201: a write through this tensor changes what another name holds (a note: sharing is often meant).
+
+    Of a view, the panel's first line says so: it is a note where such a write has happened. That of a Parameter was
+    its initialization, or the optimizer.
+    """
     others = [alias for alias in report.aliases if alias.overlap == "yes" and _is_name(alias)]
+    tracked = report.autograd is not None and report.autograd.requires_grad
+    written = (report.version or 0) if not tracked else 0
+    others = [alias for alias in others if alias.relation not in _VIEWS or (written and alias.shares_version)]
     if not others or not report.layout:
         return
     first = others[0]
     shared = first.overlap_elements
     amount = "" if shared is None else f"{part_of(shared, first.of_elements)} of "
+    so_far = (
+        f" This memory was written to {plural(written, 'time')} so far." if written and first.shares_version else ""
+    )
     yield Finding(
         code="TM201",
         severity="note",
         message=f"{report.name} shares memory with {listed([alias.name for alias in others])}: "
-        f"writing to {report.name} in place changes {amount}{first.name}.",
+        f"writing to {report.name} in place changes {amount}{first.name}.{so_far}",
         evidence={alias.name: alias.overlap_elements for alias in others[:8]},
         remedy=f"If that is not intended, write to a copy: {_copy_of(report)}",
         subject=report.name,

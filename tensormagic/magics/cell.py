@@ -24,6 +24,26 @@ if TYPE_CHECKING:
 Passed = Callable[[str, int, int], None]
 
 
+class CellSyntaxError(Exception):
+    """A cell that is not Python, shown as without the magic: the error alone, without the frames that lead to it.
+
+    IPython shows all frames of a `SyntaxError` that is raised while a cell runs, and lets other classes say themselves
+    how they are shown.
+
+    Args:
+        shell: The IPython shell.
+        error: As Python's parser raised it.
+    """
+
+    def __init__(self, shell: Any, error: SyntaxError) -> None:
+        super().__init__(str(error))
+        self.lineno = error.lineno
+        self._lines: list[str] = shell.SyntaxTB.structured_traceback(SyntaxError, error, [])
+
+    def _render_traceback_(self) -> list[str]:
+        return self._lines
+
+
 class CellSource:
     """One cell, transformed and parsed, not yet run.
 
@@ -35,7 +55,7 @@ class CellSource:
 
     Raises:
         UsageError: for a cell with a top-level ``await``, which cannot run inside a magic.
-        SyntaxError: as the cell itself would.
+        CellSyntaxError: for a cell that is not Python.
     """
 
     def __init__(self, shell: Any, cell: str, first_line: str) -> None:
@@ -45,7 +65,13 @@ class CellSource:
         source = f"# {first_line}\n" + _transformed(shell, cell)
         count = running_number(shell)
         self._filename = shell.compile.cache(source, count, raw_code=cell)
-        self._tree = shell.transform_ast(shell.compile.ast_parse(source, filename=self._filename))
+        wrong = None
+        try:
+            self._tree = shell.transform_ast(shell.compile.ast_parse(source, filename=self._filename))
+        except SyntaxError as error:
+            wrong = CellSyntaxError(shell, error)
+        if wrong is not None:  # raised here, not above: the first error would be shown as its cause
+            raise wrong
         self.cell: Cell = Cell(self._filename, count, (first_line, *source.rstrip("\n").split("\n")[1:]))
         _refuse_await(self._tree)
 

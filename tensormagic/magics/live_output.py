@@ -121,7 +121,7 @@ def shown(shell: Any, trace: api.Trace, output: Output, mode: str) -> Iterator[N
     finally:
         panel.stop()
         report = _with_gaps(trace.report, panel)
-        handle.update(bundle(report, slide=output.slide), raw=True)
+        handle.update({"text/plain": ""} if _is_idle(report) else bundle(report, slide=output.slide), raw=True)
         panel.retire()
         _deliver(shell, report, output, shown=True)
 
@@ -133,7 +133,17 @@ def _deliver(shell: Any, report: TraceReport | RunReport, output: Output, *, sho
     _LAST[id(shell)] = trace = report.trace if isinstance(report, RunReport) else report
     if trace.failure is not None:
         note_told(shell)
-    deliver_after_run(shell, report, output, shown=shown)
+    deliver_after_run(shell, report, output, shown=shown or _is_idle(report))
+
+
+def _is_idle(report: TraceReport | RunReport) -> bool:
+    """Return whether a run failed by an error that is not torch's before there was anything to show beside it."""
+    from tensormagic.reports import RunReport
+
+    if isinstance(report, RunReport):
+        return False
+    seen = report.failure or report.findings or report.passes_seen or report.cuts or report.ops or report.graphs
+    return report.state == "failed" and not seen
 
 
 def _open_panel(trace: api.Trace, mode: str, *, wall: bool) -> tuple[LivePanel, Any]:

@@ -11,8 +11,8 @@ from tensormagic.reports import Alias
 from tests.reports.samples import tensor_report
 
 
-def alias(name, overlap="yes", *, elements=6, relation="view of the same base"):
-    return Alias(name, relation, "Tensor", (4, 4), elements, 12, overlap, 0, True)
+def alias(name, overlap="yes", *, elements=6, relation="same storage", shares_version=False):
+    return Alias(name, relation, "Tensor", (4, 4), elements, 12, overlap, 0, shares_version)
 
 
 def report(name="x", *aliases, **layout):
@@ -40,6 +40,20 @@ def test_a_write_changes_another_name(aliases, message):
     assert found.message == message
     assert found.evidence["a"] == aliases[0].overlap_elements
     assert found.remedy.endswith("x = x.clone()")
+
+
+@pytest.mark.parametrize(("version", "tracked", "expected"), [
+    (0, False, []),
+    (2, False, ["This memory was written to 2 times so far."]),
+    (2, True, []),
+    (None, False, []),
+])  # fmt: skip
+def test_a_view_is_a_note_where_it_was_written_to(version, tracked, expected):
+    """The panel's first line says "view of"; what an optimizer or an initialization wrote to a Parameter is no news."""
+    view = report("b", alias("a", relation="base", shares_version=True))
+    autograd = dataclasses.replace(view.autograd, requires_grad=tracked)
+    found = diagnose(dataclasses.replace(view, version=version, autograd=autograd))
+    assert [one.message.partition(" of a. ")[2] for one in found] == expected
 
 
 def test_the_copy_of_an_expression():

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import io
 import random
+import re
 import sys
 import traceback
 import weakref
@@ -19,7 +20,9 @@ from IPython.core.error import UsageError
 from torch import nn
 
 import tensormagic as tm
+from tensormagic.magics.cell import CellSyntaxError
 
+SYNTAX_ERROR_LINES = 5
 CELL_MAGICS = [
     "%%tracegrad", "%%tracegrad --text", "%%tracegrad --live html", "%%tracegrad --live widget",
     "%%tracegrad --every 2", "%%tracegrad --budget 5% --level ops",
@@ -199,10 +202,15 @@ def test_interactivity_all_shows_every_expression(shell, magic):
 
 
 def test_a_syntax_error_is_the_cells_own(shell, magic):
-    """A cell that cannot be parsed fails with its own SyntaxError."""
-    result = run(shell, magic, "a = 1\nb = = 2")
-    assert isinstance(result.error_in_exec, SyntaxError)
-    assert result.error_in_exec.lineno == 3
+    """A cell that cannot be parsed fails with its own SyntaxError, shown without a frame of IPython's or ours."""
+    error = run(shell, magic, "a = 1\nb = = 2").error_in_exec
+    assert isinstance(error, CellSyntaxError)
+    assert error.lineno == 3
+    described = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(error._render_traceback_()))
+    assert "b = = 2" in described
+    assert "SyntaxError: invalid syntax" in described
+    assert "tensormagic" not in described
+    assert len(described.strip().splitlines()) <= SYNTAX_ERROR_LINES
 
 
 def test_top_level_await_is_refused_clearly(shell, magic):

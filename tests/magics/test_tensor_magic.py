@@ -20,7 +20,9 @@ def test_a_tensor_is_shown_as_text_and_html(cell):
     (bundle,) = ran.shown
     assert sorted(bundle) == ["text/html", "text/latex", "text/plain"]
     assert bundle["text/plain"].startswith("── b ── (4, 3) ── float32 ── cpu ── view of a ──")
-    assert "TM201" in bundle["text/html"]
+    assert "TM201" not in bundle["text/html"]
+    cell("b += 1")
+    assert "TM201" in cell("%tensor b").shown[0]["text/html"]
     assert ran.out == ""
     assert ran.value is None
 

@@ -52,6 +52,17 @@ def test_a_cell_without_a_backward(cell, body):
     assert cell("r").value.passes_seen == 0
 
 
+@pytest.mark.parametrize(
+    "body", ["{}['a']", "open('/none')", "assert torch.ones(1) > 2, 'mine'", "torch.none(3)", "1 +"]
+)
+@pytest.mark.parametrize("options", ["", "--live html", "--live widget", "--live off"])
+def test_an_error_that_is_not_torchs_stands_alone(notebook, cell, body, options):
+    """A cell that fails before torch did anything shows its traceback, and no panel of ours."""
+    ran = cell(f"%%tracegrad {options}\n{body}")
+    assert ran.error is not None
+    assert not ran.shown or ran.shown[-1] == {"text/plain": ""}
+
+
 def test_stop_leaves_the_person_s_frame_to_debug(cell):
     """With --stop nan the innermost frame that %debug sees is the cell's own, with its tensors."""
     ran = cell("%%tracegrad --stop nan --into r\ndef half(x):\n    y = x - x\n    return y / y\nhalf(torch.ones(2))")

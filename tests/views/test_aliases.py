@@ -60,7 +60,18 @@ def test_tied_weights_are_the_headline():
     one = replace(ALIASES["nothing"], groups=(TIED,), groups_found=1)
     assert aliases.aliases_summary(one) == "`net.0.weight` and `net.1.weight` are the same tensor"
     two = replace(one, groups=(TIED, TIED), groups_found=2)
-    assert aliases.aliases_summary(two).startswith("2 tensors have several names each")
+    assert aliases.aliases_summary(two) == "2 tensors have several names each"
+
+
+def test_the_headline_names_both_kinds_of_sharing():
+    """Tied weights below a piece of memory that several share are in the headline, too; asked for, the names are."""
+    both = replace(ALIASES["nothing"], groups=(SLICES, TIED), groups_found=2)
+    said = "1 piece of memory is shared by several objects; `net.0.weight` and `net.1.weight` are the same tensor"
+    assert aliases.aliases_summary(both) == said
+    asked = replace(both, asked=("a", "net"))
+    assert aliases.aliases_summary(asked) == said.replace(";", " with `a` and `net`;", 1)
+    nobody = replace(asked, groups=(), groups_found=0)
+    assert aliases.aliases_summary(nobody) == "Nothing else reads the memory of `a` and `net`"
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ What is found here holds tensors: it is made into plain data at once and dropped
 
 from __future__ import annotations
 
+import dis
 import inspect
 import sys
 from dataclasses import dataclass, field
@@ -39,7 +40,7 @@ _BACKWARD: dict[CodeType, Any] = {
 _MODULE_CALL = nn.Module._call_impl.__code__
 _MODULE_CALLS = (_MODULE_CALL, nn.Module._wrapped_call_impl.__code__)
 _UNEXPLAINED = (ImportError, NameError, OSError, StopIteration, Warning)  # torch refused no call there
-_NO_SUCH_NAME = nn.Module.__getattr__.__code__  # raises AttributeError: a slip of the pen, not a call
+_NO_SUCH_NAME = "__getattr__"  # of a module, or of torch itself, raises AttributeError: a slip of the pen, not a call
 _METHODS = f"{_TORCH}/_tensor.py"
 _GET_ITEM = torch.Tensor.__getitem__  # where a module of torch's takes its own argument apart, the call is the module's
 
@@ -170,9 +171,15 @@ def refused_in(steps: Steps, source: str = "") -> Refused | None:
         return Refused(func, given=args, keywords=kwargs, caller=steps.caller,
                        failing=_failing(steps, steps.caller, source), around=function_entries(below))  # fmt: skip
     if not below:
-        return _read(steps, steps.person, source)
+        raised = steps.person is not None and _raises(steps.person)
+        return None if raised else _read(steps, steps.person, source)
     last = below[-1].tb_frame
-    return _of_library(steps, below) if _is_torch(last) and last.f_code is not _NO_SUCH_NAME else None
+    return _of_library(steps, below) if _is_torch(last) and last.f_code.co_name != _NO_SUCH_NAME else None
+
+
+def _raises(entry: TracebackType) -> bool:
+    """Return whether an entry stands at a ``raise`` or a failed ``assert``: what it raised is the person's own."""
+    return dis.opname[entry.tb_frame.f_code.co_code[entry.tb_lasti]] == "RAISE_VARARGS"
 
 
 def _of_library(steps: Steps, below: list[TracebackType]) -> Refused:

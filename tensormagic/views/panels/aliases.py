@@ -263,24 +263,25 @@ def _uncounted(member: AliasMember, watched: AliasMember) -> bool:
 
 
 def aliases_summary(report: AliasReport) -> str:
-    """Return what was found, in one sentence."""
+    """Return what was found, in one sentence: the memory that is shared, and the objects that have several names."""
+    asked = listed(f"`{clipped(name)}`" for name in report.asked)
     shared = sum(group.found > 1 for group in report.groups)
+    same = [group for group in report.groups if group.found == 1]
     if not report.groups_found:
-        verdict = "No memory has more than one name"
-    elif report.groups_found > len(report.groups):
-        verdict = f"{count(report.groups_found)} pieces of memory have more than one name"
+        return f"Nothing else reads the memory of {asked}" if asked else "No memory has more than one name"
+    if report.groups_found > len(report.groups):
+        verdicts = [f"{count(report.groups_found)} pieces of memory have more than one name"]
     else:
-        verdict = f"{plural(shared, 'piece')} of memory {'is' if shared == 1 else 'are'} shared by several objects"
-    if report.groups_found and not shared:
-        return _same_objects(report.groups)
-    scope = f" with {listed(f'`{clipped(name)}`' for name in report.asked)}" if report.asked else ""
-    return verdict + scope
+        objects = f"{plural(shared, 'piece')} of memory {'is' if shared == 1 else 'are'} shared by several objects"
+        verdicts = [*([objects] if shared else []), *([_same_objects(same)] if same else [])]
+    scope = f" with {asked}" if asked and shared else ""
+    return f"{verdicts[0]}{scope}" + "".join(f"; {verdict}" for verdict in verdicts[1:])
 
 
 def _same_objects(groups: Sequence[AliasGroup]) -> str:
-    """Return that one object has several names, where that is all that is shared."""
+    """Return which object has several names, or how many have."""
     if len(groups) > 1:
-        return f"{count(len(groups))} tensors have several names each, and no memory is shared by several objects"
+        return f"{count(len(groups))} tensors have several names each"
     member = groups[0].members[0]
     names = [f"`{clipped(name)}`" for name in member.names]
     described = " and ".join(names) if member.names_found == len(names) == 2 else listed(names, most=4)

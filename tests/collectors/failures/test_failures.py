@@ -121,6 +121,18 @@ def own_error():
     raise ValueError("mine")
 
 
+def own_assert():
+    assert wide.sum() > 1e9, "mine"
+
+
+def own_words():
+    raise ValueError(wide.sum())
+
+
+def of_torch():
+    return torch.nothing(3)
+
+
 def attribute():
     return wide.nothing
 
@@ -130,7 +142,9 @@ def python():
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("run", [own_key, own_error, attribute, python], ids=lambda run: run.__name__)
+@pytest.mark.parametrize(
+    "run", [own_key, own_error, own_assert, own_words, of_torch, attribute, python], ids=lambda run: run.__name__
+)
 def test_errors_that_are_not_torchs_are_not_explained(run, way):
     """A KeyError in the person's own code is none of our business."""
     assert WAYS[way](run)[0] is None

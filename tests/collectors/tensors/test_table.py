@@ -124,7 +124,7 @@ def test_nothing_is_kept():
 
 def test_the_api():
     """A collection under its name; panels on request, with their findings."""
-    base = torch.zeros(4)
+    base = torch.zeros(4).add_(1)
     batch = {"x": base[1:], "y": (torch.tensor([float("nan")]),)}
     table = api.tensors({"batch": batch}, title="batch", panels=2, around={"base": base})
     assert [row.name for row in table.rows] == ["batch['x']", "batch['y'][0]"]
