@@ -16,13 +16,25 @@ if TYPE_CHECKING:
     from tensormagic.api.explaining import Explanation, explain, explain_error, is_out_of_memory
     from tensormagic.api.generators import DrawWatch, rng, track_rng
     from tensormagic.api.ignoring import ignore
-    from tensormagic.api.lines import set_repr, tensor_lines
-    from tensormagic.api.looking import aliases, copy_or_view, evaluate, gradgraph, inspect, overlay, tensors
+    from tensormagic.api.looking import (
+        aliases,
+        copy_or_view,
+        evaluate,
+        gradgraph,
+        inspect,
+        overlay,
+        set_repr,
+        tensor_lines,
+        tensors,
+    )
     from tensormagic.api.memory_reports import MemoryRun, free_history, memory, read_snapshot, track_memory
-    from tensormagic.api.pages import help_index, help_page, help_search, help_topics
     from tensormagic.api.running import Trace, WriteWatch, trace, watch_writes
     from tensormagic.api.showing import (
         form_of,
+        help_index,
+        help_page,
+        help_search,
+        help_topics,
         install_display,
         print_anywhere,
         print_page,
@@ -83,16 +95,36 @@ __all__ = [
 # Where each name is found when it is first asked for: loading the extension needs very few of them.
 _MODULES = {
     "asking": ("why",),
+    "comparing": ("compare", "load", "ranks"),
     "explaining": ("Explanation", "explain", "explain_error", "is_out_of_memory"),
     "generators": ("DrawWatch", "rng", "track_rng"),
-    "lines": ("set_repr", "tensor_lines"),
-    "looking": ("aliases", "copy_or_view", "evaluate", "gradgraph", "inspect", "overlay", "tensors"),
-    "memory_reports": ("MemoryRun", "free_history", "memory", "read_snapshot", "track_memory"),
-    "pages": ("help_index", "help_page", "help_search", "help_topics"),
-    "running": ("Trace", "WriteWatch", "trace", "watch_writes"),
-    "comparing": ("compare", "load", "ranks"),
-    "showing": ("form_of", "install_display", "print_anywhere", "print_page", "print_text", "prints_best", "show"),
     "ignoring": ("ignore",),
+    "looking": (
+        "aliases",
+        "copy_or_view",
+        "evaluate",
+        "gradgraph",
+        "inspect",
+        "overlay",
+        "set_repr",
+        "tensor_lines",
+        "tensors",
+    ),
+    "memory_reports": ("MemoryRun", "free_history", "memory", "read_snapshot", "track_memory"),
+    "running": ("Trace", "WriteWatch", "trace", "watch_writes"),
+    "showing": (
+        "form_of",
+        "help_index",
+        "help_page",
+        "help_search",
+        "help_topics",
+        "install_display",
+        "print_anywhere",
+        "print_page",
+        "print_text",
+        "prints_best",
+        "show",
+    ),
     "watching": ("Watch", "check", "start"),
 }
 _MODULE_OF = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}

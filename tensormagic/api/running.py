@@ -17,7 +17,7 @@ from tensormagic.collectors.where.source import cell_of
 from tensormagic.errors import TraceError
 from tensormagic.gc_pause import gc_paused
 from tensormagic.reports import Cell, Level, LiveFrame, Pace, TraceReport, WritesReport
-from tensormagic.reports.scalars import scalars, sender
+from tensormagic.reports.run import scalars, sender
 
 if TYPE_CHECKING:
     from tensormagic.renderers.live import LivePanel

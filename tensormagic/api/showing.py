@@ -1,16 +1,24 @@
-"""The ways out of a report: on the screen, or into a file."""
+"""The ways out of a report: on the screen, into a file, or as a page with the examples."""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Callable
+import sysconfig
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from tensormagic.errors import TensorMagicError
+from tensormagic.errors import TensorMagicError, UnknownTopicError
 
 if TYPE_CHECKING:
     from tensormagic.reports import Report
+
+
+# The ways out of a report: on the screen, or into a file.
 
 _display: Callable[..., None] | None = None
 
@@ -75,21 +83,197 @@ def print_text(report: Report) -> None:
 
 def print_anywhere() -> None:
     """Let this process print any character, whatever standard output can hold: for the command line."""
-    from tensormagic.renderers.terminal.lookalikes import never_raise
+    from tensormagic.renderers.terminal.glyphs import never_raise
 
     never_raise(sys.stdout)
 
 
 def prints_best() -> bool:
     """Say whether `print_text` does better than any display: in a terminal, and where not every character can go."""
-    from tensormagic.renderers.terminal.lookalikes import EVERY_BAR, holds
-    from tensormagic.renderers.terminal.terminal_screen import is_terminal
+    from tensormagic.renderers.terminal.glyphs import EVERY_BAR, holds
+    from tensormagic.renderers.terminal.terminal import is_terminal
 
     return is_terminal(sys.stdout) or not holds(getattr(sys.stdout, "encoding", None), EVERY_BAR)
 
 
 def print_page(text: str) -> None:
     """Print a page of Markdown: set and coloured in a terminal, and as it is into anything else."""
-    from tensormagic.renderers.terminal.terminal_page import print_markdown
+    from tensormagic.renderers.terminal.terminal import print_markdown
 
     print_markdown(text)
+
+
+# The documentation where the person is: its pages and examples come with the package.
+
+# Where the files are that come with the package beside its code: examples, and the pages of the documentation.
+#
+# In a checkout they lie in its root. An installation puts them under ``share/tensormagic``, of which there are
+# several: the environment's, the person's own (``pip install --user``), and the one beside the package
+# (``--target``).
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+def shipped(kind: str) -> list[Path]:
+    """Return the folders in which files of that kind can lie, ``"examples"`` or ``"docs"``, most likely first."""
+    return [folder / kind for folder in _places()]
+
+
+def _places() -> Iterator[Path]:
+    if (_ROOT / "pyproject.toml").is_file():  # a folder ``examples`` in site-packages is somebody else's
+        yield _ROOT
+    yield Path(sysconfig.get_path("data")) / "share" / "tensormagic"
+    yield Path(sysconfig.get_path("data", sysconfig.get_preferred_scheme("user"))) / "share" / "tensormagic"
+    yield _ROOT / "share" / "tensormagic"
+
+
+# The documentation where the person is: its pages come with the package, so that help needs no network.
+#
+# A page is known by its topic, which is the name of its file: ``TM302``, ``tracegrad``, ``how_it_works``. What a
+# person types is taken generously: ``tm302``, ``%%tracegrad``, ``how it works``.
+
+INDEX = "index"
+# What the parts of a topic list are called, and the folder of their pages.
+PARTS = {"": "", "recipes": "recipes", "magics": "magics", "findings": "diagnoses"}
+_LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+_MOST_LINKS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class HelpPage:
+    """A page of the documentation.
+
+    Attributes:
+        topic: What it is asked for by.
+        title: Its first heading, without marks.
+        text: Markdown that stands by itself: no pictures, links to other pages as the words that open them.
+    """
+
+    topic: str
+    title: str
+    text: str
+
+
+def help_topics() -> dict[str, tuple[str, ...]]:
+    """Return all topics by part, each part in the order of the index.
+
+    Raises:
+        TensorMagicError: where the pages are not there.
+    """
+    folder = _folder()
+    index = (folder / f"{INDEX}.md").read_text(encoding="utf-8")
+    order = [PurePosixPath(target).stem for _, _, target in _LINK.findall(index)]
+
+    def place(topic: str) -> tuple[int, str]:
+        return (order.index(topic) if topic in order else len(order), topic)
+
+    names = {part: [path.stem for path in (folder / name).glob("*.md")] for part, name in PARTS.items()}
+    return {part: tuple(sorted(found, key=place)) for part, found in names.items()}
+
+
+def help_page(asked: str, command: str = "%tensormagic help") -> HelpPage:
+    """Return the page on a topic.
+
+    Args:
+        asked: The topic, as a person types it.
+        command: What shows a page where this one will be read.
+
+    Raises:
+        UnknownTopicError: where there is none; says which are near.
+        TensorMagicError: where the pages are not there.
+    """
+    topics = {topic: part for part, found in help_topics().items() for topic in found}
+    topic = _topic_of(asked, list(topics), command)
+    text = (_folder() / PARTS[topics[topic]] / f"{topic}.md").read_text(encoding="utf-8")
+    return HelpPage(topic, _title(text), _by_itself(text, command))
+
+
+def help_search(words: str) -> tuple[tuple[str, str], ...]:
+    """Return the topics whose page holds all of some words, and their titles: those that have them in the title first.
+
+    Raises:
+        TensorMagicError: where the pages are not there.
+    """
+    wanted = [word for word in re.findall(r"\w+", words.lower()) if len(word) > 2]
+    folder, found = _folder(), []
+    for part, topics in help_topics().items():
+        for topic in topics:
+            text = (folder / PARTS[part] / f"{topic}.md").read_text(encoding="utf-8")
+            counts = [len(re.findall(rf"\b{re.escape(word)}\b", text.lower())) for word in wanted]
+            if counts and all(counts):
+                title = _title(text)
+                found.append((not all(word in title.lower() for word in wanted), -sum(counts), topic, title))
+    return tuple((topic, title.removeprefix(f"{topic}: ")) for *_, topic, title in sorted(found))
+
+
+def help_index() -> str:
+    """Return all topics as text, each with its title: what there is to be asked for.
+
+    Raises:
+        TensorMagicError: where the pages are not there.
+    """
+    folder, lines = _folder(), []
+    for part, topics in help_topics().items():
+        lines += ["", f"{part or 'pages'}:"] * bool(topics)
+        for topic in topics:
+            title = _title((folder / PARTS[part] / f"{topic}.md").read_text(encoding="utf-8"))
+            lines.append(f"  {topic:<14} {title.removeprefix(f'{topic}: ')}")
+    return "\n".join(lines[1:])
+
+
+def _topic_of(asked: str, topics: list[str], command: str) -> str:
+    """Return the topic that was meant."""
+    words = asked.strip().strip("`\"'").removesuffix(".md")
+    cell = words.startswith("%%")
+    words = re.sub(r"[\s-]+", "_", words.lstrip("%")).lower()
+    by_name = {topic.lower().replace("-", "_"): topic for topic in topics}
+    names = ([f"{words}_cell"] if cell else []) + [words]
+    found = next((by_name[name] for name in names if name in by_name), None)
+    if found is None:
+        raise UnknownTopicError(f"{_unknown(asked, words, by_name)}; `{command}` lists all topics")
+    return found
+
+
+def _unknown(asked: str, words: str, by_name: dict[str, str]) -> str:
+    near = [by_name[name] for name in get_close_matches(words, by_name, n=3, cutoff=0.5)]
+    near += [by_name[name] for name in by_name if len(words) > 2 and words in name and by_name[name] not in near]
+    hint = f"; near it are {', '.join(near[:5])}" if near else ""
+    return f"there is no page on {asked!r}{hint}"
+
+
+def _folder() -> Path:
+    folders = shipped("docs")
+    for folder in folders:
+        if (folder / f"{INDEX}.md").is_file():
+            return folder
+    places = " nor ".join(map(str, folders))
+    raise TensorMagicError(f"the documentation is in neither {places}: install tensormagic again")
+
+
+def _title(text: str) -> str:
+    return text.split("\n", 1)[0].lstrip("# ").replace("`", "")
+
+
+def _by_itself(text: str, command: str) -> str:
+    """Return a page as it can stand alone: what its links lead to is said at its end."""
+    topics: dict[str, None] = {}
+
+    def described(link: re.Match[str]) -> str:
+        picture, words, target = link.groups()
+        if re.match(r"\w+:", target):
+            return link[0]
+        name = PurePosixPath(target.partition("#")[0])
+        if name.suffix == ".md" and not target.startswith(("#", "../../")):
+            topics[name.stem] = None
+        return "" if picture else words
+
+    body = re.sub(r"\n{3,}", "\n\n", _LINK.sub(described, text)).rstrip()
+    return f"{body}\n{_more(list(topics), command)}"
+
+
+def _more(topics: list[str], command: str) -> str:
+    if not topics:
+        return ""
+    named = ", ".join(f"`{command} {topic}`" for topic in topics[:_MOST_LINKS])
+    rest = f" and others: `{command}` lists them" if len(topics) > _MOST_LINKS else ""
+    return f"\nSee also {named}{rest}.\n"

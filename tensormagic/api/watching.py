@@ -10,9 +10,8 @@ from typing import Any, TypeVar, overload
 from tensormagic.api.ignoring import ignored
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.diagnoses import diagnose
-from tensormagic.diagnoses.joined import joined
 from tensormagic.diagnoses.mismatches import mismatch_of
-from tensormagic.diagnoses.rule import is_silenced
+from tensormagic.diagnoses.rule import is_silenced, joined
 from tensormagic.diagnoses.start import probes_of
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import (

@@ -1,15 +1,27 @@
-"""``python -m tensormagic demo``: the examples in a folder of one's own, open in JupyterLab."""
+"""``python -m tensormagic demo``: the first example in JupyterLab, or as a page without it."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+from nbconvert import HTMLExporter
+from traitlets.config import Config
+
 from tensormagic.commands.shipped import copied
 from tensormagic.errors import RequirementError, TensorMagicError
+
+# ``python -m tensormagic demo``: the examples in a folder of one's own, open in JupyterLab.
 
 HELP = "copy the examples to a folder and open the first in JupyterLab"
 FOLDER = Path("tensormagic-examples")
@@ -34,7 +46,7 @@ def run(given: argparse.Namespace) -> int:
     if not notebook.is_file():
         raise TensorMagicError(f"there is no notebook {notebook}")
     if given.headless:
-        from tensormagic.commands.pages import run_to_page
+        from tensormagic.commands.demo import run_to_page
 
         return 1 if run_to_page(notebook, given.folder / f"{notebook.stem}.html") else 0
     return subprocess.call([sys.executable, "-m", "jupyterlab", str(notebook)])  # noqa: S603  (our own interpreter)
@@ -43,3 +55,69 @@ def run(given: argparse.Namespace) -> int:
 def _require(package: str) -> None:
     if find_spec(package) is None:
         raise RequirementError(f'the demo needs {package}, which is not installed: pip install "tensormagic[lab]"')
+
+
+# Runs a notebook and writes it as one static page that needs no network: where there is no browser to open.
+#
+# This is what ``HEADLESS=1 make demo`` and ``python -m tensormagic demo --headless`` do.
+
+# The exporter would load these from the network; what tensormagic shows needs none of them.
+OFFLINE = dict.fromkeys(("mathjax_url", "require_js_url", "widget_renderer_url"), "")
+CELL_SECONDS = 600
+
+
+@contextlib.contextmanager
+def sockets_in_files() -> Iterator[Config]:
+    """Yield settings with which a kernel is reached through files and not through ports, where the system can.
+
+    Jupyter looks for free ports before it starts the kernel that takes them, and another process can be faster: the
+    kernel then dies with "Address already in use". The folder's path is short: a socket's holds 100 characters.
+    """
+    if os.name == "nt":
+        yield Config()
+        return
+    with tempfile.TemporaryDirectory(prefix="tm") as folder:
+        yield Config(KernelManager={"transport": "ipc", "connection_file": str(Path(folder, "kernel.json"))})
+
+
+def execute(notebook: nbformat.NotebookNode, folder: Path) -> None:
+    """Run every cell in ``folder``, in place; stops at the first that fails.
+
+    Raises:
+        CellExecutionError: where a cell fails that is not tagged ``raises-exception``.
+    """
+    with sockets_in_files() as config:
+        NotebookClient(
+            notebook,
+            timeout=CELL_SECONDS,
+            kernel_name="python3",
+            resources={"metadata": {"path": str(folder)}},
+            extra_arguments=["--log-level=ERROR"],  # where there are ports, it warns of them at length
+            store_widget_state=False,  # a live panel is gone when its cell has ended: what it sent is of no more use
+            config=config,
+        ).execute()
+
+
+def write_page(notebook: nbformat.NotebookNode, page: Path, title: str) -> None:
+    """Write the notebook, outputs and all, as one HTML file."""
+    html, _ = HTMLExporter(**OFFLINE).from_notebook_node(notebook, {"metadata": {"name": title}})
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(html, encoding="utf-8")
+
+
+def run_to_page(source: Path, page: Path) -> str:
+    """Run a notebook where, and write its page, also where a cell failed.
+
+    Returns:
+        Why it failed; empty where it did not.
+    """
+    notebook = nbformat.read(source, as_version=4)
+    print(f"running {source} \u2026", flush=True)
+    failure = ""
+    try:
+        execute(notebook, source.parent)
+    except CellExecutionError as error:
+        failure = str(error)
+    write_page(notebook, page, source.stem)
+    print(f"{failure}\n" * bool(failure) + f"wrote {page.resolve()} ({page.stat().st_size / 1e3:.0f} kB)")
+    return failure

@@ -7,7 +7,7 @@ import json
 import shutil
 from pathlib import Path
 
-from tensormagic.api.pages import shipped
+from tensormagic.api.showing import shipped
 from tensormagic.errors import TensorMagicError
 
 

@@ -1,6 +1,5 @@
 """REPORTS → REPORT: two runs held against one another. Data on data: it sees neither torch nor a renderer."""
 
-from tensormagic.comparisons.draws import compare_draws
-from tensormagic.comparisons.traces import compare_traces
+from tensormagic.comparisons.traces import compare_draws, compare_traces
 
 __all__ = ["compare_draws", "compare_traces"]

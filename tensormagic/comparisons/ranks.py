@@ -14,9 +14,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tensormagic.comparisons.rank_collectives import arrivals, collectives
 from tensormagic.comparisons.rank_files import Facts, OnePass, of_report, read_file
-from tensormagic.comparisons.rank_habits import habits, odd_ranks, spread_of
+from tensormagic.comparisons.rank_habits import arrivals, collectives, habits, odd_ranks, spread_of
 from tensormagic.errors import ReportFormatError, TraceError
 from tensormagic.reports import UNTOUCHED, Difference, Gap, RankReport, TraceReport
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from tensormagic.diagnoses.nan_in_where import OPS
+from tensormagic.diagnoses.singular import OPS
 from tensormagic.diagnoses.writes import update_by_hand
 from tensormagic.reports import FailureReport, Finding, Report, TraceReport
 

@@ -10,8 +10,15 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tensormagic.diagnoses.nan_in_where import nan_in_where
-from tensormagic.diagnoses.singular import NOT_FINITE_FORWARD, OVERFLOW, SINGULARITIES, first_nonfinite, value_of, when
+from tensormagic.diagnoses.singular import (
+    NOT_FINITE_FORWARD,
+    OVERFLOW,
+    SINGULARITIES,
+    first_nonfinite,
+    nan_in_where,
+    value_of,
+    when,
+)
 from tensormagic.reports import BadSource, Finding, FirstBad, Frame, Graph, Location, Node, Severity, TraceReport
 from tensormagic.words import count, is_or_are, part_of, plural
 

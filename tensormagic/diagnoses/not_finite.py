@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tensormagic.diagnoses.forward_faults import fault_finding, forward_fault, is_half_overflow
-from tensormagic.diagnoses.nan_in_where import nan_in_where
 from tensormagic.diagnoses.phrases import scientific
 from tensormagic.diagnoses.singular import (
     ANY,
@@ -21,6 +20,7 @@ from tensormagic.diagnoses.singular import (
     Singularity,
     first_bad,
     first_nonfinite,
+    nan_in_where,
     when,
 )
 from tensormagic.reports import (

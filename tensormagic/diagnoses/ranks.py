@@ -1,11 +1,15 @@
-"""TM900 to TM908: what parts ranks that should go together, and on which of them it began."""
+"""Findings about several ranks: what they hold, reduce, and do."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from statistics import median
 
-from tensormagic.reports import Difference, Finding, RankReport
-from tensormagic.words import count, listed, plural, ranks_text, short_number
+from tensormagic.reports import Difference, Finding, RankReport, TraceReport, Whole
+from tensormagic.words import count, listed, number_of_bytes, percent, plural, ranks_text, seconds_text, short_number
+
+# TM900 to TM908: what parts ranks that should go together, and on which of them it began.
 
 _SHARED = ("DDP", "FSDP1", "FSDP2")
 
@@ -139,3 +143,201 @@ def _step(one: Difference) -> str:
 
 def _first(words: str) -> str:
     return words[:1].upper() + words[1:]
+
+
+# TM904 to TM916: data, generators, buffers, collectives, clipping and placements of ranks that belong together.
+
+_PEAK, _MORE = 1.3, 256 * 2**20  # TM914: times, and bytes, more than the others
+_WHOLE = 0.25  # TM912: of the elements
+
+
+def _those(report: RankReport, *what: str) -> Iterator[Difference]:
+    return (one for one in report.differences if one.what in what)
+
+
+def buffers_differ(report: RankReport) -> Iterator[Finding]:
+    """TM904: buffers that nobody sends around are not the same."""
+    for one in _those(report, "buffers"):
+        yield Finding(
+            code="TM904", severity="warning",
+            message=f"{count(one.count)} of {plural(one.of, 'buffer')} differ between ranks after step "
+            f"{count(one.step)}: {one.names[0]} is different on {ranks_text(one.ranks)}.",
+            evidence={"buffers": one.count},
+            remedy="With `broadcast_buffers=False` each rank keeps its own, and a checkpoint holds those of one: "
+            "`nn.SyncBatchNorm.convert_sync_batchnorm(net)` computes them over all.",
+            subject=one.names[0],
+        )  # fmt: skip
+
+
+def same_inputs(report: RankReport) -> Iterator[Finding]:
+    """TM905: ranks that should share the data are given the same."""
+    for one in _those(report, "inputs"):
+        yield Finding(
+            code="TM905", severity="warning",
+            message=f"{_first(ranks_text(one.ranks))} were given the same input in all {plural(one.of, 'forward')}: "
+            "they compute the same gradients, so the other ranks add nothing.",
+            evidence={"forwards": one.of, "ranks": len(one.ranks)},
+            remedy="`DistributedSampler(data)` gives each rank its share; call its `set_epoch` in each epoch.",
+        )  # fmt: skip
+
+
+def collectives_part(report: RankReport) -> Iterator[Finding]:
+    """TM906: ranks of a group begin other collectives, or one does not come."""
+    for one in _those(report, "collectives"):
+        told = [f"rank {rank} {what}" for rank, what in _both(one)]
+        yield Finding(
+            code="TM906", severity="error",
+            message=f"The ranks diverge at collective {count(one.step)} of {_group(one)}: {listed(told)}.",
+            evidence={"collective": one.step, "ranks": len(one.ranks)},
+            remedy="All ranks of a group must start the same collectives in the same order. A common cause is a "
+            "collective inside an `if` that only some ranks enter.",
+        )  # fmt: skip
+    for one in _those(report, "absence"):
+        waits, what = one.told[0]
+        yield Finding(
+            code="TM906", severity="error",
+            message=f"{_first(ranks_text(one.ranks))} never reached collective {count(one.step)} of {_group(one)}: "
+            f"{what}, where rank {waits} waited and failed.",
+            evidence={"collective": one.step, "ranks": len(one.ranks)},
+            remedy=f"Find out why {ranks_text(one.ranks)} skipped that call: fewer batches, an `if`, an error.",
+        )  # fmt: skip
+
+
+def same_generators(report: RankReport) -> Iterator[Finding]:
+    """TM909: ranks draw the same numbers in their forwards."""
+    for one in _those(report, "generators"):
+        yield Finding(
+            code="TM909", severity="note",
+            message=f"The generators were in the same state on {ranks_text(one.ranks)} at each of "
+            f"{plural(one.of, 'forward')}, and {count(one.count)} of them drew: dropout masks are the same on all of "
+            "them.",
+            evidence={"forwards": one.of, "drew": one.count},
+            remedy="`torch.manual_seed(seed + rank)` after the model was made gives each rank its own numbers.",
+        )  # fmt: skip
+
+
+def uneven_batches(report: RankReport) -> Iterator[Finding]:
+    """TM910: batches are of different sizes, and the mean of means weighs their samples differently."""
+    for one in _those(report, "batches"):
+        sizes = [f"{short_number(value)} on rank {rank}" for rank, value in one.values]
+        where = f" ({one.line})" if one.line else ""
+        yield Finding(
+            code="TM910", severity="note",
+            message=f"Batches were of different sizes in {count(one.count)} of {plural(one.of, 'forward')}, first in "
+            f"pass {count(one.after_pass)}{where}: {listed(sizes, most=4)}.",
+            evidence={"forwards": one.count},
+            remedy="The mean over ranks weights the samples of a small batch more: `drop_last=True`, or "
+            "scale each loss by its share of the samples.",
+        )  # fmt: skip
+
+
+def placements_differ(report: RankReport) -> Iterator[Finding]:
+    """TM912: ranks hold a parameter in other placements, or much of a model that is sharded whole on all of them."""
+    for one in _those(report, "placements"):
+        told = [f"{how} on rank {rank}" for rank, how in _both(one)]
+        yield Finding(
+            code="TM912", severity="error",
+            message=f"{count(one.count)} of {plural(one.of, 'parameter')} have different placements on some ranks: "
+            f"{one.names[0]} is {listed(told)}.",
+            evidence={"parameters": one.count},
+            remedy="Shard the model with the same plan on all ranks.",
+            subject=one.names[0],
+        )  # fmt: skip
+    several = [one for one in report.spread if len(one.mesh_ranks) > 1]
+    whole = [one for one in several if set(one.placements) == {"R"}]
+    if whole and len(whole) < len(several):
+        sizes = [(math.prod(one.shape), one.name) for one in whole]
+        every = sum(math.prod(one.shape) for one in several)
+        yield from _whole(Whole(max(sizes)[1], len(whole), len(several), sum(size for size, _ in sizes), every))
+
+
+def lies_whole(report: TraceReport) -> Iterator[Finding]:
+    """TM912: where some parameters are cut over a mesh, others that are large lie whole on each rank of it."""
+    if report.parallel is not None and report.parallel.whole is not None:
+        yield from _whole(report.parallel.whole)
+
+
+def _whole(one: Whole) -> Iterator[Finding]:
+    if one.elements > _WHOLE * one.of_elements:
+        yield Finding(
+            code="TM912", severity="note",
+            message=f"Each rank holds {count(one.count)} of {plural(one.of, 'DTensor')} whole, with "
+            f"{percent(one.elements, one.of_elements)} of the elements: {one.largest} is the largest.",
+            evidence={"parameters": one.count},
+            remedy=f"If that is not intended, add {one.largest} to the sharding plan: `Shard(0)`, like the others.",
+            subject=one.largest,
+        )  # fmt: skip
+
+
+def clipped_by_shard(report: RankReport) -> Iterator[Finding]:
+    """TM913: each rank scaled its shards by a factor of its own."""
+    for one in _those(report, "clipping"):
+        factors = [f"{short_number(value)} on rank {rank}" for rank, value in one.values]
+        yield Finding(
+            code="TM913", severity="error",
+            message=f"Before step {count(one.step)} the ranks scaled the shards of their gradients by different "
+            f"factors: {listed(factors, most=4)}. Each clipped by the norm of its own shard.",
+            evidence={"step": one.step},
+            remedy="`torch.nn.utils.clip_grad_norm_(net.parameters(), most)` computes the norm over all shards.",
+        )  # fmt: skip
+
+
+def memory_uneven(report: RankReport) -> Iterator[Finding]:
+    """TM914: a rank needs much more memory than the others that hold as much."""
+    alike = [one for one in report.ranks if one.peak and one.shares]
+    if len(alike) < 2:
+        return
+    most = max(alike, key=lambda one: one.peak)
+    others = [one.peak for one in alike if one is not most and one.shares == most.shares]
+    if others and most.peak > _PEAK * max(others) and most.peak - max(others) > _MORE:
+        usual = median(others)
+        times = short_number(round(2 * most.peak / usual) / 2)
+        yield Finding(
+            code="TM914", severity="note",
+            message=f"Rank {most.rank} took about {times} times as much memory at its "
+            f"peak as {'the other rank' if len(others) == 1 else f'the {len(others)} other ranks'}.",
+            evidence={"peak": number_of_bytes(most.peak), "others": number_of_bytes(int(usual))},
+            remedy=f"Look at what only rank {most.rank} does: checkpoints, metrics, tensors of other ranks placed on "
+            "its device (`map_location`).",
+        )  # fmt: skip
+
+
+def straggler(report: RankReport) -> Iterator[Finding]:
+    """TM915: the others wait for one rank in nearly every step."""
+    for one in _those(report, "waits"):
+        rank = one.ranks[0]
+        times = dict(one.values)
+        others = "The other rank waits" if len(report.ranks) == 2 else "The other ranks wait"
+        where = f" at {one.line}" if one.line else ""
+        yield Finding(
+            code="TM915", severity="warning",
+            message=f"{others} for rank {rank}: it was last in {count(one.count)} of {plural(one.of, 'step')}, to "
+            f"{one.names[0]}{where}.",
+            evidence={"waited": seconds_text(times[rank]), "step": seconds_text(times[-1])},
+            remedy=f"Look at what only rank {rank} does between collectives: a slower loader or device, logging.",
+        )  # fmt: skip
+
+
+def mesh_across_hosts(report: RankReport) -> Iterator[Finding]:
+    """TM916: tensor parallelism speaks between machines, and what speaks less does not."""
+    for one in _those(report, "hosts"):
+        crosses, inside = one.names
+        yield Finding(
+            code="TM916", severity="warning",
+            message=f"The mesh dimension {crosses} spans several machines, and {inside} stays on one: "
+            f"{listed([f'rank {rank} is on {host}' for rank, host in one.told], most=4)}.",
+            evidence={"machines": len({host for _, host in one.told})},
+            remedy=f"Tensor parallelism communicates in every layer: name {crosses} last in `init_device_mesh`, so "
+            "that its "
+            "ranks are neighbours.",
+        )  # fmt: skip
+
+
+def _both(one: Difference) -> list[tuple[int, str]]:
+    """Return what a rank that is like most says, and the first that is not."""
+    usual = [each for each in one.told if each[0] not in one.ranks][:1]
+    return [*usual, *[each for each in one.told if each[0] in one.ranks][:1]]
+
+
+def _group(one: Difference) -> str:
+    return f"group {one.names[0]}" if one.names else "their group"

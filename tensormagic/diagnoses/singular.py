@@ -1,11 +1,16 @@
-"""Backward formulas where they are singular, and which birth of a NaN a finding is about."""
+"""Where a derivative is NaN or Inf, and NaN that a ``torch.where`` does not keep out."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from tensormagic.reports import TraceReport
-from tensormagic.words import count
+from tensormagic.reports import MEASURES, Finding, FirstNonfinite, Graph, Node, RelatedLine, TraceReport
+from tensormagic.words import count, is_or_are, part_of, plural
+
+# Backward formulas where they are singular, and which birth of a NaN a finding is about.
 
 # Which birth of a NaN or infinite gradient a run's finding is about: the first, in the outermost pass that has it.
 
@@ -144,3 +149,195 @@ HALF_OVERFLOW = (
 )
 HOOKED = "Look at what the hook returns or writes into the gradient: it runs before the next node receives it."
 ANY = "Look at the inputs of this line with `%tensor`; clamp or mask it before, not after."
+
+
+# TM406: a NaN gradient from elements that a ``where``, a mask or an index had left out of the result.
+#
+# Autograd sends a gradient of exactly 0 to what was left out. Where the slope is infinite, or the value is none, 0
+# times that is NaN: the person masked the bad value, and gets it back. It is told only where it is certain: the pass
+# made NaN and no infinity (an infinite slope times anything but 0 is infinite), the loss was finite, and every way
+# from the loss to the op leads through something that leaves elements out, with nothing in between that could have
+# made the zeros itself.
+
+SELECTING = frozenset({"where", "masked_fill", "masked_scatter", "masked_select", "index", "index_put", "nan_to_num"})
+# Behind these a logarithm is mended by fusing the two, whatever is left out: TM402 says so.
+_FUSED = frozenset({"softmax", "sigmoid"})
+# What hands a gradient on element for element, so that where it is zero says who made it so.
+_PASSING = frozenset({
+    "add", "sub", "rsub", "neg", "view", "reshape", "unsafe_view", "expand", "unsqueeze", "squeeze", "permute",
+    "transpose", "t", "clone", "to_copy", "sum", "mean", "stack", "cat", "alias",
+})  # fmt: skip
+# What does so but can make zeros of its own: then the zeros are counted.
+_SCALING = frozenset({"mul", "div", "pow", "exp", "log", "sqrt", "abs", "sin", "cos", "tanh", "sigmoid", "square"})
+_ZERO_SHARE = MEASURES.index("zero_share")
+
+
+class Singular(NamedTuple):
+    """An op whose slope can be infinite: a value at which it is not, and how to write it so."""
+
+    harmless: str
+    written: str
+
+
+OPS: dict[str, Singular] = {
+    "log": Singular("1", "torch.log({safe})"),
+    "log2": Singular("1", "torch.log2({safe})"),
+    "log10": Singular("1", "torch.log10({safe})"),
+    "log1p": Singular("0", "torch.log1p({safe})"),
+    "xlogy": Singular("1", "torch.xlogy(x, {safe})"),
+    "sqrt": Singular("1", "torch.sqrt({safe})"),
+    "rsqrt": Singular("1", "torch.rsqrt({safe})"),
+    "reciprocal": Singular("1", "1 / {safe}"),
+    "div": Singular("1", "x / {safe}"),
+    "pow": Singular("1", "{safe} ** p"),
+    "exp": Singular("0", "torch.exp({safe})"),
+    "acos": Singular("0", "torch.acos({safe})"),
+    "asin": Singular("0", "torch.asin({safe})"),
+    "atanh": Singular("0", "torch.atanh({safe})"),
+    "acosh": Singular("2", "torch.acosh({safe})"),
+    "softmax": Singular("0", "{safe}.softmax(-1)"),
+    "log_softmax": Singular("0", "{safe}.log_softmax(-1)"),
+}
+_HELD = {"div": "divisor"}
+_BAD_VALUE = frozenset({"exp", "softmax", "log_softmax"})  # not their slope, their value is infinite or NaN
+
+
+@dataclass(frozen=True, slots=True)
+class NanInWhere:
+    """A birth whose elements something above leaves out.
+
+    Attributes:
+        at: Place of the graph.
+        birth: Of the NaN.
+        selecting: What leaves those elements out.
+    """
+
+    at: int
+    birth: FirstNonfinite
+    selecting: Node
+
+
+def nan_in_where(report: TraceReport) -> NanInWhere | None:
+    """Return the run's first birth where it is certain that its elements were left out of the result."""
+    at = first_nonfinite(report)
+    if at is None:
+        return None
+    graph = report.graphs[at]
+    birth = graph.first_nonfinite[0]
+    node = graph.nodes[birth.node]
+    if node.op not in OPS or not birth.nan or birth.inf or not _is_zero_times(report, birth, node):
+        return None
+    if node.op.startswith("log") and graph.nodes[birth.receiver].op in _FUSED:
+        return None
+    selecting = _selecting_above(graph, birth)
+    return None if selecting is None else NanInWhere(at, birth, selecting)
+
+
+def _is_zero_times(report: TraceReport, birth: FirstNonfinite, node: Node) -> bool:
+    """Whether the NaN can only have come from a gradient of 0, or from a value that the loss does not hold."""
+    if node.op == "div" and not birth.saved_zero:  # a divisor that is not finite is nothing that was masked
+        return False
+    value = value_of(report, birth.pass_number)
+    if value is not None:
+        return math.isfinite(value)
+    return not birth.saved_bad and birth.saved_zero > 0 and node.op not in _BAD_VALUE and birth.input_number == 0
+
+
+def _selecting_above(graph: Graph, birth: FirstNonfinite) -> Node | None:
+    """Return the nearest op that leaves elements out on every way from the loss, None where one leads past them."""
+    feeders: dict[int, list[int]] = {}
+    for edge in graph.edges:
+        feeders.setdefault(edge.target, []).append(edge.source)
+    found: list[Node] = []
+    waiting, seen = [birth.node], {birth.node}
+    while waiting:
+        below = waiting.pop(0)
+        above = feeders.get(below, [])
+        if not above:
+            return None
+        for number in above:
+            node = graph.nodes[number]
+            if node.op in SELECTING:
+                if not _made_the_zeros(graph, birth, below):
+                    return None
+                found.append(node)
+            elif node.op not in _PASSING and node.op not in _SCALING:
+                return None
+            elif number not in seen:
+                seen.add(number)
+                waiting.append(number)
+    return found[0] if found else None
+
+
+def _made_the_zeros(graph: Graph, birth: FirstNonfinite, below: int) -> bool:
+    """Whether what arrives below the selecting op is zero as often as what arrives where the NaN is born."""
+    if below == birth.node:
+        return True
+    shares = [_zero_share(graph, birth.pass_number, index) for index in (below, birth.node)]
+    if None in shares:
+        return not _scales(graph, birth, below)
+    return shares[0] == shares[1] or (not _scales(graph, birth, below) and bool(shares[0]))
+
+
+def _scales(graph: Graph, birth: FirstNonfinite, below: int) -> bool:
+    """Whether between the two anything but plain passing on, or a product with one number, happens."""
+    between = (node for node in graph.nodes[birth.node + 1 : below + 1] if node.op in _SCALING)
+    return any(node.op != "mul" or any(saved.shape for saved in node.saved) for node in between)
+
+
+def _zero_share(graph: Graph, pass_number: int, index: int) -> float | None:
+    frame = next((frame for frame in graph.frames if frame.pass_number == pass_number), None)
+    measured = frame.measured(index) if frame is not None else None
+    return None if measured is None else measured[_ZERO_SHARE]
+
+
+def nan_from_what_was_not_taken(report: TraceReport) -> Iterator[Finding]:
+    """TM406: a NaN gradient born at elements that a ``where`` or a mask leaves out."""
+    found = nan_in_where(report)
+    if found is None:
+        return
+    graph, birth = report.graphs[found.at], found.birth
+    node, receiver = graph.nodes[birth.node], graph.nodes[birth.receiver]
+    location, line = report.location(node.location), report.location(found.selecting.location)
+    left_out = f"{found.selecting.op} hides"
+    where = f", {location.label}" if location else ""
+    by = f" ({line.label})" if line and line != location else ""
+    share = part_of(birth.nan, max(birth.count, birth.nan))
+    yield Finding(
+        code="TM406",
+        severity="error",
+        message=f"The first NaN gradient appears in {node.op}{where}{when(report, birth.pass_number)}, at elements "
+        f"that {left_out}{by}: {_reason(node, birth)}, so {share} it sends to {receiver.variable or receiver.op} "
+        f"{is_or_are(birth.nan)} NaN.",
+        location=location,
+        evidence={"nan": birth.nan, "elements": birth.count, "zeros saved": birth.saved_zero,
+                  "pass": birth.pass_number},
+        remedy=_remedy(node, found.selecting),
+        subject=node.op,
+        node=(found.at, node.index),
+        related=(RelatedLine(f"left out by {found.selecting.op}", line),) if line else (),
+    )  # fmt: skip
+
+
+def _reason(node: Node, birth: FirstNonfinite) -> str:
+    if node.op in _BAD_VALUE or (birth.saved_bad and not birth.saved_zero):
+        return "its result is not finite there, and backward multiplies it by a gradient of 0, which is NaN"
+    if not birth.saved_zero or (birth.saved_name not in {"self", "other"} and node.op != "sqrt"):
+        return "its slope is infinite there, and backward computes 0 · ∞ = NaN"
+    held = f"its {_HELD.get(node.op, 'input')} holds {plural(birth.saved_zero, 'zero')}"
+    return f"{held}, and backward computes 0 · ∞ = NaN there"
+
+
+def _remedy(node: Node, selecting: Node) -> str:
+    if node.op in {"softmax", "log_softmax"}:
+        return (
+            "Fill masked scores with a large negative number instead of -inf, `scores.masked_fill(mask, -1e9)`, or "
+            "leave one element of every row unmasked."
+        )
+    known = OPS[node.op]
+    operand = "y" if node.op in {"div", "xlogy"} else "x"
+    safe = f"torch.where(mask, {operand}, {known.harmless})"
+    return (
+        f"Mask the input, not the output: `{known.written.format(safe=safe)}`, with the mask of the elements "
+        f"that {selecting.op} takes."
+    )

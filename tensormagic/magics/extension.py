@@ -267,7 +267,7 @@ def _show_as_text_again() -> None:
     if not _LOADED:  # another shell of this process may still want to be shown more
         api.install_display(None)
         api.ignore("")
-        if "tensormagic.api.lines" in sys.modules:  # else nobody asked for lines, and unloading imports nothing
+        if "tensormagic.api.looking" in sys.modules:  # else nobody asked for lines, and unloading imports nothing
             api.set_repr("torch")
 
 

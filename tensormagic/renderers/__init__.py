@@ -16,9 +16,7 @@ from tensormagic.gc_pause import gc_paused
 from tensormagic.renderers.basics.markup import escape
 from tensormagic.renderers.basics.once import made_once
 from tensormagic.renderers.basics.plain_text import plain, plain_report
-from tensormagic.renderers.export import MOST_CARRIED, MOST_IN_FILE, with_export
-from tensormagic.renderers.print_styles import print_styles
-from tensormagic.renderers.slides import with_slides
+from tensormagic.renderers.export import MOST_CARRIED, MOST_IN_FILE, print_styles, with_export, with_slides
 from tensormagic.reports import Report, RunReport, TraceReport
 
 RENDERERS: dict[tuple[str, str], str] = {

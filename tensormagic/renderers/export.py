@@ -1,8 +1,4 @@
-"""The line "Export" below a panel: its picture, its page and its report, taken from the output itself.
-
-Everything is done in the page, by code that all outputs share; where scripts do not run there is no such line.
-The report travels packed in its output as long as it is small: an output stays small before it can do everything.
-"""
+"""What stands around a panel: its export, its slides, and its style on paper."""
 
 from __future__ import annotations
 
@@ -10,10 +6,15 @@ import json
 import re
 from functools import cache
 
-from tensormagic.renderers.assets import module
-from tensormagic.renderers.basics.markup import packed, tag
-from tensormagic.renderers.shelf import code, with_loader
+from tensormagic.renderers.assets import code, module, static, with_loader
+from tensormagic.renderers.basics.markup import in_address, packed, tag
+from tensormagic.renderers.trace.trace_svg_graph import EITHER_SIDE
 from tensormagic.reports import Report, TraceReport
+
+# The line "Export" below a panel: its picture, its page and its report, taken from the output itself.
+#
+# Everything is done in the page, by code that all outputs share; where scripts do not run there is no such line. The
+# report travels packed in its output as long as it is small: an output stays small before it can do everything.
 
 MOST_CARRIED = 10_000  # characters of a packed report that an output in a notebook carries
 # Bytes of an output in a notebook, by kind, without its plain text (some 4,000 more): where more is taken, the report
@@ -73,3 +74,34 @@ def carried(report: Report, most: int) -> str:
 @cache
 def _code() -> str:
     return code("export", module("export", "menu.js").replace("export function", "function"), "offerExport")
+
+
+# A panel for a lecture: large type, everything open, one part at a time where scripts run, one long page where not.
+#
+# The slides are the panel's own parts, in their order: findings first, then the picture, then each table. So a panel
+# needs nothing of its own to be shown on a wall.
+
+_STYLE_END = in_address("</style>")  # as it stands in the address of a picture
+_CLOSED = re.compile(r"<details(?![^>]*\sopen[\s=>])")
+
+
+def with_slides(html: str) -> str:
+    """Return a panel as slides; unchanged where the fragment is no section."""
+    if not html.endswith(_END):
+        return html
+    opened = _CLOSED.sub('<details open=""', html).replace('class="tm ', 'class="tm tm-slides ', 1)
+    opened = opened.replace(_STYLE_END, EITHER_SIDE + _STYLE_END)  # a run's picture is dark in the dark
+    more = tag("style", static("slide.css")) + tag("script", static("slide.js"))
+    return f"{opened.removesuffix(_END)}{more}{_END}"
+
+
+# A panel on paper: light whatever the screen is, everything open and unrolled, no controls, nothing cut.
+#
+# The rules travel with each panel: a page that holds panels, a notebook above all, knows nothing of them.
+
+
+def print_styles(html: str) -> str:
+    """Return a panel that can be printed; unchanged where the fragment is no section."""
+    if not html.endswith(_END):
+        return html
+    return f"{html.removesuffix(_END)}{tag('style', static('print.css'))}{_END}"

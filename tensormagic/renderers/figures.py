@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any
 
 from tensormagic.errors import RequirementError, TensorMagicError
-from tensormagic.renderers import figures_comparison, figures_memory, figures_sharing
+from tensormagic.renderers import figures_memory, figures_sharing
 from tensormagic.renderers.basics import theme
 from tensormagic.renderers.tensor.statistics_words import statistics_scope
 from tensormagic.renderers.tensor.tensor_layout_html import cell_title
@@ -389,5 +389,5 @@ KINDS = {
     "treemap": Kind((MemoryReport, MemoryRunReport), _framed(figures_memory.treemap)),
     "timeline": Kind(MemoryRunReport, _framed(figures_memory.timeline)),
     "lines": Kind(MemoryRunReport, _framed(figures_memory.lines)),
-    "gradient_ratio": Kind(ComparisonReport, _framed(figures_comparison.gradient_ratio)),
+    "gradient_ratio": Kind(ComparisonReport, _framed(figures_sharing.gradient_ratio)),
 }

@@ -12,8 +12,7 @@ from tensormagic.renderers.figures_sharing import Framed, plain_text
 from tensormagic.reports import LineMemory, MemoryReport, MemoryRunReport
 from tensormagic.views.panels import memory_run
 from tensormagic.views.panels.memory import summary, tiles, title
-from tensormagic.views.pictures.categories import COLOURS
-from tensormagic.views.pictures.timeline_stack import Layer, by_category, columns, main_timeline, ticks
+from tensormagic.views.pictures.timeline_stack import COLOURS, Layer, by_category, columns, main_timeline, ticks
 from tensormagic.views.pictures.treemap_layout import Tile
 from tensormagic.words import count, number_of_bytes, plural, shortened
 

@@ -1,17 +1,21 @@
-"""Figures of shared memory and of many tensors. `tensormagic.renderers.figures` gives them plotly."""
+"""The plotly figures of shared memory, and of a comparison."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 from tensormagic.errors import TensorMagicError
-from tensormagic.renderers.basics.theme import ALONE_COLOUR, LINE_COLOURS
-from tensormagic.reports import AliasGroup, AliasReport, TensorRow, TensorTable
+from tensormagic.renderers.basics.theme import ALONE_COLOUR, LINE_COLOURS, RUN_COLOURS
+from tensormagic.reports import AliasGroup, AliasReport, ComparisonReport, ParameterDifference, TensorRow, TensorTable
 from tensormagic.views.nodes import clipped, letters
 from tensormagic.views.panels.aliases import aliases_summary
+from tensormagic.views.panels.comparison import factor, summary, told_moment, when
 from tensormagic.views.panels.tensors import table_summary, table_title, total
 from tensormagic.words import count, number_of_bytes, tuple_text
+
+# Figures of shared memory and of many tensors. `tensormagic.renderers.figures` gives them plotly.
 
 MOST_LINES = 60
 MOST_BARS = 40
@@ -94,3 +98,32 @@ def _colour(row: TensorRow) -> str:
 def plain_text(text: str) -> str:
     """Plotly reads tags in its texts: leave none of a person's."""
     return text.replace("<", "\u2039").replace(">", "\u203a")
+
+
+# Two traced runs as a figure: how many times larger each parameter's gradient is. `figures` gives it plotly.
+
+
+def gradient_ratio(plotly: Any, report: ComparisonReport) -> Framed:
+    """Draw, for every parameter, right over left at the step where they are furthest apart."""
+    rows = [one for one in report.parameters if _ratio(one) is not None][:MOST_BARS]
+    if not rows:
+        raise TensorMagicError('no "gradient_ratio" figure: no gradient of the two runs can be compared')
+    ratios = [_ratio(one) or 0.0 for one in rows]
+    bars = plotly.Bar(
+        orientation="h", y=[plain_text(one.name) for one in rows], x=ratios,
+        marker={"color": [RUN_COLOURS[ratio > 0] for ratio in ratios]},
+        customdata=[f"{factor(told_moment(one.norms))}, {when(one.norms)}" for one in rows],
+        hovertemplate="%{y}<br>%{customdata}<extra></extra>",
+    )  # fmt: skip
+    drawn = plotly.Figure(bars)
+    drawn.update_yaxes(autorange="reversed")
+    drawn.update_xaxes(title_text=f"log10 of the gradient norm in {plain_text(report.right.name)} over that in "
+                       f"{plain_text(report.left.name)}")  # fmt: skip
+    left_out = len(report.parameters) - len(rows)
+    note = summary(report).replace("`", "") + (f"; {left_out} parameters are not shown" if left_out else "")
+    return Framed(drawn, f"{report.left.name} | {report.right.name}", note, 140 + LINE * len(rows))
+
+
+def _ratio(one: ParameterDifference) -> float | None:
+    moment = one.norms.worst
+    return moment.ratio if moment is not None and math.isfinite(moment.ratio) else None

@@ -7,10 +7,8 @@ from importlib import import_module
 from typing import Any
 
 from tensormagic import renderers
-from tensormagic.renderers.export import MOST_CARRIED, MOST_IN_FILE, with_export
-from tensormagic.renderers.print_styles import print_styles
-from tensormagic.renderers.shelf import once_each
-from tensormagic.renderers.slides import with_slides
+from tensormagic.renderers.assets import once_each
+from tensormagic.renderers.export import MOST_CARRIED, MOST_IN_FILE, print_styles, with_export, with_slides
 from tensormagic.reports import RunReport
 from tensormagic.views import FORMS
 from tensormagic.views.panels import run

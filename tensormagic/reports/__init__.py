@@ -75,7 +75,6 @@ from tensormagic.reports.memory_run import (
     Timeline,
 )
 from tensormagic.reports.ops import PHASES, NodeCosts, OpsReport, OpUse, Phase, Total
-from tensormagic.reports.parallel import Parallel, Spread, Whole
 from tensormagic.reports.placement import Box, Placed
 from tensormagic.reports.ranks import Arrivals, Difference, RankReport, RankRow
 from tensormagic.reports.rng import (
@@ -154,11 +153,14 @@ from tensormagic.reports.training import (
     Observation,
     ObservationKind,
     OptimizerUse,
+    Parallel,
     RunningSum,
+    Spread,
     StepKind,
     StepPattern,
     Training,
     UntrainedNorm,
+    Whole,
 )
 from tensormagic.reports.watch import (
     FlagWithoutEffect,

@@ -1,14 +1,11 @@
-"""What every report can do: be saved, loaded, compared, and drawn.
-
-Reports are plain data and know nothing of renderers. ``save`` and ``figure`` go through the `Outlet` of a module that
-is imported when a report is first drawn: until then it costs nothing.
-"""
+"""What every report can do: be made quickly, saved, loaded, compared, and drawn."""
 
 from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import Field, dataclass, field, fields, make_dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -16,6 +13,11 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from tensormagic.errors import ReportFormatError
 from tensormagic.reports.codec import decode, encode
 from tensormagic.reports.finding import Finding
+
+# What every report can do: be saved, loaded, compared, and drawn.
+#
+# Reports are plain data and know nothing of renderers. ``save`` and ``figure`` go through the `Outlet` of a module
+# that is imported when a report is first drawn: until then it costs nothing.
 
 FORMAT_VERSION = 1
 _DRAWS = "tensormagic.renderers.files"  # a name, no import: plain data needs nothing that is above it
@@ -125,3 +127,25 @@ class Report:
     def _repr_html_(self) -> str:
         """Show the report in hosts that ask for HTML alone, such as marimo."""
         return _outlet().bundle(self)["text/html"]
+
+
+# Makes frozen records in a quarter of the time: a graph of a hundred thousand nodes has half a million of them.
+#
+# The ``__init__`` of a frozen dataclass goes through ``object.__setattr__`` for every field. One that is not frozen
+# stores them directly; where both have the same slots, a record may be made as the one and become the other.
+
+Record = TypeVar("Record")
+
+
+def quickly(cls: type[Record]) -> Callable[..., Record]:
+    """Return what makes records of a frozen, slotted dataclass that derives from no other, and is called as it is."""
+
+    def become(self: Any) -> None:
+        self.__class__ = cls
+
+    own = [(each.name, Any, _as_given(each)) for each in fields(cls)]  # type: ignore[arg-type]
+    return make_dataclass(cls.__name__, own, slots=True, namespace={"__post_init__": become})
+
+
+def _as_given(each: Field[Any]) -> Any:
+    return field(default=each.default, default_factory=each.default_factory)

@@ -12,8 +12,7 @@ from tensormagic.reports.failure import FailureReport, LossWithoutGraph, SilentE
 from tensormagic.reports.finding import Gap, Location
 from tensormagic.reports.graph import Cut, Floats, Graph, Node, check_graph, no_numbers, require, within
 from tensormagic.reports.ops import OpsReport
-from tensormagic.reports.parallel import Parallel
-from tensormagic.reports.training import Observation, Training
+from tensormagic.reports.training import Observation, Parallel, Training
 from tensormagic.reports.watch import ModulesReport
 
 # Where a backward ran that was not simply called on the traced thread.

@@ -30,7 +30,7 @@ class Panel:
 
     Attributes:
         kind: Style class of its own: ``"rng"``.
-        icon: What kind of thing it is about; a name of `basics.icons`.
+        icon: What kind of thing it is about; a name of `basics.theme`.
         title: What it is about.
         facts: First facts, beside the title.
         body: Its parts, in order.

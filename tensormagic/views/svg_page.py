@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.basics.plain_text import fitted, text_width
 from tensormagic.renderers.basics.svg_paths import number
-from tensormagic.renderers.basics.text_metrics import fitted, text_width
 from tensormagic.renderers.basics.theme import role
 from tensormagic.renderers.trace.trace_text_lines import printable
-from tensormagic.views.pictures.categories import COLOURS, LETTERS, LINE_COLOURS, OTHER_LINES
+from tensormagic.views.pictures.timeline_stack import COLOURS, LETTERS, LINE_COLOURS
+from tensormagic.views.pictures.timeline_stack import OTHER as OTHER_LINES
 
 _MARGIN, _KEY_HEIGHT = 16.0, 22.0
 _FONT = "system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif"

@@ -12,11 +12,20 @@ from itertools import groupby
 
 from tensormagic.renderers.assets import static
 from tensormagic.renderers.basics import png, theme
-from tensormagic.renderers.basics.finding_html import finding_html, findings_html, gaps_html, remedy_html, with_code
-from tensormagic.renderers.basics.icons import icon
 from tensormagic.renderers.basics.markup import corner, escape, tag
-from tensormagic.renderers.basics.panel import all_clear, fold, folds, header, scroll
-from tensormagic.renderers.basics.styling import sheet
+from tensormagic.renderers.basics.panel import (
+    all_clear,
+    finding_html,
+    findings_html,
+    fold,
+    folds,
+    gaps_html,
+    header,
+    remedy_html,
+    scroll,
+    with_code,
+)
+from tensormagic.renderers.basics.theme import icon, sheet
 from tensormagic.views.nodes import (
     Bar,
     Cell,
@@ -43,7 +52,7 @@ from tensormagic.views.nodes import (
     left_out_words,
     letters,
 )
-from tensormagic.views.pictures.categories import category_style
+from tensormagic.views.pictures.timeline_stack import category_style
 from tensormagic.words import plural
 
 _CLASSES: dict[Look, str] = {

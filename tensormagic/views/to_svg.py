@@ -9,8 +9,8 @@ from itertools import accumulate
 
 from tensormagic.renderers.basics import theme
 from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.basics.plain_text import fitted, text_width, wrapped
 from tensormagic.renderers.basics.svg_paths import number
-from tensormagic.renderers.basics.text_metrics import fitted, text_width, wrapped
 from tensormagic.views.nodes import (
     Bar,
     Cell,

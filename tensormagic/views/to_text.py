@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import singledispatch
 from itertools import chain, groupby
 
-from tensormagic.renderers.basics.icons import SIGNS
+from tensormagic.renderers.basics.theme import SIGNS
 from tensormagic.renderers.terminal.text_canvas import columns_of, cut, printable, table, wrapped
 from tensormagic.reports import Finding
 from tensormagic.views.nodes import (

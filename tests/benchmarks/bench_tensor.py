@@ -7,7 +7,7 @@ import time
 import pytest
 import torch
 
-from tensormagic.collectors.tensors.slices import values
+from tensormagic.collectors.tensors.statistics import values
 from tensormagic.collectors.tensors.tensor import collect_tensor
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.usefixtures("one_thread")]

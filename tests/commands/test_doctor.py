@@ -6,8 +6,8 @@ from importlib import metadata
 
 import pytest
 
-from tensormagic.commands import doctor, main, needed
-from tensormagic.commands.needed import Needed
+from tensormagic.commands import doctor, main
+from tensormagic.commands.doctor import Needed
 
 
 def test_this_machine_is_well(capsys):
@@ -31,7 +31,7 @@ def test_this_machine_is_well(capsys):
 )
 def test_requirements_are_read(line, parsed):
     """Name, oldest version and extra; what is for other Pythons is left out."""
-    assert needed.parsed(line) == parsed
+    assert doctor.parsed(line) == parsed
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_requirements_are_read(line, parsed):
 )
 def test_versions_are_compared_by_their_numbers(version, oldest, older):
     """2.13 is newer than 2.6."""
-    assert needed.is_older(version, oldest) is older
+    assert doctor.is_older(version, oldest) is older
 
 
 def test_a_missing_and_an_old_package(monkeypatch, capsys):
@@ -67,9 +67,9 @@ def test_a_missing_extra_is_a_note(monkeypatch):
 
 def test_a_torch_that_cannot_be_imported(monkeypatch):
     """Its own error is told."""
-    from tensormagic.collectors import system
+    from tensormagic.collectors import requirements
 
-    monkeypatch.setattr(system, "torch_facts", lambda: (_ for _ in ()).throw(OSError("libtorch.so is broken")))
+    monkeypatch.setattr(requirements, "torch_facts", lambda: (_ for _ in ()).throw(OSError("libtorch.so is broken")))
     (check,) = doctor.torch_checks()
     assert check.described == "cannot be imported: OSError: libtorch.so is broken"
 

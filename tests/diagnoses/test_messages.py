@@ -16,10 +16,10 @@ from tensormagic.diagnoses.mismatches.messages import (
     Right,
     Weight,
     argument,
+    mismatch,
     operand,
     parameters,
 )
-from tensormagic.diagnoses.mismatches.parts import mismatch
 from tensormagic.reports import FailureReport
 from tensormagic.reports.failure import Operand
 

@@ -8,7 +8,7 @@ from array import array
 import pytest
 
 from tensormagic.diagnoses import diagnose
-from tensormagic.diagnoses.nan_in_where import OPS
+from tensormagic.diagnoses.singular import OPS
 from tensormagic.reports import MEASURES, UNTOUCHED, Edge, FirstNonfinite, Graph
 from tests.diagnoses.samples import LINES, frame, leaf, op, run
 

@@ -7,10 +7,10 @@ import re
 import pytest
 
 from tensormagic import api
-from tensormagic.api import pages
+from tensormagic.api import showing
 from tensormagic.diagnoses import RULES
 from tensormagic.errors import TensorMagicError
-from tensormagic.renderers.terminal.terminal_page import print_markdown
+from tensormagic.renderers.terminal.terminal import print_markdown
 from tests.support.kernel import ROOT
 from tests.support.screen import Screen, Terminal
 
@@ -58,8 +58,8 @@ def test_a_page_stands_by_itself():
 
 def test_a_page_with_many_links_says_how_to_see_the_rest():
     """In words that open the list, wherever the page is read."""
-    assert pages.help_page("findings").text.endswith(" and others: `%tensormagic help` lists them.\n")
-    assert pages.help_page("findings", "python -m tensormagic help").text.endswith(
+    assert showing.help_page("findings").text.endswith(" and others: `%tensormagic help` lists them.\n")
+    assert showing.help_page("findings", "python -m tensormagic help").text.endswith(
         " and others: `python -m tensormagic help` lists them.\n"
     )
 
@@ -75,7 +75,7 @@ def test_pages_that_are_not_installed(monkeypatch, tmp_path):
     """A broken installation says where it looked; completion offers the switches all the same."""
     from tensormagic.magics.completion import _words_after
 
-    monkeypatch.setattr(pages, "shipped", lambda kind: [tmp_path / kind])
+    monkeypatch.setattr(showing, "shipped", lambda kind: [tmp_path / kind])
     with pytest.raises(TensorMagicError, match=re.escape(str(tmp_path / "docs"))):
         api.help_page("TM302")
     assert list(_words_after([])) == ["explain", "watch", "check", "help"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tensormagic.diagnoses.joined import joined
+from tensormagic.diagnoses.rule import joined
 from tensormagic.reports import Gap, RunReport
 from tests.renderers import samples_memory_run, samples_rng, samples_trace, samples_writes
 

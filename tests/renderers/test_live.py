@@ -11,8 +11,7 @@ import pytest
 from tensormagic.renderers import live
 from tensormagic.renderers.document.delta import pack_delta
 from tensormagic.renderers.live import LivePanel, Seams, WidgetSender
-from tensormagic.renderers.live_pace import Pace
-from tensormagic.renderers.sampler import THREAD_NAME
+from tensormagic.renderers.sampler import THREAD_NAME, Pace
 from tensormagic.reports import LiveFrame, TraceReport
 from tests.renderers import samples_viewer
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tensormagic.renderers import live_pace
-from tensormagic.renderers.live_pace import FASTEST, HANDED_ON, HANDOVER, SHARE, SLOWEST, Pace
+from tensormagic.renderers import sampler
+from tensormagic.renderers.sampler import FASTEST, HANDED_ON, HANDOVER, SHARE, SLOWEST, Pace
 
 
 class Clock:
@@ -108,4 +108,4 @@ def test_a_look_that_fails_counts_as_well(clock):
 
 def test_the_cost_is_that_of_the_sampling_thread():
     """The processor time of the thread that looks, not the time that passes or what the run computes."""
-    assert Pace().clock is live_pace.time.thread_time
+    assert Pace().clock is sampler.time.thread_time

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from jupyter_client.session import Session
 
-from tensormagic.renderers import live_wire
-from tensormagic.renderers.live_wire import Wire
+from tensormagic.renderers import live
+from tensormagic.renderers.live import Wire
 
 PARENT = {"header": {"msg_id": "the cell", "msg_type": "execute_request"}}
 
@@ -120,6 +120,6 @@ def test_a_forked_child_leaves_it_to_the_session(session: Session, monkeypatch: 
     wire = Wire(widget)
     wire.send(b"1")
     child = os.getpid() + 1
-    monkeypatch.setattr(live_wire.os, "getpid", lambda: child)
+    monkeypatch.setattr(live.os, "getpid", lambda: child)
     wire.send(b"2")
     assert widget.plain == [({}, [b"2"])]

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from tensormagic.renderers.basics import icons, panel, styling
-from tensormagic.renderers.basics.finding_html import findings_html
+from tensormagic.renderers.basics import panel, theme
+from tensormagic.renderers.basics.panel import findings_html
 from tensormagic.reports import Finding
 from tests.renderers.markup_reader import Page
 from tests.renderers.test_every_renderer import RENDERERS
@@ -63,7 +63,7 @@ def test_every_class_that_a_viewer_gives_has_its_rule():
     scripts = " ".join((STATIC / name).read_text() for name in ("tensor_viewer.js", "tensor_slices.js"))
     given = set(re.findall(r'(?:className = |make\("\w+", |toggle\()"(tm-[\w-]+)', scripts))
     assert len(given) > 8
-    assert {name for name in given if f".{name}" not in styling.sheet("tensor.css")} == set()
+    assert {name for name in given if f".{name}" not in theme.sheet("tensor.css")} == set()
 
 
 def test_a_long_strip_is_folded_and_complete():
@@ -78,8 +78,8 @@ def test_a_long_strip_is_folded_and_complete():
 
 def test_icons_stay_signs_without_styles():
     """A severity is a sign in the markup; its shape comes with the style sheet of the panels that use it."""
-    assert Page(icons.icon("error")).text == "\u2716"
-    assert icons.icon_style().count("--icon:") == len(icons.ICONS)
+    assert Page(theme.icon("error")).text == "\u2716"
+    assert theme.icon_style().count("--icon:") == len(theme.ICONS)
 
 
 def test_empty_parts_leave_nothing():

@@ -9,7 +9,7 @@ import pickle
 import pytest
 
 from tensormagic.reports import Frame, Node
-from tensormagic.reports.quickly import quickly
+from tensormagic.reports.base import quickly
 
 
 def test_they_are_what_the_class_makes():

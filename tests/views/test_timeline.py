@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from tensormagic import views
 from tensormagic.reports import Timeline
-from tensormagic.views.pictures.categories import BEFORE, LINE_COLOURS
 from tensormagic.views.pictures.text_bars import bar, barred, heights
+from tensormagic.views.pictures.timeline import ROWS, areas, scale_top
 from tensormagic.views.pictures.timeline_stack import (
+    BEFORE,
+    LINE_COLOURS,
     OTHER_LINES,
     by_category,
     by_line,
@@ -24,7 +26,6 @@ from tensormagic.views.pictures.timeline_stack import (
     ticks,
     tops,
 )
-from tensormagic.views.pictures.timeline_svg import ROWS, areas, scale_top
 from tests.renderers.samples_memory_run import SAMPLES
 
 MIB = 2**20

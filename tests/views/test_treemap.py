@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tensormagic.views.panels.memory import inner, root, tile
-from tensormagic.views.pictures.categories import MIXED
-from tensormagic.views.pictures.cell_labels import cell_lines, header_words
-from tensormagic.views.pictures.squarify import Box
-from tensormagic.views.pictures.treemap_layout import Cell, Group, Tile, treemap
+from tensormagic.views.pictures.timeline_stack import MIXED
+from tensormagic.views.pictures.treemap import cell_lines, header_words
+from tensormagic.views.pictures.treemap_layout import Box, Cell, Group, Tile, treemap
 from tests.renderers.samples_memory import storage
 
 

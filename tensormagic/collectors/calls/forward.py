@@ -1,16 +1,11 @@
-"""Records which line and which module made each autograd node, without looking at a single node.
-
-Autograd numbers the nodes that a thread makes, one after the other (``Node._sequence_nr()``). So it is enough to
-read that counter before and after each torch call of the person's: every node with a number in between was made by
-that call, whatever it is made of inside. The mode costs about 0.3 µs a call and a frame walk more where a node was
-made; it sees the calls the person wrote, not the engine's.
-"""
+"""Follows the forward: modules, calls of interest, values; ends the run at a NaN where that is asked for."""
 
 from __future__ import annotations
 
 import functools
+import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from time import perf_counter
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,21 +13,113 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from tensormagic.collectors.calls.call_notes import Call
-from tensormagic.collectors.calls.call_watch import CallWatch
-from tensormagic.collectors.calls.stopping import look_at_call
-from tensormagic.collectors.calls.watched_calls import WATCHED
+from tensormagic.collectors.calls.call_watch import WATCHED, CallWatch
 from tensormagic.collectors.cuts.cuts import Cuts
 from tensormagic.collectors.faults.autograd_watch import GETS_GRAD, SETS_DATA, AutogradWatch
+from tensormagic.collectors.gradients.measures import SmallResults
+from tensormagic.collectors.graphs.history import flat
 from tensormagic.collectors.hooks.modes import TransparentMode, active_modes, set_modes
 from tensormagic.collectors.objects.identity import ModuleNames, RunningModules
-from tensormagic.collectors.where.caller import HANDS_OVER, MARK, Callers, calling_frame
-from tensormagic.collectors.where.origins import Origin, Origins
+from tensormagic.collectors.quiet import answers_itself, here, without_modes
+from tensormagic.collectors.where.caller import HANDS_OVER, MARK, Callers, Origin, Origins, calling_frame
 from tensormagic.collectors.where.source import SourceLines
+from tensormagic.errors import NonFiniteError
 from tensormagic.reports import Gap
+from tensormagic.reports.graph import Graph
+from tensormagic.words import count
 
 if TYPE_CHECKING:
+    from tensormagic.collectors.gradients.fast_norm import PassValues
     from tensormagic.collectors.gradients.forward_values import ForwardMeter
-from tensormagic.collectors.gradients.small_values import SmallResults
+
+
+# Ends a run where a NaN or Inf is made, for the person who asks for it: ``--stop nan``.
+#
+# Of the forward each call is looked at: what it returned, and where that is not finite what it was given. A call that
+# was given a NaN or Inf, or an infinite number such as the ``-inf`` of a mask, makes none. Of the backward the pass
+# is looked at once it has ended, at the line that called it, before anything uses the gradients.
+
+_UNWRITTEN = ("empty", "new_empty", "resize")  # what these return was not made by anybody
+_WRITES = ("__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ipow__")
+
+
+def look_at_call(func: Any, given: tuple[tuple[Any, ...], Mapping[str, Any]], result: Any) -> None:
+    """Raise where a call made a NaN or Inf of what was finite.
+
+    Raises:
+        NonFiniteError: names the call, and how many elements.
+    """
+    name = getattr(func, "__name__", "")
+    if name.startswith(_UNWRITTEN) or torch._C._current_autograd_node() is not None:
+        return
+    arguments = (*given[0], *given[1].values())
+    made = arguments[:1] if result is None and arguments else (result,)
+    found = _first_bad(flat(made))
+    if found is None:
+        return
+    writes = name in _WRITES or (name.endswith("_") and not name.endswith("__"))
+    before = arguments[1:] if writes else arguments
+    tensors = [value for value in flat(arguments) if isinstance(value, torch.Tensor)]
+    if not tensors or any(map(_is_infinite_number, flat(before))) or _first_bad(flat(before)) is not None:
+        return
+    nan, inf, elements = found
+    raise NonFiniteError(f"{name.strip('_')} made {_words(nan, inf)} of {count(elements)} elements here; {_LOOK}")
+
+
+def look_at_pass(graph: Graph, values: PassValues, lines: Mapping[int, str]) -> None:
+    """Raise where a backward made a NaN or Inf, once it has ended.
+
+    Args:
+        graph: The graph it went through.
+        values: Its numbers.
+        lines: Places of the lines, by their index.
+
+    Raises:
+        NonFiniteError: names the node, and its line.
+    """
+    birth = values.first_nonfinite[0] if values.first_nonfinite else None
+    node = graph.nodes[birth.node if birth is not None else values.order[0]]
+    nan, inf = (birth.nan, birth.inf) if birth is not None else values.bad[next(iter(values.bad))]
+    line = lines.get(node.location) if node.location is not None else None
+    place = f" ({line})" if line else ""
+    raise NonFiniteError(f"this backward made {_words(nan, inf)} in {node.op}{place}; {_LOOK}")
+
+
+_LOOK = "%debug in the next cell shows the tensors at this line"
+
+
+def _words(nan: int, inf: int) -> str:
+    return " and ".join(f"{count(number)} {name}" for number, name in ((nan, "NaN"), (inf, "Inf")) if number) or "Inf"
+
+
+def _is_infinite_number(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def _first_bad(values: Iterable[Any]) -> tuple[int, int, int] | None:
+    """Return NaN, infinities and elements of the first tensor that is not finite."""
+    return next(_bad_among(values), None)
+
+
+def _bad_among(values: Iterable[Any]) -> Iterator[tuple[int, int, int]]:
+    with torch._C.DisableTorchFunction(), without_modes():
+        for value in values:
+            if not isinstance(value, torch.Tensor) or not (value.is_floating_point() or value.is_complex()):
+                continue
+            local = here(value)
+            if local.is_meta or answers_itself(local) or not local.numel():
+                continue
+            plain = local.detach()
+            if not bool(plain.isfinite().all()):
+                yield int(plain.isnan().sum()), int(plain.isinf().sum()), plain.numel()
+
+
+# Records which line and which module made each autograd node, without looking at a single node.
+#
+# Autograd numbers the nodes that a thread makes, one after the other (``Node._sequence_nr()``). So it is enough to
+# read that counter before and after each torch call of the person's: every node with a number in between was made by
+# that call, whatever it is made of inside. The mode costs about 0.3 µs a call and a frame walk more where a node was
+# made; it sees the calls the person wrote, not the engine's.
 
 _sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 

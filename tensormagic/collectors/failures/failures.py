@@ -50,7 +50,7 @@ from tensormagic.collectors.live_memory.out_of_memory import memory_at, out_of_m
 from tensormagic.collectors.objects.identity import Leaves, ModuleNames
 from tensormagic.collectors.objects.still_values import UNKNOWN
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.where.origins import Origins
+from tensormagic.collectors.where.caller import Origins
 from tensormagic.collectors.where.source import CellNumber, SourceLines, location_in, location_of, names_of
 from tensormagic.reports import Edge, FailureReport, Gap, Graph, Location, Node, Operand, OutOfMemory, Pass
 from tensormagic.reports.failure import BackwardFault, Phase

@@ -13,8 +13,7 @@ from typing import Any
 
 from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.failures.failures import Surroundings, failure_of
-from tensormagic.collectors.hooks.capturing import Captures, Return
-from tensormagic.collectors.hooks.compiled import kept_compiled
+from tensormagic.collectors.hooks.capturing import Captures, Return, kept_compiled
 from tensormagic.collectors.hooks.forked_processes import abandon_in_children
 from tensormagic.collectors.hooks.modes import TransparentMode
 from tensormagic.collectors.hooks.undoing import Undoing

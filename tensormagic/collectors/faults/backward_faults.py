@@ -29,7 +29,7 @@ from tensormagic.collectors.graphs.structure import Walk
 from tensormagic.collectors.hooks.backward_calls import BackwardCall
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.where.origins import Origins
+from tensormagic.collectors.where.caller import Origins
 from tensormagic.collectors.where.source import SourceLines, is_expected, is_own_code, names_of
 from tensormagic.reports.failure import (
     BackwardFault,

@@ -17,13 +17,13 @@ from tensormagic.collectors.gradients.measures import (
     MOST_ALONE,
     NORM_RELIABLE,
     Measured,
+    SmallPass,
     bytes_at,
     float32,
     is_transposed,
     squared,
     view,
 )
-from tensormagic.collectors.gradients.small_values import SmallPass
 from tensormagic.reports import UNTOUCHED, FirstNonfinite
 
 # The numbers that the hooks of one backward pass leave.

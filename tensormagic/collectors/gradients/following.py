@@ -18,7 +18,7 @@ from tensormagic.collectors.gradients.traced_graph import TracedGraph
 from tensormagic.collectors.graphs.in_place import Suspect
 from tensormagic.collectors.graphs.structure import Walk
 from tensormagic.collectors.hooks.backward_calls import BackwardCall
-from tensormagic.collectors.hooks.functorch_levels import active_levels, bare
+from tensormagic.collectors.hooks.modes import active_levels, bare
 from tensormagic.collectors.hooks.replacing import without_dynamo
 from tensormagic.reports import UNTOUCHED, Circumstances, Pass
 

@@ -25,7 +25,7 @@ from tensormagic.collectors.gradients.measures import Measured
 from tensormagic.collectors.gradients.on_device import DeviceNumbers
 from tensormagic.collectors.graphs.history import flat, has_history, is_stale
 from tensormagic.collectors.graphs.structure import GraphStructure
-from tensormagic.collectors.hooks.functorch_levels import bare
+from tensormagic.collectors.hooks.modes import bare
 from tensormagic.collectors.quiet import answers_itself, here, unasked
 from tensormagic.reports import UNTOUCHED, ForwardNonfinite, ForwardValues, GradientStatistics
 

@@ -28,7 +28,7 @@ from tensormagic.collectors.gradients.measures import (
     vector_norm,
 )
 from tensormagic.reports import MEASURES, UNTOUCHED, GradientStatistics
-from tensormagic.reports.quickly import quickly
+from tensormagic.reports.base import quickly
 
 # Everything that is shown about one gradient, in one pass over its memory.
 #

@@ -41,7 +41,7 @@ from tensormagic.collectors.gradients.nonfinite import (
 from tensormagic.collectors.gradients.on_device import ROOM, DeviceHistory, DeviceNumbers, left_its_range
 from tensormagic.collectors.graphs.live_nodes import Hooks
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
-from tensormagic.collectors.hooks.functorch_levels import bare, outside_levels
+from tensormagic.collectors.hooks.modes import bare, outside_levels
 from tensormagic.collectors.hooks.replacing import without_dynamo
 from tensormagic.collectors.quiet import answers_itself, graded, here, is_whole, unasked, without_modes
 from tensormagic.reports import UNREADABLE, UNTOUCHED, GradientStatistics

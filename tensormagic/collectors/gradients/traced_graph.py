@@ -18,7 +18,7 @@ from tensormagic.collectors.graphs.nodes import describe_nodes, new_node
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk, Walker, make_structure
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.where.origins import Origins
+from tensormagic.collectors.where.caller import Origins
 from tensormagic.reports import (
     UNTOUCHED,
     FirstBad,

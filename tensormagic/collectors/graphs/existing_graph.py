@@ -18,7 +18,7 @@ from tensormagic.collectors.graphs.saved_tensors import live_saved
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk, Walker, is_accumulate, make_structure
 from tensormagic.collectors.objects.identity import Leaf, Leaves, ModuleNames
 from tensormagic.collectors.quiet import number, quiet
-from tensormagic.collectors.where.origins import Origins
+from tensormagic.collectors.where.caller import Origins
 from tensormagic.errors import NoGraphError
 from tensormagic.reports import Cell, Graph, Kept, Node, ParameterSeries, TraceReport
 

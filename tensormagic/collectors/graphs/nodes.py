@@ -15,12 +15,12 @@ from tensormagic.collectors.graphs.structure import GraphStructure, Walk, is_acc
 from tensormagic.collectors.objects.holdings import is_a
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import number, numbers
-from tensormagic.collectors.where.origins import Origin, Origins
+from tensormagic.collectors.where.caller import Origin, Origins
 from tensormagic.reports import Node, SavedTensor
-from tensormagic.reports.quickly import quickly
+from tensormagic.reports.base import quickly
 
 if TYPE_CHECKING:
-    from tensormagic.collectors.where.origins import Origin, Origins
+    from tensormagic.collectors.where.caller import Origin, Origins
 
 
 # Describes the nodes of a skeleton once: names, shapes, saved tensors. The nodes are looked at, never kept.

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tensormagic.collectors.graphs.live_nodes import NodeThreads, Unwinding
-from tensormagic.collectors.hooks.functorch_levels import bare
+from tensormagic.collectors.hooks.modes import bare
 from tensormagic.collectors.objects.identity import Leaves
-from tensormagic.collectors.where.origins import Origins
+from tensormagic.collectors.where.caller import Origins
 from tensormagic.reports import Edge
-from tensormagic.reports.quickly import quickly
+from tensormagic.reports.base import quickly
 
 if TYPE_CHECKING:
-    from tensormagic.collectors.where.origins import Origins
+    from tensormagic.collectors.where.caller import Origins
 
 _edge = quickly(Edge)
 

@@ -16,8 +16,7 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.hooks.backward_calls import BackwardCall, followed_backward
-from tensormagic.collectors.hooks.capturing import Captures, Return
-from tensormagic.collectors.hooks.compiled import kept_compiled
+from tensormagic.collectors.hooks.capturing import Captures, Return, kept_compiled
 from tensormagic.collectors.hooks.modes import SteppingMode
 from tensormagic.collectors.hooks.replacing import Replacement, skip_in_dynamo, without_dynamo
 from tensormagic.collectors.hooks.undoing import Undoing

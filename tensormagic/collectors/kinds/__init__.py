@@ -1,6 +1,6 @@
 """Every kind of tensor, as two tables: what holds the numbers (the first that fits), and what a tensor is besides.
 
-A new kind is one file with a ``KINDS`` tuple, and one line here.
+A new kind is a `Kind` in the file of those like it, and one line here.
 """
 
 from __future__ import annotations
@@ -8,42 +8,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tensormagic.collectors.kinds import (
-    absent,
-    compressed,
-    distributed,
-    dtypes,
-    functional,
-    functorch,
-    masked,
-    nested,
-    opaque,
-    quantized,
-    sparse,
-    storages,
-    subclasses,
-    traits,
-)
+from tensormagic.collectors.kinds import dtypes, nested, sparse, storages, subclasses, wrappers
 from tensormagic.collectors.kinds.kind import Description, Kind, Values
 
 # What holds the numbers: the first that fits. Wrappers come before what they may wrap.
 HOLDERS: tuple[Kind, ...] = (
-    *functorch.KINDS,
-    *functional.KINDS,
-    *absent.KINDS,
-    *distributed.KINDS,
-    *masked.KINDS,
-    *nested.KINDS,
-    *sparse.KINDS,
-    *compressed.KINDS,
-    *opaque.KINDS,
-    *quantized.KINDS,
-    *subclasses.KINDS,
+    *wrappers.FUNCTORCH,
+    *wrappers.FUNCTIONAL,
+    *storages.ABSENT,
+    *subclasses.DISTRIBUTED,
+    *wrappers.MASKED,
+    *nested.NESTED,
+    *sparse.COORDINATES,
+    *sparse.COMPRESSED,
+    *wrappers.OPAQUE,
+    *wrappers.QUANTIZED,
+    *subclasses.SUBCLASSES,
 )
 # What a tensor is besides: all that fit. The first table asks for attributes only, of any tensor; the second one
 # asks for strides, storage and operations, of tensors that have memory of their own.
-ROLES: tuple[Kind, ...] = (*traits.KINDS, *dtypes.KINDS)
-TRAITS: tuple[Kind, ...] = (*storages.KINDS, *traits.STRIDED_KINDS)
+ROLES: tuple[Kind, ...] = (*dtypes.TRAITS, *dtypes.DTYPES)
+TRAITS: tuple[Kind, ...] = (*storages.STORAGES, *dtypes.STRIDED_KINDS)
 STRIDED = Kind("strided", lambda _: True, lambda _: Description("", ""), strided=True)
 
 

@@ -196,7 +196,7 @@ def _strided_list(buffer: torch.Tensor, starts: list[int], lengths: list[int]) -
     return StoredList(int(buffer.numel()), shown, (StoredLine("buffer", texts),), tuple(groups), "storage offsets")
 
 
-KINDS = (
+NESTED = (
     Kind("jagged", _is_jagged, _describe_jagged),
     Kind("nested", lambda x: x.is_nested and x.layout == torch.strided, _describe_strided),
 )

@@ -26,7 +26,7 @@ from tensormagic.collectors.memory_runs.growth import Growth
 from tensormagic.collectors.memory_runs.mode import FEWEST_EVENTS, MemoryMode
 from tensormagic.collectors.memory_runs.run_report import Account, Described, described, standing
 from tensormagic.collectors.objects.identity import ModuleNames, RunningModules
-from tensormagic.collectors.ops.op_facts import storages
+from tensormagic.collectors.ops.op_calls import storages
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.source import CellNumber, SourceLines
 from tensormagic.reports import AllocatorRun, Cell, FailureReport, Gap, Leak

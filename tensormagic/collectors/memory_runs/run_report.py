@@ -24,7 +24,7 @@ from tensormagic.collectors.memory_runs.allocation_log import (
     blocks_of,
 )
 from tensormagic.collectors.memory_runs.blocks import Block
-from tensormagic.collectors.ops.op_facts import has_memory
+from tensormagic.collectors.ops.op_calls import has_memory
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk
 from tensormagic.reports import Gap, Location

@@ -10,8 +10,7 @@ import numpy as np
 
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
 from tensormagic.collectors.hooks.stepping_off import ASKING_NODES
-from tensormagic.collectors.ops.op_facts import Row
-from tensormagic.collectors.ops.op_places import Places, Rows
+from tensormagic.collectors.ops.op_calls import Places, Row, Rows
 from tensormagic.reports import Node
 from tensormagic.reports.ops import NodeCosts
 

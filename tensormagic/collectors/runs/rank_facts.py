@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.kinds.distributed import placement_text
+from tensormagic.collectors.kinds.subclasses import placement_text
 from tensormagic.collectors.objects.holdings import attributes_of, is_a
 from tensormagic.collectors.objects.identity import outermost_call
 from tensormagic.collectors.quiet import answers_itself, here

@@ -21,8 +21,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.calls.forward import ForwardRecorder
-from tensormagic.collectors.calls.stopping import look_at_pass
+from tensormagic.collectors.calls.forward import ForwardRecorder, look_at_pass
 from tensormagic.collectors.cuts.detachment_log import CutLog
 from tensormagic.collectors.devices import accelerator
 from tensormagic.collectors.devices.accelerator import Late, Stopwatch
@@ -40,21 +39,25 @@ from tensormagic.collectors.gradients.following import (
 )
 from tensormagic.collectors.gradients.forward_values import ForwardMeter
 from tensormagic.collectors.gradients.gradients import PassRecorder
-from tensormagic.collectors.gradients.pass_log import PassLog, frame_before_any_pass, frame_of, pass_of
-from tensormagic.collectors.gradients.pipelines import Microbatches, infers_shapes
-from tensormagic.collectors.gradients.small_values import SmallPass
+from tensormagic.collectors.gradients.measures import SmallPass
+from tensormagic.collectors.gradients.pass_log import (
+    Microbatches,
+    PassLog,
+    frame_before_any_pass,
+    frame_of,
+    infers_shapes,
+    pass_of,
+)
 from tensormagic.collectors.gradients.traced_graph import GraphBook, TracedGraph
 from tensormagic.collectors.graphs.live_nodes import NodeThreads
 from tensormagic.collectors.graphs.structure import Walk, Walker
 from tensormagic.collectors.hooks.backward_calls import BackwardCall, followed_backward
-from tensormagic.collectors.hooks.capturing import Captures, Return, is_captured
-from tensormagic.collectors.hooks.compiled import Together, kept_compiled
+from tensormagic.collectors.hooks.capturing import Captures, Return, Together, is_captured, kept_compiled
 from tensormagic.collectors.hooks.followed_run import FollowedRun
 from tensormagic.collectors.hooks.forked_processes import forks
-from tensormagic.collectors.hooks.functorch_levels import bare
-from tensormagic.collectors.hooks.modes import aside, calls_aside, ours_are_on, unseen
+from tensormagic.collectors.hooks.modes import aside, bare, calls_aside, ours_are_on, unseen
+from tensormagic.collectors.hooks.replacing import forward_mode_gap, noted_applies, noted_dual_levels, plain_stacks
 from tensormagic.collectors.hooks.undoing import Undoing
-from tensormagic.collectors.hooks.unseen_calls import forward_mode_gap, noted_applies, noted_dual_levels, plain_stacks
 from tensormagic.collectors.objects.identity import Leaves, ModuleNames
 from tensormagic.collectors.runs.ops import OpRecorder
 from tensormagic.collectors.runs.rank_file import PassEnd, RankFile

@@ -23,8 +23,7 @@ from tensormagic.collectors.gradients.following import Following
 from tensormagic.collectors.gradients.pass_log import PassLog
 from tensormagic.collectors.hooks.backward_calls import BackwardCall
 from tensormagic.collectors.objects.identity import Leaves
-from tensormagic.collectors.training.growth import Growth
-from tensormagic.collectors.training.held import Elsewhere, Held, ModelModes
+from tensormagic.collectors.training.held import Elsewhere, Growth, Held, ModelModes
 from tensormagic.collectors.training.stepping import Moment, Stepping, witnesses_of
 from tensormagic.collectors.training.updates import ByHand
 from tensormagic.collectors.where.source import SourceLines

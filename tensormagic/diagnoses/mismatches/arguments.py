@@ -12,8 +12,7 @@ from typing import Annotated
 
 from tensormagic.diagnoses.mismatches.call import Call, Given, article, needed
 from tensormagic.diagnoses.mismatches.dtypes import dtype_of
-from tensormagic.diagnoses.mismatches.messages import First, Messages, argument
-from tensormagic.diagnoses.mismatches.parts import mismatch, whole
+from tensormagic.diagnoses.mismatches.messages import First, Messages, argument, mismatch, whole
 from tensormagic.reports import Mismatch
 from tensormagic.words import count, listed, plural
 

@@ -6,8 +6,19 @@ import re
 from typing import Annotated
 
 from tensormagic.diagnoses.mismatches.call import Call, Given, numbers
-from tensormagic.diagnoses.mismatches.messages import Input, Left, Messages, Right, operand
-from tensormagic.diagnoses.mismatches.parts import against, dims, mismatch, size, unlike, whole
+from tensormagic.diagnoses.mismatches.messages import (
+    Input,
+    Left,
+    Messages,
+    Right,
+    against,
+    dims,
+    mismatch,
+    operand,
+    size,
+    unlike,
+    whole,
+)
 from tensormagic.reports import Mismatch
 from tensormagic.words import listed
 

@@ -6,8 +6,7 @@ import re
 from typing import Annotated
 
 from tensormagic.diagnoses.mismatches.call import Call, Given, needed
-from tensormagic.diagnoses.mismatches.messages import AskedDtype, First, Messages, operand
-from tensormagic.diagnoses.mismatches.parts import mismatch, whole
+from tensormagic.diagnoses.mismatches.messages import AskedDtype, First, Messages, mismatch, operand, whole
 from tensormagic.reports import Mismatch
 from tensormagic.words import listed
 

@@ -7,8 +7,18 @@ from collections.abc import Iterator
 from typing import Annotated
 
 from tensormagic.diagnoses.mismatches.call import Call, Given, Shape, needed, numbers, sizes
-from tensormagic.diagnoses.mismatches.messages import Dim, First, Messages, operand
-from tensormagic.diagnoses.mismatches.parts import against, dims, mismatch, shaped, size, whole
+from tensormagic.diagnoses.mismatches.messages import (
+    Dim,
+    First,
+    Messages,
+    against,
+    dims,
+    mismatch,
+    operand,
+    shaped,
+    size,
+    whole,
+)
 from tensormagic.diagnoses.mismatches.shapes import clashing
 from tensormagic.reports import Mismatch
 from tensormagic.words import listed, plural

@@ -6,8 +6,19 @@ import re
 from typing import Annotated
 
 from tensormagic.diagnoses.mismatches.call import Call, Given, Shape, needed, numbers, sizes
-from tensormagic.diagnoses.mismatches.messages import First, Input, Messages, Weight, operand
-from tensormagic.diagnoses.mismatches.parts import against, dims, mismatch, shaped, size, whole
+from tensormagic.diagnoses.mismatches.messages import (
+    First,
+    Input,
+    Messages,
+    Weight,
+    against,
+    dims,
+    mismatch,
+    operand,
+    shaped,
+    size,
+    whole,
+)
 from tensormagic.diagnoses.mismatches.shapes import clashing
 from tensormagic.reports import Mismatch
 

@@ -6,8 +6,18 @@ from typing import Annotated
 
 from tensormagic.diagnoses.mismatches.call import Call, Given, Shape, sizes
 from tensormagic.diagnoses.mismatches.dtypes import converted, floating
-from tensormagic.diagnoses.mismatches.messages import Input, Messages, operand
-from tensormagic.diagnoses.mismatches.parts import against, dims, mismatch, shaped, size, unlike, whole
+from tensormagic.diagnoses.mismatches.messages import (
+    Input,
+    Messages,
+    against,
+    dims,
+    mismatch,
+    operand,
+    shaped,
+    size,
+    unlike,
+    whole,
+)
 from tensormagic.diagnoses.mismatches.shapes import clashing
 from tensormagic.reports import Mismatch
 

@@ -1,29 +1,31 @@
-r"""The table of what torch says: a pattern, and the function that explains a message of this form.
-
-Such a function names in its parameters what it needs, and is asked only where all of it is there::
-
-    @says(r"Found parameter numbers = (\d+) and channel size = (\d+)")
-    def _prelu(given: First, weight: Weight, got: str, wanted: str) -> Mismatch: ...
-
-- ``call: Call`` is the failed call, ``found: re.Match[str]`` what the pattern found in its message.
-- An operand has a type that says where to look for it: ``Weight`` is what torch calls ``weight``, else the second
-  argument. ``Weight | None`` is given where it is there, and not needed.
-- ``int``, ``str`` and ``Shape`` are the groups of the pattern: that of the parameter's name, else the next in order.
-- What a row of the table fixes (``says(pattern, least=2)``) fills the parameter of that name; keyword-only parameters
-  with a default are filled by rows alone.
-"""
+"""The messages of refused calls, and the parts that their sentences share."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import NoneType
 from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
-from tensormagic.diagnoses.mismatches.call import Call, Given, MissingError, Shape, numbers
-from tensormagic.reports import Mismatch
+from tensormagic.diagnoses.mismatches.call import Call, Given, MissingError, Shape, numbers, sizes
+from tensormagic.reports import Clashing, Mismatch
+from tensormagic.reports.failure import MismatchKind
+
+# The table of what torch says: a pattern, and the function that explains a message of this form.
+#
+# Such a function names in its parameters what it needs, and is asked only where all of it is there::
+#
+#     ``@says(r"Found parameter numbers = (\d+) and channel size = (\d+)")``
+#     ``def _prelu(given: First, weight: Weight, got: str, wanted: str) -> Mismatch``
+#
+# - ``call: Call`` is the failed call, ``found: re.Match[str]`` what the pattern found in its message.
+# - An operand has a type that says where to look for it: ``Weight`` is what torch calls ``weight``, else the second
+#   argument. ``Weight | None`` is given where it is there, and not needed.
+# - ``int``, ``str`` and ``Shape`` are the groups of the pattern: that of the parameter's name, else the next in order.
+# - What a row of the table fixes (``says(pattern, least=2)``) fills the parameter of that name; keyword-only parameters
+#   with a default are filled by rows alone.
 
 Explain = Callable[..., Mismatch | None]
 ExplainT = TypeVar("ExplainT", bound=Explain)
@@ -141,3 +143,43 @@ def _parameter(hint: Any) -> Parameter:
     kind = next(one for one in get_args(hint) if one is not NoneType) if optional else hint
     find = kind.__metadata__[0] if hasattr(kind, "__metadata__") else None
     return Parameter(kind, _READ.get(kind) if find is None else None, find, not optional)
+
+
+# What an explanation consists of: the rule that was broken, and which parts of the operands break it.
+
+
+def size(given: Given, dimension: int, expected: object = "") -> Clashing:
+    """Return a part of a mismatch: one dimension of an operand; raises IndexError where it has no such dimension."""
+    got = given.shape[dimension]
+    return Clashing(given.index, dimension % given.ndim, str(got), str(expected))
+
+
+def whole(given: Given, got: object = "", expected: object = "") -> Clashing:
+    """Return a part of a mismatch: an operand as a whole."""
+    return Clashing(given.index, None, str(got), str(expected))
+
+
+def dims(given: Given, expected: object) -> Clashing:
+    """Return a part of a mismatch: how many dimensions an operand has."""
+    return whole(given, f"{given.ndim}-D", f"{expected}-D")
+
+
+def shaped(given: Given, expected: object = "") -> Clashing:
+    """Return a part of a mismatch: the whole shape of an operand."""
+    return whole(given, sizes(given.shape), expected)
+
+
+def against(one: Given, at: int, other: Given, there: int | None = None) -> list[Clashing]:
+    """Return two parts of a mismatch: one dimension of each of two operands (the same of both), which must be equal."""
+    there = at if there is None else there
+    return [size(one, at, other.shape[there]), size(other, there, one.shape[at])]
+
+
+def unlike(one: Given, other: Given) -> list[int]:
+    """Return the dimensions in which two operands of as many dimensions have other sizes."""
+    return [at for at in range(one.ndim) if one.shape[at] != other.shape[at]]
+
+
+def mismatch(kind: MismatchKind, rule: str, *parts: Clashing, works: Iterable[str] = ()) -> Mismatch:
+    """Return a mismatch; its rule begins with a capital letter, and no way out is named twice."""
+    return Mismatch(kind, rule[:1].upper() + rule[1:], parts, tuple(dict.fromkeys(filter(None, works))))

@@ -8,8 +8,19 @@ from math import prod
 from typing import Annotated
 
 from tensormagic.diagnoses.mismatches.call import Call, Given, Shape, needed
-from tensormagic.diagnoses.mismatches.messages import Left, Messages, Right, nth, operand
-from tensormagic.diagnoses.mismatches.parts import against, dims, mismatch, shaped, size, whole
+from tensormagic.diagnoses.mismatches.messages import (
+    Left,
+    Messages,
+    Right,
+    against,
+    dims,
+    mismatch,
+    nth,
+    operand,
+    shaped,
+    size,
+    whole,
+)
 from tensormagic.diagnoses.mismatches.shapes import clashing
 from tensormagic.reports import Mismatch
 from tensormagic.words import listed

@@ -10,8 +10,17 @@ from itertools import combinations
 from math import prod
 
 from tensormagic.diagnoses.mismatches.call import Call, Given, Shape, needed, numbers, sizes, tuple_text
-from tensormagic.diagnoses.mismatches.messages import First, Messages
-from tensormagic.diagnoses.mismatches.parts import against, dims, mismatch, shaped, size, unlike, whole
+from tensormagic.diagnoses.mismatches.messages import (
+    First,
+    Messages,
+    against,
+    dims,
+    mismatch,
+    shaped,
+    size,
+    unlike,
+    whole,
+)
 from tensormagic.reports import Clashing, Mismatch
 from tensormagic.reports.storage import resolved, why_not
 from tensormagic.words import count, listed

@@ -1,13 +1,4 @@
-"""The colours of everything that is drawn: roles (ink, ground, error …), and the scales that stand for numbers and kinds.
-
-Roles stand in ``static/tokens.css``, a light and a dark value each; pictures, which cannot see a style sheet, read them
-from there by `role` and `inked`. Scales stand here and nowhere else: HTML, SVG, Plotly and the viewer all get them from
-this module. Sequential scales are monotone in lightness, so that a picture survives greyscale printing and colour
-blindness: offsets use cividis (Nuñez, Anderton and Renslow, 2018, doi:10.1371/journal.pone.0199239), gradient norms one
-blue family, time one brown, bytes one violet. The faintest step of the last three has three times the contrast of its
-ground (WCAG 2, 1.4.11): a line of it is seen. ``tests/renderers/test_theme.py`` simulates colour blindness on all of
-them, ``test_contrast.py`` holds every text and every mark against its ground.
-"""
+"""Colours, type and the style sheet of one panel, and its icons."""
 
 from __future__ import annotations
 
@@ -17,6 +8,18 @@ from collections.abc import Iterable
 from functools import cache
 
 from tensormagic.renderers.assets import static
+from tensormagic.renderers.basics.markup import tag
+
+# The colours of everything that is drawn: roles (ink, ground, error …), and the scales that stand for numbers and
+# kinds.
+#
+# Roles stand in ``static/tokens.css``, a light and a dark value each; pictures, which cannot see a style sheet, read
+# them from there by `role` and `inked`. Scales stand here and nowhere else: HTML, SVG, Plotly and the viewer all get
+# them from this module. Sequential scales are monotone in lightness, so that a picture survives greyscale printing
+# and colour blindness: offsets use cividis (Nuñez, Anderton and Renslow, 2018, doi:10.1371/journal.pone.0199239),
+# gradient norms one blue family, time one brown, bytes one violet. The faintest step of the last three has three
+# times the contrast of its ground (WCAG 2, 1.4.11): a line of it is seen. ``tests/renderers/test_theme.py`` simulates
+# colour blindness on all of them, ``test_contrast.py`` holds every text and every mark against its ground.
 
 # Ten control points of cividis, as published with Matplotlib (CC0), interpolated linearly between.
 _CIVIDIS = (
@@ -148,3 +151,57 @@ def norm_level(norm: float, scale: tuple[int, int] = NORM_EXPONENTS) -> int:
         return 0
     fraction = (math.log10(norm) - low) / (high - low)
     return min(max(int(fraction * 6), 0), 5)
+
+
+# One set of icons: severities, and what a panel is about; monochrome, in the colour of the text around them.
+#
+# A severity is a text sign with a shape over it: the style sheet cuts the shape out, and where styles are stripped
+# the sign stays; what a panel is about has no sign. Icons are decoration: the word beside one says the same, so none
+# has a text alternative of its own.
+
+# Name → the sign where there are no styles, and the shape in a box of 14 by 14.
+ICONS: dict[str, tuple[str, str]] = {
+    "error": ("\u2716", "M7 .5 13.5 7 7 13.5.5 7zM6.1 3.6v4.2h1.8V3.6zM6.1 8.9v1.7h1.8V8.9z"),
+    "warning": ("\u25b2", "M7 .8 13.7 13H.3zM6.2 5v4h1.6V5zM6.2 10v1.6h1.6V10z"),
+    "note": ("\u25cb", "M7 .5a6.5 6.5 0 1 0 0 13 6.5 6.5 0 0 0 0-13zM6.2 3.4h1.6V5H6.2zM6.2 6h1.6v4.7H6.2z"),
+    "ok": ("\u2714", "M1 7.6 2.5 6.1 5.4 9 11.5 2.6 13 4.1 5.4 12z"),
+    "tensor": ("", "M1 1h5.4v5.4H1zM7.6 1H13v5.4H7.6zM1 7.6h5.4V13H1zM7.6 7.6H13V13H7.6zM8.8 8.8v3h3v-3z"),
+    "graph": ("", "M1 5.2h3.6v1.2h4.2V3.2h4v3.2H10v1.2h2.8v3.2h-4V7.6H4.6v1.2H1z"),
+    "memory": ("", "M1 1.5h12v3H1zM1 5.5h12v3H1zM1 9.5h12v3H1zM2.2 10.7v.6h6v-.6z"),
+    "random": ("", "M2 1h10v12H2zM4 3v2h2V3zM8 3v2h2V3zM6 6v2h2V6zM4 9v2h2V9zM8 9v2h2V9z"),
+    "code": ("", "M1 2.2h8v1.6H1zM3 5.4h10V7H3zM3 8.6h7v1.6H3zM1 11.8h5v1.6H1z"),
+    "compare": ("", "M4 1v2h9v1.6H4v2L.8 3.8zM10 7.4l3.2 2.8L10 13v-2H1V9.4h9z"),
+}
+SIGNS = {name: sign for name, (sign, _) in ICONS.items()}
+
+
+def icon(name: str) -> str:
+    """Return an icon of the set."""
+    return tag("span", SIGNS[name], class_=f"tm-icon tm-i-{name}", aria_hidden="true")
+
+
+def icon_style() -> str:
+    """Return the shapes of all icons."""
+    return "".join(f'.tm .tm-i-{name}{{--icon:path(evenodd,"{shape}")}}' for name, (_, shape) in ICONS.items())
+
+
+# The style sheet of one panel: the tokens, what all panels share, and the files of its kind, as they are written.
+#
+# A style sheet in a notebook counts for all panels on the page, whatever its place: the rules of one kind of panel
+# begin with three classes (``.tm-why.tm.tm``), those that all panels share with ``.tm``, so that no panel changes
+# another.
+
+
+def sheet(*files: str, extra: str = "") -> str:
+    """Return the whole style sheet of a panel.
+
+    Args:
+        files: Of ``static/``, besides the tokens and what all panels share.
+        extra: Rules that no file holds.
+    """
+    return tokens() + icon_style() + "".join(map(static, ("panel.css", "access.css", *files))) + extra
+
+
+def tokens() -> str:
+    """Return all tokens, and what says whether they are light or dark."""
+    return scale_style() + static("tokens.css")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tensormagic.renderers.alternatives.trace_alternative import trace_alternative
-from tensormagic.renderers.basics.text_metrics import fitted
+from tensormagic.renderers.basics.plain_text import fitted
 from tensormagic.renderers.document.columns import (
     Interned,
     code_steps,

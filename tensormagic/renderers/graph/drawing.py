@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tensormagic.renderers.basics.text_metrics import text_width
+from tensormagic.renderers.basics.plain_text import text_width
 from tensormagic.renderers.graph.coarsening import Part, coarsen, hierarchy
 from tensormagic.renderers.graph.folding import Folding, Group, fold
 from tensormagic.renderers.graph.layout import Spacing, lay_out
 from tensormagic.renderers.graph.words import cut_label, gradient_text, leaf_label, shows_values, value_text, wire_text
-from tensormagic.reports.quickly import quickly
+from tensormagic.reports.base import quickly
 from tensormagic.words import count, plural
 
 if TYPE_CHECKING:

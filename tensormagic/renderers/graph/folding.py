@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tensormagic.renderers.basics.once import once
 from tensormagic.renderers.graph.layers import Edge, adjacency, topological_order
 from tensormagic.renderers.graph.words import op_label, shape_label, shows_values
-from tensormagic.reports.quickly import quickly
+from tensormagic.reports.base import quickly
 
 if TYPE_CHECKING:
     from tensormagic.reports import Edge as GraphEdge

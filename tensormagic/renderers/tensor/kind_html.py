@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from tensormagic.renderers.alternatives.tensor_alternative import component_alternative, stored_alternative
 from tensormagic.renderers.basics import png, theme
-from tensormagic.renderers.basics.finding_html import with_code
 from tensormagic.renderers.basics.markup import corner, escape, tag
-from tensormagic.renderers.basics.panel import scroll
+from tensormagic.renderers.basics.panel import scroll, with_code
 from tensormagic.renderers.tensor.kind_words import (
     cell_title,
     colour_of,

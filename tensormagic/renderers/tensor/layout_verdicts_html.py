@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tensormagic.renderers.basics.finding_html import with_code
 from tensormagic.renderers.basics.markup import tag
+from tensormagic.renderers.basics.panel import with_code
 from tensormagic.renderers.tensor.layout_words import verdicts
 from tensormagic.reports import TensorReport
 

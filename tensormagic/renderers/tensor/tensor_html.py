@@ -10,10 +10,19 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from tensormagic.renderers.basics.finding_html import findings_html, gaps_html, with_code
+from tensormagic.renderers.assets import code_of, loader
 from tensormagic.renderers.basics.markup import escape, json_block, packed, tag
-from tensormagic.renderers.basics.panel import fold, folds, header, heading, panel, section
-from tensormagic.renderers.shelf import code_of, loader
+from tensormagic.renderers.basics.panel import (
+    findings_html,
+    fold,
+    folds,
+    gaps_html,
+    header,
+    heading,
+    panel,
+    section,
+    with_code,
+)
 from tensormagic.renderers.tensor.histogram_html import histogram_html, spark_html
 from tensormagic.renderers.tensor.kind_html import kinds_html
 from tensormagic.renderers.tensor.layout_verdicts_html import verdicts_html

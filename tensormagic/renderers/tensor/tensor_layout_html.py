@@ -9,7 +9,7 @@ from __future__ import annotations
 from tensormagic.renderers.alternatives.tensor_alternative import strip_alternative
 from tensormagic.renderers.basics import png, theme
 from tensormagic.renderers.basics.markup import corner, escape, tag
-from tensormagic.renderers.basics.text_metrics import text_width
+from tensormagic.renderers.basics.plain_text import text_width
 from tensormagic.renderers.tensor.tensor_maps import PALETTE, legend_html, maps_html
 from tensormagic.renderers.tensor.tensor_picture import (
     LEVELS,

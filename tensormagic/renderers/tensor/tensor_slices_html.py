@@ -6,9 +6,8 @@ import math
 
 from tensormagic.renderers.alternatives.tensor_alternative import slices_alternative
 from tensormagic.renderers.basics import png
-from tensormagic.renderers.basics.finding_html import with_code
 from tensormagic.renderers.basics.markup import escape, tag
-from tensormagic.renderers.basics.panel import fold
+from tensormagic.renderers.basics.panel import fold, with_code
 from tensormagic.renderers.tensor.tensor_maps import PALETTE
 from tensormagic.renderers.tensor.tensor_slices_words import letter, slices_lines, slices_summary, urgent
 from tensormagic.reports import DimensionSlices, TensorReport

@@ -13,17 +13,23 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from tensormagic.renderers.alternatives.trace_alternative import trace_alternative
-from tensormagic.renderers.assets import module, static
-from tensormagic.renderers.basics.finding_html import explanation_html, finding_html, gaps_html, remedy_html
+from tensormagic.renderers.assets import code, loader, module, static
 from tensormagic.renderers.basics.markup import escape, packed, svg_image, tag
 from tensormagic.renderers.basics.panel import all_clear as clear
-from tensormagic.renderers.basics.panel import fold, folds, header, scroll
-from tensormagic.renderers.basics.styling import sheet
-from tensormagic.renderers.basics.theme import heat_style
+from tensormagic.renderers.basics.panel import (
+    explanation_html,
+    finding_html,
+    fold,
+    folds,
+    gaps_html,
+    header,
+    remedy_html,
+    scroll,
+)
+from tensormagic.renderers.basics.theme import heat_style, sheet
 from tensormagic.renderers.document.document import SAVED_LIMITS, Draw, trace_document
 from tensormagic.renderers.graph.drawing import Drawing, draw
 from tensormagic.renderers.graph.marks import Crash, with_crash
-from tensormagic.renderers.shelf import code, loader
 from tensormagic.renderers.trace import trace_svg
 from tensormagic.renderers.trace.ops_html import operations_html
 from tensormagic.renderers.trace.parallel_phrases import run_lines

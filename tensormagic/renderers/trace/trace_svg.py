@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 
 from tensormagic.renderers.alternatives.trace_alternative import trace_alternative
 from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.basics.plain_text import fitted, text_width, wrapped
 from tensormagic.renderers.basics.svg_paths import number
-from tensormagic.renderers.basics.text_metrics import fitted, text_width, wrapped
 from tensormagic.renderers.basics.theme import inked, role
 from tensormagic.renderers.graph.drawing import Drawing, draw
 from tensormagic.renderers.graph.marks import (

@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tensormagic.renderers.basics.markup import escape
-from tensormagic.renderers.basics.svg_canvas import Canvas
-from tensormagic.renderers.basics.svg_paths import eased, hatching, number, point, polyline
-from tensormagic.renderers.basics.text_metrics import fitted, text_width
+from tensormagic.renderers.basics.plain_text import fitted, text_width
+from tensormagic.renderers.basics.svg_paths import Canvas, eased, hatching, number, point, polyline
 from tensormagic.renderers.basics.theme import inked
 from tensormagic.renderers.trace.trace_phrases import loss_text, measured, norm_text, touched
 from tensormagic.reports import UNTOUCHED, ParameterSeries, TraceReport

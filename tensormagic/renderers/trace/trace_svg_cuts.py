@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tensormagic.renderers.basics.svg_canvas import Canvas
-from tensormagic.renderers.basics.svg_paths import Point, line, number, point
-from tensormagic.renderers.basics.text_metrics import fitted
+from tensormagic.renderers.basics.plain_text import fitted
+from tensormagic.renderers.basics.svg_paths import Canvas, Point, line, number, point
 from tensormagic.renderers.basics.theme import inked
 from tensormagic.renderers.graph.drawing import (
     BADGE_HEIGHT,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tensormagic.renderers.basics.svg_canvas import Canvas
-from tensormagic.renderers.basics.svg_paths import arrowhead, hatching, line, number, point
-from tensormagic.renderers.basics.text_metrics import fitted, text_width
+from tensormagic.renderers.basics.plain_text import fitted, text_width
+from tensormagic.renderers.basics.svg_paths import Canvas, arrowhead, hatching, line, number, point
 from tensormagic.renderers.basics.theme import NORM_EXPONENTS, NORM_SCALE_LIGHT, inked
 from tensormagic.renderers.graph.drawing import (
     BADGE_HEIGHT,

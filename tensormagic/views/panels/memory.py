@@ -22,7 +22,7 @@ from tensormagic.views.nodes import (
     Section,
     table_of,
 )
-from tensormagic.views.pictures.categories import LETTERS, PLURALS
+from tensormagic.views.pictures.timeline_stack import LETTERS, PLURALS
 from tensormagic.views.pictures.treemap import TreemapPicture
 from tensormagic.views.pictures.treemap_layout import LEFT_OUT, Tile
 from tensormagic.words import DOT, count, listed, number_of_bytes, percent, plural, shortened, tuple_text

@@ -35,9 +35,8 @@ from tensormagic.views.nodes import (
     table_of,
 )
 from tensormagic.views.panels.memory import NO_NAME, kind, releases_sections, storage_lines, storages_sections, tile
-from tensormagic.views.pictures.categories import BEFORE, PLURALS
 from tensormagic.views.pictures.timeline import TimelinePicture
-from tensormagic.views.pictures.timeline_stack import OTHER_LINES, Layer, line_ranks, main_timeline
+from tensormagic.views.pictures.timeline_stack import BEFORE, OTHER_LINES, PLURALS, Layer, line_ranks, main_timeline
 from tensormagic.views.pictures.treemap import TreemapPicture
 from tensormagic.views.pictures.treemap_layout import LEFT_OUT, Tile
 from tensormagic.words import DOT, count, number_of_bytes, plural, seconds_text, shortened

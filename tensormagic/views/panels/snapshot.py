@@ -15,10 +15,9 @@ from tensormagic.reports import (
     Timeline,
 )
 from tensormagic.views.nodes import Cell, Column, Findings, Node, Panel, Paragraph, Section, Table, Words, table_of
-from tensormagic.views.pictures.categories import BEFORE
 from tensormagic.views.pictures.segments import SegmentsPicture
 from tensormagic.views.pictures.timeline import TimelinePicture
-from tensormagic.views.pictures.timeline_stack import OTHER_LINES, Layer, line_ranks
+from tensormagic.views.pictures.timeline_stack import BEFORE, OTHER_LINES, Layer, line_ranks
 from tensormagic.views.pictures.treemap import TreemapPicture
 from tensormagic.views.pictures.treemap_layout import LEFT_OUT, Tile
 from tensormagic.words import DOT, count, number_of_bytes, percent, plural, seconds_text, shortened

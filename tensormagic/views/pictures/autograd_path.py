@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tensormagic.renderers.basics.markup import escape, svg_image, tag
+from tensormagic.renderers.basics.plain_text import fitted, text_width
 from tensormagic.renderers.basics.svg_paths import arrowhead, line, number
-from tensormagic.renderers.basics.text_metrics import fitted, text_width
 from tensormagic.renderers.basics.theme import inked
 from tensormagic.renderers.graph.layout import Spacing, lay_out
 from tensormagic.renderers.terminal.text_canvas import cut

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from tensormagic.renderers.assets import code_of, loader
 from tensormagic.renderers.basics import theme
 from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.basics.plain_text import fitted, text_width
 from tensormagic.renderers.basics.svg_paths import number
-from tensormagic.renderers.basics.text_metrics import fitted, text_width
-from tensormagic.renderers.shelf import code_of, loader
 from tensormagic.renderers.terminal.text_canvas import Canvas
 from tensormagic.reports import OverlayElement, OverlayMember, OverlayReport, OverlayRow, OverlayStorage
 from tensormagic.views.nodes import Picture

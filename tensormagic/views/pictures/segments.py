@@ -10,7 +10,7 @@ from tensormagic.renderers.basics.svg_paths import number
 from tensormagic.renderers.basics.theme import role
 from tensormagic.reports import Segment, SnapshotStretch, StretchState
 from tensormagic.views.nodes import Picture
-from tensormagic.views.pictures.categories import line_colour
+from tensormagic.views.pictures.timeline_stack import line_colour
 from tensormagic.views.svg_page import text_svg
 from tensormagic.words import DOT, number_of_bytes, percent, plural
 

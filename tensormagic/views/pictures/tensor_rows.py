@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tensormagic.renderers.assets import code_of, loader
 from tensormagic.renderers.basics import theme
 from tensormagic.renderers.basics.markup import escape, json_block, packed, tag
 from tensormagic.renderers.basics.panel import folds, scroll
-from tensormagic.renderers.shelf import code_of, loader
 from tensormagic.renderers.tensor import tensor_html, tensor_text
 from tensormagic.reports import TensorRow, TensorTable
 from tensormagic.views import to_html, to_svg, to_text

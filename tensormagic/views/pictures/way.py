@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.basics.plain_text import fitted, text_width
 from tensormagic.renderers.basics.svg_paths import number
-from tensormagic.renderers.basics.text_metrics import fitted, text_width
 from tensormagic.renderers.basics.theme import role
 from tensormagic.renderers.terminal.text_canvas import table
 from tensormagic.reports import WayStep, WhyReport

@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 import tensormagic as tm
 from tensormagic.collectors.calls.call_notes import CLOSELY, operand_texts
-from tensormagic.collectors.calls.watched_calls import WATCHED
+from tensormagic.collectors.calls.call_watch import WATCHED
 from tensormagic.collectors.cuts.detachment_values import ROLES
 
 LARGE = torch.zeros(256, 256)

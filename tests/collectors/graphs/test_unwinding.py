@@ -14,7 +14,7 @@ import tensormagic as tm
 from tensormagic.collectors.graphs.live_nodes import STRIDE, landings
 from tensormagic.collectors.graphs.structure import Walker
 from tensormagic.collectors.objects.identity import Leaves, ModuleNames
-from tensormagic.collectors.where.origins import Origins
+from tensormagic.collectors.where.caller import Origins
 
 DEEP = 45_000  # freed one inside the other, these would need 9 MB of stack; there are 8
 

@@ -192,7 +192,7 @@ def test_it_has_the_figures_of_its_parts(report):
 
 def test_findings_about_one_line_stand_together():
     """The most severe leads; what two parts say with one code about one line is said once."""
-    from tensormagic.diagnoses.joined import joined
+    from tensormagic.diagnoses.rule import joined
 
     lines = [Location("a.py", number, "x") for number in (1, 2)]
     report = tm.trace(namespace={}).asked(**ASKED).report

@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 import tensormagic as tm
-from tensormagic.collectors.ops import op_costs, op_places
+from tensormagic.collectors.ops import op_calls, op_costs
 from tensormagic.collectors.ops.op_costs import ASKING_NODES
 from tests.corpus import test_corpus
 from tests.corpus.cases import HEALTHY
@@ -410,7 +410,7 @@ def test_what_waits_for_a_backward_that_never_comes_is_bounded(monkeypatch):
 
 def test_places_are_bounded_and_it_is_said(monkeypatch):
     """Beyond the bound calls are counted at no line, and a gap says so; none is lost."""
-    monkeypatch.setattr(op_places, "MOST_PLACES", 3)
+    monkeypatch.setattr(op_calls, "MOST_PLACES", 3)
     x = torch.ones(2)
 
     def run():

@@ -9,7 +9,7 @@ import pytest
 
 import tensormagic
 from tensormagic import SnapshotError
-from tensormagic.collectors.snapshots import gathered, segments
+from tensormagic.collectors.snapshots import segments, snapshot
 from tensormagic.collectors.snapshots.snapshot import snapshot_report
 from tests.support.snapshot_writer import BEGIN, C_PLUS_PLUS, STANDARD, TORCH, UNWIND, ToyAllocator, frame, stack
 
@@ -177,7 +177,7 @@ def test_a_long_history_is_a_short_report_with_the_true_peak():
     assert report.timelines[0].live[report.timelines[0].peak] == 700 + 10**6
     assert len(report.timelines[0].live) < 700
     assert (len(report.lines), report.lines_left_out) == (200, (300, 300 * 4 * 700))
-    read = gathered.gather(allocator.snapshot(), None, most_events=100)
+    read = snapshot.gather(allocator.snapshot(), None, most_events=100)
     assert read.histories[0].actions.total() == 100
     assert [gap.reason for gap in read.gaps] == ["the history of cuda:0 has 6003 events; the last 100 were read"]
 

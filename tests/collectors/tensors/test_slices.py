@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tensormagic.collectors.tensors import reductions
-from tensormagic.collectors.tensors.slices import values
+from tensormagic.collectors.tensors.statistics import values
 from tensormagic.reports import BadSlice, DimensionSlices
 
 
@@ -89,7 +89,7 @@ def test_sampled_slices_say_how_many_elements_were_looked_at() -> None:
 
 def test_many_bad_elements_are_counted_in_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where more are bad than could be listed, the sample alone is counted, and that is said."""
-    monkeypatch.setattr("tensormagic.collectors.tensors.slices.MOST_BAD", 10)
+    monkeypatch.setattr("tensormagic.collectors.tensors.statistics.MOST_BAD", 10)
     x = torch.full((30, 40), -math.inf)
     (rows, columns) = slices(x, limit=300)
     assert not rows.bad_exact

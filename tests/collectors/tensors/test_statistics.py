@@ -16,8 +16,7 @@ from tensormagic.collectors.geometry.strides import chunks, ordinal, thinned
 from tensormagic.collectors.tensors import reductions
 from tensormagic.collectors.tensors import reductions as sweep_module
 from tensormagic.collectors.tensors import statistics as statistics_module
-from tensormagic.collectors.tensors.slices import values
-from tensormagic.collectors.tensors.statistics import statistics
+from tensormagic.collectors.tensors.statistics import statistics, values
 from tensormagic.reports import Statistics
 
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)

@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 
-from tensormagic.collectors.where.origins import Origins
+from tensormagic.collectors.where.caller import Origins
 
 
 def sites(origins, numbers):

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tensormagic.renderers.basics import theme
-from tensormagic.renderers.basics.text_metrics import text_width
+from tensormagic.renderers.basics.plain_text import text_width
 from tensormagic.renderers.tensor import tensor_html
 from tensormagic.renderers.tensor.tensor_layout_html import cell_title, strip_html
 from tensormagic.renderers.tensor.tensor_picture import picture_of

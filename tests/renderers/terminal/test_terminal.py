@@ -13,8 +13,7 @@ from dataclasses import replace
 import pytest
 
 from tensormagic.renderers.terminal import terminal
-from tensormagic.renderers.terminal.terminal_screen import BottomRows, is_terminal
-from tensormagic.renderers.terminal.terminal_words import ROWS, block
+from tensormagic.renderers.terminal.terminal import ROWS, BottomRows, block, is_terminal
 from tensormagic.renderers.trace import trace_text
 from tensormagic.reports import UNTOUCHED
 from tests.renderers import samples_tensor, samples_trace, samples_viewer

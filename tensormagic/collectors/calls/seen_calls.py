@@ -1,0 +1,375 @@
+"""What single calls tell: waits for a device, sequences, copies, and broadcasts."""
+
+from __future__ import annotations
+
+import ast
+import weakref
+from collections.abc import Iterable
+from itertools import permutations
+from typing import Any
+
+import torch
+
+from tensormagic.collectors.calls.call_notes import Call, CallNotes, Found, flat, operand_parts, running_part
+from tensormagic.collectors.where.source import is_own_code
+
+# Calls for which the host has to wait until a device has done all that it was given: reading a value is one.
+#
+# On the CPU there is nothing to wait for, and nothing is noted.
+
+WAITS = (
+    "item", "tolist", "cpu", "to", "__float__", "__int__", "__bool__", "__index__", "is_nonzero", "nonzero", "argwhere",
+    "masked_select", "unique", "equal", "allclose", "__repr__", "__format__",
+)  # fmt: skip
+_HERE = frozenset({"cpu", "meta"})
+
+
+def waited(watch: CallNotes, call: Call) -> None:
+    """Note a call that reads what is on a device."""
+    x = call.args[0] if call.args else None
+    if not isinstance(x, torch.Tensor) or x.device.type in _HERE:
+        return
+    if call.name in {"to", "cpu"} and not _arrives(call):
+        return
+    watch.note("synchronised", call, operands=(x,), detail=str(x.device))
+
+
+def _arrives(call: Call) -> bool:
+    """Return whether something was brought here, and waited for."""
+    here = isinstance(call.result, torch.Tensor) and call.result.device.type == "cpu"
+    return here and not call.kwargs.get("non_blocking", False)
+
+
+# Recurrent layers that take time first, and whose output is read as if the batch came first.
+
+LAYERS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+INDEXING = ("__getitem__",)
+_MOST_MARKS = 32
+
+
+class Sequences:
+    """What recurrent layers gave that take time first, by identity, as long as it lives."""
+
+    def __init__(self) -> None:
+        self.marks: dict[int, weakref.ref[torch.Tensor]] = {}
+
+    def add(self, output: torch.Tensor) -> None:
+        """Remember an output."""
+        if len(self.marks) >= _MOST_MARKS:
+            del self.marks[next(iter(self.marks))]
+        self.marks[id(output)] = weakref.ref(output)
+
+    def has(self, x: object) -> bool:
+        """Return whether it is one of these outputs."""
+        mark = self.marks.get(id(x))
+        return mark is not None and mark() is x
+
+
+class NotesOfSequences(CallNotes):
+    """Notes beside which the outputs of recurrent layers are remembered."""
+
+    sequences: Sequences
+
+
+def recurred(watch: NotesOfSequences, call: Call) -> None:
+    """Remember the output of a recurrent layer that was built to take (time, batch, features)."""
+    result: Any = call.result
+    output = result[0] if isinstance(result, tuple) and result else None
+    if isinstance(output, torch.Tensor) and output.dim() == 3 and call.args and call.args[-1] is False:
+        watch.sequences.add(output)
+
+
+def last_of_the_batch(watch: NotesOfSequences, call: Call) -> None:
+    """Note ``output[:, -1]``: the last sample of the batch, where the layer takes time first."""
+    if not watch.sequences.marks or len(call.args) < 2 or not watch.sequences.has(call.args[0]):
+        return
+    output, index = call.args[:2]
+    if not isinstance(index, tuple) or len(index) not in {2, 3} or output.shape[1] < 2 or output.grad_fn is None:
+        return
+    whole = slice(None)
+    rest = all(part == whole for part in index[2:] if isinstance(part, slice)) and len(index[2:]) < 2
+    if isinstance(index[0], slice) and index[0] == whole and index[1] in (-1, output.shape[1] - 1) and rest:
+        watch.note("last sample", call, operands=(output,))
+
+
+# Calls that change shapes or join tensors: copies, elements that are regrouped, views that are all the same memory.
+
+SMALLEST = 1 << 16  # bytes; what is less is not even counted
+
+RESHAPES = ("reshape", "flatten", "ravel", "reshape_as")
+
+
+def copied(watch: CallNotes, call: Call) -> None:
+    """Note a copy, identified by the storage behind the result."""
+    result, source = call.result, call.args[0] if call.args else call.kwargs.get("input")
+    if result is source or not isinstance(result, torch.Tensor) or not isinstance(source, torch.Tensor):
+        return
+    nbytes = result.numel() * result.element_size()
+    if nbytes < SMALLEST or result.layout is not torch.strided or result.device.type == "meta":
+        return
+    if result.untyped_storage()._cdata != source.untyped_storage()._cdata:
+        watch.note("copy", call, operands=(source,), result=result, nbytes=nbytes)
+
+
+# ``view`` and ``reshape`` keep the order of the elements. Where the new sizes are the old ones in another order, the
+# elements end up under indices that they do not belong to: (B, C, H, W) as (B, H * W, C) mixes the channels.
+
+RESHAPING = ("view", "reshape")
+_MOST_DIMS = 5
+
+
+def regrouped(watch: CallNotes, call: Call) -> None:
+    """Note a new shape whose sizes are the old ones in another order, or heads that were split off without a swap."""
+    source, result = call.args[0] if call.args else None, call.result
+    if not isinstance(source, torch.Tensor) or not isinstance(result, torch.Tensor) or result.dtype != source.dtype:
+        return
+    old, new = (tuple(int(size) for size in x.shape if size != 1) for x in (source, result))
+    if old == new or not 2 <= len(old) <= _MOST_DIMS or not 2 <= len(new) <= _MOST_DIMS or 0 in old:
+        return
+    for before, after in _segments(old, new):
+        order = _order(before, after)
+        if order and (order != "swapped" or _says_sizes(call)):
+            watch.note("regrouped", call, operands=(source,), result=result, detail=order)
+            return
+
+
+def _says_sizes(call: Call) -> bool:
+    """Return whether the line gives sizes as they are: ``view(t, b * heads, -1)`` splits on purpose."""
+    part = running_part(call.frame) if is_own_code(call.frame.f_code.co_filename) else None
+    return part is not None and not any(isinstance(node, ast.Mult | ast.FloorDiv) for node in ast.walk(part))
+
+
+def _segments(old: tuple[int, ...], new: tuple[int, ...]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Return the parts of both shapes that hold the same elements, and that are neither one dimension split nor merged.
+
+    (8, 16, 4, 4) as (8, 16, 16): the first dimension stays, and (16, 4, 4) becomes (16, 16).
+    """
+    found, first, second = [], 0, 0
+    while first < len(old) and second < len(new):
+        begin, start = first, second
+        left, right = old[first], new[second]
+        first, second = first + 1, second + 1
+        while left != right:
+            if left < right:
+                left, first = left * old[first], first + 1
+            else:
+                right, second = right * new[second], second + 1
+        if first - begin > 1 and second - start > 1:
+            found.append((old[begin:first], new[start:second]))
+    return found
+
+
+def _order(before: tuple[int, ...], after: tuple[int, ...]) -> str:
+    """Return how the dimensions would have to be swapped for the new sizes; empty where the sizes do not tell."""
+    same = tuple(range(len(before)))
+    for order in permutations(same):
+        swapped = tuple(before[at] for at in order)
+        if order != same and swapped != before and _merges(swapped, after):
+            return "swapped" if len(before) == len(after) == 2 else "permuted"
+    if len(before) == 2 and len(after) == 3 and after[1] == before[0] != after[0] and after[0] * after[2] == before[1]:
+        return "split"
+    return ""
+
+
+def _merges(sizes: tuple[int, ...], into: tuple[int, ...]) -> bool:
+    """Return whether neighbouring sizes multiply to the others, one after the other."""
+    at = 0
+    for size in into:
+        product = 1
+        while product < size and at < len(sizes):
+            product, at = product * sizes[at], at + 1
+        if product != size:
+            return False
+    return at == len(sizes)
+
+
+# Tensors that were stored one by one and are all the same memory: every one is the last.
+
+STACKING = ("stack", "cat", "concat")
+_FEWEST, _MOST_VALUES = 3, 256
+
+
+def same_memory(watch: CallNotes, call: Call) -> None:
+    """Note tensors that are joined and are different objects over one memory, which was written in between."""
+    given = call.args[0] if call.args else None
+    if not isinstance(given, list | tuple) or len(given) < _FEWEST or not isinstance(call.result, torch.Tensor):
+        return
+    first, second = given[:2]
+    if first is second or not (_is_plain(first) and _is_plain(second)) or first.data_ptr() != second.data_ptr():
+        return
+    some = given[:_MOST_VALUES]
+    if len({id(x) for x in some}) < len(some) or not all(_is_same(x, first) for x in some):
+        return
+    numpy = not first.untyped_storage().resizable()
+    if numpy or first._version >= len(given) - 1:
+        watch.note("same memory", call, operands=(first,), of=2, result=call.result,
+                   detail=f"{len(given)} {'numpy' if numpy else 'torch'}")  # fmt: skip
+
+
+def _is_plain(x: object) -> bool:
+    return type(x) is torch.Tensor and x.layout is torch.strided and x.device.type == "cpu" and x.numel() > 0
+
+
+def _is_same(x: torch.Tensor, first: torch.Tensor) -> bool:
+    return _is_plain(x) and x.shape == first.shape and x.data_ptr() == first.data_ptr()
+
+
+# Operands that both grew where they met: a column of N against a row of N gives N x N values, from which one is made.
+#
+# Whether that was meant shows in what becomes of it. Pairwise distances are looked at by row; a loss or an accuracy
+# is one number. So the result is followed, weakly, through calls that work element by element, and noted only where
+# it is reduced to a single number.
+
+BROADCASTS = (
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "eq",
+    "__eq__",
+    "ne",
+    "rsub",
+    "__radd__",
+    "__rsub__",
+    "__rmul__",
+    "__rtruediv__",
+)
+JOINED = ("broadcast_tensors",)
+MOST_FOLLOWED = 64
+
+_PASSING = frozenset({
+    *BROADCASTS, "pow", "__pow__", "square", "abs", "__abs__", "neg", "__neg__", "float", "double", "long", "int", "to",
+    "type", "exp", "log", "log1p", "sqrt", "clamp", "where", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss",
+})  # fmt: skip
+_REDUCING = frozenset({"mean", "sum", "nanmean", "nansum", "norm", "mse_loss", "l1_loss", "smooth_l1_loss",
+                       "huber_loss"})  # fmt: skip
+_FUNCTIONAL = "torch/nn/functional.py"
+_TURNING = frozenset({"unsqueeze", "view", "reshape", "expand", "T", "mT", "t", "transpose"})
+
+
+class Mark(weakref.ref[torch.Tensor]):
+    """A tensor that is followed, and what is to be noted of it."""
+
+    __slots__ = ("found", "key")
+
+    found: Found
+    key: int
+
+
+class Wide:
+    """Results that are larger than both operands, until they are gone or reduced."""
+
+    def __init__(self) -> None:
+        self.marks: dict[int, Mark] = {}
+
+    def mark(self, x: torch.Tensor, found: Found) -> None:
+        """Follow a tensor from now on."""
+        mark = Mark(x, self._forget)
+        mark.found, mark.key = found, id(x)
+        self.marks[mark.key] = mark
+        if len(self.marks) > MOST_FOLLOWED:
+            del self.marks[next(iter(self.marks))]
+
+    def _forget(self, mark: Mark) -> None:
+        if self.marks.get(mark.key) is mark:
+            del self.marks[mark.key]
+
+    def follow(self, watch: CallNotes, call: Call) -> None:
+        """Pass the mark on, or note what came of it."""
+        result, name = call.result, str(getattr(call.function, "__name__", ""))
+        if (mark := self._of(flat(call.args))) is None:
+            return
+        if name in JOINED:
+            for x in result:
+                self.mark(x, mark.found)
+        elif not isinstance(result, torch.Tensor):
+            return
+        elif name in _REDUCING and result.dim() == 0:
+            watch.keep(mark.found)
+            for key in [key for key, other in self.marks.items() if other.found is mark.found]:
+                del self.marks[key]
+        elif name in _PASSING and result.dim() and result is not mark():
+            self.mark(result, mark.found)
+
+    def _of(self, values: Iterable[Any]) -> Mark | None:
+        for value in values:
+            mark = self.marks.get(id(value))
+            if mark is not None and mark() is value:
+                return mark
+        return None
+
+
+class NotesOfBroadcasts(CallNotes):
+    """Notes beside which results are followed that grew."""
+
+    wide: Wide
+
+
+def both_grew(watch: NotesOfBroadcasts, call: Call) -> None:
+    """Follow what came of a column and a row of the same length, where nothing says that a table was meant."""
+    result = call.result
+    if not isinstance(result, torch.Tensor) or len(call.args) < 2:
+        return
+    left, right = call.args[:2]
+    if not (isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor)) or result.dim() < 2:
+        return
+    column, row = (left, right) if left.dim() > right.dim() else (right, left)
+    if column.shape != (*row.shape, 1) or result.numel() <= max(column.numel(), row.numel()):
+        return
+    if not _meant(column, row) and not _turned(call, 0 if column is left else 1):
+        watch.wide.mark(result, watch.found("both broadcast", call, operands=(left, right), result=result))
+
+
+def _meant(column: torch.Tensor, row: torch.Tensor) -> bool:
+    """Return whether the operands themselves say that pairs are wanted: of one tensor, or made into a column just now.
+
+    A parameter against data is a feature map; two predictions against each other are a ranking.
+    """
+    if any(x.is_leaf and x.requires_grad for x in (column, row)) or (column.requires_grad and row.requires_grad):
+        return True
+    made = column.grad_fn.name() if column.grad_fn is not None else ""
+    return made == "UnsqueezeBackward0" or column.untyped_storage()._cdata == row.untyped_storage()._cdata
+
+
+def _turned(call: Call, at: int) -> bool:
+    """Return whether the line itself makes the column, so that whoever reads it sees a table."""
+    parts = operand_parts(call.frame)
+    if parts is None:
+        return True  # what the line says is not known
+    inner = ast.walk(parts[at]) if len(parts) == 2 else (node for part in parts for node in ast.walk(part))
+    return any(_says_so(node) for node in inner)
+
+
+def _says_so(node: ast.AST) -> bool:
+    if isinstance(node, ast.Attribute):
+        return node.attr in _TURNING
+    return (isinstance(node, ast.Constant) and node.value is None) or (
+        isinstance(node, ast.keyword) and node.arg == "keepdim"
+    )
+
+
+def grew_in_a_loss(watch: NotesOfBroadcasts, call: Call) -> None:
+    """Follow what a loss makes of operands that both grow: it warns, but of two sizes only."""
+    given = call.args[0] if call.args and isinstance(call.args[0], tuple | list) else call.args
+    if len(given) != 2 or given[0].shape == given[1].shape:
+        return
+    above = call.frame.f_back
+    if above is None or not above.f_code.co_filename.replace("\\", "/").endswith(_FUNCTIONAL):
+        return
+    left, right = given
+    for x in call.result:
+        if x.numel() > max(left.numel(), right.numel()):
+            op = above.f_code.co_name
+            watch.wide.mark(x, watch.found("both broadcast", call, operands=(left, right), result=x, op=op))
+
+
+def grew_in_a_whole_loss(watch: CallNotes, call: Call) -> None:
+    """Note a loss that was seen as a whole, and made one number of operands that both grew."""
+    if len(call.args) < 2 or not isinstance(call.result, torch.Tensor) or call.result.dim():
+        return
+    left, right = call.args[:2]
+    if isinstance(left, torch.Tensor) and isinstance(right, torch.Tensor) and left.shape != right.shape:
+        grown = torch.broadcast_shapes(left.shape, right.shape)  # type: ignore[no-untyped-call]
+        if grown.numel() > max(left.numel(), right.numel()):
+            table = torch.empty(grown, device="meta")
+            watch.note("both broadcast", call, operands=(left, right), result=table)

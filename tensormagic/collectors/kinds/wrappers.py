@@ -1,0 +1,273 @@
+"""Tensors around other tensors or without readable numbers: opaque, masked, functional, functorch, quantized."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._C import _functorch
+
+from tensormagic.collectors.kinds.kind import (
+    MOST_COPIED,
+    Description,
+    Kind,
+    Part,
+    Values,
+    bytes_of,
+    copied,
+    element_text,
+    has_class,
+)
+from tensormagic.reports import Fact
+from tensormagic.words import count, number_of_bytes, percent, plural, tuple_text
+
+# Layouts that torch keeps for a library: the numbers lie in an order that only the library knows.
+
+
+def _describe_opaque(x: Any) -> Description:
+    return Description(
+        label="oneDNN (mkldnn)",
+        summary="Stored in oneDNN's own layout: there is no storage and no stride to show.",
+        facts=(
+            Fact("elements", count(x.numel()), f"{number_of_bytes(x.numel() * x.element_size())} as a strided tensor"),
+            Fact("to get strides", "x.to_dense()", "makes a strided copy"),
+        ),
+        values=copied(x, torch.Tensor.to_dense, f"the {plural(x.numel(), 'value')} of a strided copy"),
+    )
+
+
+OPAQUE = (Kind("mkldnn", lambda x: bool(x.is_mkldnn), _describe_opaque),)
+
+
+# MaskedTensor: data and a mask that says which of its elements count.
+
+
+def _is_masked(x: Any) -> bool:
+    return has_class(x, "torch.masked", "MaskedTensor")
+
+
+def _describe_masked(x: Any) -> Description:
+    attributes: dict[str, Any] = object.__getattribute__(x, "__dict__")
+    data, mask = attributes["_masked_data"], attributes["_masked_mask"]
+    parts = (
+        Part(".get_data()", "the values of all elements, masked ones included", data),
+        Part(".get_mask()", "True where an element counts", mask),
+    )
+    if data.layout != torch.strided:
+        return Description("masked tensor", "Data and mask, both sparse.", parts=parts)
+    valid = int(mask.expand_as(data).sum())
+    return Description(
+        label="masked tensor",
+        summary=f"{count(valid)} of {plural(data.numel(), 'element')} count; the others are ignored.",
+        facts=(
+            Fact("valid", count(valid), percent(valid, data.numel())),
+            Fact("masked out", count(data.numel() - valid), "printed as --, left out by its reductions"),
+        ),
+        parts=parts,
+        values=copied(data, lambda every: every[mask.expand_as(every)], f"the {plural(valid, 'element')} that count"),
+    )
+
+
+MASKED = (Kind("masked", _is_masked, _describe_masked, printable=False),)  # its detach() warns each time
+
+
+# Functional wrappers: what torch.compile uses to turn in-place operations into ones that return new tensors.
+
+
+def _is_functional(x: Any) -> bool:
+    return _is_python_wrapper(x) or bool(torch._is_functional_tensor(x))
+
+
+def _is_python_wrapper(x: Any) -> bool:
+    return has_class(x, "torch._subclasses.functional_tensor", "FunctionalTensor")
+
+
+def _describe_functional(x: Any) -> Description:
+    wrapped = object.__getattribute__(x, "__dict__")["elem"] if _is_python_wrapper(x) else x
+    inside = torch._from_functional_tensor(wrapped)
+    chain = ["FunctionalTensor (Python)"] if wrapped is not x else []
+    return Description(
+        label="functional wrapper",
+        summary="Writes to it are recorded and later replayed on the tensor behind it, as torch.compile requires.",
+        facts=(
+            Fact("wrapped by", ", then ".join([*chain, "FunctionalTensorWrapper (C++)"])),
+            Fact("writes recorded so far", "yes" if _was_written(wrapped) else "none"),
+        ),
+        parts=(Part(" behind its wrapper", "the tensor that holds the numbers, as of the last replay", inside),),
+        values=Values(inside, f"the {plural(inside.numel(), 'value')} behind the wrapper, as of the last replay"),
+    )
+
+
+def _was_written(wrapped: torch.Tensor) -> bool:
+    functions: Any = torch
+    return bool(
+        functions._functionalize_has_data_mutation(wrapped) or functions._functionalize_has_metadata_mutation(wrapped)
+    )
+
+
+FUNCTIONAL = (Kind("functional", _is_functional, _describe_functional, printable=False),)
+
+
+# Inside vmap, grad, jvp and functionalize: torch hands out wrappers, one for each transform that is running.
+
+_MOST_LEVELS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """One wrapper: which transform made it, at which level, with which batch dimension, and what it looks like."""
+
+    transform: str
+    level: int
+    batch_dim: int | None
+    shape: tuple[int, ...]
+    inside: torch.Tensor
+
+
+def _is_wrapper(x: Any) -> bool:
+    if _functorch.is_batchedtensor(x) or _functorch.is_gradtrackingtensor(x):
+        return True
+    return _functorch.is_functionaltensor(x) and _functorch.maybe_get_level(x) > 0
+
+
+def _levels(x: Any) -> list[_Level]:
+    """Return the wrappers around the plain tensor, outermost first."""
+    levels: list[_Level] = []
+    while _is_wrapper(x) and len(levels) < _MOST_LEVELS:
+        level, batch_dim = int(_functorch.maybe_get_level(x)), None
+        if _functorch.is_batchedtensor(x):
+            batch_dim = int(_functorch.maybe_get_bdim(x))
+        inside = _functorch.get_unwrapped(x)
+        levels.append(_Level(_transform(x, level), level, batch_dim, tuple(int(size) for size in x.shape), inside))
+        x = inside
+    return levels
+
+
+def _transform(x: Any, level: int) -> str:
+    """Return the transform's name; grad and jvp have the same wrapper and are distinguished by running transforms."""
+    if _functorch.is_batchedtensor(x):
+        return "vmap"
+    if _functorch.is_functionaltensor(x):
+        return "functionalize"
+    return _running().get(level, "grad or jvp")
+
+
+def _running() -> dict[int, str]:
+    """Return the transforms that are running, by level; none where torch does not say."""
+    interpreters = _functorch.get_interpreter_stack() or []
+    return {int(one.level()): str(one.key()).rsplit(".", 1)[-1].lower() for one in interpreters}
+
+
+def _describe_functorch(x: Any) -> Description:
+    levels = _levels(x)
+    innermost, first = levels[-1].inside, levels[0]
+    inner, outer = tuple_text(first.shape), tuple_text(innermost.shape)
+    names = " inside ".join(level.transform for level in levels)
+    return Description(
+        label=f"inside {names}",
+        summary=_summary(first, inner, outer),
+        facts=(
+            Fact("shape inside", inner, f"what the function under {first.transform} sees"),
+            Fact("shape outside", outer, "the plain tensor behind all wrappers"),
+            Fact("levels", str(len(levels)), "outermost level first, as wrapped around the tensor"),
+            *(_level_fact(level) for level in levels),
+            *_dead(first),
+        ),
+        parts=(Part(" behind its wrappers", "the plain tensor that holds the numbers of every batch item", innermost),),
+        values=Values(innermost, f"all {plural(innermost.numel(), 'element')} behind the wrapper"),
+        stored_bytes=bytes_of(innermost),
+    )
+
+
+def _summary(first: _Level, inner: str, outer: str) -> str:
+    if first.transform != "vmap":
+        return f"A wrapper with which {first.transform} traces the computation; the numbers are in a tensor of {outer}."
+    return f"It shows one item of a batch, {inner}; behind it is the whole batch, {outer}."
+
+
+def _level_fact(level: _Level) -> Fact:
+    if level.batch_dim is None:
+        return Fact(f"level {level.level}", level.transform, f"wraps {tuple_text(level.inside.shape)}")
+    size = int(level.inside.shape[level.batch_dim])
+    note = f"hides batch dimension {level.batch_dim} (size {size}) of {tuple_text(level.inside.shape)}"
+    return Fact(f"level {level.level}", level.transform, note)
+
+
+def _dead(first: _Level) -> tuple[Fact, ...]:
+    """Return the fact that the transform has ended: any operation on such a tensor raises."""
+    if first.level in _running() or (first.level > 0 and first.transform == "functionalize"):
+        return ()
+    return (Fact("escaped", "yes", f"its {first.transform} has ended: operations on it raise an error"),)
+
+
+FUNCTORCH = (Kind("functorch", _is_wrapper, _describe_functorch, printable=False),)
+
+
+# Quantized tensors: small integers that stand for real numbers, by a scale and a zero point.
+
+_PACKED = {torch.quint4x2: "two 4-bit integers in each byte", torch.quint2x4: "four 2-bit integers in each byte"}
+
+
+def _describe_quantized(x: Any) -> Description:
+    scheme = str(x.qscheme()).removeprefix("torch.")
+    per_channel = scheme.startswith("per_channel")
+    integers = x.int_repr() if x.numel() <= MOST_COPIED else torch.empty(0, dtype=torch.uint8)
+    facts, parts, reading = _per_channel(x) if per_channel else _per_tensor(x, integers)
+    packed = _PACKED.get(x.dtype, "")
+    return Description(
+        label=f"quantized {'per channel' if per_channel else 'per tensor'}",
+        summary=f"Stored as {_stored(x, integers)}; the real number is (integer − zero point) · scale.",
+        facts=(
+            Fact("scheme", scheme),
+            *facts,
+            Fact("packed", packed) if packed else Fact("integers", str(integers.dtype).removeprefix("torch.")),
+            Fact(
+                "as float32 would take",
+                number_of_bytes(x.numel() * 4),
+                f"this takes {number_of_bytes(x.untyped_storage().nbytes())}",
+            ),
+        ),
+        parts=(Part(".int_repr()", "the stored integers" + (", packed" if packed else ""), integers), *parts),
+        values=copied(
+            x, torch.Tensor.dequantize, f"the {plural(x.numel(), 'real number')} that the integers stand for"
+        ),
+        reading=reading,
+    )
+
+
+def _stored(x: Any, integers: torch.Tensor) -> str:
+    return _PACKED.get(x.dtype, f"{str(integers.dtype).removeprefix('torch.')} integers")
+
+
+def _per_tensor(x: Any, integers: torch.Tensor) -> tuple[tuple[Fact, ...], tuple[Part, ...], tuple[str, ...]]:
+    scale, zero = float(x.q_scale()), int(x.q_zero_point())
+    facts = (
+        Fact("scale", element_text(scale), "one step of the integers"),
+        Fact("zero point", str(zero), "the integer that stands for 0"),
+    )
+    if x.dtype in _PACKED or not integers.numel():
+        return facts, (), ()
+    one = int(integers.reshape(-1)[integers.numel() // 2])
+    example = (
+        f"integer {one} stands for ({one} − {zero}) · {element_text(scale)} = {element_text((one - zero) * scale)}"
+    )
+    return facts, (), (example,)
+
+
+def _per_channel(x: Any) -> tuple[tuple[Fact, ...], tuple[Part, ...], tuple[str, ...]]:
+    scales, zeros, axis = x.q_per_channel_scales(), x.q_per_channel_zero_points(), int(x.q_per_channel_axis())
+    facts = (
+        Fact("channel axis", str(axis), f"{plural(scales.numel(), 'channel')}, each with its own scale and zero point"),
+    )
+    parts = (
+        Part(".q_per_channel_scales()", f"the scale of each index of dimension {axis}", scales),
+        Part(".q_per_channel_zero_points()", "the number that stands for 0 in each", zeros),
+    )
+    return facts, parts, ()
+
+
+QUANTIZED = (
+    Kind("quantized_packed", lambda x: bool(x.is_quantized) and x.dtype in _PACKED, _describe_quantized),
+    Kind("quantized", lambda x: bool(x.is_quantized), _describe_quantized, strided=True),
+)
