@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import Any
 
 from tensormagic import api
 from tensormagic.magics import writes
-from tensormagic.magics.arguments import Parser, expressions, make_parser, output_of, print_help
-from tensormagic.magics.display import deliver
+from tensormagic.magics.arguments import Output, Parser, expressions, make_parser
 from tensormagic.magics.names import own_namespace, value_of
 from tensormagic.reports import AliasReport
 
@@ -22,20 +22,12 @@ def parser() -> Parser:
         AliasReport,
     )
     made.add_argument("expression", nargs="*", help="show only the memory of these: x  net.fc.weight  batch")
+    made.also = (writes.parser(),)
     return made
 
 
-def run(shell: Any, line: str) -> None:
-    """Show the memory that several names reach, or that of the tensors that ``line`` names.
-
-    Raises:
-        UsageError: for an unknown option or an unknown name.
-    """
+def report(shell: Any, options: argparse.Namespace, _output: Output) -> AliasReport:
+    """Return the memory that several names reach, or that of the tensors that the line names."""
     __tracebackhide__ = True
-    options = parser().parse_line(line)
-    if options.help:
-        print_help(parser(), writes.parser())  # a cell magic without a cell is refused by IPython, with --help too
-        return
-    output, asked = output_of(options), expressions(options.expression)
-    only = {expression: value_of(shell, expression) for expression in asked}
-    deliver(shell, api.aliases(own_namespace(shell), only=only or None), output)
+    only = {expression: value_of(shell, expression) for expression in expressions(options.expression)}
+    return api.aliases(own_namespace(shell), only=only or None)

@@ -24,7 +24,17 @@ _OPENING, _CLOSING, _QUOTES = "([{", ")]}", "\"'"
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are a message and the usage line, shown by IPython without a traceback."""
+    """An argument parser whose errors are a message and the usage line, shown by IPython without a traceback.
+
+    Attributes:
+        needs: The argument without which there is nothing to show but the help; empty where there is none.
+        also: Other magics whose help belongs to it: IPython refuses a cell magic without a cell, with --help too.
+        instead: What is shown without ``--figure``, where there is no figure; empty where there is one.
+    """
+
+    needs = ""
+    also: tuple[Parser, ...] = ()
+    instead = ""
 
     def error(self, message: str) -> NoReturn:
         """Raise what IPython shows as one plain message."""
@@ -45,6 +55,21 @@ class Parser(argparse.ArgumentParser):
         usage = self.format_usage().removeprefix("usage: ").rstrip()
         self.usage = usage.replace("%", "%%")  # argparse takes its own usage line for a template
         return self.parse_intermixed_args(pieces(line))
+
+    def given(self, line: str) -> tuple[argparse.Namespace, Output] | None:
+        """Return what a line asks for and where it is to go; None where that is the help, which is printed then.
+
+        Raises:
+            UsageError: for an unknown option, for a figure where there is none, where ``--into`` is no name.
+        """
+        options = self.parse_line(line)
+        if options.help or (self.needs and not getattr(options, self.needs)):
+            print("\n\n".join(each.format_help().rstrip() for each in (self, *self.also)))  # noqa: T201  (asked for)
+            return None
+        output = output_of(options)
+        if self.instead and output.figure is not None:
+            raise UsageError(f"{self.prog} has no figure; without --figure it shows {self.instead}")
+        return options, output
 
     def _parse_optional(self, arg_string: str) -> Any:
         """Take ``-x`` for the expression that it is: minus x. Every option but -h begins with two."""
@@ -114,11 +139,6 @@ def _endings_of(report: type[Report]) -> str:
     from tensormagic import renderers
 
     return " ".join(f".{form}" for form in sorted([*renderers.forms_of(report), "json"]))
-
-
-def print_help(*parsers: Parser) -> None:
-    """Print what each magic takes."""
-    print("\n\n".join(parser.format_help().rstrip() for parser in parsers))  # noqa: T201  (asked for)
 
 
 def output_of(options: object) -> Output:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from typing import Any
 
 from IPython.core.error import UsageError
 
 from tensormagic import api
-from tensormagic.errors import TensorMagicError
-from tensormagic.magics.arguments import Parser, check_expression, make_parser, output_of, unquoted
-from tensormagic.magics.display import check, deliver
+from tensormagic.magics.arguments import Output, Parser, check_expression, make_parser, unquoted
+from tensormagic.magics.display import check
 from tensormagic.magics.names import value_of
-from tensormagic.reports import ComparisonReport, TraceReport
+from tensormagic.reports import ComparisonReport, Report, TraceReport
 
 NAME = "%compare"
 
@@ -30,31 +30,18 @@ def parser() -> Parser:
         metavar="RUN",
         help="two runs: names that %%%%tracegrad --into bound, or .json files from --save",
     )
+    made.needs = "run"
     return made
 
 
-def run(shell: Any, line: str) -> None:
-    """Show what is different between the two runs that ``line`` names.
-
-    Raises:
-        UsageError: for an unknown option, other than two runs, or what is no traced run.
-    """
+def report(shell: Any, options: argparse.Namespace, output: Output) -> Report:
+    """Return what is different between the two runs that the line names."""
     __tracebackhide__ = True
-    options = parser().parse_line(line)
-    if options.help or not options.run:
-        print(parser().format_help().rstrip())  # noqa: T201  (asked for)
-        return
-    output = output_of(options)
     check(output)
     if len(options.run) != 2:
-        given = ", ".join(options.run)
-        raise UsageError(f"{NAME} takes two runs, but was given {len(options.run)}: {given}")
-    try:
-        left, right = (_run_of(shell, given) for given in options.run)
-        report = api.compare(left, right, names=_names(options.run))
-    except TensorMagicError as error:
-        raise UsageError(str(error)) from None
-    deliver(shell, report, output)
+        raise UsageError(f"{NAME} takes two runs, but was given {len(options.run)}: {', '.join(options.run)}")
+    left, right = (_run_of(shell, given) for given in options.run)
+    return api.compare(left, right, names=_names(options.run))
 
 
 def _run_of(shell: Any, given: str) -> Any:

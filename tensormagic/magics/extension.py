@@ -84,6 +84,15 @@ class TensorMagic(Magics):
             raise TraitError(str(error)) from None
         return value
 
+    def _run(self, magic: str, line: str, cell: str | None = None) -> Any:
+        """Import a magic's module and run it on a line or a cell."""
+        __tracebackhide__ = "__ipython_bottom__"
+        from tensormagic.magics import frames
+
+        if cell is None:
+            return frames.run_line(self.shell, line, about.module(magic))
+        return frames.run_cell(self.shell, line, cell, about.module(magic), live=self.live)
+
     @no_var_expand
     @line_magic
     def tensor(self, line: str) -> None:
@@ -96,9 +105,7 @@ class TensorMagic(Magics):
         %tensor x --at 1,:,3,:    another slice; %tensor --help lists the options
         """
         __tracebackhide__ = True
-        from tensormagic.magics import tensor
-
-        tensor.run(self.shell, line)
+        self._run("tensor", line)
 
     @no_var_expand
     @line_magic
@@ -109,9 +116,7 @@ class TensorMagic(Magics):
         %tensors x batch    those in what has these names; %tensors --help lists the options
         """
         __tracebackhide__ = True
-        from tensormagic.magics import tensors
-
-        tensors.run(self.shell, line)
+        self._run("tensors", line)
 
     @no_var_expand
     @output_can_be_silenced
@@ -122,9 +127,7 @@ class TensorMagic(Magics):
         ``%aliases [NAMES]``, or ``%%aliases`` and a cell; each lists its options with ``--help``.
         """
         __tracebackhide__ = "__ipython_bottom__"
-        from tensormagic.magics import aliases, writes
-
-        return aliases.run(self.shell, line) if cell is None else writes.run(self.shell, line, cell)
+        return self._run("aliases" if cell is None else "writes", line, cell)
 
     @no_var_expand
     @line_magic
@@ -135,9 +138,7 @@ class TensorMagic(Magics):
         %gradgraph net(x).sum()    of an expression; %gradgraph --help lists the options
         """
         __tracebackhide__ = True
-        from tensormagic.magics import gradgraph
-
-        gradgraph.run(self.shell, line)
+        self._run("gradgraph", line)
 
     @no_var_expand
     @output_can_be_silenced
@@ -164,9 +165,7 @@ class TensorMagic(Magics):
         ``%rng``, or ``%%rng`` and a cell; ``%rng --help`` lists the options.
         """
         __tracebackhide__ = "__ipython_bottom__"
-        from tensormagic.magics import rng
-
-        return rng.run(self.shell, line, cell)
+        return self._run("rng", line, cell)
 
     @no_var_expand
     @line_magic
@@ -178,9 +177,7 @@ class TensorMagic(Magics):
         %why x --loss loss     towards this loss; %why --help lists the options
         """
         __tracebackhide__ = True
-        from tensormagic.magics import why
-
-        why.run(self.shell, line)
+        self._run("why", line)
 
     @no_var_expand
     @line_magic
@@ -190,9 +187,7 @@ class TensorMagic(Magics):
         %compare good bad    runs that %%tracegrad --into NAME bound; %compare --help lists the options
         """
         __tracebackhide__ = True
-        from tensormagic.magics import compare
-
-        compare.run(self.shell, line)
+        self._run("compare", line)
 
     @no_var_expand
     @line_magic
@@ -203,9 +198,7 @@ class TensorMagic(Magics):
         %ranks reports   a list of their trace reports; %ranks --help lists the options
         """
         __tracebackhide__ = True
-        from tensormagic.magics import ranks
-
-        ranks.run(self.shell, line)
+        self._run("ranks", line)
 
     @no_var_expand
     @output_can_be_silenced
@@ -216,9 +209,7 @@ class TensorMagic(Magics):
         ``%gpumem [NAMES]``, or ``%%gpumem`` and a cell; each lists its options with ``--help``.
         """
         __tracebackhide__ = "__ipython_bottom__"
-        from tensormagic.magics import gpumem, gpumem_cell
-
-        return gpumem.run(self.shell, line) if cell is None else gpumem_cell.run(self.shell, line, cell, live=self.live)
+        return self._run("gpumem" if cell is None else "gpumem_cell", line, cell)
 
     @no_var_expand
     @line_magic

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import functools
 from typing import Any
 
 from IPython.core.error import UsageError
 
 from tensormagic import api
-from tensormagic.errors import TensorMagicError
-from tensormagic.magics import freeing, gpumem_cell
-from tensormagic.magics.arguments import Parser, expressions, make_parser, output_of, print_help
+from tensormagic.magics import gpumem_cell
+from tensormagic.magics.arguments import Output, Parser, expressions, make_parser, unquoted
 from tensormagic.magics.cell import cell_number
-from tensormagic.magics.display import deliver
 from tensormagic.magics.names import path_of, value_of
-from tensormagic.magics.snapshots import read_snapshot
-from tensormagic.reports import MemoryReport
+from tensormagic.reports import MemoryReport, Report
 
 NAME = "%gpumem"
 
@@ -34,38 +32,36 @@ def parser() -> Parser:
     made.add_argument(
         "--snapshot", metavar="FILE", help="show a CUDA memory snapshot that torch.cuda.memory._dump_snapshot wrote"
     )
-    freeing.add_options(made)
+    made.add_argument(
+        "--free", action="store_true",
+        help="list memory kept only by outputs (Out, _) and the last error; your own names stay",
+    )  # fmt: skip
+    made.add_argument("--yes", action="store_true", help="with --free: release it, and show what was freed")
+    made.also = (gpumem_cell.parser(),)
     return made
 
 
-def run(shell: Any, line: str) -> None:
-    """Show where the memory is that is alive, or that to which the names on ``line`` lead.
-
-    Raises:
-        UsageError: for an unknown option, an unknown name, or a device that torch does not know;
-            for options that do not go together.
-    """
+def report(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
+    """Return where the memory is that is alive, or that which the names on the line lead to."""
     __tracebackhide__ = True
-    options = parser().parse_line(line)
-    if options.help:
-        print_help(parser(), gpumem_cell.parser())  # a cell magic without a cell is refused by IPython, with --help too
-        return
     if options.free or options.yes:
-        freeing.run(shell, options)
-        return
-    output, asked = output_of(options), expressions(options.expression)
+        return _freed(shell, options)
+    asked, numbered = expressions(options.expression), functools.partial(cell_number, shell)
     if options.snapshot is not None:
         if options.device:
             raise UsageError("--snapshot shows all devices of the file: leave out --device")
-        deliver(shell, read_snapshot(shell, options.snapshot, asked), output)
-        return
-    numbered = functools.partial(cell_number, shell)
+        if asked:
+            raise UsageError(f"--snapshot shows a file without names: leave out {', '.join(asked)}")
+        return api.read_snapshot(unquoted(options.snapshot) or "", cell_number=numbered)
     only = {path_of(expression): value_of(shell, expression) for expression in asked}
-    refused = ""
-    try:
-        report = api.memory(shell.user_ns, only=only or None, devices=options.device, cell_number=numbered)
-    except TensorMagicError as error:
-        refused = str(error)
-    if refused:  # raised here, not above: the first error's frames would keep what `only` holds
-        raise UsageError(refused)
-    deliver(shell, report, output)
+    return api.memory(shell.user_ns, only=only or None, devices=options.device, cell_number=numbered)
+
+
+def _freed(shell: Any, options: argparse.Namespace) -> Report:
+    """List what only outputs and the last error keep, or let go of it."""
+    __tracebackhide__ = True
+    if not options.free:
+        raise UsageError("--yes releases what --free lists: %gpumem --free --yes")
+    if options.expression or options.device or options.snapshot:
+        raise UsageError("--free only releases outputs and the last error; use del for your own names")
+    return api.free_history(shell.user_ns, drop=options.yes)

@@ -14,10 +14,11 @@ from IPython.display import display
 
 from tensormagic import api
 from tensormagic.errors import UnknownNameError
-from tensormagic.magics.arguments import Output, Parser, make_parser, output_of
-from tensormagic.magics.cell import CellSource, cell_number
-from tensormagic.magics.display import bundle, check, deliver_after_run, relays_updates
+from tensormagic.magics.arguments import Output, Parser, make_parser
+from tensormagic.magics.cell import cell_number
+from tensormagic.magics.display import bundle, deliver_after_run, relays_updates
 from tensormagic.magics.explaining import Explained
+from tensormagic.magics.frames import Followed, reported
 from tensormagic.magics.live_output import Repainter
 from tensormagic.magics.shared_assets import Placement
 from tensormagic.reports import Cell, MemoryRunReport
@@ -45,36 +46,16 @@ def parser() -> Parser:
     return made
 
 
-def run(shell: Any, line: str, cell: str, *, live: str) -> Any:
-    """Follow the cell's memory, show the report, and return the value of the cell's last expression.
-
-    Whatever the cell raises goes on, unchanged, after the report of what happened is shown.
-
-    Raises:
-        UsageError: for an unknown option or function, or a file that cannot be saved to; nothing has run then.
-    """
-    __tracebackhide__ = "__ipython_bottom__"
-    options = parser().parse_line(line)
-    if options.help:
-        print(parser().format_help().rstrip())  # noqa: T201  (asked for)
-        return None
-    output = output_of(options)
-    check(output)
-    source = CellSource(shell, cell, f"{NAME} {line}".rstrip())
-    followed = _followed(shell, source.cell, options)
-    is_live = relays_updates(shell) and not output.text and output.figure is None
-    mode = options.live or live if is_live else "off"
-    with Explained(shell, memory=False), shown(shell, followed, output, mode=mode), followed:
-        return source.run()
-
-
-def _followed(shell: Any, cell: Cell, options: argparse.Namespace) -> api.MemoryRun:
-    """Return what follows the cell, as the options say."""
+def follow(shell: Any, live: str, options: argparse.Namespace, output: Output, cell: Cell) -> Followed:
+    """Follow the memory of a cell."""
     number, title = functools.partial(cell_number, shell), options.title.strip("\"'")
     try:
-        return api.MemoryRun(shell.user_ns, cell, cell_number=number, title=title, functions=options.func)
+        followed = api.MemoryRun(shell.user_ns, cell, cell_number=number, title=title, functions=options.func)
     except UnknownNameError as error:
         raise UsageError(str(error)) from None
+    is_live = relays_updates(shell) and not output.text and output.figure is None
+    mode = options.live or live if is_live else "off"
+    return followed, shown(shell, followed, output, mode=mode), Explained(shell, memory=False)
 
 
 @contextmanager
@@ -82,10 +63,8 @@ def shown(shell: Any, followed: api.MemoryRun, output: Output, *, mode: str) -> 
     """Show the run while it goes on, as ``mode`` says, and its report when it has ended, however it ended."""
     __tracebackhide__ = "__ipython_bottom__"
     if mode not in {"widget", "html"}:
-        try:
+        with reported(shell, followed, output):
             yield
-        finally:
-            deliver_after_run(shell, followed.report, output)
         return
     panel = _panel(followed) if mode == "widget" else None
     widget = panel.view() if panel is not None else {}

@@ -8,9 +8,9 @@ from typing import Any
 from IPython.core.error import UsageError
 
 from tensormagic import api
-from tensormagic.magics.arguments import Parser, make_parser
+from tensormagic.magics.arguments import Output, Parser, make_parser
+from tensormagic.magics.frames import one_expression
 from tensormagic.magics.names import value_of
-from tensormagic.magics.one_report import show_one
 from tensormagic.reports import Report, TraceReport
 
 NAME = "%gradgraph"
@@ -25,21 +25,14 @@ def parser() -> Parser:
         figures=False,
     )
     made.add_argument("expression", nargs="*", help="a Python expression for a tensor with a graph: loss")
+    made.needs = "expression"
     return made
 
 
-def run(shell: Any, line: str) -> None:
-    """Draw the graph of what ``line`` names.
-
-    Raises:
-        UsageError: for an unknown option, an unknown name, several expressions, or something without a graph.
-    """
+def report(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
+    """Return the graph of what the line names."""
     __tracebackhide__ = True
-    show_one(shell, line, parser(), only="draws one graph, but here are {} expressions", make=_graph)
-
-
-def _graph(shell: Any, _options: argparse.Namespace, expression: str) -> Report:
-    __tracebackhide__ = True
+    expression = one_expression(options, f"{NAME} draws one graph, but here are {{}} expressions")
     value = value_of(shell, expression)
     if hasattr(value, "named_parameters"):
         raise UsageError(

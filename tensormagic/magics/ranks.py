@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from typing import Any
 
 from IPython.core.error import UsageError
 
 from tensormagic import api
-from tensormagic.errors import TensorMagicError
-from tensormagic.magics.arguments import Parser, check_expression, make_parser, output_of, unquoted
-from tensormagic.magics.display import check, deliver
+from tensormagic.magics.arguments import Output, Parser, check_expression, make_parser, unquoted
+from tensormagic.magics.display import check
 from tensormagic.magics.names import value_of
 from tensormagic.reports import RankReport
 
@@ -26,29 +26,17 @@ def parser() -> Parser:
         metavar="RUN",
         help="the folder that every rank was given as tensormagic.trace(ranks=...), or a list of their trace reports",
     )
+    made.needs = "run"
     return made
 
 
-def run(shell: Any, line: str) -> None:
-    """Show the ranks of the run that ``line`` names.
-
-    Raises:
-        UsageError: for an unknown option, other than one run, or what no rank wrote.
-    """
+def report(shell: Any, options: argparse.Namespace, output: Output) -> RankReport:
+    """Return the ranks of the run that the line names."""
     __tracebackhide__ = True
-    options = parser().parse_line(line)
-    if options.help or not options.run:
-        print(parser().format_help().rstrip())  # noqa: T201  (asked for)
-        return
-    output = output_of(options)
     check(output)
     if len(options.run) != 1:
         raise UsageError(f"{NAME} takes one run, but was given {len(options.run)}: {', '.join(options.run)}")
-    try:
-        report = api.ranks(_run_of(shell, options.run[0]))
-    except TensorMagicError as error:
-        raise UsageError(str(error)) from None
-    deliver(shell, report, output)
+    return api.ranks(_run_of(shell, options.run[0]))
 
 
 def _run_of(shell: Any, given: str) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,12 +12,11 @@ from IPython.core.error import UsageError
 from tensormagic import api
 from tensormagic.collectors.objects import explain
 from tensormagic.errors import TensorMagicError
-from tensormagic.magics.arguments import Parser, expressions, make_parser, output_of, slice_of
+from tensormagic.magics.arguments import Output, Parser, expressions, make_parser, slice_of
 from tensormagic.magics.cell import cell_number, cell_numbers
 from tensormagic.magics.display import deliver
 from tensormagic.magics.explaining import Explained
 from tensormagic.magics.names import check_names, path_of, paths_told
-from tensormagic.magics.together import show_together
 from tensormagic.reports import Holder, Hook, Report, TensorReport, TensorTable
 
 NAME = "%tensor"
@@ -40,21 +41,14 @@ def parser() -> Parser:
     made.add_argument("--at", metavar="INDEX", help="which slice it draws, ':' for the drawn dimensions: 1,:,3,:")
     made.add_argument("--line", action="store_true", help="print one line for each tensor, and nothing else")
     made.add_argument("--picture", action="store_true", help="also draw the values as images or signals")
+    made.needs = "expression"
     return made
 
 
-def run(shell: Any, line: str) -> None:
-    """Inspect and show every tensor that ``line`` names.
-
-    Raises:
-        UsageError: for an unknown option, an unknown name, or something that is no tensor.
-    """
+def report(shell: Any, options: argparse.Namespace, output: Output) -> None:
+    """Show every tensor that the line names itself: no frame is to keep one of them."""
     __tracebackhide__ = True
-    options = parser().parse_line(line)
-    if options.help or not options.expression:
-        print(parser().format_help().rstrip())  # noqa: T201  (asked for)
-        return
-    output, asked = output_of(options), expressions(options.expression)
+    asked = expressions(options.expression)
     if len(asked) > 1 and (output.save or output.into):
         raise UsageError(f"--save and --into take one tensor, but here are {len(asked)}: {', '.join(asked)}")
     found: list[Any] = []
@@ -87,13 +81,33 @@ def _show(shell: Any, found: list[tuple[str, Any]], options: Any, output: Any) -
     __tracebackhide__ = True
     besides = [one.value for _, one in found]
     try:
-        drawn = show_together(shell, {expression: one.value for expression, one in found}, output)
+        drawn = _show_together(shell, {expression: one.value for expression, one in found}, output)
         chosen = {**slice_of(options), "besides": besides, "picture": options.picture}
         for expression, one in found:
             report = _inspect(shell, expression, one, chosen)
             deliver(shell, report, output, folded=drawn and isinstance(report, TensorReport))
     finally:
         besides.clear()
+
+
+def _show_together(shell: Any, values: Mapping[str, Any], output: Output) -> bool:
+    """Show what the tensors among ``values`` have of the same memory; nothing for fewer than two.
+
+    Returns:
+        Whether some of them share memory, so that a picture of it stands there now.
+    """
+    tensors = {
+        expression: value for expression, value in values.items() if explain.is_tensor(value) or explain.is_array(value)
+    }
+    if len(tensors) < 2 or output.figure is not None:
+        return False
+    try:
+        overlay = api.overlay(tensors)
+    except TensorMagicError as error:
+        print(f"not drawn together: {error}")  # noqa: T201  (the panels follow)
+        return False
+    deliver(shell, overlay, Output(text=output.text, slide=output.slide))
+    return bool(overlay.shared)
 
 
 def _evaluated(shell: Any, expression: str) -> Any:

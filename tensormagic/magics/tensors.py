@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import Any
 
 from tensormagic import api
-from tensormagic.magics.arguments import Parser, expressions, make_parser, output_of
-from tensormagic.magics.display import deliver
+from tensormagic.magics.arguments import Output, Parser, expressions, make_parser
 from tensormagic.magics.names import own_namespace, path_of, value_of
 from tensormagic.reports import TensorTable
 
@@ -22,17 +22,9 @@ def parser() -> Parser:
     return made
 
 
-def run(shell: Any, line: str) -> None:
-    """List the tensors that the person's names reach, or those that ``line`` names.
-
-    Raises:
-        UsageError: for an unknown option or an unknown name.
-    """
+def report(shell: Any, options: argparse.Namespace, _output: Output) -> TensorTable:
+    """Return the table of the tensors that the person's names reach, or those that the line names."""
     __tracebackhide__ = True
-    options = parser().parse_line(line)
-    if options.help:
-        print(parser().format_help().rstrip())  # noqa: T201  (asked for)
-        return
-    output, asked = output_of(options), expressions(options.expression)
+    asked = expressions(options.expression)
     named = {path_of(expression): value_of(shell, expression) for expression in asked}
-    deliver(shell, api.tensors(named or own_namespace(shell), title=", ".join(asked)), output)
+    return api.tensors(named or own_namespace(shell), title=", ".join(asked))

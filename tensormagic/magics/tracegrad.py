@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
 import functools
+import sys
+from contextlib import nullcontext
 from typing import Any
 
 from IPython.core.error import UsageError
 
 from tensormagic import api
-from tensormagic.magics import engines, pacing
-from tensormagic.magics.arguments import Output, Parser, make_parser, output_of, pieces, unquoted
-from tensormagic.magics.cell import CellSource, cell_number
+from tensormagic.api.running import Steps, pace_of
+from tensormagic.errors import TraceError
+from tensormagic.magics import engines
+from tensormagic.magics.arguments import Output, Parser, make_parser, pieces, unquoted
+from tensormagic.magics.cell import cell_number
 from tensormagic.magics.display import check, deliver, is_notebook, relays_updates
+from tensormagic.magics.frames import Followed, run_cell
 from tensormagic.magics.live_output import last_report, shown
-from tensormagic.reports import TraceReport
+from tensormagic.reports import Cell, Pace, TraceReport
 
 NAME = "%%tracegrad"
 
@@ -48,7 +54,13 @@ def parser() -> Parser:
     made.add_argument("--memory", action="store_true", help="also show the memory of this run, as %%%%gpumem does")
     made.add_argument("--writes", action="store_true", help="also show its in-place writes, as %%%%aliases does")
     made.add_argument("--draws", action="store_true", help="also show its random numbers, as %%%%rng does")
-    pacing.add_options(made)
+    made.add_argument(
+        "--budget", metavar="SHARE", help="trace as many steps as fit into this share of the run's time: 5%%"
+    )
+    made.add_argument("--every", metavar="N", help="trace one step in N, starting with the first")
+    made.add_argument(
+        "--steps", metavar="A:B", help="trace the steps A to B, excluding B, as in a slice; steps count from 1"
+    )
     made.add_argument("--live", choices=("widget", "html", "off"), help="how to show it while it runs")
     return made
 
@@ -62,29 +74,34 @@ def run(shell: Any, line: str, cell: str | None, *, live: str) -> Any:
         UsageError: for an unknown option, a file that cannot be saved to, or no cell; nothing has run then.
     """
     __tracebackhide__ = "__ipython_bottom__"
-    if cell is None and (given := pieces(line)) and not given[0].startswith("-"):
+    if cell is None and (words := pieces(line)) and not words[0].startswith("-"):
         raise UsageError(f"{NAME} must be alone in the first line of a cell, with the code below it")
-    options = parser().parse_line(line)
-    if options.help:
-        print(parser().format_help().rstrip())  # noqa: T201  (asked for)
+    given = parser().given(line)
+    if given is None:
         return None
-    output, pace = output_of(options), pacing.pace(options)
-    if options.stop and pace is not None:
+    options, output = given
+    if options.stop and _pace(options) is not None:
         raise UsageError("--stop nan looks at every step: leave out --budget, --every and --steps")
     if options.ranks == "" and (options.memory or options.writes or options.draws):
         raise UsageError("--ranks alone compares the traces of all engines: leave out --memory, --writes and --draws")
+    if cell is not None and options.ranks != "":
+        return run_cell(shell, line, cell, sys.modules[__name__], live=live)
     check(output)
-    if cell is None:
-        return _show_last(shell, output)
-    if options.ranks == "":
-        mode = options.live or live
-        engines.run(shell, _for_engines(options), cell, output, live=mode != "off")
-        return None
-    source = CellSource(shell, cell, f"{NAME} {line}".rstrip())
+    if cell is not None:
+        engines.run(shell, _for_engines(options), cell, output, live=(options.live or live) != "off")
+    elif (report := last_report(shell)) is not None:  # its output may be gone, with a page that was closed meanwhile
+        deliver(shell, report, output)
+    else:
+        raise UsageError(f"{NAME} runs a cell: write it with two percent signs in the cell's first line")
+    return None
+
+
+def follow(shell: Any, live: str, options: argparse.Namespace, output: Output, cell: Cell) -> Followed:
+    """Trace a cell."""
     trace = api.Trace(
-        shell.user_ns, source.cell, cell_number=functools.partial(cell_number, shell), title=_plain(options.title),
+        shell.user_ns, cell, cell_number=functools.partial(cell_number, shell), title=options.title.strip("\"'"),
         level=options.level, forward=options.forward, values=options.values, stop=options.stop,
-        pace=pace, ranks=unquoted(options.ranks),
+        pace=_pace(options), ranks=unquoted(options.ranks),
     )  # fmt: skip
     trace.asked(memory=options.memory, writes=options.writes, draws=options.draws)
     mode = options.live or live
@@ -92,23 +109,56 @@ def run(shell: Any, line: str, cell: str | None, *, live: str) -> Any:
         mode = "off"
     elif not is_notebook(shell) and mode != "off":
         mode = "terminal"
-    with shown(shell, trace, output, mode), trace:
-        return source.run(passed=trace.passed)
+    return trace, shown(shell, trace, output, mode), nullcontext()  # the report says which error ended it
 
 
-def _show_last(shell: Any, output: Output) -> None:
-    """Show the last run once more: its output may be gone, with a page that was closed meanwhile."""
-    report = last_report(shell)
-    if report is None:
-        raise UsageError(f"{NAME} runs a cell: write it with two percent signs in the cell's first line")
-    deliver(shell, report, output)
-
-
-def _for_engines(options: Any) -> str:
+def _for_engines(options: argparse.Namespace) -> str:
     """Return the options that an engine is given, too: those of how it is traced, not of what becomes of it here."""
-    given = [f"--level {options.level}", *(f"--{name}" for name in ("forward", "values") if getattr(options, name))]
-    return " ".join([*given, *(["--stop nan"] if options.stop else []), *pacing.given(options)])
+    switches = [f"--{name}" for name in ("forward", "values") if getattr(options, name)]
+    valued = {name: getattr(options, name) for name in ("stop", "budget", "every", "steps")}
+    typed = [f"--{name} {value}" for name, value in valued.items() if value is not None]
+    return " ".join([f"--level {options.level}", *switches, *typed])
 
 
-def _plain(title: str) -> str:
-    return title.strip("\"'")
+def _pace(options: argparse.Namespace) -> Pace | None:
+    """Return which steps the options ask for; None: every step.
+
+    Raises:
+        UsageError: says what was given, what was expected, and what to do.
+    """
+    try:
+        return pace_of(_share(options.budget), _whole("--every", options.every), _slice(options.steps))
+    except TraceError as error:
+        raise UsageError(str(error)) from None
+
+
+def _share(text: str | None) -> float | None:
+    if text is None:
+        return None
+    number, percent = text.strip().removesuffix("%"), text.strip().endswith("%")
+    try:
+        return float(number) / (100 if percent else 1)
+    except ValueError:
+        raise UsageError(f"--budget takes a share of the run's time, 5% or 0.05, but was given {text!r}") from None
+
+
+def _whole(option: str, text: str | None) -> int | None:
+    try:
+        return None if text is None else int(text)
+    except ValueError:
+        raise UsageError(f"{option} takes a whole number, but was given {text!r}") from None
+
+
+def _slice(text: str | None) -> Steps | None:
+    if text is None:
+        return None
+    start, colon, stop = text.partition(":")
+    try:
+        ends = (int(start) if start.strip() else None, int(stop) if stop.strip() else None)
+    except ValueError:
+        colon = ""
+    if not colon:
+        raise UsageError(
+            f"--steps takes two numbers, A:B, as in a slice, but was given {text!r}; 10:21 traces the steps 10 to 20"
+        )
+    return ends

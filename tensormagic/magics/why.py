@@ -6,10 +6,10 @@ import argparse
 from typing import Any
 
 from tensormagic import api
-from tensormagic.magics.arguments import Parser, check_expression, make_parser, unquoted
+from tensormagic.magics.arguments import Output, Parser, check_expression, make_parser, unquoted
+from tensormagic.magics.frames import one_expression
 from tensormagic.magics.live_output import last_report
 from tensormagic.magics.names import value_of
-from tensormagic.magics.one_report import show_one
 from tensormagic.reports import Report, WhyReport
 
 NAME = "%why"
@@ -24,22 +24,14 @@ def parser() -> Parser:
     made.add_argument(
         "--loss", metavar="EXPR", help="what backward was called on; by default a tensor that was computed from EXPR"
     )
+    made.needs = "expression"
     return made
 
 
-def run(shell: Any, line: str) -> None:
-    """Answer about what ``line`` names.
-
-    Raises:
-        UsageError: for an unknown option, an unknown name, several expressions, or what has no gradient.
-    """
+def report(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
+    """Return the answer about what the line names."""
     __tracebackhide__ = True
-    show_one(shell, line, parser(), only="answers about one thing, but here are {}", make=_answer)
-
-
-def _answer(shell: Any, options: argparse.Namespace, expression: str) -> Report:
-    __tracebackhide__ = True
-    name = expression.removesuffix(".grad")
+    name = one_expression(options, f"{NAME} answers about one thing, but here are {{}}").removesuffix(".grad")
     value, loss = value_of(shell, name), _loss(shell, unquoted(options.loss))
     return api.why(value, name, loss=loss, trace=last_report(shell), namespace=shell.user_ns)
 

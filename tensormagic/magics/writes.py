@@ -2,53 +2,33 @@
 
 from __future__ import annotations
 
+import argparse
 import functools
 from typing import Any
 
-from IPython.core.error import UsageError
-
 from tensormagic import api
-from tensormagic.magics.arguments import Parser, make_parser, output_of
-from tensormagic.magics.cell import CellSource, cell_number
-from tensormagic.magics.display import check, deliver_after_run
+from tensormagic.magics.arguments import Output, Parser, make_parser
+from tensormagic.magics.cell import cell_number
 from tensormagic.magics.explaining import Explained
-from tensormagic.reports import WritesReport
+from tensormagic.magics.frames import Followed, reported
+from tensormagic.reports import Cell, WritesReport
 
 NAME = "%%aliases"
 
 
 def parser() -> Parser:
     """Return the parser of ``%%aliases``; its help is the magic's help."""
-    return make_parser(
+    made = make_parser(
         NAME,
         "Run the cell and show, at the line of every in-place write, which other names it changes, and whether it "
         "reads memory it is overwriting.",
         WritesReport,
     )
+    made.instead = "the cell with all that its writes changed"
+    return made
 
 
-def run(shell: Any, line: str, cell: str) -> Any:
-    """Watch the cell's writes, show the report, and return the value of the cell's last expression.
-
-    Whatever the cell raises goes on, unchanged, after the report of what happened is shown.
-
-    Raises:
-        UsageError: for an unknown option, a figure, or a file that cannot be saved to; nothing has run then.
-    """
-    __tracebackhide__ = "__ipython_bottom__"
-    options = parser().parse_line(line)
-    if options.help:
-        print(parser().format_help().rstrip())  # noqa: T201  (asked for)
-        return None
-    output = output_of(options)
-    if output.figure is not None:
-        raise UsageError(f"{NAME} has no figure; without --figure it shows the cell with all that its writes changed")
-    check(output)
-    source = CellSource(shell, cell, f"{NAME} {line}".rstrip())
-    watch = api.WriteWatch(shell.user_ns, source.cell, cell_number=functools.partial(cell_number, shell))
-    with Explained(shell):
-        try:
-            with watch:
-                return source.run()
-        finally:
-            deliver_after_run(shell, watch.report, output)
+def follow(shell: Any, _live: str, _options: argparse.Namespace, output: Output, cell: Cell) -> Followed:
+    """Follow the writes of a cell."""
+    watch = api.WriteWatch(shell.user_ns, cell, cell_number=functools.partial(cell_number, shell))
+    return watch, reported(shell, watch, output), Explained(shell)
