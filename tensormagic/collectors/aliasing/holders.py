@@ -8,12 +8,9 @@ finds ones that have no name. What no way leads to is counted instead: torch kno
 from __future__ import annotations
 
 import sys
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
-from itertools import islice
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -21,90 +18,46 @@ import torch
 
 from tensormagic.collectors.aliasing.aliases import Piece, footprint_of
 from tensormagic.collectors.graphs.saved_tensors import SavedHere, saved_in_graphs
-from tensormagic.collectors.objects.holdings import is_readable
-from tensormagic.collectors.objects.namespace import is_history, is_kind
-from tensormagic.collectors.objects.reach import Place, Referents
+from tensormagic.collectors.objects.namespace import is_kind
+from tensormagic.collectors.objects.reach import Budget, Place, ReferenceWalk, roots
 from tensormagic.collectors.quiet import quiet
 from tensormagic.reports import Holder, HoldersReport
 from tensormagic.words import seconds_text
 
 MOST = 24
 MOST_ROOTS = 64  # graphs walked
-_CLOCK_EVERY = 256
 _OWN = ""  # the name of the graph that only the tensor itself begins
-_OWN_NAMES = {"In", "_ih", "_oh", "_dh", "exit", "quit", "get_ipython", "open"}  # of IPython's; `_oh` is `Out`
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """How long a search may take.
-
-    Attributes:
-        limit: Objects looked at.
-        seconds: Time.
-        clock: Gives the time in seconds.
-    """
-
-    limit: int = 20_000
-    seconds: float = 0.05
-    clock: Callable[[], float] = perf_counter
 
 
 BUDGET = Budget()
 
 
-@dataclass(slots=True)
 class _Search:
-    """One walk. Holds what it has seen until it ends: an address must not be used twice meanwhile."""
+    """One walk, and what it has found."""
 
-    target: _Target
-    budget: Budget
-    deadline: float
-    names: dict[int, str] = field(default_factory=dict)
-    graphs: dict[Any, str] = field(default_factory=dict)  # node → name of the tensor whose graph it begins
-    seen: dict[int, Any] = field(default_factory=dict)
-    found: list[Holder] = field(default_factory=list)
-    storages: set[int] = field(default_factory=set)  # C++ tensors known to use the storage
-    base_found: bool = False
-    looked: int = 0
-    cut: str = ""
+    def __init__(self, target: _Target, walk: ReferenceWalk) -> None:
+        self.target, self.walk = target, walk
+        self.graphs: dict[Any, str] = {}  # node → name of the tensor whose graph it begins
+        self.found: list[Holder] = []
+        self.storages: set[int] = set()  # C++ tensors known to use the storage
+        self.base_found = False
+        self.cut = ""
 
-    def walk(self, roots: Iterator[tuple[Place, Any]]) -> None:
-        """Go through everything that the roots reach."""
-        reach, pending = Referents(self.names), deque(roots)
-        while pending:
-            place, item = pending.popleft()
-            self.looked += 1
-            if item is not self.target.item and is_kind(item, torch.Tensor) and not is_readable(item):
-                continue
-            if self._is_target(place, item) or id(item) in self.seen:
-                continue
-            self.seen[id(item)] = item
-            if self._is_over():
-                return
-            pending.extend(islice(self._held(reach, place, item), self.budget.limit))
+    def run(self, starts: Iterable[tuple[Place, Any]]) -> None:
+        """Go through everything that some places reach; not into the tensor itself."""
+        self.walk.seen[id(self.target.item)] = self.target.item
+        for place, item, is_new in self.walk.meet(starts):
+            if item is self.target.item:
+                self.found.append(_holder(place, "tensor"))
+            elif is_new and is_kind(item, torch.Tensor, np.ndarray):
+                self._note(place, item)
+        if self.walk.cut:
+            budget = self.walk.budget
+            by_number = self.walk.looked > budget.limit
+            self.cut = f"after {f'{budget.limit} objects' if by_number else seconds_text(budget.seconds)}"
 
-    def _held(self, reach: Referents, place: Place, item: Any) -> Iterator[tuple[Place, Any]]:
-        """Yield what an object holds; one that cannot be read holds nothing that could be told."""
-        try:
-            yield from reach.held(item, place)
-        except Exception:  # an odd object, or one that another thread is changing
-            return
-
-    def _is_over(self) -> bool:
-        if self.looked > self.budget.limit:
-            self.cut = f"after {self.budget.limit} objects"
-        elif self.looked % _CLOCK_EVERY == 0 and self.budget.clock() > self.deadline:
-            self.cut = f"after {seconds_text(self.budget.seconds)}"
-        return bool(self.cut)
-
-    def _is_target(self, place: Place, item: Any) -> bool:
-        """Take down what holds the tensor or its storage; returns whether it is the tensor itself."""
-        if item is self.target.item:
-            self.found.append(_holder(place, "tensor"))
-            return True
-        if not is_kind(item, torch.Tensor, np.ndarray) or id(item) in self.seen:
-            return False
+    def _note(self, place: Place, item: Any) -> None:
+        """Take down what uses the storage."""
         if is_kind(item, torch.Tensor):
             self._note_graph(item, place)
         if self.target.shares(item):
@@ -113,10 +66,9 @@ class _Search:
             self.base_found = self.base_found or (item is self.target.item._base and place.kind != "view")
             if place.kind not in {"view", "array"}:  # the base of what has a name, which is what a person can delete
                 self.found.append(_holder(place, "storage", item))
-        return False
 
     def _note_graph(self, x: torch.Tensor, place: Place) -> None:
-        self.names.setdefault(x._cdata, place.path)
+        self.walk.names.setdefault(x._cdata, place.path)
         try:
             node = x.grad_fn
         except RuntimeError:  # a view that was changed in a way that autograd forbids
@@ -168,11 +120,11 @@ def holders(
     """
     with quiet():
         target = _target(x)
-        search = _Search(target, budget, budget.clock() + budget.seconds, dict(names or {}))
+        search = _Search(target, ReferenceWalk(budget, dict(names or {})))
         search.storages |= {item._cdata for item in besides if isinstance(item, torch.Tensor) and target.shares(item)}
         # A frame that was handed all names, as that which evaluates expressions is, holds nothing besides.
-        search.seen.update((id(each), each) for each in (namespace, *besides) if type(each) is dict)
-        search.walk(roots(namespace))
+        search.walk.seen.update((id(each), each) for each in (namespace, *besides) if type(each) is dict)
+        search.run(roots(namespace))
         saved = _saved(x, search, target)
         return _report(x, search, saved)
 
@@ -195,20 +147,6 @@ def _base_is_held(x: torch.Tensor) -> bool:
 def _references_of_nobody() -> int:
     view = torch.zeros(2)[0]
     return sys.getrefcount(view._base)
-
-
-def roots(namespace: Mapping[str, object]) -> Iterator[tuple[Place, Any]]:
-    """Yield what the person has named, then IPython's history, then the last error."""
-    named = [
-        (name, value) for name, value in list(namespace.items()) if name not in _OWN_NAMES and not name.startswith("__")
-    ]
-    for is_old in (False, True):
-        for name, value in named:
-            if is_history(name) == is_old:
-                yield Place(name, "history" if is_old else "name"), value
-    error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
-    if error is not None:
-        yield Place(f"the last error ({type(error).__name__})", "traceback"), error
 
 
 def _holder(place: Place, holds: Any, item: Any = None) -> Holder:
@@ -239,7 +177,7 @@ def _report(x: torch.Tensor, search: _Search, saved: list[SavedHere]) -> Holders
     unreached = None if count is None else max(count - len(known) - detached, 0)
     if unreached is not None and search.target.base_is_held and not search.base_found:
         unreached += 1
-    return HoldersReport(tuple(every[:MOST]), len(every), search.looked, search.cut, unreached)
+    return HoldersReport(tuple(every[:MOST]), len(every), search.walk.looked, search.cut, unreached)
 
 
 def _tensors_on(x: torch.Tensor) -> int | None:

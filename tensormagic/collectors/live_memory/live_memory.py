@@ -11,13 +11,12 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.aliasing.holders import Budget
 from tensormagic.collectors.devices.devices import READERS, Reader, read_devices
 from tensormagic.collectors.live_memory.blocks import Block, category_of, nbytes_of, running
 from tensormagic.collectors.live_memory.lines import Lines, Origin, noted_line
 from tensormagic.collectors.live_memory.survey import Survey, note_unnamed_referrers
 from tensormagic.collectors.objects.namespace import OPTIMIZED
-from tensormagic.collectors.objects.reach import Place
+from tensormagic.collectors.objects.reach import Budget, Place
 from tensormagic.collectors.quiet import numbers, quiet
 from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk
 from tensormagic.collectors.session.watching import standing_out

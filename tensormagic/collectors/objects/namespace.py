@@ -93,6 +93,7 @@ _DEPTH = 6
 _ITEMS = 1000
 # IPython's own names: input and output history (`_`, `_12`, `_i12`, `_oh`, `_ih`) and helpers.
 _HISTORY = re.compile(r"_+|_i+|_i?\d+|_[oid]h|In|Out|exit|quit|get_ipython|__\w+__")
+_SHELLS = frozenset({"In", "_ih", "_oh", "_dh", "exit", "quit", "get_ipython", "open"})
 
 
 @dataclass(slots=True)
@@ -200,6 +201,11 @@ class _Wanted(dict[type, bool]):
 def is_history(name: str) -> bool:
     """Return whether a name is one of IPython's own, or Python's."""
     return _HISTORY.fullmatch(name) is not None
+
+
+def is_shells(name: str) -> bool:
+    """Return whether a name is bound by IPython or Python itself, and not to an output of the person's."""
+    return name in _SHELLS or (name.startswith("__") and name.endswith("__"))
 
 
 def walk_tensors(namespace: Mapping[str, object], *, limit: int = LIMIT) -> Iterator[tuple[str, torch.Tensor]]:

@@ -1,4 +1,4 @@
-"""What an object holds: the references from one object to others, found without running any code of the person's.
+"""What an object holds, and the walk from what is named to all that it holds; no code of the person's runs.
 
 One table, a line a kind of object. Containers are read through the builtin types' own methods, instances through their
 dictionary and slots, functions through their cells and defaults, generators and frames through Python's garbage
@@ -11,9 +11,11 @@ import contextlib
 import functools
 import gc
 import sys
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from time import perf_counter
 from types import (
     AsyncGeneratorType,
     CoroutineType,
@@ -30,11 +32,22 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, Dataset
 
-from tensormagic.collectors.objects.holdings import REGISTRIES, attributes_of, gradient_there, home_of, registered
+from tensormagic.collectors.objects.holdings import (
+    REGISTRIES,
+    attributes_of,
+    gradient_there,
+    home_of,
+    is_readable,
+    mro_of,
+    registered,
+)
+from tensormagic.collectors.objects.namespace import is_history, is_shells
 from tensormagic.collectors.where.source import is_own_code
 from tensormagic.reports import Location
 from tensormagic.reports.aliases import HolderKind
+from tensormagic.words import plural, seconds_text
 
 _KEPT_KINDS = {"history", "optimizer", "traceback", "generator", "function"}
 _OPENED_STDLIB = {"types", "collections", "functools", "threading", "queue", "dataclasses", "contextlib"}
@@ -333,3 +346,136 @@ _READERS: tuple[tuple[type, Callable[..., Iterable[Held]]], ...] = (
     (ModuleType, _of_python_module),
     (type, _of_class),
 )
+
+
+# The walk: the nearest first, each object looked into once, as far as a budget allows.
+
+_CLOCK_EVERY = 64
+_LONG, _BEGINNING = 4096, 64  # a long container that begins with so many numbers or strings holds nothing else
+_SEQUENCES = frozenset({list, tuple, deque, set, frozenset})
+_CONTAINERS = _SEQUENCES | {dict, OrderedDict}
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How long a search may take.
+
+    Attributes:
+        limit: Objects looked at.
+        seconds: Time.
+        clock: Gives the time in seconds.
+    """
+
+    limit: int = 20_000
+    seconds: float = 0.05
+    clock: Callable[[], float] = perf_counter
+
+    def cut(self, looked: int, deadline: float) -> str:
+        """Return why a search is to end now; empty where it may go on."""
+        if looked > self.limit:
+            return f"only {self.limit} objects were searched"
+        if looked % _CLOCK_EVERY == 0 and self.clock() > deadline:
+            return f"only {plural(looked, 'object')} were searched, in {seconds_text(self.seconds)}"
+        return ""
+
+
+def roots(namespace: Mapping[str, object]) -> Iterator[Held]:
+    """Yield what the person has named, then IPython's history, then the last error."""
+    named = [(name, value) for name, value in list(namespace.items()) if not is_shells(name)]
+    for is_old in (False, True):
+        for name, value in named:
+            if is_history(name) == is_old:
+                yield Place(name, "history" if is_old else "name"), value
+    error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+    if error is not None:
+        yield Place(f"the last error ({type(error).__name__})", "traceback"), error
+
+
+_KINDS: tuple[tuple[str, frozenset[type]], ...] = (
+    ("tensor", frozenset({torch.Tensor})),
+    ("module", frozenset({nn.Module})),
+    ("optimizer", frozenset({torch.optim.Optimizer})),
+    ("data", frozenset({Dataset, DataLoader})),
+)
+
+
+class _Kinds(dict[type, str]):
+    """What sort of thing the objects of a class are; each class is judged once."""
+
+    def __missing__(self, kind: type) -> str:
+        known = (name for name, classes in _KINDS if not classes.isdisjoint(mro_of(kind)))
+        own = home_of(kind).startswith("tensormagic.")
+        plain = "sequence" if kind in _SEQUENCES else "dict" if kind is dict else ""
+        self[kind] = next(known, "ours" if own else plain)
+        return self[kind]
+
+
+@dataclass(slots=True)
+class ReferenceWalk:
+    """A walk. Holds what it has met until it is dropped: an address must not be used twice meanwhile.
+
+    Attributes:
+        budget: How long it may take.
+        names: What tensors are called, by ``tensor._cdata``: the keys of an optimizer's state are parameters.
+        with_bases: Whether to go from a view to its base: nobody is to hold that on account of one who keeps the walk.
+        seen: What is not to be looked into any more, by ``id``.
+        looked: How many were met so far.
+        cut: Why not everything was looked through; empty where it was.
+        refused: Paths of tensors that answer nothing, since code of their class raises.
+    """
+
+    budget: Budget
+    names: dict[int, str] = field(default_factory=dict)
+    with_bases: bool = True
+    seen: dict[int, Any] = field(default_factory=dict)
+    looked: int = 0
+    cut: str = ""
+    refused: list[str] = field(default_factory=list)
+    kinds: _Kinds = field(default_factory=_Kinds)
+    _references: Referents = field(init=False)
+    _deadline: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Let what is read be called by the names that are met; the time begins."""
+        self._references = Referents(self.names)
+        self._deadline = self.budget.clock() + self.budget.seconds
+
+    def meet(self, starts: Iterable[Held]) -> Iterator[tuple[Place, Any, bool]]:
+        """Yield everything that is met, as often as it is, and whether it is new.
+
+        Optimizers come after everything else: what they hold is called by the names of the parameters.
+        """
+        pending, optimizers = deque(starts), deque[Held]()
+        while (pending or optimizers) and not self.cut:
+            place, item = pending.popleft() if pending else optimizers.popleft()
+            kind = self.kinds[type(item)]
+            if kind == "optimizer" and pending:
+                optimizers.append((place, item))
+                continue
+            self.looked += 1
+            is_new = id(item) not in self.seen
+            if is_new and kind == "tensor" and not is_readable(item):
+                self.refused.append(place.path)
+                continue
+            yield place, item, is_new
+            if is_new:
+                self.seen[id(item)] = item
+                pending.extend(islice(self._inside(place, item, kind), self.budget.limit))
+            self.cut = self.budget.cut(self.looked, self._deadline)
+
+    def _inside(self, place: Place, item: Any, kind: str) -> Iterator[Held]:
+        """Yield what an object holds; one that cannot be read holds nothing that could be told."""
+        if kind == "ours" or (kind in {"sequence", "dict"} and self._holds_nothing(item)):
+            return
+        base = None if self.with_bases or kind != "tensor" else item._base
+        try:
+            for inner, value in self._references.held(item, place):
+                if (base is None or value is not base) and (type(value) not in _CONTAINERS or value):
+                    yield inner, value
+        except Exception:  # an odd object, or one that another thread is changing
+            return
+
+    def _holds_nothing(self, item: Any) -> bool:
+        """Return whether a long container begins with nothing but numbers and strings."""
+        values = item.values() if type(item) is dict else item
+        return len(item) > _LONG and all(map(self._references.is_atom, islice(values, _BEGINNING)))

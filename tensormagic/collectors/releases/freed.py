@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from tensormagic.collectors.aliasing.holders import Budget
 from tensormagic.collectors.devices.devices import READERS, Reader, read_devices
+from tensormagic.collectors.objects.reach import Budget
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.releases.containers import Items, items_of
 from tensormagic.collectors.releases.flow import Dominance, Flow, Sum, bits, flow_of, set_of

@@ -17,14 +17,12 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.aliasing.holders import Budget
 from tensormagic.collectors.graphs.history import is_node_class
+from tensormagic.collectors.objects.reach import Budget
 from tensormagic.collectors.quiet import graded
 from tensormagic.collectors.releases.flow import ends_in_cycles
 from tensormagic.collectors.releases.referents import Readers, is_custom
-from tensormagic.words import plural, seconds_text
 
-_CLOCK_EVERY = 256
 _uses: Callable[[Any], int] | None = getattr(torch._C.TensorBase, "_use_count", None)  # a torch that does not tell?
 _grad_fn: Callable[[Any], Any] = torch._C.TensorBase.__dict__["grad_fn"].__get__
 
@@ -126,8 +124,7 @@ class References:
             self._read += 1
             self._edges = self.edges[at]
             self._read_one(self.objects[at])
-            if at % _CLOCK_EVERY == 0:
-                self._check(deadline)
+            self.cut = self.budget.cut(at, deadline)
 
     def _read_one(self, item: Any) -> None:
         reader = self._readers[type(item)]
@@ -137,12 +134,6 @@ class References:
             reader(item, self)
         except Exception:  # an odd object: what it holds and was not met counts as held from elsewhere
             return
-
-    def _check(self, deadline: float) -> None:
-        if self._read > self.budget.limit:
-            self.cut = f"only {self.budget.limit} objects were searched"
-        elif self.budget.clock() > deadline:
-            self.cut = f"only {plural(self._read, 'object')} were searched, in {seconds_text(self.budget.seconds)}"
 
     def take_unnamed_referrers(self) -> list[int]:
         """Meet the tensors and nodes that no root leads to and that have a graph: nobody shows who holds a node."""

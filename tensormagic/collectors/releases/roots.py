@@ -7,20 +7,20 @@ that a place is a dictionary and a key: the same list serves to count the refere
 
 from __future__ import annotations
 
-import contextlib
 import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tensormagic.collectors.objects.holdings import attributes_of
+from tensormagic.collectors.objects.namespace import is_shells
 from tensormagic.reports.memory import ReleaseKind
 
 Place = tuple[dict[Any, Any], Any]
 DROP_ALL = "%gpumem --free --yes"
 _UNDERSCORES = ("_", "__", "___")
 _NUMBERED = re.compile(r"_\d+")
-_IPYTHONS = frozenset({"In", "Out", "_ih", "_oh", "_dh", "exit", "quit", "get_ipython", "open"})
 _ERROR_NAMES = ("last_exc", "last_value", "last_traceback", "last_type")
 
 _ATTRIBUTES = frozenset({"result", "error_in_exec", "error_before_exec", "tb"})
@@ -74,16 +74,8 @@ def shell_of(namespace: Mapping[str, Any]) -> Any:
     return getattr(namespace.get("get_ipython"), "__self__", None)
 
 
-def _attributes(item: Any) -> dict[str, Any]:
-    """Return the dictionary in which an object keeps its attributes; an empty one where it has none."""
-    with contextlib.suppress(AttributeError):
-        found = object.__getattribute__(item, "__dict__")
-        return found if type(found) is dict else {}
-    return {}
-
-
 def _of_name(namespace: Mapping[str, Any], name: str) -> Root:
-    own = name in _IPYTHONS or (name.startswith("__") and name.endswith("__"))
+    own = name == "Out" or is_shells(name)
     places: list[Place] = [(namespace, name)] if isinstance(namespace, dict) else []
     return Root(name, None if own else "name", places, "" if own else f"del {name}")
 
@@ -96,7 +88,7 @@ def _is_output(namespace: Mapping[str, Any], name: str, taken: set[int]) -> bool
 def _outputs(namespace: Mapping[str, Any], shell: Any) -> list[Root]:
     """Return the outputs that the history keeps, each once, by their numbers."""
     history: Any = namespace.get("_oh")
-    hook = _attributes(getattr(shell, "displayhook", None))
+    hook = attributes_of(getattr(shell, "displayhook", None))
     found: dict[int, Root] = {}
     for number, value in list(history.items()) if type(history) is dict else []:
         root = found.setdefault(id(value), Root("", "history"))
@@ -109,7 +101,7 @@ def _outputs(namespace: Mapping[str, Any], shell: Any) -> list[Root]:
     for mapping in (namespace, getattr(shell, "user_ns_hidden", None)):
         if type(mapping) is dict:
             _add_aliases(mapping, found)
-    result = _attributes(getattr(shell, "last_execution_result", None))
+    result = attributes_of(getattr(shell, "last_execution_result", None))
     if id(result.get("result")) in found:
         found[id(result["result"])].places.append((result, "result"))
     return list(found.values())
@@ -126,9 +118,9 @@ def _add_aliases(mapping: dict[str, Any], found: dict[int, Root]) -> None:
 
 
 def _last_error(shell: Any) -> Root:
-    system = _attributes(sys)
-    result = _attributes(getattr(shell, "last_execution_result", None))
-    shown = _attributes(getattr(shell, "InteractiveTB", None))
+    system = attributes_of(sys)
+    result = attributes_of(getattr(shell, "last_execution_result", None))
+    shown = attributes_of(getattr(shell, "InteractiveTB", None))
     places: list[Place] = [(system, name) for name in _ERROR_NAMES if system.get(name) is not None]
     places += [(result, name) for name in ("error_in_exec", "error_before_exec") if result.get(name) is not None]
     places += [(shown, "tb")] if shown.get("tb") is not None else []

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 import struct
-from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -13,10 +13,9 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from tensormagic.collectors.aliasing.holders import roots
 from tensormagic.collectors.calls.seen_draws import was_chosen
-from tensormagic.collectors.objects.holdings import home_of, is_a
-from tensormagic.collectors.objects.reach import Place, Referents
+from tensormagic.collectors.objects.holdings import is_a
+from tensormagic.collectors.objects.reach import Budget, ReferenceWalk, roots
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.rng import mersenne
 from tensormagic.reports import Gap
@@ -318,25 +317,7 @@ def defaults() -> Iterator[tuple[str, Any]]:
 
 def _in_names(namespace: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield every generator that names lead to; a reason with None where the search was cut short."""
-    reach, seen, looked = Referents({}), {}, 0
-    pending: deque[tuple[Place, Any]] = deque(roots(namespace))
-    while pending:
-        place, item = pending.popleft()
-        looked += 1
-        if looked > MOST_LOOKED:
-            yield f"only {MOST_LOOKED} objects were searched", None
-            return
-        if is_a(item, TYPES):
-            yield place.path, item
-        elif id(item) not in seen and not is_a(item, torch.Tensor | np.ndarray):
-            seen[id(item)] = item
-            pending.extend(_held(reach, place, item))
-
-
-def _held(reach: Referents, place: Place, item: Any) -> list[tuple[Place, Any]]:
-    if home_of(type(item)).startswith("tensormagic."):
-        return []
-    try:
-        return list(reach.held(item, place))
-    except Exception:  # an odd object, or one that another thread is changing
-        return []
+    walk = ReferenceWalk(Budget(MOST_LOOKED, math.inf), with_bases=False)
+    yield from ((place.path, item) for place, item, _ in walk.meet(roots(namespace)) if is_a(item, TYPES))
+    if walk.cut:
+        yield walk.cut, None

@@ -7,29 +7,22 @@ bounded in objects and time, so that it can be taken after every cell, and says 
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
 from time import thread_time
 from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset
 
-from tensormagic.collectors.aliasing.holders import Budget, roots
-from tensormagic.collectors.objects.holdings import is_readable, mro_of, registered
-from tensormagic.collectors.objects.reach import Place, Referents
+from tensormagic.collectors.objects.holdings import registered
+from tensormagic.collectors.objects.reach import Budget, Place, ReferenceWalk, roots
 from tensormagic.reports import Gap
-from tensormagic.words import listed, plural, seconds_text
+from tensormagic.words import listed
 
 THOROUGH = Budget(limit=400_000, seconds=2.0)
 QUICK = Budget(limit=40_000, seconds=0.05, clock=thread_time)  # other processes may be busy
-_CLOCK_EVERY = 64
-_LONG, _BEGINNING = 4096, 64  # a long container that begins with so many numbers or strings holds nothing else
-_SEQUENCES = frozenset({list, tuple, deque, set, frozenset})
-_CONTAINERS = _SEQUENCES | {dict, OrderedDict}
 _SESSION = ("history", "traceback")
 
 
@@ -58,30 +51,11 @@ def memory_of(storage: torch.UntypedStorage) -> int:
     return 0 if storage.device.type == "meta" else storage.nbytes()
 
 
-class _Kinds(dict[type, str]):
-    """What sort of thing the objects of a class are; each class is judged once."""
-
-    def __missing__(self, kind: type) -> str:
-        if torch.Tensor in mro_of(kind):
-            self[kind] = "tensor"
-        elif nn.Module in mro_of(kind):
-            self[kind] = "module"
-        elif torch.optim.Optimizer in mro_of(kind):
-            self[kind] = "optimizer"
-        elif Dataset in mro_of(kind) or DataLoader in mro_of(kind):
-            self[kind] = "data"
-        elif str(vars(kind).get("__module__", "")).startswith("tensormagic."):
-            self[kind] = "ours"
-        else:
-            self[kind] = "sequence" if kind in _SEQUENCES else "dict" if kind is dict else ""
-        return self[kind]
-
-
 @dataclass(slots=True)
-class ObjectWalk:
-    """A walk. Holds what it has met until it is dropped: an address must not be used twice meanwhile."""
+class ObjectWalk(ReferenceWalk):
+    """A walk, and what it has met."""
 
-    budget: Budget
+    with_bases: bool = False
     storages: dict[int, Held] = field(default_factory=dict)
     visits: list[tuple[Place, torch.Tensor]] = field(default_factory=list)  # a tensor, every time that it was met
     tensors: int = 0
@@ -89,19 +63,7 @@ class ObjectWalk:
     optimizers: list[tuple[str, torch.optim.Optimizer]] = field(default_factory=list)
     bounded: set[str] = field(default_factory=set)  # the paths of queues that have an end
     data: set[str] = field(default_factory=set)  # the paths of data sets and loaders
-    names: dict[int, str] = field(default_factory=dict)  # what tensors are called, by ``tensor._cdata``
-    looked: int = 0
-    cut: str = ""
     names_complete: bool = False
-    refused: list[str] = field(default_factory=list)  # tensors that answer nothing, since code of their class raises
-    _kinds: _Kinds = field(default_factory=_Kinds)
-    _seen: dict[int, Any] = field(default_factory=dict)
-    _reach: Referents = field(init=False)
-    _deadline: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Let what is read be called by the names that are met."""
-        self._reach = Referents(self.names)
 
     def through(self, namespace: Mapping[str, object], more: Iterable[tuple[Place, Any]] = ()) -> ObjectWalk:
         """Walk through all that a session holds; returns itself.
@@ -110,7 +72,6 @@ class ObjectWalk:
             namespace: The person's names.
             more: Other places to begin at: the variables of functions that are running.
         """
-        self._deadline = self.budget.clock() + self.budget.seconds
         every = [*roots(namespace), *more]
         self._walk([root for root in every if root[0].kind not in _SESSION])
         self.names_complete = not self.cut
@@ -120,30 +81,16 @@ class ObjectWalk:
 
     def below(self, values: Mapping[str, object]) -> ObjectWalk:
         """Walk through what some values hold, and nothing else; returns itself."""
-        self._deadline = self.budget.clock() + self.budget.seconds
         self._walk([(Place(name, "name"), value) for name, value in values.items()])
         return self
 
-    def _walk(self, starts: list[tuple[Place, Any]]) -> None:
-        pending, optimizers = deque(starts), deque[tuple[Place, Any]]()
-        while (pending or optimizers) and not self.cut:
-            place, item = pending.popleft() if pending else optimizers.popleft()
-            kind = self._kinds[type(item)]
-            if kind == "optimizer" and pending:
-                optimizers.append((place, item))
-                continue
-            self.looked += 1
-            if kind == "tensor" and not is_readable(item):
-                self.refused.append(place.path)
-                continue
-            is_new = id(item) not in self._seen
+    def _walk(self, starts: Iterable[tuple[Place, Any]]) -> None:
+        for place, item, is_new in self.meet(starts):
+            kind = self.kinds[type(item)]
             if kind == "tensor":
                 self._meet_tensor(place, item, is_new=is_new)
-            if is_new:
-                self._seen[id(item)] = item
+            elif is_new:
                 self._note(place, item, kind)
-                pending.extend(islice(self._inside(place, item, kind), self.budget.limit))
-            self._check()
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
@@ -161,29 +108,6 @@ class ObjectWalk:
             self.data.add(place.path)
         elif type(item) is deque and item.maxlen is not None:
             self.bounded.add(place.path)
-
-    def _check(self) -> None:
-        if self.looked > self.budget.limit:
-            self.cut = f"only {self.budget.limit} objects were searched"
-        elif self.looked % _CLOCK_EVERY == 0 and self.budget.clock() > self._deadline:
-            self.cut = f"only {plural(self.looked, 'object')} were searched, in {seconds_text(self.budget.seconds)}"
-
-    def _inside(self, place: Place, item: Any, kind: str) -> Iterator[tuple[Place, Any]]:
-        """Yield what an object holds, less the base of a tensor: nobody is to hold that on our account."""
-        if kind == "ours" or (kind in {"sequence", "dict"} and self._holds_nothing(item)):
-            return
-        base = item._base if kind == "tensor" else None
-        try:
-            for inner, value in self._reach.held(item, place):
-                if (base is None or value is not base) and (type(value) not in _CONTAINERS or value):
-                    yield inner, value
-        except Exception:  # an odd object, or one that another thread is changing
-            return
-
-    def _holds_nothing(self, item: Any) -> bool:
-        """Return whether a long container begins with nothing but numbers and strings."""
-        values = item.values() if type(item) is dict else item
-        return len(item) > _LONG and all(map(self._reach.is_atom, islice(values, _BEGINNING)))
 
     def _meet_tensor(self, place: Place, x: torch.Tensor, *, is_new: bool) -> None:
         self.visits.append((place, x))

@@ -15,8 +15,9 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.aliasing.holders import Budget, holders
+from tensormagic.collectors.aliasing.holders import holders
 from tensormagic.collectors.objects.namespace import is_history, nearest, telling
+from tensormagic.collectors.objects.reach import Budget
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.assignments import CellNumber, grown, no_cell, sources
 from tensormagic.collectors.session.session_walk import THOROUGH, Held, ObjectWalk
