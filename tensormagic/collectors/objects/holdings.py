@@ -3,20 +3,56 @@
 from __future__ import annotations
 
 import functools
+import gc
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from types import FunctionType, GetSetDescriptorType, MemberDescriptorType, MethodType, ModuleType, NoneType, UnionType
+from types import (
+    AsyncGeneratorType,
+    CoroutineType,
+    FrameType,
+    FunctionType,
+    GeneratorType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodType,
+    ModuleType,
+    NoneType,
+    TracebackType,
+    UnionType,
+)
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
+
+from tensormagic.collectors.where.source import is_own_code
+from tensormagic.reports import Location
 
 # Asks what a value of the person's is, and what it holds, without asking the value.
 #
 # ``isinstance`` reads ``__class__``, which a proxy answers by code of its own, and a dead one (``weakref.proxy`` of
 # what is gone, a service that cannot be reached) by raising. In a namespace anything may lie.
+
+
+mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
+_dict_of: Callable[[type], dict[str, Any]] = type.__dict__["__dict__"].__get__
+_OPAQUE = (str, bytes, bool, int, float, complex, type(None), type, ModuleType)
+_ATOMS = (
+    int, float, complex, bool, str, bytes, bytearray, range, slice, type(None), type(...), torch.dtype, torch.device,
+)  # fmt: skip
+SCRIPT_METHODS = (torch._C.ScriptMethod,)
+MODULE_OWN = frozenset(nn.Module().__dict__)
+REGISTRIES = ("_parameters", "_buffers", "_modules")
+# Machinery that is large, full of cycles, and never where a person keeps a tensor.
+_MACHINERY = frozenset({
+    "IPython", "_pytest", "_thread", "_weakref", "asyncio", "builtins", "concurrent", "ipykernel", "logging",
+    "matplotlib", "multiprocessing", "pluggy", "plotly", "pytest", "sympy", "tensormagic", "tornado", "traitlets",
+    "unittest", "weakref", "zmq",
+})  # fmt: skip
 
 
 def is_a(value: Any, kinds: type | UnionType | tuple[type, ...]) -> bool:
@@ -57,12 +93,13 @@ def home_of(kind: type) -> str:
 
 
 def attributes_of(value: Any) -> dict[str, Any]:
-    """Return what a value's ``__dict__`` holds; nothing where it has none that can be had."""
-    try:
-        found = object.__getattribute__(value, "__dict__")
-    except Exception:  # slots alone, or code of the person's stands there
-        return {}
-    return found if type(found) is dict else {}
+    """Return what Python itself keeps as a value's ``__dict__``; nothing where a property stands there."""
+    for kind in mro_of(type(value)):
+        found = _dict_of(kind).get("__dict__")
+        if found is not None:
+            held = found.__get__(value) if type(found) in {GetSetDescriptorType, MemberDescriptorType} else {}
+            return held if type(held) is dict else dict(dict.items(held)) if is_kind(held, dict) else {}
+    return {}
 
 
 def items_of(value: Any) -> Iterable[tuple[Any, Any]]:
@@ -72,30 +109,6 @@ def items_of(value: Any) -> Iterable[tuple[Any, Any]]:
     if is_a(value, list):
         return list(enumerate(list.__iter__(value)))
     return list(enumerate(tuple.__iter__(value))) if is_a(value, tuple) else ()
-
-
-# What an object holds: items, attributes, closure cells, optimizer state, a gradient; with the name of each.
-#
-# Only exact knowledge is used, so that looking has no side effects: builtin containers through the builtin types' own
-# methods, modules through their registries, other objects through the dictionary and slots that Python itself keeps
-# for them. No property, no ``__getattr__``, no iterator that somebody else wrote ever runs.
-
-Child = tuple[str, object, int]  # name, object, and how many containers deep one may still go from there
-Label = Callable[[object], str]
-
-NO_FURTHER = -1  # a child that is to be seen, but not looked into
-_OPAQUE = (str, bytes, bool, int, float, complex, type(None), type, ModuleType)
-_METHODS = (torch._C.ScriptMethod,)
-_MODULE_OWN = frozenset(nn.Module().__dict__)
-REGISTRIES = ("_parameters", "_buffers", "_modules")
-# Machinery that is large, full of cycles, and never where a person keeps a tensor.
-_MACHINERY = frozenset({
-    "IPython", "_pytest", "_thread", "_weakref", "asyncio", "concurrent", "ipykernel", "logging", "matplotlib",
-    "multiprocessing", "pluggy", "plotly", "pytest", "sympy", "tensormagic", "threading", "tornado", "traitlets",
-    "unittest", "weakref", "zmq",
-})  # fmt: skip
-mro_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
-_dict_of: Callable[[type], dict[str, Any]] = type.__dict__["__dict__"].__get__
 
 
 def is_kind(item: object, *kinds: type) -> bool:
@@ -125,37 +138,6 @@ def can_hold(item: object, depth: int) -> bool:
     return depth > 0 or is_kind(item, nn.Module, torch.Tensor)
 
 
-def children(path: str, item: Any, depth: int, label: Label) -> Iterator[Child]:
-    """Yield what an object holds, with the name that reaches it and how deep containers may still go.
-
-    Args:
-        path: The name that reaches the object.
-        item: The object.
-        depth: How many containers deep one may still go from it.
-        label: Gives the name of a tensor that is a key: of a parameter, in the state of its optimizer.
-    """
-    for kinds, held in _HOLDERS:
-        if is_kind(item, *kinds):
-            yield from held(path, item, depth, label)
-            return
-    yield from _object_children(path, item, depth)
-
-
-def _module_children(path: str, module: nn.Module, depth: int, _label: Label) -> Iterator[Child]:
-    """Yield parameters, buffers, submodules, as `named_parameters` spells them, and plain attributes."""
-    attributes = attributes_of(module)
-    for registry in REGISTRIES:
-        held = registered(module, registry).items()
-        yield from ((f"{path}.{name}", value, depth) for name, value in held if value is not None)
-    # Those of torch keep second references, a scripted one in its methods, too.
-    is_torchs = home_of(type(module)).partition(".")[0] == "torch"
-    for name, value in list(dict.items(attributes)):
-        if is_torchs and not is_kind(value, torch.Tensor) and (name.startswith("_") or is_kind(value, *_METHODS)):
-            continue
-        if name not in _MODULE_OWN:
-            yield f"{path}.{name}", value, depth if is_kind(value, torch.Tensor, nn.Module) else depth - 1
-
-
 def buffers_of(module: nn.Module) -> dict[int, bool]:
     """Return what a module has registered as its own buffers, by ``id``, and whether ``state_dict()`` has it."""
     attributes = attributes_of(module)
@@ -175,25 +157,6 @@ def registered(module: nn.Module, registry: str) -> dict[str, Any]:
     return dict(held.items()) if home_of(type(held)).startswith("torch.") else {}
 
 
-def _optimizer_children(path: str, optimizer: Any, depth: int, label: Label) -> Iterator[Child]:
-    """Yield what an optimizer updates, and what it remembers of each."""
-    attributes = attributes_of(optimizer)
-    names: dict[int, str] = {}
-    for at, group in enumerate(attributes.get("param_groups") or ()):
-        for name, parameter in _parameters_of(f"{path}.param_groups[{at}]", group):
-            names[id(parameter)] = name
-            yield name, parameter, NO_FURTHER
-    for parameter, state in list(dict.items(attributes.get("state") or {})):
-        key = label(parameter) or names.get(id(parameter), repr(parameter) if is_opaque(parameter) else "?")
-        yield f"{path}.state[{key}]", state, depth - 1
-
-
-def _parameters_of(path: str, group: Any) -> Iterator[tuple[str, object]]:
-    held: Any = dict.get(group, "params") if is_kind(group, dict) else None
-    if is_kind(held, list):
-        yield from ((f"{path}['params'][{at}]", parameter) for at, parameter in enumerate(list.__iter__(held)))
-
-
 def gradient_there(x: torch.Tensor, *, retained: bool = True) -> torch.Tensor | None:
     """Return the ``.grad`` of a leaf, or of what retains it; None also where torch refuses to say whether it is one.
 
@@ -205,89 +168,225 @@ def gradient_there(x: torch.Tensor, *, retained: bool = True) -> torch.Tensor | 
         return None
 
 
-def gradient(path: str, x: torch.Tensor) -> list[Child]:
-    """Return a leaf's gradient; that of other tensors is not read, for torch warns when it is."""
-    with torch._C.DisableTorchFunction():
-        grad = gradient_there(x, retained=False)
-    return [] if grad is None else [(f"{path}.grad", grad, 0)]
-
-
-def _dict_children(path: str, item: Any, depth: int, _label: Label) -> Iterator[Child]:
-    pairs = ((key, value) for key, value in list(dict.items(item)) if type(key) in {str, int})
-    return ((f"{path}[{key!r}]", value, depth - 1) for key, value in pairs)
-
-
-def _sequence_children(path: str, item: Any, depth: int, _label: Label) -> Iterator[Child]:
-    base = next(kind for kind in (list, tuple, deque) if is_kind(item, kind))
-    return ((f"{path}[{at}]", value, depth - 1) for at, value in enumerate(base.__iter__(item)))
-
-
-def _set_children(path: str, item: Any, depth: int, _label: Label) -> Iterator[Child]:
-    base = set if is_kind(item, set) else frozenset
-    return ((f"list({path})[{at}]", value, depth - 1) for at, value in enumerate(base.__iter__(item)))
-
-
-def _function_children(path: str, function: Any, depth: int, _label: Label) -> Iterator[Child]:
-    """Yield what a function closes over, its defaults and its attributes."""
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        with suppress(ValueError):  # the cell may be empty still
-            yield f"{path}.<closure>.{name}", cell.cell_contents, depth - 1
-    defaults = {"__defaults__": function.__defaults__, "__kwdefaults__": function.__kwdefaults__}
-    held = {name: value for name, value in {**defaults, **function.__dict__}.items() if value}
-    yield from ((f"{path}.{name}", value, depth) for name, value in held.items())
-
-
 def _has_cells(function: Any) -> bool:
     return bool(function.__closure__ or function.__defaults__ or function.__kwdefaults__ or function.__dict__)
 
 
-def _method_children(path: str, method: Any, depth: int, _label: Label) -> Iterator[Child]:
-    yield f"{path}.__self__", method.__self__, depth - 1
+# What an object holds: one table, a line a kind of object, of how it holds something, under which name, and what.
+#
+# Only exact knowledge is used, so that looking has no side effects: builtin containers through the builtin types' own
+# methods, modules through their registries, other objects through the dictionary and slots that Python itself keeps
+# for them, generators and frames through Python's garbage collector, which knows what they refer to (reading a
+# frame's ``f_locals`` would make a copy that keeps things alive). No property, no ``__getattr__``, no iterator that
+# somebody else wrote ever runs.
+
+Reference = tuple[str, Any, Any]  # how, the name of the place, the object there
+_Reader = Callable[["Holdings", Any], Iterable[Reference]]
 
 
-def _partial_children(path: str, item: Any, depth: int, _label: Label) -> Iterator[Child]:
+class Holdings:
+    """Says what objects hold; each class is judged once."""
+
+    def __init__(self) -> None:
+        self._readers: dict[type, _Reader | None] = dict.fromkeys(_ATOMS)
+        self._slots: dict[type, list[tuple[str, MemberDescriptorType]]] = {}
+
+    def of(self, item: Any) -> Iterable[Reference]:
+        """Return what an object holds; nothing for what cannot hold a tensor."""
+        kind = type(item)
+        if kind not in self._readers:
+            self._readers[kind] = _reader_of(kind)
+        reader = self._readers[kind]
+        return reader(self, item) if reader is not None else ()
+
+    def is_atom(self, item: Any) -> bool:
+        """Return whether an object is known to hold nothing."""
+        return self._readers.get(type(item), item) is None
+
+    def of_instance(self, item: Any) -> Iterator[Reference]:
+        """Yield the attributes of an object of somebody's own class, a dataclass for one: its dictionary and slots."""
+        yield from _attributes(attributes_of(item))
+        for name, slot in self.slots(type(item)):
+            with suppress(AttributeError):  # nothing may have been put there yet
+                yield "attribute", name, slot.__get__(item)
+
+    def slots(self, kind: type) -> list[tuple[str, MemberDescriptorType]]:
+        """Return the slots of a class's instances, as the class and those it derives from declare them."""
+        if kind not in self._slots:
+            every = [pair for each in mro_of(kind) for pair in list(_dict_of(each).items())]
+            own = [(name, slot) for name, slot in every if type(slot) is MemberDescriptorType]
+            self._slots[kind] = [(name, slot) for name, slot in own if name not in {"__dict__", "__weakref__"}]
+        return self._slots[kind]
+
+
+def is_opened(kind: type) -> bool:
+    """Return whether instances of a class may hold a person's tensors: their own, torch's, and other libraries'."""
+    return home_of(kind).partition(".")[0] not in _MACHINERY and type not in mro_of(kind)
+
+
+def _reader_of(kind: type) -> _Reader | None:
+    line = mro_of(kind)
+    known = next((reader for one, reader in _READERS if one in line), None)
+    return known or (Holdings.of_instance if is_opened(kind) else None)
+
+
+def _attributes(held: dict[str, Any]) -> Iterator[Reference]:
+    return (("attribute", name, value) for name, value in list(dict.items(held)) if type(name) is str)
+
+
+def _of_dict(_: Holdings, item: Any) -> Iterator[Reference]:
+    for key, value in list(dict.items(item)):
+        yield "item", key, value
+        if torch.Tensor in mro_of(type(key)):
+            yield "key", key, key
+
+
+def _of_sequence(_: Holdings, item: Any) -> Iterator[Reference]:
+    kind = next(known for known in (list, tuple, deque) if known in mro_of(type(item)))
+    return (("item", at, value) for at, value in enumerate(kind.__iter__(item)))
+
+
+def _of_set(_: Holdings, item: Any) -> Iterator[Reference]:
+    kind = set if set in mro_of(type(item)) else frozenset
+    return (("element", at, value) for at, value in enumerate(list(kind.__iter__(item))))
+
+
+def _of_tensor(table: Holdings, x: torch.Tensor) -> Iterator[Reference]:
+    grad = gradient_there(x)
+    if grad is not None:
+        yield "attribute", "grad", grad
+    if x._base is not None:
+        yield "base", "", x._base
+    yield from table.of_instance(x)
+
+
+def _of_array(_: Holdings, array: np.ndarray) -> Iterator[Reference]:
+    base = np.ndarray.base.__get__(array)
+    if base is not None:
+        yield "array", "base", base
+
+
+def _of_module(_: Holdings, module: nn.Module) -> Iterator[Reference]:
+    """Yield parameters, buffers and submodules as `named_parameters` spells them, then everything else."""
+    for registry in REGISTRIES:
+        held = registered(module, registry).items()
+        yield from (("registered", name, value) for name, value in held if value is not None)
+    for name, value in list(attributes_of(module).items()):
+        if name not in REGISTRIES:
+            yield "member", name, value
+
+
+def _of_function(_: Holdings, function: Any) -> Iterator[Reference]:
+    """Yield what a function closes over, its defaults and its attributes."""
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
+        yield from (("closure", name, value) for value in gc.get_referents(cell))  # none while it is empty
+    yield from (("default", f"__defaults__[{at}]", value) for at, value in enumerate(function.__defaults__ or ()))
+    named = (function.__kwdefaults__ or {}).items()
+    yield from (("default", f"__kwdefaults__[{name!r}]", value) for name, value in named)
+    yield from _attributes(function.__dict__)
+
+
+def _of_method(_: Holdings, method: Any) -> Iterator[Reference]:
+    yield "self", "__self__", method.__self__
+    yield "same", "", method.__func__
+
+
+def _of_partial(_: Holdings, partial: Any) -> Iterator[Reference]:
     for name in ("func", "args", "keywords"):
-        yield f"{path}.{name}", _dict_of(functools.partial)[name].__get__(item), depth
+        yield "argument", name, _dict_of(functools.partial)[name].__get__(partial)
 
 
-def _object_children(path: str, item: object, depth: int) -> Iterator[Child]:
-    """Yield the attributes of an object of somebody's own class, a dataclass for one: its dictionary and its slots."""
-    if home_of(type(item)).partition(".")[0] in _MACHINERY:
-        return
-    for name, value in [*_attributes(item), *_slots(item)]:
-        yield f"{path}.{name}", value, depth - 1
+def _of_cache(_: Holdings, wrapper: Any) -> Iterator[Reference]:
+    return (("cache", "", value) for value in gc.get_referents(wrapper) if not isinstance(value, type))
 
 
-def _attributes(item: object) -> list[tuple[str, object]]:
-    for kind in mro_of(type(item)):
-        found = _dict_of(kind).get("__dict__")
-        if found is not None:
-            kept = type(found) in {GetSetDescriptorType, MemberDescriptorType}  # by Python itself, not by a property
-            held = found.__get__(item) if kept else {}
-            pairs = list(dict.items(held)) if is_kind(held, dict) else []
-            return [(name, value) for name, value in pairs if type(name) is str]
-    return []
+def _of_generator(_: Holdings, generator: Any) -> Iterator[Reference]:
+    frames = (getattr(generator, name, None) for name in ("gi_frame", "cr_frame", "ag_frame"))
+    frame = next(filter(None, frames), None)
+    if frame is not None:  # else it has ended, and let go
+        where = location_of(frame.f_code, frame.f_lineno)
+        yield from (("suspended", (frame.f_code.co_name, where), value) for value in gc.get_referents(generator))
 
 
-def _slots(item: object) -> Iterator[tuple[str, object]]:
-    for kind in mro_of(type(item)):
-        if "__slots__" not in _dict_of(kind):
-            continue
-        for name, member in list(_dict_of(kind).items()):
-            if type(member) is MemberDescriptorType:
-                with suppress(AttributeError):  # nothing may have been put there yet
-                    yield name, member.__get__(item)
+def _of_error(_: Holdings, error: BaseException) -> Iterator[Reference]:
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None:
+        yield "frame", location_of(trace.tb_frame.f_code, trace.tb_lineno), trace.tb_frame
+        trace = trace.tb_next
+    yield from (("chained", "", each) for each in (error.__cause__, error.__context__) if each is not None)
+    yield "of error", "args", error.args
+    yield from (("of error", name, value) for _, name, value in _attributes(error.__dict__))
 
 
-# What is asked for its content, in which way: the first line that fits counts. An object of any other class is asked
-# for its attributes.
-_HOLDERS: tuple[tuple[tuple[type, ...], Callable[[str, Any, int, Label], Iterator[Child]]], ...] = (
-    ((nn.Module,), _module_children),
-    ((torch.optim.Optimizer,), _optimizer_children),
-    ((dict,), _dict_children),
-    ((list, tuple, deque), _sequence_children),
-    ((set, frozenset), _set_children),
-    ((FunctionType,), _function_children),
-    ((MethodType,), _method_children),
-    ((functools.partial,), _partial_children),
+def _of_traceback(_: Holdings, trace: TracebackType) -> Iterator[Reference]:
+    yield "frame", location_of(trace.tb_frame.f_code, trace.tb_lineno), trace.tb_frame
+    if trace.tb_next is not None:
+        yield "chained", "", trace.tb_next
+
+
+def _of_frame(_: Holdings, frame: FrameType) -> Iterator[Reference]:
+    """Yield the locals of a frame that has ended. The frame that called it is not followed: it may be running.
+
+    Where a debugger or IPython has read the frame's ``f_locals``, the frame holds that dictionary as well: it tells the
+    names.
+    """
+    held = [value for value in gc.get_referents(frame) if value is not frame.f_globals and type(value) is not FrameType]
+    named = {id(value): f" {name}" for each in held if _is_snapshot(each, frame) for name, value in each.items()}
+    for value in held:
+        if not _is_snapshot(value, frame):
+            yield "local", f"{named.get(id(value), '')} of {frame.f_code.co_name}", value
+
+
+def _is_snapshot(value: Any, frame: FrameType) -> bool:
+    """Return whether an object that a frame refers to is the copy of its locals that reading ``f_locals`` made."""
+    code = frame.f_code
+    names = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
+    return type(value) is dict and bool(value) and names.issuperset(value)
+
+
+def _of_python_module(_: Holdings, module: ModuleType) -> Iterator[Reference]:
+    """Yield the globals of a module of the person's own; a library's are its own business."""
+    filename = module.__dict__.get("__file__")
+    if type(filename) is str and is_own_code(filename):
+        yield from (("global", name, value) for _, name, value in _attributes(module.__dict__))
+
+
+def _of_class(_: Holdings, kind: type) -> Iterator[Reference]:
+    """Yield the attributes of a class of the person's own: a cache, a default, a shared buffer."""
+    home = sys.modules.get(home_of(kind))
+    filename = getattr(home, "__file__", None)
+    if home is not None and (type(filename) is not str or is_own_code(filename)):
+        yield from (one for one in _attributes(dict(_dict_of(kind))) if not one[1].startswith("__"))
+
+
+def location_of(code: Any, line: int | None) -> Location:
+    """Return a line of a piece of code."""
+    function = "" if code.co_name == "<module>" else code.co_name
+    return Location(code.co_filename, line or code.co_firstlineno, function=function)
+
+
+# The first class that an object's class is derived from says how it is read.
+_READERS: tuple[tuple[type, Callable[[Holdings, Any], Iterable[Reference]]], ...] = (
+    (torch.Tensor, _of_tensor),
+    (np.ndarray, _of_array),
+    (nn.Module, _of_module),
+    (torch.optim.Optimizer, Holdings.of_instance),
+    (dict, _of_dict),
+    (list, _of_sequence),
+    (tuple, _of_sequence),
+    (deque, _of_sequence),
+    (set, _of_set),
+    (frozenset, _of_set),
+    (FunctionType, _of_function),
+    (MethodType, _of_method),
+    (functools.partial, _of_partial),
+    (type(functools.cache(abs)), _of_cache),
+    (GeneratorType, _of_generator),
+    (CoroutineType, _of_generator),
+    (AsyncGeneratorType, _of_generator),
+    (BaseException, _of_error),
+    (TracebackType, _of_traceback),
+    (FrameType, _of_frame),
+    (ModuleType, _of_python_module),
+    (type, _of_class),
 )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -13,14 +16,17 @@ import torch
 from torch import nn
 
 from tensormagic.collectors.objects.holdings import (
-    Child,
+    MODULE_OWN,
+    SCRIPT_METHODS,
+    Holdings,
+    attributes_of,
     buffers_of,
     can_hold,
-    children,
-    gradient,
+    gradient_there,
     home_of,
     is_kind,
     is_opaque,
+    is_opened,
     is_readable,
     mro_of,
     registered,
@@ -82,6 +88,89 @@ def held_by(root: nn.Module) -> Iterator[torch.Tensor]:
             yield from (held for held in list(registered(module, name).values()) if held is not None)
 
 
+Child = tuple[str, object, int]  # name, object, and how many containers deep one may still go from there
+Label = Callable[[object], str]
+
+NO_FURTHER = -1  # a child that is to be seen, but not looked into
+# What a person cannot reach by an expression is read by its attributes alone, as an object of any other class.
+_WRITABLE = (nn.Module, dict, list, tuple, deque, set, frozenset, FunctionType, MethodType, functools.partial)
+
+
+def children(table: Holdings, path: str, item: Any, depth: int, label: Label) -> Iterator[Child]:
+    """Yield what an object holds, with the expression that reaches it and how deep containers may still go.
+
+    Args:
+        table: Says what objects hold.
+        path: The expression that reaches the object.
+        item: The object.
+        depth: How many containers deep one may still go from it.
+        label: Gives the name of a tensor that is a key: of a parameter, in the state of its optimizer.
+    """
+    if is_kind(item, torch.optim.Optimizer):
+        yield from _optimizer_children(path, item, depth, label)
+        return
+    is_writable = is_kind(item, *_WRITABLE)
+    if not is_writable and not is_opened(type(item)):
+        return
+    for how, name, value in table.of(item) if is_writable else table.of_instance(item):
+        if how not in _STEPS or (how == "item" and type(name) not in {str, int}):
+            continue
+        spelt, steps = _STEPS[how]
+        if how == "member":
+            if name in MODULE_OWN or _is_second(item, name, value):
+                continue
+            steps = 0 if is_kind(value, torch.Tensor, nn.Module) else 1
+        elif how == "attribute" and is_kind(item, FunctionType):
+            steps = 0
+        yield spelt.format(path, name), value, depth - steps
+
+
+def _is_second(module: nn.Module, name: str, value: object) -> bool:
+    """Return whether a module of torch's keeps a second reference there; a scripted one does so in its methods, too."""
+    private = name.startswith("_") or is_kind(value, *SCRIPT_METHODS)
+    return private and is_torch_own(type(module)) and not is_kind(value, torch.Tensor)
+
+
+# By how something is held: the expression that reaches it, and how many containers deep that is.
+_STEPS = {
+    "item": ("{}[{!r}]", 1),
+    "element": ("list({})[{}]", 1),
+    "closure": ("{}.<closure>.{}", 1),
+    "registered": ("{}.{}", 0),
+    "argument": ("{}.{}", 0),
+    "member": ("{}.{}", 1),
+    "attribute": ("{}.{}", 1),
+    "default": ("{}.{}", 1),
+    "self": ("{}.{}", 1),
+}
+
+
+def _optimizer_children(path: str, optimizer: Any, depth: int, label: Label) -> Iterator[Child]:
+    """Yield what an optimizer updates, and what it remembers of each."""
+    attributes = attributes_of(optimizer)
+    names: dict[int, str] = {}
+    for at, group in enumerate(attributes.get("param_groups") or ()):
+        for name, parameter in _parameters_of(f"{path}.param_groups[{at}]", group):
+            names[id(parameter)] = name
+            yield name, parameter, NO_FURTHER
+    for parameter, state in list(dict.items(attributes.get("state") or {})):
+        key = label(parameter) or names.get(id(parameter), repr(parameter) if is_opaque(parameter) else "?")
+        yield f"{path}.state[{key}]", state, depth - 1
+
+
+def _parameters_of(path: str, group: Any) -> Iterator[tuple[str, object]]:
+    held: Any = dict.get(group, "params") if is_kind(group, dict) else None
+    if is_kind(held, list):
+        yield from ((f"{path}['params'][{at}]", parameter) for at, parameter in enumerate(list.__iter__(held)))
+
+
+def gradient(path: str, x: torch.Tensor) -> list[Child]:
+    """Return a leaf's gradient; that of other tensors is not read, for torch warns when it is."""
+    with torch._C.DisableTorchFunction():
+        grad = gradient_there(x, retained=False)
+    return [] if grad is None else [(f"{path}.grad", grad, 0)]
+
+
 # What a person can name: tensors and arrays reached from a namespace, without running any of the person's code.
 #
 # What is inside an object is `collectors.objects.holdings`' knowledge; this is the walk over all of it: every name's
@@ -122,6 +211,7 @@ class Walk:
     refused: list[str] = field(default_factory=list)
     buffers: dict[int, bool] = field(default_factory=dict, repr=False)
     _labels: dict[int, str] | None = field(default=None, repr=False)
+    _table: Holdings = field(default_factory=Holdings, repr=False)
 
     @property
     def gap(self) -> str:
@@ -169,7 +259,7 @@ class Walk:
                 return gradient(path, item) if self.gradients else []
             if is_kind(item, nn.Module):
                 self.buffers.update(buffers_of(item))
-            found = list(itertools.islice(children(path, item, depth, self._label), self.items + 1))
+            found = list(itertools.islice(children(self._table, path, item, depth, self._label), self.items + 1))
         except Exception:  # one object that cannot be looked into does not hide the others
             self.refused.append(path)
             return []
@@ -226,16 +316,5 @@ def modules_in(namespace: Mapping[str, object]) -> list[tuple[str, nn.Module]]:
         if id(module) in found or id(module) in inner:
             continue
         found[id(module)] = name, module
-        inner.update(id(child) for child in _descendants(module))
+        inner.update(id(child) for _, child in inside("", module) if child is not module)
     return [pair for key, pair in found.items() if key not in inner]
-
-
-def _descendants(module: nn.Module) -> Iterator[nn.Module]:
-    """Yield every module inside a module, whatever cycles there are."""
-    seen, pending = {id(module)}, [module]
-    while pending:
-        for child in registered(pending.pop(), "_modules").values():
-            if child is not None and id(child) not in seen:
-                seen.add(id(child))
-                pending.append(child)
-                yield child

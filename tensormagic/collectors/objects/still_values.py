@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tensormagic.collectors.objects.holdings import REGISTRIES, is_kind, mro_of, registered
+from tensormagic.collectors.objects.holdings import REGISTRIES, attributes_of, is_kind, mro_of, registered
 from tensormagic.collectors.quiet import quiet
 
 UNKNOWN: Any = type("Unknown", (), {"__repr__": lambda _: "UNKNOWN", "__slots__": ()})()
@@ -89,7 +89,7 @@ def stored(owner: Any, name: str) -> Any:
         return vars(owner).get(name, UNKNOWN)
     if is_kind(owner, type):
         return _of_class(owner, name)
-    held = _dictionary(owner)
+    held = attributes_of(owner)
     if name in held:
         return held[name]
     registries = [registered(owner, each) for each in REGISTRIES] if is_kind(owner, nn.Module) else []
@@ -101,14 +101,6 @@ def _slot(owner: Any, name: str) -> Any:
     """Return what an object of a class with ``__slots__`` holds."""
     slot = next((vars(kind)[name] for kind in mro_of(type(owner)) if name in vars(kind)), None)
     return slot.__get__(owner) if isinstance(slot, MemberDescriptorType) else UNKNOWN
-
-
-def _dictionary(owner: Any) -> dict[str, Any]:
-    try:
-        found = object.__getattribute__(owner, "__dict__")
-    except (AttributeError, TypeError):
-        return {}
-    return found if type(found) is dict else {}
 
 
 def _of_class(owner: type, name: str) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tensormagic.collectors.objects.holdings import mro_of, registered
+from tensormagic.collectors.objects.holdings import attributes_of, home_of, mro_of, registered
 from tensormagic.collectors.releases.flow import Dominance, Sum
 from tensormagic.collectors.releases.references import References
 from tensormagic.collectors.releases.roots import Root
@@ -99,11 +99,8 @@ def _opened(path: str, item: Any) -> tuple[Container | None, list[tuple[str, Any
 def _of_instance(path: str, item: Any) -> tuple[Container | None, list[tuple[str, Any]]] | None:
     """Return an object by its attributes; of a module those that are registered are only looked on from."""
     kind = type(item)
-    try:
-        attributes = object.__getattribute__(item, "__dict__")
-    except Exception:  # it has none, or code of the person's stands there
-        return None
-    if type(attributes) is not dict or _defining(kind, "__getattribute__") is not object:
+    attributes = attributes_of(item)
+    if not attributes or _defining(kind, "__getattribute__") is not object:
         return None
     plain = ((name, value) for name, value in attributes.items() if type(name) is str and _is_own(kind, name))
     entries = _held((f"{path}.{name}", value) for name, value in plain)
@@ -125,9 +122,9 @@ def _counts(module: nn.Module, name: str) -> bool:
 
 def _is_theirs(kind: type) -> bool:
     """Return whether a class is one whose attributes a person may take away: their own, a module, a namespace."""
-    home = type.__getattribute__(kind, "__module__")
-    filename = getattr(sys.modules.get(home), "__file__", None) if type(home) is str else ""
-    own = home != "builtins" and (filename is None or is_own_code(filename))
+    home = home_of(kind)
+    filename = getattr(sys.modules.get(home), "__file__", None)
+    own = home not in {"", "builtins"} and (filename is None or is_own_code(filename))
     return own or kind is SimpleNamespace or nn.Module in mro_of(kind)
 
 

@@ -21,6 +21,7 @@ import torch
 
 from tensormagic.collectors.graphs.history import is_node_class, next_nodes
 from tensormagic.collectors.graphs.saved_tensors import raw_saved
+from tensormagic.collectors.objects.holdings import home_of, mro_of
 
 _LEAVES: frozenset[type] = frozenset({
     int, float, complex, bool, str, bytes, range, slice, type(None), type(...), type(NotImplemented), CodeType,
@@ -102,7 +103,7 @@ class Readers(dict[type, "Reader | None"]):
         return self[kind]
 
     def _reader(self, kind: type) -> Reader | None:
-        line = type.__dict__["__mro__"].__get__(kind)
+        line = mro_of(kind)
         for known, reader in _READERS:
             if known in line:
                 return reader
@@ -113,7 +114,7 @@ class Readers(dict[type, "Reader | None"]):
         return _of_anything if _is_opened(kind) else None
 
     def _of_class(self, kind: Any, taker: Taker) -> None:
-        if _home(kind) == self._home:
+        if home_of(kind) == self._home:
             _of_anything(kind, taker)
 
 
@@ -123,19 +124,10 @@ def is_custom(kind: type) -> bool:
 
 
 def _is_opened(kind: type) -> bool:
-    home = _home(kind)
+    home = home_of(kind)
     first, _, rest = home.partition(".")
     closed = first in _CLOSED or f"{first}.{rest.partition('.')[0]}" in _CLOSED
     return not closed or kind.__name__ in _OPENED
-
-
-def _home(kind: type) -> str:
-    """Return the name of the module that a class is defined in; empty where it has none."""
-    try:
-        home = type.__getattribute__(kind, "__module__")
-    except AttributeError:
-        return ""
-    return home if type(home) is str else ""
 
 
 def _of_anything(item: Any, taker: Taker) -> None:

@@ -14,6 +14,8 @@ import torch
 from torch import nn
 
 from tensormagic.collectors.objects.namespace import walk_tensors
+from tensormagic.collectors.releases.freed import collect_releases
+from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk
 
 T = torch.zeros(2)
 
@@ -181,6 +183,24 @@ class MinedList(list):
 def test_none_of_the_persons_code_runs() -> None:
     """Dictionaries and slots are read where Python keeps them; properties and iterators stay unused."""
     assert names(m=Mined(), p=Pretending(), l=MinedList([T])) == ["m.x", "l[0]"]
+
+
+def test_no_property_runs_that_stands_for_a_dictionary() -> None:
+    """Nor in the walk through the session, where what it raised was passed over in silence."""
+    asked = []
+
+    class Answering:
+        """An object that makes its dictionary when it is asked."""
+
+        @property
+        def __dict__(self) -> Any:  # type: ignore[override]
+            asked.append(self)
+            return {"x": T}
+
+    space = {"a": Answering(), "held": [Answering()]}
+    assert ObjectWalk(THOROUGH).through(space).tensors == 0
+    collect_releases(space)
+    assert not asked
 
 
 def test_cycles_between_objects_end() -> None:

@@ -138,10 +138,10 @@ def test_an_object_that_cannot_be_looked_into_hides_no_other(monkeypatch: pytest
 
     original = module.children
 
-    def children(path: str, *rest: object) -> object:
+    def children(table: object, path: str, *rest: object) -> object:
         if path == "odd":
             raise TypeError("descriptor does not apply")
-        return original(path, *rest)
+        return original(table, path, *rest)
 
     monkeypatch.setattr(module, "children", children)
     walk = Walk({"odd": [torch.ones(1)], "x": torch.ones(1)})
