@@ -11,7 +11,7 @@ from tensormagic import lazy_exports as late
 from tensormagic.errors import TraceError
 
 if TYPE_CHECKING:
-    from tensormagic.api.asking import why
+    from tensormagic.api.asking import model, why
     from tensormagic.api.comparing import compare, load, ranks
     from tensormagic.api.explaining import Explanation, explain, explain_error, is_out_of_memory
     from tensormagic.api.generators import DrawWatch, rng, track_rng
@@ -72,6 +72,7 @@ __all__ = [
     "is_out_of_memory",
     "load",
     "memory",
+    "model",
     "overlay",
     "print_anywhere",
     "print_page",
@@ -94,7 +95,7 @@ __all__ = [
 
 # Where each name is found when it is first asked for: loading the extension needs very few of them.
 _MODULES = {
-    "asking": ("why",),
+    "asking": ("model", "why"),
     "comparing": ("compare", "load", "ranks"),
     "explaining": ("Explanation", "explain", "explain_error", "is_out_of_memory"),
     "generators": ("DrawWatch", "rng", "track_rng"),

@@ -1,20 +1,22 @@
-"""Why a gradient is what it is: a tensor's own facts, held against the last traced run."""
+"""Why a gradient is what it is, and a model as a tree: their own facts, beside what the last traced run saw."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tensormagic.api.looking import readable
 from tensormagic.api.running import Trace, last_trace, was_met
+from tensormagic.api.watching import diagnosed
 from tensormagic.collectors.objects import explain
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.diagnoses.why import explain as explain_gradient
 from tensormagic.diagnoses.why import explain_module
 from tensormagic.errors import NotATensorError, TensorMagicError
-from tensormagic.reports import TraceReport, WhyReport
+from tensormagic.reports import ModelReport, TraceReport, WatchReport, WhyReport
 
 if TYPE_CHECKING:
     from tensormagic.collectors.why.gradient_facts import Names
@@ -73,6 +75,61 @@ def why(
     with readable(x, name or "x"):
         found = gradient_facts(x, name, names, loss=given, scale=scale_in(seen))
         return explain_gradient(replace(found, seen=was_met(run, x)), run)
+
+
+def model(
+    net: Any,
+    name: str = "",
+    *,
+    trace: TraceReport | Trace | None = None,
+    namespace: Mapping[str, Any] | None = None,
+) -> ModelReport:
+    """Return a model as a tree: shapes, parameters, mode, optimizer, memory, gradients and updates of each module.
+
+    Of a model nothing is run: shapes, and updates, are those of the last traced run that met it. In its place may stand
+    a function that calls it, ``lambda: net(x)``: that is called once, as you would, and shapes are what it makes.
+
+    Args:
+        net: A model, or a function of no arguments that calls or returns one.
+        name: What to call it; by default its name in the namespace.
+        trace: The run to read from; by default the last one that is still there.
+        namespace: Where models and optimizers may have a name; by default the caller's globals.
+
+    Raises:
+        TensorMagicError: for anything else, and where ``trace`` is no traced run.
+        RequirementError: where torch is missing or too old.
+
+    >>> import torch, tensormagic
+    >>> net = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())
+    >>> report = tensormagic.model(lambda: net(torch.zeros(5, 3)), "net")
+    >>> [(row.path, row.shapes) for row in report.rows]
+    [('net', ((5, 2),)), ('net.0', ((5, 2),)), ('net.1', ((5, 2),))]
+    """
+    __tracebackhide__ = True
+    require_torch()
+    from tensormagic.collectors.session.model import ForwardShapes, Seen, collect_model, traced_in
+    from tensormagic.collectors.session.tied_weights import TiedWeights
+    from tensormagic.collectors.session.unregistered import modules_report
+    from tensormagic.collectors.why.gradient_facts import is_module
+
+    seen = sys._getframe(1).f_globals if namespace is None else namespace  # noqa: SLF001  (documented default)
+    forward, found = None, net
+    if not is_module(net) and callable(net):
+        with ForwardShapes() as forward:
+            found = net()
+        if forward.root is None:
+            forward = None
+        elif not is_module(found):
+            found = forward.root
+    if not is_module(found):
+        given = f"{name or 'this'} is {explain.what(found)} and calls no model"
+        raise TensorMagicError(f"{given}: give a model, or a call of one such as net(x)")
+    own = next((label for label, each in list(seen.items()) if each is found and label[:1] != "_"), "")
+    called = own or (name if name.replace(".", "").isidentifier() else "net")
+    run = _report(trace)
+    report = collect_model(found, called, Seen(seen, forward, traced_in(run, found, partial(was_met, run))))
+    odd = diagnosed(WatchReport(modules=modules_report([(called, found)], seen, TiedWeights())))
+    return replace(report, findings=odd.findings, gaps=(*report.gaps, *odd.gaps))
 
 
 def _advice(x: Any, name: str) -> str:

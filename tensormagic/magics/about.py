@@ -22,6 +22,7 @@ from tensormagic.magics.display import is_notebook
 MAGICS = {
     "tensor": "%tensor",
     "tensors": "%tensors",
+    "model": "%model",
     "aliases": "%aliases",
     "writes": "%%aliases",
     "gradgraph": "%gradgraph",

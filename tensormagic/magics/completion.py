@@ -43,8 +43,8 @@ def _complete(shell: Any, event: Any) -> list[str]:
         return found
     if "." in symbol or "[" in symbol:
         return _attributes(shell, str(event.text_until_cursor), symbol)
-    runs = str(event.command).endswith("compare")
-    return [name for name in _names(shell, _is_run if runs else _is_tensor) if name.startswith(symbol)]
+    wanted = _WANTED.get(str(event.command).lstrip("%"), _is_tensor)
+    return [name for name in _names(shell, wanted) if name.startswith(symbol)]
 
 
 def _folders(begun: str) -> list[str]:
@@ -180,6 +180,13 @@ def _is_run(value: Any) -> bool:
     from tensormagic.reports import TraceReport
 
     return isinstance(value, TraceReport | api.Trace)
+
+
+def _is_model(value: Any) -> bool:
+    return hasattr(type(value), "named_modules")
+
+
+_WANTED = {"compare": _is_run, "model": _is_model}  # where that is not a tensor
 
 
 def _matcher(shell: Any) -> Callable[[Any], Any] | None:

@@ -119,6 +119,17 @@ class TensorMagic(Magics):
         self._run("tensors", line)
 
     @no_var_expand
+    @line_magic
+    def model(self, line: str) -> None:
+        """Show a model as a tree: parameters, memory, mode, optimizer, gradients.
+
+        %model net       as it is, with what the last traced run saw of it
+        %model net(x)    runs that, and shows what shape each module made; %model --help lists the options
+        """
+        __tracebackhide__ = True
+        self._run("model", line)
+
+    @no_var_expand
     @output_can_be_silenced
     @line_cell_magic
     def aliases(self, line: str, cell: str | None = None) -> Any:

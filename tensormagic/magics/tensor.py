@@ -167,4 +167,6 @@ def _collection(shell: Any, expression: str, value: Any) -> TensorTable | None:
     """Return the tensors inside a collection, the first few in full; None where it holds none, or is an array."""
     path = path_of(expression)
     table = api.tensors({path: value}, title=expression, panels=MOST_PANELS, around=shell.user_ns)
+    if hasattr(type(value), "named_modules"):
+        table = replace(table, hint=f"As a tree of modules: `%model {expression}`")
     return table if any(row.name != path for row in table.rows) else None

@@ -74,6 +74,7 @@ from tensormagic.reports.memory_run import (
     MemoryRunReport,
     Timeline,
 )
+from tensormagic.reports.model import ModelReport, ModuleRow
 from tensormagic.reports.ops import PHASES, NodeCosts, OpsReport, OpUse, Phase, Total
 from tensormagic.reports.placement import Box, Placed
 from tensormagic.reports.ranks import Arrivals, Difference, RankReport, RankRow
@@ -280,6 +281,8 @@ __all__ = [
     "Mismatch",
     "ModelInSight",
     "ModelMode",
+    "ModelReport",
+    "ModuleRow",
     "ModulesReport",
     "Moment",
     "Node",

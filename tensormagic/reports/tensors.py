@@ -68,6 +68,7 @@ class TensorTable(Report):
         groups: How many pieces of memory are shared by several rows.
         looked: How many names, items and attributes were looked through.
         panels: The first few in full, where that was asked for.
+        hint: What shows more of the collection, with its magic.
         gaps: What could not be looked at, and why.
     """
 
@@ -79,4 +80,5 @@ class TensorTable(Report):
     groups: int = 0
     looked: int = 0
     panels: tuple[TensorReport, ...] = ()
+    hint: str = ""
     gaps: tuple[Gap, ...] = ()

@@ -21,6 +21,7 @@ PANELS: dict[str, str] = {
     "memory": "tensormagic.views.panels.memory",
     "memory run": "tensormagic.views.panels.memory_run",
     "memory snapshot": "tensormagic.views.panels.snapshot",
+    "model": "tensormagic.views.panels.model",
     "overlay": "tensormagic.views.panels.overlay",
     "ranks": "tensormagic.views.panels.ranks",
     "rng": "tensormagic.views.panels.rng",

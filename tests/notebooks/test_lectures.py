@@ -34,6 +34,7 @@ SHOWN = {
         "list": ["TM605", "their 6 parameters", "nn.ModuleList"],
         "adam": ["exp_avg_sq", "88 B on cpu"],
         "stale": ["TM602", "optimizer steps 2 of the 4 parameters of body"],
+        "tree": ["0 Linear (64, 8) 40", "2 Linear (64, 1) 9", "none"],
         "anew": ["TM604 error"],
         "frozen": ["moved by a gradient of zero: 0.0"],
         "none": ["the parameter is frozen"],

@@ -365,6 +365,7 @@ def tensor_table() -> reports.TensorTable:
         groups=1,
         looked=2,
         panels=(tensor_report(),),
+        hint=HOSTILE,
         gaps=(reports.Gap("tensors", HOSTILE),),
     )
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from tensormagic import reports
-from tests.renderers import samples_freeing, samples_rng, samples_run, samples_start
+from tests.renderers import samples_freeing, samples_model, samples_rng, samples_run, samples_start
 from tests.reports.samples import (
     HOSTILE,
     alias_report,
@@ -45,6 +45,7 @@ SAMPLES = {
     "rng comparison": samples_rng.full_comparison,
     "rng run": samples_rng.full_run,
     "run": samples_run.full,
+    "model": samples_model.hostile,
     "start": samples_start.full,
     "tensor": tensor_report,
     "tensors": tensor_table,

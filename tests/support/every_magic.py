@@ -6,6 +6,7 @@ SETUP = "import torch; x = torch.ones(6); y = x[1:]; w = torch.ones(2, requires_
 CELLS = (
     "%tensor x",
     "%tensors",
+    "%model torch.nn.Linear(6, 2)(x)",
     "%aliases x",
     "%%aliases\ny.data.mul_(2)",
     "%%tracegrad --into run\nloss = (w * 2).sum()\nloss.backward()",

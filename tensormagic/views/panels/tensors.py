@@ -12,7 +12,7 @@ from tensormagic.words import count, number_of_bytes, plural
 def view(table: TensorTable) -> Panel:
     """Return the panel."""
     body: list[Node] = [Findings(table.findings, table.gaps), TensorRows(table)]
-    totals = [total(part) for part in table.totals]
+    totals = [*map(total, table.totals), *([table.hint] if table.hint else [])]
     title = table_title(table)
     sheets = ("sharing.css", *(TENSOR_SHEETS if table.panels else ()))
     return Panel("sharing", "tensor", title, [table_summary(table)], body, f"Tensors of {title}", totals, sheets=sheets)

@@ -1,0 +1,236 @@
+"""A model as a tree of its modules: what each is, holds and made. Nothing is run but what the person asks to run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.nn.parameter import is_lazy
+
+from tensormagic.collectors.objects.holdings import (
+    attributes_of,
+    gradient_there,
+    is_a,
+    is_readable,
+    items_of,
+    registered,
+)
+from tensormagic.collectors.objects.namespace import Walk, inside, is_torch_own
+from tensormagic.collectors.quiet import number, quiet
+from tensormagic.reports import UNTOUCHED, Gap, ModelReport, ModuleRow, TraceReport
+
+MOST_ROWS = 400
+_DETAILS = 60  # characters
+_NESTED = 3  # containers around a tensor in what a forward returns
+_PLAIN = (torch.Tensor, nn.Parameter, nn.Buffer)
+
+Shapes = tuple[tuple[int, ...], ...]
+
+
+class ForwardShapes:
+    """Notes the sizes of what modules return while it is entered; the results are theirs, untouched.
+
+    Attributes:
+        root: The module that was called first.
+    """
+
+    def __init__(self) -> None:
+        self.root: nn.Module | None = None
+        self._seen: dict[int, tuple[nn.Module, Shapes, int]] = {}
+        self._handles: tuple[Any, ...] = ()
+
+    def __enter__(self) -> ForwardShapes:
+        """Begin."""
+        self._handles = register_module_forward_pre_hook(self._called), register_module_forward_hook(self._returned)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End: nothing stays on torch."""
+        for handle in self._handles:
+            handle.remove()
+
+    def of(self, module: nn.Module) -> tuple[Shapes, int]:
+        """Return what a module returned when it was called last, and how often it was called."""
+        return self._seen.get(id(module), (module, (), 0))[1:]
+
+    def _called(self, module: nn.Module, _args: Any) -> None:
+        self.root = self.root or module
+
+    def _returned(self, module: nn.Module, _args: Any, output: Any) -> None:
+        calls = self.of(module)[1]
+        self._seen[id(module)] = module, tuple(_shapes_in(output)), calls + 1
+
+
+def _shapes_in(output: Any, depth: int = _NESTED) -> Iterator[tuple[int, ...]]:
+    if is_a(output, torch.Tensor):
+        with torch._C.DisableTorchFunction():
+            if is_readable(output):
+                yield tuple(map(number, output.shape))
+    elif depth:
+        for _, item in items_of(output):
+            yield from _shapes_in(item, depth - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What is known of a model besides itself.
+
+    Attributes:
+        namespace: Where optimizers may have a name.
+        forward: What its modules returned; None where nothing was run.
+        trace: The last traced run; None where it did not see this model.
+    """
+
+    namespace: Mapping[str, Any]
+    forward: ForwardShapes | None = None
+    trace: TraceReport | None = None
+
+
+@dataclass(slots=True)
+class _Held:
+    """What the optimizers of a namespace hold: by the ``id`` of a parameter, their names and the bytes they keep."""
+
+    names: dict[int, list[str]] = field(default_factory=dict)
+    nbytes: dict[int, int] = field(default_factory=dict)
+
+
+def collect_model(net: nn.Module, name: str, seen: Seen) -> ModelReport:
+    """Return a model as a tree of its modules. Changes nothing, keeps nothing.
+
+    Args:
+        net: The model.
+        name: What to call it.
+        seen: What is known besides.
+    """
+    modules = list(inside(name, net))
+    root_depth = name.count(".")
+    deepest = _deepest([path.count(".") - root_depth for path, _ in modules])
+    shown = [(path, module) for path, module in modules if path.count(".") - root_depth <= deepest]
+    with quiet():
+        held = _held(seen.namespace)
+        rows = tuple(_row(path, module, path.count(".") - root_depth, seen, held) for path, module in shown)
+        parameters, buffers = _parts(net, "_parameters"), _parts(net, "_buffers")
+        gradients = [one for parameter in parameters.values() if (one := gradient_there(parameter)) is not None]
+    left_out = len(modules) - len(shown)
+    gaps = [Gap("modules", f"{left_out} of {len(modules)} are deeper than {deepest} levels")] if left_out else []
+    return ModelReport(
+        model=name,
+        rows=rows,
+        modules=len(modules),
+        parameter_bytes=sum(map(_nbytes, parameters.values())),
+        buffer_bytes=sum(map(_nbytes, buffers.values())),
+        gradient_bytes=sum(map(_nbytes, gradients)),
+        state_bytes=sum(held.nbytes.get(key, 0) for key in parameters),
+        optimizers=tuple(dict.fromkeys(each for key in parameters for each in held.names.get(key, ()))),
+        shapes_from="" if not any(row.shapes for row in rows) else "forward" if seen.forward is not None else "trace",
+        gaps=tuple(gaps),
+    )
+
+
+def _deepest(depths: list[int]) -> int:
+    """Return how deep one can go without showing too many; the children of the model in any case."""
+    deepest = 1
+    while deepest < max(depths) and sum(depth <= deepest + 1 for depth in depths) <= MOST_ROWS:
+        deepest += 1
+    return deepest
+
+
+def _row(path: str, module: nn.Module, depth: int, seen: Seen, held: _Held) -> ModuleRow:
+    parameters = _parts(module, "_parameters")
+    trainable = {key: one for key, one in parameters.items() if one.requires_grad}
+    optimized = {key: one for key, one in trainable.items() if key in held.names}
+    shapes, calls = seen.forward.of(module) if seen.forward is not None else (_traced_shapes(seen.trace, path), 0)
+    return ModuleRow(
+        path=path,
+        type_name=type(module).__name__,
+        details=_details(module),
+        depth=depth,
+        training=attributes_of(module).get("training", True) is True,
+        shapes=shapes,
+        calls=calls,
+        parameters=sum(map(_numel, parameters.values())),
+        trainable=sum(map(_numel, trainable.values())),
+        optimized=sum(map(_numel, optimized.values())),
+        optimizers=tuple(dict.fromkeys(name for key in optimized for name in held.names[key])),
+        nbytes=sum(map(_nbytes, (*parameters.values(), *_parts(module, "_buffers").values()))),
+        gradient=_gradient(parameters, seen.trace, path),
+        update=_update(module, seen.trace, path),
+    )
+
+
+def _details(module: nn.Module) -> str:
+    """Return what torch prints of one of its own modules; code of other classes is not run."""
+    with suppress(Exception):  # an attribute that it prints is gone
+        return module.extra_repr()[:_DETAILS] if is_torch_own(type(module)) else ""
+    return ""
+
+
+def _parts(module: nn.Module, registry: str) -> dict[int, torch.Tensor]:
+    """Return the parameters or buffers of a module and of all inside it, each once."""
+    every = (held for _, each in inside("", module) for held in registered(each, registry).values())
+    return {id(held): held for held in every if held is not None}
+
+
+def _numel(x: torch.Tensor) -> int:
+    return x.numel() if is_readable(x) and not is_lazy(x) else 0
+
+
+def _nbytes(x: torch.Tensor) -> int:
+    return _numel(x) * x.element_size() if _numel(x) else 0
+
+
+def _held(namespace: Mapping[str, Any]) -> _Held:
+    """Return what the optimizers that have a name hold."""
+    found, met = _Held(), set()
+    for name, optimizer in Walk(namespace).named(torch.optim.Optimizer):
+        if id(optimizer) in met:
+            continue
+        met.add(id(optimizer))
+        attributes = attributes_of(optimizer)
+        for group in attributes.get("param_groups") or ():
+            for parameter in group["params"]:
+                found.names.setdefault(id(parameter), []).append(name)
+        for parameter, state in list(dict.items(attributes.get("state") or {})):
+            kept = [value for _, value in items_of(state) if type(value) in _PLAIN]
+            found.nbytes[id(parameter)] = found.nbytes.get(id(parameter), 0) + sum(map(_nbytes, kept))
+    return found
+
+
+def _gradient(parameters: dict[int, torch.Tensor], trace: TraceReport | None, path: str) -> float | None:
+    """Return the norm of all gradients of a module; of no shard, which would ask other processes."""
+    gradients = [gradient_there(one) for one in parameters.values() if type(one) in _PLAIN]
+    there = [one for one in gradients if type(one) in _PLAIN and one is not None and one.layout is torch.strided]
+    squares = [float(torch.linalg.vector_norm(one.detach())) ** 2 for one in there if not one.is_meta]
+    if squares:
+        return math.sqrt(sum(squares))
+    norms = [series.norms[-1] for series in (trace.parameters if trace is not None else ())
+             if series.name.startswith(f"{path}.") and len(series.norms) and series.norms[-1] != UNTOUCHED]  # fmt: skip
+    return math.sqrt(sum(norm**2 for norm in norms)) if norms else None
+
+
+def _update(module: nn.Module, trace: TraceReport | None, path: str) -> float | None:
+    own = {f"{path}.{key}" for key in registered(module, "_parameters")}
+    moves = (series.updates for series in (trace.parameters if trace is not None else ()) if series.name in own)
+    last = (next((move for move in reversed(each) if move != UNTOUCHED), None) for each in moves)
+    return max((move for move in last if move is not None), default=None)
+
+
+def _traced_shapes(trace: TraceReport | None, path: str) -> Shapes:
+    """Return what the last operation that was recorded in a module made."""
+    for graph in trace.graphs if trace is not None else ():
+        nodes = (node for node in reversed(graph.nodes) if f"{node.module}.".startswith(f"{path}."))
+        made = next((node.shapes for node in nodes if node.kind == "op" and node.shapes), ())
+        if made:
+            return made
+    return ()
+
+
+def traced_in(trace: TraceReport | None, net: nn.Module, was_met: Callable[[Any], bool | None]) -> TraceReport | None:
+    """Return the run where it met a parameter of this very model."""
+    return trace if any(was_met(one) for one in _parts(net, "_parameters").values()) else None

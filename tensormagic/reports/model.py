@@ -1,0 +1,80 @@
+"""A model as a tree of its modules: the report behind ``%model``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from tensormagic.reports.base import Report
+from tensormagic.reports.finding import Gap
+
+ShapesFrom = Literal["", "forward", "trace"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModuleRow:
+    """One module, with all that is inside it.
+
+    Attributes:
+        path: With the model's name: ``"net.conv1"``.
+        type_name: Its class.
+        details: What torch prints between its brackets; empty of classes that are not torch's.
+        depth: How many modules are around it.
+        training: Whether it is in train mode.
+        shapes: Of the tensors that its forward returned; empty where that was not seen.
+        calls: How often its forward ran; 0 where that was not counted.
+        parameters: How many elements its parameters have, those inside it included, each Parameter once.
+        trainable: How many of these ask for a gradient.
+        optimized: How many of the trainable ones an optimizer holds.
+        optimizers: The names of these optimizers.
+        nbytes: What its parameters and buffers take.
+        gradient: The norm of the gradients that stand in ``.grad``, else of the last traced pass; None without any.
+        update: How far the optimizer's last traced step moved the parameter of its own that it moved most: the norm of
+            the change over the norm before.
+    """
+
+    path: str
+    type_name: str
+    details: str = ""
+    depth: int = 0
+    training: bool = True
+    shapes: tuple[tuple[int, ...], ...] = ()
+    calls: int = 0
+    parameters: int = 0
+    trainable: int = 0
+    optimized: int = 0
+    optimizers: tuple[str, ...] = ()
+    nbytes: int = 0
+    gradient: float | None = None
+    update: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelReport(Report):
+    """A model as a tree of its modules.
+
+    Attributes:
+        model: What the person calls it.
+        rows: The model itself, then what is inside, in the order in which it was registered.
+        modules: How many modules there are.
+        parameter_bytes: What all parameters take.
+        buffer_bytes: What all buffers take.
+        gradient_bytes: What their gradients take.
+        state_bytes: What optimizers keep for them.
+        optimizers: The names of all optimizers that hold one of its parameters.
+        shapes_from: Whether shapes are those of a forward that ran for this report, or of the last traced run.
+        gaps: What could not be looked at, and why.
+    """
+
+    kind_name: ClassVar[str] = "model"
+
+    model: str = ""
+    rows: tuple[ModuleRow, ...] = ()
+    modules: int = 0
+    parameter_bytes: int = 0
+    buffer_bytes: int = 0
+    gradient_bytes: int = 0
+    state_bytes: int = 0
+    optimizers: tuple[str, ...] = ()
+    shapes_from: ShapesFrom = ""
+    gaps: tuple[Gap, ...] = ()

@@ -1,0 +1,104 @@
+"""A model as a tree (``%model``): a line a module, with what is known of it; columns that say nothing are left out."""
+
+from __future__ import annotations
+
+from tensormagic.reports import ModelReport, ModuleRow
+from tensormagic.views.nodes import Cell, Column, Findings, Node, Panel, Table, Words, clipped
+from tensormagic.words import count, number_of_bytes, percent, plural, short_number, shortened, tuple_text
+
+MOST = (400, 80)  # rows in a page, in a terminal
+MOST_SHAPES = 2
+NBSP = "\u00a0"  # a space that a page keeps
+_INDENT = NBSP * 2
+_SHAPES = {
+    "forward": "Output: what each module returned when this forward ran.",
+    "trace": "Output: what the last operation recorded in each module made, in the last traced run.",
+}
+
+
+def view(report: ModelReport) -> Panel:
+    """Return the panel."""
+    body: list[Node] = [Findings(report.findings, report.gaps), tree(report)]
+    root = report.rows[0]
+    facts: list[Cell] = [shortened(root.type_name, 40), totals(root), "train mode" if root.training else "eval mode"]
+    return Panel("model", "tensor", clipped(report.model), facts, body, f"The model {report.model}", second(report))
+
+
+def tree(report: ModelReport) -> Table:
+    """Return a row for each module."""
+    root = report.rows[0]
+    columns = [*(column for column, _ in _COLUMNS), Column("mode"), Column("optimizer")]
+    rows = [[*(cell(row) for _, cell in _COLUMNS), mode(row, root), optimizer(row, report)] for row in report.rows]
+    used = [at for at in range(len(columns)) if any(row[at] for row in rows)]
+    table = [[row[at] for at in used] for row in rows]
+    shown = [columns[at] for at in used]
+    return Table(shown, table, most=MOST, more=("more module", "more modules"), label="Modules")
+
+
+def name(row: ModuleRow) -> str:
+    """Return what a module is called in the one around it, indented below that."""
+    return _INDENT * row.depth + shortened(row.path.rpartition(".")[2] if row.depth else row.path, 40)
+
+
+def shapes(row: ModuleRow) -> str:
+    """Return what a module made, and how often, where that was more than once."""
+    more = f" +{len(row.shapes) - MOST_SHAPES}" if len(row.shapes) > MOST_SHAPES else ""
+    times = f" \u00d7{count(row.calls)}" if row.calls > 1 else ""
+    return ", ".join(map(tuple_text, row.shapes[:MOST_SHAPES])) + more + times
+
+
+def parameters(row: ModuleRow) -> str:
+    """Return how many there are, and how many of them are frozen."""
+    frozen = row.parameters - row.trainable
+    if not row.parameters:
+        return ""
+    if frozen and row.trainable:
+        return f"{count(row.parameters)}, {count(frozen)} frozen"
+    return f"{count(row.parameters)} frozen" if frozen else count(row.parameters)
+
+
+def mode(row: ModuleRow, root: ModuleRow) -> Cell:
+    """Return the mode of a module that has another than the model."""
+    return Words("train" if row.training else "eval", "warning") if row.training != root.training else ""
+
+
+def optimizer(row: ModuleRow, report: ModelReport) -> Cell:
+    """Return which optimizers hold its parameters; where one holds some of the model, also that none holds these."""
+    if not row.trainable or not report.optimizers:
+        return ""
+    if not row.optimized:
+        return Words("none", "warning")
+    names = ", ".join(clipped(name, 20) for name in row.optimizers)
+    part = "" if row.optimized == row.trainable else f": {percent(row.optimized, row.trainable)}"
+    return names + part.replace(" ", NBSP)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else short_number(value)
+
+
+_COLUMNS = (
+    (Column("module", look="name"), name),
+    (Column("class"), lambda row: Words(shortened(row.type_name, 30), "code", row.details)),
+    (Column("output", look="code"), shapes),
+    (Column("parameters", look="number"), parameters),
+    (Column("memory", look="number", in_terminal=False), lambda row: number_of_bytes(row.nbytes) if row.nbytes else ""),
+    (Column("gradient", look="number"), lambda row: _number(row.gradient)),
+    (Column("update", look="number"), lambda row: _number(row.update)),
+)
+
+
+def totals(root: ModuleRow) -> str:
+    """Return how many parameters there are, and how many of them are trained."""
+    described = plural(root.parameters, "parameter")
+    return described if root.trainable == root.parameters else f"{described}, {count(root.trainable)} trainable"
+
+
+def second(report: ModelReport) -> list[str]:
+    """Return what takes how much memory, and where the shapes are from."""
+    parts = {"parameters": report.parameter_bytes, "buffers": report.buffer_bytes,
+             "gradients": report.gradient_bytes, "optimizer state": report.state_bytes}  # fmt: skip
+    memory = ", ".join(f"{name} {number_of_bytes(nbytes)}" for name, nbytes in parts.items() if nbytes)
+    hint = f"For the shapes of outputs: `%model {clipped(report.model)}(x)`, with your own input."
+    held = f": {memory}" if memory else ""
+    return [plural(report.modules, "module") + held, _SHAPES.get(report.shapes_from, hint)]
