@@ -11,7 +11,7 @@ import torch
 
 import tensormagic as tm
 from tensormagic.gc_pause import gc_paused
-from tensormagic.renderers import bundles
+from tensormagic.renderers import files
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +87,7 @@ def test_none_begins_while_a_pass_is_put_together_or_a_report_drawn():
         w = torch.ones(3, requires_grad=True)
         with tm.trace() as trace:
             (w / 0 * 0).sum().backward()
-        bundles.bundle(trace.report)
+        files.bundle(trace.report)
 
     gc.enable()
     mine = {"_keep_pass", "_births", "_or_reason", "diagnosed"}

@@ -29,36 +29,34 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 # What a file is about: the first row that has a pattern for its path in the package.
 SUBJECTS: Mapping[str, str] = {
-    "refused calls": "*/failures/* */failure/* */mismatches/* */explaining.py */failure.*",
+    "refused calls": "*/failures/* */mismatches/* */explaining.py */failure.*",
     "trace: the viewer (JavaScript)": "*/static/trace/* */trace_viewer.css",
-    "page plumbing": "*/basics/styling.py */basics/once.py */shel[fv]*"
-    " */assets.py */bundles.py */shipped.py */sanitised.py */warming.py",
-    "export, figures, terminal, aria": "*/export* */slide* */latex.py */paper.py */print.css */files.py */figures*"
+    "page plumbing": "*/shel[fv]* */assets.py */shipped.py",
+    "export, figures, terminal, aria": "*/export* */slide* */print.css */files.py */figures*"
     " */terminal/* */alternatives/*",
     "memory: CUDA snapshots": "*snapshot*",
     "memory: what del frees": "*/releases/* */freeing*",
-    "memory: a run": "*/memory_run* */gpumem_cell.py */timeline_* */allocator_* */out_of_memory* */track.js",
-    "memory: now": "*/live_memory* */memory_now.py */gpumem.py */reports/memory.py */panels/memory.py"
-    " */views/pictures/* */memory/live.js */memory*.css */keepers.py */leaks.py */retention.py",
+    "memory: a run": "*/memory_run* */gpumem_cell.py */timeline_* */out_of_memory* */track.js",
+    "memory: now": "*/live_memory* */gpumem.py */reports/memory.py */panels/memory.py"
+    " */views/pictures/* */memory/live.js */memory*.css */leaks.py",
     "session watch": "*/session/* */watch*",
-    "aliases, writes, overlay": "*alias* *write* *written* *writing* *overlay* */sharing* */clash*",
+    "aliases, writes, overlay": "*alias* *write* *written* *overlay* */sharing* */clash*",
     "rng": "*/rng* *draws* */generators.py */mersenne.py",
     "why": "*/why*",
     "compare": "*/comparisons/* *compar*",
-    "trace: pacing": "*/pac* *_pac* */resting.py",
+    "trace: pacing": "*/pac*",
     "trace: operations": "*/ops/* */ops* *_ops.css",
-    "trace: detached graphs": "*cut* */rootless.py",
-    "trace: autograd errors": "*fault* */caught* */untraced.py",
-    "trace: gradients": "*/gradients/* */births.py */gradient_health.py */not_finite.py */zero_gradients.py"
-    " */first_bad.py",
-    "trace: training loop": "*/training* */standing_still.py */optimizers.py */registrations.py */losses.py",
+    "trace: detached graphs": "*cut*",
+    "trace: autograd errors": "*fault* */caught*",
+    "trace: gradients": "*/gradients/* */gradient_health.py */not_finite.py */zero_gradients.py",
+    "trace: training loop": "*/training* */optimizers.py */losses.py",
     "trace: calls": "*/calls/* *_calls.py",
     "trace: graphs": "*/graphs/* */graph/* */graph* */gradgraph.py */autograd_formulas.py",
-    "names and lines": "*/names/* */where/* */objects/* *holders*",
-    "trace: the run": "*/tracing/* */runs/* */hooks/*",
+    "names and lines": "*/where/* */objects/* *holders*",
+    "trace: the run": "*/runs/* */hooks/*",
     "trace: panel and document": "*/document/* */renderers/trace/* */trace* */live* */sampler.py */forward.py",
-    "strides and storage": "*/geometry/* */collectors/memory/* */storage.py */view_geometry.py",
-    "tensor": "*/tensor* */kind* */slices.py */picture.py */autograd.py",
+    "strides and storage": "*/geometry/* */storage.py",
+    "tensor": "*/tensor* */kind* */picture.py */autograd.py",
     "commands": "*/commands/*",
     "diagnoses, other": "*/diagnoses/*",
     "reports, other": "*/reports/*",

@@ -11,10 +11,8 @@ from tensormagic import lazy_exports as late
 from tensormagic.errors import TraceError
 
 if TYPE_CHECKING:
-    from tensormagic.api.asking import model, why
-    from tensormagic.api.comparing import compare, load, ranks
+    from tensormagic.api.asking import compare, load, model, ranks, why
     from tensormagic.api.explaining import Explanation, explain, explain_error, is_out_of_memory
-    from tensormagic.api.generators import DrawWatch, rng, track_rng
     from tensormagic.api.ignoring import ignore
     from tensormagic.api.looking import (
         aliases,
@@ -27,7 +25,16 @@ if TYPE_CHECKING:
         tensor_lines,
         tensors,
     )
-    from tensormagic.api.memory_reports import MemoryRun, free_history, memory, read_snapshot, track_memory
+    from tensormagic.api.process_state import (
+        DrawWatch,
+        MemoryRun,
+        free_history,
+        memory,
+        read_snapshot,
+        rng,
+        track_memory,
+        track_rng,
+    )
     from tensormagic.api.running import Trace, WriteWatch, trace, watch_writes
     from tensormagic.api.showing import (
         form_of,
@@ -95,10 +102,8 @@ __all__ = [
 
 # Where each name is found when it is first asked for: loading the extension needs very few of them.
 _MODULES = {
-    "asking": ("model", "why"),
-    "comparing": ("compare", "load", "ranks"),
+    "asking": ("compare", "load", "model", "ranks", "why"),
     "explaining": ("Explanation", "explain", "explain_error", "is_out_of_memory"),
-    "generators": ("DrawWatch", "rng", "track_rng"),
     "ignoring": ("ignore",),
     "looking": (
         "aliases",
@@ -111,7 +116,16 @@ _MODULES = {
         "tensor_lines",
         "tensors",
     ),
-    "memory_reports": ("MemoryRun", "free_history", "memory", "read_snapshot", "track_memory"),
+    "process_state": (
+        "DrawWatch",
+        "MemoryRun",
+        "free_history",
+        "memory",
+        "read_snapshot",
+        "rng",
+        "track_memory",
+        "track_rng",
+    ),
     "running": ("Trace", "WriteWatch", "trace", "watch_writes"),
     "showing": (
         "form_of",

@@ -83,15 +83,15 @@ def print_text(report: Report) -> None:
 
 def print_anywhere() -> None:
     """Let this process print any character, whatever standard output can hold: for the command line."""
-    from tensormagic.renderers.terminal.glyphs import never_raise
+    from tensormagic.renderers.terminal.text_canvas import never_raise
 
     never_raise(sys.stdout)
 
 
 def prints_best() -> bool:
     """Say whether `print_text` does better than any display: in a terminal, and where not every character can go."""
-    from tensormagic.renderers.terminal.glyphs import EVERY_BAR, holds
     from tensormagic.renderers.terminal.terminal import is_terminal
+    from tensormagic.renderers.terminal.text_canvas import EVERY_BAR, holds
 
     return is_terminal(sys.stdout) or not holds(getattr(sys.stdout, "encoding", None), EVERY_BAR)
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from math import prod
 
-from tensormagic.diagnoses.phrases import binding, called, every_call, expression, how_often, of_kind, times
+from tensormagic.diagnoses.rule import binding, called, every_call, expression, how_often, of_kind, times
 from tensormagic.reports import Finding, Observation, Operand, RelatedLine, RngRunReport, TraceReport
 from tensormagic.words import count, listed, number_of_bytes, plural, tuple_text
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
-from tensormagic.diagnoses.phrases import scientific
+from tensormagic.diagnoses.rule import scientific
 from tensormagic.diagnoses.zero_gradients import Paths
 from tensormagic.reports import (
     UNTOUCHED,

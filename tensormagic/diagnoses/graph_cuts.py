@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from tensormagic.diagnoses.caught_backwards import severity
-from tensormagic.diagnoses.phrases import passes_words, shortest
+from tensormagic.diagnoses.rule import passes_words, shortest
 from tensormagic.reports import (
     Cut,
     FailureReport,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tensormagic.diagnoses.graph_cuts import call_words
-from tensormagic.diagnoses.phrases import called, of_kind
+from tensormagic.diagnoses.rule import called, of_kind
 from tensormagic.reports import (
     Cut,
     Finding,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.phrases import binding, called, every_call, of_kind
+from tensormagic.diagnoses.rule import binding, called, every_call, of_kind
 from tensormagic.reports import Finding, Observation, RelatedLine, Severity, TraceReport
 from tensormagic.words import count, plural, tuple_text
 

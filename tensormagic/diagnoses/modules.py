@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tensormagic.diagnoses.graph_cuts import call_words, hides_parameters, names_behind_cuts, read_only_cut
-from tensormagic.diagnoses.phrases import as_code, passes_words, shortest
+from tensormagic.diagnoses.rule import as_code, passes_words, shortest
 from tensormagic.reports import (
     Finding,
     FlagWithoutEffect,

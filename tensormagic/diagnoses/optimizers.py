@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from tensormagic.diagnoses.graph_cuts import names_behind_cuts
-from tensormagic.diagnoses.phrases import as_code, shortest
+from tensormagic.diagnoses.rule import as_code, shortest
 from tensormagic.reports import (
     Finding,
     Location,

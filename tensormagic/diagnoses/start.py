@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from tensormagic.diagnoses.phrases import as_code, scientific
+from tensormagic.diagnoses.rule import as_code, scientific
 from tensormagic.reports import Extent, Probe, StartReport
 from tensormagic.words import count, listed, part_of, plural, tuple_text
 

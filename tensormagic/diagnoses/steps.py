@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.phrases import as_code, scientific
+from tensormagic.diagnoses.rule import as_code, scientific
 from tensormagic.reports import (
     Accumulation,
     Clipping,

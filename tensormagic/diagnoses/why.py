@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from tensormagic.diagnoses import why_answers as absent
 from tensormagic.diagnoses import why_answers as present
-from tensormagic.diagnoses.phrases import shortest
+from tensormagic.diagnoses.rule import shortest
 from tensormagic.diagnoses.why_question import Question
 from tensormagic.reports import GradientFacts, TraceReport, WhyGroup, WhyReport
 from tensormagic.words import is_or_are, listed, part_of, plural

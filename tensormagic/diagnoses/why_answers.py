@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from tensormagic.diagnoses.graph_cuts import call_words, instead
-from tensormagic.diagnoses.phrases import passes_words, rebound, scientific
+from tensormagic.diagnoses.rule import passes_words, rebound, scientific
 from tensormagic.diagnoses.why_question import Question, cut_way, live_way, place_words, traced_way, upstream
 from tensormagic.reports import Cut, Finding, Graph, Location, WayStep, WhyReport
 from tensormagic.words import listed, part_of, plural

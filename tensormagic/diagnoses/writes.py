@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.phrases import rebound
+from tensormagic.diagnoses.rule import rebound
 from tensormagic.reports import ChangedName, Clash, Finding, Location, Write, WritesReport
 from tensormagic.reports.failure import SavedWrite
 from tensormagic.reports.finding import Scalar, Severity

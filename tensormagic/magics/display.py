@@ -53,9 +53,9 @@ def bundle(
     **_more: Any,
 ) -> dict[str, Any]:
     """Return a report in all the forms that a front end may choose from; at ``place``, where it is shown before."""
-    from tensormagic.renderers import bundles
+    from tensormagic.renderers import files
 
-    shown = dict(bundles.bundle(report, folded=folded, slide=slide))
+    shown = dict(files.bundle(report, folded=folded, slide=slide))
     if not slide:
         shown["text/html"] = (place or Placement()).lean(shown["text/html"])
     return shown
@@ -138,10 +138,10 @@ def _attempt(action: Callable[[], Any]) -> str:
 
 def _show_figure(report: Report, kind: str) -> None:
     """Show a figure by its mimetype alone: plotly's own display would put all of plotly.js into the notebook."""
-    from tensormagic.renderers import bundles
+    from tensormagic.renderers import files
 
     figure = json.loads(report.figure(kind).to_json())
-    display({"application/vnd.plotly.v1+json": figure, "text/plain": bundles.bundle(report)["text/plain"]}, raw=True)
+    display({"application/vnd.plotly.v1+json": figure, "text/plain": files.bundle(report)["text/plain"]}, raw=True)
 
 
 def _save(report: Report, given: str, *, slide: bool) -> None:

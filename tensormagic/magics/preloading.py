@@ -27,7 +27,7 @@ _PACKAGES = (
 _OF_TENSOR = (
     "api.looking", "collectors.tensors.tensor", "collectors.tensors.picture", "collectors.tensors.arrays",
     "collectors.geometry.shown_slice", "collectors.aliasing.copies", "collectors.aliasing.expression",
-    "renderers.bundles", "renderers.files", "renderers.terminal.terminal", "renderers.tensor.tensor_text",
+    "renderers.files", "renderers.terminal.terminal", "renderers.tensor.tensor_text",
     "renderers.tensor.tensor_html", "renderers.figures", "magics.tensor",
 )  # fmt: skip
 _OF_TRACE = (

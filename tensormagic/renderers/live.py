@@ -13,9 +13,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from tensormagic.renderers.basics.plain_text import plain_report
-from tensormagic.renderers.bundles import bundle
 from tensormagic.renderers.document.delta import pack_delta
 from tensormagic.renderers.document.document import LIVE_LIMITS, trace_document
+from tensormagic.renderers.files import bundle
 from tensormagic.renderers.graph.drawing import Drawing, draw
 from tensormagic.renderers.sampler import Sampler
 from tensormagic.renderers.trace import trace_html, trace_text

@@ -15,7 +15,20 @@ from tensormagic.reports.aliases import (
     OverlayRow,
     OverlayStorage,
 )
-from tensormagic.reports.autograd import BEYOND, NOTHING, AutogradDetails, Hook, Path, PathNode, SavedState
+from tensormagic.reports.autograd import (
+    BEYOND,
+    NOTHING,
+    AutogradDetails,
+    GradientFacts,
+    Hook,
+    LiveWay,
+    Path,
+    PathNode,
+    SavedState,
+    WayStep,
+    WhyGroup,
+    WhyReport,
+)
 from tensormagic.reports.base import FORMAT_VERSION, Outlet, Report
 from tensormagic.reports.comparison import (
     ComparisonReport,
@@ -76,8 +89,7 @@ from tensormagic.reports.memory_run import (
 )
 from tensormagic.reports.model import ModelReport, ModuleRow
 from tensormagic.reports.ops import PHASES, NodeCosts, OpsReport, OpUse, Phase, Total
-from tensormagic.reports.placement import Box, Placed
-from tensormagic.reports.ranks import Arrivals, Difference, RankReport, RankRow
+from tensormagic.reports.ranks import Arrivals, Box, Difference, Placed, RankReport, RankRow
 from tensormagic.reports.rng import (
     Draw,
     DrawSum,
@@ -179,7 +191,6 @@ from tensormagic.reports.watch import (
     UntiedPair,
     WatchReport,
 )
-from tensormagic.reports.why import GradientFacts, LiveWay, WayStep, WhyGroup, WhyReport
 from tensormagic.reports.writes import ChangedName, Clash, Write, WritesReport
 
 __all__ = [

@@ -1,8 +1,14 @@
-"""What stands behind a tensor's place in autograd: the node that made it, what it keeps, the way to the leaves."""
+"""What autograd knows of one tensor, and why its gradient is as it is."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from tensormagic.reports.base import Report
+from tensormagic.reports.finding import Gap, Location
+
+# What stands behind a tensor's place in autograd: the node that made it, what it keeps, the way to the leaves.
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,3 +115,156 @@ class AutogradDetails:
     hooks: tuple[Hook, ...] = ()
     saved: tuple[SavedState, ...] = ()
     path: Path | None = None
+
+
+# Why a gradient is what it is: what was seen of a tensor, the way from it to the loss, and the answer.
+
+GradState = Literal["none", "present", "unreadable"]
+StepKind = Literal["tensor", "op", "cut", "more", "loss", "nothing"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveWay:
+    """The way from a tensor to something computed from it, as the graph stands now.
+
+    Attributes:
+        end: What the person calls what was computed: ``"loss"``.
+        is_scalar: Whether that is one number, on which backward can be called.
+        ops: The operations, from the tensor on; by the names of what they made where these have one.
+        freed: Whether a backward has gone through and freed what was saved.
+    """
+
+    end: str
+    is_scalar: bool = True
+    ops: tuple[str, ...] = ()
+    freed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradientFacts:
+    """What a tensor itself, and the names around it, tell of its gradient.
+
+    Attributes:
+        name: What the person calls it; a parameter by its path.
+        expression: What was asked for, where that is another word for it; empty otherwise.
+        shape: Its shape.
+        dtype: Without the prefix.
+        requires_grad: Whether it asks for a gradient.
+        is_leaf: Whether no recorded operation made it.
+        retains_grad: Whether ``retain_grad()`` was called on it.
+        is_parameter: Whether it is an ``nn.Parameter``.
+        inference: Whether it was made under ``inference_mode``.
+        made_by: The operation that made it: ``"mul"``; empty for a leaf.
+        leaves: Where its gradient goes on to, at most a few.
+        grad: What stands in ``.grad``.
+        numel: Elements of the gradient.
+        norm: Its Euclidean norm; None where there is none, or it could not be read.
+        zero: How many of its elements are exactly zero.
+        nan: How many are NaN.
+        inf: How many are infinite.
+        relative: A tensor that asks for a gradient and shares memory with this one, which does not.
+        copies: Names that share its memory but not its history.
+        loss: What the person says backward was called on; empty where nothing was said.
+        way: The way to that loss, or to something computed from it that has a name; None where there is none.
+        scale: The factor of a ``GradScaler`` in sight; 1 where there is none.
+        searched: How many things with a history were looked through for a way.
+        seen: Whether the last traced run met this very tensor as a leaf; None where that is unknown.
+    """
+
+    name: str
+    expression: str = ""
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+    requires_grad: bool = False
+    is_leaf: bool = True
+    retains_grad: bool = False
+    is_parameter: bool = False
+    inference: bool = False
+    made_by: str = ""
+    leaves: tuple[str, ...] = ()
+    grad: GradState = "none"
+    numel: int = 0
+    norm: float | None = None
+    zero: int = 0
+    nan: int = 0
+    inf: int = 0
+    relative: str = ""
+    copies: tuple[str, ...] = ()
+    loss: str = ""
+    way: LiveWay | None = None
+    scale: float = 1.0
+    searched: int = 0
+    seen: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WayStep:
+    """One stop on the way from a tensor to the loss.
+
+    Attributes:
+        label: ``"x"``, ``"relu"``, ``"loss"``; what ended the way for a cut; ``"12 more"``.
+        kind: What it is; ``"nothing"`` where the way ends for no reason that is known.
+        detail: A few words more: a shape, what the gradient is here.
+        location: The line, where known.
+        norm: Norm of the gradient that came here in the last pass; None where that was not measured.
+        bad: Whether the trouble is here.
+    """
+
+    label: str
+    kind: StepKind = "op"
+    detail: str = ""
+    location: Location | None = None
+    norm: float | None = None
+    bad: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhyGroup:
+    """Parameters of a module that have the same answer.
+
+    Attributes:
+        reason: In a word or two: ``"cut off"``.
+        names: What they are called, modules that are wholly in it as such.
+        count: How many there are.
+        answer: The sentence, of the first of them.
+        fine: Whether nothing is wrong.
+    """
+
+    reason: str
+    names: tuple[str, ...]
+    count: int
+    answer: str
+    fine: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhyReport(Report):
+    """Why the gradient of a tensor is what it is.
+
+    Attributes:
+        name: What was asked about.
+        reason: In a word or two, stable: ``"cut off"``, ``"no backward yet"``, ``"fine"``.
+        answer: One sentence.
+        evidence: What it rests on, a sentence each.
+        way: From the tensor towards the loss; empty where nothing is known of it.
+        remedy: What to do: code, or a sentence with code in backticks.
+        location: The line it is about, where there is one.
+        facts: What the tensor itself tells; None for a module.
+        groups: Of a module: its parameters by answer.
+        source: Which run this was read from; empty where none was.
+        gaps: What could not be looked at.
+    """
+
+    kind_name: ClassVar[str] = "why"
+
+    name: str
+    reason: str
+    answer: str
+    evidence: tuple[str, ...] = ()
+    way: tuple[WayStep, ...] = ()
+    remedy: tuple[str, ...] = ()
+    location: Location | None = None
+    facts: GradientFacts | None = None
+    groups: tuple[WhyGroup, ...] = ()
+    source: str = ""
+    gaps: tuple[Gap, ...] = ()

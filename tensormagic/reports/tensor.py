@@ -12,7 +12,7 @@ from tensormagic.reports.aliases import Alias, HoldersReport
 from tensormagic.reports.autograd import AutogradDetails
 from tensormagic.reports.base import Report
 from tensormagic.reports.finding import Gap
-from tensormagic.reports.placement import Placed
+from tensormagic.reports.ranks import Placed
 from tensormagic.reports.storage import CopyVerdict, LayoutReport, StorageReport
 from tensormagic.words import number_of_bytes
 

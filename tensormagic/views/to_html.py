@@ -11,7 +11,7 @@ from functools import singledispatch
 from itertools import groupby
 
 from tensormagic.renderers.assets import static
-from tensormagic.renderers.basics import png, theme
+from tensormagic.renderers.basics import svg_paths, theme
 from tensormagic.renderers.basics.markup import corner, escape, tag
 from tensormagic.renderers.basics.panel import (
     all_clear,
@@ -317,11 +317,11 @@ def _(node: Strip) -> str:
     columns, colours = [], min(cells, _COLOURS)
     for at, share in enumerate(node.shares):
         gap = _ROW_GAP if node.row and at and at % node.row == 0 else 0
-        columns += [[png.EMPTY] * _DOTS_HIGH] * gap + [_dots(at * colours // cells, share)] * max(
+        columns += [[svg_paths.EMPTY] * _DOTS_HIGH] * gap + [_dots(at * colours // cells, share)] * max(
             _DOTS_WIDE // cells, 1
         )
     palette = [theme.offset_colour(at / max(colours - 1, 1)) for at in range(colours)]
-    source = png.heatmap([list(row) for row in zip(*columns, strict=True)], palette, size=_DOT)
+    source = svg_paths.heatmap([list(row) for row in zip(*columns, strict=True)], palette, size=_DOT)
     ground = f"background-color:{theme.role('skip')}"  # light on either side: the scale begins in a dark blue
     image = tag("img", src=source, alt=node.sentence, title=node.sentence, style=ground, class_="tm-reach")
     return image.removesuffix("</img>")
@@ -330,9 +330,9 @@ def _(node: Strip) -> str:
 def _dots(colour: int, share: float | None) -> list[int]:
     """Return a column of dots, filled from below."""
     if share is None:
-        return [png.NOT_A_NUMBER] * _DOTS_HIGH
+        return [svg_paths.NOT_A_NUMBER] * _DOTS_HIGH
     filled = min(max(round(share * _DOTS_HIGH), 1 if share else 0), _DOTS_HIGH - (share < 1))
-    return [png.PLUS_INFINITY] * (_DOTS_HIGH - filled) + [colour] * filled
+    return [svg_paths.PLUS_INFINITY] * (_DOTS_HIGH - filled) + [colour] * filled
 
 
 # -- drawings --------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.renderers import bundles
+from tensormagic.renderers import files
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.usefixtures("one_thread")]
 
@@ -88,7 +88,7 @@ def test_traced_folded_and_shown(name):
     marks.append(time.process_time())
     report = trace.report
     marks.append(time.process_time())
-    page = bundles.bundle(report)["text/html"]  # and text, and LaTeX
+    page = files.bundle(report)["text/html"]  # and text, and LaTeX
     marks.append(time.process_time())
     run, rules, shown = (after - before for before, after in pairwise(marks))
     print(f"\n    {name}, {len(report.nodes)} nodes: traced {run:.1f} s, report {rules:.1f} s, "
@@ -103,7 +103,7 @@ def test_drawn_before_backward(name):
     """``%gradgraph`` of the same graphs: looked at, folded and shown in less than ten seconds."""
     loss = GRAPHS[name]()()
     began = time.process_time()
-    page = bundles.bundle(tm.gradgraph(loss))["text/html"]
+    page = files.bundle(tm.gradgraph(loss))["text/html"]
     took = time.process_time() - began
     print(f"\n    {name}: {took:.1f} s, {len(page) / 1e6:.1f} MB")
     assert took < SECONDS

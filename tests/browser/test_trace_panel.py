@@ -49,7 +49,7 @@ print("gaps", panel.gaps)
 FINAL_CELL = """
 from dataclasses import replace
 from IPython.display import display
-from tensormagic.renderers.bundles import bundle
+from tensormagic.renderers.files import bundle
 from tensormagic.renderers.live import LivePanel
 from tests.renderers.samples_viewer import broken_run, calm_run, live_frame
 

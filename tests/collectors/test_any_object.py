@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.api.memory_reports import free_history
+from tensormagic.api.process_state import free_history
 from tests.support.zoo import ZOO
 
 WEIGHT = torch.ones(1000, requires_grad=True)

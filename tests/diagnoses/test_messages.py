@@ -8,12 +8,14 @@ from typing import Annotated
 import pytest
 
 from tensormagic.diagnoses.mismatches import TABLE
-from tensormagic.diagnoses.mismatches.call import Call, Given, Shape
-from tensormagic.diagnoses.mismatches.messages import (
+from tensormagic.diagnoses.mismatches.call import (
+    Call,
     Dim,
     First,
+    Given,
     Messages,
     Right,
+    Shape,
     Weight,
     argument,
     mismatch,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tensormagic.diagnoses.phrases import binding, rebound, scientific
+from tensormagic.diagnoses.rule import binding, rebound, scientific
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from nbconvert import LatexExporter
 
 from tensormagic.magics.display import bundle
-from tensormagic.renderers.bundles import listing
+from tensormagic.renderers.files import listing
 from tests.renderers.test_every_renderer import RENDERERS
 
 TEXTS = {one.name: one.render(next(iter(one.samples.values()))) for one in RENDERERS if one.output == "text"}

@@ -16,7 +16,7 @@ from nbconvert import HTMLExporter, MarkdownExporter, PythonExporter, SlidesExpo
 
 from tensormagic.renderers import render
 from tensormagic.renderers.basics.plain_text import plain_report
-from tensormagic.renderers.bundles import MOST_TEXT, bundle, with_text
+from tensormagic.renderers.files import MOST_TEXT, bundle, with_text
 from tests.renderers import samples_memory, samples_memory_run, samples_snapshot
 from tests.renderers.markup_reader import Page
 from tests.renderers.test_every_renderer import RENDERERS, said

@@ -11,7 +11,7 @@ import pytest
 
 from tensormagic import renderers
 from tensormagic.renderers import assets
-from tensormagic.renderers.bundles import bundle
+from tensormagic.renderers.files import bundle
 from tensormagic.reports import Graph, Report, TraceReport
 from tests.renderers import samples_trace as samples
 from tests.renderers import samples_viewer

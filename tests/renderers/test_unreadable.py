@@ -10,7 +10,7 @@ import pytest
 
 from tensormagic.renderers import figures
 from tensormagic.renderers.document.document import trace_document
-from tensormagic.renderers.terminal.glyphs import bar, bars
+from tensormagic.renderers.terminal.text_canvas import bar, bars
 from tensormagic.renderers.trace import trace_svg, trace_text
 from tensormagic.renderers.trace.trace_phrases import measured, norm_text, touched
 from tensormagic.renderers.trace.trace_tables import tables_html

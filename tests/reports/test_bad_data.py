@@ -6,7 +6,7 @@ import pytest
 
 from tensormagic import reports
 from tensormagic.errors import ReportFormatError
-from tensormagic.reports.codec import encode
+from tensormagic.reports.base import encode
 from tests.reports.samples import tensor_report, trace_report
 
 

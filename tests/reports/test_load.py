@@ -9,7 +9,7 @@ import pytest
 
 import tensormagic as tm
 from tensormagic import reports
-from tensormagic.reports.codec import RENAMED
+from tensormagic.reports.base import RENAMED
 from tests.reports.samples import tensor_report, trace_report, watch_report
 
 

@@ -10,19 +10,18 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
-from tensormagic.collectors.calls import call_notes, loop_notes, seen_calls, seen_draws, seen_fresh, seen_losses
+from tensormagic.collectors.calls import call_notes, loop_notes, seen_calls, seen_losses, seen_made
 from tensormagic.collectors.calls.call_notes import ALONE, CLOSELY, Call, Doubles, NotesOfDoubles, Place
 from tensormagic.collectors.calls.loop_notes import LoopNotes, NotesOfLoop
 from tensormagic.collectors.calls.seen_calls import NotesOfBroadcasts, NotesOfSequences, Sequences, Wide
-from tensormagic.collectors.calls.seen_draws import NotesOfDropouts
-from tensormagic.collectors.calls.seen_fresh import Fresh, NotesOfFresh
+from tensormagic.collectors.calls.seen_made import Fresh, NotesOfDropouts, NotesOfFresh
 from tensormagic.collectors.cuts.detachment_values import ROLES
 from tensormagic.collectors.faults.autograd_watch import NOTED
 from tensormagic.collectors.where.source import SourceLines, is_own_code
 
 # Looks at single calls of the forward for what is worth knowing, and counts by line.
 #
-# `watched_calls.WATCHED` says which calls are looked at, and by whom; all others cost nothing here. A line of the
+# `WATCHED` says which calls are looked at, and by whom; all others cost nothing here. A line of the
 # person's that runs a thousand times is looked at closely in its first calls and at exponentially rarer ones after
 # that; the rest are counted. A call from library code is always looked at: there one place serves many lines of the
 # person's.
@@ -161,10 +160,10 @@ _LOOKS: tuple[tuple[Look, tuple[str, ...]], ...] = (
     (seen_calls.last_of_the_batch, seen_calls.INDEXING),
     (seen_losses.not_detached, seen_losses.SCORING),
     (seen_losses.bootstrapped, seen_losses.COMPARING),
-    (seen_draws.loaded, seen_draws.SEEDING),
-    (seen_draws.dropped, seen_draws.DROPPING),
-    (seen_draws.drew, seen_draws.NAMES),
-    (seen_fresh.asked_for, seen_fresh.NAMES),
+    (seen_made.loaded, seen_made.SEEDING),
+    (seen_made.dropped, seen_made.DROPPING),
+    (seen_made.drew, seen_made.DRAWS),
+    (seen_made.asked_for, seen_made.FRESH),
     (seen_calls.waited, seen_calls.WAITS),
     (loop_notes.normalised, loop_notes.NORMS),
     (loop_notes.clipped, loop_notes.CLIPS),

@@ -6,8 +6,18 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.kinds.kind import MOST_NAMED, Description, Kind, Part, Values, bytes_of, element_text
-from tensormagic.collectors.kinds.stored import MOST_LISTED, Frame, ragged_map
+from tensormagic.collectors.kinds.kind import (
+    MOST_LISTED,
+    MOST_NAMED,
+    Description,
+    Frame,
+    Kind,
+    Part,
+    Values,
+    bytes_of,
+    element_text,
+    ragged_map,
+)
 from tensormagic.reports import Fact, StoredGroup, StoredLine, StoredList, StoredMap
 from tensormagic.words import listed, number_of_bytes, plural, tuple_text
 

@@ -9,16 +9,20 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.kinds.kind import (
+    MOST_COUNTED,
+    MOST_LISTED,
     Description,
+    Frame,
     Kind,
     Part,
+    Places,
     Values,
     bytes_of,
     dense_fact,
     element_text,
+    stored_map,
     without_numbers,
 )
-from tensormagic.collectors.kinds.stored import MOST_COUNTED, MOST_LISTED, Frame, Places, stored_map
 from tensormagic.reports import Fact, StoredGroup, StoredLine, StoredList, StoredMap
 from tensormagic.words import count, number_of_bytes, percent, plural, tuple_text
 

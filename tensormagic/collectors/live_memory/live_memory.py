@@ -12,8 +12,7 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.devices.devices import READERS, Reader, read_devices
-from tensormagic.collectors.live_memory.blocks import Block, category_of, nbytes_of, running
-from tensormagic.collectors.live_memory.lines import Lines, Origin, noted_line
+from tensormagic.collectors.live_memory.blocks import Block, Lines, Origin, category_of, nbytes_of, noted_line, running
 from tensormagic.collectors.live_memory.survey import Survey, note_unnamed_referrers
 from tensormagic.collectors.objects.namespace import OPTIMIZED
 from tensormagic.collectors.objects.reach import Budget, Place

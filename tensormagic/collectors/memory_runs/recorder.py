@@ -16,7 +16,7 @@ from tensormagic.collectors.graphs.history import walk_nodes
 from tensormagic.collectors.hooks.followed_run import FollowedRun
 from tensormagic.collectors.hooks.stepping_off import SteppingOff
 from tensormagic.collectors.hooks.undoing import Undoing
-from tensormagic.collectors.live_memory.lines import Origin, note_lines
+from tensormagic.collectors.live_memory.blocks import Origin, note_lines
 from tensormagic.collectors.live_memory.out_of_memory import out_of_memory_of
 from tensormagic.collectors.memory_runs.allocation_log import AllocationLog, Event, Totals, blocks_of
 from tensormagic.collectors.memory_runs.blocks import Block, Iterations, Place, new_block

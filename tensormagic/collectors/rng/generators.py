@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from tensormagic.collectors.calls.seen_draws import was_chosen
+from tensormagic.collectors.calls.seen_made import was_chosen
 from tensormagic.collectors.objects.holdings import is_a
 from tensormagic.collectors.objects.reach import Budget, ReferenceWalk, roots
 from tensormagic.collectors.quiet import quiet

@@ -34,8 +34,8 @@ from tensormagic.collectors.quiet import answers_itself, here, quiet
 from tensormagic.collectors.runs.rank_collectives import collectives_since, newest_record
 from tensormagic.collectors.runs.rank_facts import Forwards, buffers_of, hash_of, placed
 from tensormagic.collectors.training.parallel import ParallelWatcher, world_size
-from tensormagic.collectors.training.step_hooks import leave_steps, watch_steps
 from tensormagic.collectors.training.training import held_by
+from tensormagic.collectors.training.updates import leave_steps, watch_steps
 from tensormagic.collectors.where.source import SourceLines
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Gap, Pass
 

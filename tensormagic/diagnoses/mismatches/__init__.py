@@ -10,8 +10,7 @@ from __future__ import annotations
 import re
 
 from tensormagic.diagnoses.mismatches import arguments, dimensions, dtypes, indices, layers, losses, products, shapes
-from tensormagic.diagnoses.mismatches.call import Call, numbers
-from tensormagic.diagnoses.mismatches.messages import Row, mismatch, shaped
+from tensormagic.diagnoses.mismatches.call import Call, Row, mismatch, numbers, shaped
 from tensormagic.reports import FailureReport, Mismatch
 
 # In this order, as far as two rows fit one message: those that ask for a certain function stand first.

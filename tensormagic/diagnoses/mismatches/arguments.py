@@ -10,9 +10,18 @@ import re
 from math import prod
 from typing import Annotated
 
-from tensormagic.diagnoses.mismatches.call import Call, Given, article, needed
+from tensormagic.diagnoses.mismatches.call import (
+    Call,
+    First,
+    Given,
+    Messages,
+    argument,
+    article,
+    mismatch,
+    needed,
+    whole,
+)
 from tensormagic.diagnoses.mismatches.dtypes import dtype_of
-from tensormagic.diagnoses.mismatches.messages import First, Messages, argument, mismatch, whole
 from tensormagic.reports import Mismatch
 from tensormagic.words import count, listed, plural
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from tensormagic.diagnoses.mismatches.call import Call, Given, numbers
-from tensormagic.diagnoses.mismatches.messages import (
+from tensormagic.diagnoses.mismatches.call import (
+    Call,
+    Given,
     Input,
     Left,
     Messages,
@@ -14,6 +15,7 @@ from tensormagic.diagnoses.mismatches.messages import (
     against,
     dims,
     mismatch,
+    numbers,
     operand,
     size,
     unlike,

@@ -5,8 +5,17 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from tensormagic.diagnoses.mismatches.call import Call, Given, needed
-from tensormagic.diagnoses.mismatches.messages import AskedDtype, First, Messages, mismatch, operand, whole
+from tensormagic.diagnoses.mismatches.call import (
+    AskedDtype,
+    Call,
+    First,
+    Given,
+    Messages,
+    mismatch,
+    needed,
+    operand,
+    whole,
+)
 from tensormagic.reports import Mismatch
 from tensormagic.words import listed
 

@@ -6,17 +6,22 @@ import re
 from collections.abc import Iterator
 from typing import Annotated
 
-from tensormagic.diagnoses.mismatches.call import Call, Given, Shape, needed, numbers, sizes
-from tensormagic.diagnoses.mismatches.messages import (
+from tensormagic.diagnoses.mismatches.call import (
+    Call,
     Dim,
     First,
+    Given,
     Messages,
+    Shape,
     against,
     dims,
     mismatch,
+    needed,
+    numbers,
     operand,
     shaped,
     size,
+    sizes,
     whole,
 )
 from tensormagic.diagnoses.mismatches.shapes import clashing

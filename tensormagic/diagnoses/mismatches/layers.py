@@ -5,18 +5,23 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from tensormagic.diagnoses.mismatches.call import Call, Given, Shape, needed, numbers, sizes
-from tensormagic.diagnoses.mismatches.messages import (
+from tensormagic.diagnoses.mismatches.call import (
+    Call,
     First,
+    Given,
     Input,
     Messages,
+    Shape,
     Weight,
     against,
     dims,
     mismatch,
+    needed,
+    numbers,
     operand,
     shaped,
     size,
+    sizes,
     whole,
 )
 from tensormagic.diagnoses.mismatches.shapes import clashing

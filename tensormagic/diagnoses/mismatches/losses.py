@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from tensormagic.diagnoses.mismatches.call import Call, Given, Shape, sizes
-from tensormagic.diagnoses.mismatches.dtypes import converted, floating
-from tensormagic.diagnoses.mismatches.messages import (
+from tensormagic.diagnoses.mismatches.call import (
+    Call,
+    Given,
     Input,
     Messages,
+    Shape,
     against,
     dims,
     mismatch,
     operand,
     shaped,
     size,
+    sizes,
     unlike,
     whole,
 )
+from tensormagic.diagnoses.mismatches.dtypes import converted, floating
 from tensormagic.diagnoses.mismatches.shapes import clashing
 from tensormagic.reports import Mismatch
 

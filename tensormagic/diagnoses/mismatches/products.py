@@ -7,14 +7,17 @@ from collections.abc import Iterator
 from math import prod
 from typing import Annotated
 
-from tensormagic.diagnoses.mismatches.call import Call, Given, Shape, needed
-from tensormagic.diagnoses.mismatches.messages import (
+from tensormagic.diagnoses.mismatches.call import (
+    Call,
+    Given,
     Left,
     Messages,
     Right,
+    Shape,
     against,
     dims,
     mismatch,
+    needed,
     nth,
     operand,
     shaped,

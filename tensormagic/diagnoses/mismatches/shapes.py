@@ -9,15 +9,21 @@ from collections.abc import Iterator
 from itertools import combinations
 from math import prod
 
-from tensormagic.diagnoses.mismatches.call import Call, Given, Shape, needed, numbers, sizes, tuple_text
-from tensormagic.diagnoses.mismatches.messages import (
+from tensormagic.diagnoses.mismatches.call import (
+    Call,
     First,
+    Given,
     Messages,
+    Shape,
     against,
     dims,
     mismatch,
+    needed,
+    numbers,
     shaped,
     size,
+    sizes,
+    tuple_text,
     unlike,
     whole,
 )

@@ -7,7 +7,7 @@ between the two, and needs no script.
 from __future__ import annotations
 
 from tensormagic.renderers.alternatives.tensor_alternative import component_alternative, stored_alternative
-from tensormagic.renderers.basics import png, theme
+from tensormagic.renderers.basics import svg_paths, theme
 from tensormagic.renderers.basics.markup import corner, escape, tag
 from tensormagic.renderers.basics.panel import scroll, with_code
 from tensormagic.renderers.tensor.kind_words import (
@@ -136,10 +136,10 @@ def _joined_cells(stored_map: StoredMap) -> str:
     height, width = len(stored_map.counts), len(stored_map.counts[0])
     size = max(MAP_SIDE // max(height, width), 3)
     cells = [[_level(number, most) for number in row] for row in stored_map.counts]
-    source = png.heatmap(cells, (*PALETTE, VOID), size=size)
+    source = svg_paths.heatmap(cells, (*PALETTE, VOID), size=size)
     alt = escape(stored_alternative(stored_map))
     image = f'<img src="{source}" width="{width * size}" height="{height * size}" alt="{alt}">'
-    bar = png.heatmap([list(range(LEVELS))], PALETTE, size=5)
+    bar = svg_paths.heatmap([list(range(LEVELS))], PALETTE, size=5)
     scale = f'<img src="{bar}" width="{5 * LEVELS}" height="10" alt="dark to light">'
     swatch = tag("span", "&nbsp;" * 3, class_="tm-swatch", style=f"background-color:{VOID}")
     legend = tag("p", "1 ", scale, escape(f" {count(most)} stored in a cell "), swatch, " none", class_="quiet")
@@ -240,7 +240,7 @@ def _component_map(component: Component) -> str:
         return values
     cells = value_cells(grid, scale)
     size = max(SMALL_MAP // max(len(cells), len(cells[0])), 3) if len(cells) > 1 else 8
-    source = png.heatmap(cells, PALETTE, size=size)
+    source = svg_paths.heatmap(cells, PALETTE, size=size)
     width, height = len(cells[0]) * size, len(cells) * size
     sentence = escape(component_alternative(component.name, grid.levels, scale))
     image = f'<img src="{source}" width="{width}" height="{height}" alt="{sentence}">'

@@ -7,7 +7,7 @@ is worked through in the static page; the viewer, where scripts run, lets any ot
 from __future__ import annotations
 
 from tensormagic.renderers.alternatives.tensor_alternative import strip_alternative
-from tensormagic.renderers.basics import png, theme
+from tensormagic.renderers.basics import svg_paths, theme
 from tensormagic.renderers.basics.markup import corner, escape, tag
 from tensormagic.renderers.basics.plain_text import text_width
 from tensormagic.renderers.tensor.tensor_maps import PALETTE, legend_html, maps_html
@@ -254,7 +254,7 @@ def _row_label(report: TensorReport, strip: Strip, row: int) -> str:
 
 def _strip_map(report: TensorReport, picture: Picture, strip: Strip) -> str:
     columns = [_column(picture, cell) for cell in strip.cells]
-    source = png.heatmap([list(row) for row in zip(*columns, strict=True)], (*PALETTE, theme.OTHER_SLICE), size=3)
+    source = svg_paths.heatmap([list(row) for row in zip(*columns, strict=True)], (*PALETTE, theme.OTHER_SLICE), size=3)
     size = f'width="{3 * len(columns)}" height="24" style="width:100%;height:24px"'
     sentence = escape(strip_alternative(report, strip))
     image = f'<img src="{source}" {size} alt="{sentence}">'
@@ -268,4 +268,4 @@ def _column(picture: Picture, cell: StripCell) -> list[int]:
     inside = picture.cell_colour(cell) is not None
     middle = (cell.start + cell.stop - 1) // 2
     colour = round(fraction(middle, picture.low, picture.high) * (LEVELS - 1)) if inside else LEVELS
-    return [png.PLUS_INFINITY] * (MAP_ROWS - filled) + [colour] * filled
+    return [svg_paths.PLUS_INFINITY] * (MAP_ROWS - filled) + [colour] * filled

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from tensormagic.renderers.alternatives.tensor_alternative import offsets_alternative, values_alternative
-from tensormagic.renderers.basics import png, theme
+from tensormagic.renderers.basics import svg_paths, theme
 from tensormagic.renderers.basics.markup import escape, tag
 from tensormagic.renderers.tensor.tensor_picture import LEVELS, Picture, fraction, share_read, value_range
 from tensormagic.reports import Grid, StripCell, TensorReport
@@ -44,7 +44,7 @@ def _map(picture: Picture, cells: list[list[int]], kind: str, caption: str, alte
     grid, size = picture.grid, cell_size(picture.grid)
     image = tag(
         "img",
-        src=png.heatmap(cells, PALETTE, size=size),
+        src=svg_paths.heatmap(cells, PALETTE, size=size),
         width=len(grid.columns) * size,
         height=max(len(grid.rows) * size, LEAST_HEIGHT),
         alt=alternative,
@@ -77,9 +77,9 @@ def value_cells(grid: Grid, scale: tuple[float, float]) -> list[list[int]]:
 
 def _value_cell(level: float, scale: tuple[float, float]) -> int:
     if math.isnan(level):
-        return png.NOT_A_NUMBER
+        return svg_paths.NOT_A_NUMBER
     if math.isinf(level):
-        return png.PLUS_INFINITY if level > 0 else png.MINUS_INFINITY
+        return svg_paths.PLUS_INFINITY if level > 0 else svg_paths.MINUS_INFINITY
     return _step(fraction(level, *scale))
 
 
@@ -104,7 +104,7 @@ def _elsewhere(picture: Picture, cell: StripCell) -> bool:
 
 
 def _scale(title: str, low: str, high: str) -> str:
-    bar = png.heatmap([list(range(LEVELS))], PALETTE, size=5)
+    bar = svg_paths.heatmap([list(range(LEVELS))], PALETTE, size=5)
     image = f'<img src="{bar}" width="{5 * LEVELS}" height="10" alt="dark to light">'
     return tag("p", escape(f"{title} {low} "), image, escape(f" {high}"))
 
@@ -125,7 +125,7 @@ def _marks(picture: Picture) -> list[str]:
         kinds = sorted(set(picture.bad_offsets().values()), reverse=True)
         return [*rows, _swatch("tm-corner", "!", " or ".join(kinds))] if kinds else rows
     found = {cell for row in value_cells(picture.grid, (0.0, 0.0)) for cell in row if cell < 0}
-    names = {png.NOT_A_NUMBER: "NaN", png.PLUS_INFINITY: "+Inf", png.MINUS_INFINITY: MINUS + "Inf"}
+    names = {svg_paths.NOT_A_NUMBER: "NaN", svg_paths.PLUS_INFINITY: "+Inf", svg_paths.MINUS_INFINITY: MINUS + "Inf"}
     return rows + [_hatching(kind, label) for kind, label in names.items() if kind in found]
 
 
@@ -136,6 +136,6 @@ def _swatch(class_: str, text: str, label: str) -> str:
 
 
 def _hatching(kind: int, label: str) -> str:
-    source = png.heatmap([[kind]], PALETTE, size=15)
+    source = svg_paths.heatmap([[kind]], PALETTE, size=15)
     image = f'<img class="tm-swatch" src="{source}" width="15" height="10" alt="hatched">'
     return tag("p", image, " ", escape(label))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tensormagic.renderers.alternatives.tensor_alternative import image_alternative, signals_alternative
-from tensormagic.renderers.basics import png
+from tensormagic.renderers.basics import svg_paths
 from tensormagic.renderers.basics.markup import escape, svg_image, tag
 from tensormagic.renderers.tensor.tensor_shot_svg import signals_svg
 from tensormagic.renderers.tensor.tensor_shot_words import heading, notes
@@ -36,7 +36,7 @@ def _image(report: TensorReport, picture: TensorPicture, each: ImageFrame) -> st
     side = SIDE_OF_ONE if len(picture.images) == 1 else SIDE_OF_MANY
     scale = max(side // max(each.width, each.height), 1)
     title = f"{name(report)}[{each.label}]" if each.label else name(report)
-    source = png.image(each.unpacked(), each.width, each.height)
+    source = svg_paths.image(each.unpacked(), each.width, each.height)
     size = f'width="{each.width * scale}" height="{each.height * scale}"'
     alt = escape(image_alternative(report, picture, each))
     caption = tag("figcaption", tag("code", escape(title)))

@@ -6,7 +6,7 @@ import math
 import textwrap
 
 from tensormagic.renderers.tensor.tensor_shot_words import heading, notes
-from tensormagic.renderers.terminal.glyphs import BLOCKS, NOT_FINITE
+from tensormagic.renderers.terminal.text_canvas import BLOCKS, NOT_FINITE
 from tensormagic.reports import ImageFrame, SignalLine, TensorPicture, TensorReport
 from tensormagic.words import shortened
 

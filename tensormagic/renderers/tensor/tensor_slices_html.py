@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tensormagic.renderers.alternatives.tensor_alternative import slices_alternative
-from tensormagic.renderers.basics import png
+from tensormagic.renderers.basics import svg_paths
 from tensormagic.renderers.basics.markup import escape, tag
 from tensormagic.renderers.basics.panel import fold, with_code
 from tensormagic.renderers.tensor.tensor_maps import PALETTE
@@ -39,7 +39,7 @@ def _row(report: TensorReport, each: DimensionSlices) -> str:
     smallest, largest = CELL_LIMITS
     size = min(max(ROW_WIDTH // len(each.levels), smallest), largest)
     at = letter(report, each.dim)
-    source = png.heatmap([_cells(each)] * ROWS, PALETTE, size=size)
+    source = svg_paths.heatmap([_cells(each)] * ROWS, PALETTE, size=size)
     words = slices_alternative(report, each)
     width = size * len(each.levels)
     image = f'<img src="{source}" width="{width}" height="{size * ROWS}" alt="{escape(words)}">'
@@ -58,8 +58,8 @@ def _cells(each: DimensionSlices) -> list[int]:
 
 def _cell(level: float, bad: int, top: float) -> int:
     if bad or not math.isfinite(level):
-        return png.NOT_A_NUMBER
-    return round(level / top * (len(PALETTE) - 1)) if level else png.EMPTY
+        return svg_paths.NOT_A_NUMBER
+    return round(level / top * (len(PALETTE) - 1)) if level else svg_paths.EMPTY
 
 
 def _top(each: DimensionSlices) -> float:

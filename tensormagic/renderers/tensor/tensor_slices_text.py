@@ -6,7 +6,7 @@ import math
 import textwrap
 
 from tensormagic.renderers.tensor.tensor_slices_words import letter, slices_lines, urgent
-from tensormagic.renderers.terminal.glyphs import BLOCKS, NOT_FINITE, ZERO
+from tensormagic.renderers.terminal.text_canvas import BLOCKS, NOT_FINITE, ZERO
 from tensormagic.reports import DimensionSlices, TensorReport
 from tensormagic.words import count
 

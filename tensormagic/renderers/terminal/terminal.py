@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from tensormagic import renderers
 from tensormagic.renderers.basics.plain_text import plain_report
 from tensormagic.renderers.basics.theme import norm_scale
-from tensormagic.renderers.terminal.glyphs import bars, curve, writable
+from tensormagic.renderers.terminal.text_canvas import bars, curve, writable
 from tensormagic.renderers.trace.trace_phrases import measured, norm_text, overhead_text, touched
 from tensormagic.reports import UNTOUCHED, Graph, LiveFrame, Report, TraceReport
 from tensormagic.words import DOT, plural, seconds_text, short_number, shortened

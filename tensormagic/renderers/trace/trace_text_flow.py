@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tensormagic.renderers.graph.drawing import Box, Drawing, draw
 from tensormagic.renderers.graph.words import gradient_text, value_text
-from tensormagic.renderers.terminal.glyphs import bar
+from tensormagic.renderers.terminal.text_canvas import bar
 from tensormagic.renderers.trace.trace_phrases import norm_text
 from tensormagic.renderers.trace.trace_text_lines import filled
 from tensormagic.renderers.trace.trace_values import Value, births_by_box, run_scale, shown_frame, value_of

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tensormagic.renderers.graph.words import shape_text
-from tensormagic.renderers.terminal.glyphs import LEGEND, bar, bars
+from tensormagic.renderers.terminal.text_canvas import LEGEND, bar, bars
 from tensormagic.renderers.trace.parallel_phrases import last_used
 from tensormagic.renderers.trace.trace_phrases import NOT_MEASURABLE, last_move, measured, norm_text, touched
 from tensormagic.renderers.trace.trace_svg_chart import Scale, chosen, scale_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tensormagic.reports import GradientFacts, WhyGroup, WhyReport
 from tensormagic.views.nodes import Cell, Column, Findings, Items, Node, Panel, Paragraph, Section, Words, table_of
-from tensormagic.views.pictures.way import WayPicture
+from tensormagic.views.pictures.autograd_path import WayPicture
 from tensormagic.words import listed, plural, short_number, tuple_text
 
 MOST_NAMES = 12

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.collectors.live_memory import lines as lines_module
-from tensormagic.collectors.live_memory.lines import Lines, Origin, note_lines, noted_line
+from tensormagic.collectors.live_memory import blocks as lines_module
+from tensormagic.collectors.live_memory.blocks import Lines, Origin, note_lines, noted_line
 from tensormagic.reports import Location
 
 HERE = Location("cell.py", 3, "x = torch.zeros(4)")

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from tensormagic.renderers.terminal import terminal
-from tensormagic.renderers.terminal.glyphs import BLOCKS, LOOKALIKES, never_raise, writable
+from tensormagic.renderers.terminal.text_canvas import BLOCKS, LOOKALIKES, never_raise, writable
 from tests.renderers import samples_tensor
 from tests.renderers.test_every_renderer import RENDERERS
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tensormagic.renderers.graph.drawing import draw
-from tensormagic.renderers.terminal.glyphs import bar, bars, largest
+from tensormagic.renderers.terminal.text_canvas import bar, bars, largest
 from tensormagic.renderers.trace import trace_text
 from tensormagic.renderers.trace.trace_phrases import all_clear, norm_text, run_text
 from tensormagic.renderers.trace.trace_text_flow import main_path

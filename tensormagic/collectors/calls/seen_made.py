@@ -1,0 +1,367 @@
+"""What calls make: memory that nothing has filled yet, and random numbers."""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import random
+import sys
+import weakref
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import nn
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from tensormagic.collectors.calls.call_notes import Call, CallNotes, flat, running_part
+from tensormagic.collectors.where.source import is_own_code
+
+# Memory that was asked for without a value, and read before anybody wrote one.
+#
+# What ``torch.empty`` gave is known by a weak reference to its storage, so that views of it and an ``nn.Parameter``
+# made of it are known too. The first write by torch ends that, wherever it comes from (the version counter tells of
+# writes that are not seen), and so does handing the memory to somebody else. Who writes without telling torch (a
+# compiled extension) changes what stands there: a few bytes from its ends are compared before anything is said. On
+# other devices than the CPU they cannot be had without waiting: there nothing is followed. Only what the person's own
+# code asks for is followed, and `Module.to_empty`: torch's own layers fill what they make.
+
+FRESH = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided")
+MOST_FOLLOWED = 128
+LONGEST = 10_000  # calls that are looked at while something is followed
+SAMPLE = 64  # bytes at either end
+
+_TO_EMPTY = "torch/nn/modules/module.py"
+_COPYING = frozenset({"clone", "to", "cpu", "float", "double", "half", "bfloat16", "contiguous", "type", "detach"})
+_FILLING = frozenset({"__setitem__", "numpy", "__array__", "data_ptr", "untyped_storage", "storage", "__dlpack__",
+                      "_typed_storage", "set_", "__reduce_ex__", "__deepcopy__", "share_memory_"})  # fmt: skip
+_LOOKING = frozenset(
+    {
+        "__repr__",
+        "__format__",
+        "zeros_like",
+        "ones_like",
+        "empty_like",
+        "full_like",
+        "rand_like",
+        "randn_like",
+        "randint_like",
+        "new_zeros",
+        "new_ones",
+        "new_empty",
+        "new_full",
+        "__get__",
+    }
+)
+# These ignore their first operand where beta is 0.
+_BETA = frozenset({"addmm", "addmv", "addr", "baddbmm", "addbmm", "sspaddmm"})
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
+_READING = frozenset({
+    "add", "sub", "mul", "div", "pow", "rsub", "__radd__", "__rsub__", "__rmul__", "__rtruediv__", "__rpow__", "neg",
+    "abs", "exp", "log", "sqrt", "square", "sin", "cos", "tanh", "sigmoid", "relu", "softmax", "log_softmax", "matmul",
+    "mm", "mv", "bmm", "dot", "addmm", "addmv", "baddbmm", "einsum", "linear", "conv1d", "conv2d", "conv3d", "sum",
+    "mean", "std", "var", "max", "min", "amax", "amin", "norm", "prod", "argmax", "argmin", "cumsum", "sort", "topk",
+    "cat", "stack", "concat", "embedding", "layer_norm", "batch_norm", "group_norm", "mse_loss", "l1_loss", "gelu",
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy_loss", "item", "__float__", "silu",
+    "add_", "sub_", "mul_", "div_", "pow_", "__matmul__", "__rmatmul__", "__pow__", "__neg__", "outer", "dropout",
+})  # fmt: skip
+
+
+class Unwritten:
+    """One piece of memory that nobody has written yet, as far as torch knows."""
+
+    __slots__ = ("bits", "intact", "reference", "site", "version")
+
+    def __init__(self, x: torch.Tensor, site: int | None) -> None:
+        storage = x.untyped_storage()
+        self.reference = StorageWeakRef(storage)  # type: ignore[no-untyped-call]  # while it lives, no other storage gets this address
+        self.site, self.version = site, x._version
+        self.bits = _ends(storage)
+        self.intact = False  # when a call began that reads and writes it
+
+    def is_gone(self) -> bool:
+        """Return whether the memory was given back."""
+        return bool(self.reference.expired())  # type: ignore[no-untyped-call]
+
+    def still_is(self, x: torch.Tensor) -> bool:
+        """Return whether what was asked for is as it was when it came, judged by versions and bytes."""
+        return x._version == self.version and _ends(x.untyped_storage()) == self.bits
+
+
+def _ends(storage: torch.UntypedStorage) -> bytes:
+    start, length = storage.data_ptr(), storage.nbytes()
+    size = min(length, SAMPLE)
+    return ctypes.string_at(start, size) + ctypes.string_at(start + length - size, size)
+
+
+class Fresh:
+    """The memory that is followed, by the address of its storage."""
+
+    def __init__(self) -> None:
+        self.marks: dict[int, Unwritten] = {}
+        self._calls = 0
+
+    def mark(self, x: torch.Tensor, site: int | None) -> None:
+        """Follow the memory behind a tensor from now on."""
+        if len(self.marks) >= MOST_FOLLOWED:
+            for key in [key for key, mark in self.marks.items() if mark.is_gone()] or [next(iter(self.marks))]:
+                del self.marks[key]
+        self.marks[x.untyped_storage()._cdata] = Unwritten(x, site)
+        self._calls = 0
+
+    def before(self, name: str, args: tuple[Any, ...]) -> None:
+        """Look at memory that is about to be read and written in one call: afterwards it has changed anyway."""
+        mark = self.marks.get(_key(args[0])) if args and name.endswith("_") else None
+        if mark is not None:
+            mark.intact = mark.still_is(args[0])
+
+    def follow(self, watch: CallNotes, call: Call) -> None:
+        """Look at what a call does with memory that is followed: it fills it, reads it, or looks away."""
+        self._calls += 1
+        if self._calls > LONGEST:
+            self.marks.clear()
+        given = [x for x in flat((*call.args, *call.kwargs.values())) if _key(x) in self.marks]
+        if not given:
+            return
+        name = str(getattr(call.function, "__name__", ""))
+        if name in _LOOKING or _is_blind(name, call, given) or self._goes_on(name, call, given):
+            return
+        if name in _READING and "out" not in call.kwargs:
+            self._read(watch, call, given[0])
+        for x in given:
+            self.marks.pop(_key(x), None)
+
+    def _goes_on(self, name: str, call: Call, given: list[torch.Tensor]) -> bool:
+        """Return whether memory stays unwritten and unread: what came out is a view of it, a copy, or no tensor."""
+        result = call.result
+        if name in _FILLING or (name.endswith("_") and not name.endswith("__")):
+            return False
+        if not isinstance(result, torch.Tensor):
+            return name not in _READING and not isinstance(result, tuple | list)
+        if _key(result) == _key(given[0]):
+            return True
+        if name in _COPYING and is_followable(result):
+            self.mark(result, self.marks[_key(given[0])].site)
+            return True
+        return False
+
+    def _read(self, watch: CallNotes, call: Call, x: torch.Tensor) -> None:
+        mark = self.marks[_key(x)]
+        if mark.intact or mark.still_is(x):
+            operands = [value for value in flat(call.args) if isinstance(value, torch.Tensor)]
+            place = next(at for at, value in enumerate(operands) if value is x)
+            watch.note("uninitialised", call, operands=operands, about=place, nbytes=x.nbytes, made=mark.site)
+
+
+def _key(x: Any) -> int:
+    if not isinstance(x, torch.Tensor) or type(x) not in _PLAIN or x.layout is not torch.strided or x.is_nested:
+        return 0
+    return int(x.untyped_storage()._cdata)
+
+
+def is_followable(x: Any) -> bool:
+    """Return whether memory can be followed: on the CPU, plain, not empty."""
+    return bool(_key(x)) and x.device.type == "cpu" and x.numel() > 0 and not x.is_inference()
+
+
+def _is_blind(name: str, call: Call, given: list[torch.Tensor]) -> bool:
+    """Return whether a call ignores the values: ``torch.baddbmm(torch.empty(…), q, k, beta=0)`` is meant."""
+    return name in _BETA and call.kwargs.get("beta") == 0 and len(given) == 1 and given[0] is call.args[0]
+
+
+class NotesOfFresh(CallNotes):
+    """Notes beside which memory is followed that nobody wrote."""
+
+    fresh: Fresh
+
+
+def asked_for(watch: NotesOfFresh, call: Call) -> None:
+    """Follow memory that the person's own code has asked for."""
+    filename = call.frame.f_code.co_filename.replace("\\", "/")
+    if (is_own_code(filename) or filename.endswith(_TO_EMPTY)) and is_followable(call.result):
+        watch.fresh.mark(call.result, watch.site(call))
+
+
+# Random numbers that come from a generator whose seed nobody chose.
+#
+# torch seeds its default generators from the system's entropy, with 64 bits, on a GPU with 53; so does
+# ``torch.seed()`` (c10/core/GeneratorImpl.cpp). A seed that a person or a program writes down is smaller: a date with
+# its time, 20261121204500, has 45 bits. So a larger one is one that no second run will have: of a quarter of a
+# million seeds that torch draws, one would be taken for a chosen one, and then nothing is said.
+
+_CHOSEN_BITS, _CHOSEN_BITS_ON_A_GPU = 45, 40
+_NEGATIVE = 1 << 64  # what torch adds to a seed below zero
+
+DRAWS = (
+    "rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "normal", "bernoulli",
+    "multinomial", "poisson", "normal_", "uniform_", "random_", "bernoulli_", "exponential_", "cauchy_", "geometric_",
+    "log_normal_", "dropout", "dropout_", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "rrelu",
+    "scaled_dot_product_attention", "dropout1d", "dropout2d", "dropout3d", "kaiming_uniform_", "kaiming_normal_",
+    "xavier_uniform_", "xavier_normal_", "trunc_normal_", "orthogonal_",
+)  # fmt: skip
+_DROPPING = frozenset({"dropout", "dropout_", "dropout1d", "dropout2d", "dropout3d", "feature_dropout",
+                       "alpha_dropout", "feature_alpha_dropout"})  # fmt: skip
+_NO_EFFECT = "torch/utils/data/dataloader.py"  # draws a seed for its workers, also where there are none
+
+
+def drew(watch: CallNotes, call: Call) -> None:
+    """Note a draw from a default generator with a seed of torch's own choice."""
+    result = call.result
+    if not isinstance(result, torch.Tensor) or (generator := _default_generator(result.device)) is None:
+        return
+    seed = generator.initial_seed()
+    if was_chosen(seed, result.device) or call.kwargs.get("generator") is not None or not _draws(call):
+        return
+    if not call.frame.f_code.co_filename.replace("\\", "/").endswith(_NO_EFFECT):
+        watch.note("draw", call, detail=str(seed))
+
+
+def was_chosen(seed: int, device: torch.device) -> bool:
+    """Return whether a seed is one that somebody wrote down, not one that torch took from the system."""
+    seed = min(seed, _NEGATIVE - seed)  # `manual_seed(-1)` is the last of 64 bits
+    return seed.bit_length() <= (_CHOSEN_BITS if device.type == "cpu" else _CHOSEN_BITS_ON_A_GPU)
+
+
+def _draws(call: Call) -> bool:
+    """Return whether a call draws anything: dropout does while training alone, attention where it drops."""
+    if call.name in _DROPPING:
+        given: dict[str, Any] = {"p": 0.5, "train": True, **dict(zip(("p", "train"), call.args[1:3], strict=False))}
+        given |= call.kwargs
+        return bool(given["p"]) and bool(given.get("training", given["train"]))
+    if call.name == "scaled_dot_product_attention":
+        return bool(call.kwargs.get("dropout_p", (*call.args, *(0,) * 5)[4]))
+    return not any(isinstance(value, torch.Generator) for value in call.args)
+
+
+def _default_generator(device: torch.device) -> Any:
+    if device.type == "cpu":
+        return torch.default_generator
+    if device.type == "cuda" and torch.cuda.default_generators:
+        return torch.cuda.default_generators[device.index or 0]
+    return None
+
+
+# Workers of a loader get a copy of the data set each. What it draws from a generator of its own is then the same in all
+# of them, and a stream that does not ask which worker it is in gives each sample as often as there are workers.
+
+SEEDING = ("random_",)
+_ASKS = "get_worker_info"
+_DRAWING = frozenset({"rand", "randn", "randint", "random", "normal", "uniform", "choice", "shuffle", "randperm"})
+_DEEPEST = 4  # data sets in data sets
+
+
+def loaded(watch: CallNotes, call: Call) -> None:
+    """Look at a loader as it begins an epoch: it draws a seed for its workers then."""
+    code = call.frame.f_code
+    if code.co_name != "__init__" or not code.co_filename.replace("\\", "/").endswith(_NO_EFFECT):
+        return
+    loader = call.frame.f_locals.get("loader")
+    if loader is None or loader.num_workers < 2 or loader.worker_init_fn is not None:
+        return
+    dataset: Any = loader.dataset
+    for _ in range(_DEEPEST):
+        if not isinstance(inner := getattr(dataset, "dataset", None), torch.utils.data.Dataset):
+            break
+        dataset = inner
+    kind = type(dataset)
+    names = _names_in(kind)
+    if _ASKS in names:
+        return
+    own = next((name for name, value in vars(dataset).items() if _is_generator(value) and name in names), "")
+    if own:
+        watch.note("same draws", call, op="DataLoader", detail=f"{loader.num_workers} {kind.__name__} {own}")
+    elif isinstance(dataset, torch.utils.data.IterableDataset) and is_own_code(_file_of(kind)) and not names & _DRAWING:
+        watch.note("same draws", call, op="DataLoader", detail=f"{loader.num_workers} {kind.__name__}")
+
+
+def _is_generator(value: object) -> bool:
+    numpy = sys.modules.get("numpy")
+    kinds = (random.Random, torch.Generator, *((numpy.random.Generator, numpy.random.RandomState) if numpy else ()))
+    return isinstance(value, kinds)
+
+
+def _names_in(kind: type) -> set[str]:
+    """Return the names that the methods of a class use which give items."""
+    found: set[str] = set()
+    for name, value in ((name, value) for each in kind.__mro__ for name, value in vars(each).items()):
+        code = getattr(value, "__code__", None)
+        if code is not None and name != "__init__":
+            found.update(code.co_names)
+    return found
+
+
+def _file_of(kind: type) -> str:
+    code = getattr(kind.__iter__, "__code__", None) if hasattr(kind, "__iter__") else None
+    return code.co_filename if code is not None else ""
+
+
+# Dropout that ``eval()`` does not reach: a module that its model does not know, or `F.dropout` with its own default.
+
+DROPPING = tuple(sorted(_DROPPING))
+_MODULE_CALL = nn.Module._call_impl.__code__
+_MODULE: type = nn.modules.dropout._DropoutNd
+_FORWARD = nn.Dropout.forward.__code__
+_MOST_DROPOUTS = 1024
+
+
+class NotesOfDropouts(CallNotes):
+    """Notes beside which the dropouts are remembered that their model knows."""
+
+    dropouts: dict[int, weakref.ref[Any]]
+
+
+def dropped(watch: NotesOfDropouts, call: Call) -> None:
+    """Note a dropout that drops whatever mode the module around it is in."""
+    above = call.frame.f_back
+    if above is not None and above.f_code is _FORWARD:
+        module = above.f_locals["self"]
+        known = watch.dropouts.get(id(module))
+        if known is not None and known() is module:
+            return
+    if not _draws(call):
+        return
+    running = _running(call.frame)
+    if not running:
+        return
+    if isinstance(running[0], _MODULE):
+        if any(module is running[0] for module in running[-1].modules()):
+            if len(watch.dropouts) < _MOST_DROPOUTS:
+                watch.dropouts[id(running[0])] = weakref.ref(running[0])
+        elif len(running) > 1:
+            _note_dropped(watch, call, running[1], "made")
+    elif (frame := _own_caller(call.frame)) is not None and _leaves_mode_out(frame):
+        _note_dropped(watch, call, running[0], "called")
+
+
+def _note_dropped(watch: CallNotes, call: Call, around: nn.Module, how: str) -> None:
+    kind = "dropout" if around.training else "dropout in eval"
+    watch.note(kind, call, detail=f"{how} {type(around).__name__}")  # type: ignore[arg-type]
+
+
+def _running(frame: FrameType | None) -> list[nn.Module]:
+    """Return the modules whose forward is running, the innermost first."""
+    found = []
+    while frame is not None:
+        if frame.f_code is _MODULE_CALL:
+            found.append(frame.f_locals["self"])
+        frame = frame.f_back
+    return found
+
+
+def _own_caller(frame: FrameType | None) -> FrameType | None:
+    """Return the frame that calls a function of torch's, where that is the person's own and a module's forward."""
+    while frame is not None and not is_own_code(frame.f_code.co_filename):
+        if frame.f_code is _MODULE_CALL:
+            return None
+        frame = frame.f_back
+    return frame
+
+
+def _leaves_mode_out(frame: FrameType) -> bool:
+    """Return whether a line calls dropout and says nothing of the mode."""
+    part = running_part(frame)
+    if not isinstance(part, ast.Call) or any(isinstance(given, ast.Starred) for given in part.args):
+        return False
+    said = {keyword.arg for keyword in part.keywords}
+    name = part.func.attr if isinstance(part.func, ast.Attribute) else getattr(part.func, "id", "")
+    return name in _DROPPING and len(part.args) <= 2 and said <= {"p", "inplace", "input"}
