@@ -115,13 +115,15 @@ def shown(shell: Any, trace: api.Trace, output: Output, mode: str) -> Iterator[N
         finally:
             _deliver(shell, trace.report, output)
         return
-    panel, handle = _open_panel(trace, mode, wall=output.slide)
+    panel, handle, kept = _open_panel(trace, mode, wall=output.slide)
     try:
         yield
     finally:
         panel.stop()
         report = _with_gaps(trace.report, panel)
         handle.update({"text/plain": ""} if _is_idle(report) else bundle(report, slide=output.slide), raw=True)
+        for one in kept:
+            one.update({"text/plain": ""}, raw=True)
         panel.retire()
         _deliver(shell, report, output, shown=True)
 
@@ -146,18 +148,26 @@ def _is_idle(report: TraceReport | RunReport) -> bool:
     return report.state == "failed" and not seen
 
 
-def _open_panel(trace: api.Trace, mode: str, *, wall: bool) -> tuple[LivePanel, Any]:
+def _open_panel(trace: api.Trace, mode: str, *, wall: bool) -> tuple[LivePanel, Any, list[Any]]:
+    """Return the panel, the display that holds it, and that of its last picture, once there is one."""
     from tensormagic.renderers.live import LivePanel  # with the widgets that it needs
 
     handles: list[Any] = []
+    kept: list[Any] = []
 
     def update(shown: dict[str, Any]) -> None:
         handles[0].update(shown, raw=True)
 
-    panel = LivePanel(trace.frame, lambda: trace.live, mode=cast("Mode", mode), update=update, wall=wall)
+    def keep(shown: dict[str, Any]) -> None:
+        if kept:
+            kept[0].update(shown, raw=True)
+        else:
+            kept.append(display(shown, raw=True, display_id=True))
+
+    panel = LivePanel(trace.frame, lambda: trace.live, mode=cast("Mode", mode), update=update, keep=keep, wall=wall)
     handles.append(display(panel.bundle(), raw=True, display_id=True))
     panel.start()
-    return panel, handles[0]
+    return panel, handles[0], kept
 
 
 def _with_gaps(report: AnyRun, panel: LivePanel) -> AnyRun:

@@ -135,6 +135,7 @@ WORD_INTERVAL = 4.0  # seconds after which the same is sent again: a page that h
 REBUILD_INTERVAL = 1.0  # seconds between two whole documents, where the structure changes
 REFRESH_INTERVAL = 2.0  # and where only numbers do: findings and the kept passes come with them
 REBUILD_SHARE = 0.02  # of the time, at most, goes into building documents
+KEEP_INTERVAL = 3.0  # seconds between two pictures that a saved notebook shows where its kernel was restarted meanwhile
 HTML_BYTES = 100_000  # larger pictures are left out of the updates of the html mode
 
 
@@ -186,6 +187,7 @@ class LivePanel(Sampler):
         *,
         mode: Mode = "widget",
         update: Callable[[Bundle], None] | None = None,
+        keep: Callable[[Bundle], None] | None = None,
         wall: bool = False,
         seams: Seams | None = None,
     ) -> None:
@@ -196,6 +198,7 @@ class LivePanel(Sampler):
             report: Returns a consistent snapshot of everything; called when the structure changed.
             mode: ``"widget"``, ``"html"`` (for hosts without widgets; needs ``update``), or ``"off"``.
             update: Replaces the shown output by a mimebundle, in mode ``"html"``.
+            keep: Shows, or replaces, a mimebundle below the widget, in mode ``"widget"``: see `kept_bundle`.
             wall: Whether it is seen from the last row of a lecture hall.
             seams: What a test puts in the place of the clock, the pace and the page.
         """
@@ -211,6 +214,7 @@ class LivePanel(Sampler):
         self._key_of_document: tuple[Any, ...] | None = None
         self._last_rebuild = -math.inf
         self._rest = 0.0
+        self._keep, self._keep_next = (keep if mode == "widget" else None), self._clock() + KEEP_INTERVAL
 
     def _sender_of(
         self, mode: Mode, report: Callable[[], TraceReport], update: Callable[[Bundle], None] | None
@@ -273,8 +277,12 @@ class LivePanel(Sampler):
     def _rebuild(self, structure: int, key: tuple[Any, ...]) -> None:
         start, spent = self._clock(), self.pace.clock()
         try:
-            self.sender.document(self._report())
+            report = self._report()
+            self.sender.document(report)
             self._structure, self._key_of_document = structure, key
+            if self._keep is not None and self._clock() >= self._keep_next:
+                self._keep(kept_bundle(report))
+                self._keep_next = self._clock() + KEEP_INTERVAL
         finally:
             self.pace.set_apart(self.pace.clock() - spent)
             self._last_rebuild = self._clock()
@@ -435,6 +443,21 @@ def first_bundle(report: TraceReport) -> Bundle:
     """Return what to show before the run, in hosts that cannot show the widget."""
     report = plain_report(report)
     return {"text/html": trace_html.render_static(report), "text/plain": trace_text.render(report)}
+
+
+# A notebook that is saved in the middle of a run holds a view of a widget. Where the kernel was restarted since, there
+# is nothing to view, and JupyterLab says "model not found". A second output below the first holds the last picture.
+# It is seen where no live panel is, and hides what is said in its place.
+_KEPT = """<style>.tm-last{display:none}
+.jp-OutputArea:not(:has(.tmv)) .tm-last{display:block}
+.jp-OutputArea:has(.tm-last):not(:has(.tmv))>.jp-OutputArea-child:first-child{display:none}</style>"""
+
+
+def kept_bundle(report: TraceReport) -> Bundle:
+    """Return what a notebook that is saved now shows if the kernel is gone when it is opened again."""
+    shown = running_bundle(report)
+    note = '<p class="quiet">Saved while this cell ran; the kernel was restarted since.</p>'
+    return {**shown, "text/html": f'{_KEPT}<div class="tm-last">{shown["text/html"]}{note}</div>'}
 
 
 def running_bundle(report: TraceReport) -> Bundle:

@@ -87,6 +87,39 @@ def test_a_kernel_that_is_restarted_while_the_cell_runs_is_not_waited_for(notebo
     assert lab.page.evaluate(LOOKED_AT) == looked_at
 
 
+def test_what_was_saved_before_a_restart_shows_the_last_picture(notebook, watch):
+    """Saved while the cell runs, opened again after the kernel was restarted: the graph, and no "model not found"."""
+    watch.ignore("Canceled future|Kernel .* restart|Comm not found|widget model not found")
+    lab = notebook(SET_UP, TRAIN.replace("+ 5", "+ 60"))
+    lab.start()
+    expect(lab.output(1).locator(".tmv .box").first).to_be_visible(timeout=60_000)
+    last = lab.output(1).locator(".tm-last")
+    expect(last).to_have_count(1, timeout=30_000)
+    expect(last).to_be_hidden()
+    lab.saved()
+    lab.page.evaluate(f"() => {KERNEL}.restart()")
+    expect(lab.output(1).locator(".tmv .head")).to_contain_text("kernel gone", timeout=30_000)
+    expect(last).to_be_hidden()
+    lab.page.reload()
+    expect(last).to_be_visible(timeout=60_000)
+    expect(last).to_contain_text("the kernel was restarted since")
+    expect(last.locator("svg, img").first).to_be_visible()
+    lab.page.wait_for_timeout(3000)  # the widget manager gives up late
+    expect(lab.output(1).get_by_text("model not found")).to_be_hidden()
+
+
+def test_a_long_run_that_ends_leaves_nothing_of_its_last_picture(notebook):
+    """What was kept for a restart is gone, and takes no room."""
+    lab = notebook(SET_UP, TRAIN.replace("+ 5", "+ 8"))
+    lab.start()
+    expect(lab.output(1).locator(".tm-last")).to_have_count(1, timeout=60_000)
+    expect(lab.output(1).locator(".tmv .head")).to_contain_text("finished", timeout=30_000)
+    expect(lab.output(1).locator(".tm-last")).to_have_count(0)
+    heights = "all => all.map((one) => one.offsetHeight)"
+    rows = lab.output(1).locator(".jp-OutputArea-child").evaluate_all(heights)
+    assert [height for height in rows if height > 40] == [max(rows)]
+
+
 def test_many_outputs_of_a_page_share_one_style_sheet(static_page):
     """Thirty copies of the rules would slow every change that a thirty-first, live, panel makes."""
     page = static_page(trace_html.render(samples_viewer.calm_run(2)) * 30)
