@@ -27,8 +27,8 @@ _PACKAGES = (
 _OF_TENSOR = (
     "api.looking", "collectors.tensors.tensor", "collectors.tensors.picture", "collectors.tensors.arrays",
     "collectors.geometry.shown_slice", "collectors.aliasing.copies", "collectors.aliasing.expression",
-    "renderers.files", "renderers.terminal.terminal", "renderers.tensor.tensor_text",
-    "renderers.tensor.tensor_html", "renderers.figures", "magics.tensor",
+    "renderers.files", "renderers.terminal.terminal", "views.to_text",
+    "views.to_html", "views.to_svg", "views.panels.tensor", "renderers.figures", "magics.tensor",
 )  # fmt: skip
 _OF_TRACE = (
     "magics.tracegrad", "api.running", "collectors.runs.paced", "renderers.trace.trace_text",

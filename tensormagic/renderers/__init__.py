@@ -20,9 +20,6 @@ from tensormagic.reports import Report, RunReport, TraceReport
 
 RENDERERS: dict[tuple[str, str], str] = {
     # (report's kind_name, form) → module with a render(report) -> str
-    ("tensor", "html"): "tensormagic.renderers.tensor.tensor_html",
-    ("tensor", "svg"): "tensormagic.renderers.tensor.tensor_svg",
-    ("tensor", "txt"): "tensormagic.renderers.tensor.tensor_text",
     ("trace", "html"): "tensormagic.renderers.trace.trace_html",
     ("trace", "svg"): "tensormagic.renderers.trace.trace_svg",
     ("trace", "txt"): "tensormagic.renderers.trace.trace_text",
@@ -82,7 +79,7 @@ def forms_of(report: type[Report]) -> list[str]:
 
 def folded(report: Report) -> str:
     """Return a tensor's panel as HTML that takes one line until it is opened: below a picture of several."""
-    inside = import_module(RENDERERS["tensor", "html"]).folded(plain_report(report))
+    inside = import_module("tensormagic.views.pictures.tensor_rows").folded(plain_report(report))
     return f'<section class="tm tm-folded">{inside}</section>'
 
 

@@ -18,10 +18,6 @@ from typing import Any
 from tensormagic.errors import RequirementError, TensorMagicError
 from tensormagic.renderers import figures_memory, figures_sharing
 from tensormagic.renderers.basics import theme
-from tensormagic.renderers.tensor.statistics_words import statistics_scope
-from tensormagic.renderers.tensor.tensor_layout_html import cell_title
-from tensormagic.renderers.tensor.tensor_picture import Picture, index_at, picture_of, value_range
-from tensormagic.renderers.tensor.tensor_words import element, formula_at, name, shown, strip_shown
 from tensormagic.renderers.trace.trace_phrases import NOT_MEASURABLE, touched
 from tensormagic.reports import (
     UNREADABLE,
@@ -37,6 +33,19 @@ from tensormagic.reports import (
     TensorTable,
     TraceReport,
 )
+from tensormagic.views.panels.tensor_line import name
+from tensormagic.views.pictures.tensor_elements import (
+    DrawnLayout,
+    drawn_layout,
+    element,
+    formula_at,
+    index_at,
+    shown,
+    strip_shown,
+    value_range,
+)
+from tensormagic.views.pictures.tensor_numbers import statistics_scope
+from tensormagic.views.pictures.tensor_strip import cell_title
 from tensormagic.words import count, plural, short_number, shortened
 
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
@@ -125,8 +134,8 @@ def _scale() -> list[list[Any]]:
     return [[at / 9, theme.offset_colour(at / 9)] for at in range(10)]
 
 
-def _picture(report: TensorReport, kind: str) -> Picture:
-    picture = picture_of(report)
+def _picture(report: TensorReport, kind: str) -> DrawnLayout:
+    picture = drawn_layout(report)
     if picture is None or not picture.drawable:
         reasons = "; ".join(f"{gap.section}: {gap.reason}" for gap in report.gaps)
         without = "it has no element" if picture is not None else "it has no strides; its panel shows the rest"
@@ -159,17 +168,17 @@ def _height(rows: int) -> int:
     return min(max(140 + 24 * rows, 220), 520)
 
 
-def _gaps(picture: Picture) -> dict[str, int]:
+def _gaps(picture: DrawnLayout) -> dict[str, int]:
     small = len(picture.grid.rows) * len(picture.grid.columns) <= ANNOTATED_CELLS
     return {"xgap": int(small), "ygap": int(small)}
 
 
-def _value_texts(picture: Picture) -> list[list[str]] | None:
+def _value_texts(picture: DrawnLayout) -> list[list[str]] | None:
     values_ = picture.grid.values
     return [[_plain(shortened(text, 24)) for text in row] for row in values_] if values_ else None
 
 
-def _hover(report: TensorReport, picture: Picture, ending: str) -> str:
+def _hover(report: TensorReport, picture: DrawnLayout, ending: str) -> str:
     """Return one template for all cells: the index from the axes, the value from the cell's own data."""
     grid = picture.grid
     axes = {grid.row_dim: "%{y}", grid.column_dim: "%{x}"}
@@ -180,13 +189,13 @@ def _hover(report: TensorReport, picture: Picture, ending: str) -> str:
     return ", ".join(part for part in parts if part) + "<extra></extra>"
 
 
-def _hover_text(report: TensorReport, picture: Picture, row: int, column: int) -> str:
+def _hover_text(report: TensorReport, picture: DrawnLayout, row: int, column: int) -> str:
     value = picture.value(row, column)
     where = element(report, index_at(picture.grid, row, column))
     return _plain(f"{where}{f' = {shortened(value, 24)}' if value else ''}, offset {picture.grid.offsets[row][column]}")
 
 
-def _index_axes(figure_: Any, picture: Picture) -> Any:
+def _index_axes(figure_: Any, picture: DrawnLayout) -> Any:
     names, grid = picture.layout.dim_names, picture.grid
     for update, dim, more in (
         (figure_.layout.xaxis.update, grid.column_dim, {}),
@@ -239,7 +248,7 @@ def values(plotly: Any, report: TensorReport) -> Any:
     return _index_axes(figure_, picture)
 
 
-def _value_map(plotly: Any, report: TensorReport, picture: Picture, scale: tuple[float, float] | None) -> Any:
+def _value_map(plotly: Any, report: TensorReport, picture: DrawnLayout, scale: tuple[float, float] | None) -> Any:
     grid = picture.grid
     finite = [[float(f"{level:.4g}") if math.isfinite(level) else None for level in row] for row in grid.levels]
     low, high = scale or (0.0, 1.0)
@@ -250,7 +259,7 @@ def _value_map(plotly: Any, report: TensorReport, picture: Picture, scale: tuple
     )  # fmt: skip
 
 
-def _mark_bad(plotly: Any, figure_: Any, report: TensorReport, picture: Picture) -> None:
+def _mark_bad(plotly: Any, figure_: Any, report: TensorReport, picture: DrawnLayout) -> None:
     grid = picture.grid
     for kind, symbol in (("NaN", "x"), ("Inf", "diamond")):
         at = [(r, c) for r in range(len(grid.rows)) for c in range(len(grid.columns)) if picture.bad(r, c) == kind]

@@ -29,6 +29,7 @@ PANELS: dict[str, str] = {
     "rng run": "tensormagic.views.panels.rng",
     "run": "tensormagic.views.panels.run",
     "start": "tensormagic.views.panels.start",
+    "tensor": "tensormagic.views.panels.tensor",
     "tensors": "tensormagic.views.panels.tensors",
     "watch": "tensormagic.views.panels.watch",
     "why": "tensormagic.views.panels.why",

@@ -36,7 +36,7 @@ class Panel:
         body: Its parts, in order.
         label: What a screen reader calls it; the title where empty.
         second: Quiet lines below the title.
-        lead: The answer, as a sentence in large type.
+        lead: The answer, as a sentence in large type, or drawn in a line.
         after: Panels that stand below it.
         sheets: Style sheets of its pictures: ``"why.css"``.
     """
@@ -48,7 +48,7 @@ class Panel:
     body: Sequence[Node]
     label: str = ""
     second: Sequence[str] = ()
-    lead: str = ""
+    lead: str | Picture = ""
     after: Sequence[Panel] = ()
     sheets: Sequence[str] = ()
 

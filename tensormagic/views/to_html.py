@@ -1,7 +1,7 @@
 """A panel as HTML: every element of every panel of nodes comes from here.
 
-What a node looks like stands in ``static/view.css``; all text passes through `basics.markup`. Everything works without
-scripts, and reads in order where styles are stripped.
+What a node looks like stands in ``static/view.css``, a listing in ``source.css``; all text passes through
+`basics.markup`. Everything works without scripts, and reads in order where styles are stripped.
 """
 
 from __future__ import annotations
@@ -67,24 +67,40 @@ _DOT, _DOTS_WIDE, _DOTS_HIGH, _ROW_GAP = 3, 80, 6, 2  # pixels of a dot of a str
 def render(view: Panel, *, below: bool = False) -> str:
     """Return a panel as a ``<section>`` that needs nothing from outside, and those that stand below it."""
     label = (view.label or view.title.capitalize()).replace("`", "")
-    own = "".join(map(static, view.sheets))  # the panel above brings what all share
-    style = tag("style", own if below else sheet("view.css", *view.sheets, extra=category_style()))
+    own = _style(view)  # the panel above brings what all share
+    style = tag("style", own if below else sheet("view.css", extra=own))
     drawn = tag("section", style, *inside(view), class_=f"tm tm-{view.kind}", aria_label=label)
     return drawn + "".join(render(each, below=True) for each in view.after)
 
 
 def top(view: Panel) -> str:
     """Return a panel as the top of another one."""
-    style = tag("style", *map(static, ("view.css", *view.sheets)))
+    style = tag("style", static("view.css"), _style(view))
     return style + tag("div", *inside(view), class_=f"tm tm-{view.kind} tm-top")
+
+
+def _style(view: Panel) -> str:
+    """Return the style of a panel's pictures, of listings where it has one, and of kinds of memory where it has any."""
+    sheets = ("source.css", *view.sheets) if any(map(_lists_code, view.body)) else view.sheets
+    return "".join(map(static, sheets)) + (category_style() if "memory.css" in sheets else "")
+
+
+def _lists_code(node: Node) -> bool:
+    return isinstance(node, Source) or (isinstance(node, Section) and any(map(_lists_code, node.body)))
 
 
 def inside(view: Panel) -> list[str]:
     """Return the header and the parts of a panel."""
     second = [with_code(text) for text in view.second if text]
-    head = header(with_code(view.title), map(_fact, view.facts), about=view.icon, second=second,
-                  lead=with_code(view.lead))  # fmt: skip
+    lead = with_code(view.lead) if isinstance(view.lead, str) else view.lead.html()
+    badges = " ".join(cell(fact) for fact in view.facts if _is_badge(fact))
+    facts = (_fact(fact) for fact in view.facts if not _is_badge(fact))
+    head = header(with_code(view.title), facts, about=view.icon, badges=badges, second=second, lead=lead)
     return [head, *_blocks(view.body)]
+
+
+def _is_badge(fact: Cell) -> bool:
+    return isinstance(fact, Words) and fact.look == "badge"
 
 
 def _fact(fact: Cell) -> str:

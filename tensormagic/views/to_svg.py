@@ -58,7 +58,7 @@ def _draw_panel(view: Panel, page: Page) -> str:
     _paragraph(page, facts)
     for words in filter(None, view.second):
         _paragraph(page, plain(words), ink=theme.role("ink-2"))
-    _paragraph(page, plain(view.lead))
+    draw(view.lead, page)
     for node in view.body:
         draw(node, page)
     for each in view.after:

@@ -73,7 +73,9 @@ def _head(view: Panel, width: int) -> list[str]:
     lines = wrapped(" \u00b7 ".join(facts), width, lead, "   ") if facts else [lead]
     lines = [f"{lines[0].rstrip()} ".ljust(width, _RULE)] if len(lines) == 1 else [*lines, _RULE * width]
     lines += [line for words in view.second if words for line in wrapped(plain(words), width, "   ", "   ")]
-    return lines + (["", *wrapped(plain(view.lead), width)] if view.lead else [])
+    if isinstance(view.lead, str):
+        return lines + (["", *wrapped(plain(view.lead), width)] if view.lead else [])
+    return [*lines, *view.lead.text(width)]
 
 
 def plain(words: str) -> str:
@@ -128,7 +130,11 @@ def _(node: Section, width: int) -> Iterator[str]:
         yield from wrapped(plain(node.title) + note, width, f" {letters(node.chip)}  ", "    ")
     elif node.title:
         yield from wrapped(_capitals(node.title) + note, width)
+    above = False
     for part, lines in zip(node.body, inner, strict=True):
+        if above and lines and isinstance(part, Section) and part.title and not node.title:
+            yield ""
+        above = above or bool(lines)
         short = isinstance(part, Section) and part.folded and len(lines) > _FOLDED + 1
         yield from lines[:_FOLDED] if short else lines
         if short:

@@ -10,14 +10,14 @@ from html import escape
 
 from playwright.sync_api import expect
 
-from tensormagic.renderers.tensor import tensor_html
 from tensormagic.renderers.trace import trace_html
 from tests.renderers import samples_tensor, samples_viewer
+from tests.renderers.samples_tensor import as_html
 
 OUTPUTS = (
     trace_html.render(samples_viewer.calm_run(2)),
     trace_html.render(samples_viewer.calm_run(2)),
-    tensor_html.render(samples_tensor.SAMPLES["transpose_slice"]),
+    as_html(samples_tensor.SAMPLES["transpose_slice"]),
 )
 # As VS Code's renderer of text/html does: a copy of each script, because one that came with innerHTML does not run.
 AS_VS_CODE = """

@@ -7,15 +7,14 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tensormagic.renderers.tensor import tensor_html
-from tests.renderers.samples_tensor import SAMPLES
+from tests.renderers.samples_tensor import SAMPLES, as_html
 
 HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>panel</title><body>'
 
 
 def panels(*names: str) -> str:
     """A page with the panels of these samples, one under the other."""
-    return HEAD + "".join(tensor_html.render(SAMPLES[name]) for name in names)
+    return HEAD + "".join(as_html(SAMPLES[name]) for name in names)
 
 
 def grid_cell(panel: Locator, row: int, column: int) -> Locator:

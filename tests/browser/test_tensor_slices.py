@@ -9,7 +9,7 @@ import torch
 from playwright.sync_api import Locator, Page, expect
 
 import tensormagic as tm
-from tensormagic.renderers.tensor import tensor_html
+from tests.renderers.samples_tensor import as_html
 
 HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>panel</title><body>'
 PERMUTED = torch.arange(60.0).reshape(3, 4, 5).permute(2, 0, 1)  # (5, 3, 4) with stride (1, 20, 5)
@@ -21,7 +21,7 @@ def panel(static_page: Callable[..., Page]) -> Callable[[torch.Tensor], Locator]
     """Put the panel of a tensor named x on a page."""
 
     def open_panel(x: torch.Tensor) -> Locator:
-        html = tensor_html.render(tm.inspect(x, "x", namespace={}))
+        html = as_html(tm.inspect(x, "x", namespace={}))
         return static_page(HEAD + html).locator("section.tm-tensor")
 
     return open_panel

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from tensormagic.renderers.tensor import tensor_html
+from tests.renderers.samples_tensor import as_html
 from tests.renderers.samples_values import SAMPLES
 from tests.renderers.test_tensor_shot import colour, images, signals
 
@@ -20,7 +20,7 @@ WIDE = "() => document.documentElement.scrollWidth - document.documentElement.cl
 def test_every_image_is_drawn(static_page: Callable[..., Page], *, dark: bool) -> None:
     """PNG and SVG alike are read by the browser, in a narrow page too, without a script."""
     reports = [*SAMPLES.values(), images(), colour(), signals()]
-    page = static_page(HEAD + "".join(map(tensor_html.render, reports)), dark=dark, scripts=False, width=640)
+    page = static_page(HEAD + "".join(map(as_html, reports)), dark=dark, scripts=False, width=640)
     assert page.locator("img").count() > 10
     assert page.evaluate(BROKEN) == []
     assert page.evaluate(WIDE) <= 0
@@ -28,18 +28,18 @@ def test_every_image_is_drawn(static_page: Callable[..., Page], *, dark: bool) -
 
 def test_what_is_wrong_stands_open(static_page: Callable[..., Page]) -> None:
     """Where NaN lies, and that backward must fail, is seen without a click; what is well stays folded."""
-    page = static_page(HEAD + tensor_html.render(SAMPLES["bad_item"]) + tensor_html.render(SAMPLES["graph"]))
+    page = static_page(HEAD + as_html(SAMPLES["bad_item"]) + as_html(SAMPLES["graph"]))
     expect(page.get_by_text("All 12 NaN lie in i=5 (one of 8).")).to_be_visible()
     expect(page.get_by_text("backward() would raise")).to_be_visible()
     expect(page.locator(".tm-path img")).to_be_visible()
-    folded = static_page(HEAD + tensor_html.render(SAMPLES["sampled"]))
+    folded = static_page(HEAD + as_html(SAMPLES["sampled"]))
     expect(folded.get_by_text("Memory and holders")).to_be_visible()
     expect(folded.locator(".tm-folds dl")).to_be_hidden()
 
 
 def test_a_pixel_keeps_its_colour(static_page: Callable[..., Page]) -> None:
     """One pixel of red 255, green 128, blue 0 arrives as that."""
-    page = static_page(HEAD + tensor_html.render(colour()))
+    page = static_page(HEAD + as_html(colour()))
     read = """() => {
         const canvas = document.createElement('canvas');
         canvas.getContext('2d').drawImage(document.querySelector('.tm-frames img'), 0, 0, 1, 1);

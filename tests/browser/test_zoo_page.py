@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tensormagic import api
-from tensormagic.renderers.tensor import tensor_html
+from tests.renderers.samples_tensor import as_html
 from tests.support.zoo import ZOO
 
 HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>zoo</title><body>'
@@ -18,7 +18,7 @@ HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>zoo</title><
 def zoo_page() -> str:
     """The panels of the whole zoo, one under the other."""
     reports = (one.visit(lambda x: api.inspect(x, "x", namespace={})) for one in ZOO.values())
-    return HEAD + "".join(map(tensor_html.render, reports))
+    return HEAD + "".join(map(as_html, reports))
 
 
 def test_the_whole_zoo_stands_on_one_page(static_page: Callable[..., Page], zoo_page: str) -> None:
@@ -37,7 +37,7 @@ def test_the_whole_zoo_stands_on_one_page(static_page: Callable[..., Page], zoo_
 
 def test_stored_elements_have_one_colour_in_matrix_and_arrays(static_page: Callable[..., Page]) -> None:
     """The value stored third is as dark in the picture of a CSR matrix as in its array of values."""
-    html = tensor_html.render(ZOO["csr"].visit(lambda x: api.inspect(x, "x", namespace={})))
+    html = as_html(ZOO["csr"].visit(lambda x: api.inspect(x, "x", namespace={})))
     page = static_page(HEAD + html)
     colour = "cell => getComputedStyle(cell).backgroundColor"
     in_matrix = page.locator(".tm-matrix td").filter(has_text="3").first.evaluate(colour)

@@ -19,7 +19,7 @@ def test_a_tensor_is_shown_as_text_and_html(cell):
     assert ran.error is None
     (bundle,) = ran.shown
     assert sorted(bundle) == ["text/html", "text/latex", "text/plain"]
-    assert bundle["text/plain"].startswith("── b ── (4, 3) ── float32 ── cpu ── view of a ──")
+    assert bundle["text/plain"].startswith("── b ── (4, 3) · float32 · cpu · view of a · ")
     assert "TM201" not in bundle["text/html"]
     cell("b += 1")
     assert "TM201" in cell("%tensor b").shown[0]["text/html"]

@@ -9,8 +9,10 @@ import itertools
 import math
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from tensormagic import views
 from tensormagic.reports import (
     NOT_STORED,
     OUTSIDE,
@@ -37,6 +39,7 @@ from tensormagic.reports import (
 )
 
 NAN, INF = math.nan, math.inf
+as_html, as_text, as_svg = (partial(views.draw, form=form) for form in ("html", "txt", "svg"))
 LETTERS = ("i", "j", "k", "l", "m")
 HOSTILE = "</script><b onload=alert(1)>\"'&\u2028\x1b[31m"
 
@@ -70,7 +73,7 @@ def layout(
     numbers = tuple(tuple(values(at) for at in row) for row in offsets) if values else ()
     grid = Grid(
         row_dim, column_dim, rows, columns, row_count, column_count, (0,) * rank, offsets,
-        tuple(tuple(as_text(number) for number in row) for row in numbers),
+        tuple(tuple(_as_collected(number) for number in row) for row in numbers),
         tuple(tuple(as_level(number) for number in row) for row in numbers),
     )  # fmt: skip
     span = sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
@@ -87,7 +90,7 @@ def layout(
     )  # fmt: skip
 
 
-def as_text(number: Any) -> str:
+def _as_collected(number: Any) -> str:
     """Return a number as a collector would write it."""
     return f"{number:.4g}" if isinstance(number, float) else str(number)
 

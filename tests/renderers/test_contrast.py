@@ -110,7 +110,7 @@ def test_numbers_are_read_on_the_bars_behind_them(dark):
     tints = {".tm-bp": ("var(--n2)", steps[2]), ".tm-bk": ("var(--kept)", theme.KIND_COLOURS[1])}
     tints[".tm-ba"] = ("var(--line-2)", theme.role("line-2", dark=dark))
     for selector, (name, colour) in tints.items():
-        share = share_of_mix(rule("view.css", f".tm {selector}"), name)
+        share = share_of_mix(rule("source.css", f".tm {selector}"), name)
         for ground in GROUNDS[dark]:
             assert contrast(theme.role("ink", dark=dark), mixed(colour, share, ground)) >= TEXT
 

@@ -18,7 +18,6 @@ import pytest
 
 from tensormagic import views
 from tensormagic.renderers.basics.plain_text import plain_report
-from tensormagic.renderers.tensor import tensor_html, tensor_svg, tensor_text
 from tensormagic.renderers.trace import trace_html, trace_text
 from tensormagic.reports import Report
 from tests.renderers import (
@@ -87,6 +86,7 @@ PANELS = (
     ("rng", samples_rng.SAMPLES, 40_000, 12_000),
     ("run", samples_run.SAMPLES, 60_000, 12_000),
     ("start", samples_start.SAMPLES, 40_000, 12_000),
+    ("tensor", TENSORS, 72_000, 24_000),
     ("tensors", samples_sharing.TABLES, 200_000, 24_000),
     ("watch", samples_watch.SAMPLES, 60_000, 24_000),
     ("why", samples_why.SAMPLES, 30_000, 12_000),
@@ -104,9 +104,6 @@ def of_panels() -> Iterator[Renderer]:
 
 RENDERERS = (
     *of_panels(),
-    Renderer("tensor_html", tensor_html.render, TENSORS, "html", 100_000),
-    Renderer("tensor_text", tensor_text.render, TENSORS, "text", 24_000),
-    Renderer("tensor_svg", tensor_svg.render, TENSORS, "svg", 120_000, tells_findings=False),
     Renderer("trace_html", trace_html.render, TRACES, "html", 300_000),
     Renderer("trace_text", trace_text.render, TRACES, "text", 24_000),
 )

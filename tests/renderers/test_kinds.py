@@ -6,19 +6,15 @@ import re
 
 import pytest
 
-from tensormagic.renderers.tensor import tensor_html, tensor_svg, tensor_text
-from tensormagic.renderers.tensor.kind_html import kinds_html
-from tensormagic.renderers.tensor.kind_words import cell_title, group_title, map_caption
+from tensormagic.views.pictures.tensor_kinds import Stored, cell_title, group_title, map_caption
 from tests.renderers.markup_reader import Page
-from tests.renderers.samples_tensor import SAMPLES
+from tests.renderers.samples_tensor import SAMPLES, as_html, as_svg, as_text
 from tests.renderers.snapshots import assert_snapshot
 
 SPARSE = SAMPLES["sparse"].kinds[0]
 
 
-@pytest.mark.parametrize(
-    ("form", "render"), [("html", kinds_html), ("svg", tensor_svg.render), ("txt", tensor_text.render)]
-)
+@pytest.mark.parametrize(("form", "render"), [("html", as_html), ("svg", as_svg), ("txt", as_text)])
 def test_sparse_matrix_is_as_stored(form, render):
     """The whole picture, character for character."""
     assert_snapshot(f"kind_sparse.{form}", render(SAMPLES["sparse"]))
@@ -26,11 +22,11 @@ def test_sparse_matrix_is_as_stored(form, render):
 
 def test_a_stored_element_has_one_colour_everywhere():
     """The colour of the second stored value is the same in the matrix, in the array of values and in the SVG."""
-    html = kinds_html(SAMPLES["sparse"])
+    html = Stored(SPARSE).html()
     colours = re.findall(r'style="background-color:(#\w{6});[^"]*" title="(?:row 2, column 0|values\[1\])', html)
     assert len(colours) == 2
     assert len(set(colours)) == 1
-    assert colours[0] in tensor_svg.render(SAMPLES["sparse"])
+    assert colours[0] in as_svg(SAMPLES["sparse"])
 
 
 def test_cells_say_what_they_are():
@@ -51,15 +47,15 @@ def test_joined_cells_say_how_many_and_from_how_many():
     caption = map_caption(SAMPLES["hostile_kind"].kinds[1].map)
     assert "a cell is 50 \u00d7 50" in caption
     assert "counted from 11 of the stored elements" in caption
-    assert "7 stored in a cell" in Page(kinds_html(SAMPLES["hostile_kind"])).text
+    assert "7 stored in a cell" in Page(as_html(SAMPLES["hostile_kind"])).text
 
 
 def test_what_is_really_stored_stands_in_the_first_line():
     """A sparse tensor's bytes are those of its arrays, with what it seems to have beside them."""
-    for text in (Page(tensor_html.render(SAMPLES["sparse"])).text, tensor_text.render(SAMPLES["sparse"])):
+    for text in (Page(as_html(SAMPLES["sparse"])).text, as_text(SAMPLES["sparse"])):
         assert "68 B stored, seen as 36 B" in " ".join(text.split())
 
 
 def test_plain_tensors_have_no_such_section():
     """Nothing is said of a tensor that is nothing but plain memory."""
-    assert kinds_html(SAMPLES["transpose_slice"]) == ""
+    assert not Page(as_html(SAMPLES["transpose_slice"])).with_class("tm-stored")

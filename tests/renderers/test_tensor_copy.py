@@ -6,14 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from tensormagic.renderers.tensor import tensor_html, tensor_text
 from tensormagic.reports import CopyVerdict, Sharing, Step
 from tensormagic.views.nodes import Paragraph, Section, Table, Words
-from tensormagic.views.panels.tensor import verdict_nodes
+from tensormagic.views.panels.tensor_memory import verdict_nodes
 from tensormagic.views.to_html import html
 from tensormagic.views.to_text import text
 from tests.renderers.markup_reader import Page
-from tests.renderers.samples_tensor import HOSTILE, SAMPLES
+from tests.renderers.samples_tensor import HOSTILE, SAMPLES, as_html, as_text
 
 CHAIN = CopyVerdict(
     "x.t().contiguous().view(-1)",
@@ -107,7 +106,7 @@ def test_writing_in_place_is_said():
 def test_panel_and_text_show_it_right_below_the_header():
     """Before findings and layout."""
     report = replace(SAMPLES["transpose_slice"], verdict=CHAIN)
-    page, lines = tensor_html.render(report), tensor_text.render(report)
+    page, lines = as_html(report), as_text(report)
     assert page.index("<h3>Copy</h3>") < page.index('<div class="tm-find">') < page.index('<div class="tm-layout">')
     assert lines.index("COPY (48 B copied)\n  shares no memory with x") < lines.index("TM401")
 
@@ -134,7 +133,7 @@ def test_hostile_text_is_escaped():
     step = Step(HOSTILE, "view", HOSTILE, 0, HOSTILE)
     verdict = CopyVerdict(HOSTILE, (Sharing(HOSTILE, "overlap", 1, 2),), (step, step))
     assert "<b onload" not in "".join(map(html, verdict_nodes(verdict)))
-    lines = tensor_text.render(replace(SAMPLES["scalar"], verdict=verdict)).split("\n")
+    lines = as_text(replace(SAMPLES["scalar"], verdict=verdict)).split("\n")
     assert max(map(len, lines)) <= 100
     assert not any("\x1b" in line for line in lines)
 

@@ -6,14 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from tensormagic.renderers.tensor import tensor_html, tensor_text
 from tensormagic.reports import Holder, HoldersReport, Location
 from tensormagic.views.nodes import Words
-from tensormagic.views.panels.tensor import holders_nodes, holders_summary
+from tensormagic.views.panels.tensor_memory import holders_nodes, holders_summary
 from tensormagic.views.to_html import html
 from tensormagic.views.to_text import text
 from tests.renderers.markup_reader import Page
-from tests.renderers.samples_tensor import HOSTILE, SAMPLES
+from tests.renderers.samples_tensor import HOSTILE, SAMPLES, as_html, as_text
 
 LINE = Location("train.py", 12, function="step")
 MANY = HoldersReport(
@@ -82,11 +81,11 @@ def test_what_is_not_known_is_said():
 def test_they_stand_in_memory_and_holders():
     """In the panel's disclosure, with the telling ones in its summary; in the text likewise."""
     report = replace(SAMPLES["transpose_slice"], name="x", holders=MANY)
-    page = Page(tensor_html.render(report)).text
+    page = Page(as_html(report)).text
     assert "96 B, held by the last error" in page
     assert "graph of loss: AddmmBackward0, saved as mat1" in page
-    lines = tensor_text.render(report)
-    assert lines.index("MEMORY AND HOLDERS\n") < lines.index("  HELD BY ")
+    lines = as_text(report)
+    assert lines.index("MEMORY AND HOLDERS (") < lines.index("  HELD BY ")
     assert max(map(len, lines.split("\n"))) <= 100
 
 
@@ -94,4 +93,4 @@ def test_hostile_paths_are_text():
     """A key of a dictionary can be anything."""
     bad = HoldersReport((Holder(HOSTILE, "item", "tensor"),) * 2, found=2, looked=2, cut=HOSTILE)
     assert "<b onload" not in "".join(map(html, holders_nodes(bad, HOSTILE)))
-    assert "\x1b" not in tensor_text.render(replace(SAMPLES["scalar"], holders=bad))
+    assert "\x1b" not in as_text(replace(SAMPLES["scalar"], holders=bad))

@@ -11,14 +11,10 @@ from xml.etree import ElementTree as ET
 
 from tensormagic import renderers
 from tensormagic.renderers.basics.plain_text import LONGEST_LINE
-from tensormagic.renderers.tensor import tensor_html, tensor_text
-from tensormagic.renderers.tensor.tensor_shot_html import shot_html
-from tensormagic.renderers.tensor.tensor_shot_svg import signals_svg
-from tensormagic.renderers.tensor.tensor_shot_text import shot_text
-from tensormagic.renderers.tensor.tensor_shot_words import heading, notes
 from tensormagic.reports import ImageFrame, SignalLine, TensorPicture, TensorReport
+from tensormagic.views.pictures.tensor_shot import Shot, heading, notes, signals_svg
 from tests.renderers.markup_reader import Page
-from tests.renderers.samples_tensor import HOSTILE, SAMPLES
+from tests.renderers.samples_tensor import HOSTILE, SAMPLES, as_html, as_text
 from tests.renderers.snapshots import assert_snapshot
 
 NAN = math.nan
@@ -53,10 +49,16 @@ def signals() -> TensorReport:
     return replace(SAMPLES["vector"], picture=shot)
 
 
+def shot(report: TensorReport) -> Shot:
+    """The picture."""
+    assert report.picture is not None
+    return Shot(report, report.picture)
+
+
 def test_images_are_as_stored() -> None:
     """The whole block, pixel for pixel."""
-    assert "data:image/png" in shot_html(images())
-    assert_snapshot("tensor_shot_images.txt", "\n".join(shot_text(images(), 100)))
+    assert "data:image/png" in shot(images()).html()
+    assert_snapshot("tensor_shot_images.txt", "\n".join(shot(images()).text(100)))
 
 
 def test_signals_are_as_stored() -> None:
@@ -64,7 +66,7 @@ def test_signals_are_as_stored() -> None:
     picture = signals().picture
     assert picture is not None
     assert_snapshot("tensor_shot_signals.svg", signals_svg(picture))
-    assert_snapshot("tensor_shot_signals.txt", "\n".join(shot_text(signals(), 100)))
+    assert_snapshot("tensor_shot_signals.txt", "\n".join(shot(signals()).text(100)))
 
 
 def test_a_png_holds_the_pixels() -> None:
@@ -73,7 +75,7 @@ def test_a_png_holds_the_pixels() -> None:
         (images(), 4, [b"\0" + bytes([0, 255, 128, 255, 255, 255]), b"\0" + bytes([0, 0, 64, 255, 192, 255])]),
         (colour(), 6, [b"\0" + bytes([255, 128, 0, 255])]),
     ):
-        source = next(given["src"] for name, given in Page(shot_html(report)).elements if name == "img")
+        source = next(given["src"] for name, given in Page(shot(report).html()).elements if name == "img")
         assert source is not None
         data = base64.b64decode(source.removeprefix("data:image/png;base64,"))
         assert (data[24], data[25]) == (8, kind)
@@ -92,7 +94,7 @@ def test_scale_and_number_are_said() -> None:
         "every 4th pixel across and down",
         "1 pixel that is NaN or infinite is hatched",
     )
-    text = " ".join(Page(tensor_html.render(images())).text.split())
+    text = " ".join(Page(as_html(images())).text.split())
     assert "every 4th pixel across and down" in text
 
 
@@ -107,7 +109,7 @@ def test_scales_that_are_no_choice_are_called_so() -> None:
 
 def test_small_images_are_enlarged_by_whole_factors() -> None:
     """A pixel stays a square: widths and heights are multiples of the image's."""
-    sizes = [(given["width"], given["height"]) for name, given in Page(shot_html(images())).elements if name == "img"]
+    sizes = [(given["width"], given["height"]) for name, given in Page(shot(images()).html()).elements if name == "img"]
     assert sizes == [("96", "64"), ("96", "64")]
 
 
@@ -122,8 +124,7 @@ def test_a_line_never_bridges_what_is_no_number() -> None:
 
 def test_without_a_picture_nothing_is_said_of_one() -> None:
     """A panel that was not asked for one has none."""
-    assert shot_html(SAMPLES["vector"]) == ""
-    assert shot_text(SAMPLES["vector"], 100) == []
+    assert "<h3>Picture</h3>" not in as_html(SAMPLES["vector"])
 
 
 def test_the_terminal_keeps_its_width() -> None:
@@ -131,13 +132,13 @@ def test_the_terminal_keeps_its_width() -> None:
     wide = ImageFrame("", 200, 10, packed(*(9, 255) * 2000))
     report = replace(images(), picture=TensorPicture("(H, W)", 1, 0.0, 1.0, "unit", (wide,), size=(10, 200)))
     for sample in (report, signals()):
-        assert max(map(len, tensor_text.render(sample, width=60).split("\n"))) <= 60
+        assert max(map(len, as_text(sample, width=60).split("\n"))) <= 60
 
 
 def test_hostile_labels_stay_text() -> None:
     """A name with markup in it is escaped beside images and signals."""
     for sample in (images(), signals()):
-        page = Page(shot_html(replace(sample, name=HOSTILE)))
+        page = Page(shot(replace(sample, name=HOSTILE)).html())
         assert not [name for _, given in page.elements for name in given if name.startswith("on")]
 
 
@@ -149,4 +150,4 @@ def test_a_picture_of_noise_is_drawn_whole() -> None:
     assert len(frame.pixels) > LONGEST_LINE
     drawn = renderers.render(report, "txt").partition("PICTURE")[2].split("\n")[1:21]
     assert [len(line.strip()) > 30 for line in drawn] == [True] * 20
-    assert shot_html(report) in renderers.render(report, "html")
+    assert shot(report).html() in renderers.render(report, "html")

@@ -1,329 +1,238 @@
-"""What the panel of a tensor says of its memory, as nodes: copy or view, who shares the storage, who keeps it alive."""
+"""One tensor (``%tensor x``): what it is, where its elements lie in memory, who shares them, and what they are like."""
 
 from __future__ import annotations
 
-from tensormagic.renderers.tensor.tensor_words import name
-from tensormagic.reports import Alias, CopyVerdict, Holder, HoldersReport, LayoutReport, Sharing, Step, TensorReport
-from tensormagic.views.nodes import Cell, Column, Node, Paragraph, Section, Table, Words, table_of
-from tensormagic.words import count, listed, number_of_bytes, plural, shortened, tuple_text
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-WORDS = {
-    "same object": "Same object",
-    "view": "View",
-    "same storage": "View",
-    "copy": "Copy",
-    "new": "New memory",
-    "separate": "Separate memory",
-    "unknown": "Cannot tell",
-}
-_NAMED = 3  # operands that a sentence names
-MOST_HOLDERS = 12
-_TELLING = 2  # holders that the summary names
-_PATH = 46
-# What is least expected first.
-_TELLING_ORDER = (
-    "traceback", "graph", "history", "function", "generator", "optimizer",
-    "view", "array", "attribute", "item", "module", "name",
-)  # fmt: skip
-_KINDS = {
-    "name": "a name",
-    "item": "an item of a container",
-    "attribute": "an attribute",
-    "history": "output history",
-    "module": "in a module",
-    "optimizer": "an optimizer",
-    "graph": "an autograd graph",
-    "traceback": "an error's traceback",
-    "function": "a function",
-    "generator": "an unfinished generator",
-    "array": "a NumPy array",
-    "view": "a view of it",
-}
-MOST_ALIASES = 12
-TEXT_WIDTH = 120  # characters of a metadata value at most
+from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.reports import AutogradReport, KindReport, LayoutReport, Statistics, TensorReport
+from tensormagic.views.nodes import Cell, Column, Findings, Node, Panel, Paragraph, Picture, Section, Table, Words
+from tensormagic.views.panels.tensor_autograd import autograd_nodes, broken, summary
+from tensormagic.views.panels.tensor_line import name, shape
+from tensormagic.views.panels.tensor_memory import memory_nodes, memory_summary, sharing_nodes, verdict_nodes
+from tensormagic.views.panels.tensor_verdicts import verdicts
+from tensormagic.views.pictures.placement import PlacementGrid
+from tensormagic.views.pictures.tensor_elements import DrawnLayout, drawn_layout
+from tensormagic.views.pictures.tensor_kinds import Components, Stored
+from tensormagic.views.pictures.tensor_layout import LayoutPicture
+from tensormagic.views.pictures.tensor_numbers import Histogram, ValueRange, statistics_rows, statistics_scope
+from tensormagic.views.pictures.tensor_shot import Shot, heading, notes
+from tensormagic.views.pictures.tensor_slices import SliceRows, slices_summary, urgent
+from tensormagic.words import count, number_of_bytes, plural, shortened, tuple_text
+
+SHEETS = ("tensor.css", "tensor_values.css", "kind.css")
+_METADATA_WIDTH, _DATA_WIDTH = 120, 2000  # characters of a value, and of ``x.data``, at most
+_VERDICTS = (Column(look="name"), Column(look="wide"))
+_STATISTICS = (Column(look="quiet"), Column(), Column(look="quiet"), Column(look="number"))
+_FACTS = (Column(look="quiet"), Column(look="code"), Column(look="quiet wide"))
 
 
-def verdict_nodes(verdict: CopyVerdict | None) -> list[Node]:
-    """Return whether an expression made a copy or a view, and what each call of a chain did."""
-    if verdict is None:
-        return []
-    body: list[Node] = [sentence(verdict)]
-    if len(verdict.steps) == 1 and verdict.steps[0].reason:
-        body.append(Paragraph(verdict.steps[0].reason, "quiet"))
-    elif len(verdict.steps) > 1:
-        body += [table_of(STEPS, verdict.steps), Paragraph(_left_out(verdict), "quiet") if verdict.more_steps else ""]
-    return [Section(word(verdict), body, note=cost(verdict))]
-
-
-def sharing_nodes(report: TensorReport) -> list[Node]:
-    """Return who shares the storage; nothing where a gap says why that is not known."""
-    if report.storage is None and not report.aliases:
-        return []
-    if not report.aliases:
-        return [Section("Shares with", [Paragraph(nothing_shares(report), "quiet")])]
-    left = (len(report.aliases[MOST_ALIASES:]), 0)
-    rows: list[list[Cell]] = [
-        [Words(first, "code"), *rest] for first, *rest in map(alias_row, report.aliases[:MOST_ALIASES])
+def view(report: TensorReport) -> Panel:
+    """Return the panel."""
+    drawn = drawn_layout(report)
+    single = _single(report, drawn)
+    layout = _layout(report, drawn)
+    lone = bool(single) and not _holds_more(drawn)
+    body: list[Node] = [
+        *verdict_nodes(report.verdict),
+        Findings(report.findings, report.gaps),
+        *_shot(report),
+        *_kinds(report),
+        Section("", [] if lone else layout),
+        Section("", [Section("", sharing_nodes(report)), *([] if single else _values(report.statistics))]),
+        *_more(report, layout if lone else []),
     ]
-    on = ("more on this storage", "more on this storage")
-    return [Table(ALIASES, rows, left_out=left, more=on)]
+    statistics = None if single else report.statistics
+    lead = ValueRange(statistics) if statistics is not None and statistics.count else ""
+    second = [" \u00b7 ".join(_details(report))]
+    sheets = SHEETS if any(map(_is_large, report.kinds)) else SHEETS[:2]
+    label = f"Tensor {name(report)}"
+    return Panel("tensor", "tensor", name(report), _facts(report, single), body, label, second, lead, sheets=sheets)
 
 
-ALIASES = (Column("Shares with", look="name"), Column("how"), Column("overlap"), Column("version counter"))
+def _single(report: TensorReport, drawn: DrawnLayout | None) -> str:
+    """Return the value of a tensor of one element: it is shown in the header, and needs no statistics."""
+    if report.numel != 1 or drawn is None or not drawn.drawable:
+        return ""
+    return shortened(drawn.value(0, 0), 24)
 
 
-def memory_nodes(report: TensorReport) -> list[Node]:
-    """Return the storage, who keeps it alive, and which memory formats hold."""
-    formats = report.layout.formats if report.layout is not None else ()
-    rows = format_rows(report.layout) if report.layout is not None else ()
+def _holds_more(drawn: DrawnLayout | None) -> bool:
+    """Return whether the storage has other elements than the one: then it is worth seeing where that one lies."""
+    strip = drawn.strip if drawn is not None else None
+    return strip is not None and len(strip.cells) > 1
+
+
+# -- the header ------------------------------------------------------------------------------------------------------
+
+
+def _facts(report: TensorReport, single: str) -> list[Cell]:
+    size, behind = size_in_memory(report)
+    kind = "" if report.type_name == "Tensor" else report.type_name
     return [
-        *memory_lines(report),
-        *holders_nodes(report.holders, name(report)),
-        *([Table(FORMATS, rows)] if formats else []),
+        Words(shape(report) + (f" = {single}" if single else ""), "code"),
+        Words(shortened(report.dtype, 24), "code"),
+        report.device,
+        shortened(kind, 32),
+        shortened(report.role, 60),
+        (size, Words(behind, "quiet")) if behind else size,
+        *(Words(badge, "badge") for badge in badges(report)),
     ]
 
 
-FORMATS = (Column("memory format", look="name"), Column("holds"), Column("its stride"), Column("broken by"))
+def size_in_memory(report: TensorReport) -> tuple[str, str]:
+    """Return how many bytes there are, and what to add about the storage behind them."""
+    own, storage = number_of_bytes(report.nbytes), report.storage
+    really = next((kind.stored_bytes for kind in report.kinds if kind.stored_bytes is not None), None)
+    if really is not None and really != report.nbytes:
+        return number_of_bytes(really), f"stored, seen as {own}"
+    if storage is None or storage.nbytes == report.nbytes:
+        return own, ""
+    if storage.nbytes < report.nbytes:
+        return number_of_bytes(storage.nbytes), f"stored, seen as {own}"
+    return own, f"of a {number_of_bytes(storage.nbytes)} storage"
 
 
-def holders_nodes(report: HoldersReport | None, name: str) -> list[Node]:
-    """Return who keeps a tensor alive, with notes; nothing where nobody was looked for."""
-    if report is None:
+def badges(report: TensorReport) -> list[str]:
+    """Return the two or three states that a glance must catch."""
+    autograd = report.autograd
+    grad = "grad present" if autograd is not None and autograd.grad == "present" else ""
+    return list(filter(None, (_contiguity(report.layout), _gradient_state(autograd), grad)))
+
+
+def _contiguity(layout: LayoutReport | None) -> str:
+    held = [memory_format.name for memory_format in layout.formats if memory_format.holds] if layout else []
+    if layout is None or not layout.formats:
+        return ""
+    return "contiguous" if "contiguous_format" in held else held[0] if held else "not contiguous"
+
+
+def _gradient_state(autograd: AutogradReport | None) -> str:
+    if autograd is None:
+        return ""
+    if not autograd.requires_grad:
+        return "leaf, no grad" if autograd.is_leaf else "no grad"
+    return "leaf, requires grad" if autograd.is_leaf else "requires grad, not a leaf"
+
+
+def _details(report: TensorReport) -> Iterator[str]:
+    """Yield what the last line of the header tells: stride, storage offset, elements, version."""
+    layout = report.layout
+    if layout is None:
+        yield f"layout `{report.layout_name}`"
+    else:
+        contiguous = next((one for one in layout.formats if one.name == "contiguous_format"), None)
+        other = contiguous is not None and not contiguous.holds
+        would = f"; contiguous would be `{tuple_text(contiguous.stride)}`" if contiguous is not None and other else ""
+        yield f"stride `{tuple_text(layout.stride)}`{would}"
+        yield f"storage offset `{count(layout.storage_offset)}`"
+    yield plural(report.numel, "element") + (_repeats(layout) if layout is not None and report.numel > 1 else "")
+    yield "no version counter" if report.version is None else f"version `{report.version}`"
+
+
+def _repeats(layout: LayoutReport) -> str:
+    if layout.internal_overlap == "maybe":
+        return ", possibly with repeats"
+    if layout.internal_overlap == "no":
+        return ", none repeated"
+    return f" over {count(layout.distinct)} stored" if layout.distinct else ", some repeated"
+
+
+# -- its parts -------------------------------------------------------------------------------------------------------
+
+
+def _shot(report: TensorReport) -> list[Node]:
+    shot = report.picture
+    if shot is None:
         return []
-    if nobody_else(report, name):
-        return [f"Held only by `{name}`.", *notes(report, name)]
-    rows: list[list[Cell]] = [
-        [Words(path, "code"), keeps, Words(what, "quiet")] for path, keeps, what in holder_rows(report)
+    return [Section("Picture", [Shot(report, shot), Paragraph("; ".join(notes(shot)), "quiet")], heading(report, shot))]
+
+
+def _layout(report: TensorReport, drawn: DrawnLayout | None) -> list[Node]:
+    """Return where the elements lie, and the verdicts on that; nothing for a tensor without strides."""
+    if drawn is None:
+        return []
+    told = verdicts(drawn.layout) if drawn.layout.shape else ()
+    return [LayoutPicture(report, drawn), Table(_VERDICTS, told)]
+
+
+def _more(report: TensorReport, layout: list[Node]) -> list[Section]:
+    """Return what is one click away, after that of it which is urgent."""
+    parts = [
+        Section("Autograd", autograd_nodes(report), summary(report), folded=not broken(report)),
+        Section("Layout", layout, "one element", folded=True),
+        Section("Memory and holders", memory_nodes(report), memory_summary(report), folded=True),
+        Section("All metadata", [Metadata(report)], Metadata(report).sentence, folded=True),
     ]
-    return [Table(HOLDERS, rows), *notes(report, name)]
+    if report.slices:
+        slices = Section("By slice", [SliceRows(report)], slices_summary(report), folded=not urgent(report))
+        parts.insert(1, slices)
+    return sorted(parts, key=lambda part: part.folded)
 
 
-HOLDERS = (Column("held by", look="name"), Column("keeps alive"), Column("which is"))
+def _values(statistics: Statistics | None) -> list[Node]:
+    if statistics is None:
+        return []
+    rows = Table(_STATISTICS, statistics_rows(statistics))
+    return [Section("Values", [Histogram(statistics), rows], statistics_scope(statistics))]
 
 
-# -- copy or view ----------------------------------------------------------------------------------------------------
+def _kinds(report: TensorReport) -> list[Node]:
+    """Return what a tensor is besides plain memory; nothing where it is nothing else."""
+    kinds = [kind for kind in report.kinds if kind.label]
+    small = [_one_line(kind) for kind in kinds if not _is_large(kind)]
+    return [*map(_large, filter(_is_large, kinds)), Section("", small)]
 
 
-def word(verdict: CopyVerdict) -> str:
-    """Return the verdict in a word or two."""
-    return WORDS[verdict.outcome]
+def _is_large(kind: KindReport) -> bool:
+    return bool(kind.map or kind.stored or kind.components or kind.placed or len(kind.facts) > 3)
 
 
-def sentence(verdict: CopyVerdict) -> str:
-    """Return what a write would change, with the exact number of elements."""
-    sharing = [operand for operand in verdict.operands if operand.shares]
-    if verdict.outcome == "same object":
-        same = next(operand for operand in sharing if operand.relation == "same object")
-        written = any(step.outcome == "written in place" for step in verdict.steps)
-        return f"the result is `{same.name}` itself" + (
-            ", written to in place" if written else ": no new tensor was made"
+def _one_line(kind: KindReport) -> Paragraph:
+    facts = (f"{fact.label} {fact.value}" + (f" ({fact.note})" if fact.note else "") for fact in kind.facts)
+    return Paragraph((Words(shortened(kind.label, 40), "strong"), kind.summary, Words("; ".join(facts), "quiet")))
+
+
+def _large(kind: KindReport) -> Section:
+    facts = [[fact.label, shortened(fact.value, 120), shortened(fact.note, 150)] for fact in kind.facts]
+    body: list[Node] = [
+        *([Stored(kind)] if kind.map or kind.stored else []),
+        *kind.reading,
+        Table(_FACTS, facts),
+        *([PlacementGrid(kind.placed)] if kind.placed is not None else []),
+        *([Components(kind.components)] if kind.components else []),
+    ]
+    return Section(shortened(kind.label, 60), body, kind.summary)
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata(Picture):
+    """Every field that torch has of a tensor: in a page alone, where it is one click away."""
+
+    report: TensorReport
+
+    @property
+    def sentence(self) -> str:
+        """How many there are."""
+        return plural(len(self.report.metadata.keys() - {"data"}) + bool(self.report.data_text), "field")
+
+    def html(self) -> str:
+        """Return a name and a value each, in as many columns as there is room for, then what ``x.data`` prints."""
+        fields = {key: value for key, value in self.report.metadata.items() if key != "data"}
+        pairs = (
+            tag("div", tag("dt", escape(key)), " ", tag("dd", escape(shortened(value, _METADATA_WIDTH))))
+            for key, value in fields.items()
         )
-    if sharing:
-        return f"shares {listed(map(_shared, sharing), most=_NAMED)}{_writing(sharing)}"
-    return _apart(verdict)
+        data = tag("pre", escape(self.report.data_text[:_DATA_WIDTH])) if self.report.data_text else ""
+        return tag("dl", *pairs) + (tag("p", "data", class_="quiet") + data if data else "")
 
+    def text(self, width: int) -> tuple[str, ...]:
+        """Return nothing: a terminal asks for the one field that it wants."""
+        del width
+        return ()
 
-def _shared(operand: Sharing) -> str:
-    name, shared, of = f"`{operand.name}`", operand.elements, operand.of_elements
-    if operand.relation == "may overlap":
-        return f"the storage of {name} and may overlap it"
-    if shared is None or of is None:
-        return f"memory with {name}"
-    if shared >= of:
-        return f"the one element of {name}" if of == 1 else f"all {count(of)} elements of {name}"
-    return f"{count(shared)} of the {count(of)} elements of {name}"
-
-
-def _writing(sharing: list[Sharing]) -> str:
-    if all(operand.relation == "may overlap" for operand in sharing):
-        return ""
-    transparent = sharing[0].shares_version is False
-    return ": writing to one changes the other" + (", and autograd does not notice" if transparent else "")
-
-
-def _apart(verdict: CopyVerdict) -> str:
-    if not verdict.operands:
-        return "the expression names no tensor or array to share memory with"
-    unknown = [operand for operand in verdict.operands if operand.relation == "unknown"]
-    if unknown:
-        return f"its memory cannot be compared with {_names(unknown)}"
-    beside = [operand for operand in verdict.operands if operand.relation == "same storage"]
-    if beside:
-        return f"uses the storage of {_names(beside)}, but shares no elements with it"
-    names = _names(verdict.operands, verdict.more_operands)
-    return f"shares no memory with {names}: writing to it leaves {names} alone"
-
-
-def _names(operands: tuple[Sharing, ...] | list[Sharing], more: int = 0) -> str:
-    return listed((f"`{operand.name}`" for operand in operands), most=_NAMED, found=len(operands) + more)
-
-
-def cost(verdict: CopyVerdict) -> str:
-    """Return how many bytes were copied on the way, or nothing."""
-    return f"{number_of_bytes(verdict.copied_bytes)} copied" if verdict.copied_bytes else ""
-
-
-def outcome(step: Step) -> str:
-    """Return what a step gave: ``view of `x```, ``copy, 48 B``, ``new, 48 B``."""
-    if step.outcome in {"copy", "new"}:
-        return f"{step.outcome}, {number_of_bytes(step.nbytes)}"
-    if step.outcome == "same object" and step.of.isidentifier():
-        return f"`{step.of}` itself"
-    if step.outcome == "view" and step.of.isidentifier():
-        return f"view of `{step.of}`"
-    return {"separate": "separate memory", "unknown": "cannot tell"}.get(step.outcome, step.outcome)
-
-
-STEPS = (
-    Column("", lambda step: Words(step.code, "code"), "name"),
-    Column("", outcome),
-    Column("", lambda step: step.reason, "quiet wide"),
-)
-
-
-def _left_out(verdict: CopyVerdict) -> str:
-    """Return how many steps are not shown, or nothing."""
-    return f"{plural(verdict.more_steps, 'earlier step')} not shown" if verdict.more_steps else ""
-
-
-# -- who shares the storage ------------------------------------------------------------------------------------------
-
-
-def alias_row(alias: Alias) -> tuple[str, str, str, str]:
-    """Return name, relation, overlap and version counter of one that shares the storage."""
-    how = alias.relation if alias.kind in {"Tensor", "ndarray"} else f"{alias.relation}, {alias.kind}"
-    return shortened(alias.name, 28), shortened(how, 34), _overlap(alias), _counter(alias)
-
-
-def _overlap(alias: Alias) -> str:
-    if alias.overlap == "no":
-        return "none"
-    if alias.overlap == "maybe" or alias.overlap_elements is None:
-        return "may overlap"
-    return f"{count(alias.overlap_elements)} of {count(alias.of_elements)}"
-
-
-def _counter(alias: Alias) -> str:
-    if alias.version is None:
-        return "none: writes not counted"
-    return f"shared, now {alias.version}" if alias.shares_version else f"its own, now {alias.version}"
-
-
-def nothing_shares(report: TensorReport) -> str:
-    """Return what was looked through where nobody was found to share the storage."""
-    if not report.aliases_searched:
-        return "not searched"
-    return f"nothing found among {plural(report.aliases_searched, 'name and attribute', 'names and attributes')}"
-
-
-# -- the storage, and who keeps it alive -----------------------------------------------------------------------------
-
-
-def memory_summary(report: TensorReport) -> str:
-    """Return the storage and who keeps it, for a closed disclosure."""
-    if report.storage is None:
-        return holders_summary(report.holders, name(report)) or "no storage"
-    size = number_of_bytes(report.storage.nbytes)
-    held = holders_summary(report.holders, name(report))
-    if report.storage.device == "meta":
-        return f"none: on the meta device; elsewhere it would take {size}"
-    if held:
-        return f"{size}, {held}"
-    holders = 1 + sum(alias.kind != "ndarray" for alias in report.aliases)
-    arrays = sum(alias.kind == "ndarray" for alias in report.aliases)
-    text = f"{size}, {plural(holders, 'tensor')}"
-    return f"{text}, {plural(arrays, 'array')}" if arrays else text
-
-
-def memory_lines(report: TensorReport) -> tuple[str, ...]:
-    """Return what the storage is, who was found to hold it, and what a copy would take, in sentences."""
-    storage, layout = report.storage, report.layout
-    if storage is None:
-        parts = sum(len(kind.components) for kind in report.kinds)
-        held = f"It has no storage of its own; its data is in {plural(parts, 'component')}, shown above."
-        return (held if parts else "No readable storage.",)
-    kinds = {"shared between processes": storage.shared, "pinned": storage.pinned}
-    extra = "".join(f", {word}" for word, on in kinds.items() if on)
-    where = f"{storage.device}, {f'first byte at `{storage.address:#x}`' if storage.address else 'without memory'}"
-    lines = [f"One storage of {number_of_bytes(storage.nbytes)} on {where}{extra}."]
-    if storage.device == "meta":
-        lines = [
-            f"On the meta device it uses no memory; elsewhere its storage would take {number_of_bytes(storage.nbytes)}."
-        ]
-    if report.aliases and report.holders is None:
-        holders = listed((shortened(alias.name, 28) for alias in report.aliases), most=8)
-        lines.append(f"Also kept alive by: {holders}.")
-    if layout is not None and layout.distinct is not None and storage.elements:
-        read = f"{count(layout.distinct)} of the storage's {plural(storage.elements, 'element')}"
-        copy = number_of_bytes(layout.contiguous_bytes)
-        lines.append(f"{name(report)} reads {read}; a contiguous copy would take {copy}.")
-    return tuple(lines)
-
-
-def format_rows(layout: LayoutReport) -> tuple[tuple[str, str, str, str], ...]:
-    """Return each memory format: name, whether it holds, the stride it asks for, and the dimension that breaks it."""
-    rows = []
-    for memory_format in layout.formats:
-        dim = memory_format.breaking_dim
-        because = "" if dim is None else f"dim {dim} ({layout.dim_names[dim]}) has stride {layout.stride[dim]}"
-        rows.append(
-            (memory_format.name, "yes" if memory_format.holds else "no", tuple_text(memory_format.stride), because)
-        )
-    return tuple(rows)
-
-
-def holders_summary(report: HoldersReport | None, name: str) -> str:
-    """Return the holders worth a glance: ``held by batch[0], Out[12], and 3 more``; nothing where there are none."""
-    if report is None:
-        return ""
-    others = [holder for holder in report.of_tensor if holder.path != name]
-    if others:
-        return f"held by {listed(dict.fromkeys(map(_root, _telling(others))), most=_TELLING)}"
-    if report.of_tensor:
-        return f"held only by {name}" if not report.of_storage else "others hold its storage"
-    return "held by no name" if not report.of_storage else "held by no name, but its storage is"
-
-
-def _root(holder: Holder) -> str:
-    """Return the part of a way by which a person would call the holder: ``graph of loss``, ``the last error``."""
-    path = holder.path.split(": ")[0] if holder.kind == "graph" else holder.path
-    return shortened(path.split(", ")[0] if holder.kind in {"traceback", "generator", "function"} else path, 32)
-
-
-def _telling(others: list[Holder]) -> list[Holder]:
-    """Put what a person would not think of in front of plain names."""
-    return sorted(others, key=lambda holder: _TELLING_ORDER.index(holder.kind))
-
-
-def holder_rows(report: HoldersReport) -> tuple[tuple[str, str, str], ...]:
-    """Return each holder: how it is reached, what it keeps, and what it is."""
-    return tuple((shortened(each.path, _PATH), _keeps(each), _what(each)) for each in report.holders[:MOST_HOLDERS])
-
-
-def nobody_else(report: HoldersReport, name: str) -> bool:
-    """Return whether the name itself is all that holds the tensor."""
-    return [(holder.path, holder.holds) for holder in report.holders] == [(name, "tensor")]
-
-
-def _what(holder: Holder) -> str:
-    place = f", {holder.location.label}" if holder.location is not None else ""
-    return _KINDS[holder.kind] + place
-
-
-def _keeps(holder: Holder) -> str:
-    return "tensor" if holder.holds == "tensor" else f"storage, {number_of_bytes(holder.nbytes)}"
-
-
-def notes(report: HoldersReport, name: str) -> tuple[str, ...]:
-    """Return what there is to add: a temporary, how many are not listed, who has no name, where the search ended."""
-    lines = []
-    if not report.of_tensor:
-        lines.append(f"No variable was found that holds {name} itself.")
-    if report.found > MOST_HOLDERS:
-        lines.append(f"{report.found - MOST_HOLDERS} more holders are not listed.")
-    if report.unreached:
-        verb, users = ("uses" if report.unreached == 1 else "use"), plural(report.unreached, "more tensor")
-        lines.append(f"By torch's count, {users} that cannot be reached from a variable {verb} the storage.")
-    if report.cut:
-        lines.append(f"The search stopped {report.cut}: there may be more.")
-    return tuple(lines)
+    def svg(self, width: float) -> tuple[str, float]:
+        """Return nothing."""
+        del width
+        return "", 0.0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensormagic.renderers.tensor.tensor_words import name
 from tensormagic.renderers.trace.autograd_formulas import formulas
 from tensormagic.reports import BEYOND, NOTHING, AutogradDetails, AutogradReport, Hook, Path, SavedState, TensorReport
 from tensormagic.views.nodes import Cell, Column, Node, Section, Table, Words
+from tensormagic.views.panels.tensor_line import name
 from tensormagic.views.pictures.autograd_path import PathPicture
 from tensormagic.words import listed, plural, short_count, short_number, shortened, tuple_text
 

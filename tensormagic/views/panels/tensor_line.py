@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tensormagic.renderers.terminal.text_canvas import printable
 from tensormagic.reports import Statistics, TensorReport
 from tensormagic.views.pictures.text_bars import fewer, sparkline
-from tensormagic.words import MINUS, short_count, short_number, shortened, tuple_text
+from tensormagic.words import MINUS, number_of_bytes, short_count, short_number, shortened, tuple_text
 
 _BARS, _LABEL = 8, 40
 _LARGE = 10**7  # whole numbers from here on are rounded
@@ -17,15 +17,31 @@ _IN, _MU, _SIGMA = "\u2208", "\u03bc", "\u03c3"
 def line(report: TensorReport) -> str:
     """Return what a tensor is in one line: ``Tensor (10, 20) float32 n=200 x∈[−2.5 ▁▃█▅▁ 2.6] μ=0.02 σ=0.91``."""
     unknown = report.type_name.startswith("Uninitialized")  # a lazy module's parameter: nobody knows its shape yet
-    shape = "(shape not known yet)" if unknown else shape_text(report.shape)
+    size = "(shape not known yet)" if unknown else shape_text(report.shape)
     values = report.data_text.replace("-", MINUS)
-    parts = [report.type_name, shape, report.dtype, *([] if unknown else _unusual(report))]
+    parts = [report.type_name, size, report.dtype, *([] if unknown else _unusual(report))]
     parts += [f"= {values}" if not report.shape and values else values]
     parts += [] if values or unknown else _numbers(report)
     if report.autograd is not None and report.autograd.requires_grad:
         made_by = report.autograd.grad_fn
         parts.append(f"grad_fn={made_by}" if made_by else "requires_grad")
     return printable(" ".join(part for part in parts if part).replace("\u00a0", ""))
+
+
+def name(report: TensorReport) -> str:
+    """Return the name a panel goes by: short, on one line, never empty."""
+    return shortened(report.name, _LABEL) or "tensor"
+
+
+def shape(report: TensorReport) -> str:
+    """Return a shape as Python writes it; of a lazy module's parameter that nobody knows it yet."""
+    unknown = any(kind.key == "uninitialized" for kind in report.kinds)
+    return "shape not known yet" if unknown else shape_text(report.shape)
+
+
+def summary(report: TensorReport) -> str:
+    """Return what a list says of a tensor: ``x (4, 2) float32 cpu 32 B``."""
+    return printable(f"{name(report)} {shape(report)} {report.dtype} {report.device} {number_of_bytes(report.nbytes)}")
 
 
 def shape_text(shape: Sequence[int]) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tensormagic.renderers.tensor.tensor_html import CSS as TENSOR_SHEETS
 from tensormagic.reports import MemoryTotal, TensorTable
 from tensormagic.views.nodes import Findings, Node, Panel, clipped
+from tensormagic.views.panels.tensor import SHEETS as TENSOR_SHEETS
 from tensormagic.views.pictures.tensor_rows import TensorRows
 from tensormagic.words import count, number_of_bytes, plural
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from tensormagic.renderers.assets import code_of, loader
 from tensormagic.renderers.basics import theme
 from tensormagic.renderers.basics.markup import escape, json_block, packed, tag
-from tensormagic.renderers.basics.panel import folds, scroll
-from tensormagic.renderers.tensor import tensor_html, tensor_text
-from tensormagic.reports import TensorRow, TensorTable
+from tensormagic.renderers.basics.panel import fold, folds, scroll
+from tensormagic.reports import TensorReport, TensorRow, TensorTable
 from tensormagic.views import to_html, to_svg, to_text
 from tensormagic.views.nodes import Chip, Column, Picture, Table, clipped, letters
+from tensormagic.views.panels import tensor, tensor_line
 from tensormagic.words import count, number_of_bytes, plural, shortened, tuple_text
 
 MOST_ROWS, MOST_LINES = 100, 40  # in a page, in a terminal
@@ -53,7 +53,7 @@ class TensorRows(Picture):
             yield f"  the {MOST_LINES} largest of {count(len(self.table.rows))}"
         for panel in self.table.panels:
             yield ""
-            yield from tensor_text.render(panel, width=width).split("\n")
+            yield from to_text.lines(tensor.view(panel), width)
 
     def svg(self, width: float) -> tuple[str, float]:
         """Return the rows."""
@@ -111,14 +111,19 @@ def _row(row: TensorRow) -> str:
 def _panels(table: TensorTable) -> str:
     if not table.panels:
         return ""
-    folded = [tensor_html.folded(panel) for panel in table.panels]
+    panels = map(folded, table.panels)
     left_out = len(table.rows) - len(table.panels)
     more = (
         tag("p", f"The panels of {count(left_out)} more are not in this output.", class_="quiet")
         if left_out > 0
         else ""
     )
-    return once(folds(tag("div", *folded, more, class_="tm-panels")))
+    return once(folds(tag("div", *panels, more, class_="tm-panels")))
+
+
+def folded(report: TensorReport) -> str:
+    """Return the panel of a tensor folded under one line that says which it is."""
+    return fold(tag("code", escape(tensor_line.summary(report))), to_html.render(tensor.view(report)))
 
 
 def once(html: str) -> str:

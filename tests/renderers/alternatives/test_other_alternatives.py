@@ -8,10 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from tensormagic.renderers.alternatives import tensor_alternative
-from tensormagic.renderers.tensor.tensor_picture import Picture, picture_of
 from tensormagic.reports import (
     ComparisonReport,
+    Component,
     DimensionSlices,
     SignalLine,
     StoredMap,
@@ -24,6 +23,13 @@ from tensormagic.reports import (
 from tensormagic.reports.comparison import LossPair
 from tensormagic.reports.tensor import BadSlice
 from tensormagic.views.pictures.losses import losses_alternative
+from tensormagic.views.pictures.tensor_elements import DrawnLayout, drawn_layout
+from tensormagic.views.pictures.tensor_grid import offsets_sentence, values_sentence
+from tensormagic.views.pictures.tensor_kinds import stored_sentence
+from tensormagic.views.pictures.tensor_kinds import values_sentence as values_sentence_of
+from tensormagic.views.pictures.tensor_shot import Shot
+from tensormagic.views.pictures.tensor_slices import row_sentence
+from tensormagic.views.pictures.tensor_strip import strip_sentence
 from tensormagic.views.pictures.timeline import timeline_alternative
 from tensormagic.views.pictures.timeline_stack import Layer, by_category, by_line
 from tensormagic.views.pictures.treemap import treemap_alternative
@@ -82,7 +88,9 @@ def test_a_timeline_says_its_course_its_peak_and_the_line_of_the_peak() -> None:
     assert "The line with the most" not in said
 
 
-def _drawn(report: TensorReport, changes: dict[tuple[int, int], float] | None = None) -> tuple[TensorReport, Picture]:
+def _drawn(
+    report: TensorReport, changes: dict[tuple[int, int], float] | None = None
+) -> tuple[TensorReport, DrawnLayout]:
     """A tensor whose numbers at some places of the grid are others, and its picture."""
     assert report.layout is not None
     grid = report.layout.grid
@@ -90,7 +98,7 @@ def _drawn(report: TensorReport, changes: dict[tuple[int, int], float] | None = 
         tuple((changes or {}).get((r, c), level) for c, level in enumerate(row)) for r, row in enumerate(grid.levels)
     )
     changed = replace(report, layout=replace(report.layout, grid=replace(grid, levels=levels)))
-    picture = picture_of(changed)
+    picture = drawn_layout(changed)
     assert picture is not None
     return changed, picture
 
@@ -99,35 +107,35 @@ def test_the_map_of_offsets_says_its_range_and_how_it_walks() -> None:
     """A transposed slice steps otherwise along each dimension; what is contiguous rises without a gap."""
     report, picture = _drawn(samples_tensor.transpose_slice())
     stride = picture.layout.stride
-    said = tensor_alternative.offsets_alternative(report, picture)
+    said = offsets_sentence(report, picture)
     assert said.startswith(f"Storage offset at each index: 4 by 2 elements of x, from {picture.low} (darkest)")
     assert said.endswith(f"; it steps by {stride[0]} along i, {stride[1]} along j.")
     vector, line = _drawn(samples_tensor.report("v", samples_tensor.layout((5,), (1,), 0, 5), 5))
-    assert "; it is contiguous, row by row." in tensor_alternative.offsets_alternative(vector, line)
+    assert "; it is contiguous, row by row." in offsets_sentence(vector, line)
 
 
 def test_the_map_of_values_says_its_ends_and_where_it_breaks() -> None:
     """The places of the smallest and the largest value; NaN and infinities with the first of each, and whole rows."""
     report, picture = _drawn(samples_tensor.transpose_slice(), {(0, 0): -7.0, (1, 1): 0.0, (3, 1): 90.0})
-    said = tensor_alternative.values_alternative(report, picture, (-7.0, 90.0))
+    said = values_sentence(report, picture, (-7.0, 90.0))
     assert "from \u22127 (darkest) to 90 (lightest); smallest at [0, 0], largest at [3, 1]." in said
     report, picture = _drawn(
         samples_tensor.transpose_slice(), {(1, 1): 0.0, (2, 0): math.nan, (2, 1): math.nan, (0, 1): -math.inf}
     )
-    said = tensor_alternative.values_alternative(report, picture, (0.0, 1.0))
+    said = values_sentence(report, picture, (0.0, 1.0))
     assert "; hatched: 2 NaN, the first at [2, 0], all along i = 2; hatched: 1 \u2212Inf, the first at [0, 1]." in said
     everywhere = {(r, c): 3.0 for r in range(4) for c in range(2)}
-    assert "; all of them equal." in tensor_alternative.values_alternative(*_drawn(report, everywhere), (3.0, 3.0))
+    assert "; all of them equal." in values_sentence(*_drawn(report, everywhere), (3.0, 3.0))
 
 
 def test_the_strip_says_what_is_read_and_how_many_gaps_there_are() -> None:
     """From the first element read to the last, how many of them, in how many stretches."""
     cells = tuple(StripCell(at, at + 1, 1 if at in {2, 3, 6} else 0, 1 if at in {2, 3, 6} else 0) for at in range(9))
     report = samples_tensor.vector()
-    said = tensor_alternative.strip_alternative(report, Strip(0, 9, 1, cells))
+    said = strip_sentence(report, Strip(0, 9, 1, cells))
     assert said == f"Storage elements 0 to 8, read by {report.name} from 2 to 6: 3 of 9 elements, with 1 gap between."
     nothing = tuple(replace(cell, distinct=0) for cell in cells)
-    assert tensor_alternative.strip_alternative(report, Strip(0, 9, 1, nothing)).endswith("none is read.")
+    assert strip_sentence(report, Strip(0, 9, 1, nothing)).endswith("none is read.")
 
 
 def test_the_row_of_slices_says_which_are_largest_zero_and_broken() -> None:
@@ -135,7 +143,7 @@ def test_the_row_of_slices_says_which_are_largest_zero_and_broken() -> None:
     levels, bad = (0.5, 4.0, math.nan, 1.0), (BadSlice(4, 3, 0), BadSlice(5, 0, 1))
     each = DimensionSlices(1, 8, 4, 4, 2, levels, (0, 0, 3, 0), 2, bad, True, 1, (7,))
     report = samples_tensor.transpose_slice()
-    assert tensor_alternative.slices_alternative(report, each) == (
+    assert row_sentence(report, each) == (
         "Mean magnitude, 8 slices along j: largest 4 at 2 to 3, smallest 0.5 at 0 to 1; all zeros: 7; "
         "holding NaN or Inf: 4 and 5."
     )
@@ -145,15 +153,16 @@ def test_signals_sparse_maps_and_components_say_their_extremes() -> None:
     """Where a signal is highest, where a sparse matrix is fullest, what a component's values range over."""
     line = SignalLine("0", (0.0, -2.0, math.nan), (1.0, 5.0, math.nan), (0, 0, 8))
     picture = TensorPicture("(C, T)", 0, -2.0, 5.0, "shown", (), (line,), 1, 4, (12,), 8)
-    assert "; 0: highest 5 at 4, lowest \u22122 at 4" in tensor_alternative.signals_alternative(
-        samples_tensor.vector(), picture
-    )
+    assert "; 0: highest 5 at 4, lowest \u22122 at 4" in Shot(samples_tensor.vector(), picture).sentence
     stored = StoredMap("row", "column", 100, 200, 10, 20, ((0, 3), (7, 0)))
-    said = tensor_alternative.stored_alternative(stored)
+    said = stored_sentence(stored)
     assert said.startswith("Stored elements of 100 by 200 places, 10 by 20 a cell: 2 of 4 cells hold some, 7 the")
     assert said.endswith("fullest, at row 10, column 0.")
-    said = tensor_alternative.component_alternative("x.values()", ((1.0, math.nan), (-4.0, 2.0)), (-4.0, 2.0))
-    assert said == "Values of x.values(), 2 by 2, from \u22124 (darkest) to 2 (lightest); hatched: 1 NaN"
+    values = Component(
+        "x.values()", "", _drawn(samples_tensor.transpose_slice(), {(1, 1): 0.0, (0, 0): math.nan, (3, 1): -4.0})[0]
+    )
+    said = values_sentence_of(values, (-4.0, 2.0))
+    assert said == "Values of x.values(), 4 by 2, from \u22124 (darkest) to 2 (lightest); hatched: 1 NaN"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
-"""What the layout picture of a tensor shows, worked out once for the panel, the SVG, the terminal and the figures.
+"""The elements of a tensor that are drawn: their colours, their place in the storage, and what is said of them.
 
-A `Picture` says which colour an offset has, which element is the worked example, and which cell of the storage strip
-an offset lies in. It holds no markup, so that four renderers cannot disagree about what is drawn.
+A `DrawnLayout` says which colour an offset has, which element is the worked example, and which cell of the storage
+strip an offset lies in. It holds no markup: grid, strip, SVG, terminal and figures agree about what is drawn.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from tensormagic.renderers.basics import theme
 from tensormagic.reports import Grid, LayoutReport, Statistics, Strip, StripCell, TensorReport
-from tensormagic.words import shortened
+from tensormagic.views.panels.tensor_line import name
+from tensormagic.words import DOT, ELLIPSIS, TIMES, count, listed, plural, series, shortened, signed
 
 TABLE_CELLS = 144  # up to here a grid is drawn as cells with their numbers in them
 TABLE_COLUMNS = 16
@@ -23,7 +24,7 @@ LEVELS = 24  # colours in a legend and in a map
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class DrawnLayout:
     """A layout, and what is singled out in it.
 
     Attributes:
@@ -87,6 +88,11 @@ class Picture:
             return None
         return (offset - strip.start) // strip.cell_elements
 
+    @property
+    def chosen(self) -> int | None:
+        """The place in `Strip.cells` of the worked example."""
+        return None if self.offset is None else self.strip_cell(self.offset)
+
     def level(self, row: int, column: int) -> float | None:
         """Return an element as a number for colouring, or None where values could not be read."""
         levels = self.grid.levels
@@ -137,8 +143,8 @@ class Picture:
         return marks
 
 
-def picture_of(report: TensorReport) -> Picture | None:
-    """Return the picture of a strided tensor, None for a layout without strides."""
+def drawn_layout(report: TensorReport) -> DrawnLayout | None:
+    """Return what is drawn of a strided tensor, None for a layout without strides."""
     layout = report.layout
     if layout is None:
         return None
@@ -146,14 +152,14 @@ def picture_of(report: TensorReport) -> Picture | None:
     low = layout.lowest if layout.lowest is not None else 0
     high = layout.highest if layout.highest is not None else low
     if chosen is None:
-        return Picture(layout, None, None, (), None, low, high)
+        return DrawnLayout(layout, None, None, (), None, low, high)
     row, column = chosen
     drawn = frozenset(offset for offsets in layout.grid.offsets for offset in offsets)
     if is_slice(layout):
         low, high = min(drawn), max(drawn)
     index, offset = index_at(layout.grid, row, column), layout.grid.offsets[row][column]
     whole_slice = drawn if is_slice(layout) and layout.grid.complete else frozenset[int]()
-    return Picture(layout, row, column, index, offset, low, high, whole_slice)
+    return DrawnLayout(layout, row, column, index, offset, low, high, whole_slice)
 
 
 def is_slice(layout: LayoutReport) -> bool:
@@ -240,3 +246,121 @@ def narrowed(text: str, room: int) -> str:
             if len(short) <= room:
                 return short
     return shortened(text, room)
+
+
+# -- what is said of them ---------------------------------------------------------------------------------------------
+
+
+def formula(layout: LayoutReport) -> str:
+    """Return ``offset(i, j) = 1 + 1·i + 12·j``."""
+    return f"offset({', '.join(layout.dim_names)}) = {_sum(layout, layout.dim_names)}"
+
+
+def formula_at(layout: LayoutReport, index: tuple[int, ...]) -> str:
+    """Return the formula with an index filled in: ``offset(2, 1) = 1 + 1·2 + 12·1 = 15``."""
+    given = tuple(map(str, index))
+    result = f" = {layout.offset(index)}" if index else ""
+    return f"offset({', '.join(given)}) = {_sum(layout, given)}{result}"
+
+
+def _sum(layout: LayoutReport, factors: tuple[str, ...]) -> str:
+    terms = [f"{step}{DOT}{factor}" for step, factor in zip(layout.stride, factors, strict=True)]
+    return " + ".join([str(layout.storage_offset), *terms])
+
+
+def element(report: TensorReport, index: tuple[int, ...]) -> str:
+    """Return how an element is written in code: ``x[2, 1]``."""
+    inner = ", ".join(map(str, index))
+    return f"{name(report)}[{inner}]" if index else name(report)
+
+
+def worked_example(report: TensorReport, drawn: DrawnLayout) -> tuple[str, ...]:
+    """Return what there is to say about the element singled out: its value, and its other names."""
+    if drawn.row is None or drawn.column is None or drawn.offset is None:
+        return ()
+    value = drawn.value(drawn.row, drawn.column)
+    first = element(report, drawn.index) + (f" = {value}" if value else "")
+    other = bases_index(report, drawn.offset)
+    more = (f"the same element is {other}" if other else "", _repeated(report, drawn))
+    return (first, *(line for line in more if line))
+
+
+def _repeated(report: TensorReport, drawn: DrawnLayout) -> str:
+    """Return which other indices read the same element because they stand still: ``x[:, 3]``."""
+    layout = drawn.layout
+    still = [dim for dim, step in enumerate(layout.stride) if step == 0 and layout.shape[dim] > 1]
+    if not still:
+        return ""
+    inner = ", ".join(":" if dim in still else str(at) for dim, at in enumerate(drawn.index))
+    letters = listed((layout.dim_names[dim] for dim in still), most=len(still))
+    return f"the stride along {letters} is 0: all of {name(report)}[{inner}] is this one element"
+
+
+def jumps(report: TensorReport) -> str:
+    """Return the walk through the storage: ``Row by row, x jumps +12, −11, +12, …``, or that it does not jump."""
+    steps = report.layout.jumps if report.layout else ()
+    if report.layout is None or not steps:
+        return ""
+    if any(each.name == "contiguous_format" and each.holds for each in report.layout.formats):
+        return "Contiguous: read row by row, every step in memory is +1"
+    more = f", {ELLIPSIS}" if report.numel - 1 > len(steps) else ""
+    return f"Row by row, {name(report)} jumps {', '.join(map(signed, steps))}{more}"
+
+
+def shown(report: TensorReport) -> str:
+    """Return exactly what is drawn of what, or nothing where everything is."""
+    if report.layout is None or not report.layout.grid.offsets:
+        return ""
+    grid = report.layout.grid
+    parts = [_cut(grid, report.layout.dim_names), _slice(report, grid)]
+    return "; ".join(part for part in parts if part)
+
+
+def _cut(grid: Grid, letters: tuple[str, ...]) -> str:
+    if grid.complete:
+        return ""
+    rows, columns = len(grid.rows), len(grid.columns)
+    if grid.row_dim is None:
+        size = f"{columns} of {count(grid.column_count)}"
+    else:
+        size = f"{rows} {TIMES} {columns} of {count(grid.row_count)} {TIMES} {count(grid.column_count)}"
+    axes = [(grid.row_dim, grid.rows, grid.row_count), (grid.column_dim, grid.columns, grid.column_count)]
+    cut = [f"{letters[dim]} {series(at)}" for dim, at, full in axes if dim is not None and len(at) < full]
+    return f"{size}: {', '.join(cut)}"
+
+
+def _slice(report: TensorReport, grid: Grid) -> str:
+    drawn = {grid.row_dim, grid.column_dim}
+    others = [dim for dim in range(len(report.shape)) if dim not in drawn]
+    if not others:
+        return ""
+    inner = ", ".join(":" if dim in drawn else str(at) for dim, at in enumerate(grid.fixed))
+    slices = 1
+    for dim in others:
+        slices *= report.shape[dim]
+    return (
+        f"slice {name(report)}[{inner}], one of {count(slices)}{_because(report, grid, others)}" if slices > 1 else ""
+    )
+
+
+def _because(report: TensorReport, grid: Grid, others: list[int]) -> str:
+    """Return why this slice is drawn and not the first: it holds the first NaN."""
+    first = report.statistics.first_nan if report.statistics is not None else None
+    held = first is not None and all(grid.fixed[dim] == first[dim] for dim in others)
+    return ", with the first NaN" if held and any(grid.fixed) else ""
+
+
+def strip_shown(report: TensorReport) -> str:
+    """Return what one cell of the strip stands for, where it is more than one element or not all of the storage."""
+    strip = report.layout.strip if report.layout else None
+    if strip is None or report.storage is None:
+        return ""
+    parts = []
+    if strip.cell_elements > 1:
+        parts.append(f"a cell is {plural(strip.cell_elements, 'element')}")
+    if strip.start > 0 or strip.stop < report.storage.elements:
+        whole = count(report.storage.elements)
+        parts.append(f"elements {count(strip.start)} to {count(strip.stop - 1)} of {whole} are drawn")
+    if not strip.exact:
+        parts.append("counts are sampled")
+    return "; ".join(parts)

@@ -1,1 +1,0 @@
-"""One tensor: as a panel, as a picture, as text."""

@@ -1,0 +1,328 @@
+"""What the panel of a tensor says of its memory, as nodes: copy or view, who shares the storage, who keeps it alive."""
+
+from __future__ import annotations
+
+from tensormagic.reports import Alias, CopyVerdict, Holder, HoldersReport, LayoutReport, Sharing, Step, TensorReport
+from tensormagic.views.nodes import Cell, Column, Node, Paragraph, Section, Table, Words, table_of
+from tensormagic.views.panels.tensor_line import name
+from tensormagic.words import count, listed, number_of_bytes, plural, shortened, tuple_text
+
+WORDS = {
+    "same object": "Same object",
+    "view": "View",
+    "same storage": "View",
+    "copy": "Copy",
+    "new": "New memory",
+    "separate": "Separate memory",
+    "unknown": "Cannot tell",
+}
+_NAMED = 3  # operands that a sentence names
+MOST_HOLDERS = 12
+_TELLING = 2  # holders that the summary names
+_PATH = 46
+# What is least expected first.
+_TELLING_ORDER = (
+    "traceback", "graph", "history", "function", "generator", "optimizer",
+    "view", "array", "attribute", "item", "module", "name",
+)  # fmt: skip
+_KINDS = {
+    "name": "a name",
+    "item": "an item of a container",
+    "attribute": "an attribute",
+    "history": "output history",
+    "module": "in a module",
+    "optimizer": "an optimizer",
+    "graph": "an autograd graph",
+    "traceback": "an error's traceback",
+    "function": "a function",
+    "generator": "an unfinished generator",
+    "array": "a NumPy array",
+    "view": "a view of it",
+}
+MOST_ALIASES = 12
+
+
+def verdict_nodes(verdict: CopyVerdict | None) -> list[Node]:
+    """Return whether an expression made a copy or a view, and what each call of a chain did."""
+    if verdict is None:
+        return []
+    body: list[Node] = [sentence(verdict)]
+    if len(verdict.steps) == 1 and verdict.steps[0].reason:
+        body.append(Paragraph(verdict.steps[0].reason, "quiet"))
+    elif len(verdict.steps) > 1:
+        body += [table_of(STEPS, verdict.steps), Paragraph(_left_out(verdict), "quiet") if verdict.more_steps else ""]
+    return [Section(word(verdict), body, note=cost(verdict))]
+
+
+def sharing_nodes(report: TensorReport) -> list[Node]:
+    """Return who shares the storage; nothing where a gap says why that is not known."""
+    if report.storage is None and not report.aliases:
+        return []
+    if not report.aliases:
+        return [Section("Shares with", [Paragraph(nothing_shares(report), "quiet")])]
+    left = (len(report.aliases[MOST_ALIASES:]), 0)
+    rows: list[list[Cell]] = [
+        [Words(first, "code"), *rest] for first, *rest in map(alias_row, report.aliases[:MOST_ALIASES])
+    ]
+    on = ("more on this storage", "more on this storage")
+    return [Table(ALIASES, rows, left_out=left, more=on)]
+
+
+ALIASES = (Column("Shares with", look="name"), Column("how"), Column("overlap"), Column("version counter"))
+
+
+def memory_nodes(report: TensorReport) -> list[Node]:
+    """Return the storage, who keeps it alive, and which memory formats hold."""
+    formats = report.layout.formats if report.layout is not None else ()
+    rows = format_rows(report.layout) if report.layout is not None else ()
+    return [
+        *memory_lines(report),
+        *holders_nodes(report.holders, name(report)),
+        *([Table(FORMATS, rows)] if formats else []),
+    ]
+
+
+FORMATS = (Column("memory format", look="name"), Column("holds"), Column("its stride"), Column("broken by"))
+
+
+def holders_nodes(report: HoldersReport | None, name: str) -> list[Node]:
+    """Return who keeps a tensor alive, with notes; nothing where nobody was looked for."""
+    if report is None:
+        return []
+    if nobody_else(report, name):
+        return [f"Held only by `{name}`.", *notes(report, name)]
+    rows: list[list[Cell]] = [
+        [Words(path, "code"), keeps, Words(what, "quiet")] for path, keeps, what in holder_rows(report)
+    ]
+    return [Table(HOLDERS, rows), *notes(report, name)]
+
+
+HOLDERS = (Column("held by", look="name"), Column("keeps alive"), Column("which is"))
+
+
+# -- copy or view ----------------------------------------------------------------------------------------------------
+
+
+def word(verdict: CopyVerdict) -> str:
+    """Return the verdict in a word or two."""
+    return WORDS[verdict.outcome]
+
+
+def sentence(verdict: CopyVerdict) -> str:
+    """Return what a write would change, with the exact number of elements."""
+    sharing = [operand for operand in verdict.operands if operand.shares]
+    if verdict.outcome == "same object":
+        same = next(operand for operand in sharing if operand.relation == "same object")
+        written = any(step.outcome == "written in place" for step in verdict.steps)
+        return f"the result is `{same.name}` itself" + (
+            ", written to in place" if written else ": no new tensor was made"
+        )
+    if sharing:
+        return f"shares {listed(map(_shared, sharing), most=_NAMED)}{_writing(sharing)}"
+    return _apart(verdict)
+
+
+def _shared(operand: Sharing) -> str:
+    name, shared, of = f"`{operand.name}`", operand.elements, operand.of_elements
+    if operand.relation == "may overlap":
+        return f"the storage of {name} and may overlap it"
+    if shared is None or of is None:
+        return f"memory with {name}"
+    if shared >= of:
+        return f"the one element of {name}" if of == 1 else f"all {count(of)} elements of {name}"
+    return f"{count(shared)} of the {count(of)} elements of {name}"
+
+
+def _writing(sharing: list[Sharing]) -> str:
+    if all(operand.relation == "may overlap" for operand in sharing):
+        return ""
+    transparent = sharing[0].shares_version is False
+    return ": writing to one changes the other" + (", and autograd does not notice" if transparent else "")
+
+
+def _apart(verdict: CopyVerdict) -> str:
+    if not verdict.operands:
+        return "the expression names no tensor or array to share memory with"
+    unknown = [operand for operand in verdict.operands if operand.relation == "unknown"]
+    if unknown:
+        return f"its memory cannot be compared with {_names(unknown)}"
+    beside = [operand for operand in verdict.operands if operand.relation == "same storage"]
+    if beside:
+        return f"uses the storage of {_names(beside)}, but shares no elements with it"
+    names = _names(verdict.operands, verdict.more_operands)
+    return f"shares no memory with {names}: writing to it leaves {names} alone"
+
+
+def _names(operands: tuple[Sharing, ...] | list[Sharing], more: int = 0) -> str:
+    return listed((f"`{operand.name}`" for operand in operands), most=_NAMED, found=len(operands) + more)
+
+
+def cost(verdict: CopyVerdict) -> str:
+    """Return how many bytes were copied on the way, or nothing."""
+    return f"{number_of_bytes(verdict.copied_bytes)} copied" if verdict.copied_bytes else ""
+
+
+def outcome(step: Step) -> str:
+    """Return what a step gave: ``view of `x```, ``copy, 48 B``, ``new, 48 B``."""
+    if step.outcome in {"copy", "new"}:
+        return f"{step.outcome}, {number_of_bytes(step.nbytes)}"
+    if step.outcome == "same object" and step.of.isidentifier():
+        return f"`{step.of}` itself"
+    if step.outcome == "view" and step.of.isidentifier():
+        return f"view of `{step.of}`"
+    return {"separate": "separate memory", "unknown": "cannot tell"}.get(step.outcome, step.outcome)
+
+
+STEPS = (
+    Column("", lambda step: Words(step.code, "code"), "name"),
+    Column("", outcome),
+    Column("", lambda step: step.reason, "quiet wide"),
+)
+
+
+def _left_out(verdict: CopyVerdict) -> str:
+    """Return how many steps are not shown, or nothing."""
+    return f"{plural(verdict.more_steps, 'earlier step')} not shown" if verdict.more_steps else ""
+
+
+# -- who shares the storage ------------------------------------------------------------------------------------------
+
+
+def alias_row(alias: Alias) -> tuple[str, str, str, str]:
+    """Return name, relation, overlap and version counter of one that shares the storage."""
+    how = alias.relation if alias.kind in {"Tensor", "ndarray"} else f"{alias.relation}, {alias.kind}"
+    return shortened(alias.name, 28), shortened(how, 34), _overlap(alias), _counter(alias)
+
+
+def _overlap(alias: Alias) -> str:
+    if alias.overlap == "no":
+        return "none"
+    if alias.overlap == "maybe" or alias.overlap_elements is None:
+        return "may overlap"
+    return f"{count(alias.overlap_elements)} of {count(alias.of_elements)}"
+
+
+def _counter(alias: Alias) -> str:
+    if alias.version is None:
+        return "none: writes not counted"
+    return f"shared, now {alias.version}" if alias.shares_version else f"its own, now {alias.version}"
+
+
+def nothing_shares(report: TensorReport) -> str:
+    """Return what was looked through where nobody was found to share the storage."""
+    if not report.aliases_searched:
+        return "not searched"
+    return f"nothing found among {plural(report.aliases_searched, 'name and attribute', 'names and attributes')}"
+
+
+# -- the storage, and who keeps it alive -----------------------------------------------------------------------------
+
+
+def memory_summary(report: TensorReport) -> str:
+    """Return the storage and who keeps it, for a closed disclosure."""
+    if report.storage is None:
+        return holders_summary(report.holders, name(report)) or "no storage"
+    size = number_of_bytes(report.storage.nbytes)
+    held = holders_summary(report.holders, name(report))
+    if report.storage.device == "meta":
+        return f"none: on the meta device; elsewhere it would take {size}"
+    if held:
+        return f"{size}, {held}"
+    holders = 1 + sum(alias.kind != "ndarray" for alias in report.aliases)
+    arrays = sum(alias.kind == "ndarray" for alias in report.aliases)
+    text = f"{size}, {plural(holders, 'tensor')}"
+    return f"{text}, {plural(arrays, 'array')}" if arrays else text
+
+
+def memory_lines(report: TensorReport) -> tuple[str, ...]:
+    """Return what the storage is, who was found to hold it, and what a copy would take, in sentences."""
+    storage, layout = report.storage, report.layout
+    if storage is None:
+        parts = sum(len(kind.components) for kind in report.kinds)
+        held = f"It has no storage of its own; its data is in {plural(parts, 'component')}, shown above."
+        return (held if parts else "No readable storage.",)
+    kinds = {"shared between processes": storage.shared, "pinned": storage.pinned}
+    extra = "".join(f", {word}" for word, on in kinds.items() if on)
+    where = f"{storage.device}, {f'first byte at `{storage.address:#x}`' if storage.address else 'without memory'}"
+    lines = [f"One storage of {number_of_bytes(storage.nbytes)} on {where}{extra}."]
+    if storage.device == "meta":
+        lines = [
+            f"On the meta device it uses no memory; elsewhere its storage would take {number_of_bytes(storage.nbytes)}."
+        ]
+    if report.aliases and report.holders is None:
+        holders = listed((shortened(alias.name, 28) for alias in report.aliases), most=8)
+        lines.append(f"Also kept alive by: {holders}.")
+    if layout is not None and layout.distinct is not None and storage.elements:
+        read = f"{count(layout.distinct)} of the storage's {plural(storage.elements, 'element')}"
+        copy = number_of_bytes(layout.contiguous_bytes)
+        lines.append(f"{name(report)} reads {read}; a contiguous copy would take {copy}.")
+    return tuple(lines)
+
+
+def format_rows(layout: LayoutReport) -> tuple[tuple[str, str, str, str], ...]:
+    """Return each memory format: name, whether it holds, the stride it asks for, and the dimension that breaks it."""
+    rows = []
+    for memory_format in layout.formats:
+        dim = memory_format.breaking_dim
+        because = "" if dim is None else f"dim {dim} ({layout.dim_names[dim]}) has stride {layout.stride[dim]}"
+        rows.append(
+            (memory_format.name, "yes" if memory_format.holds else "no", tuple_text(memory_format.stride), because)
+        )
+    return tuple(rows)
+
+
+def holders_summary(report: HoldersReport | None, name: str) -> str:
+    """Return the holders worth a glance: ``held by batch[0], Out[12], and 3 more``; nothing where there are none."""
+    if report is None:
+        return ""
+    others = [holder for holder in report.of_tensor if holder.path != name]
+    if others:
+        return f"held by {listed(dict.fromkeys(map(_root, _telling(others))), most=_TELLING)}"
+    if report.of_tensor:
+        return f"held only by {name}" if not report.of_storage else "others hold its storage"
+    return "held by no name" if not report.of_storage else "held by no name, but its storage is"
+
+
+def _root(holder: Holder) -> str:
+    """Return the part of a way by which a person would call the holder: ``graph of loss``, ``the last error``."""
+    path = holder.path.split(": ")[0] if holder.kind == "graph" else holder.path
+    return shortened(path.split(", ")[0] if holder.kind in {"traceback", "generator", "function"} else path, 32)
+
+
+def _telling(others: list[Holder]) -> list[Holder]:
+    """Put what a person would not think of in front of plain names."""
+    return sorted(others, key=lambda holder: _TELLING_ORDER.index(holder.kind))
+
+
+def holder_rows(report: HoldersReport) -> tuple[tuple[str, str, str], ...]:
+    """Return each holder: how it is reached, what it keeps, and what it is."""
+    return tuple((shortened(each.path, _PATH), _keeps(each), _what(each)) for each in report.holders[:MOST_HOLDERS])
+
+
+def nobody_else(report: HoldersReport, name: str) -> bool:
+    """Return whether the name itself is all that holds the tensor."""
+    return [(holder.path, holder.holds) for holder in report.holders] == [(name, "tensor")]
+
+
+def _what(holder: Holder) -> str:
+    place = f", {holder.location.label}" if holder.location is not None else ""
+    return _KINDS[holder.kind] + place
+
+
+def _keeps(holder: Holder) -> str:
+    return "tensor" if holder.holds == "tensor" else f"storage, {number_of_bytes(holder.nbytes)}"
+
+
+def notes(report: HoldersReport, name: str) -> tuple[str, ...]:
+    """Return what there is to add: a temporary, how many are not listed, who has no name, where the search ended."""
+    lines = []
+    if not report.of_tensor:
+        lines.append(f"No variable was found that holds {name} itself.")
+    if report.found > MOST_HOLDERS:
+        lines.append(f"{report.found - MOST_HOLDERS} more holders are not listed.")
+    if report.unreached:
+        verb, users = ("uses" if report.unreached == 1 else "use"), plural(report.unreached, "more tensor")
+        lines.append(f"By torch's count, {users} that cannot be reached from a variable {verb} the storage.")
+    if report.cut:
+        lines.append(f"The search stopped {report.cut}: there may be more.")
+    return tuple(lines)

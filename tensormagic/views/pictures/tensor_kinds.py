@@ -1,0 +1,490 @@
+"""What a tensor is made of: which cells are stored, how they lie in memory, and the tensors that it consists of.
+
+Stored elements are coloured by their place in memory, in the matrix and in the arrays alike: the colour is the link
+between the two, and needs no script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from tensormagic.renderers.basics import theme
+from tensormagic.renderers.basics.markup import corner, escape, tag
+from tensormagic.renderers.basics.panel import scroll, with_code
+from tensormagic.renderers.terminal.text_canvas import wrapped
+from tensormagic.reports import (
+    NOT_STORED,
+    OUTSIDE,
+    Component,
+    KindReport,
+    StoredGroup,
+    StoredList,
+    StoredMap,
+)
+from tensormagic.views.nodes import Picture
+from tensormagic.views.pictures.tensor_cells import (
+    PALETTE,
+    SKIP,
+    Box,
+    bracket,
+    broken,
+    ends,
+    image,
+    lettered,
+    on_colour,
+    patches,
+    rect,
+    scale_html,
+    steps,
+    swatch,
+    text,
+)
+from tensormagic.views.pictures.tensor_elements import LEVELS, value_range
+from tensormagic.views.pictures.tensor_strip import DENSITY, FULL, NOT_READ
+from tensormagic.words import (
+    ELLIPSIS,
+    TIMES,
+    count,
+    number_of_bytes,
+    plural,
+    short_number,
+    shortened,
+    tuple_text,
+)
+
+_MAP_SIDE, _SMALL_MAP = 232, 96  # pixels along the longer side of a map whose cells are joined, of a component's map
+_TEXT, _SVG_TEXT = 10, 5  # characters of a value in a cell
+_PICTURE_ROWS, _PICTURE_COLUMNS = 6, 12  # cells of a component that are drawn with their numbers
+_PREVIEW = 12  # values of a component in one line
+_CELL, _ROW, _MOST_COLUMNS = 34.0, 20.0, 12  # of the SVG: pixels of a cell with a number, cells beside a map
+_SHADES = (NOT_READ, *DENSITY, FULL)
+_VOID = "\u00b7"  # in a cell in which nothing is stored
+
+
+@dataclass(frozen=True, slots=True)
+class Stored(Picture):
+    """Which cells of a tensor are stored, and how those lie in memory (sparse, nested)."""
+
+    kind: KindReport
+
+    @property
+    def sentence(self) -> str:
+        """How the stored elements lie."""
+        return stored_sentence(self.kind.map) if self.kind.map else ""
+
+    def html(self) -> str:
+        """Return map and arrays side by side."""
+        return tag("div", _map_html(self.kind), _list_html(self.kind.stored), class_="tm-stored")
+
+    def text(self, width: int) -> Iterator[str]:
+        """Return the map, then the arrays."""
+        kind = self.kind
+        if kind.map is not None:
+            yield from _cells_text(kind.map) if kind.map.places else _joined_text(kind.map)
+        if kind.stored is not None and kind.stored.shown:
+            yield from [""] if kind.map is not None else []
+            yield from _list_text(kind.stored, width)
+
+    def svg(self, width: float) -> tuple[str, float]:
+        """Return map and arrays side by side."""
+        stored, right, bottom, drawn = self.kind.stored, -24.0, 0.0, ""
+        if self.kind.map is not None:
+            drawn, right, bottom = _map_svg(self.kind.map, stored.count if stored else 1)
+        if stored is not None and stored.shown:
+            arrays, end = _list_svg(stored, right + 24, width)
+            drawn, bottom = drawn + arrays, max(bottom, end)
+        return lettered(drawn), bottom
+
+
+@dataclass(frozen=True, slots=True)
+class Components(Picture):
+    """The tensors that a tensor consists of, each with a small picture of its values."""
+
+    components: Sequence[Component]
+
+    @property
+    def sentence(self) -> str:
+        """What there is."""
+        return "; ".join(f"{each.name}: {each.role}" for each in self.components)
+
+    def html(self) -> str:
+        """Return a card each."""
+        return tag("div", *map(_card, self.components), class_="tm-parts")
+
+    def text(self, width: int) -> Iterator[str]:
+        """Return a paragraph each."""
+        for each in self.components:
+            told = f"{each.role}: {component_values(each)}"
+            yield from wrapped(f"{shortened(each.name, 40)}  {component_facts(each)}  {told}", width, "  ", "    ")
+            yield from (f"    {kind.label}: {kind.summary}" for kind in _kinds_of(each))
+
+    def svg(self, width: float) -> tuple[str, float]:
+        """Return a line each."""
+        lines = (f"{each.name}  {component_facts(each)}  {component_values(each)}" for each in self.components)
+        drawn = (text(0, 12 + 17.0 * at, shortened(line, int(width // 7)), "q") for at, line in enumerate(lines))
+        return lettered("".join(drawn)), 17.0 * len(self.components)
+
+
+# -- what is said of it ----------------------------------------------------------------------------------------------
+
+
+def _colour(place: int, stored: int) -> str:
+    """Return the colour of a stored element by its place among the stored ones: dark first, light last."""
+    return theme.offset_colour(place / (stored - 1) if stored > 1 else 0.0)
+
+
+def cell_title(stored_map: StoredMap, row: int, column: int) -> str:
+    """Return what a cell of a map with one cell an element is: ``row 2, column 0: 3, stored 2nd``."""
+    where = f"{stored_map.row_name} {row}, {stored_map.column_name} {column}"
+    place, found = stored_map.places[row][column], stored_map.counts[row][column]
+    if place == OUTSIDE:
+        return f"{where}: this {stored_map.row_name} has ended"
+    if place == NOT_STORED:
+        return f"{where}: not stored"
+    words = f": {stored_map.texts[row][column]}" if stored_map.texts else ""
+    return f"{where}{words}, " + (f"place {place}" if found == 1 else f"{found} stored values add up")
+
+
+def map_caption(stored_map: StoredMap) -> str:
+    """Return what a map shows: its size, how much one drawn cell stands for, and what was left out."""
+    height, width = stored_map.row_count, stored_map.column_count
+    parts = [f"{plural(height, stored_map.row_name)} {TIMES} {plural(width, stored_map.column_name)}"]
+    if stored_map.row_step * stored_map.column_step > 1:
+        parts.append(f"a cell is {count(stored_map.row_step)} {TIMES} {count(stored_map.column_step)}")
+    if stored_map.sampled:
+        parts.append(f"counted from {count(stored_map.sampled)} of the stored elements")
+    return "; ".join([*parts, *([stored_map.title] if stored_map.title else [])])
+
+
+def _most(stored_map: StoredMap) -> int:
+    """Return how many stored elements the fullest drawn cell has."""
+    return max((max(row, default=0) for row in stored_map.counts), default=0)
+
+
+def stored_sentence(stored_map: StoredMap) -> str:
+    """Return how the stored elements of a sparse tensor lie: how many cells hold some, and where it is fullest."""
+    counts = [(found, r, c) for r, row in enumerate(stored_map.counts) for c, found in enumerate(row)]
+    filled, most = sum(found > 0 for found, _, _ in counts), _most(stored_map)
+    row, column = next(((r, c) for found, r, c in counts if found == most), (0, 0))
+    size = f"{count(stored_map.row_count)} by {count(stored_map.column_count)} places"
+    each = f"{stored_map.row_step} by {stored_map.column_step} a cell"
+    place = f"{stored_map.row_name} {row * stored_map.row_step}, "
+    place += f"{stored_map.column_name} {column * stored_map.column_step}"
+    held = f"{count(filled)} of {count(len(counts))} cells hold some, {count(most)} the fullest, at {place}"
+    return f"Stored elements of {size}, {each}: {held}."
+
+
+def _list_caption(stored: StoredList) -> str:
+    """Return how many of the stored elements are listed, and which groups own none."""
+    if stored.shown < stored.count:
+        told = f"the first {stored.shown} of {count(stored.count)} stored"
+    else:
+        told = (
+            f"all {count(stored.count)} stored" if stored.count > 1 else "the only one stored" if stored.count else ""
+        )
+    empty = [group.label for group in stored.groups if group.start >= group.stop]
+    more = f", {ELLIPSIS}" if len(empty) > 6 else ""
+    return "; ".join(filter(None, (told, f"empty: {', '.join(empty[:6])}{more}" if empty else "")))
+
+
+def group_title(stored: StoredList, group: StoredGroup) -> str:
+    """Return which stored elements a row, column or item owns."""
+    if group.start >= group.stop:
+        return f"{group.label} is empty: {stored.group_name} assigns it no elements"
+    return f"{group.label} owns places {group.start} to {group.stop - 1}, says {stored.group_name}"
+
+
+def component_facts(component: Component) -> str:
+    """Return a component's shape, dtype and bytes: ``(5,) int64 40 B``."""
+    report = component.report
+    inner = ", ".join(kind.label for kind in _kinds_of(component))
+    device = "" if report.device == "cpu" else f" {report.device}"
+    size = f"{tuple_text(report.shape)} {report.dtype} {number_of_bytes(report.nbytes)}{device}"
+    return size + (f", {shortened(inner, 40)}" if inner else "")
+
+
+def _kinds_of(component: Component) -> list[KindReport]:
+    return [kind for kind in component.report.kinds if kind.label and kind.key != "numpy"]
+
+
+def component_values(component: Component) -> str:
+    """Return a component's values in one line where there are few; else how many there are, and their range."""
+    report = component.report
+    grid = report.layout.grid if report.layout else None
+    if grid is None or not grid.values:
+        return "no values to read" if report.numel else "empty"
+    whole = grid.complete and grid.row_count * grid.column_count == report.numel
+    if whole and report.numel <= _PREVIEW:
+        return ", ".join(words for row in grid.values for words in row)
+    statistics = report.statistics
+    if statistics is None or statistics.minimum is None:
+        return plural(report.numel, "value")
+    low, high = short_number(statistics.minimum), short_number(statistics.maximum)
+    return f"{plural(report.numel, 'value')}, {low} to {high}"
+
+
+# -- in a page: which cells are stored -------------------------------------------------------------------------------
+
+
+def _map_html(kind: KindReport) -> str:
+    stored_map = kind.map
+    if stored_map is None:
+        return ""
+    of = kind.stored.count if kind.stored else 1 + max((max(row) for row in stored_map.places), default=0)
+    drawn = _cells_html(stored_map, of, kind.stored) if stored_map.places else _joined_html(stored_map)
+    return tag("div", drawn, tag("p", escape(map_caption(stored_map)), class_="quiet"), class_="tm-stored-map")
+
+
+def _cells_html(stored_map: StoredMap, of: int, stored: StoredList | None) -> str:
+    example = stored.example if stored else None
+    width = len(stored_map.places[0])
+    head = tag("tr", corner("row and column"), *(tag("th", str(column)) for column in range(width)))
+    rows = [
+        tag("tr", tag("th", str(row)), *(_cell(stored_map, (row, column), of, example) for column in range(width)))
+        for row in range(len(stored_map.places))
+    ]
+    directions = f"{stored_map.row_name} \u2193  {stored_map.column_name} \u2192"
+    table = tag("table", head, *rows, class_="tm-cells tm-matrix")
+    return tag("p", escape(directions), class_="quiet tm-corner-names") + table
+
+
+def _cell(stored_map: StoredMap, at: tuple[int, int], of: int, example: int | None) -> str:
+    row, column = at
+    place, title = stored_map.places[row][column], cell_title(stored_map, row, column)
+    if place == OUTSIDE:
+        return tag("td", class_="tm-ended", title=title)
+    if place < 0:
+        look = f"background-color:{SKIP};color:{theme.role('ink-2')}"
+        return tag("td", _VOID, class_="tm-void", style=look, title=title)
+    words = stored_map.texts[row][column] if stored_map.texts else ""
+    return _coloured(words or count(place), _colour(place, of), title=title, on=place == example)
+
+
+def _coloured(words: str, colour: str, *, title: str, on: bool) -> str:
+    style = f"background-color:{colour};color:{theme.ink_on(colour)}"
+    return tag("td", escape(shortened(words, _TEXT)), class_="tm-on" if on else None, style=style, title=title)
+
+
+def _joined_html(stored_map: StoredMap) -> str:
+    most, size = _most(stored_map), max(_MAP_SIDE // max(len(stored_map.counts), len(stored_map.counts[0])), 3)
+    drawn = image(_levels(stored_map), size, stored_sentence(stored_map), palette=(*PALETTE, SKIP))
+    told = ("1 ", scale_html(), escape(f" {count(most)} stored in a cell "), swatch(SKIP), " none")
+    return tag("div", drawn, class_="tm-joined") + tag("p", *told, class_="quiet")
+
+
+def _levels(stored_map: StoredMap) -> list[list[int]]:
+    """Return the places of counts in the palette: nothing has a colour of its own, one has the darkest."""
+    most = _most(stored_map)
+    return [
+        [round((found - 1) / max(most - 1, 1) * (LEVELS - 1)) if found else LEVELS for found in row]
+        for row in stored_map.counts
+    ]
+
+
+# -- in a page: how they lie in memory -------------------------------------------------------------------------------
+
+
+def _list_html(stored: StoredList | None) -> str:
+    if stored is None or not stored.shown:
+        return ""
+    lines = [_line(stored, at) for at in range(len(stored.lines))]
+    head = tag("tr", tag("th", "place"), *(tag("td", str(at)) for at in range(stored.shown)), class_="tm-places")
+    table = tag("table", head, *lines, _group_row(stored), class_="tm-cells tm-arrays")
+    told = _list_caption(stored)
+    caption = tag("p", escape(told), class_="quiet") if told else ""
+    return tag("div", scroll("stored numbers", table), caption, class_="tm-stored-list")
+
+
+def _line(stored: StoredList, at: int) -> str:
+    """Return one of the arrays; the last one is coloured."""
+    line, last = stored.lines[at], at == len(stored.lines) - 1
+    cells = (
+        _coloured(
+            words, _colour(place, stored.count), title=f"{line.name}[{place}] = {words}", on=place == stored.example
+        )
+        if last
+        else tag("td", escape(shortened(words, _TEXT)), title=f"{line.name}[{place}] = {words}")
+        for place, words in enumerate(line.texts)
+    )
+    return tag("tr", tag("th", escape(line.name)), *cells)
+
+
+def _group_row(stored: StoredList) -> str:
+    """Return brackets under the places that one row, column or item owns; places that nobody owns stay bare."""
+    cells, at = [], 0
+    for group in sorted(stored.groups, key=lambda one: one.start):
+        if group.stop <= group.start or group.start < at:
+            continue
+        if group.start > at:
+            cells.append(tag("td", class_="tm-hole", colspan=group.start - at, title="not owned by any item: a hole"))
+        title = group_title(stored, group)
+        cells.append(tag("td", escape(group.label), colspan=group.stop - group.start, title=title))
+        at = group.stop
+    return tag("tr", tag("th", escape(stored.group_name)), *cells, class_="tm-rows") if cells else ""
+
+
+# -- in a page: what it consists of ----------------------------------------------------------------------------------
+
+
+def _card(component: Component) -> str:
+    title = tag("code", tag("b", escape(shortened(component.name, 60))))
+    head = tag("p", title, " ", tag("code", escape(component_facts(component)), class_="quiet"))
+    role = tag("p", escape(component.role), class_="quiet")
+    inner = (tag("p", tag("b", escape(kind.label)), " ", with_code(kind.summary)) for kind in _kinds_of(component))
+    return tag("div", head, role, _values_html(component), *inner, class_="tm-part")
+
+
+def _values_html(component: Component) -> str:
+    report = component.report
+    grid = report.layout.grid if report.layout else None
+    told = tag("p", escape(component_values(component)), class_="quiet")
+    if grid is None or not grid.values:
+        return told
+    if len(grid.rows) <= _PICTURE_ROWS and len(grid.columns) <= _PICTURE_COLUMNS:
+        title = shortened(component.name, 60)
+        rows = [
+            tag("tr", *(tag("td", escape(shortened(words, _TEXT)), title=title) for words in row))
+            for row in grid.values
+        ]
+        more = f"the first of {count(report.numel)} values" if grid.row_count * grid.column_count < report.numel else ""
+        return tag("table", *rows, class_="tm-cells tm-plain") + (
+            tag("p", escape(more), class_="quiet") if more else ""
+        )
+    scale = value_range(grid, None)
+    if scale is None:
+        return told
+    cells = steps(grid.levels, scale)
+    size = max(_SMALL_MAP // max(len(cells), len(cells[0])), 3) if len(cells) > 1 else 8
+    return tag("div", image(cells, size, values_sentence(component, scale)), class_="tm-joined") + told
+
+
+def values_sentence(component: Component, scale: tuple[float, float]) -> str:
+    """Return the range of a component's values, and what of it is no finite number."""
+    assert component.report.layout is not None
+    levels = component.report.layout.grid.levels
+    bad = broken(component.report.layout.grid)
+    size = f"{len(levels)} by {len(levels[0])}"
+    return f"Values of {component.name}, {size}, {ends(scale)}{f'; hatched: {bad}' if bad else ''}"
+
+
+# -- as SVG ----------------------------------------------------------------------------------------------------------
+
+
+def _map_svg(stored_map: StoredMap, of: int) -> tuple[str, float, float]:
+    """Return a map, and where it ends on the right and below."""
+    height, width = len(stored_map.counts), len(stored_map.counts[0])
+    if stored_map.places:
+        across, down = _CELL, _ROW
+        places = [(row, column) for row in range(height) for column in range(width)]
+        drawn = "".join(_cell_svg(stored_map, place, of) for place in places)
+    else:
+        across = down = float(max(_MAP_SIDE // max(height, width), 3))
+        colours = (*PALETTE, SKIP)
+        fills = [[colours[level] for level in row] for row in _levels(stored_map)]
+        drawn = patches(fills, (0, 0, across, down))
+    lines = wrapped(map_caption(stored_map), 60)
+    told = "".join(text(0, height * down + 14 + 17 * at, line, "q") for at, line in enumerate(lines))
+    return drawn + told, max(width * across, 200.0), height * down + 17 * len(lines) + 4
+
+
+def _cell_svg(stored_map: StoredMap, at: tuple[int, int], of: int) -> str:
+    row, column = at
+    place, box = stored_map.places[row][column], (column * _CELL, row * _ROW, _CELL, _ROW)
+    if place < 0:
+        return "" if place == OUTSIDE else rect(box, SKIP)
+    return _labelled(box, stored_map.texts[row][column] if stored_map.texts else str(place), _colour(place, of))
+
+
+def _labelled(box: Box, words: str, colour: str) -> str:
+    return rect(box, colour) + on_colour(box, shortened(words, _SVG_TEXT), colour)
+
+
+def _list_svg(stored: StoredList, left: float, width: float) -> tuple[str, float]:
+    start = left + 7 * max(len(name) for name in (*(line.name for line in stored.lines), stored.group_name)) + 10
+    fitting = max(min(stored.shown, int((width - start) // _CELL), _MOST_COLUMNS), 1)
+    parts, y = [], 0.0
+    for at, line in enumerate(stored.lines):
+        last = at == len(stored.lines) - 1
+        parts.append(text(start - 8, y + 14, line.name, "e q"))
+        for place, words in enumerate(line.texts[:fitting]):
+            colour = _colour(place, stored.count) if last else SKIP
+            parts.append(_labelled((start + place * _CELL, y, _CELL, _ROW), words, colour))
+        y += _ROW + 4
+    parts.append(text(start - 8, y + 10, stored.group_name, "e q"))
+    for group in stored.groups:
+        stop = min(group.stop, fitting)
+        if stop > group.start:
+            room = max(int((stop - group.start) * _CELL // 7) - 1, 1)
+            ends_at = start + group.start * _CELL, start + stop * _CELL
+            parts.append(bracket(*ends_at, y, shortened(group.label, room)))
+    told = _list_caption(replace(stored, shown=fitting))
+    parts.append(text(start, y + 30, shortened(told, max(int((width - start) // 7), 1)), "q"))
+    return "".join(parts), y + 36
+
+
+# -- in a terminal ---------------------------------------------------------------------------------------------------
+
+
+def _cells_text(stored_map: StoredMap) -> Iterator[str]:
+    rows = [
+        [_cell_text(stored_map, row, column) for column in range(len(stored_map.places[0]))]
+        for row in range(len(stored_map.places))
+    ]
+    cell = max(len(words) for row in rows for words in row) + 1
+    left = len(str(len(rows) - 1)) + 3
+    yield " " * left + "".join(str(at).rjust(cell) for at in range(len(rows[0])))
+    for at, row in enumerate(rows):
+        yield str(at).rjust(left) + "".join(words.rjust(cell) for words in row)
+    yield f"  {map_caption(stored_map)}; {_VOID} is not stored"
+
+
+def _cell_text(stored_map: StoredMap, row: int, column: int) -> str:
+    place = stored_map.places[row][column]
+    if place < 0:
+        return " " if place == OUTSIDE else _VOID
+    return shortened(stored_map.texts[row][column], _TEXT - 1) if stored_map.texts else str(place)
+
+
+def _joined_text(stored_map: StoredMap) -> Iterator[str]:
+    """Yield joined cells as shades, two characters each: they are twice as high as wide."""
+    most = _most(stored_map)
+    for row in stored_map.counts:
+        yield "  " + "".join(_shade(found, most) * 2 for found in row)
+    yield f"  {map_caption(stored_map)}"
+    yield f"  {''.join(_SHADES)} 1 to {most} stored in a cell, {_VOID} none"
+
+
+def _shade(found: int, most: int) -> str:
+    return _SHADES[min(int(found / (most + 1) * len(_SHADES)), len(_SHADES) - 1)] if found else _VOID
+
+
+def _list_text(stored: StoredList, width: int) -> Iterator[str]:
+    names = ["place", *(line.name for line in stored.lines), stored.group_name if stored.groups else ""]
+    left = max(map(len, names)) + 4
+    columns = [
+        [str(at), *(shortened(line.texts[at], _TEXT - 1) for line in stored.lines)] for at in range(stored.shown)
+    ]
+    widths = [max(map(len, column)) + 2 for column in columns]
+    fitting = max(sum(sum(widths[: at + 1]) <= width - left for at in range(len(widths))), 1)
+    cells = list(zip(columns[:fitting], widths, strict=False))
+    for at, name in enumerate(names[:-1]):
+        yield "  " + name.ljust(left - 2) + "".join(column[at].rjust(size) for column, size in cells)
+    yield from _brackets_text(stored, widths[:fitting], left)
+    if told := _list_caption(stored):
+        yield f"  {told}"
+
+
+def _brackets_text(stored: StoredList, widths: list[int], left: int) -> Iterator[str]:
+    """Yield the line that says which row, column or item owns which places."""
+    line = " " * (left + sum(widths))
+    for group in stored.groups:
+        if group.start >= min(group.stop, len(widths)):
+            continue
+        start, size = sum(widths[: group.start]), sum(widths[group.start : group.stop])
+        label = group.label if len(group.label) <= size - 3 else group.label.rsplit(" ", 1)[-1]
+        label = label if len(label) <= size - 3 else ""
+        drawn = " \u2514" + label.center(size - 3, "\u2500") + "\u2518"
+        line = line[: left + start] + drawn + line[left + start + size :]
+    if line.strip():
+        yield "  " + stored.group_name.ljust(left - 2) + line[left:].rstrip()

@@ -1,0 +1,349 @@
+"""The layout picture of a tensor: index grid, formula and storage strip, one element worked through; and its viewer.
+
+Tables with inline colours and the numbers in their cells are what every host shows, sanitised ones too. One element
+is worked through in the static page; the viewer, where scripts run, lets any other take its place.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from tensormagic.renderers.assets import code_of, loader
+from tensormagic.renderers.basics import theme
+from tensormagic.renderers.basics.markup import escape, json_block, packed, tag
+from tensormagic.renderers.basics.svg_paths import number
+from tensormagic.renderers.terminal.text_canvas import Canvas
+from tensormagic.reports import Grid, Statistics, StripCell, TensorReport
+from tensormagic.views.nodes import Picture
+from tensormagic.views.panels.tensor_line import name
+from tensormagic.views.pictures.tensor_cells import (
+    CHARACTER,
+    INK,
+    NOT_FINITE,
+    PAPER,
+    image,
+    lettered,
+    scale_html,
+    swatch,
+    text,
+)
+from tensormagic.views.pictures.tensor_elements import (
+    DrawnLayout,
+    bases_index,
+    formula,
+    formula_at,
+    is_slice,
+    jumps,
+    share_read,
+    shown,
+    strip_shown,
+    value_range,
+    worked_example,
+)
+from tensormagic.views.pictures.tensor_grid import (
+    chosen_box,
+    draw_grid,
+    grid_end,
+    grid_html,
+    grid_size,
+    grid_svg,
+    maps_html,
+    offsets_sentence,
+    sample_lines,
+    thinned,
+)
+from tensormagic.views.pictures.tensor_strip import GUTTER, draw_strip, strip_box, strip_html, strip_svg
+from tensormagic.words import count, short_number, shortened
+
+_MOST_LINES, _LINE = 12, 17.0  # of text beside the grid of the SVG; pixels that one is high
+_MOST_VIEWER_VALUES = 1024  # values that the viewer can tell; a collector shows 32 by 32 elements at most
+_MOST_CHARACTERS = 30_000  # of values of other slices; a panel stays under 100 KB
+_MOST_PLAIN = 1000  # characters for the viewer that stand there as they are; more are packed
+_STOPS = 10  # colours between which the viewer draws the scale
+_VALUE_WIDTH = 24  # characters of a value that the viewer tells
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutPicture(Picture):
+    """Where the elements of a tensor lie in its storage."""
+
+    report: TensorReport
+    drawn: DrawnLayout
+
+    @property
+    def sentence(self) -> str:
+        """What is drawn of the storage offsets, and how they walk."""
+        empty = "Nothing to draw: the tensor is empty."
+        return offsets_sentence(self.report, self.drawn) if self.drawn.drawable else empty
+
+    def html(self) -> str:
+        """Return the grid, the formula, the legend, the strip, and the viewer."""
+        report, drawn, title = self.report, self.drawn, tag("h3", "Layout")
+        if not drawn.drawable:
+            empty = tag("p", self.sentence, " ", tag("code", escape(formula(drawn.layout))))
+            return tag("div", title, empty, class_="tm-layout")
+        legend, reading = _legend(report, drawn), _reading(report, drawn)
+        if drawn.as_table:
+            top = tag("div", grid_html(report, drawn), reading, legend, class_="tm-top")
+        else:
+            top = tag("div", maps_html(report, drawn), tag("div", legend, reading, class_="tm-side"), class_="tm-top")
+        picture = tag("div", top, strip_html(report, drawn), class_="tm-picture")
+        return tag("div", title, picture, class_="tm-layout") + _viewer(report, drawn)
+
+    def text(self, width: int) -> Iterator[str]:
+        """Return grid, strip and the wire between them, or a sample of a large grid."""
+        report, drawn = self.report, self.drawn
+        if not drawn.drawable:
+            yield from (" LAYOUT  nothing to draw: the tensor is empty", f"         {formula(drawn.layout)}")
+            return
+        canvas, notes = Canvas(), worked_example(report, drawn)
+        canvas.put(0, 1, "LAYOUT")
+        linked = drawn.as_table and grid_end(drawn) <= width // 2
+        if linked:
+            draw_grid(canvas, drawn)
+            _draw_formula(canvas, drawn, notes[0])
+        else:
+            _draw_sample(canvas, report, drawn, width)
+        top = canvas.height
+        note, wide = draw_strip(canvas, report, drawn, width)
+        if linked and wide:
+            _draw_wire(canvas, drawn, top, wide)
+        yield from canvas.lines()
+        notes = (note, *notes[linked:], jumps(report), f"Showing {shown(report)}" if linked and shown(report) else "")
+        for line in filter(None, notes):
+            yield from textwrap.wrap(line, width - 1, initial_indent=" ", subsequent_indent="   ")
+
+    def svg(self, width: float) -> tuple[str, float]:
+        """Return grid, formula, wire and strip."""
+        report, drawn = self.report, self.drawn
+        if not drawn.drawable:
+            return lettered(text(0, 12, f"{self.sentence} {formula(drawn.layout)}", "q")), 20.0
+        beside, below = grid_size(drawn)
+        lines = _reading_svg(report, drawn, beside + 24, width)
+        top = max(below, 12 + _LINE * len(lines)) + 26
+        strip, bottom = strip_svg(report, drawn, top, width)
+        remarks = _remarks(report, drawn)
+        parts = [grid_svg(report, drawn), *lines, strip, _wire(drawn, top, width)]
+        parts += [text(0, bottom + 14, remarks, "q")] if remarks else []
+        return lettered("".join(parts)), bottom + (20 if remarks else 4)
+
+
+# -- in a page -------------------------------------------------------------------------------------------------------
+
+
+def _reading(report: TensorReport, drawn: DrawnLayout) -> str:
+    general = tag("p", tag("code", escape(formula(drawn.layout))), class_="quiet tm-formula")
+    filled = tag("b", tag("code", escape(formula_at(drawn.layout, drawn.index))))
+    notes = "<br>".join(escape(note) for note in worked_example(report, drawn))
+    part, steps = shown(report), jumps(report)
+    return tag(
+        "div",
+        general if drawn.index else "",
+        tag("p", filled, class_="tm-formula tm-now"),
+        tag("p", notes, class_="quiet tm-notes"),
+        tag("p", tag("b", "Showing "), escape(part), class_="tm-shown") if part else "",
+        tag("p", escape(steps), class_="quiet tm-jumps") if steps else "",
+        class_="tm-read",
+    )
+
+
+def _legend(report: TensorReport, drawn: DrawnLayout) -> str:
+    """Return the colour scales, and what hatching and corner marks stand for."""
+    cells = drawn.strip.cells if drawn.strip is not None else ()
+    rows = [_scale("offset", count(drawn.low), count(drawn.high))]
+    if any(each.distinct != 0 and drawn.cell_colour(each) is None for each in cells):
+        rows.append(tag("p", swatch(theme.OTHER_SLICE, "tm-other"), " read in another slice"))
+    scale = None if drawn.as_table else value_range(drawn.grid, report.statistics)
+    if scale is not None:
+        finite = [level for row in drawn.grid.levels for level in row if math.isfinite(level)]
+        low = ("\u2264 " if min(finite) < scale[0] else "") + short_number(scale[0])
+        high = ("\u2265 " if max(finite) > scale[1] else "") + short_number(scale[1])
+        rows.append(_scale("value", low, high))
+    if unread := _unread_words(cells):
+        rows.append(tag("p", swatch(theme.role("skip"), "tm-skip"), " ", escape(unread)))
+    if drawn.as_table:
+        kinds = sorted(set(drawn.bad_offsets().values()), reverse=True)
+        rows += [tag("p", swatch("", "tm-corner", "!"), " ", " or ".join(kinds))] if kinds else []
+    else:
+        every = [level for row in drawn.grid.levels for level in row]
+        rows += [tag("p", _hatching(sign), " ", label) for label, is_one, sign in NOT_FINITE if any(map(is_one, every))]
+    return tag("div", *rows, class_="tm-legend")
+
+
+def _scale(title: str, low: str, high: str) -> str:
+    return tag("p", escape(f"{title} {low} "), scale_html(), escape(f" {high}"))
+
+
+def _unread_words(cells: tuple[StripCell, ...]) -> str:
+    if any(share_read(each) not in {None, 0, 1} for each in cells):
+        return "not read; a bar's height is the share that is read"
+    return "not read" if any(each.distinct == 0 for each in cells) else ""
+
+
+def _hatching(sign: int) -> str:
+    drawn = image([[sign]], 15, "hatched").replace('height="15"', 'height="10"')
+    return drawn.replace("<img ", '<img class="tm-swatch" ')
+
+
+# -- as SVG ----------------------------------------------------------------------------------------------------------
+
+
+def _reading_svg(report: TensorReport, drawn: DrawnLayout, left: float, width: float) -> list[str]:
+    part = shown(report)
+    lines = [(formula(drawn.layout), "q"), (formula_at(drawn.layout, drawn.index), "b")]
+    lines += [(note, "q") for note in worked_example(report, drawn)]
+    lines += [(f"showing {piece}", "q") for piece in (part.split("; ") if part else ())]
+    lines += [(jumps(report), "q")]
+    room = int((width - left) / CHARACTER)
+    pieces = [(piece, style) for words, style in lines for piece in textwrap.wrap(words, room, subsequent_indent="  ")]
+    return [text(left, 12 + _LINE * at, words, style) for at, (words, style) in enumerate(pieces[:_MOST_LINES])]
+
+
+def _remarks(report: TensorReport, drawn: DrawnLayout) -> str:
+    notes = [strip_shown(report)]
+    if not drawn.as_table and drawn.bad_offsets():
+        notes.append("hatched in the grid: NaN or Inf")
+    if drawn.strip is not None and any(share_read(each) == 0 for each in drawn.strip.cells):
+        notes.append("hatched in the strip: not read")
+    return "; ".join(filter(None, notes))
+
+
+def _wire(drawn: DrawnLayout, top: float, width: float) -> str:
+    """Return the line from the element that is worked through to its place in the strip."""
+    if drawn.chosen is None or drawn.strip is None:
+        return ""
+    x, y, cell_width, cell_height = chosen_box(drawn)
+    left, _, wide, _ = strip_box(drawn.strip, drawn.chosen, top, width)
+    edge, end = number(grid_size(drawn)[0] + 10), left + wide / 2
+    path = f"M{number(x + cell_width)} {number(y + cell_height)}H{edge}V{number(top - 16)}H{number(end)}"
+    line = "".join(
+        f'<path d="{path}V{number(top - 4)}" fill="none" stroke="{ink}" stroke-width="{thick}"/>'
+        for ink, thick in ((PAPER, "4"), (INK, "1.25"))
+    )
+    return line + f'<path d="M{number(end - 4)} {number(top - 8)}h8l-4 7z" fill="{INK}"/>'
+
+
+# -- in a terminal ---------------------------------------------------------------------------------------------------
+
+
+def _draw_formula(canvas: Canvas, drawn: DrawnLayout, example: str) -> None:
+    """Draw the formula at the right of a small grid."""
+    lines = (formula(drawn.layout), formula_at(drawn.layout, drawn.index) if drawn.index else "", example)
+    for line, words in enumerate(lines):
+        canvas.put(line, max(grid_end(drawn) + 3, GUTTER), words)
+
+
+def _draw_sample(canvas: Canvas, report: TensorReport, drawn: DrawnLayout, width: int) -> None:
+    """Draw formula and a few rows and columns of a large grid."""
+    sample = thinned(drawn.grid)
+    part = shown(replace(report, layout=replace(drawn.layout, grid=sample)))
+    what = "values" if sample.values else "storage offsets"
+    texts = (formula(drawn.layout), formula_at(drawn.layout, drawn.index), f"{what} of {part}" if part else what)
+    lines = (line for words in texts for line in textwrap.wrap(words, width - 10, subsequent_indent="  "))
+    for at, line in enumerate(lines):
+        canvas.put(at, GUTTER, line)
+    for line in sample_lines(drawn, sample):
+        canvas.put(canvas.height, 0, line)
+
+
+def _draw_wire(canvas: Canvas, drawn: DrawnLayout, top: int, wide: int) -> None:
+    if drawn.chosen is None or drawn.row is None:
+        return
+    line, start, end = 3 + drawn.row, grid_end(drawn), GUTTER + drawn.chosen * (wide + 1) + wide - 1
+    if end <= start:
+        canvas.put(line, start, f" \u25c4 offset {drawn.offset}")
+        return
+    canvas.put(line, start, "\u2500" * (end - start) + "\u2510")
+    for below in range(line + 1, top):
+        canvas.put(below, end, "\u2502")
+    canvas.put(top - 1, end, "\u25bc")
+
+
+# -- the viewer ------------------------------------------------------------------------------------------------------
+
+
+def _viewer(report: TensorReport, drawn: DrawnLayout) -> str:
+    """Return what lets any element be picked, and other slices be turned to: the data, and the code."""
+    if report.numel == 1 and (drawn.strip is None or len(drawn.strip.cells) <= 1):
+        return ""
+    words = json_block(_data(report, drawn))
+    kind, held = ("application/json", words) if len(words) <= _MOST_PLAIN else ("text/plain", packed(words))
+    return tag("script", held, type=kind, class_="tm-data") + _code() + loader()
+
+
+@cache
+def _code() -> str:
+    both = "async (panel, unpacked) => { await mountTensors(panel, unpacked); mountSlices(panel); }"
+    return code_of("tensor", "tensor_viewer.js", "tensor_slices.js", mount=both)
+
+
+def _data(report: TensorReport, drawn: DrawnLayout) -> dict[str, Any]:
+    """Return what the viewer needs to phrase any element as the static page phrases its one."""
+    layout, grid, strip = drawn.layout, drawn.grid, drawn.strip
+    return {
+        "name": name(report),
+        "shape": layout.shape,
+        "stride": layout.stride,
+        "offset": layout.storage_offset,
+        "rows": grid.rows,
+        "columns": grid.columns,
+        "rowDim": grid.row_dim,
+        "columnDim": grid.column_dim,
+        "fixed": grid.fixed,
+        "values": _values(grid),
+        "at": [drawn.row, drawn.column],
+        "base": _base(report),
+        "strip": None if strip is None else [strip.start, strip.stop, strip.cell_elements],
+        "reads": [] if strip is None else [each.distinct for each in strip.cells],
+        "letters": layout.dim_names,
+        "readable": bool(grid.values),
+        **_turning(report, drawn),
+    }
+
+
+def _values(grid: Grid) -> list[list[str]]:
+    if len(grid.rows) * len(grid.columns) > _MOST_VIEWER_VALUES:
+        return []
+    return [[shortened(words, _VALUE_WIDTH) for words in row] for row in grid.values]
+
+
+def _base(report: TensorReport) -> dict[str, Any] | None:
+    strip = report.layout.strip if report.layout else None
+    if strip is None or not bases_index(report, strip.start):
+        return None
+    shape = next(alias.shape for alias in report.aliases if alias.name == strip.row_name)
+    return {"name": strip.row_name, "shape": shape}
+
+
+def _turning(report: TensorReport, drawn: DrawnLayout) -> dict[str, Any]:
+    """Return what it takes to turn to other slices: colours, and every element where these are few.
+
+    The offsets of other slices follow from the stride. The values of every slice are drawn on one scale, that of the
+    whole tensor, so that slices can be compared; the viewer says of all that is not carried that it is not there.
+    """
+    if drawn.grid.row_dim is None or drawn.grid.column_dim is None or not is_slice(drawn.layout):
+        return {}
+    elements = [shortened(words, _VALUE_WIDTH) for words in drawn.layout.elements]
+    return {
+        "scale": [theme.offset_colour(at / (_STOPS - 1)) for at in range(_STOPS)],
+        "range": _range(report.statistics),
+        "elements": elements if elements and sum(map(len, elements)) <= _MOST_CHARACTERS else None,
+    }
+
+
+def _range(statistics: Statistics | None) -> tuple[float, float, str, str] | None:
+    """Return the values with the darkest and the lightest colour, outliers cut at 3 std, and how they are written."""
+    if statistics is None or statistics.minimum is None or statistics.maximum is None:
+        return None
+    low, high = float(statistics.minimum), float(statistics.maximum)
+    cut_low, cut_high = low, high
+    if statistics.mean is not None and statistics.std and statistics.of_what == "values":
+        reach = 3 * statistics.std
+        cut_low, cut_high = max(low, statistics.mean - reach), min(high, statistics.mean + reach)
+    below, above = ("\u2264 " if cut_low > low else ""), ("\u2265 " if cut_high < high else "")
+    return cut_low, cut_high, below + short_number(cut_low), above + short_number(cut_high)

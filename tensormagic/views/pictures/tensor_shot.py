@@ -1,0 +1,265 @@
+"""The picture that ``%tensor x --picture`` adds: images pixel by pixel, signals as lines, and how to read them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tensormagic.renderers.basics import svg_paths
+from tensormagic.renderers.basics.markup import escape, svg_image, tag
+from tensormagic.renderers.basics.svg_paths import number, point
+from tensormagic.renderers.basics.theme import inked
+from tensormagic.renderers.terminal.text_canvas import BLOCKS, NOT_FINITE, wrapped
+from tensormagic.reports import ImageFrame, SignalLine, TensorPicture, TensorReport
+from tensormagic.views.nodes import Picture
+from tensormagic.views.panels.tensor_line import name
+from tensormagic.views.svg_page import text_svg
+from tensormagic.words import TIMES, count, ordinal, plural, short_number, shortened
+
+_SIDE_OF_ONE, _SIDE_OF_MANY = 256, 96  # pixels of the page that the longer side of an image takes, about
+_SHADES = " \u2591\u2592\u2593\u2588"
+_MOST_COLUMNS, _MOST_ROWS, _INDENT = 64, 28, " " * 10  # in a terminal
+_MOST_NAMED = 3  # signals whose highest and lowest value is told
+_WIDTH, _HEIGHT, _LEFT, _PAD, _FOOT = 800.0, 84.0, 74.0, 8.0, 18.0
+# An opaque light card: an image in a page cannot see the page's theme.
+_STYLE = inked(
+    ".g{font:10.5px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;fill:$ink-2}"
+    ".g .e{text-anchor:end}.g .line{fill:none;stroke:$n4;stroke-width:1.3;stroke-linejoin:round}"
+    ".g .band{fill:$n4;stroke:$n4;stroke-width:.8;stroke-linejoin:round}"
+    ".g .axis{stroke:$line;fill:none}.g .zero{stroke:$line-2;stroke-dasharray:2 3;fill:none}"
+    ".g .bad{stroke:$error;stroke-width:1.6;fill:none}.g .dot{fill:$n4}.g .name{fill:$ink;font-weight:600}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Shot(Picture):
+    """Images or signals that a tensor holds."""
+
+    report: TensorReport
+    shot: TensorPicture
+
+    @property
+    def sentence(self) -> str:
+        """How the signals were read, and for the first of them where the highest and the lowest value are."""
+        shot = self.shot
+        ends = [
+            told for line in shot.lines[:_MOST_NAMED] if (told := _ends(line.label or name(self.report), shot, line))
+        ]
+        more = len(shot.lines) - len(ends)
+        rest = f"; and {plural(more, 'more signal')}" if more and ends else ""
+        return "; ".join([f"{name(self.report)}: {heading(self.report, shot)}", *notes(shot), *ends]) + rest
+
+    def html(self) -> str:
+        """Return an image each, or one for all signals."""
+        if self.shot.lines:
+            drawn = svg_image(signals_svg(self.shot), self.sentence, class_="tm-signals")
+        else:
+            drawn = "".join(map(self._figure, self.shot.images))
+        return tag("div", drawn, class_="tm-frames")
+
+    def _figure(self, each: ImageFrame) -> str:
+        width, height = self._size(each)
+        size = f"{each.width} {TIMES} {each.height} pixels"
+        alt = f"{self._title(each)} as an image of {size}; {'; '.join(notes(self.shot))}"
+        image = f'<img src="{_source(each)}" width="{width}" height="{height}" alt="{escape(alt)}">'
+        return tag("figure", image, tag("figcaption", tag("code", escape(self._title(each)))))
+
+    def _title(self, each: ImageFrame) -> str:
+        return f"{name(self.report)}[{each.label}]" if each.label else name(self.report)
+
+    def _size(self, each: ImageFrame) -> tuple[int, int]:
+        side = _SIDE_OF_ONE if len(self.shot.images) == 1 else _SIDE_OF_MANY
+        scale = max(side // max(each.width, each.height), 1)
+        return each.width * scale, each.height * scale
+
+    def text(self, width: int) -> Iterator[str]:
+        """Return the first image in shades of characters, or the signals as bars."""
+        shot, columns = self.shot, min(_MOST_COLUMNS, width - 2 * len(_INDENT))
+        for line in shot.lines:
+            yield f"{shortened(line.label, 8):>9} {_bars(shot, line, columns)}"
+        if shot.images:
+            yield from _shades(shot, shot.images[0], columns)
+        told = ["above is the first"] if len(shot.images) > 1 else []
+        told += ["in shades of its mean over the colours"] if shot.channels == 3 else []
+        told += [f"{NOT_FINITE} stands for these"] if shot.bad else []
+        yield from wrapped("; ".join(told), width, "  ", "  ") if told else ()
+
+    def svg(self, width: float) -> tuple[str, float]:
+        """Return the images side by side, or the signals."""
+        if self.shot.lines:
+            content, height = _signals(self.shot)
+            return tag("g", f"<style>{_STYLE}</style>", content, class_="g"), height
+        x = y = high = 0.0
+        parts = []
+        for each in self.shot.images:
+            wide, tall = self._size(each)
+            x, y, high = (0.0, y + high + 24, 0.0) if x and x + wide > width else (x, y, high)
+            place = f'x="{number(x)}" y="{number(y)}" width="{wide}" height="{tall}" style="image-rendering:pixelated"'
+            parts += [f'<image {place} href="{_source(each)}"/>', text_svg(x, y + tall + 14, self._title(each))]
+            x, high = x + wide + 10, max(high, tall)
+        return "".join(parts), y + high + 18
+
+
+def _source(each: ImageFrame) -> str:
+    return svg_paths.image(each.unpacked(), each.width, each.height)
+
+
+# -- what is said of it ----------------------------------------------------------------------------------------------
+
+
+def heading(report: TensorReport, shot: TensorPicture) -> str:
+    """Return ``4 of 32 images 28 × 28, read as (N, C, H, W)``."""
+    drawn = len(shot.images or shot.lines)
+    what = "signal" if shot.lines else "image"
+    found = f"{drawn} of {plural(shot.of, what)}" if drawn < shot.of else plural(drawn, what)
+    size = f" {TIMES} ".join(map(count, shot.size))
+    length = f" of {size} values" if shot.lines else f", {size} pixels"
+    return f"{found}{length}; {name(report)} is read as {shot.reading}"
+
+
+def notes(shot: TensorPicture) -> tuple[str, ...]:
+    """Return how values became colours or heights, what was left out, and what could not be drawn."""
+    verb = "is" if shot.bad == 1 else "are"
+    bad = f"{plural(shot.bad, 'value' if shot.lines else 'pixel')} that {verb} NaN or infinite {verb}"
+    marked = f"{bad} {'marked red' if shot.lines else 'hatched'}" if shot.bad else ""
+    return tuple(filter(None, (_scale(shot), _left_out(shot), marked)))
+
+
+def _scale(shot: TensorPicture) -> str:
+    low, high = short_number(shot.low), short_number(shot.high)
+    if shot.lines:
+        return f"from {low} to {high}, the same for all" if len(shot.lines) > 1 else f"from {low} to {high}"
+    ends = f"darkest {low}, brightest {high}" if shot.channels == 3 else f"black {low}, white {high}"
+    why = {
+        "bytes": "bytes as they are",
+        "truth": "False and True",
+        "unit": "values as they are",
+        "shown": "the smallest and largest shown" + (", one scale for all" if len(shot.images) > 1 else ""),
+    }
+    return f"{ends}: {why[shot.scale]}"
+
+
+def _left_out(shot: TensorPicture) -> str:
+    if shot.step == 1:
+        return ""
+    if shot.lines:
+        return f"a column stands for {count(shot.step)} values: from their smallest to their largest"
+    return f"every {ordinal(shot.step)} pixel across and down"
+
+
+def _ends(label: str, shot: TensorPicture, line: SignalLine) -> str:
+    high = [(value, -at) for at, value in enumerate(line.high) if math.isfinite(value)]
+    low = [(value, at) for at, value in enumerate(line.low) if math.isfinite(value)]
+    if not high or not low:
+        return ""
+    (top, where), (bottom, there) = max(high), min(low)
+    places = (
+        f"highest {short_number(top)} at {-where * shot.step}, lowest {short_number(bottom)} at {there * shot.step}"
+    )
+    return f"{label}: {places}"
+
+
+# -- in a terminal ---------------------------------------------------------------------------------------------------
+
+
+def _shades(shot: TensorPicture, image: ImageFrame, columns: int) -> Iterator[str]:
+    """Yield an image at one character by half as many rows: a character is twice as high as wide."""
+    step = max(-(-image.width // columns), -(-image.height // (2 * _MOST_ROWS)), 1)
+    pixels, bytes_each = image.unpacked(), shot.channels + 1
+    for y in range(0, image.height, 2 * step):
+        starts = ((y * image.width + x) * bytes_each for x in range(0, image.width, step))
+        yield _INDENT + "".join(_shade(pixels[at : at + bytes_each]) for at in starts).rstrip()
+
+
+def _shade(pixel: bytes) -> str:
+    *levels, opacity = pixel
+    return _SHADES[round(sum(levels) / len(levels) / 255 * (len(_SHADES) - 1))] if opacity else NOT_FINITE
+
+
+def _bars(shot: TensorPicture, line: SignalLine, columns: int) -> str:
+    bars = min(columns, len(line.high))
+    cuts = [len(line.high) * at // bars for at in range(bars + 1)]
+    return "".join(_bar(shot, line, cuts[at], cuts[at + 1]) for at in range(bars))
+
+
+def _bar(shot: TensorPicture, line: SignalLine, start: int, stop: int) -> str:
+    values = [value for value in line.high[start:stop] if not math.isnan(value)]
+    if any(line.bad[start:stop]) or not values:
+        return NOT_FINITE
+    share = (max(values) - shot.low) / ((shot.high - shot.low) or 1.0)
+    return BLOCKS[round(share * (len(BLOCKS) - 1))]
+
+
+# -- as SVG ----------------------------------------------------------------------------------------------------------
+
+
+def signals_svg(shot: TensorPicture) -> str:
+    """Return all signals as a picture of its own."""
+    content, height = _signals(shot)
+    size = f'width="{number(_WIDTH)}" height="{number(height)}" viewBox="0 0 {number(_WIDTH)} {number(height)}"'
+    ground = inked('<rect width="100%" height="100%" fill="$bg"/>')
+    return f'<svg xmlns="http://www.w3.org/2000/svg" class="g" {size}><style>{_STYLE}</style>{ground}{content}</svg>'
+
+
+def _signals(shot: TensorPicture) -> tuple[str, float]:
+    """Return all signals, one below the other, on the same scale."""
+    height = len(shot.lines) * (_HEIGHT + _PAD) + _PAD + _FOOT
+    charts = "".join(_chart(shot, line, _PAD + at * (_HEIGHT + _PAD)) for at, line in enumerate(shot.lines))
+    last = escape(count(shot.size[0] - 1))
+    foot = f'<text x="{number(_LEFT)}" y="{number(height - 6)}">0</text>'
+    foot += f'<text class="e" x="{number(_WIDTH - _PAD)}" y="{number(height - 6)}">{last}</text>'
+    return charts + foot, height
+
+
+def _chart(shot: TensorPicture, line: SignalLine, top: float) -> str:
+    span = (shot.high - shot.low) or 1.0
+    step = (_WIDTH - _LEFT - _PAD) / max(len(line.low) - 1, 1)
+
+    def place(at: int, value: float) -> tuple[float, float]:
+        return _LEFT + at * step, top + _HEIGHT * (1 - (value - shot.low) / span)
+
+    parts = [_axes(shot, line, top, place(0, 0.0)[1])]
+    parts += [
+        _stretch([place(at, line.high[at]) for at in stretch], [place(at, line.low[at]) for at in stretch])
+        for stretch in _stretches(line)
+    ]
+    bad = "".join(f"M{point(place(at, 0.0)[0], top)}v{number(_HEIGHT)}" for at, found in enumerate(line.bad) if found)
+    return "".join(parts) + (f'<path class="bad" d="{bad}"/>' if bad else "")
+
+
+def _axes(shot: TensorPicture, line: SignalLine, top: float, zero: float) -> str:
+    right, bottom = number(_WIDTH - _PAD), top + _HEIGHT
+    frame = f'<path class="axis" d="M{point(_LEFT, top)}V{number(bottom)}H{right}"/>'
+    level = f'<path class="zero" d="M{point(_LEFT, zero)}H{right}"/>' if shot.low < 0 < shot.high else ""
+    ends = ((top + 9, short_number(shot.high)), (bottom, short_number(shot.low)))
+    texts = "".join(
+        f'<text class="e" x="{number(_LEFT - 5)}" y="{number(y)}">{escape(text)}</text>' for y, text in ends
+    )
+    label = f'<text class="name" x="{number(_PAD)}" y="{number(top + _HEIGHT / 2)}">{escape(line.label)}</text>'
+    return frame + level + texts + (label if line.label else "")
+
+
+def _stretches(line: SignalLine) -> Iterator[list[int]]:
+    """Yield runs of columns that have a finite value: a line never bridges what is not a number."""
+    run: list[int] = []
+    for at, value in enumerate((*line.low, math.nan)):
+        if not math.isnan(value):
+            run.append(at)
+        elif run:
+            yield run
+            run = []
+
+
+def _stretch(upper: list[tuple[float, float]], lower: list[tuple[float, float]]) -> str:
+    if len(upper) == 1:
+        (x, top), (_, bottom) = upper[0], lower[0]
+        rod = f'<path class="line" d="M{point(x, top)}V{number(bottom)}"/>'
+        return f'{rod}<circle class="dot" cx="{number(x)}" cy="{number(top)}" r="2"/>'
+    if upper == lower:
+        return f'<path class="line" d="M{_points(upper)}"/>'
+    return f'<path class="band" d="M{_points([*upper, *reversed(lower)])}z"/>'
+
+
+def _points(points: list[tuple[float, float]]) -> str:
+    return "L".join(point(x, y) for x, y in points)
