@@ -18,7 +18,7 @@ from tensormagic import renderers, reports
 from tensormagic.renderers.export import MOST_CARRIED, MOST_IN_FILE, carried, stem
 from tensormagic.reports import Gap
 from tests.browser.conftest import NOTEBOOK
-from tests.renderers import test_every_renderer
+from tests.renderers import samples_viewer, test_every_renderer
 from tests.renderers.test_files import KINDS, sample
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -144,6 +144,43 @@ def test_what_one_panel_gives(panel):
         page.get_by_role("button", name=button).first.click()
         page.get_by_text("copied", exact=True).wait_for()
         assert page.evaluate("navigator.clipboard.readText()") == said
+
+
+# Draws the first frame of a file and, by the browser's own reading of it, how many there are and how they differ.
+FRAMES = """async (bytes) => {
+    const data = Uint8Array.from(atob(bytes), (one) => one.charCodeAt(0));
+    const decoder = new ImageDecoder({ data, type: "image/png" });
+    await decoder.tracks.ready;
+    const { frameCount } = decoder.tracks.selectedTrack, seen = [];
+    for (let frameIndex = 0; frameIndex < frameCount; frameIndex += 1) {
+        const { image } = await decoder.decode({ frameIndex });
+        const canvas = new OffscreenCanvas(image.displayWidth, image.displayHeight), pen = canvas.getContext("2d");
+        pen.drawImage(image, 0, 0);
+        seen.push([canvas.width, canvas.height, pen.getImageData(0, 0, canvas.width, canvas.height).data
+            .reduce((sum, value, at) => (sum + value * (at % 997)) % 1000003, 0)]);
+    }
+    return seen;
+}"""
+
+
+def test_a_run_as_a_picture_that_moves(panel):
+    """A frame for each node that backward reaches, each another picture; the panel stands as it did."""
+    page = panel(samples_viewer.calm_run())
+    order = page.get_by_label("order", exact=True)
+    last = int(order.get_attribute("max"))
+    name, picture = saved(page, "Moving PNG")
+    assert name.endswith("-moving.png")
+    frames = page.evaluate(FRAMES, base64.b64encode(picture).decode())
+    assert len(frames) == last + 1 > 5
+    assert len({tuple(frame[:2]) for frame in frames}) == 1
+    assert len({frame[2] for frame in frames}) > last / 2
+    assert order.input_value() == str(last)
+    expect(page.get_by_role("button", name="Moving PNG")).to_have_count(1)
+
+
+def test_only_a_run_moves(panel):
+    """Another panel has no such button."""
+    expect(panel(sample("tensor")).get_by_role("button", name="Moving PNG")).to_have_count(0)
 
 
 def markup(page):

@@ -3,6 +3,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { attributes, escaped, gradient, items, paint, part } from "./export/paints.js";
 
+import { checksum, chunksOf, moving } from "./export/moving.js";
+
 const BOX = { left: 10, top: 20, width: 40, height: 20 };
 
 test("colours become a paint and its opacity, or nothing where nothing is seen", () => {
@@ -40,4 +42,24 @@ test("a background fills the part of its box that it is told to", () => {
   assert.deepEqual(part(BOX, "auto", "0% 0%"), BOX);
   assert.deepEqual(part(BOX, "100% 18px", "0px 1px"), { left: 10, top: 21, width: 40, height: 18 });
   assert.deepEqual(part(BOX, "16px 10px", "8px 50%"), { left: 18, top: 25, width: 16, height: 10 });
+});
+
+test("pictures become one that moves: frames are numbered, and every chunk has its checksum", async () => {
+  const word = (value) => [0, 8, 16, 24].map((shift) => (value >>> shift) & 255).reverse();
+  const chunk = (kind, data) => [...word(data.length), ...Buffer.from(kind), ...data, ...word(checksum([...Buffer.from(kind), ...data]))];
+  const head = [...word(3), ...word(2), 8, 6, 0, 0, 0];
+  const picture = (...data) => new Uint8Array([137, 80, 78, 71, 13, 10, 26, 10, ...chunk("IHDR", head), ...data.flatMap((one) => chunk("IDAT", one)), ...chunk("IEND", [])]);
+  assert.equal(checksum(Buffer.from("IEND")), 0xae426082);
+  const bytes = new Uint8Array(await moving([picture([1, 2]), picture([3], [4])], [160, 1800]).arrayBuffer());
+  const found = chunksOf(bytes);
+  assert.deepEqual(found.map(([kind]) => kind), ["IHDR", "acTL", "fcTL", "IDAT", "fcTL", "fdAT", "fdAT", "IEND"]);
+  assert.deepEqual([...found[1][1]], [...word(2), ...word(0)]);
+  assert.deepEqual([...found[4][1]], [...word(1), ...word(3), ...word(2), ...word(0), ...word(0), 7, 8, 3, 232, 0, 0]);
+  assert.deepEqual([...found[5][1]], [...word(2), 3]);
+  assert.deepEqual([...found[6][1]], [...word(3), 4]);
+  for (let at = 8; at < bytes.length; ) {
+    const [length] = [new DataView(bytes.buffer).getUint32(at)];
+    assert.equal(new DataView(bytes.buffer).getUint32(at + 8 + length), checksum(bytes.subarray(at + 4, at + 8 + length)));
+    at += 12 + length;
+  }
 });

@@ -2,11 +2,14 @@
 /** The line below a panel that hands it on: as a picture, as a page, as data. Made by a script: without, it is not there. */
 
 import { drawingOf } from "./drawing.js";
+import { moving } from "./moving.js";
 
 /** @typedef {HTMLElement & {tensormagicSource?:string}} Section */
 
 const LOOK =
   ".tm .tm-export{border-top:1px solid var(--line);margin:0;padding:2px 12px;font:var(--t-xs,11px)/1.8 var(--font-ui);color:var(--ink-2);text-align:right}.tm:has(>.tm-beside)>.tm-folds{padding-right:78px}.tm:not(:has(>.tm-folds>.tm-fold[open]))>.tm-beside:not([open]){width:fit-content;margin:-28px 0 0 auto;border:0}.tm .tm-export>summary{cursor:pointer;list-style:none;display:inline-block;padding:0 2px}.tm .tm-export>summary:hover{color:var(--accent)}.tm-export>div{display:flex;flex-wrap:wrap;gap:4px 6px;align-items:center;justify-content:flex-end;padding:0 0 3px}.tm .tm-export button{font:inherit;line-height:18px;color:var(--ink);background:none;border:1px solid var(--line-2);border-radius:var(--radius);padding:0 7px;margin:0;cursor:pointer}.tm .tm-export button:hover{background:var(--bg-2)}.tm-export label{display:inline-flex;gap:4px;align-items:center;margin-right:8px}.tm-export input{margin:0}.tm-export output{flex-basis:100%;color:var(--ink);overflow-wrap:anywhere}.tm-export output:empty{display:none}@media print{.tm-export{display:none}}";
+const MOST_FRAMES = 60;
+const [FRAME, LAST, SETTLES] = [160, 1800, 150]; // milliseconds that a picture stands, the last one, and until one is drawn
 const PAGE =
   '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title></title><style>body{margin:16px;background:Canvas;color-scheme:light dark}</style></head><body>';
 
@@ -128,11 +131,11 @@ export function offerExport(section, unpacked) {
 function offer(section, name, json) {
   const said = make("output"),
     whole = make("input", { type: "checkbox" });
-  const drawn = () => {
+  const drawn = (/** @type {HTMLElement} */ part = section) => {
     line.style.display = "none"; // it is no part of the picture
     const restore = spelledOut(section);
     try {
-      return whole.checked ? unfolded(section, () => drawingOf(section)) : drawingOf(section);
+      return whole.checked && part === section ? unfolded(section, () => drawingOf(section)) : drawingOf(part);
     } finally {
       restore();
       line.style.display = "";
@@ -154,6 +157,26 @@ function offer(section, name, json) {
     const { svg, width, height } = drawn();
     return download(`${name}.png`, await raster(svg, width, height));
   };
+  const film = async () => {
+    const [slider, stage] = ["[aria-label=order]", ".stage"].map((one) => /** @type {any} */ (section.querySelector(one)));
+    if (!slider?.checkVisibility()) throw Error("open the graph of a run first");
+    const at = slider.value,
+      frames = [],
+      to = (/** @type {number} */ place) => {
+        slider.value = place;
+        slider.dispatchEvent(new Event("input"));
+        return new Promise((done) => setTimeout(done, SETTLES));
+      };
+    for (let place = 0, step = Math.ceil(slider.max / MOST_FRAMES); ; place = Math.min(place + step, slider.max)) {
+      await to(place);
+      const { svg, width, height } = drawn(stage);
+      frames.push(new Uint8Array(await (await raster(svg, width, height)).arrayBuffer()));
+      said.value = `${place} of ${slider.max}`;
+      if (place >= slider.max) break;
+    }
+    await to(at);
+    return download(`${name}-moving.png`, moving(frames, frames.map((_, each) => (each < frames.length - 1 ? FRAME : LAST))));
+  };
   const tools = make(
     "div",
     {},
@@ -161,6 +184,7 @@ function offer(section, name, json) {
     button("Copy SVG", () => copy(drawn().svg)),
     button("SVG", () => download(`${name}.svg`, drawn().svg, "image/svg+xml")),
     button("PNG", png),
+    ...(section.matches(".tm-trace") ? [button("Moving PNG", film)] : []),
     button("HTML", () => download(`${name}.html`, `${PAGE.replace("<title>", `<title>${name}`)}${sourceOf(section)}</body></html>\n`, "text/html")),
     ...(json
       ? [
