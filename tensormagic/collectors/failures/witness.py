@@ -14,12 +14,11 @@ from typing import Any
 from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.failures.failures import Surroundings, failure_of
 from tensormagic.collectors.hooks.capturing import Captures, Return, kept_compiled
-from tensormagic.collectors.hooks.forked_processes import abandon_in_children
+from tensormagic.collectors.hooks.followed_run import FollowedRun
 from tensormagic.collectors.hooks.modes import TransparentMode
 from tensormagic.collectors.hooks.undoing import Undoing
-from tensormagic.collectors.where.caller import Callers, calling_frame, strip_own_frames
-from tensormagic.errors import TraceError
-from tensormagic.reports import FailureReport
+from tensormagic.collectors.where.caller import Callers, calling_frame
+from tensormagic.reports import Cell, FailureReport
 
 
 class PassthroughMode(TransparentMode):
@@ -45,45 +44,31 @@ MODE_CALLS: frozenset[CodeType] = frozenset(
 )  # fmt: skip
 
 
-class Explainer:
+class Explainer(FollowedRun):
     """Reads the exception that ends what runs between `start` and `stop`.
 
     Args:
         namespace: Where names are looked up, besides the functions that were running.
+
+    Attributes:
+        found: What is known of the call that torch refused; None where there was none.
     """
 
+    used_before = "this was used before; make a new one with tensormagic.explain()"
+
     def __init__(self, namespace: Mapping[str, Any]) -> None:
+        super().__init__(Cell("", None, ()))
         self._around = Surroundings(namespace, None, MODE_CALLS)
-        self._undoing = Undoing()
-        self._started = False
         self.found: FailureReport | None = None
 
-    def start(self) -> None:
-        """Begin.
-
-        Raises:
-            TraceError: if it was started before.
-        """
-        if self._started:
-            raise TraceError("this was used before; make a new one with tensormagic.explain()")
-        self._started = True
+    def _enter_run(self, undoing: Undoing) -> None:
         mode = PassthroughMode()
-        abandon_in_children(self)
-        with self._undoing as undoing:
-            undoing.enter_context(mode)
-            undoing.enter_context(kept_compiled(mode))
-            undoing.enter_context(Captures(mode.leave_alone))
+        undoing.enter_context(mode)
+        undoing.enter_context(kept_compiled(mode))
+        undoing.enter_context(Captures(mode.leave_alone))
 
-    def abandon(self) -> None:
-        """End at once: in a process that was forked from this one, or where beginning or ending was interrupted."""
-        self._undoing.close()
-
-    def stop(self, error: BaseException | None = None) -> None:
-        """End, with the exception that ended the run, or None; it is left as it would have been."""
-        self._undoing.close()
-        if error is not None:
-            self.found = failure_of(error, self._around)
-            strip_own_frames(error)
+    def _explain_error(self, error: BaseException) -> None:
+        self.found = failure_of(error, self._around)
 
     def report(self) -> FailureReport | None:
         """Return what is known of the call that torch refused; None where there was none."""
