@@ -96,6 +96,7 @@ def test_what_was_saved_before_a_restart_shows_the_last_picture(notebook, watch)
     last = lab.output(1).locator(".tm-last")
     expect(last).to_have_count(1, timeout=30_000)
     expect(last).to_be_hidden()
+    expect(lab.output(1).locator(".tmv .toggle")).to_be_hidden()  # the graph is open while the cell runs
     lab.saved()
     lab.page.evaluate(f"() => {KERNEL}.restart()")
     expect(lab.output(1).locator(".tmv .head")).to_contain_text("kernel gone", timeout=30_000)

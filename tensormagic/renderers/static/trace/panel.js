@@ -181,10 +181,19 @@ export class Panel {
     this.charts.element.hidden = nothing || (!this.model.doc.parameters.length && !this.running);
     this.lower.hidden = this.charts.element.hidden && this.source.element.hidden;
     this.arrangeFooter(folded);
+    this.arrangeToggle();
     if (this.selection) this.graphView.aside = this.drawer.over();
     this.graphView.resize();
     this.charts.paintVisible();
     this.source.open();
+  }
+
+  /** Each document brings a new header, with a new button. */
+  arrangeToggle() {
+    const { toggleButton } = this.headline;
+    if (!toggleButton) return;
+    toggleButton.hidden = !this.calm;
+    say(toggleButton, this.collapsed() ? "Open graph" : "Close graph");
   }
 
   /** @param {boolean} folded */
@@ -384,11 +393,7 @@ export class Panel {
     if (this.selection) this.graphView.aside = this.drawer.over();
     if (this.graphView.sized) this.remember(true);
     this.turned();
-    const { toggleButton } = this.headline;
-    if (toggleButton) {
-      toggleButton.hidden = !this.calm;
-      say(toggleButton, this.collapsed() ? "Open graph" : "Close graph");
-    }
+    this.arrangeToggle();
     if (!this.stage.hidden) this.graphView.resize();
     this.source.open();
     this.charts.paintVisible();
