@@ -3,35 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from tensormagic.renderers.basics.markup import escape, tag
-from tensormagic.renderers.basics.theme import SIGNS, icon, sheet
+from tensormagic.renderers.basics.theme import SIGNS, icon
 from tensormagic.reports import Finding, Gap
 from tensormagic.words import evidence_text
 
 __all__ = ["SIGNS", "finding_html", "findings_html", "gaps_html", "related_html", "remedy_html", "with_code"]
 
 
-# The parts that every panel is made of: card, header, all-clear, section, disclosure, scrolled table.
+# The parts that every panel is made of: header, all-clear, disclosure, scrolled table.
 #
 # One module, so that a person who has read one panel can read them all: what it is about stands at the top left, what
 # is wrong right under it, then sections by the same headings, and behind a plus sign what is not needed at once.
 # Everything works without scripts, and reads in order where styles are stripped.
-
-
-def panel(kind: str, label: str, parts: Iterable[str], *, css: Sequence[str] = (), extra: str = "") -> str:
-    """Return a panel as a ``<section>`` that needs nothing from outside.
-
-    Args:
-        kind: Its classes beside ``tm``: ``tm-why``.
-        label: What a screen reader calls it.
-        parts: Its content, markup already.
-        css: The files of ``static/`` that are its own.
-        extra: Rules that no file holds.
-    """
-    body = "".join(parts)
-    return tag("section", tag("style", sheet(*css, extra=extra)), body, class_=f"tm {kind}", aria_label=label)
 
 
 def header(  # noqa: PLR0913  (all but title and facts is keyword-only)
@@ -65,28 +51,6 @@ def header(  # noqa: PLR0913  (all but title and facts is keyword-only)
 def all_clear(text: str) -> str:
     """Return the line that says that nothing was found; ``text`` is plain."""
     return tag("p", icon("ok"), " ", escape(text), class_="tm-clear")
-
-
-def section(title: str, *content: str, about: str = "", more: str = "", class_: str = "") -> str:
-    """Return a section with its heading; nothing where there is no content.
-
-    Args:
-        title: Plain text; none where empty.
-        content: Markup.
-        about: What the section shows, in quiet words beside the heading; plain text.
-        more: Markup at the end of the heading's line.
-        class_: Its own classes beside ``tm-section``.
-    """
-    body = "".join(content)
-    if not body:
-        return ""
-    return tag("div", heading(title, about, more) if title else "", body, class_=f"tm-section {class_}".strip())
-
-
-def heading(title: str, about: str = "", more: str = "") -> str:
-    """Return the heading of a section; see `section`."""
-    sentence = " " + tag("span", escape(about), class_="quiet") if about else ""
-    return tag("div", tag("h3", escape(title)), sentence, more, class_="tm-about")
 
 
 def fold(title: str, *content: str, state: str = "", is_open: bool = False) -> str:
