@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import itertools
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -48,7 +49,7 @@ SCRIPT_METHODS = (torch._C.ScriptMethod,)
 MODULE_OWN = frozenset(nn.Module().__dict__)
 REGISTRIES = ("_parameters", "_buffers", "_modules")
 # Machinery that is large, full of cycles, and never where a person keeps a tensor.
-_MACHINERY = frozenset({
+MACHINERY = frozenset({
     "IPython", "_pytest", "_thread", "_weakref", "asyncio", "builtins", "concurrent", "ipykernel", "logging",
     "matplotlib", "multiprocessing", "pluggy", "plotly", "pytest", "sympy", "tensormagic", "tornado", "traitlets",
     "unittest", "weakref", "zmq",
@@ -138,6 +139,16 @@ def can_hold(item: object, depth: int) -> bool:
     return depth > 0 or is_kind(item, nn.Module, torch.Tensor)
 
 
+def begins_plainly(item: Any, is_plain: Callable[[Any], bool]) -> bool:
+    """Return whether a builtin container is long and begins with nothing but numbers and strings: it holds no other."""
+    kind: Any = next(known for known in (dict, list, tuple, deque, set, frozenset) if known in mro_of(type(item)))
+    values = dict.values(item) if kind is dict else kind.__iter__(item)  # not by the methods of a class of the person's
+    return kind.__len__(item) > _LONG and all(map(is_plain, itertools.islice(values, _BEGINNING)))
+
+
+_LONG, _BEGINNING = 4096, 64
+
+
 def buffers_of(module: nn.Module) -> dict[int, bool]:
     """Return what a module has registered as its own buffers, by ``id``, and whether ``state_dict()`` has it."""
     attributes = attributes_of(module)
@@ -221,7 +232,7 @@ class Holdings:
 
 def is_opened(kind: type) -> bool:
     """Return whether instances of a class may hold a person's tensors: their own, torch's, and other libraries'."""
-    return home_of(kind).partition(".")[0] not in _MACHINERY and type not in mro_of(kind)
+    return home_of(kind).partition(".")[0] not in MACHINERY and type not in mro_of(kind)
 
 
 def _reader_of(kind: type) -> _Reader | None:

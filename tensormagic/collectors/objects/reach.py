@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from tensormagic.collectors.objects.holdings import Holdings, home_of, is_readable, mro_of
+from tensormagic.collectors.objects.holdings import Holdings, begins_plainly, home_of, is_readable, mro_of
 from tensormagic.collectors.objects.namespace import is_history, is_shells
 from tensormagic.reports import Location
 from tensormagic.reports.aliases import HolderKind
@@ -122,9 +122,7 @@ _PLACES: dict[str, tuple[HolderKind, str]] = {
 # The walk: the nearest first, each object looked into once, as far as a budget allows.
 
 _CLOCK_EVERY = 64
-_LONG, _BEGINNING = 4096, 64  # a long container that begins with so many numbers or strings holds nothing else
-_SEQUENCES = frozenset({list, tuple, deque, set, frozenset})
-_CONTAINERS = _SEQUENCES | {dict, OrderedDict}
+_CONTAINERS = frozenset({list, tuple, deque, set, frozenset, dict, OrderedDict})
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +174,7 @@ class _Kinds(dict[type, str]):
     def __missing__(self, kind: type) -> str:
         known = (name for name, classes in _KINDS if not classes.isdisjoint(mro_of(kind)))
         own = home_of(kind).startswith("tensormagic.")
-        plain = "sequence" if kind in _SEQUENCES else "dict" if kind is dict else ""
-        self[kind] = next(known, "ours" if own else plain)
+        self[kind] = next(known, "ours" if own else "container" if kind in _CONTAINERS else "")
         return self[kind]
 
 
@@ -236,7 +233,7 @@ class ReferenceWalk:
 
     def _inside(self, place: Place, item: Any, kind: str) -> Iterator[Held]:
         """Yield what an object holds; one that cannot be read holds nothing that could be told."""
-        if kind == "ours" or (kind in {"sequence", "dict"} and self._holds_nothing(item)):
+        if kind == "ours" or (kind == "container" and begins_plainly(item, self._references.is_atom)):
             return
         base = None if self.with_bases or kind != "tensor" else item._base
         try:
@@ -245,8 +242,3 @@ class ReferenceWalk:
                     yield inner, value
         except Exception:  # an odd object, or one that another thread is changing
             return
-
-    def _holds_nothing(self, item: Any) -> bool:
-        """Return whether a long container begins with nothing but numbers and strings."""
-        values = item.values() if type(item) is dict else item
-        return len(item) > _LONG and all(map(self._references.is_atom, islice(values, _BEGINNING)))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import itertools
 from collections import deque
 from collections.abc import Callable
 from types import BuiltinFunctionType, CodeType, ModuleType
@@ -21,23 +20,20 @@ import torch
 
 from tensormagic.collectors.graphs.history import is_node_class, next_nodes
 from tensormagic.collectors.graphs.saved_tensors import raw_saved
-from tensormagic.collectors.objects.holdings import home_of, mro_of
+from tensormagic.collectors.objects.holdings import MACHINERY, begins_plainly, home_of, mro_of
 
 _LEAVES: frozenset[type] = frozenset({
     int, float, complex, bool, str, bytes, range, slice, type(None), type(...), type(NotImplemented), CodeType,
     BuiltinFunctionType, ModuleType, torch.dtype, torch.device, torch.Size, torch.Generator, torch.layout,
     torch.memory_format,
 })  # fmt: skip
-# Machinery that is large, full of cycles, alive for as long as the session is, and never where a person keeps a tensor.
-_CLOSED = frozenset({
-    "IPython", "_pytest", "_thread", "_weakref", "asyncio", "comm", "concurrent", "debugpy", "importlib", "ipykernel",
-    "jupyter_client", "logging", "matplotlib", "multiprocessing", "pluggy", "plotly", "pytest", "re", "selectors",
-    "socket", "sympy", "tensormagic", "threading", "tornado", "traitlets", "unittest", "zmq",
+# Besides: alive for as long as the session is. A weak dictionary holds what is a person's.
+_CLOSED = (MACHINERY - {"builtins", "weakref"}) | {
+    "comm", "debugpy", "importlib", "jupyter_client", "re", "selectors", "socket", "threading",
     "torch._C", "torch._dynamo", "torch._functorch", "torch._inductor", "torch._library", "torch._ops", "torch._guards",
     "torch._logging",
-})  # fmt: skip
+}  # fmt: skip
 _OPENED = frozenset({"ExecutionResult"})  # of IPython: a frame of the last error refers to it, and it to the error
-_LONG, _BEGINNING = 4096, 64  # a long container that begins with so many numbers or strings holds nothing else
 _SPARSE = {
     torch.sparse_coo: ("_indices", "_values"),
     torch.sparse_csr: ("crow_indices", "col_indices", "values"),
@@ -136,15 +132,8 @@ def _of_anything(item: Any, taker: Taker) -> None:
 
 
 def _of_container(item: Any, taker: Taker) -> None:
-    if len(item) <= _LONG or any(type(value) not in _LEAVES for value in _beginning(item)):
+    if not begins_plainly(item, lambda value: type(value) in _LEAVES):
         _of_anything(item, taker)
-
-
-def _beginning(item: Any) -> list[Any]:
-    """Return what a long builtin container begins with, by its own class's methods, not those of one derived."""
-    kind = next(known for known in (dict, list, tuple, deque, set, frozenset) if known in type(item).__mro__)
-    values = dict.values(item) if kind is dict else kind.__iter__(item)
-    return list(itertools.islice(values, _BEGINNING))
 
 
 def _of_tensor(x: Any, taker: Taker) -> None:

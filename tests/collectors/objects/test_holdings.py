@@ -203,6 +203,23 @@ def test_no_property_runs_that_stands_for_a_dictionary() -> None:
     assert not asked
 
 
+def test_no_length_of_the_persons_is_asked_for() -> None:
+    """How long a list is Python itself knows."""
+
+    class Minding(list):
+        """A list with a length of its own."""
+
+        def __len__(self) -> int:
+            asked.append(self)
+            return 0
+
+    asked: list[Any] = []
+    space = {"a": Minding([T])}
+    collect_releases(space)
+    ObjectWalk(THOROUGH).through(space)
+    assert not asked
+
+
 def test_cycles_between_objects_end() -> None:
     """Two objects that hold each other are walked once a name."""
     a, b = Batch(T), Batch(T)
