@@ -24,6 +24,7 @@ from torch import nn
 from tensormagic.collectors.failures.failing_source import Failing, failing_at
 from tensormagic.collectors.where.caller import MARK, foreign_frames
 from tensormagic.collectors.where.source import is_own_code, names_of
+from tensormagic.errors import TensorMagicError
 
 _TORCH = str(Path(torch.__file__).parent)
 _MODULES = (str(Path(nn.__file__).parent / "modules"), str(Path(nn.__file__).parent / "parallel"))
@@ -39,7 +40,8 @@ _BACKWARD: dict[CodeType, Any] = {
 }
 _MODULE_CALL = nn.Module._call_impl.__code__
 _MODULE_CALLS = (_MODULE_CALL, nn.Module._wrapped_call_impl.__code__)
-_UNEXPLAINED = (ImportError, NameError, OSError, StopIteration, Warning)  # torch refused no call there
+# Torch refused no call there; what this package raises says itself what it is about.
+_UNEXPLAINED = (ImportError, NameError, OSError, StopIteration, TensorMagicError, Warning)
 _NO_SUCH_NAME = "__getattr__"  # of a module, or of torch itself, raises AttributeError: a slip of the pen, not a call
 _METHODS = f"{_TORCH}/_tensor.py"
 _GET_ITEM = torch.Tensor.__getitem__  # where a module of torch's takes its own argument apart, the call is the module's

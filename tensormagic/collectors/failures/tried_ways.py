@@ -64,8 +64,9 @@ class _CallAgain:
         name = report.function.rpartition(".")[2]
         small = sum(math.prod(one.shape) for one in report.operands) <= MOST_VALUES
         decide = mismatch.kind == "index" or name in _TAKE_CLASSES
+        untold = decide and any("int" in one.dtype and one.least is None for one in report.operands if one.is_tensor)
         decide = decide and any(one.least is not None for one in report.operands)
-        self._by_value, self._too_many = by_value or decide, decide and not small
+        self._by_value, self._too_many = by_value or decide, untold or (decide and not small)
         self._device = "cpu" if self._by_value else "meta"
         self._function = _resolved(report.function)
         self._names = dict(_codes(report.operands))
@@ -153,7 +154,8 @@ class _CallAgain:
         """Whether a way stands in place of the call, and not of one of its operands."""
         if self._report.function.rpartition(".")[2] in _RESHAPES and re.search(r"\.(?:view|reshape)\([^()]*\)$", way):
             return True
-        return self._mismatch.kind != "device" and (len(found) > 1 or way.startswith(_WHOLE))
+        whole = way.startswith(_WHOLE) and not way.startswith(tuple(found))  # not `torch.tensor([0, 1]) - 1`
+        return self._mismatch.kind != "device" and (len(found) > 1 or whole)
 
     def _with(self, code: str, places: list[int]) -> Outcome:
         """Make the call with an operand as ``code`` gives it."""

@@ -133,6 +133,10 @@ def of_torch():
     return torch.nothing(3)
 
 
+def of_this_package():
+    raise tm.NonFiniteError("this backward made 1 Inf")
+
+
 def attribute():
     return wide.nothing
 
@@ -143,7 +147,9 @@ def python():
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
-    "run", [own_key, own_error, own_assert, own_words, of_torch, attribute, python], ids=lambda run: run.__name__
+    "run",
+    [own_key, own_error, own_assert, own_words, of_torch, of_this_package, attribute, python],
+    ids=lambda run: run.__name__,
 )
 def test_errors_that_are_not_torchs_are_not_explained(run, way):
     """A KeyError in the person's own code is none of our business."""

@@ -83,6 +83,14 @@ def test_classes_are_tried_by_their_values(classes, works):
     assert report.mismatch.maybe == ("nn.Linear(…, 4)  # one output for each class",)
 
 
+def test_an_operand_that_a_call_made_is_tried_too():
+    """`torch.tensor([0, 1, 2, 3]) - 1` stands for the target, not for the whole call."""
+    report = refused(lambda logits: F.cross_entropy(logits, torch.tensor([0, 1, 2, 3])), logits=torch.zeros(4, 3))
+    assert report.mismatch.works == ()
+    report = refused(lambda logits: F.cross_entropy(logits, torch.tensor([1, 2, 3, 3])), logits=torch.zeros(4, 3))
+    assert report.mismatch.works == ("torch.tensor([1, 2, 3, 3]) - 1",)
+
+
 def test_classes_that_are_too_many_to_be_tried():
     """What was not tried is not said to work."""
     target = torch.full((1 << 19,), 3)
