@@ -1,8 +1,7 @@
 """From reports to output: one table says which function makes which form of which report.
 
-Most panels are written once, as a tree of nodes, and drawn in each form by `tensormagic.views`; those that are not yet
-have a module a form, with a ``render(report)``, and a line here. Modules are imported when first used: the tables
-themselves cost nothing.
+Panels are written once, as a tree of nodes, and drawn in each form by `tensormagic.views`; the page of a traced run
+with its viewer has a module with a ``render(report)`` and a line here. Modules are imported when first used.
 """
 
 from __future__ import annotations
@@ -20,9 +19,7 @@ from tensormagic.reports import Report, RunReport, TraceReport
 
 RENDERERS: dict[tuple[str, str], str] = {
     # (report's kind_name, form) → module with a render(report) -> str
-    ("trace", "html"): "tensormagic.renderers.trace.trace_html",
-    ("trace", "svg"): "tensormagic.renderers.trace.trace_svg",
-    ("trace", "txt"): "tensormagic.renderers.trace.trace_text",
+    ("trace", "html"): "tensormagic.renderers.document.page",
 }
 
 
@@ -64,9 +61,10 @@ def render(report: Report, form: str, *, in_file: bool = False, slide: bool = Fa
 
 
 def _drawn(report: Report, form: str, **options: Any) -> str:
-    if report.kind_name in views.PANELS:
+    module = RENDERERS.get((report.kind_name, form))
+    if module is None:
         return views.draw(report, form, **options)
-    text: str = import_module(RENDERERS[report.kind_name, form]).render(report, **options)
+    text: str = import_module(module).render(report, **options)
     return text
 
 

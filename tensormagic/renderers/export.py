@@ -8,8 +8,8 @@ from functools import cache
 
 from tensormagic.renderers.assets import code, module, static, with_loader
 from tensormagic.renderers.basics.markup import in_address, packed, tag
-from tensormagic.renderers.trace.trace_svg_graph import EITHER_SIDE
 from tensormagic.reports import Report, TraceReport
+from tensormagic.views.pictures.graph_svg import EITHER_SIDE
 
 # The line "Export" below a panel: its picture, its page and its report, taken from the output itself.
 #

@@ -18,7 +18,6 @@ from typing import Any
 from tensormagic.errors import RequirementError, TensorMagicError
 from tensormagic.renderers import figures_memory, figures_sharing
 from tensormagic.renderers.basics import theme
-from tensormagic.renderers.trace.trace_phrases import NOT_MEASURABLE, touched
 from tensormagic.reports import (
     UNREADABLE,
     AliasReport,
@@ -34,6 +33,7 @@ from tensormagic.reports import (
     TraceReport,
 )
 from tensormagic.views.panels.tensor_line import name
+from tensormagic.views.panels.trace_words import NOT_MEASURABLE, touched
 from tensormagic.views.pictures.tensor_elements import (
     DrawnLayout,
     drawn_layout,

@@ -13,13 +13,15 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from tensormagic.renderers.basics.plain_text import plain_report
+from tensormagic.renderers.document import page
 from tensormagic.renderers.document.delta import pack_delta
 from tensormagic.renderers.document.document import LIVE_LIMITS, trace_document
 from tensormagic.renderers.files import bundle
 from tensormagic.renderers.graph.drawing import Drawing, draw
 from tensormagic.renderers.sampler import Sampler
-from tensormagic.renderers.trace import trace_html, trace_text
 from tensormagic.reports import Cell, TraceReport
+from tensormagic.views import to_text
+from tensormagic.views.panels import trace
 
 if TYPE_CHECKING:
     from tensormagic.reports import Graph, LiveFrame
@@ -414,7 +416,7 @@ def view_of(widget: Any) -> Bundle:
 
 @cache
 def _widget_class() -> Any:
-    return widget_class("TraceWidget", trace_html.viewer_module(), trace_html.viewer_style(), "_document")
+    return widget_class("TraceWidget", page.viewer_module(), page.viewer_style(), "_document")
 
 
 def widget_class(name: str, module: str, style: str, state: str) -> Any:
@@ -442,7 +444,7 @@ def widget_class(name: str, module: str, style: str, state: str) -> Any:
 def first_bundle(report: TraceReport) -> Bundle:
     """Return what to show before the run, in hosts that cannot show the widget."""
     report = plain_report(report)
-    return {"text/html": trace_html.render_static(report), "text/plain": trace_text.render(report)}
+    return {"text/html": page.render_static(report), "text/plain": to_text.render(trace.view(report))}
 
 
 # A notebook that is saved in the middle of a run holds a view of a widget. Where the kernel was restarted since, there
@@ -463,7 +465,7 @@ def kept_bundle(report: TraceReport) -> Bundle:
 def running_bundle(report: TraceReport) -> Bundle:
     """Return what the html mode shows while the cell runs: static, and small enough to be sent often."""
     report = plain_report(report)
-    html = trace_html.render_static(report)
+    html = page.render_static(report)
     if len(html) > HTML_BYTES:
-        html = trace_html.render_static(report, picture=False)
-    return {"text/html": html, "text/plain": trace_text.render(report)}
+        html = page.render_static(report, picture=False)
+    return {"text/html": html, "text/plain": to_text.render(trace.view(report))}

@@ -31,6 +31,7 @@ PANELS: dict[str, str] = {
     "start": "tensormagic.views.panels.start",
     "tensor": "tensormagic.views.panels.tensor",
     "tensors": "tensormagic.views.panels.tensors",
+    "trace": "tensormagic.views.panels.trace",
     "watch": "tensormagic.views.panels.watch",
     "why": "tensormagic.views.panels.why",
     "writes": "tensormagic.views.panels.writes",

@@ -8,7 +8,7 @@ from tensormagic.renderers.basics.markup import escape, tag
 from tensormagic.renderers.basics.plain_text import fitted, text_width
 from tensormagic.renderers.basics.svg_paths import number
 from tensormagic.renderers.basics.theme import role
-from tensormagic.renderers.trace.trace_text_lines import printable
+from tensormagic.renderers.terminal.text_canvas import printable
 from tensormagic.views.pictures.timeline_stack import COLOURS, LETTERS, LINE_COLOURS
 from tensormagic.views.pictures.timeline_stack import OTHER as OTHER_LINES
 
@@ -51,7 +51,7 @@ class Page:
         wide, high = self._width + 2 * _MARGIN, self._height + _MARGIN / 2
         size = f'width="{wide:.0f}" height="{high:.0f}" viewBox="0 0 {wide:.0f} {high:.0f}"'
         ground = f'<rect width="{wide:.0f}" height="{high:.0f}" fill="{_PAPER}"/>'
-        sentence = tag("title", escape(printable(alternative)))
+        sentence = tag("title", escape(one_line(alternative)))
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" font-family="{_FONT}">{sentence}{ground}'
             f"{''.join(self._parts)}</svg>"
@@ -77,7 +77,12 @@ def text_svg(x: float, y: float, words: str, *, size: float = 12, anchor: str = 
     ink = look.get("ink") or (_QUIET if look.get("quiet") else _INK)
     weight = "600" if look.get("bold") else None
     place = {"x": number(x), "y": number(y), "font_size": number(size), "fill": ink, "font_weight": weight}
-    return tag("text", escape(printable(words)), **place, text_anchor=anchor if anchor != "start" else None)
+    return tag("text", escape(one_line(words)), **place, text_anchor=anchor if anchor != "start" else None)
+
+
+def one_line(words: str) -> str:
+    """Return words on one line, with nothing in them that XML cannot hold."""
+    return printable(words.replace("\n", " ").replace("\u00a0", " "))
 
 
 def ground_colour(ground: str) -> str:

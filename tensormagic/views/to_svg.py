@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import singledispatch
@@ -11,6 +12,7 @@ from tensormagic.renderers.basics import theme
 from tensormagic.renderers.basics.markup import escape, tag
 from tensormagic.renderers.basics.plain_text import fitted, text_width, wrapped
 from tensormagic.renderers.basics.svg_paths import number
+from tensormagic.reports import Finding
 from tensormagic.views.nodes import (
     Bar,
     Cell,
@@ -30,7 +32,7 @@ from tensormagic.views.nodes import (
     left_out_words,
     letters,
 )
-from tensormagic.views.svg_page import Page, ground_colour, text_svg
+from tensormagic.views.svg_page import Page, ground_colour, one_line, text_svg
 from tensormagic.views.to_text import inline, plain
 from tensormagic.words import count, plural, shortened
 
@@ -41,6 +43,8 @@ _GAP, _BAR_WIDTH, _STRIP_WIDTH, _CELL_LINES = 18.0, 120.0, 200.0, 4
 _MONO = "ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 _MONO_EM = 0.61  # of the size of its letters
 _BOLD = 1.13  # times as wide
+_BESIDE = 140.0  # where what was found stands, beside its code
+_CODE, _MARK = re.compile(r"`([^`]+)`"), "\x00"  # no character that a text could hold and be drawn with
 _TONES = {"error": "error", "warning": "warning", "note": "note", "mark": "ink-2"}
 
 
@@ -84,13 +88,45 @@ def draw(node: Node, page: Page) -> None:
 @draw.register
 def _(node: Findings, page: Page) -> None:
     for at, finding in enumerate(node.findings):
-        tone, where = theme.role(_TONES[finding.severity]), f"{_one_line(node.where[at])}: " if node.where else ""
-        _paragraph(page, f"{finding.code} {finding.severity}: {where}{plain(finding.message)}", ink=tone, bold=True)
-        _paragraph(page, plain(finding.remedy), indent=20)
+        page.put(*_finding(finding, f"{_one_line(node.where[at])}: " if node.where else ""))
     if not node.findings and node.clear:
         _paragraph(page, plain(node.clear), ink=theme.role("ok"), bold=True)
     for gap in node.gaps:
         _paragraph(page, plain(f"{gap.section} not shown: {gap.reason}"), ink=theme.role("ink-2"))
+
+
+def _finding(finding: Finding, where: str) -> tuple[str, float]:
+    """Return a finding on a ground of its colour, code set as code, and how high it is."""
+    ink, ground, quiet = theme.role(finding.severity), theme.role(f"{finding.severity}-bg"), theme.role("ink-2")
+    place = finding.location
+    lines: list[tuple[str | None, str]] = [(None, line) for line in _prose(where + finding.message)]
+    lines += [(quiet, escape(one_line(fitted(f"{place.label}: {place.text}", WIDTH - _BESIDE, SIZE))))] if place else []
+    lines += [(quiet, line) for line in _prose(finding.remedy)]
+    height = (LINE - 1) * len(lines) + 10
+    words = (tag("text", line, x=number(_BESIDE), y=number(18 + (LINE - 1) * at), font_size=number(SIZE), fill=tone)
+             for at, (tone, line) in enumerate(lines))  # fmt: skip
+    sign = f'<path d="M14,7l6.5,6.5l-6.5,6.5l-6.5,-6.5z" fill="{ink}"/>'
+    name = text_svg(28, 18, f"{finding.code} {finding.severity}", size=SIZE, ink=ink, bold=True)
+    drawn = f"{_box(0, 0, WIDTH, height, ground)}{_box(0, 0, 3, height, ink)}{sign}{name}{''.join(words)}"
+    return f'<g transform="translate(0,4)">{drawn}</g>', height
+
+
+def _prose(text: str) -> list[str]:
+    """Return a text broken into lines, as content of text elements; what stands between backticks is set as code.
+
+    Code may go on from one line to the next: each line closes what it opened. A backtick without a partner stays.
+    """
+    inside, lines = False, []
+    for line in wrapped(_CODE.sub(f"{_MARK}\\1{_MARK}", text), WIDTH - _BESIDE - 12, SIZE, 60) if text else ():
+        pieces = line.split(_MARK)
+        lines.append("".join(_set(piece, code=inside ^ bool(at % 2)) for at, piece in enumerate(pieces)))
+        inside ^= len(pieces) % 2 == 0
+    return lines
+
+
+def _set(piece: str, *, code: bool) -> str:
+    words = escape(one_line(piece))
+    return tag("tspan", words, font_family="ui-monospace,monospace", font_size="12") if code and piece else words
 
 
 @draw.register

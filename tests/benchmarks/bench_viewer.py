@@ -12,8 +12,8 @@ import pytest
 from playwright.sync_api import Page, sync_playwright
 
 from tensormagic.renderers.basics.markup import json_block
+from tensormagic.renderers.document import page as trace_html
 from tensormagic.renderers.document.document import Limits, trace_document
-from tensormagic.renderers.trace import trace_html
 from tests.browser.conftest import FLAGS
 from tests.renderers import samples_viewer
 from tests.support.missing import missing

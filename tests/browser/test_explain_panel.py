@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import pytest
 from playwright.sync_api import Page, expect
 
-from tensormagic.renderers.trace import trace_html
+from tensormagic.renderers.document import page as trace_html
 from tests.renderers import samples_trace
 from tests.renderers.samples_failure import SAMPLES
 from tests.support.lab import LabNotebook

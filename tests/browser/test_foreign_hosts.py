@@ -10,7 +10,7 @@ from html import escape
 
 from playwright.sync_api import expect
 
-from tensormagic.renderers.trace import trace_html
+from tensormagic.renderers.document import page as trace_html
 from tests.renderers import samples_tensor, samples_viewer
 from tests.renderers.samples_tensor import as_html
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tensormagic.renderers.trace import trace_html
+from tensormagic.renderers.document import page as trace_html
 from tests.renderers import samples_viewer
 
 pytestmark = pytest.mark.browser

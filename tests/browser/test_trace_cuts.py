@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from tensormagic.renderers.trace import trace_html
+from tensormagic.renderers.document import page as trace_html
 from tests.renderers import samples_trace as samples
 
 pytestmark = pytest.mark.browser

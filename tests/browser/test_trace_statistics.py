@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import Page, expect
 
-from tensormagic.renderers.trace import trace_html
+from tensormagic.renderers.document import page as trace_html
 from tensormagic.reports import UNTOUCHED, TraceReport
 from tests.renderers import samples_viewer
 

@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tensormagic.renderers.basics.markup import json_block
+from tensormagic.renderers.document import page as trace_html
 from tensormagic.renderers.document.document import Limits, trace_document
-from tensormagic.renderers.trace import trace_html
 from tensormagic.reports import NodeCosts, OpsReport, TraceReport
 from tests.renderers import samples_viewer
 

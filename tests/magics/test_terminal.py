@@ -50,9 +50,10 @@ def test_a_script_in_a_terminal(tmp_path):
     assert "loss → input, norms" in text
     screen = shown(text)
     assert screen.everything[: len(OWN)] == OWN
-    assert screen.everything[len(OWN)].startswith("tracegrad  in a terminal  finished")
+    assert screen.everything[len(OWN)].startswith("── in a terminal ── finished · ")
     assert screen.region == (0, 29)
-    assert not [line for line in screen.everything if line.startswith(("── in", "flow  ", "loss  "))]
+    assert [line for line in screen.everything if line.startswith("── in")] == screen.everything[len(OWN) :][:1]
+    assert not [line for line in screen.everything if line.startswith(("flow  ", "loss  "))]
 
 
 def test_into_a_pipe_goes_nothing_but_the_text(tmp_path):
@@ -66,7 +67,8 @@ def test_into_a_pipe_goes_nothing_but_the_text(tmp_path):
     assert ran.stderr == "logged\n"
     lines = ran.stdout.splitlines()
     assert sorted(line for line in lines if line in OWN) == sorted({*OWN} - {"logged"})
-    assert [line for line in lines if line.startswith("tracegrad")] == ["tracegrad  in a terminal  finished"]
+    (head,) = (line for line in lines if line.startswith("── "))
+    assert head.startswith("── in a terminal ── finished · ")
 
 
 CELL = """

@@ -16,7 +16,7 @@ def test_a_terminal_prints_the_report_once(cell):
     """Without a kernel there is one display, after the cell, with text in it."""
     ran = cell(f"%%tracegrad\n{TRAIN}")
     (bundle,) = ran.shown
-    assert bundle["text/plain"].startswith("tracegrad  net  finished")
+    assert bundle["text/plain"].startswith("── net ── finished · ")
     assert "1 backward pass" in bundle["text/plain"]
 
 
@@ -29,7 +29,7 @@ def test_a_notebook_shows_at_once_and_updates_in_place(notebook, cell, mode):
     assert len({output["transient"]["display_id"] for output in outputs}) == 1
     assert all("text/plain" in bundle for bundle in ran.shown)
     assert sorted(ran.shown[-1]) == ["text/html", "text/latex", "text/plain"]
-    assert ran.shown[-1]["text/plain"].startswith("tracegrad  net  finished")
+    assert ran.shown[-1]["text/plain"].startswith("── net ── finished · ")
 
 
 def test_the_setting_chooses_how_it_is_live(notebook, cell):
@@ -169,7 +169,7 @@ def test_a_figure(cell):
 @pytest.mark.parametrize(("title", "shown"), [("run", "run"), ("'my run'", "my run"), ('"it\'s"', "it's")])
 def test_a_title(cell, title, shown):
     """Quoted or not, it names the run."""
-    assert cell(f"%%tracegrad --text --title {title}\n{TRAIN}").out.startswith(f"tracegrad  {shown}  finished")
+    assert cell(f"%%tracegrad --text --title {title}\n{TRAIN}").out.startswith(f"── {shown} ── finished · ")
 
 
 LOOP = "for _ in range(12):\n    loss = net(torch.ones(3, 2)).square().mean()\n    loss.backward()"
@@ -252,7 +252,7 @@ def test_alone_it_shows_the_last_run_again(cell, shell):
     cell(f"%%tracegrad --title second\n{TRAIN}\n1 / 0")
     ran = cell("%tracegrad --into again")
     assert ran.error is None
-    assert ran.shown[0]["text/plain"].startswith("tracegrad  second  failed: ZeroDivisionError")
+    assert ran.shown[0]["text/plain"].startswith("── second ── failed: ZeroDivisionError")
     assert shell.user_ns["again"].title == "second"
 
 

@@ -11,8 +11,9 @@ import sys
 import pytest
 import torch
 
-from tensormagic.renderers.trace import trace_html, trace_svg, trace_text
+from tensormagic.renderers.document import page as trace_html
 from tensormagic.reports import UNTOUCHED, Parallel, TraceReport
+from tests.renderers import trace_forms
 from tests.support.kernel import ROOT
 
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no processes to speak to")
@@ -196,12 +197,12 @@ def test_the_shards_of_what_a_step_used_make_the_whole(ranks):
 def test_it_is_said_in_the_panel(ranks):
     """In words: of what the norms are, which passes reduced, and what the last step used."""
     report = ranks[0]["ddp_no_sync"]["grad"][1]
-    told = " ".join(trace_text.render(report).split())
+    told = " ".join(trace_forms.text(report).split())
     assert "rank 0 of 2, DDP: norms of this rank's gradients, before they are reduced" in told
     assert "3 of 6 passes reduced gradients over the ranks; passes 1, 3 and 5 kept them back" in told
     assert "norms used at the optimizer's last step, in brackets those before" in told
     assert "rank 0 of 2" in trace_html.render(report)
-    assert "rank 0 of 2" in trace_svg.render(report)
+    assert "rank 0 of 2" in trace_forms.svg(report)
 
 
 @pytest.mark.parametrize("program", ["gpipe", "one_f_one_b"])

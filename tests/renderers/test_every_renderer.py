@@ -18,7 +18,7 @@ import pytest
 
 from tensormagic import views
 from tensormagic.renderers.basics.plain_text import plain_report
-from tensormagic.renderers.trace import trace_html, trace_text
+from tensormagic.renderers.document import page as trace_html
 from tensormagic.reports import Report
 from tests.renderers import (
     samples_comparison,
@@ -41,6 +41,7 @@ from tests.renderers import (
     samples_watch,
     samples_why,
     samples_writes,
+    trace_forms,
 )
 from tests.renderers.markup_reader import Page
 
@@ -105,11 +106,12 @@ def of_panels() -> Iterator[Renderer]:
 RENDERERS = (
     *of_panels(),
     Renderer("trace_html", trace_html.render, TRACES, "html", 300_000),
-    Renderer("trace_text", trace_text.render, TRACES, "text", 24_000),
+    Renderer("trace_text", trace_forms.text, TRACES, "text", 24_000),
+    Renderer("trace_svg", trace_forms.svg, TRACES, "svg", 120_000),
 )
 
 CASES = [pytest.param(one, sample, id=f"{one.name}-{sample}") for one in RENDERERS for sample in one.samples]
-SHAPES = {"svg", "title", "style", "defs", "pattern", "rect", "path", "text", "use", "g"}
+SHAPES = {"svg", "title", "style", "defs", "pattern", "rect", "path", "text", "tspan", "use", "g"}
 TELLING = [case for case in CASES if case.values[0].tells_findings]
 each_case = pytest.mark.parametrize(("renderer", "sample"), CASES)
 each_telling_case = pytest.mark.parametrize(("renderer", "sample"), TELLING)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from xml.etree import ElementTree as ET
 
-from tensormagic.renderers.trace.autograd_formulas import FORMULAS, formulas
+from tensormagic.renderers.graph.words import FORMULAS, formulas
 from tensormagic.reports import NOTHING, AutogradDetails, Path, PathNode, TensorReport
 from tensormagic.views.panels.tensor_autograd import autograd_nodes, broken, lines, saved_rows, sent_rows, summary
 from tensormagic.views.pictures.autograd_path import path_note, path_svg, tree

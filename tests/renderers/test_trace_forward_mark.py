@@ -10,8 +10,8 @@ from torch import nn
 
 import tensormagic as tm
 from tensormagic.renderers.document.document import trace_document
-from tensormagic.renderers.trace import trace_text
-from tensormagic.renderers.trace.trace_values import forward_mark
+from tensormagic.renderers.graph.values import forward_mark
+from tests.renderers import trace_forms
 
 
 def traced(net, x):
@@ -56,7 +56,7 @@ def test_a_gradient_of_an_earlier_pass_is_older():
 def test_the_mark_is_in_the_text_and_in_what_the_viewer_gets():
     """The flow names the layer; the viewer's document has the node, and the births beside it."""
     report = traced(two_layers(), torch.tensor([[1.0, math.nan, 2.0]]))
-    assert "NaN born in linear, pass 1" in trace_text.render(report)
+    assert "NaN born in linear, pass 1" in trace_forms.text(report)
     (graph,) = trace_document(report)["graphs"]
     assert graph["forward_mark"]["node"] == report.graphs[0].first_bad.node
     assert graph["births"][0]["node"] != graph["forward_mark"]["node"]

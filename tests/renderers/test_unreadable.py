@@ -10,13 +10,12 @@ import pytest
 
 from tensormagic.renderers import figures
 from tensormagic.renderers.document.document import trace_document
+from tensormagic.renderers.graph.values import Value, value_of
 from tensormagic.renderers.terminal.text_canvas import bar, bars
-from tensormagic.renderers.trace import trace_svg, trace_text
-from tensormagic.renderers.trace.trace_phrases import measured, norm_text, touched
-from tensormagic.renderers.trace.trace_tables import tables_html
-from tensormagic.renderers.trace.trace_values import Value, value_of
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Frame, TraceReport
-from tests.renderers import samples_viewer
+from tensormagic.views.panels.trace_words import measured, norm_text, touched
+from tensormagic.views.pictures.norms import Norms
+from tests.renderers import samples_viewer, trace_forms
 
 
 def _run(*, always: bool) -> TraceReport:
@@ -60,29 +59,29 @@ def test_value_of_a_box_counts_it_as_reached() -> None:
 @pytest.mark.parametrize(("always", "cells"), [(False, ("0.5", "0.13", "0.13", "0.5")), (True, None)])
 def test_tables_keep_it_out_of_smallest_and_largest(always: bool, cells: tuple[str, ...] | None) -> None:
     """The smallest and the largest norm are those that were measured; where none was, there are none."""
-    row = tables_html(_run(always=always)).split("<tr>")[2]
+    row = Norms(_run(always=always)).html().split("<tr>")[2]
     wanted = cells or ("not measurable", "not measurable", "", "")
-    assert row.split("</tr>")[0].replace("</td>", "").endswith("".join(f"<td>{cell}" for cell in wanted))
+    assert row.split("</tr>")[0].endswith("".join(f"<td>{cell}</td>" for cell in wanted))
 
 
 def test_text_says_it() -> None:
     """The terminal's table names it instead of numbers, and explains its mark; no line is wider than asked for."""
-    text = trace_text.render(_run(always=True))
+    text = trace_forms.text(_run(always=True))
     row = next(line for line in text.splitlines() if line.startswith("net.conv1.weight"))
     assert row.endswith("  not measurable")
     assert "????" in row
     assert "? not measurable" in text
-    assert max(map(len, trace_text.render(_run(always=True), width=50).splitlines())) <= 50
+    assert max(map(len, trace_forms.text(_run(always=True), width=50).splitlines())) <= 50
     assert "−2.0e0" not in text
 
 
 def test_picture_draws_it_dotted_and_explains_it() -> None:
     """In the picture the box has a style of its own, its wire no number but a question mark, the legend a word."""
-    svg = trace_svg.render(_run(always=True))
+    svg = trace_forms.svg(_run(always=True))
     assert ElementTree.fromstring(svg).tag.endswith("svg")
     assert 'class="b sblind"' in svg
     assert ">not measurable</text>" in svg
-    calm = trace_svg.render(samples_viewer.calm_run(4))
+    calm = trace_forms.svg(samples_viewer.calm_run(4))
     assert 'class="b sblind"' not in calm
     assert "not measurable" not in calm
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tensormagic.renderers.basics.plain_text import fitted
 from tensormagic.renderers.graph.drawing import DETAIL_SIZE, LABEL_SIZE, Badge, box_size
-from tensormagic.renderers.graph.words import gradient_text, leaf_label, value_text, wire_text
+from tensormagic.renderers.graph.words import gradient_text, leaf_label, value_text, whole_shape, wire_text
 from tensormagic.reports import MEASURES, UNREADABLE
 
 if TYPE_CHECKING:
@@ -103,11 +103,6 @@ def plain(value: float | str | None) -> float | str | None:
     return rounded(value) if isinstance(value, float) else value
 
 
-def shape_text(shape: Sequence[int]) -> str:
-    """Return a shape as the panels write it: ``32×10``, and ``()`` for a scalar."""
-    return "×".join(map(str, shape)) or "()"
-
-
 def is_finite(frame: Frame) -> bool:
     """Say whether every gradient of that pass was finite."""
     return not frame.bad and all(map(math.isfinite, frame.norms))
@@ -165,7 +160,7 @@ def _of_each(values: Sequence[Item], function: Callable[[Item], str]) -> list[st
 
 
 def _shapes_text(shapes: Sequence[Sequence[int]]) -> str:
-    return ", ".join(map(shape_text, shapes))
+    return ", ".join(map(whole_shape, shapes))
 
 
 def _saved_places(nodes: Sequence[Node], strings: Interned, saved: Interned) -> list[list[int]]:
@@ -180,7 +175,7 @@ def _saved_places(nodes: Sequence[Node], strings: Interned, saved: Interned) -> 
 
 def _saved_row(tensor: SavedTensor, strings: Interned) -> tuple[int, int, int, int, int]:
     text = strings.index
-    shape = text(shape_text(tensor.shape))
+    shape = text(whole_shape(tensor.shape))
     return text(tensor.name), shape, text(tensor.dtype), tensor.nbytes, text(tensor.state)
 
 

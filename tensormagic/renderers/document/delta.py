@@ -1,7 +1,7 @@
 """What changed since the last look, as the bytes that a live panel's page is sent: thirty times a second.
 
 One buffer holds all of it: numbers, then norms. There is no JSON to write here and to read there, and what is around
-the buffer is the same each time, so that it is made once (live_wire.py). `delta.js` takes it apart again.
+the buffer is the same each time, so that it is made once (live.py). `delta.js` takes it apart again.
 """
 
 from __future__ import annotations

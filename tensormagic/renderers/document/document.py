@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tensormagic.renderers.alternatives.trace_alternative import trace_alternative
 from tensormagic.renderers.basics.plain_text import fitted
 from tensormagic.renderers.document.columns import (
     Interned,
@@ -24,7 +23,6 @@ from tensormagic.renderers.document.columns import (
     part_columns,
     plain,
     rounded,
-    shape_text,
     steps,
     thinned,
     value_words,
@@ -40,17 +38,17 @@ from tensormagic.renderers.graph.drawing import (
 )
 from tensormagic.renderers.graph.drawing import draw as lay_out
 from tensormagic.renderers.graph.marks import Crash, marks_of
-from tensormagic.renderers.graph.words import cut_label, cut_sentence
-from tensormagic.renderers.trace.pacing_words import paced_text
-from tensormagic.renderers.trace.parallel_phrases import run_lines
-from tensormagic.renderers.trace.trace_phrases import all_clear, can_run, run_text, touched
-from tensormagic.renderers.trace.trace_values import forward_mark, run_scale
+from tensormagic.renderers.graph.values import forward_mark, run_scale
+from tensormagic.renderers.graph.words import cut_label, cut_sentence, whole_shape
+from tensormagic.views.panels.trace_words import overhead_text, paced_text, run_lines, run_text, touched, verdict
+from tensormagic.views.pictures.gradient_graph import trace_alternative
+from tensormagic.words import evidence_text, plural
 
 if TYPE_CHECKING:
     from tensormagic.reports import Cut, Finding, FirstNonfinite, Graph, Location, ParameterSeries, Pass, TraceReport
 
 
-VERSION = 3
+VERSION = 4
 
 
 class Draw(Protocol):
@@ -110,7 +108,7 @@ def trace_document(
         draw: The layout; by default `drawing.draw`.
         crash: Where the run ended, as `with_crash` found it.
     """
-    builder = _Builder(report, limits, draw or lay_out)
+    builder = _Builder(report, limits, draw or lay_out, crash)
     return {
         "version": VERSION,
         **_header(report),
@@ -125,7 +123,6 @@ def trace_document(
         "strings": builder.strings.values,
         "saved": list(map(list, builder.saved.values)),
         "cuts": builder.cuts,
-        "refused": report.failure is not None,
         "crash": None if crash is None else [crash.graph, crash.node, crash.words],
     }
 
@@ -134,27 +131,18 @@ def _header(report: TraceReport) -> dict[str, Any]:
     return {
         "title": report.title,
         "state": report.state,
-        "words": [run_text(report), all_clear(report), report.kept and can_run(report.kept)]
-        if report.state == "drawn"
-        else None,
+        "said": "" if report.state == "running" else run_text(report),
+        "verdict": verdict(report),
         "rest": report.pacing.next_step if report.pacing is not None and report.pacing.resting else -1,
-        "pace": _below(report),
+        "cost": paced_text(report) or overhead_text(report),
+        "below": list(run_lines(report)),
         "scale": list(run_scale(report)) if any(graph.frames for graph in report.graphs) else None,
-        "error": report.error,
         "seconds": rounded(report.seconds),
-        "own_seconds": rounded(report.own_seconds),
         "passes_seen": report.passes_seen,
         "passes_traced": report.passes_traced,
         "steps_seen": report.steps_seen,
-        "forward_nodes": report.forward_nodes,
         "cell": {"filename": report.cell.filename, "count": report.cell.count},
     }
-
-
-def _below(report: TraceReport) -> list[str] | None:
-    """Return what was traced of the run, empty where that is all of it, and what else is said below the headline."""
-    lines = list(run_lines(report))
-    return [paced_text(report) if report.pacing is not None else "", *lines] if lines or report.pacing else None
 
 
 def _location(location: Location) -> list[Any]:
@@ -177,7 +165,7 @@ def _finding(report: TraceReport, finding: Finding) -> dict[str, Any]:
             [line.what, line.location.label, line.location.text, _known_location(report, line.location)]
             for line in finding.related
         ],
-        "evidence": {name: plain(value) for name, value in finding.evidence.items()},
+        "evidence": evidence_text(finding.evidence),
     }
 
 
@@ -191,8 +179,8 @@ def _known_location(report: TraceReport, wanted: Location | None) -> int | None:
 class _Builder:
     """The parts of one document that share the table of strings and the list of what was left out."""
 
-    def __init__(self, report: TraceReport, limits: Limits, draw: Draw) -> None:
-        self.report, self.limits, self.draw = report, limits, draw
+    def __init__(self, report: TraceReport, limits: Limits, draw: Draw, crash: Crash | None) -> None:
+        self.report, self.limits, self.draw, self.crash = report, limits, draw, crash
         self.strings, self.saved = Interned(), Interned()
         self.cuts: list[str] = []
 
@@ -222,8 +210,12 @@ class _Builder:
         rows = frame_rows(frames, self.limits.measures_of(len(graph.nodes)) // len(self.report.graphs))
         rows = [row | value_words(graph, edges, frame) for row, frame in zip(rows, frames, strict=True)]
         described = {row["pass"] for row in rows if "measures" in row}
+        passes = plural(graph.passes_seen, "pass", "passes")
+        if self.crash is not None and self.crash.graph == place and not graph.passes_seen:
+            passes = "up to the refused call"
         return {
             "number": graph.number,
+            "name": f"graph {graph.number}: {plural(len(graph.nodes), 'node')}, {passes}",
             "said": "" if self.report.state == "running" else trace_alternative(self.report, graph=place),
             "passes_seen": graph.passes_seen,
             "nodes": {
@@ -302,7 +294,7 @@ def _parameter(parameter: ParameterSeries, places: list[int]) -> dict[str, Any]:
     any_update = any(map(touched, updates))
     return {
         "name": parameter.name,
-        "shape": shape_text(parameter.shape),
+        "shape": whole_shape(parameter.shape),
         "dtype": parameter.dtype,
         "numel": parameter.numel,
         "requires_grad": parameter.requires_grad,

@@ -1,10 +1,10 @@
-"""What stands in a drawn graph: short names of ops, shapes and leaves; numbers of a small graph; its cuts."""
+"""What stands in a drawn graph: short names of ops, shapes and leaves; numbers of a small graph; its cuts; formulas."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -85,6 +85,11 @@ def shape_label(node: Node) -> str:
     return _shape_text(node.shapes[0]) if node.shapes else ""
 
 
+def whole_shape(shape: Iterable[int]) -> str:
+    """Return a shape as tables write it, with all its sizes: ``32×10``, and ``()`` for a scalar."""
+    return "×".join(map(str, shape)) or "()"
+
+
 def shape_text(shape: Iterable[int]) -> str:
     """Return a shape with its sizes joined by ``×``; long ones keep their last sizes."""
     return _shape_text(tuple(shape))
@@ -154,7 +159,6 @@ def _derivative(graph: Graph, values: SmallValues, edge: int) -> str:
 
 # -- cuts -------------------------------------------------------------------------------------------------------------
 
-NO_WAY_BACK = "backward was called on a value without a graph; it was cut here:"
 DETACHED_SIGN = "//"
 
 
@@ -218,15 +222,69 @@ def cut_heading(graph: Graph) -> str:
     return "; ".join(parts)
 
 
-def cut_sentences(report: TraceReport, graph: Graph, most: int) -> Iterator[str]:
-    """Yield a line for each cut, one for those that read the same, at most ``most``; and one for those left out."""
+def cut_sentences(report: TraceReport, graph: Graph) -> list[tuple[str, int | None]]:
+    """Return a line for each cut, one for those that read the same, and where in the source each is."""
     described = Counter(cut_sentence(report, graph, cut) for cut in graph.cuts)
-    for sentence, places in list(described.items())[:most]:
-        yield sentence if places == 1 else f"{sentence}, at each of {count(places)} places"
-    if len(described) > most:
-        yield f"{count(sum(list(described.values())[most:]))} more"
+    places = {cut_sentence(report, graph, cut): cut.location for cut in graph.cuts}
+    return [
+        (sentence if number == 1 else f"{sentence}, at each of {count(number)} places", places[sentence])
+        for sentence, number in described.items()
+    ]
 
 
 def _node_name(graph: Graph, index: int) -> str:
     node = graph.nodes[index]
     return node.variable or op_label(node)
+
+
+# -- formulas ---------------------------------------------------------------------------------------------------------
+
+_SAME = ("grad",)
+_BACK = ("grad, reshaped back",)
+
+FORMULAS: dict[str, tuple[str, ...]] = {
+    # op → one formula for each input that can require grad, in the order of ``grad_fn.next_functions``
+    "AbsBackward0": ("grad \u00b7 self.sign()",),
+    "AddBackward0": ("grad", "alpha \u00b7 grad"),
+    "AddmmBackward0": ("beta \u00b7 grad", "alpha \u00b7 grad @ mat2.T", "alpha \u00b7 mat1.T @ grad"),
+    "AliasBackward0": _SAME,
+    "BmmBackward0": ("grad @ mat2.mT", "self.mT @ grad"),
+    "CloneBackward0": _SAME,
+    "CosBackward0": ("\u2212grad \u00b7 self.sin()",),
+    "DivBackward0": ("grad / other", "\u2212grad \u00b7 self / other\u00b2"),
+    "DotBackward0": ("grad \u00b7 tensor", "grad \u00b7 self"),
+    "ExpBackward0": ("grad \u00b7 result",),
+    "ExpandBackward0": ("grad, summed over the expanded dimensions",),
+    "LogBackward0": ("grad / self",),
+    "LogSoftmaxBackward0": ("grad \u2212 exp(result) \u00b7 grad.sum(dim)",),
+    "MeanBackward0": ("grad / numel, to every element",),
+    "MmBackward0": ("grad @ mat2.T", "self.T @ grad"),
+    "MulBackward0": ("grad \u00b7 other", "grad \u00b7 self"),
+    "NegBackward0": ("\u2212grad",),
+    "PermuteBackward0": ("grad, permuted back",),
+    "PowBackward0": ("grad \u00b7 exponent \u00b7 self ** (exponent \u2212 1)",),
+    "ReluBackward0": ("grad where result > 0, else 0",),
+    "ReshapeAliasBackward0": _BACK,
+    "SelectBackward0": ("grad at the selected elements, else 0",),
+    "SigmoidBackward0": ("grad \u00b7 result \u00b7 (1 \u2212 result)",),
+    "SinBackward0": ("grad \u00b7 self.cos()",),
+    "SliceBackward0": ("grad in the slice, else 0",),
+    "SoftmaxBackward0": ("result \u00b7 (grad \u2212 (grad \u00b7 result).sum(dim))",),
+    "SqrtBackward0": ("grad / (2 \u00b7 result)",),
+    "SqueezeBackward0": _BACK,
+    "SubBackward0": ("grad", "\u2212alpha \u00b7 grad"),
+    "SumBackward0": ("grad, to every element",),
+    "SumBackward1": ("grad, to every element of the summed dimensions",),
+    "TBackward0": ("grad.T",),
+    "TanhBackward0": ("grad \u00b7 (1 \u2212 result\u00b2)",),
+    "TransposeBackward0": ("grad, transposed back",),
+    "UnsafeViewBackward0": _BACK,
+    "UnsqueezeBackward0": _BACK,
+    "ViewBackward0": _BACK,
+}
+
+
+def formulas(node: str, inputs: int) -> tuple[str, ...]:
+    """Return a formula for each of ``inputs``; empty ones where the op is not known or has others."""
+    known = FORMULAS.get(node, ())
+    return known if len(known) == inputs else ("",) * inputs

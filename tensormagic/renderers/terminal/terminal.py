@@ -13,8 +13,8 @@ from tensormagic import renderers
 from tensormagic.renderers.basics.plain_text import plain_report
 from tensormagic.renderers.basics.theme import norm_scale
 from tensormagic.renderers.terminal.text_canvas import bars, curve, writable
-from tensormagic.renderers.trace.trace_phrases import measured, norm_text, overhead_text, touched
 from tensormagic.reports import UNTOUCHED, Graph, LiveFrame, Report, TraceReport
+from tensormagic.views.panels.trace_words import measured, norm_text, overhead_text, touched
 from tensormagic.words import DOT, plural, seconds_text, short_number, shortened
 
 if TYPE_CHECKING:
@@ -230,18 +230,15 @@ INTERVAL = 0.1  # seconds between two looks: a terminal shows lines, not motion
 REFRESH = 0.5  # and between two whole reports: losses and findings come with them
 
 STYLES = (
-    (r"^(?:tracegrad|gradgraph|compare|──) .*$", "bold"),
+    (r"^(?:compare|──) .*$", "bold"),
     (r"^error  .*$", "bold red"),
     (r"✖\S*", "bold red"),
     (r"^─+$", "dim"),
     (r"[▁▂▃▄▅▆▇█]+", "cyan"),
     (r"(?<=[▁▂▃▄▅▆▇█·0?!])!+|!+(?=[▁▂▃▄▅▆▇█·0?!])", "bold red"),  # among bars: NaN or Inf
     (r"(?<=^flow      )!+(?= )", "bold red"),
-    (r"(?m)^(?:not shown|not seen|not compared)\b.*$", "dim"),
-    (r"(?m)^(?:no problems found|all gradients equal)\b.*$", "green"),
-    (r"\bTM\d{3} note\b", "bold blue"),
-    (r"\bTM\d{3} warning\b", "bold yellow"),
-    (r"\bTM\d{3} error\b", "bold red"),
+    (r"(?m)^(?:not shown|not compared)\b.*$", "dim"),
+    (r"(?m)^ ?(?:no problems found|all gradients equal)\b.*$", "green"),
     (r"\S note +TM\d{3}\b", "bold blue"),
     (r"\S warning +TM\d{3}\b", "bold yellow"),
     (r"\S error +TM\d{3}\b", "bold red"),

@@ -15,8 +15,8 @@ from typing import TextIO
 from rich.cells import cell_len, set_cell_size
 
 from tensormagic.renderers.basics.theme import NORM_EXPONENTS
-from tensormagic.renderers.trace.trace_phrases import NOT_MEASURABLE, measured, touched
 from tensormagic.reports import UNTOUCHED
+from tensormagic.views.panels.trace_words import NOT_MEASURABLE, measured, touched
 
 # A page of characters to draw on: boxes, wires and tables for the terminal, measured as a terminal shows them.
 

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
-from tensormagic.renderers.trace.trace_phrases import measured, norm_text
 from tensormagic.reports import Finding
 from tensormagic.reports.comparison import (
     APART,
@@ -35,6 +34,7 @@ from tensormagic.views.nodes import (
     Words,
     table_of,
 )
+from tensormagic.views.panels.trace_words import measured, norm_text
 from tensormagic.views.pictures.losses import LossesPicture, loss_scale
 from tensormagic.words import listed, plural, seconds_text, short_number, shortened, tuple_text
 

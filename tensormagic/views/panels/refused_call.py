@@ -30,7 +30,7 @@ from tensormagic.views.nodes import (
 )
 from tensormagic.views.panels import memory
 from tensormagic.views.panels.memory_run import out_of_memory_words
-from tensormagic.views.pictures.ended_graph import EndedGraph
+from tensormagic.views.pictures.gradient_graph import EndedGraph
 from tensormagic.words import ELLIPSIS, NOT_EQUAL, plural, shortened, tuple_text
 
 MOST_WAY = 5

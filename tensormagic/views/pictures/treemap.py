@@ -10,7 +10,6 @@ from tensormagic.renderers.basics.markup import escape, tag
 from tensormagic.renderers.basics.plain_text import fitted, text_width
 from tensormagic.renderers.basics.svg_paths import number
 from tensormagic.renderers.basics.theme import ink_on, role
-from tensormagic.renderers.trace.trace_text_lines import printable
 from tensormagic.views.nodes import Picture
 from tensormagic.views.pictures.text_bars import barred
 from tensormagic.views.pictures.timeline_stack import COLOURS, LETTERS, PLURALS
@@ -25,7 +24,7 @@ from tensormagic.views.pictures.treemap_layout import (
     Treemap,
     treemap,
 )
-from tensormagic.views.svg_page import text_svg
+from tensormagic.views.svg_page import one_line, text_svg
 from tensormagic.words import count, listed, number_of_bytes, percent, plural, shortened
 
 # What is written on a rectangle: as much of a name as has room, and the part that tells the most.
@@ -263,9 +262,10 @@ def _group_svg(group: Group) -> str:
 
 def _cell_svg(cell: Cell, group: Group) -> str:
     box, ground = cell.box, COLOURS[cell.tile.category]
+    title = "\n".join(map(one_line, shortened_title(cell).splitlines()))
     shape = (
         f'<rect x="{number(box.x)}" y="{number(box.y)}" width="{number(box.width)}" height="{number(box.height)}" '
-        f'fill="{ground}" stroke="{role("bg")}"><title>{escape(printable(shortened_title(cell)))}</title></rect>'
+        f'fill="{ground}" stroke="{role("bg")}"><title>{escape(title)}</title></rect>'
     )
     top = box.y + (HEADER if is_lowered(cell, group) else 0) + SIZE + 1
     words = enumerate(cell_lines(cell, group))

@@ -15,6 +15,7 @@ import torch
 import tensormagic as tm
 from tensormagic.api.running import Trace
 from tensormagic.reports import Finding, Location, RunReport
+from tensormagic.views.panels.trace_words import UNTITLED
 from tests.collectors.runs.test_nesting import Operations, asked, followed, patient, training
 from tests.corpus.test_corpus import HEALTHY, ILL
 from tests.support.leftovers import leftovers, snapshot
@@ -156,7 +157,13 @@ def test_every_form_has_what_was_found_first_and_all_parts(report, tmp_path):
     text = str(report)
     assert report.findings
     heads = [
-        text.index(words) for words in ("tracegrad  ", "── gpumem ──", "── in-place writes ──", "── random numbers ──")
+        text.index(words)
+        for words in (
+            f"── {report.trace.title or UNTITLED} ── ",
+            "── gpumem ──",
+            "── in-place writes ──",
+            "── random numbers ──",
+        )
     ]
     assert heads == sorted(heads)
     assert all(text.index(finding.code) < heads[0] for finding in report.findings)

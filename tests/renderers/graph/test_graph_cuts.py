@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from tensormagic.renderers.document import page as trace_html
 from tensormagic.renderers.document.document import trace_document
 from tensormagic.renderers.graph.drawing import BADGE_HEIGHT, MOST_ROWS, draw
-from tensormagic.renderers.trace import trace_html, trace_svg, trace_text
 from tensormagic.reports import Cut
 from tests.renderers import samples_trace as samples
+from tests.renderers import trace_forms
 
 
 def by_label(drawing, label, number=0):
@@ -89,8 +90,8 @@ def test_the_document_tells_where_cuts_stand():
 def test_picture_text_and_tables_say_it():
     """Nothing of it needs a script."""
     report = samples.cuts()
-    assert "detach, line 10" in trace_svg.render(report)
-    assert "2 cuts in the graph; 2 values only read or used as a mask or index" in trace_text.render(report)
+    assert "detach, line 10" in trace_forms.svg(report)
+    assert "2 cuts in the graph; 2 values only read or used as a mask or index" in trace_forms.text(report)
     html = trace_html.render(report)
     assert "view (line 10)" in html
     assert "only selects elements in mse_loss" in html

@@ -14,9 +14,8 @@ import pytest
 
 from tensormagic.renderers.terminal import terminal
 from tensormagic.renderers.terminal.terminal import ROWS, BottomRows, block, is_terminal
-from tensormagic.renderers.trace import trace_text
 from tensormagic.reports import UNTOUCHED
-from tests.renderers import samples_tensor, samples_trace, samples_viewer
+from tests.renderers import samples_tensor, samples_trace, samples_viewer, trace_forms
 from tests.support.screen import Screen, Terminal
 
 PLAIN = [f"line {number}" for number in range(40)]
@@ -239,7 +238,7 @@ def test_a_pipe_gets_plain_text():
     """What ``print(report)`` gives, to the character: the text of 100 columns."""
     report, out = samples_trace.broken(), io.StringIO()
     terminal.print_report(report, out)
-    assert out.getvalue() == trace_text.render(report) + "\n"
+    assert out.getvalue() == trace_forms.text(report) + "\n"
 
 
 def test_without_rich_a_terminal_gets_plain_text(monkeypatch):
@@ -247,7 +246,7 @@ def test_without_rich_a_terminal_gets_plain_text(monkeypatch):
     monkeypatch.setitem(sys.modules, "rich.console", None)
     report, stream = samples_trace.broken(), Terminal(Screen(rows=400, columns=120))
     terminal.print_report(report, stream)
-    assert stream.getvalue() == trace_text.render(report) + "\n"
+    assert stream.getvalue() == trace_forms.text(report) + "\n"
     monkeypatch.setattr(sys, "stderr", stream)
     assert terminal.terminal_sender() is None
 

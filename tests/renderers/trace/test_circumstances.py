@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from tensormagic.renderers.trace.circumstances import circumstances_text
 from tensormagic.reports import Circumstances, Pass
+from tensormagic.views.panels.trace_words import circumstances_text
 from tests.reports.samples import trace_report
 
 

@@ -9,9 +9,8 @@ from dataclasses import replace
 import pytest
 
 from tensormagic.renderers.document.document import trace_document
-from tensormagic.renderers.trace.pacing_words import asked_text, paced_text, pacing_lines
-from tensormagic.renderers.trace.trace_phrases import all_clear, run_text
 from tensormagic.reports import UNTOUCHED, Pace
+from tensormagic.views.panels.trace_words import all_clear, asked_text, paced_text, pacing_lines, run_text, verdict
 from tests.renderers import samples_trace as samples
 
 
@@ -91,8 +90,25 @@ def test_no_more_is_claimed_than_was_looked_at():
 def test_the_viewer_is_told():
     """The words, how many passes were traced, and while the tracer rests the next step."""
     document = trace_document(samples.paced())
-    assert document["pace"][0] == "traced 41 of 800 steps (budget 5 %: cost 4.6 %)"
+    assert document["cost"] == "traced 41 of 800 steps (budget 5 %: cost 4.6 %)"
     assert (document["passes_traced"], document["passes_seen"], document["rest"]) == (41, 800, -1)
     running = replace(with_pacing(resting=True, next_step=830), state="running")
     assert trace_document(running)["rest"] == 830
-    assert trace_document(samples.report())["pace"] is None
+    assert trace_document(samples.report())["cost"] == "tracing +4.2 %"
+
+
+def test_the_viewer_is_given_its_verdict():
+    """What is said first of a run that has ended, ready; nothing while it runs, or where a finding says it."""
+    calm = "no problems found in 40 backward passes"
+    kind, words, error, more = verdict(samples.report())
+    assert (kind, words, error) == ("calm", calm, "")
+    assert more == "23 nodes checked, parameter norms from 7.2e−5 to 0.11"
+    assert "23 nodes checked, 2 cuts, " in verdict(samples.cuts())[3]
+    assert verdict(samples.broken()) is None
+    assert verdict(replace(samples.report(), state="running")) is None
+    note = replace(samples.broken().findings[0], severity="note")
+    assert verdict(replace(samples.broken(), findings=(note,)))[1].startswith("1 note, no errors or warnings in ")
+    failed = verdict(samples.failed())
+    assert failed[:3] == ("failed", "the cell failed", "ValueError: expected 10 classes, got 11")
+    assert verdict(replace(samples.failed(), passes_seen=0))[3] == "before any backward"
+    assert verdict(samples.empty())[0] == "nothing"

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tensormagic.renderers.basics.markup import unpacked
-from tensormagic.renderers.trace import trace_html
+from tensormagic.renderers.document import page as trace_html
 from tensormagic.reports import TraceReport
 from tests.renderers import samples_viewer
 

@@ -10,11 +10,10 @@ import pytest
 
 from tensormagic.renderers.graph.drawing import draw
 from tensormagic.renderers.terminal.text_canvas import bar, bars, largest
-from tensormagic.renderers.trace import trace_text
-from tensormagic.renderers.trace.trace_phrases import all_clear, norm_text, run_text
-from tensormagic.renderers.trace.trace_text_flow import main_path
 from tensormagic.reports import UNTOUCHED, Pass
-from tests.renderers import samples_failure
+from tensormagic.views.panels.trace_words import all_clear, norm_text, run_text
+from tensormagic.views.pictures.gradient_graph import main_path
+from tests.renderers import samples_failure, trace_forms
 from tests.renderers import samples_trace as samples
 from tests.renderers.snapshots import assert_snapshot
 
@@ -37,20 +36,20 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_text_is_as_stored(name):
     """Every kind of run has its text in ``tests/snapshots``; a change is seen there."""
-    assert_snapshot(f"trace_{name}.txt", trace_text.render(CASES[name]()))
+    assert_snapshot(f"trace_{name}.txt", trace_forms.text(CASES[name]()))
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 160])
 @pytest.mark.parametrize("name", CASES)
 def test_no_line_is_wider_than_asked(name, width):
     """Whatever the names and numbers, the text keeps to its width."""
-    assert max(map(len, trace_text.render(CASES[name](), width=width).splitlines())) <= width
+    assert max(map(len, trace_forms.text(CASES[name](), width=width).splitlines())) <= width
 
 
 def test_findings_come_before_the_picture():
     """Code, message, line and remedy stand above the gradient flow."""
-    text = trace_text.render(samples.broken())
-    order = ["TM402 error", "3 zeros", "cell 5, line 12: logp = p.log()", "→ use logp", "gradient flow", "parameter"]
+    text = trace_forms.text(samples.broken())
+    order = ["TM402", "3 zeros", "remedy: use logp", "cell 5, line 12: logp = p.log()", "gradient flow", "parameter"]
     places = [text.index(words) for words in order]
     assert places == sorted(places)
 
@@ -61,29 +60,29 @@ def test_flow_runs_from_the_loss_to_the_input():
     assert [box.label for box in main_path(drawing)] == [
         "+", "nll_loss", "log", "softmax", "linear", "view ×2", "relu", "conv", "relu", "conv",
     ]  # fmt: skip
-    assert "beside this path: 2 boxes (linear, mse_loss)" in trace_text.render(samples.report())
+    assert "beside this path: 2 boxes (linear, mse_loss)" in trace_forms.text(samples.report())
 
 
 def test_birth_is_named():
     """Which op made the NaN, and in which pass."""
-    assert "  NaN born in log, pass 37\n" in trace_text.render(samples.broken())
+    assert "  NaN born in log, pass 37\n" in trace_forms.text(samples.broken())
 
 
 def test_no_backward_says_what_would_make_one():
     """An empty trace ends with what to do."""
     ending = "no backward was seen; call .backward() on a scalar loss inside the traced code\n"
-    assert trace_text.render(samples.empty()).endswith(ending)
+    assert trace_forms.text(samples.empty()).endswith(ending)
 
 
 def test_states_are_told_apart():
     """Running, finished, failed and interrupted runs say what they are, and claim no more than they know."""
     running = replace(samples.report(), state="running")
-    assert "digits-cnn  running\n" in trace_text.render(running)
+    assert "── digits-cnn ── running · " in trace_forms.text(running)
     assert all_clear(running) == "no problems found in 40 backward passes so far"
     assert all_clear(replace(samples.empty(), state="running")) == "no backward was seen yet"
-    assert "failed: ValueError: expected 10 classes, got 11" in trace_text.render(samples.failed())
+    assert "failed: ValueError: expected 10 classes, got 11" in trace_forms.text(samples.failed())
     assert all_clear(samples.failed()).endswith("2 backward passes; the error comes from your code")
-    assert "digits-cnn  interrupted\n" in trace_text.render(replace(samples.report(), state="interrupted"))
+    assert "── digits-cnn ── interrupted · " in trace_forms.text(replace(samples.report(), state="interrupted"))
 
 
 def test_a_refused_backward_is_the_last_of_the_passes_and_not_after_it():
@@ -99,18 +98,18 @@ def test_a_refused_backward_is_the_last_of_the_passes_and_not_after_it():
 
 
 def test_gaps_and_other_graphs_are_named():
-    """What could not be seen, and what is not shown, stands at the end."""
+    """What could not be seen stands with what was found, what is not shown below the graph."""
     whole = samples.failed()
     whole = replace(whole, graphs=(*whole.graphs, replace(samples.chain(3), number=2)))
-    unseen = "not seen: saved tensors: the graph was freed before they were read\n"
-    ending = f"{unseen}not shown: 1 graph with another structure\n"
-    assert trace_text.render(whole).endswith(ending)
+    text = trace_forms.text(whole)
+    assert "\nnot shown: saved tensors: the graph was freed before they were read\n" in text
+    assert "\n  1 graph with another structure not shown\n" in text
 
 
 def test_left_out_parameters_and_passes_are_counted():
     """Of many parameters forty are shown; the numbers of the others, and of thinned passes, are said."""
     whole = replace(samples.report(samples.resnet(10)), passes_seen=4000)
-    text = trace_text.render(whole)
+    text = trace_forms.text(whole)
     assert f"not shown: {len(whole.parameters) - 40} parameters more\n" in text
     assert "40 of 4000 passes were kept and are shown\n" in text
 
@@ -120,21 +119,21 @@ def test_first_last_smallest_and_largest_are_those_of_the_series():
     (series,) = samples.parameters_of(samples.chain(1))
     norms = array("f", [0.5, 0.25, 2.0, math.nan])
     whole = samples.report(samples.chain(1), count=4, parameters=(replace(series, norms=norms),))
-    row = next(line for line in trace_text.render(whole).splitlines() if line.startswith("x "))
+    row = next(line for line in trace_forms.text(whole).splitlines() if line.startswith("x "))
     assert row.split()[-4:] == ["0.5", "NaN", "0.25", "2"]
-    assert "min and max are over finite norms" in trace_text.render(whole)
+    assert "min and max are over finite norms" in trace_forms.text(whole)
 
 
 def test_one_pass_has_one_number():
     """A single backward has no first and last."""
-    text = trace_text.render(samples.one_pass())
+    text = trace_forms.text(samples.one_pass())
     assert "norm\n" in text
     assert "first" not in text
 
 
 def test_nothing_moves_the_cursor():
     """Names with escape sequences or direction marks come out harmless."""
-    text = trace_text.render(samples.hostile())
+    text = trace_forms.text(samples.hostile())
     assert all(letter.isprintable() or letter == "\n" for letter in text)
 
 
@@ -199,7 +198,7 @@ def test_cuts_that_read_the_same_are_one_line():
     (graph,) = report.graphs
     cut = graph.cuts[0]
     repeated = replace(report, graphs=(replace(graph, cuts=(cut,) * 12),))
-    lines = [line for line in trace_text.render(repeated).splitlines() if f"{cut.op}, line" in line]
-    assert "12 cuts in the graph" in trace_text.render(repeated)
+    lines = [line for line in trace_forms.text(repeated).splitlines() if f"{cut.op}, line" in line]
+    assert "12 cuts in the graph" in trace_forms.text(repeated)
     assert len(lines) == 1
-    assert " ".join(trace_text.render(repeated).split()).count("at each of 12 places") == 1
+    assert " ".join(trace_forms.text(repeated).split()).count("at each of 12 places") == 1

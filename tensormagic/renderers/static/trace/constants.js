@@ -7,7 +7,7 @@
 /** @typedef {{norms:Float32Array,bad:Map<number,[number,number]>,values?:string[][]|null,births:any[],cursor:number,pass:number,running:boolean}} Picture */
 /** @typedef {{structure:number,graph:number,pass:number,step:number,running:boolean,cursor:number,reached:number,finished:number,seconds:number,nodes:number,parameters:number,resting?:boolean,next?:number}} DeltaHeader */
 
-export const VERSION = 3;
+export const VERSION = 4;
 export const UNTOUCHED = -1; // no gradient came; below that, UNREADABLE: one came that could not be measured. No norm is below zero.
 export const UNREADABLE = -2;
 export const NOT_MEASURABLE = "not measurable";

@@ -1,7 +1,7 @@
 // @ts-check
 /** What went wrong: the strip of findings, and code that can be copied. */
 
-import { html, say, prose, quoting, number, severityIcon } from "./words.js";
+import { html, say, prose, quoting, severityIcon } from "./words.js";
 
 /** @param {any} finding @param {{node:(graph:number, node:number)=>void, line:(location:number)=>void}} hooks */
 export function findingElement(finding, hooks) {
@@ -18,9 +18,6 @@ export function findingElement(finding, hooks) {
       : html("button", { type: "button", class: "link", click: () => hooks.line(finding.location) }, finding.where);
   // Where the message names the place itself, that is where the link goes.
   const [before, after] = finding.where ? finding.message.split(finding.where) : [finding.message];
-  const evidence = Object.entries(finding.evidence)
-    .map(([name, value]) => `${name.replaceAll("_", " ")} ${typeof value === "number" ? number(value) : value}`)
-    .join(" · ");
   return html(
     "div",
     { class: `finding ${finding.severity}`, tabindex: -1 },
@@ -35,7 +32,7 @@ export function findingElement(finding, hooks) {
       { class: "message" },
       html(
         "p",
-        { title: evidence },
+        { title: finding.evidence },
         ...(after === undefined
           ? [...prose(finding.message), where ? " " : null, where]
           : [...prose(before), where, ...prose(after)]),

@@ -2,9 +2,8 @@
 /** What is said before anything is drawn: the header with the state of the run, the verdict, the findings. */
 
 import { Announcer } from "./announcer.js";
-import { cutCount } from "./cuts.js";
 import { CLOCK_MILLISECONDS, LATEST } from "./constants.js";
-import { html, later, say, percentText, normText, plural, secondsText, glyph, capital, GLYPHS } from "./words.js";
+import { html, later, say, plural, secondsText, glyph, capital, GLYPHS } from "./words.js";
 import { findingElement } from "./findings.js";
 import { keepingFocus } from "./focus.js";
 
@@ -63,17 +62,6 @@ export class Headline {
     const { doc } = this.model;
     this.progress = html("span", { class: "quiet" });
     this.soFar = html("span", { class: "so-far", hidden: true }, "no problems so far");
-    const others = doc.seconds - doc.own_seconds,
-      share = others > 0 ? doc.own_seconds / others : 0;
-    const cost = html(
-      "span",
-      {
-        class: "quiet",
-        title: `${secondsText(doc.own_seconds)} of ${secondsText(doc.seconds)} in the tracer's own hooks`,
-      },
-      "tracing ",
-      html("b", {}, `+${percentText(share)}`),
-    );
     const toggle = this.model.graphs.length
       ? html("button", { type: "button", class: "toggle", click: () => this.hooks.toggle() }, "Open graph")
       : null;
@@ -88,17 +76,11 @@ export class Headline {
       ),
       this.progress,
       this.soFar,
-      ...((this.running() && !doc.passes_seen) || doc.words ? [] : doc.pace?.[0] ? [this.paced()] : doc.seconds < 1 ? [] : [cost]),
+      ...(!doc.said && doc.passes_seen && doc.cost ? [html("span", { class: "quiet", title: doc.below.join("\n") }, doc.cost)] : []),
       html("span", { class: "end" }),
       ...(toggle ? [toggle] : []),
     );
     this.drawProgress(doc.steps_seen, doc.passes_seen, doc.seconds, doc.rest ?? -1);
-  }
-
-  /** Which part of the run was traced, and what that cost. */
-  paced() {
-    const [words, ...lines] = this.model.doc.pace;
-    return html("span", { class: "quiet", title: lines.join("\n") }, words);
   }
 
   /** @param {number} step @param {number} pass @param {number} seconds @param {number} next about the step that is traced next, while the tracer rests */
@@ -121,12 +103,8 @@ export class Headline {
   /** How far it is. Between two words of the kernel, which is silent during a long op, the page's own clock goes on. */
   sayProgress() {
     const { step, pass, seconds, next } = this.told;
-    if (this.model.doc.words) return say(this.progress, this.model.doc.words[0]);
-    if (!this.running()) {
-      const loss = this.model.loss();
-      const done = `${plural(step, "step")}, ${plural(pass, "backward pass")} in ${secondsText(seconds)}`;
-      return say(this.progress, loss ? `${done} · ${loss}` : done);
-    }
+    if (this.model.doc.said) return say(this.progress, this.model.doc.said);
+    if (!this.running()) return say(this.progress, `${plural(step, "step")}, ${plural(pass, "backward pass")} in ${secondsText(seconds)}`);
     const time = secondsText(this.seconds());
     const place = next < 0 ? `step ${step} · backward ${pass}` : `paused: step ${step}${next ? `, next traced about ${next}` : ""}`;
     const silent = this.silent ? ` · no message from the kernel for ${this.silent} s: a long operation, or it has ended` : "";
@@ -157,7 +135,7 @@ export class Headline {
       ? html("button", { type: "button", class: "more", click }, `${plural(rest.length, "more finding")}`)
       : null;
     const verdict = this.running() ? null : this.verdict();
-    const paced = (this.running() ? [] : (doc.pace ?? []).slice(1)).map((/** @type {string} */ line) =>
+    const paced = (this.running() ? [] : doc.below).map((/** @type {string} */ line) =>
       html("p", { class: "paced quiet" }, capital(line)),
     );
     keepingFocus(this.findings, () =>
@@ -167,63 +145,21 @@ export class Headline {
 
   /** What is to be said first of a run that has ended; nothing where a finding says it. @returns {Element|null} */
   verdict() {
-    const { doc } = this.model,
-      all = plural(doc.passes_seen, "backward pass"),
-      passes = doc.passes_traced < doc.passes_seen ? `the ${doc.passes_traced} traced of ${all}` : all;
-    if (doc.words) return callout(doc.words[2] ? "calm" : "failed", doc.words[2] ? GLYPHS.done : GLYPHS.stop, capital(doc.words[1]), "", "");
-    if (doc.state === "lost") {
-      const sent = doc.passes_seen ? `Showing the last state it sent, ${secondsText(doc.seconds)} after the start.` : "";
-      return callout("failed", GLYPHS.stop, "The kernel was restarted, or died, while the cell ran", "", sent);
-    }
-    if (doc.state !== "finished") {
-      const error = doc.error.replace(/:\s*$/, ""),
-        before = !doc.passes_seen ? "before any backward" : doc.findings.length ? `after ${passes}` : "";
-      if (doc.refused && !doc.passes_seen) return null; // it is told above, and nothing else ran
-      const fine = before || `No problems found in the gradients of the ${passes} before that.`;
-      return callout(
-        "failed",
-        GLYPHS.stop,
-        doc.refused ? "The cell failed in the call above" : `The cell ${doc.state === "failed" ? "failed" : "was interrupted"}`,
-        error,
-        fine,
-      );
-    }
-    if (!doc.passes_seen) return callout("nothing", GLYPHS.info, "No backward pass was seen", "", this.unreached());
-    if (!doc.passes_traced) return callout("nothing", GLYPHS.info, `None of ${all} was traced`, "", "");
-    if (doc.findings.length)
-      return this.serious() ? null : callout("nothing", GLYPHS.info, `${plural(doc.findings.length, "note")}, no errors or warnings in ${passes}`, "", this.range());
-    return callout("calm", GLYPHS.done, `No problems found in ${passes}`, "", this.range());
-  }
-
-  unreached() {
-    return `The forward made ${plural(this.model.doc.forward_nodes, "autograd node")}. Call .backward() on a scalar loss inside the traced code.`;
-  }
-
-  range() {
-    const norms = this.model.series.flat().filter((norm) => norm > 0 && Number.isFinite(norm)),
-      nodes = this.model.graphs.reduce((sum, graph) => sum + graph.count, 0);
-    const [least, most] = [
-      norms.reduce((a, b) => Math.min(a, b), Infinity),
-      norms.reduce((a, b) => Math.max(a, b), 0),
-    ].map(normText);
-    const range = !norms.length
-      ? ""
-      : least === most
-        ? `, parameter norm ${least}`
-        : `, parameter norms from ${least} to ${most}`;
-    const cuts = this.model.graphs.reduce((sum, graph) => sum + cutCount(graph.ends), 0);
-    return `${plural(nodes, "node")} checked${cuts ? `, ${plural(cuts, "cut")}` : ""}${range}`;
+    const { doc } = this.model;
+    if (doc.state !== "lost") return doc.verdict && callout(...(/** @type {[string, string, string, string]} */ (doc.verdict)));
+    const sent = doc.passes_seen ? `showing the last state it sent, ${secondsText(doc.seconds)} after the start` : "";
+    return callout("failed", "the kernel was restarted, or died, while the cell ran", "", sent);
   }
 }
 
-/** One strip that says how the run ended. @param {string} kind @param {string} icon @param {string} words @param {string} code @param {string} more */
-function callout(kind, icon, words, code, more) {
+/** One strip that says how the run ended. @param {string} kind @param {string} words @param {string} code @param {string} more */
+function callout(kind, words, code, more) {
   return html(
     "div",
     { class: `callout ${kind}` },
-    glyph(icon),
-    html("b", {}, words),
+    glyph({ calm: GLYPHS.done, failed: GLYPHS.stop }[kind] ?? GLYPHS.info),
+    html("b", {}, capital(words)),
     code ? html("code", {}, code) : null,
-    html("span", { class: "quiet" }, more),
+    html("span", { class: "quiet" }, capital(more)),
   );
 }

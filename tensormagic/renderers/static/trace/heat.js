@@ -114,7 +114,7 @@ function modesOf(model, graph) {
     if (values?.some((/** @type {number} */ value) => value > 0)) modes.set(key, { name, words, unit, values });
   };
   modes.set("norm", { name: "gradient norm", words: "gradient norm", unit: String, values: null });
-  if (!model.doc.words) modes.set("bad", { name: "NaN and Inf", words: "NaN and Inf", unit: String, values: null });
+  if (model.doc.state !== "drawn") modes.set("bad", { name: "NaN and Inf", words: "NaN and Inf", unit: String, values: null });
   const { forward_seconds: forward, backward_seconds: backward } = nodes;
   put("backward time", "time, backward", "time of the node's backward", secondsText, backward);
   put("forward time", "time, forward", "time of the node's forward", secondsText, forward);

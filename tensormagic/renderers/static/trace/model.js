@@ -4,7 +4,7 @@
 import { CRASH_BELOW } from "./crash.js";
 import { decodedForward } from "./forward.js";
 import { decodedMeasures } from "./measures.js";
-import { changed, decoded, lossOf, number, plural, stepped } from "./words.js";
+import { changed, decoded, lossOf, plural, stepped } from "./words.js";
 import { placesOf } from "./folds.js";
 
 /** @typedef {import("./constants.js").Box} Box */
@@ -41,14 +41,6 @@ export class Model {
   losses() {
     const rows = this.doc.passes;
     return rows.some((/** @type {any[]} */ row) => row[6] !== rows[0][6]) ? [] : rows.map(lossOf);
-  }
-
-  /** The first loss and the last. @returns {string} */
-  loss() {
-    const losses = this.losses(),
-      values = losses.length > 1 ? [losses[0], losses[losses.length - 1]] : losses;
-    if (!values.length || values.includes(undefined)) return "";
-    return `loss ${values.map((value) => number(/** @type {number} */ (value))).join(" → ")}`;
   }
 
   /** What went along an edge into a slot that several feed; undefined along others. @param {number} graph @param {number} edge @param {number} pass */

@@ -37,13 +37,7 @@ export function fillChooser(panel, place) {
   const { doc, graphs } = panel.model;
   panel.chooser.hidden = graphs.length < 2;
   panel.chooser.replaceChildren(
-    ...graphs.map((one, at) =>
-      html(
-        "option",
-        { value: at, selected: at === place },
-        `graph ${one.number}: ${plural(one.count, "node")}, ${doc.graphs[at].passes_seen || !one.crash ? plural(doc.graphs[at].passes_seen, "pass") : "up to the refused call"}`,
-      ),
-    ),
+    ...graphs.map((one, at) => html("option", { value: at, selected: at === place }, doc.graphs[at].name)),
   );
 }
 
@@ -66,9 +60,9 @@ export function sayWhere(panel, picture) {
   if (blind) panel.stage.classList.add("has-blind");
   const waiting = graph.count - touched;
   const unfinished = Boolean(graph.crash) && !panel.model.doc.graphs[panel.graph].passes_seen;
-  panel.root.classList.toggle("drawn", Boolean(panel.model.doc.words) || unfinished);
+  panel.root.classList.toggle("drawn", panel.model.doc.state === "drawn" || unfinished);
   if (unfinished) return say(panel.whereabouts, "what autograd had recorded when the call was refused");
-  if (panel.model.doc.words) return say(panel.whereabouts, "the backward graph, right to left");
+  if (panel.model.doc.state === "drawn") return say(panel.whereabouts, "the backward graph, right to left");
   say(
     panel.whereabouts,
     `${picture.pass ? `pass ${picture.pass}: ` : ""}${digits(touched)} of ${plural(graph.count, "node")} reached${bad ? `, ${bad} with NaN or Inf` : ""}${blind ? `, ${blind} ${NOT_MEASURABLE}` : ""}${waiting && touched && !picture.running ? `, ${waiting} untouched` : ""}`,

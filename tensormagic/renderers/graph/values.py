@@ -13,8 +13,8 @@ from itertools import chain
 
 from tensormagic.renderers.basics.theme import NORM_EXPONENTS, norm_level, norm_scale
 from tensormagic.renderers.graph.drawing import Box, Drawing
-from tensormagic.renderers.trace.trace_phrases import NOT_MEASURABLE, bad_text, measured, norm_text, touched
 from tensormagic.reports import UNTOUCHED, FirstNonfinite, Frame, Graph, Node, TraceReport
+from tensormagic.views.panels.trace_words import NOT_MEASURABLE, bad_text, measured, norm_text, touched
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,17 +12,12 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from tensormagic.renderers.alternatives.trace_alternative import trace_alternative
 from tensormagic.renderers.assets import code, loader, module, static
-from tensormagic.renderers.basics.markup import escape, packed, svg_image, tag
-from tensormagic.renderers.basics.panel import all_clear as clear
+from tensormagic.renderers.basics.markup import packed, svg_image, tag
 from tensormagic.renderers.basics.panel import (
-    explanation_html,
     finding_html,
     fold,
     folds,
-    gaps_html,
-    header,
     remedy_html,
     scroll,
 )
@@ -30,13 +25,10 @@ from tensormagic.renderers.basics.theme import heat_style, sheet
 from tensormagic.renderers.document.document import SAVED_LIMITS, Draw, trace_document
 from tensormagic.renderers.graph.drawing import Drawing, draw
 from tensormagic.renderers.graph.marks import Crash, with_crash
-from tensormagic.renderers.trace import trace_svg
-from tensormagic.renderers.trace.ops_html import operations_html
-from tensormagic.renderers.trace.parallel_phrases import run_lines
-from tensormagic.renderers.trace.trace_phrases import UNTITLED, all_clear, run_text, state_text
-from tensormagic.renderers.trace.trace_tables import tables_html
-from tensormagic.views import to_html
-from tensormagic.views.panels import refused_call
+from tensormagic.views import to_html, to_svg
+from tensormagic.views.nodes import Findings, Panel, Paragraph, Section
+from tensormagic.views.panels import refused_call, trace
+from tensormagic.views.pictures.gradient_graph import GradientGraph
 
 if TYPE_CHECKING:
     from tensormagic.reports import Graph, TraceReport
@@ -70,23 +62,23 @@ def render(report: TraceReport, *, viewer: bool = True, wall: bool = False) -> s
     def drawn(graph: Graph, *, max_boxes: int) -> Drawing:
         return drawings.get(graph.number) or draw(graph, max_boxes=max_boxes)
 
+    graph = GradientGraph(report, crash, drawing=next(iter(drawings.values()), None), tips=False)
+    view = trace.panel(report, graph)
+    style, picture = tag("style", panel_style()), _static(_picture(graph))
+    if wall:
+        rows = (finding_html(each, [remedy_html(each)], is_open=True) for each in report.findings)
+        top = replace(_top(view), body=[]) if report.findings else _top(view)
+        found = tag("div", *rows, class_="tm-find") if report.findings else ""
+        parts = (style, failure, *to_html.inside(top), found, picture)
+    else:
+        parts = (style, failure, picture, _below(view))
     if not viewer:
-        described = (failure, _static_part(report, None, crash=crash), _operations(report), _text_part(report))
-        return tag("section", _style(), *described, class_="tm tm-trace")
-    main = drawings.get(report.graphs[0].number) if report.graphs else None
-    static_part = _static_part(report, main, crash=crash)
-    below = (_operations(report), _text_part(report))
-    found = _header(report) + _findings(report, explained=False)
-    parts = (_style(), failure, found, static_part) if wall else (_style(), failure, static_part, *below)
+        return tag("section", *parts, class_="tm tm-trace")
     nodes = sum(len(graph.nodes) for graph in report.graphs)
-    room = (
-        ROOM
-        + ROOM_PER_NODE * max(nodes - SMALL, 0)
-        - sum(map(len, (*(part.encode() for part in parts), viewer_code(), loader())))
-    )
-    document = tag(
-        "script", _packed_document(report, drawn, crash, room, wall=wall), type="text/plain", class_="tm-document"
-    )
+    taken = sum(map(len, (*(part.encode() for part in parts), viewer_code(), loader())))
+    packed_document = _packed_document(report, drawn, crash, ROOM + ROOM_PER_NODE * max(nodes - SMALL, 0) - taken,
+                                       wall=wall)  # fmt: skip
+    document = tag("script", packed_document, type="text/plain", class_="tm-document")
     return tag("section", *parts, viewer_code(), document, loader(), class_="tm tm-trace", data_tm_waiting="")
 
 
@@ -105,8 +97,11 @@ def _packed_document(report: TraceReport, draw: Draw, crash: Crash | None, room:
 
 def render_static(report: TraceReport, *, picture: bool = True) -> str:
     """Return header, findings and picture alone, no tables, no script: what a running cell shows without widgets."""
-    main = draw(report.graphs[0], max_boxes=PICTURE_BOXES[1], inside=False) if picture and report.graphs else None
-    return tag("section", _style(), _static_part(report, main, picture=picture), class_="tm tm-trace")
+    report, crash = with_crash(report)
+    drawing = draw(report.graphs[0], max_boxes=PICTURE_BOXES[1], inside=False) if picture and report.graphs else None
+    graph = GradientGraph(report, crash, drawing=drawing, tips=False)
+    shown = _picture(graph) if picture else "".join(to_html.inside(_top(trace.panel(report, graph))))
+    return tag("section", tag("style", panel_style()), _static(shown), class_="tm tm-trace")
 
 
 @cache
@@ -132,10 +127,6 @@ def viewer_module() -> str:
     return module("trace", "viewer.js")
 
 
-def _style() -> str:
-    return tag("style", panel_style())
-
-
 @cache
 def viewer_code() -> str:
     """Return the element that carries the viewer for outputs that stay, with its style sheet."""
@@ -144,51 +135,33 @@ def viewer_code() -> str:
     return code("trace", source, mount, beside=panel_style())
 
 
-def _operations(report: TraceReport) -> str:
-    table = operations_html(report)
-    return tag("style", static("trace_ops.css")) + table if table else ""
-
-
-def _static_part(
-    report: TraceReport, drawing: Drawing | None, *, picture: bool = True, crash: Crash | None = None
-) -> str:
+def _static(shown: str) -> str:
     """Return what the viewer replaces: the picture, which holds header, findings, graph and charts; or their text."""
-    inner = _picture(report, drawing, crash) if picture else _words(report)
-    return tag("div", inner, class_="tm-static")
+    return tag("div", shown, class_="tm-static")
 
 
-def _text_part(report: TraceReport) -> str:
-    words = scroll("The run as text", _words(report), tables_html(report))
-    return folds(fold("As text", words, state="findings, parameters, nodes, passes"))
-
-
-def _words(report: TraceReport) -> str:
-    return _header(report) + _findings(report) + gaps_html(report.gaps)
-
-
-def _header(report: TraceReport) -> str:
-    state = tag("span", escape(state_text(report)), class_=f"tm-{report.state}")
-    run = tag("span", escape(run_text(report)), class_="quiet")
-    return header(escape(report.title or UNTITLED), [state, run], about="graph", second=map(escape, run_lines(report)))
-
-
-def _findings(report: TraceReport, *, explained: bool = True) -> str:
-    if report.findings:
-        rows = (
-            finding_html(each, explanation_html(each) if explained else [remedy_html(each)], is_open=True)
-            for each in report.findings
-        )
-        return tag("div", *rows, class_="tm-find")
-    if report.state == "running":
-        return ""
-    return clear(all_clear(report)) if report.failure is None else tag("p", escape(all_clear(report)), class_="quiet")
-
-
-def _picture(report: TraceReport, drawing: Drawing | None, crash: Crash | None) -> str:
-    svg = trace_svg.render(report, drawing=drawing, crash=crash, tips=False)
+def _picture(graph: GradientGraph) -> str:
+    """Return the panel as an ``<img>``, its graph folded further where it would be too large."""
+    svg = to_svg.render(trace.panel(graph.report, graph))
     for boxes in PICTURE_BOXES[1:]:
-        if len(svg) <= PICTURE_BYTES or not report.graphs:
+        if len(svg) <= PICTURE_BYTES or not graph.report.graphs:
             break
-        smaller = draw(report.graphs[0], max_boxes=boxes, inside=False)
-        svg = trace_svg.render(report, drawing=smaller, crash=crash, tips=False)
-    return svg_image(svg.replace(".tms .", "."), trace_alternative(report))  # nothing else stands in this picture
+        smaller = draw(graph.report.graphs[graph.place], max_boxes=boxes, inside=False)
+        svg = to_svg.render(trace.panel(graph.report, replace(graph, drawing=smaller)))
+    return svg_image(svg.replace(".tms .", "."), graph.sentence)  # nothing else stands in this picture
+
+
+def _top(view: Panel) -> Panel:
+    """Return the panel less its pictures and what is folded."""
+    return replace(view, body=[node for node in view.body if isinstance(node, Findings | Paragraph)])
+
+
+def _below(view: Panel) -> str:
+    """Return what is one click away: the operations, and all of the run as text and tables."""
+    *body, operations = view.body
+    others = [replace(node, folded=False) if isinstance(node, Section) else node for node in body]
+    table = to_html.html(operations)
+    style = tag("style", static("view.css"), static("trace_ops.css")) if table else ""
+    words = scroll("The run as text", *to_html.inside(replace(view, body=others)))
+    below = folds(table, fold("As text", words, state="findings, parameters, nodes, passes"))
+    return style + below.replace("</td>", "").replace("</tr>", "")  # HTML closes them itself

@@ -1,15 +1,18 @@
-"""The drawing of an autograd graph in one pass, as SVG: boxes, wires along the gradient's way, marks, legend."""
+"""The drawing of an autograd graph in one pass, as SVG: boxes, wires along the gradient's way, cuts, marks, legend."""
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
+from tensormagic.renderers.basics.markup import tag
 from tensormagic.renderers.basics.plain_text import fitted, text_width
-from tensormagic.renderers.basics.svg_paths import Canvas, arrowhead, hatching, line, number, point
+from tensormagic.renderers.basics.svg_paths import Canvas, Point, arrowhead, hatching, line, number, point
 from tensormagic.renderers.basics.theme import NORM_EXPONENTS, NORM_SCALE_LIGHT, inked
 from tensormagic.renderers.graph.drawing import (
     BADGE_HEIGHT,
     BADGE_SIZE,
+    CUT_INDENT,
     DETAIL_SIZE,
     HEAD_HEIGHT,
     LABEL_SIZE,
@@ -19,12 +22,86 @@ from tensormagic.renderers.graph.drawing import (
     badge_rows,
 )
 from tensormagic.renderers.graph.marks import NodeMark, marks_svg
+from tensormagic.renderers.graph.values import Value, bad_among, births_by_box, value_of
 from tensormagic.renderers.graph.words import gradient_text, value_text, wire_text
-from tensormagic.renderers.trace import trace_svg_cuts
-from tensormagic.renderers.trace.trace_phrases import NOT_MEASURABLE, norm_text
-from tensormagic.renderers.trace.trace_values import Value, bad_among, births_by_box, value_of
 from tensormagic.reports import UNREADABLE, FirstNonfinite, Frame, Graph
+from tensormagic.views.panels.trace_words import NOT_MEASURABLE, norm_text
 from tensormagic.words import count, plural
+
+# -- cuts -------------------------------------------------------------------------------------------------------------
+
+_CUTS_STYLE = inked(
+    ".tms .xl{fill:none;stroke:$line-2;stroke-width:1.4;stroke-dasharray:2.5 2.5}"
+    ".tms .xg{stroke:$bg;stroke-width:7}.tms .xs{fill:none;stroke:$ink;stroke-width:1.5;stroke-linecap:round}"
+    ".tms .xe{fill:none;stroke:$ink-2;stroke-width:1.4}"
+)
+_BREAK = 13.0  # how far before its end a wire is severed
+
+
+def _detached_svg(drawing: Drawing) -> str:
+    """Return the severed wires: what lies below all other lines."""
+    canvas = Canvas()
+    for wire in drawing.detachment:
+        canvas.path("xl", line(wire.points))
+    return canvas.svg()
+
+
+def _cuts_svg(drawing: Drawing, graph: Graph) -> str:
+    """Return what lies above the lines: where wires are severed, what ended them, and where a value was taken."""
+    if not graph.cuts:
+        return ""
+    canvas, boxes = Canvas(), {box.id: box for box in drawing.boxes}
+    for wire in drawing.detachment:
+        _break(canvas, *_near_end(wire.points[-2], wire.points[-1]))
+    for box in drawing.boxes:
+        for row, cut in enumerate(box.cuts):
+            _row(canvas, box, row, cut.label)
+    for number_, cuts in drawing.stubs.items():
+        _stub(canvas, boxes[number_], detachment=any(graph.cuts[cut].detachment for cut in cuts))
+    return canvas.svg()
+
+
+def _near_end(start: Point, end: Point) -> Point:
+    """Return where the last piece of a wire is severed: of a level one near its end, of a curve at t = 0.8."""
+    across, down = end[0] - start[0], end[1] - start[1]
+    if not down:
+        return end[0] - min(_BREAK, max(across - 4, 6.0)), end[1]
+    return start[0] + 0.752 * across, start[1] + 0.896 * down
+
+
+def _break(canvas: Canvas, x: float, y: float) -> None:
+    """Draw a gap with a stroke on either side of it."""
+    canvas.path("xg", f"M{point(x - 2.5, y)}h5")
+    canvas.path("xs", f"M{point(x - 4.5, y + 4.5)}l4-9M{point(x + 0.5, y + 4.5)}l4-9")
+
+
+def _row(canvas: Canvas, box: Box, row: int, label: str) -> None:
+    shown, more = badge_rows(box)
+    y = box.y + HEAD_HEIGHT + 3 + (len(shown) + bool(more) + row) * BADGE_HEIGHT
+    canvas.path("xl", f"M{point(box.x - 4, y + 6)}H{number(box.x + 16)}")
+    _break(canvas, box.x + 7, y + 6)
+    canvas.text("k", box.x + CUT_INDENT, y + BADGE_SIZE, fitted(label, box.width - CUT_INDENT, BADGE_SIZE))
+
+
+def _stub(canvas: Canvas, box: Box, *, detachment: bool) -> None:
+    """Draw a short line out of a box: severed, or with a cap where the value was only read."""
+    x, y = box.x + box.width, box.y + HEAD_HEIGHT - 9
+    if detachment:
+        canvas.path("xl", f"M{point(x, y)}h14")
+        _break(canvas, x + 8, y)
+    else:
+        canvas.path("xe", f"M{point(x, y)}h6m0-4v8")
+
+
+def _cut_key() -> str:
+    """Return the sign of a cut for the legend, 22 pixels wide, its middle at 6."""
+    canvas = Canvas()
+    canvas.path("xl", "M0,6H22")
+    _break(canvas, 11, 6)
+    return canvas.svg()
+
+
+# -- boxes and wires --------------------------------------------------------------------------------------------------
 
 _FOOT = 6.0
 _CROWDED = 60  # from this many boxes on, boxes carry no numbers
@@ -38,7 +115,8 @@ _LEVELS = "".join(
 )
 STYLE = inked(
     ".tms{font:10.5px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;fill:$ink}"
-    ".tms .l{font-weight:600;font-size:12px}.tms .q{fill:$ink-2}.tms .c{text-anchor:middle}.tms .e{text-anchor:end}"
+    ".tms .l{font-weight:600;font-size:12px}.tms .v{font-weight:600}"
+    ".tms .q{fill:$ink-2}.tms .c{text-anchor:middle}.tms .e{text-anchor:end}"
     ".tms .b{fill:$bg;stroke-width:1.5;stroke-linejoin:round}.tms .w{fill:none}.tms .k{font-size:10px}"
     ".tms .t{stroke-width:6}.tms .x{stroke-width:8}"
     ".tms .sbad{stroke:$error}.tms .fbad{fill:$error}.tms .wbad{stroke:$error;stroke-width:4}"
@@ -57,6 +135,20 @@ EITHER_SIDE = "@media (prefers-color-scheme:dark){.tms{filter:invert(.91) hue-ro
 SOLID = inked(".tms .snone,.tms .wnone{stroke:$ink-2;stroke-dasharray:none}.tms .l.q{fill:$ink}")
 
 
+_RULE, _CLASSES, _NAMES = (
+    re.compile(r"[^{}]+\{[^}]*\}"), re.compile(r'class="([^"]*)"'), re.compile(r"\.([a-z][\w-]*)")
+)  # fmt: skip
+
+
+def styled(content: str, *rules: str, label: str = "") -> str:
+    """Return a picture with those of its rules that something in it is dressed by: it is saved uncompressed."""
+    there = {"tms", *" ".join(_CLASSES.findall(content)).split()}
+    needed = (rule for rule in _RULE.findall("".join((STYLE, _CUTS_STYLE, *rules)))
+              if there.issuperset(_NAMES.findall(rule.partition("{")[0])))  # fmt: skip
+    named = {"role": "img", "aria_label": label} if label else {}
+    return tag("g", tag("style", *needed), content, class_="tms", **named)
+
+
 class Scene(NamedTuple):
     """What is drawn: a drawing, its graph, and the pass that colours it."""
 
@@ -73,7 +165,7 @@ def graph_svg(scene: Scene) -> str:
     drawing, large = scene.drawing, len(scene.drawing.boxes) >= _TITLES
     values = {box.id: value_of(box.nodes, scene.frame, scene.scale) for box in drawing.boxes}
     wires, behind, plates, boxes, marks = (Canvas() for _ in range(5))
-    detachment, ends = trace_svg_cuts.wires_svg(drawing), trace_svg_cuts.marks_svg(drawing, scene.graph)
+    detachment, ends = _detached_svg(drawing), _cuts_svg(drawing, scene.graph)
     for wire in drawing.wires:
         _wire(wires, wire, values)
     for box in drawing.boxes:
@@ -214,13 +306,13 @@ def legend_svg(scene: Scene) -> str:
         f'{swatches}<text class="q" x="253" y="11">{high}</text>'
     )
     parts, x = [scale], 300.0
-    for mark, words in _marks(scene):
+    for mark, words in _keys(scene):
         parts.append(f'<g transform="translate({number(x)})">{mark}<text class="q" x="27" y="11">{words}</text></g>')
         x += 27 + text_width(words, DETAIL_SIZE) + 16
     return "".join(parts)
 
 
-def _marks(scene: Scene) -> list[tuple[str, str]]:
+def _keys(scene: Scene) -> list[tuple[str, str]]:
     folded = any(box.kind in {"module", "repeat"} for box in scene.drawing.boxes)
     stacked = f"{_small(3, 0, 's3')}{_small(0, 3, 's3')}"
     marks = [
@@ -231,7 +323,7 @@ def _marks(scene: Scene) -> list[tuple[str, str]]:
     if scene.frame is not None and UNREADABLE in scene.frame.norms:
         marks.insert(2, (_small(0, 1, "sblind"), NOT_MEASURABLE))
     if scene.drawing.detachment or any(box.cuts for box in scene.drawing.boxes):
-        marks.append((trace_svg_cuts.key_svg(), "cut"))
+        marks.append((_cut_key(), "cut"))
     return [*marks, (stacked, "several steps in one box")] if folded else marks
 
 

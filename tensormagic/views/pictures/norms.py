@@ -1,22 +1,126 @@
-"""Gradient norms of parameters as small charts: a line over the passes each, or bars where there is one pass.
+"""Gradient norms of parameters over the passes: small charts, rows of bars in a terminal, tables in a page.
 
-All charts of a picture share one logarithmic scale, so that a parameter whose gradient is a thousand times smaller
-than another's looks like it.
+A chart is a line over the passes, or a bar where there is one pass. All charts of a picture share one logarithmic
+scale, so that a parameter whose gradient is a thousand times smaller than another's looks like it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tensormagic.renderers.basics.markup import escape
 from tensormagic.renderers.basics.plain_text import fitted, text_width
 from tensormagic.renderers.basics.svg_paths import Canvas, eased, hatching, number, point, polyline
 from tensormagic.renderers.basics.theme import inked
-from tensormagic.renderers.trace.trace_phrases import loss_text, measured, norm_text, touched
-from tensormagic.reports import UNTOUCHED, ParameterSeries, TraceReport
-from tensormagic.words import plural
+from tensormagic.renderers.graph.words import shape_text, whole_shape
+from tensormagic.renderers.terminal.text_canvas import LEGEND, bar, bars, columns_of, printable, wrapped
+from tensormagic.reports import UNTOUCHED, ParameterSeries, Pass, TraceReport
+from tensormagic.views import to_html
+from tensormagic.views.nodes import Column, Picture, Section, Table
+from tensormagic.views.panels.trace_words import (
+    NOT_MEASURABLE,
+    circumstances_text,
+    last_move,
+    last_used,
+    loss_text,
+    measured,
+    move_text,
+    norm_text,
+    touched,
+)
+from tensormagic.views.pictures.graph_svg import styled
+from tensormagic.words import plural, seconds_text, short_number
+
+_MOST_ROWS, _MOST_PASSES = 24, 8  # of the tables
+
+
+@dataclass(frozen=True, slots=True)
+class Norms(Picture):
+    """The norms of a run's parameters, and the curve of its loss (a traced run)."""
+
+    report: TraceReport
+
+    @property
+    def sentence(self) -> str:
+        """How many parameters there are, over how many passes."""
+        passes = plural(len(self.report.passes), "pass", "passes")
+        return f"Gradient norms of {plural(len(self.report.parameters), 'parameter')} in {passes}"
+
+    def html(self) -> str:
+        """Return the parameters and the last passes as tables."""
+        return to_html.html(_parameter_table(self.report)) + to_html.html(_pass_table(self.report))
+
+    def text(self, width: int) -> Iterator[str]:
+        """Yield a line for each parameter: shape, bars over the passes, first, last, smallest and largest norm."""
+        if not self.report.parameters or not self.report.passes:
+            return
+        shown = chosen(self.report.parameters, _MOST)
+        scale, columns = scale_of(shown), _columns(shown, width, len(self.report.passes))
+        yield _heading(self.report, columns)
+        yield from (_row(series, columns, scale) for series in shown)
+        for words in (*_legend(shown, columns, scale.text), *_left_out(self.report, shown, columns)):
+            yield from wrapped(words, width)
+
+    def svg(self, width: float) -> tuple[str, float]:
+        """Return the loss and the charts below one another; nothing where no pass was kept."""
+        content, height = chart(self.report, width)
+        return (styled(content, STYLE), height) if content else ("", 0.0)
+
+
+# -- as tables --------------------------------------------------------------------------------------------------------
+
+
+def _parameter_table(report: TraceReport) -> Section:
+    shown = report.parameters[:_MOST_ROWS]
+    names = ["parameter", "shape", "dtype", "passes", "first", "last", "smallest", "largest"]
+    rows = [_parameter_row(parameter) for parameter in shown]
+    further = (("last update", move_text), ("last step used", _used_text))
+    for name, described in further:
+        if any(cells := [described(parameter) for parameter in shown]):
+            names.append(name)
+            rows = [(*row, cell) for row, cell in zip(rows, cells, strict=True)]
+    number = plural(len(report.parameters), "parameter")
+    number = number if len(rows) == len(report.parameters) else f"{len(rows)} of {number}"
+    return Section(f"Gradient norms of {number}", [Table([*map(Column, names)], rows)])
+
+
+def _used_text(parameter: ParameterSeries) -> str:
+    used = last_used(parameter)[1]
+    return norm_text(used) if touched(used) else ""
+
+
+def _parameter_row(parameter: ParameterSeries) -> tuple[str, ...]:
+    norms = [norm for norm in parameter.norms if touched(norm)]
+    plain = (parameter.name, whole_shape(parameter.shape), parameter.dtype, str(parameter.touched))
+    if not parameter.requires_grad:
+        return (*plain, "frozen", "", "", "")
+    if not norms:
+        return (*plain, "none" if parameter.used else "unused", "", "", "")
+    if not any(map(measured, norms)):
+        return (*plain, NOT_MEASURABLE, NOT_MEASURABLE, "", "")
+    finite = [norm for norm in norms if math.isfinite(norm) and measured(norm)] or [math.nan]
+    return (*plain, *map(norm_text, (norms[0], norms[-1], min(finite), max(finite))))
+
+
+def _pass_table(report: TraceReport) -> Section:
+    rows = [_pass_row(report, one) for one in report.passes[-_MOST_PASSES:]]
+    seen = report.passes_traced + report.inner_passes_seen
+    title = f"{len(rows)} of {plural(seen, 'pass', 'passes')}, the last ones" if seen > len(rows) else "Passes"
+    names = ("pass", "step", "graph", "outcome", "time", "nodes reached", "loss", "all finite", "line")
+    return Section(title, [Table([*map(Column, names)], rows)])
+
+
+def _pass_row(report: TraceReport, one: Pass) -> tuple[str, ...]:
+    place = report.location(one.location)
+    outcome = ", ".join(filter(None, (one.outcome, circumstances_text(report, one))))
+    loss = short_number(one.value) if one.value is not None else ""
+    return (str(one.number), str(one.step), str(one.graph), outcome, seconds_text(one.seconds), str(one.reached), loss,
+            "yes" if one.finite else "no", place.label if place else "")  # fmt: skip
+
+
+# -- as SVG -----------------------------------------------------------------------------------------------------------
 
 MOST_CHARTS = 12
 STYLE = inked(
@@ -243,3 +347,114 @@ def _bar(series: ParameterSeries, scale: Scale, names: float, width: float) -> s
         bar = f'<path class="h" d="{hatching(names, 2, room, 11, 7)}"/>'
     ink = "v" if math.isfinite(norm) else "v r"
     return f'{text}{ground}{bar}<text class="{ink}" x="{number(names + room + 8)}" y="11">{norm_text(norm)}</text>'
+
+
+# -- as text ----------------------------------------------------------------------------------------------------------
+
+_MOST = 40
+_NUMBER = 8
+_NUMBERS = ("first", "last", "min", "max")
+_NONE = "  no gradient"
+_NARROW = 64
+_MOVE = "Δw/w"
+_USED = "used"
+_NAMES = (9, 32)
+_BARS = (8, 40)
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """How wide names, shapes and bars are, and which numbers follow."""
+
+    names: int
+    shape: int
+    bars: int
+    numbers: tuple[str, ...]
+
+
+def _columns(shown: Sequence[ParameterSeries], width: int, passes: int) -> _Columns:
+    """Return the columns; the bars get what is left, and in a narrow terminal only the last norm is told."""
+    numbers = ("norm",) if passes == 1 else _NUMBERS if width >= _NARROW else ("last",)
+    if width >= _NARROW and any(touched(last_move(series)) for series in shown):
+        numbers = (*numbers, _MOVE)
+    if width >= _NARROW and any(touched(last_used(series)[1]) for series in shown):
+        numbers = (*numbers, _USED)
+    shape = max(5, *(len(shape_text(series.shape)) for series in shown))
+    wanted = max(_NAMES[0], *(columns_of(series.name) for series in shown))
+    room = width - shape - len(numbers) * _NUMBER - 4
+    names = max(min(wanted, _NAMES[1], room - _BARS[0]), _NAMES[0])
+    return _Columns(names, shape, max(min(room - names, max(passes, 17), _BARS[1]), 0), numbers)
+
+
+def _heading(report: TraceReport, columns: _Columns) -> str:
+    first, last = report.passes[0].step, report.passes[-1].step
+    left, right = f"step {first}", "" if len(report.passes) == 1 else str(last)
+    fits = len(left) + len(right) < columns.bars
+    steps = left + right.rjust(columns.bars - len(left)) if fits else f"{first}–{last}"[: columns.bars]
+    numbers = "".join(word.rjust(_NUMBER) for word in columns.numbers)
+    lead = f"{'parameter'.ljust(columns.names)}  {'shape'.ljust(columns.shape)}"
+    return f"{lead}  {steps.ljust(columns.bars)}{numbers}".rstrip()
+
+
+def _row(series: ParameterSeries, columns: _Columns, scale: Scale) -> str:
+    described = _numbers(series)
+    numbers = "".join(_number(word, described.get(word, UNTOUCHED)).rjust(_NUMBER) for word in columns.numbers)
+    line = bars(series.norms, columns.bars, (scale.low, scale.high)).ljust(columns.bars) if columns.bars else ""
+    lead = f"{_cut(series.name, columns.names)}  {shape_text(series.shape).ljust(columns.shape)}"
+    return (
+        f"{lead}  {line}{numbers if described else _without(series, numbers, one=len(columns.numbers) == 1)}".rstrip()
+    )
+
+
+def _number(word: str, number: float) -> str:
+    return "from 0" if word == _MOVE and number == math.inf else norm_text(number)
+
+
+def _without(series: ParameterSeries, numbers: str, *, one: bool) -> str:
+    """Return what stands in the place of the numbers where there is no norm."""
+    if any(map(touched, series.norms)):
+        return "?".rjust(_NUMBER) if one else f"  {NOT_MEASURABLE}"
+    return numbers if one else _NONE
+
+
+def _numbers(series: ParameterSeries) -> dict[str, float]:
+    """Return the numbers by the words above their columns; none where no gradient came."""
+    came = [norm for norm in series.norms if measured(norm)]
+    finite = [norm for norm in came if math.isfinite(norm)] or [UNTOUCHED]
+    described = {"norm": came[-1:], "first": came[:1], "last": came[-1:], "min": [min(finite)], "max": [max(finite)]}
+    used = last_used(series)[1]
+    return (
+        {**{word: norms[0] for word, norms in described.items()}, _MOVE: last_move(series), _USED: used} if came else {}
+    )
+
+
+def _cut(name: str, width: int) -> str:
+    """Return a name in so many columns, the end of a long one: the last part says most."""
+    line = printable(" ".join(name.split()))
+    while columns_of(line) > width:
+        line = "\u2026" + line[2 if line[0] == "\u2026" else 1 :]
+    return line + " " * (width - columns_of(line))
+
+
+def _legend(shown: Sequence[ParameterSeries], columns: _Columns, scale: str) -> Iterator[str]:
+    norms = [norm for series in shown for norm in series.norms]
+    marks = [f"{letter} {words}" for letter, words in LEGEND.items() if letter in {bar(norm) for norm in norms}]
+    if columns.bars and any(len(series.norms) > columns.bars for series in shown):
+        marks.append("each bar is the largest norm in its passes")
+    yield "; ".join([f"bars from {scale}, log scale", *marks])
+    if _MOVE in columns.numbers:
+        yield f"{_MOVE}: how far the last measured step of the optimizer changed it, relative to its norm"
+    if _USED in columns.numbers:
+        yield f"{_USED}: the norm of the gradient used by the last measured optimizer step, reduced over the ranks"
+    if "min" in columns.numbers and not all(map(math.isfinite, norms)):
+        yield "min and max are over finite norms"
+
+
+def _left_out(report: TraceReport, shown: Sequence[ParameterSeries], columns: _Columns) -> Iterator[str]:
+    if len(shown) < len(report.parameters):
+        yield f"not shown: {plural(len(report.parameters) - len(shown), 'parameter')} more"
+    if columns.numbers == ("last",):
+        yield "not shown at this width: first, smallest and largest norm"
+    if len(report.passes) < report.passes_traced:
+        passes = plural(report.passes_traced, "pass", "passes")
+        yield f"{len(report.passes)} of {passes} were kept and are shown"

@@ -1,1 +1,0 @@
-"""A traced run: as a panel, as a picture, as text."""

@@ -1,0 +1,443 @@
+"""What is said of a traced run: what it was, which of its steps were traced, what a rank's norms are of.
+
+The same sentences stand in every form of the panel, in the viewer, in live output and in comparisons.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from tensormagic.reports import (
+    UNTOUCHED,
+    Circumstances,
+    Kept,
+    Pace,
+    Pacing,
+    Parallel,
+    ParameterSeries,
+    Pass,
+    TraceReport,
+)
+from tensormagic.words import (
+    count,
+    is_or_are,
+    listed,
+    number_of_bytes,
+    percent,
+    plural,
+    seconds_text,
+    short_number,
+    tidy_exponent,
+)
+
+NOT_MEASURABLE = "not measurable"
+
+_LONG = 1.0  # seconds of a run from which on the tracer's share is told: before, it says nothing about any other run
+UNTITLED = "traced run"  # what a run without a title is called
+NO_BACKWARD_YET = "no backward was seen yet"
+NO_BACKWARD = "no backward was seen; call .backward() on a scalar loss inside the traced code"
+
+
+def touched(norm: float) -> bool:
+    """Say whether a gradient came at all; NaN and infinity are gradients, and so is what could not be measured."""
+    return norm != UNTOUCHED
+
+
+def measured(norm: float) -> bool:
+    """Say whether it is a norm: NaN and infinity are, the two numbers below zero that stand for none are not."""
+    return not norm < 0
+
+
+def norm_text(norm: float) -> str:
+    """Return a norm in two digits, ``0.016``, ``24``, ``640``, ``3.1e−5``, ``NaN``; ``none``, ``not measurable``."""
+    if not measured(norm):
+        return NOT_MEASURABLE if touched(norm) else "none"
+    if not math.isfinite(norm):
+        return "NaN" if math.isnan(norm) else "Inf"
+    above = math.nextafter(norm, math.inf) if norm else 0.0  # a tie is rounded up, as JavaScript does
+    if norm == 0 or 1e-3 <= norm < 9999.5:
+        return f"{above:.2g}" if norm < 99.5 else f"{above:.0f}"
+    return tidy_exponent(f"{above:.1e}").replace(".0e", "e")
+
+
+def bad_text(nan: int, inf: int) -> str:
+    """Return ``3 NaN``, ``2 Inf`` or ``3 NaN, 2 Inf``."""
+    parts = [f"{count(number)} {name}" for number, name in ((nan, "NaN"), (inf, "Inf")) if number]
+    return ", ".join(parts) or "not finite"
+
+
+def state_text(report: TraceReport) -> str:
+    """Return the run's state in a word, with the error of a failed one."""
+    return f"{report.state}: {report.error}" if report.error else report.state
+
+
+def run_text(report: TraceReport) -> str:
+    """Return what the run was: steps, passes, time, and the tracer's share of it."""
+    if report.state == "drawn":
+        return _drawn_text(report)
+    passes = plural(report.passes_seen, "backward pass", "backward passes")
+    inner = plural(report.inner_passes_seen, "pass inside them", "passes inside them")
+    passes += f" and {inner}" if report.inner_passes_seen else ""
+    steps = f"{plural(report.steps_seen, 'step')}, " if report.steps_seen else ""
+    loss = loss_text(report)
+    cost = f", {paced_text(report)}" if report.pacing is not None else _overhead(report)
+    return f"{steps}{passes} in {seconds_text(report.seconds)}{cost}{loss and f', {loss}'}"
+
+
+def _drawn_text(report: TraceReport) -> str:
+    """Return how large a graph that stands is, and what it keeps."""
+    leaves = sum(node.kind == "accumulate" for node in report.nodes)
+    size = f"{plural(len(report.nodes), 'node')}, {plural(leaves, 'leaf', 'leaves')}"
+    return f"{size}{kept_text(report.kept) if report.kept else ''}"
+
+
+def kept_text(kept: Kept) -> str:
+    """Return ``, keeps 1.2 MiB in 3 storages for backward``, with the part of it that the leaves take anyway."""
+    if not kept.slots:
+        return ""
+    of_leaves = f", {number_of_bytes(kept.leaf_bytes)} of it the leaves themselves" if kept.leaf_bytes else ""
+    return f", keeps {number_of_bytes(kept.nbytes)} in {plural(kept.storages, 'storage')} for backward{of_leaves}"
+
+
+def loss_text(report: TraceReport) -> str:
+    """Return what backward was called on, first and last; empty where that is not one number of one line."""
+    if not report.passes or len({one.location for one in report.passes}) > 1:
+        return ""
+    first, last = report.passes[0].value, report.passes[-1].value
+    if first is None or last is None:
+        return ""
+    numbers = short_number(first), short_number(last)
+    return f"loss {' → '.join(numbers if len(report.passes) > 1 else numbers[:1])}"
+
+
+def _overhead(report: TraceReport) -> str:
+    described = overhead_text(report)
+    return f", {described}" if described else ""
+
+
+def overhead_text(report: TraceReport) -> str:
+    """Return the tracer's share of the run, ``tracing +3 %``; empty where it is not known, and of a short run."""
+    rest = report.seconds - report.own_seconds
+    if report.own_seconds <= 0 or rest <= 0 or report.seconds < _LONG:
+        return ""
+    return f"tracing +{percent(report.own_seconds, rest)}"
+
+
+def all_clear(report: TraceReport) -> str:
+    """Return the sentence for a run without findings; it claims no more than was looked at."""
+    if report.state == "drawn" and report.kept is not None:
+        return _standing(report.kept)
+    if report.failure is not None:
+        return f"the run ended with the call above, which torch refused{_until(report)}"
+    if not report.passes_seen:
+        return _no_backward(report)
+    if not report.passes_traced:
+        return f"none of {plural(report.passes_seen, 'backward pass', 'backward passes')} was traced"
+    passes = _looked_at(report)
+    if report.state == "failed":
+        return f"no problems found in the gradients of {passes}; the error comes from your code"
+    return f"no problems found in {passes}{' so far' if report.state == 'running' else ''}"
+
+
+def _no_backward(report: TraceReport) -> str:
+    """Return that no backward was seen, and what to do; where processes were forked, that nobody looked there."""
+    if not report.forked:
+        return NO_BACKWARD_YET if report.state == "running" else NO_BACKWARD
+    were = f"{plural(report.forked, 'process was', 'processes were')} forked in this run, and"
+    where = "trace inside the function that runs there, with tensormagic.trace()"
+    return f"{were} {is_or_are(report.forked)} not traced from here: {where}"
+
+
+def _until(report: TraceReport) -> str:
+    """Return what came before the call that ended the run; where that was a backward, it is the last of the passes."""
+    within = bool(report.failure and report.failure.phase == "backward") and bool(report.passes)
+    if within and report.passes[-1].outcome == "failed":
+        earlier = report.passes_seen - 1
+        return f", in the last of {count(report.passes_seen)} backward passes" if earlier else " in the first backward"
+    return f"; {_looked_at(report)} before it" if report.passes_seen else " before any backward ran"
+
+
+def _looked_at(report: TraceReport) -> str:
+    """Return how many passes were looked at: ``800 backward passes``, ``the 41 traced of 800 backward passes``."""
+    passes = plural(report.passes_seen, "backward pass", "backward passes")
+    traced = report.passes_traced
+    return passes if traced >= report.passes_seen else f"the {count(traced)} traced of {passes}"
+
+
+def verdict(report: TraceReport) -> tuple[str, str, str, str] | None:
+    """Return what is to be said first of a run that has ended; None where a finding says it, or the call above.
+
+    Returns:
+        ``"calm"``, ``"failed"`` or ``"nothing"``; the sentence; the error of the cell; what else is to be known.
+    """
+    if report.state == "running" or (report.failure is not None and not report.passes_seen):
+        return None
+    if report.state != "finished":
+        return _not_finished(report)
+    if not report.passes_traced:
+        made = "" if report.passes_seen else f"the forward made {plural(report.forward_nodes, 'autograd node')}"
+        return "nothing", all_clear(report), "", made
+    if any(finding.severity != "note" for finding in report.findings):
+        return None
+    if report.findings:
+        notes = f"{plural(len(report.findings), 'note')}, no errors or warnings in {_looked_at(report)}"
+        return "nothing", notes, "", checked_text(report)
+    return "calm", all_clear(report), "", checked_text(report)
+
+
+def _not_finished(report: TraceReport) -> tuple[str, str, str, str]:
+    """Return the verdict on a graph that stands, and on a run that was ended by an error, or by a person."""
+    words = all_clear(report)
+    if report.state == "drawn":
+        return "calm" if report.kept is not None and can_run(report.kept) else "failed", words, "", ""
+    if report.failure is not None:
+        return "failed", words, "", ""
+    ended = "failed" if report.state == "failed" else "was interrupted"
+    rest = words if not report.findings else f"after {_looked_at(report)}"
+    rest = rest if report.passes_seen else "before any backward"
+    return "failed", f"the cell {ended}", report.error.rstrip(": "), rest
+
+
+def checked_text(report: TraceReport) -> str:
+    """Return what was looked at: ``23 nodes checked, 2 cuts, parameter norms from 7.2e−5 to 0.11``."""
+    cuts = sum(cut.detachment for graph in report.graphs for cut in graph.cuts)
+    parts = [f"{plural(sum(len(graph.nodes) for graph in report.graphs), 'node')} checked"]
+    parts += [plural(cuts, "cut")] if cuts else []
+    norms = [norm for series in report.parameters for norm in series.norms if 0 < norm < math.inf]
+    if norms:
+        least, most = norm_text(min(norms)), norm_text(max(norms))
+        parts.append(f"parameter norm {least}" if least == most else f"parameter norms from {least} to {most}")
+    return ", ".join(parts)
+
+
+def can_run(kept: Kept) -> bool:
+    """Return whether nothing that a graph saved stands in the way of its backward."""
+    return not kept.freed and not kept.changed
+
+
+def _standing(kept: Kept) -> str:
+    """Return whether backward can run through a graph that stands, as far as what it saved says."""
+    if kept.freed:
+        return "backward already ran through this graph and freed its saved tensors: it cannot run again"
+    if kept.changed:
+        what = "saved tensor was" if kept.changed == 1 else "saved tensors were"
+        return f"backward would fail: {count(kept.changed)} {what} changed in place afterwards"
+    hidden = f"; {plural(kept.unread, 'saved tensor')} could not be read" if kept.unread else ""
+    return f"backward can run through this graph: no saved tensor was freed or changed{hidden}"
+
+
+def last_move(series: ParameterSeries) -> float:
+    """Return how far the last step of an optimizer that was measured moved a parameter; `UNTOUCHED` without one."""
+    return next((ratio for ratio in reversed(series.updates) if touched(ratio)), UNTOUCHED)
+
+
+def move_text(series: ParameterSeries) -> str:
+    """Return the same in words: as a share of the parameter's norm; empty where no step was measured."""
+    ratio = last_move(series)
+    if not touched(ratio):
+        return ""
+    return "from all zeros" if ratio == math.inf else f"{norm_text(ratio)} of its norm"
+
+
+# -- which steps were traced ------------------------------------------------------------------------------------------
+
+MOST_STRETCHES = 12
+
+
+def paced_text(report: TraceReport) -> str:
+    """Return ``traced 41 of 800 steps (budget 5 %: cost 4.6 %)``; empty where all were to be traced."""
+    pacing = report.pacing
+    if pacing is None:
+        return ""
+    mark = "," if pacing.asked.budget is None else ":"
+    cost = "" if not pacing.cost else f"{mark} cost {percent(pacing.cost)}"
+    return f"traced {count(pacing.steps)} of {plural(report.steps_seen, 'step')} ({asked_text(pacing.asked)}{cost})"
+
+
+def pacing_lines(report: TraceReport) -> Iterator[str]:
+    """Yield sentences: which steps, what cost more than was asked for, what was left out, and what the end was."""
+    pacing = report.pacing
+    if pacing is None or not report.steps_seen:
+        return
+    if pacing.steps:
+        yield f"traced: {_which(pacing)}"
+    if pacing.unpaced:
+        yield pacing.unpaced
+    yield from _cost(pacing)
+    if pacing.partial:
+        yield (
+            f"{plural(pacing.partial, 'step')} requested could not be traced completely: their graphs began before "
+            "the first backward pass"
+        )
+    if report.state == "running":
+        yield from _resting(report, pacing)
+    else:
+        yield from _end(report, pacing)
+
+
+def asked_text(asked: Pace) -> str:
+    """Return what was asked for: ``budget 5 %``, ``every 10``, ``steps 10 to 20``, ``steps from 10, every 5``."""
+    if asked.budget is not None:
+        return f"budget {percent(asked.budget)}"
+    parts = [f"steps from {asked.start}" if asked.stop is None else f"steps {asked.start} to {asked.stop - 1}"]
+    if asked.start == 1 and asked.stop is None:
+        parts = []
+    return ", ".join([*parts, f"every {asked.every}"] if asked.every > 1 else parts)
+
+
+def resting_text(step: int, pacing: Pacing) -> str:
+    """Return ``resting: step 312, next traced about 320``."""
+    ahead = f", next traced about {count(pacing.next_step)}" if pacing.next_step else ""
+    return f"paused: step {count(step)}{ahead}"
+
+
+def _which(pacing: Pacing) -> str:
+    """Return the traced steps as stretches; of many the first and the last ones, and how many lie between."""
+    ranges = [_stretch(*ends) for ends in pacing.ranges]
+    hidden = pacing.left_out
+    if len(ranges) > MOST_STRETCHES:
+        hidden += len(ranges) - MOST_STRETCHES
+        half = MOST_STRETCHES // 2
+        ranges = [*ranges[:half], *ranges[-half:]]
+    elif not hidden:
+        return f"{_word(pacing)} {', '.join(ranges)}{_why(pacing)}"
+    half = len(ranges) // 2
+    between = f"… {count(hidden)} more …"
+    return f"{_word(pacing)} {', '.join([*ranges[:half], between, *ranges[half:]])}{_why(pacing)}"
+
+
+def _stretch(first: int, last: int) -> str:
+    return count(first) if first == last else f"{count(first)}–{count(last)}"
+
+
+def _word(pacing: Pacing) -> str:
+    return "step" if pacing.steps == 1 else "steps"
+
+
+def _why(pacing: Pacing) -> str:
+    after = pacing.after_finding
+    return f"; {count(after)} of them because the step before had a finding" if after else ""
+
+
+def _cost(pacing: Pacing) -> Iterator[str]:
+    budget, cost = pacing.asked.budget, pacing.cost
+    if budget is not None and cost is not None and cost > 1.05 * budget:
+        reason = (
+            f": the first step, in which every graph is new, already cost {percent(pacing.first_cost)}"
+            if pacing.first_cost > budget / 2
+            else ""
+        )
+        yield f"the budget was not kept{reason}"
+
+
+def _resting(report: TraceReport, pacing: Pacing) -> Iterator[str]:
+    if pacing.resting:
+        yield resting_text(report.steps_seen, pacing)
+
+
+def _end(report: TraceReport, pacing: Pacing) -> Iterator[str]:
+    if not pacing.steps:
+        yield f"no step was traced: the run had {plural(report.steps_seen, 'step')}"
+    if pacing.last_traced or not pacing.steps:
+        return
+    there = [norm for norm in pacing.last_norms if norm != UNTOUCHED]
+    finite = [norm for norm in there if 0 <= norm < math.inf]
+    bad = sum(not math.isfinite(norm) for norm in there)
+    last = f"the last step, {count(report.steps_seen)}, was not traced"
+    if not there:
+        yield f"{last}, and left no .grad"
+    elif bad:
+        yield f"{last}; of the .grad left at the end {count(bad)} of {count(len(there))} hold NaN or Inf"
+    else:
+        norm = f"{math.hypot(*finite):.3g}"
+        yield f"{last}; the {count(len(there))} .grad left at the end have a total norm of {norm}"
+
+
+# -- other processes --------------------------------------------------------------------------------------------------
+
+_MOST_TOLD = 3
+_OF = {
+    "DDP": "norms of this rank's gradients, before they are reduced",
+    "FSDP1": "norms of this rank's full gradients, before they are reduced and sharded",
+    "FSDP2": "norms of this rank's full gradients, before they are reduced and sharded",
+    "DTensor": "the norm of a DTensor covers only this process's shard",
+}
+
+
+def run_lines(report: TraceReport) -> Iterator[str]:
+    """Yield what is said of a run below its headline: which steps were traced, and which part of it a rank is."""
+    yield from pacing_lines(report)
+    if report.parallel is not None:
+        yield _place(report.parallel)
+        yield from _reduced(report)
+        yield from _used(report)
+
+
+def _place(parallel: Parallel) -> str:
+    kinds = " and ".join(parallel.kinds)
+    sentence = dict.fromkeys(_OF[kind] for kind in parallel.kinds)
+    what = f", {kinds}: {'; '.join(sentence)}" if kinds else ""
+    return f"rank {parallel.rank} of {parallel.world_size}{what}"
+
+
+def _reduced(report: TraceReport) -> Iterator[str]:
+    """Yield which of the kept passes reduced gradients over the ranks, where any could have."""
+    known = [one for one in report.passes if one.reduced is not None]
+    kept_back = [one.number for one in known if not one.reduced]
+    if not known:
+        return
+    passes = plural(len(known), "pass", "passes")
+    if len(known) == 1:
+        yield f"the pass {'kept gradients back on each rank' if kept_back else 'reduced gradients over the ranks'}"
+    elif not kept_back:
+        yield f"all {passes} reduced gradients over the ranks"
+    elif len(kept_back) == len(known):
+        yield f"none of {passes} reduced gradients over the ranks: each rank has its own"
+    else:
+        shown = listed(map(count, kept_back), most=6)
+        yield (
+            f"{count(len(known) - len(kept_back))} of {passes} reduced gradients over the ranks; "
+            f"{'pass' if len(kept_back) == 1 else 'passes'} {shown} kept them back"
+        )
+
+
+def last_used(series: ParameterSeries) -> tuple[float, float]:
+    """Return the norm that a backward brought and that which the step after it used, last; `UNTOUCHED` without one."""
+    pairs = zip(reversed(series.norms), reversed(series.stepped), strict=False)
+    return next(((brought, used) for brought, used in pairs if measured(used)), (UNTOUCHED, UNTOUCHED))
+
+
+def _used(report: TraceReport) -> Iterator[str]:
+    """Yield what the optimizer's last measured step used, beside what the backward before it brought."""
+    described = [(one.name, *last_used(one)) for one in report.parameters]
+    described = [(name, brought, used) for name, brought, used in described if measured(used)]
+    if not described:
+        return
+    parallel = report.parallel
+    here = " of this process's shards" if parallel is not None and set(parallel.kinds) - {"DDP"} else ""
+    shown = [f"{name} {norm_text(used)} ({norm_text(brought)})" for name, brought, used in described[:_MOST_TOLD]]
+    more = f", and {plural(len(described) - _MOST_TOLD, 'parameter')} more" if len(described) > _MOST_TOLD else ""
+    yield f"norms used at the optimizer's last step{here}, in brackets those before: {', '.join(shown)}{more}"
+
+
+# -- where a backward ran ---------------------------------------------------------------------------------------------
+
+
+def circumstances_text(report: TraceReport, one: Pass) -> str:
+    """Return ``inside CheckpointFunction``, ``on thread worker-1``, ``in vmap > grad``; empty for most."""
+    described = one.circumstances
+    if described is None:
+        return ""
+    inside = f"inside {_maker(report, described) or 'another'}" if described.inside else ""
+    thread = f"on thread {described.thread}" if described.thread else ""
+    levels = f"in {' > '.join(described.levels)}" if described.levels else ""
+    return ", ".join(filter(None, (inside, thread, levels)))
+
+
+def _maker(report: TraceReport, described: Circumstances) -> str:
+    """Return the name of the node whose backward made the call, where it is known."""
+    graph = next((graph for graph in report.graphs if graph.number == described.graph), None)
+    if graph is None or described.node is None or described.node >= len(graph.nodes):
+        return ""
+    return graph.nodes[described.node].op

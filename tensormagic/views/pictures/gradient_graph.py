@@ -1,0 +1,424 @@
+"""The graph of a run's gradients: drawn, as the longest way through it in a terminal, as a table, and in words.
+
+In words it says not how many boxes there are, but what one sees in them: where it broke and since when, the largest and
+the smallest gradient with their lines, what got none, and what was found. The static picture, the saved SVG and the
+live graph share these sentences.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tensormagic.renderers.basics.markup import escape, svg_image, tag
+from tensormagic.renderers.basics.svg_paths import number
+from tensormagic.renderers.graph import marks
+from tensormagic.renderers.graph.drawing import Box, Drawing, draw
+from tensormagic.renderers.graph.values import (
+    Value,
+    births_by_box,
+    forward_mark,
+    last_frame,
+    run_scale,
+    shown_frame,
+    value_of,
+)
+from tensormagic.renderers.graph.words import gradient_text, value_text, whole_shape
+from tensormagic.renderers.terminal.text_canvas import bar, columns_of, printable, wrapped
+from tensormagic.reports import FirstNonfinite, Frame, Graph, Node, TraceReport
+from tensormagic.views import to_html
+from tensormagic.views.nodes import Cell, Column, Picture, Section, Table
+from tensormagic.views.panels.trace_words import measured, norm_text, run_text, touched
+from tensormagic.views.pictures.graph_svg import EITHER_SIDE, SOLID, Scene, graph_svg, legend_svg, styled
+from tensormagic.words import DOT, count, listed, plural, shortened
+
+_MOST_BOXES, _TEXT_BOXES, _ENDED_BOXES = 64, 24, 32  # a picture cannot be zoomed into: it shows less than the panel
+_MOST_NODES = 24  # of the table
+_PAD = 14.0
+
+
+@dataclass(frozen=True, slots=True)
+class GradientGraph(Picture):
+    """A graph of a run, coloured by the pass that is shown first (a traced run).
+
+    Attributes:
+        report: The run, as `with_crash` returned it.
+        crash: Where it ended.
+        place: Which of the report's graphs.
+        drawing: Its drawing, where there is one already.
+        tips: Whether boxes carry tooltips, and the whole its words: what an ``<img>`` never shows.
+    """
+
+    report: TraceReport
+    crash: marks.Crash | None = None
+    place: int = 0
+    drawing: Drawing | None = None
+    tips: bool = True
+
+    @property
+    def sentence(self) -> str:
+        """Where it broke, the largest and the smallest gradient, what got none, and what was found."""
+        return trace_alternative(self.report, graph=self.place)
+
+    @property
+    def _others(self) -> str:
+        """How many graphs with passes are not shown."""
+        others = sum(graph.passes_seen > 0 for at, graph in enumerate(self.report.graphs) if at != self.place)
+        return f"{plural(others, 'graph')} with another structure not shown" if others else ""
+
+    @property
+    def _is_drawn_only(self) -> bool:
+        """Whether no backward ran through the graph: it was asked for as a picture, or the forward ended in it."""
+        return self.report.state == "drawn" or not any(graph.passes_seen for graph in self.report.graphs)
+
+    def html(self) -> str:
+        """Return its nodes as a table: those where NaN or Inf was born and went first, then the others in order."""
+        if not self.report.graphs:
+            return ""
+        graph = self.report.graphs[self.place]
+        frame = last_frame(graph)
+        rows, quoted = [], set[int | None]()
+        for node in _most_telling(graph):
+            rows.append(_node_row(self.report, node, frame, quoted=node.location not in quoted))
+            quoted.add(node.location)
+        number = plural(len(graph.nodes), "node")
+        title = f"{number if len(rows) == len(graph.nodes) else f'{len(rows)} of {number}'} of graph {graph.number}"
+        names = ("node", "op", "result or leaf", "module", "shape", "norm", "line")
+        when = f", norms of pass {frame.pass_number}" if frame else ""
+        return to_html.html(Section(title + when, [Table([*map(Column, names)], rows)], self._others))
+
+    def text(self, width: int) -> Iterator[str]:
+        """Yield the longest chain of boxes from the loss to an input, with a bar for every norm."""
+        graph = self.report.graphs[self.place] if self.report.graphs else None
+        if graph is not None and graph.nodes and (self.report.state == "drawn" or not self._is_drawn_only):
+            yield from _flow(self.report, graph, width)
+            yield from wrapped(self._others, width, "  ", "  ") if self._others else ()
+
+    def svg(self, width: float) -> tuple[str, float]:
+        """Return caption, drawing and legend, smaller where it is too wide; nothing where there is no graph."""
+        if not self.report.graphs:
+            return "", 0.0
+        graph = self.report.graphs[self.place]
+        drawing = self.drawing or draw(graph, max_boxes=_MOST_BOXES, inside=False)
+        said = tuple(marks.marks_of(self.report, graph))
+        scene = Scene(drawing, graph, shown_frame(graph), self.tips, run_scale(self.report), said)
+        crash = self.crash if self.crash is not None and self.crash.graph == self.place else None
+        mark = marks.mark_svg(drawing, crash.node, crash.words) if crash is not None else marks.Mark()
+        before, above = max(0.0, -mark.left), max(mark.above, marks.ABOVE if said else 0.0)
+        wide = before + max(drawing.width, mark.right)
+        scale = min(1.0, width / wide) if wide else 1.0
+        left, top = max(0.0, (width - wide * scale) / 2) + before * scale, 40 + above * scale
+        place = f"translate({number(left)},{number(top)})" + (f" scale({scale:.3f})" if scale != 1 else "")
+        content, high = f'<g transform="{place}">{graph_svg(scene)}{mark.svg}</g>', top + drawing.height * scale + 12
+        if not self._is_drawn_only:
+            content += f'<g transform="translate(0,{number(high)})">{legend_svg(scene)}</g>'
+            high += 18
+        words = self.sentence if self.tips else ""
+        solid = SOLID if self._is_drawn_only else ""
+        return styled(self._caption(scene) + content, solid, marks.CRASH_STYLE, marks.FINDING_STYLE, label=words), high
+
+    def _caption(self, scene: Scene) -> str:
+        """Say which pass is shown, and what was folded."""
+        title, words = "Backward graph", self._which_pass(scene)
+        if self.report.state != "drawn" and not scene.graph.passes_seen:
+            title, words = "Graph so far", "what autograd had recorded when the forward stopped"
+        words = f" {DOT} ".join(filter(None, (words, scene.drawing.note, self._others)))
+        rest_of_line = f'<tspan class="q" font-weight="400">{escape(words)}</tspan>'
+        return f'<text class="v" x="0" y="15">{title} {rest_of_line}</text>'
+
+    def _which_pass(self, scene: Scene) -> str:
+        if scene.frame is None:
+            return "" if self.report.state == "drawn" else "no pass was kept"
+        step = next((each.step for each in self.report.passes if each.number == scene.frame.pass_number), None)
+        which = f"pass {scene.frame.pass_number}" + (f", step {step}" if step is not None else "")
+        return f"colours show {which}" if scene.graph.passes_seen > 1 else which
+
+
+def _most_telling(graph: Graph) -> Iterable[Node]:
+    """The nodes to list: where NaN or Inf was born and went first, then the rest in order."""
+    if len(graph.nodes) <= _MOST_NODES:
+        return graph.nodes
+    born = {birth.node for birth in graph.first_nonfinite} | {birth.receiver for birth in graph.first_nonfinite}
+    rest = [node.index for node in graph.nodes if node.index not in born]
+    return (graph.nodes[index] for index in sorted([*born, *rest[: _MOST_NODES - len(born)]]))
+
+
+def _node_row(report: TraceReport, node: Node, frame: Frame | None, *, quoted: bool) -> tuple[Cell, ...]:
+    """Return the cells of a node; the text of a line stands where the line is named first."""
+    place = report.location(node.location)
+    norm = norm_text(frame.norms[node.index]) if frame and node.index < len(frame.norms) else ""
+    line: Cell = "" if place is None else f"{place.label}: {place.text}" if quoted else place.label
+    return (str(node.index), node.op, node.variable, node.module, ", ".join(map(whole_shape, node.shapes)), norm, line)
+
+
+@dataclass(frozen=True, slots=True)
+class EndedGraph(Picture):
+    """A graph with a cross and words at the box that holds a node (refused call)."""
+
+    graph: Graph
+    node: int
+    words: str
+
+    @property
+    def sentence(self) -> str:
+        """How large the graph is, what happened, and where."""
+        return crash_alternative(self.graph, self.node, self.words)
+
+    def html(self) -> str:
+        """Return it as an ``<img>``."""
+        drawing = draw(self.graph, max_boxes=_ENDED_BOXES, inside=False)
+        note = tag("p", drawing.note, class_="quiet") if drawing.note else ""
+        image = svg_image(self._drawn(EITHER_SIDE)[0], self.sentence)
+        return tag("div", tag("div", image), note, class_="tm-graph")
+
+    def text(self, width: int) -> Iterable[str]:
+        """Return what is to be seen."""
+        return wrapped(self.sentence, width, "  ", "  ")
+
+    def svg(self, width: float) -> tuple[str, float]:
+        """Return it, smaller where it is too wide."""
+        drawn, wide, high = self._drawn("")
+        scale = min(width / wide, 1.0)
+        return f'<g transform="scale({number(scale)})">{drawn}</g>', high * scale
+
+    def _drawn(self, style: str) -> tuple[str, float, float]:
+        """Return the picture with further rules of style, its width and its height."""
+        drawing = draw(self.graph, max_boxes=_ENDED_BOXES, inside=False)
+        mark = marks.mark_svg(drawing, self.node, self.words)
+        left, right = max(_PAD, _PAD - mark.left), max(drawing.width, mark.right)
+        width, height = left + right + _PAD, drawing.height + mark.above + 2 * _PAD
+        size = f'width="{number(width)}" height="{number(height)}" viewBox="0 0 {number(width)} {number(height)}"'
+        start = f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{tag("style", style) if style else ""}'
+        moved = f"translate({number(left)},{number(mark.above + _PAD)})"
+        content = f"{graph_svg(Scene(drawing, self.graph, None))}{mark.svg}"
+        drawn = styled(f'<g transform="{moved}">{content}</g>', SOLID, marks.CRASH_STYLE)
+        return f"{start}{drawn}</svg>\n", width, height
+
+
+# -- as text ----------------------------------------------------------------------------------------------------------
+
+_CELL = 24
+_DRAWN = ("the gradient's path, loss to input, with the output shape of each op",)
+
+
+def _flow(report: TraceReport, graph: Graph, width: int) -> Iterator[str]:
+    frame, scale, drawing = shown_frame(graph), run_scale(report), draw(graph, max_boxes=_TEXT_BOXES, inside=False)
+    path, drawn = main_path(drawing), report.state == "drawn"
+    cells = [
+        _step(box, number) if drawn else _cell(box, value_of(box.nodes, frame, scale), number, frame)
+        for number, box in enumerate(path)
+    ]
+    for words in _DRAWN if drawn else _heading(frame, scale, width):
+        yield from wrapped(words, width)
+    yield from _rows(cells, width)
+    for at, birth in births_by_box(drawing, graph).items():
+        yield _birth(drawing.boxes[at], birth)
+    for words in _left_out(drawing, path, frame):
+        yield from wrapped(words, width, "  ", "  ")
+
+
+def main_path(drawing: Drawing) -> list[Box]:
+    """Return the longest chain of boxes, from where the gradient starts to where it ends."""
+    targets: dict[int, list[int]] = {}
+    for wire in drawing.wires:
+        targets.setdefault(wire.source, []).append(wire.target)
+    length: dict[int, int] = {}
+    following: dict[int, int] = {}
+    for box in drawing.boxes:  # forward order: what a box sends its gradient to was made before it
+        reached = [target for target in targets.get(box.id, ()) if target in length]
+        best = max(reached, key=length.__getitem__, default=-1)
+        length[box.id], following[box.id] = length.get(best, 0) + 1, best
+    at = max(length, key=lambda number: (length[number], number), default=-1)
+    path = []
+    while at >= 0:
+        path.append(drawing.boxes[at])
+        at = following[at]
+    return path
+
+
+def _heading(frame: Frame | None, scale: tuple[int, int], width: int) -> Iterator[str]:
+    low, high = (norm_text(10.0**exponent) for exponent in scale)
+    if frame is None:
+        yield "gradient flow, loss to input (no pass was kept)"
+        return
+    words = f"gradient flow, loss to input, the norm in pass {frame.pass_number}"
+    bars = f"bars from {low} to {high}"
+    yield words if len(words) + len(bars) + 3 > width else f"{words}   {bars}"
+
+
+def _step(box: Box, number: int) -> tuple[str, str]:
+    """Return the two lines of a box that no gradient has come to: its name, and what it makes."""
+    return ("→ " if number else "  ") + shortened(box.label, _CELL), f"  {shortened(box.detail, _CELL)}"
+
+
+def _cell(box: Box, value: Value, number: int, frame: Frame | None) -> tuple[str, str]:
+    """Return the two lines of one box: its name, and its bar with the number."""
+    name = shortened(box.label, _CELL)
+    lead = "  " if not number else "→ "
+    small = frame.values if frame is not None else None
+    if small is not None and (came := gradient_text(small.gradients[box.nodes[0]])):
+        made = value_text(small.made[box.nodes[0]])
+        return lead + (f"{name}: {made}" if made else name), f"  {bar(value.norm, value.scale)} {came}"
+    if value.bad:
+        return lead + name, f"  ! {value.text}"
+    return lead + name, f"  {bar(value.norm, value.scale)} {norm_text(value.norm)}"
+
+
+def _rows(cells: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
+    upper, lower = "", ""
+    for name, norm in (map(printable, cell) for cell in cells):
+        wide = max(columns_of(name), columns_of(norm)) + 1
+        if upper and columns_of(upper) + wide > width:
+            yield upper.rstrip()
+            yield lower.rstrip()
+            upper = lower = ""
+        upper, lower = upper + _padded(name, wide), lower + _padded(norm, wide)
+    yield upper.rstrip()
+    yield lower.rstrip()
+
+
+def _padded(words: str, width: int) -> str:
+    return words + " " * (width - columns_of(words))
+
+
+def _birth(box: Box, birth: FirstNonfinite) -> str:
+    sure = "" if birth.certain else " or beside it"
+    return f"  {'NaN' if birth.nan else 'Inf'} born in {box.label}{sure}, pass {birth.pass_number}"
+
+
+def _left_out(drawing: Drawing, path: Sequence[Box], frame: Frame | None) -> Iterator[str]:
+    on_path = {box.id for box in path}
+    others = [box for box in drawing.boxes if box.id not in on_path]
+    bad = sum(value_of(box.nodes, frame).bad for box in others)
+    if others:
+        names = ", ".join(box.label for box in others[:3]) + (", …" if len(others) > 3 else "")
+        marked = f", {bad} of them not finite" if bad else ""
+        yield f"beside this path: {plural(len(others), 'box', 'boxes')} ({shortened(names, 40)}){marked}"
+    if drawing.note:
+        yield drawing.note
+    elif drawing.folded:
+        yield f"{plural(drawing.node_count, 'node')}; leaves and chains of views are drawn with the op beside them"
+
+
+# -- in words ---------------------------------------------------------------------------------------------------------
+
+NAME, MESSAGE, MOST_NAMES = 48, 160, 2  # characters of a name and of a finding, names of a list
+
+
+def trace_alternative(report: TraceReport, *, graph: int = 0) -> str:
+    """Return what the picture shows, in sentences; ``graph`` says of which of the report's graphs, by place."""
+    return " ".join(f"{sentence}." for sentence in _sentences(report, graph))
+
+
+def crash_alternative(graph: Graph, node: int, words: str) -> str:
+    """Return what the picture of a graph with a crash in it shows: its size, what happened, and at which node."""
+    last = graph.nodes[node]
+    return f"Graph of {_size(graph)}; {words}: {shortened(last.variable, NAME) or last.op}."
+
+
+def _sentences(report: TraceReport, place: int) -> Iterator[str]:
+    name = shortened(report.title, NAME) or "this run"
+    if not report.graphs:
+        yield f"{name}: no backward graph, {run_text(report)}"
+    else:
+        shown = report.graphs[place]
+        frame = last_frame(shown)
+        yield f"Backward graph of {name}: {_size(shown)}{_which(shown, frame)}"
+        yield from _broken(report, shown, frame)
+        yield from _range(report, shown, frame)
+        yield from _without(shown, frame)
+    if report.error:
+        yield f"The run {report.state}: {shortened(report.error, MESSAGE).rstrip('.')}"
+    yield from _found(report)
+
+
+def _size(graph: Graph) -> str:
+    leaves = [node for node in graph.nodes if node.kind == "accumulate"]
+    names = listed((shortened(one.variable, NAME) or "a leaf" for one in leaves), most=MOST_NAMES)
+    ops = plural(len(graph.nodes) - len(leaves), "operation")
+    return f"{ops} back to {plural(len(leaves), 'leaf', 'leaves')}, {names}" if leaves else ops
+
+
+def _which(graph: Graph, frame: Frame | None) -> str:
+    """Return which pass its colours are of."""
+    if frame is None:
+        return "; no pass was kept" if graph.passes_seen else ""
+    return f"; gradients of pass {frame.pass_number} of {count(graph.passes_seen)}" if graph.passes_seen > 1 else ""
+
+
+def _broken(report: TraceReport, graph: Graph, frame: Frame | None) -> Iterator[str]:
+    """Yield where a number that is none came from, and what holds one in the pass that is shown."""
+    older = forward_mark(graph)
+    birth = older or next(iter(graph.first_nonfinite), None)
+    if birth is not None:
+        yield _born(report, graph, birth, "in the forward already" if older else "")
+    bad = [node for node in graph.nodes if frame is not None and _is_bad(frame, node.index)]
+    if bad and birth is not None:
+        leaves = [shortened(node.variable, NAME) for node in bad if node.kind == "accumulate" and node.variable]
+        hit = f", {listed(leaves, most=MOST_NAMES)} among them" if leaves else ""
+        yield f"In this pass {count(len(bad))} of {plural(len(graph.nodes), 'node')} hold NaN or Inf{hit}"
+    elif bad:
+        names = listed((_called(report, node) for node in bad), most=MOST_NAMES)
+        yield f"NaN or Inf in {count(len(bad))} of {plural(len(graph.nodes), 'node')}: {names}"
+
+
+def _born(report: TraceReport, graph: Graph, birth: FirstNonfinite, where: str) -> str:
+    what = "NaN" if birth.nan else "Inf"
+    doubt = "" if birth.certain else ", or beside it"
+    words = f"{what} was born in {_called(report, graph.nodes[birth.node])}{doubt}"
+    return f"{words}, in pass {birth.pass_number}{f', {where}' if where else ''}"
+
+
+def _is_bad(frame: Frame, index: int) -> bool:
+    return index < len(frame.norms) and (not math.isfinite(frame.norms[index]) or str(index) in frame.bad)
+
+
+def _range(report: TraceReport, graph: Graph, frame: Frame | None) -> Iterator[str]:
+    """Yield the largest and the smallest finite gradient, and where they are."""
+    if frame is None:
+        return
+    pairs = zip(frame.norms, graph.nodes, strict=False)
+    finite = [(norm, node) for norm, node in pairs if measured(norm) and 0 < norm < math.inf]
+    if len(finite) > 1:
+        (most, largest), (least, smallest) = max(finite, key=_norm), min(finite, key=_norm)
+        kind = "Largest finite" if len(finite) < len(graph.nodes) else "Largest"
+        ends = f"{kind} gradient norm {norm_text(most)} in {_called(report, largest, text=False)}"
+        yield f"{ends}, smallest {norm_text(least)} in {_called(report, smallest, text=False)}"
+
+
+def _norm(pair: tuple[float, Node]) -> float:
+    return pair[0]
+
+
+def _without(graph: Graph, frame: Frame | None) -> Iterator[str]:
+    """Yield how much got no gradient, or one that is exactly zero, and where the way of the gradient is cut."""
+    if frame is not None:
+        norms = frame.norms[: len(graph.nodes)]
+        none, zero = sum(not touched(norm) for norm in norms), sum(norm == 0 for norm in norms)
+        parts = [f"no gradient in {plural(none, 'node')}" if none else ""]
+        parts += [f"exactly zero in {plural(zero, 'node')}" if zero else ""]
+        if described := ", ".join(part for part in parts if part):
+            yield described[0].upper() + described[1:]
+    if graph.cuts:
+        names = (f"{cut.op} of {shortened(cut.source_name, NAME)}" if cut.source_name else cut.op for cut in graph.cuts)
+        yield f"The gradient is cut at {listed(names, most=MOST_NAMES)}"
+
+
+def _found(report: TraceReport) -> Iterator[str]:
+    if report.findings:
+        first, more = report.findings[0], len(report.findings) - 1
+        rest = f"; {plural(more, 'more finding')}" if more else ""
+        where = f", {first.location.label}" if first.location is not None else ""
+        message = shortened(first.message.replace("`", ""), MESSAGE).rstrip(".")
+        yield f"{first.severity} {shortened(first.code, NAME)}{where}: {message}{rest}"
+
+
+def _called(report: TraceReport, node: Node, *, text: bool = True) -> str:
+    """Return what a node is called and where it is: ``log, cell 5, line 6: logp = p.log()``."""
+    name = shortened(node.variable if node.kind == "accumulate" and node.variable else node.op, NAME)
+    module = f" of {shortened(node.module, NAME)}" if node.module and node.kind != "accumulate" else ""
+    if node.location is None or node.location >= len(report.locations):
+        return f"{name}{module}"
+    where = report.locations[node.location]
+    return f"{name}{module} ({where.label}{f': {shortened(where.text, NAME)}' if where.text and text else ''})"
