@@ -34,7 +34,7 @@ from tensormagic.views.pictures.graph_svg import EITHER_SIDE, SOLID, Scene, grap
 from tensormagic.words import DOT, count, listed, plural, shortened
 
 _MOST_BOXES, _TEXT_BOXES, _ENDED_BOXES = 64, 24, 32  # a picture cannot be zoomed into: it shows less than the panel
-_MOST_NODES = 24  # of the table
+_MOST_NODES = 16  # of the table
 _PAD = 14.0
 
 

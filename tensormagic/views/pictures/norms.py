@@ -33,7 +33,7 @@ from tensormagic.views.panels.trace_words import (
 from tensormagic.views.pictures.graph_svg import styled
 from tensormagic.words import plural, seconds_text, short_number
 
-_MOST_ROWS, _MOST_PASSES = 24, 8  # of the tables
+_MOST_ROWS, _MOST_PASSES = 16, 8  # of the tables
 
 
 @dataclass(frozen=True, slots=True)
