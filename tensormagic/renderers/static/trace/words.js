@@ -57,7 +57,7 @@ export function number(value) {
     .replaceAll("-", "−");
 }
 
-/** A norm in two digits, as everywhere (trace_phrases.py). @param {number} norm @returns {string} */
+/** A norm in two digits, as everywhere (trace_words.py). @param {number} norm @returns {string} */
 export function normText(norm) {
   if (norm === UNTOUCHED || norm === undefined) return "none";
   if (norm < 0) return NOT_MEASURABLE;
@@ -147,7 +147,7 @@ export function wireWidth(state) {
   return state.length > 3 ? 1.1 : state === "bad" ? 2.4 : 1.4 + 0.55 * Number(state.slice(1));
 }
 
-/** The norm of a box: any non-finite one decides, else that of the first node that was reached (trace_values.py).
+/** The norm of a box: any non-finite one decides, else that of the first node that was reached (values.py).
  * @param {number[]} nodes @param {Float32Array} norms @returns {number} */
 export function ofBox(nodes, norms) {
   let first = UNTOUCHED;
