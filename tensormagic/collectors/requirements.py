@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from importlib import metadata
-
-import torch
-from torch import nn
+from typing import TYPE_CHECKING
 
 from tensormagic.errors import RequirementError
+
+if TYPE_CHECKING:
+    import torch
 
 # Says in one line what is needed, where torch is missing or too old. Imports torch only if it is there.
 
@@ -61,6 +62,8 @@ def _judge(version: str) -> None:
 
 def torch_facts() -> dict[str, str]:
     """Return what torch says of itself and of the devices here; no device is started."""
+    import torch
+
     facts = {"threads": str(torch.get_num_threads()), "CUDA": _cuda()}
     facts["MPS"] = "there" if torch.backends.mps.is_available() else "none"
     xpu = getattr(torch, "xpu", None)
@@ -69,6 +72,8 @@ def torch_facts() -> dict[str, str]:
 
 
 def _cuda() -> str:
+    import torch
+
     if torch.version.cuda is None and torch.version.hip is None:
         return "this torch was built without it"
     if not torch.cuda.is_available():
@@ -79,6 +84,9 @@ def _cuda() -> str:
 
 def small_step() -> Callable[[], torch.Tensor]:
     """Return a function that makes one step of a small network, and returns the loss."""
+    import torch
+    from torch import nn
+
     generator = torch.Generator().manual_seed(0)
     net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
     x = torch.rand(16, 4, generator=generator)
