@@ -95,12 +95,21 @@ def home_of(kind: type) -> str:
 
 def attributes_of(value: Any) -> dict[str, Any]:
     """Return what Python itself keeps as a value's ``__dict__``; nothing where a property stands there."""
-    for kind in mro_of(type(value)):
-        found = _dict_of(kind).get("__dict__")
+    held = _dictionary_of(type(value))(value)
+    return held if type(held) is dict else dict(dict.items(held)) if is_kind(held, dict) else {}
+
+
+def _dictionary_of(kind: type) -> Callable[[Any], Any]:
+    """Return what reads the ``__dict__`` of a class's instances."""
+    for each in mro_of(kind):
+        found = _dict_of(each).get("__dict__")
         if found is not None:
-            held = found.__get__(value) if type(found) in {GetSetDescriptorType, MemberDescriptorType} else {}
-            return held if type(held) is dict else dict(dict.items(held)) if is_kind(held, dict) else {}
-    return {}
+            return found.__get__ if type(found) in {GetSetDescriptorType, MemberDescriptorType} else _nothing
+    return _nothing
+
+
+def _nothing(_: Any) -> None:
+    return None
 
 
 def items_of(value: Any) -> Iterable[tuple[Any, Any]]:
@@ -141,11 +150,16 @@ def can_hold(item: object, depth: int) -> bool:
 
 def begins_plainly(item: Any, is_plain: Callable[[Any], bool]) -> bool:
     """Return whether a builtin container is long and begins with nothing but numbers and strings: it holds no other."""
-    kind: Any = next(known for known in (dict, list, tuple, deque, set, frozenset) if known in mro_of(type(item)))
-    values = dict.values(item) if kind is dict else kind.__iter__(item)  # not by the methods of a class of the person's
-    return kind.__len__(item) > _LONG and all(map(is_plain, itertools.islice(values, _BEGINNING)))
+    kind: Any = type(item)
+    if kind not in _CONTAINERS:  # not by the methods of a class of the person's
+        kind = next(known for known in _CONTAINERS if known in mro_of(kind))
+    if kind.__len__(item) <= _LONG:
+        return False
+    values = dict.values(item) if kind is dict else kind.__iter__(item)
+    return all(map(is_plain, itertools.islice(values, _BEGINNING)))
 
 
+_CONTAINERS = frozenset({dict, list, tuple, deque, set, frozenset})
 _LONG, _BEGINNING = 4096, 64
 
 
@@ -200,6 +214,7 @@ class Holdings:
 
     def __init__(self) -> None:
         self._readers: dict[type, _Reader | None] = dict.fromkeys(_ATOMS)
+        self._dictionaries: dict[type, Callable[[Any], Any]] = {}
         self._slots: dict[type, list[tuple[str, MemberDescriptorType]]] = {}
 
     def of(self, item: Any) -> Iterable[Reference]:
@@ -216,8 +231,13 @@ class Holdings:
 
     def of_instance(self, item: Any) -> Iterator[Reference]:
         """Yield the attributes of an object of somebody's own class, a dataclass for one: its dictionary and slots."""
-        yield from _attributes(attributes_of(item))
-        for name, slot in self.slots(type(item)):
+        kind = type(item)
+        if kind not in self._dictionaries:
+            self._dictionaries[kind] = _dictionary_of(kind)
+        held = self._dictionaries[kind](item)
+        if held is not None:
+            yield from _attributes(held if type(held) is dict else attributes_of(item))
+        for name, slot in self.slots(kind):
             with suppress(AttributeError):  # nothing may have been put there yet
                 yield "attribute", name, slot.__get__(item)
 

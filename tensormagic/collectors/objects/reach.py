@@ -65,15 +65,19 @@ class Referents(Holdings):
             place = replace(place, kind="optimizer")
         elif place.depth and ModuleType in mro_of(type(item)):
             return  # one that another module imports is no holder of its own
-        of_function = type(item) is FunctionType
+        of_function, readers = type(item) is FunctionType, self._readers.get
         for how, name, value in self.of(item):
-            if not self.is_atom(value):
-                yield self._inner(place, "own" if of_function and how == "attribute" else how, name), value
+            if readers(type(value), value) is None:  # as `is_atom` says; a call of it would be a tenth of the time
+                continue
+            if how in _STORED and not of_function:
+                yield place.inner(f".{name}", _STORED[how]), value
+            else:
+                yield self._inner(place, how, name), value
 
     def _inner(self, place: Place, how: str, name: Any) -> Place:
         """Return the place inside another where an object was found."""
         if how == "item":
-            return place.inner(f"[{self._key(name)}]", "item")
+            return place.inner(f"[{name if type(name) is int else self._key(name)}]", "item")
         if how == "suspended":
             function, where = name
             return replace(place, kind="generator", location=where).inner(f", local of {function}", "generator")
@@ -96,13 +100,11 @@ class Referents(Holdings):
         return type(key).__name__
 
 
-# By how something is held: what sort of place it is in, and what is written behind the path of its holder.
+# By how something is held: what sort of place it is in; below, also what is written behind the path of its holder.
+_STORED: dict[str, HolderKind] = {
+    "attribute": "attribute", "registered": "module", "member": "module", "global": "attribute", "self": "attribute",
+}  # fmt: skip
 _PLACES: dict[str, tuple[HolderKind, str]] = {
-    "attribute": ("attribute", ".{}"),
-    "registered": ("module", ".{}"),
-    "member": ("module", ".{}"),
-    "global": ("attribute", ".{}"),
-    "self": ("attribute", ".{}"),
     "key": ("item", ", key {}"),
     "element": ("item", ", an element"),
     "base": ("view", ""),  # what has a name is the view
@@ -111,7 +113,7 @@ _PLACES: dict[str, tuple[HolderKind, str]] = {
     "default": ("function", ", default argument"),
     "argument": ("function", ".{}"),
     "cache": ("function", ", its cache"),
-    "own": ("function", ".{}"),
+    "attribute": ("function", ".{}"),  # of a function
     "same": ("attribute", ""),
     "of error": ("traceback", ".{}"),
     "chained": ("traceback", ""),
