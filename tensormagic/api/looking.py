@@ -315,7 +315,7 @@ def set_repr(kind: str) -> str:
         _end = None
     elif kind == "line" and _end is None:
         require_torch()
-        from tensormagic.collectors.hooks.tensor_repr import print_with
+        from tensormagic.collectors.hooks.replacing import print_with
 
         _end = print_with(_line)
     return before

@@ -18,7 +18,7 @@ from nbclient.exceptions import CellExecutionError
 from nbconvert import HTMLExporter
 from traitlets.config import Config
 
-from tensormagic.commands.shipped import copied
+from tensormagic.commands.examples import copied
 from tensormagic.errors import RequirementError, TensorMagicError
 
 # ``python -m tensormagic demo``: the examples in a folder of one's own, open in JupyterLab.

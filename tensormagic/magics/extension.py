@@ -26,7 +26,7 @@ from traitlets import Bool, Enum, TraitError, Unicode, observe, validate
 from tensormagic import api
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.errors import RequirementError, SettingError
-from tensormagic.magics import about, completion, display, explaining, live_output, preloading, shared_assets, watching
+from tensormagic.magics import about, completion, display, frames, live_output, preloading, shared_assets, watching
 
 # IPython 8.10 and later: a line that ends with a semicolon shows nothing.
 output_can_be_silenced: Callable[[Any], Any] = getattr(magic, "output_can_be_silenced", lambda function: function)
@@ -248,7 +248,7 @@ def load(shell: Any) -> None:
         stack.callback(magics.watcher.switch, on=False)
         stack.callback(display.install_formatters(shell))
         stack.callback(completion.install(shell))
-        stack.callback(explaining.install(shell, lambda: magics.explain))
+        stack.callback(frames.install(shell, lambda: magics.explain))
         stack.callback(shared_assets.install(shell, lambda: str(magics.viewer)))
         api.install_display(display.show)
         stack.callback(_show_as_text_again)

@@ -17,8 +17,7 @@ from tensormagic.errors import UnknownNameError
 from tensormagic.magics.arguments import Output, Parser, make_parser
 from tensormagic.magics.cell import cell_number
 from tensormagic.magics.display import bundle, deliver_after_run, relays_updates
-from tensormagic.magics.explaining import Explained
-from tensormagic.magics.frames import Followed, reported
+from tensormagic.magics.frames import Explained, Followed, reported
 from tensormagic.magics.live_output import Repainter
 from tensormagic.magics.shared_assets import Placement
 from tensormagic.reports import Cell, MemoryRunReport

@@ -16,7 +16,7 @@ from tensormagic import api
 from tensormagic.background import Background
 from tensormagic.magics.arguments import Output
 from tensormagic.magics.display import bundle, deliver_after_run
-from tensormagic.magics.explaining import note_told
+from tensormagic.magics.frames import note_told
 
 if TYPE_CHECKING:
     from tensormagic.renderers.live import LivePanel, Mode

@@ -12,7 +12,7 @@ from typing import Any
 from IPython.core.error import UsageError
 
 from tensormagic.collectors.objects import explain
-from tensormagic.magics.explaining import Explained
+from tensormagic.magics.frames import Explained
 from tensormagic.renderers.figures import KINDS
 
 MOST_NAMES = 6  # of the person's latest tensors, where nothing resembles the name that was typed

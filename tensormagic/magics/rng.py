@@ -10,8 +10,7 @@ from tensormagic import api
 from tensormagic.magics.arguments import Output, Parser, make_parser
 from tensormagic.magics.cell import cell_number
 from tensormagic.magics.display import check
-from tensormagic.magics.explaining import Explained
-from tensormagic.magics.frames import Followed, reported
+from tensormagic.magics.frames import Explained, Followed, reported
 from tensormagic.magics.names import own_namespace
 from tensormagic.reports import Cell, RngReport
 

@@ -15,7 +15,7 @@ from tensormagic.errors import TensorMagicError
 from tensormagic.magics.arguments import Output, Parser, expressions, make_parser, slice_of
 from tensormagic.magics.cell import cell_number, cell_numbers
 from tensormagic.magics.display import deliver
-from tensormagic.magics.explaining import Explained
+from tensormagic.magics.frames import Explained
 from tensormagic.magics.names import check_names, path_of, paths_told
 from tensormagic.reports import Holder, Hook, Report, TensorReport, TensorTable
 

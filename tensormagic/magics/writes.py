@@ -9,8 +9,7 @@ from typing import Any
 from tensormagic import api
 from tensormagic.magics.arguments import Output, Parser, make_parser
 from tensormagic.magics.cell import cell_number
-from tensormagic.magics.explaining import Explained
-from tensormagic.magics.frames import Followed, reported
+from tensormagic.magics.frames import Explained, Followed, reported
 from tensormagic.reports import Cell, WritesReport
 
 NAME = "%%aliases"

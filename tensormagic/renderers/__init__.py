@@ -12,8 +12,7 @@ from typing import Any
 from tensormagic import views
 from tensormagic.errors import TensorMagicError
 from tensormagic.gc_pause import gc_paused
-from tensormagic.renderers.basics.markup import escape
-from tensormagic.renderers.basics.plain_text import made_once, plain, plain_report
+from tensormagic.renderers.basics.markup import escape, made_once, plain, plain_report
 from tensormagic.renderers.export import MOST_CARRIED, MOST_IN_FILE, print_styles, with_export, with_slides
 from tensormagic.reports import Report, RunReport, TraceReport
 

@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any
 
 from tensormagic.errors import RequirementError, TensorMagicError
-from tensormagic.renderers import figures_memory, figures_sharing
+from tensormagic.renderers import figures_panels
 from tensormagic.renderers.basics import theme
 from tensormagic.reports import (
     UNREADABLE,
@@ -117,7 +117,7 @@ def _on_dark_paper() -> bool:
     return "dark" in str(plotly.io.templates.default)
 
 
-def _framed(draw: Callable[[Any, Any], figures_sharing.Framed]) -> Callable[[Any, Any], Any]:
+def _framed(draw: Callable[[Any, Any], figures_panels.Framed]) -> Callable[[Any, Any], Any]:
     def framed(plotly: Any, report: Any) -> Any:
         made = draw(plotly, report)
         return _styled(made.figure, made.title, made.note, height=made.height)
@@ -393,10 +393,10 @@ KINDS = {
     "storage": Kind(TensorReport, storage),
     "values": Kind(TensorReport, values),
     "gradient_flow": Kind(TraceReport, gradient_flow),
-    "memory_map": Kind(AliasReport, _framed(figures_sharing.memory_map)),
-    "sizes": Kind(TensorTable, _framed(figures_sharing.sizes)),
-    "treemap": Kind((MemoryReport, MemoryRunReport), _framed(figures_memory.treemap)),
-    "timeline": Kind(MemoryRunReport, _framed(figures_memory.timeline)),
-    "lines": Kind(MemoryRunReport, _framed(figures_memory.lines)),
-    "gradient_ratio": Kind(ComparisonReport, _framed(figures_sharing.gradient_ratio)),
+    "memory_map": Kind(AliasReport, _framed(figures_panels.memory_map)),
+    "sizes": Kind(TensorTable, _framed(figures_panels.sizes)),
+    "treemap": Kind((MemoryReport, MemoryRunReport), _framed(figures_panels.treemap)),
+    "timeline": Kind(MemoryRunReport, _framed(figures_panels.timeline)),
+    "lines": Kind(MemoryRunReport, _framed(figures_panels.lines)),
+    "gradient_ratio": Kind(ComparisonReport, _framed(figures_panels.gradient_ratio)),
 }

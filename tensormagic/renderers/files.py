@@ -17,8 +17,7 @@ from uuid import uuid4
 from tensormagic import renderers
 from tensormagic.errors import TensorMagicError
 from tensormagic.gc_pause import gc_paused
-from tensormagic.renderers.basics.markup import escape, tag
-from tensormagic.renderers.basics.plain_text import made_once
+from tensormagic.renderers.basics.markup import escape, made_once, tag
 from tensormagic.renderers.terminal.text_canvas import LOOKALIKES
 from tensormagic.reports import Report
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from tensormagic.renderers.basics.plain_text import plain_report
+from tensormagic.renderers.basics.markup import plain_report
 from tensormagic.renderers.document import page
 from tensormagic.renderers.document.delta import pack_delta
 from tensormagic.renderers.document.document import LIVE_LIMITS, trace_document

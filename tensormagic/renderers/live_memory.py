@@ -16,7 +16,7 @@ from typing import Any
 
 from tensormagic import views
 from tensormagic.renderers.assets import module, static
-from tensormagic.renderers.basics.plain_text import plain, plain_report
+from tensormagic.renderers.basics.markup import plain, plain_report
 from tensormagic.renderers.basics.theme import tokens
 from tensormagic.renderers.live import Bundle, keep_retired, view_of, widget_class
 from tensormagic.renderers.sampler import Sampler

@@ -109,7 +109,6 @@ from tensormagic.reports.snapshot import (
     SnapshotStretch,
     StretchState,
 )
-from tensormagic.reports.start import Extent, Overfit, Probe, StartReport
 from tensormagic.reports.storage import (
     Barrier,
     CopyVerdict,
@@ -176,6 +175,7 @@ from tensormagic.reports.training import (
     Whole,
 )
 from tensormagic.reports.watch import (
+    Extent,
     FlagWithoutEffect,
     GraphForm,
     Growth,
@@ -183,7 +183,10 @@ from tensormagic.reports.watch import (
     KeptMemory,
     LoneView,
     ModulesReport,
+    Overfit,
+    Probe,
     RepeatedModule,
+    StartReport,
     StillParameters,
     StoredGraph,
     UnregisteredModules,

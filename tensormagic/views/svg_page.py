@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensormagic.renderers.basics.markup import escape, tag
-from tensormagic.renderers.basics.plain_text import fitted, text_width
+from tensormagic.renderers.basics.markup import escape, fitted, tag, text_width
 from tensormagic.renderers.basics.svg_paths import number
 from tensormagic.renderers.basics.theme import role
 from tensormagic.renderers.terminal.text_canvas import printable

@@ -9,8 +9,7 @@ from functools import singledispatch
 from itertools import accumulate
 
 from tensormagic.renderers.basics import theme
-from tensormagic.renderers.basics.markup import escape, tag
-from tensormagic.renderers.basics.plain_text import fitted, text_width, wrapped
+from tensormagic.renderers.basics.markup import escape, fitted, tag, text_width, wrapped
 from tensormagic.renderers.basics.svg_paths import number
 from tensormagic.reports import Finding
 from tensormagic.views.nodes import (

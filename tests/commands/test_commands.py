@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import tensormagic
-from tensormagic.commands import COMMANDS, demo, main, shipped
+from tensormagic.commands import COMMANDS, demo, examples, main
 from tensormagic.errors import ReportFormatError
 from tests.support.kernel import ROOT
 
@@ -51,7 +51,7 @@ def test_a_folder_that_cannot_be_made(tmp_path, capsys):
 
 def test_examples_that_are_not_there(monkeypatch, tmp_path, capsys):
     """A broken installation says where it looked."""
-    monkeypatch.setattr(shipped, "shipped", lambda kind: [tmp_path / "a" / kind, tmp_path / "b" / kind])
+    monkeypatch.setattr(examples, "shipped", lambda kind: [tmp_path / "a" / kind, tmp_path / "b" / kind])
     assert main(["examples"]) == 1
     assert str(tmp_path / "b") in capsys.readouterr().out
 

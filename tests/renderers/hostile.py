@@ -7,7 +7,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from tensormagic.renderers.basics.plain_text import LONGEST_LINE
+from tensormagic.renderers.basics.markup import LONGEST_LINE
 from tensormagic.reports import Report
 
 MARK = "_q7_"  # in hostile texts, and by its underscores in no packed data

@@ -17,7 +17,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tensormagic import views
-from tensormagic.renderers.basics.plain_text import plain_report
+from tensormagic.renderers.basics.markup import plain_report
 from tensormagic.renderers.document import page as trace_html
 from tensormagic.reports import Report
 from tests.renderers import (

@@ -8,7 +8,7 @@ from threading import Thread
 import pytest
 
 from tensormagic.renderers.basics import markup
-from tensormagic.renderers.basics.plain_text import made_once, once
+from tensormagic.renderers.basics.markup import made_once, once
 
 made = []
 

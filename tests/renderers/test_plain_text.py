@@ -8,8 +8,7 @@ from array import array
 import pytest
 
 from tensormagic.renderers import sentence
-from tensormagic.renderers.basics.markup import escape, json_block
-from tensormagic.renderers.basics.plain_text import plain, plain_report
+from tensormagic.renderers.basics.markup import escape, json_block, plain, plain_report
 from tensormagic.reports import Frame, Graph, Node, SavedTensor
 from tests.renderers.hostile import HUGE, everywhere, with_text
 from tests.reports.samples import tensor_report, trace_report

@@ -15,7 +15,7 @@ import pytest
 from nbconvert import HTMLExporter, MarkdownExporter, PythonExporter, SlidesExporter
 
 from tensormagic.renderers import render
-from tensormagic.renderers.basics.plain_text import plain_report
+from tensormagic.renderers.basics.markup import plain_report
 from tensormagic.renderers.files import MOST_TEXT, bundle, with_text
 from tests.renderers import samples_memory, samples_memory_run, samples_snapshot
 from tests.renderers.markup_reader import Page

@@ -10,7 +10,7 @@ from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 from tensormagic import renderers
-from tensormagic.renderers.basics.plain_text import LONGEST_LINE
+from tensormagic.renderers.basics.markup import LONGEST_LINE
 from tensormagic.reports import ImageFrame, SignalLine, TensorPicture, TensorReport
 from tensormagic.views.pictures.tensor_shot import Shot, heading, notes, signals_svg
 from tests.renderers.markup_reader import Page

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tensormagic import views
-from tensormagic.renderers.basics.plain_text import text_width
+from tensormagic.renderers.basics.markup import text_width
 from tensormagic.renderers.document import page as trace_html
 from tensormagic.renderers.document.document import trace_document
 from tensormagic.renderers.graph.marks import with_crash

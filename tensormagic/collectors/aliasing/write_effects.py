@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensormagic.collectors.aliasing.clash import REPLAY_LIMIT, Call, Suspicion
 from tensormagic.collectors.aliasing.storage_aliases import Hit, place_of
-from tensormagic.collectors.aliasing.written_through import Statement, Through
+from tensormagic.collectors.aliasing.written_through import REPLAY_LIMIT, Call, Statement, Suspicion, Through
 from tensormagic.collectors.geometry.overlap import Region, Touched, touched
 from tensormagic.collectors.geometry.storage import Written, shares_version
 from tensormagic.collectors.objects.namespace import is_kind

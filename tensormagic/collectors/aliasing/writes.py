@@ -12,10 +12,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensormagic.collectors.aliasing.clash import Call, Suspicion, refusal, repeats, settle, suspect
 from tensormagic.collectors.aliasing.storage_aliases import StorageAliases, place_of
 from tensormagic.collectors.aliasing.write_effects import Effects, Swaps, WriteSeen, WriteTotal, changed_arguments
-from tensormagic.collectors.aliasing.written_through import Statement, Through, statement_at, through
+from tensormagic.collectors.aliasing.written_through import (
+    Call,
+    Statement,
+    Suspicion,
+    Through,
+    refusal,
+    repeats,
+    settle,
+    statement_at,
+    suspect,
+    through,
+)
 from tensormagic.collectors.geometry.overlap import index_at, is_scattered, touched, written_elements
 from tensormagic.collectors.geometry.storage import Written, does_write, prepare_counters, written_by
 from tensormagic.collectors.graphs.history import walk_nodes

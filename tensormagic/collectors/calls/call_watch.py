@@ -1,23 +1,226 @@
-"""Which calls the tracer looks at, in one table: every other call costs one look-up."""
+"""Which calls the tracer looks at, in one table, and what it notes of those in loops."""
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from time import perf_counter
 from types import FrameType
 from typing import Any, Final, NamedTuple
 
 import torch
+from torch import nn
 
-from tensormagic.collectors.calls import call_notes, loop_notes, seen_calls, seen_losses, seen_made
-from tensormagic.collectors.calls.call_notes import ALONE, CLOSELY, Call, Doubles, NotesOfDoubles, Place
-from tensormagic.collectors.calls.loop_notes import LoopNotes, NotesOfLoop
+from tensormagic.collectors.calls import call_notes, seen_calls, seen_losses, seen_made
+from tensormagic.collectors.calls.call_notes import ALONE, CLOSELY, Call, CallNotes, Doubles, NotesOfDoubles, Place
 from tensormagic.collectors.calls.seen_calls import NotesOfBroadcasts, NotesOfSequences, Sequences, Wide
 from tensormagic.collectors.calls.seen_made import Fresh, NotesOfDropouts, NotesOfFresh
 from tensormagic.collectors.cuts.detachment_values import ROLES
 from tensormagic.collectors.faults.autograd_watch import NOTED
+from tensormagic.collectors.graphs.history import next_nodes
 from tensormagic.collectors.where.source import SourceLines, is_own_code
+from tensormagic.reports import RunningSum, UntrainedNorm
+
+# What single calls tell about the training loop: sums over steps, normalisations without gradients, clearing.
+#
+# A sum that each step adds an attached loss to (``total += loss``) keeps the graphs of all steps alive. Of the last
+# sum that a line made, only the number of its node is kept: a sum that was made since, with a backward in between,
+# and in whose history that node is found again, goes on from step to step. Batch normalisations in train mode where
+# gradients are off are an evaluation that moves running statistics. And torch tells the profiler when
+# ``optimizer.zero_grad()`` begins, and with it whoever watches: that gives the line.
+
+SUMS: Final = ("__add__", "__radd__", "__iadd__", "add", "add_")
+NORMS: Final = ("batch_norm",)
+PROFILED: Final[Any] = torch.ops.profiler._record_function_enter_new
+
+CLIPS: Final = ("stack", "tensor")  # what `clip_grad_norm_` calls once, with gradients and without
+_CLIP_FILE, _CLIP = "torch/nn/utils/clip_grad.py", "clip_grad_norm_"
+_MEASURES = 1e6  # a limit from which on nobody wants to clip, but to know the norm
+
+MOST_DEPTH = 1 << 12  # nodes that are gone through in search of the sum before
+MOST_LINES = 64
+MOST_MODULES = 256
+
+_CLEARS = "Optimizer.zero_grad"
+_WEIGHT, _RUNNING_MEAN, _TRAINING = 1, 3, 5  # places among the arguments of torch.batch_norm
+_MODULE_CALL = nn.Module._call_impl.__code__
+_is_grad_enabled = torch.is_grad_enabled
+
+
+@dataclass(slots=True)
+class _Norm:
+    path: str
+    site: int | None
+    passes: int
+    batches: int = 0
+    in_a_row: int = 0
+    longest: int = 0
+
+
+class UntrainedNorms:
+    """Normalisations that took statistics from batches that nothing was learned from."""
+
+    def __init__(self) -> None:
+        self._norms: dict[tuple[str, int | None], _Norm] = {}
+
+    def add(self, path: str, site: int | None, passes: int) -> None:
+        """Note one batch, after so many backward passes."""
+        norm = self._norms.get((path, site))
+        if norm is None:
+            if len(self._norms) >= MOST_MODULES:
+                return
+            norm = self._norms[path, site] = _Norm(path, site, passes)
+        norm.in_a_row = norm.in_a_row + 1 if norm.passes == passes else 1
+        norm.passes = passes
+        norm.batches += 1
+        norm.longest = max(norm.longest, norm.in_a_row)
+
+    def report(self) -> tuple[UntrainedNorm, ...]:
+        """Return what was seen."""
+        return tuple(
+            UntrainedNorm(module=norm.path, location=norm.site, batches=norm.batches, longest=norm.longest)
+            for norm in list(self._norms.values())
+        )
+
+
+@dataclass(slots=True)
+class _Line:
+    number: int
+    passes: int
+    steps: int = 1
+
+
+@dataclass(slots=True)
+class LoopNotes:
+    """What single calls tell about the training loop.
+
+    Attributes:
+        cleared: The line that called ``optimizer.zero_grad()`` last; None from each backward on.
+        passes: How many backward passes there were.
+        norms: Normalisations that took statistics without gradients.
+        drifting: Normalisations that took statistics although their weights are frozen.
+        region: Gives the line that has switched gradients off.
+        stepped: The optimizers that made a step since the last backward.
+        clips: By line, calls of `clip_grad_norm_`: all, after the step, without gradients, without parameters.
+    """
+
+    cleared: int | None = None
+    passes: int = 0
+    norms: UntrainedNorms = field(default_factory=UntrainedNorms)
+    drifting: UntrainedNorms = field(default_factory=UntrainedNorms)
+    region: Callable[[], int | None] = lambda: None
+    stepped: dict[int, weakref.ref[Any]] = field(default_factory=dict)
+    clips: dict[int | None, list[int]] = field(default_factory=dict)
+    _lines: dict[int, _Line] = field(default_factory=dict)
+
+    def sums(self) -> tuple[RunningSum, ...]:
+        """Return the sums that went on over steps."""
+        lines = list(self._lines.items())
+        return tuple(RunningSum(location=site, steps=line.steps) for site, line in lines if line.steps > 1)
+
+    def add(self, site: int, node: Any) -> None:
+        """Note that a line has made a sum."""
+        number, line = node._sequence_nr(), self._lines.get(site)
+        if line is None:
+            if len(self._lines) < MOST_LINES:
+                self._lines[site] = _Line(number, self.passes)
+            return
+        if line.passes != self.passes:
+            line.steps = line.steps + self.passes - line.passes if _reaches(node, line.number) else 1
+        line.number, line.passes = number, self.passes
+
+
+class NotesOfLoop(CallNotes):
+    """Notes beside which the training loop is followed."""
+
+    loop: LoopNotes
+
+
+def added(watch: NotesOfLoop, call: Call) -> None:
+    """Look at a sum of two numbers."""
+    result = call.result
+    if isinstance(result, torch.Tensor) and result.grad_fn is not None and result.numel() == 1:
+        site = watch.site(call)
+        if site is not None:
+            watch.loop.add(site, result.grad_fn)
+
+
+def _reaches(node: Any, number: int) -> bool:
+    """Return whether the node of that number is behind ``node``."""
+    waiting, seen = [(node._sequence_nr(), 0, node)], 0
+    while waiting and seen < MOST_DEPTH:
+        _, _, node = heappop(waiting)  # the oldest first: that way the sum before is found at once
+        for target in next_nodes(node):
+            at = -1 if hasattr(target, "variable") else target._sequence_nr()
+            if at == number:
+                return True
+            if at > number:
+                seen += 1
+                heappush(waiting, (at, seen, target))
+    return False
+
+
+def normalised(watch: NotesOfLoop, call: Call) -> None:
+    """Look at a normalisation in train mode: with gradients off, amid a training; or of a weight that is frozen."""
+    graded = _is_grad_enabled()
+    if call.function is torch.nn.functional.batch_norm:  # seen as a whole, beside a mode of the person's
+        mean, weight, training = call.args[1], call.kwargs.get("weight"), call.kwargs.get("training", False)
+    elif len(call.args) > _TRAINING:
+        weight, mean, training = call.args[_WEIGHT], call.args[_RUNNING_MEAN], call.args[_TRAINING]
+    else:
+        return
+    if not (graded or watch.loop.passes) or not training:
+        return
+    if weight is None or mean is None or weight.requires_grad is graded:
+        return
+    module = _module(call.frame)
+    if module is not None and getattr(module, "momentum", None) is not None:  # None: to be computed anew, all of it
+        kept, region = (watch.loop.drifting, None) if graded else (watch.loop.norms, watch.loop.region())
+        kept.add(watch.path(call), region, watch.loop.passes)
+
+
+def _module(frame: FrameType | None) -> Any:
+    while frame is not None and frame.f_code is not _MODULE_CALL:
+        frame = frame.f_back
+    return frame.f_locals["self"] if frame is not None else None
+
+
+def cleared(watch: NotesOfLoop, call: Call) -> None:
+    """Note the line, where it is that which begins."""
+    if str(call.args[0]).startswith(_CLEARS):
+        watch.loop.cleared = watch.site(call)
+
+
+def clipped(watch: NotesOfLoop, call: Call) -> None:
+    """Look at a call of `clip_grad_norm_`, from inside: at what it is given, and whether a step has used it already."""
+    if not call.frame.f_code.co_filename.replace("\\", "/").endswith(_CLIP_FILE):
+        return
+    frame: FrameType | None = call.frame
+    while frame is not None and frame.f_code.co_name != _CLIP:
+        frame = frame.f_back
+    if frame is None or not float(frame.f_locals.get("max_norm", 0)) < _MEASURES:
+        return
+    parameters = frame.f_locals.get("parameters")
+    counts = watch.loop.clips.setdefault(watch.site(call), [0, 0, 0, 0])
+    counts[0] += 1
+    if not isinstance(parameters, list) or not parameters:
+        counts[3] += 1
+    elif call.name == "tensor":
+        counts[2] += 1
+    else:
+        counts[1] += _is_used(watch.loop, parameters)
+
+
+def _is_used(loop: LoopNotes, parameters: list[torch.Tensor]) -> bool:
+    """Return whether an optimizer that holds one of these has stepped since the last backward."""
+    wanted = next((id(one) for one in parameters if one.grad is not None), 0)
+    alive = (optimizer for reference in loop.stepped.values() if (optimizer := reference()) is not None)
+    return any(id(one) == wanted for each in alive for group in each.param_groups for one in group["params"])
+
+
+# Which calls the tracer looks at, in one table: every other call costs one look-up.
 
 # Looks at single calls of the forward for what is worth knowing, and counts by line.
 #
@@ -141,7 +344,7 @@ _OWNERS: tuple[Any, ...] = (
 
 _LOOKS: tuple[tuple[Look, tuple[str, ...]], ...] = (
     (seen_calls.copied, seen_calls.RESHAPES),
-    (loop_notes.added, loop_notes.SUMS),
+    (added, SUMS),
     (seen_calls.both_grew, seen_calls.BROADCASTS),
     (seen_calls.grew_in_a_loss, seen_calls.JOINED),
     (seen_calls.grew_in_a_whole_loss, call_notes.LOSSES),
@@ -165,8 +368,8 @@ _LOOKS: tuple[tuple[Look, tuple[str, ...]], ...] = (
     (seen_made.drew, seen_made.DRAWS),
     (seen_made.asked_for, seen_made.FRESH),
     (seen_calls.waited, seen_calls.WAITS),
-    (loop_notes.normalised, loop_notes.NORMS),
-    (loop_notes.clipped, loop_notes.CLIPS),
+    (normalised, NORMS),
+    (clipped, CLIPS),
 )
 
 
@@ -179,7 +382,7 @@ def _functions(names: Iterable[str]) -> Iterable[Any]:
 
 
 def _watched() -> dict[Any, Watched]:
-    looks: dict[Any, tuple[Look, ...]] = {loop_notes.PROFILED: (loop_notes.cleared,)}
+    looks: dict[Any, tuple[Look, ...]] = {PROFILED: (cleared,)}
     for look, names in _LOOKS:
         for function in dict.fromkeys(_functions(names)):
             looks[function] = (*looks.get(function, ()), look)

@@ -46,7 +46,7 @@ from tensormagic.collectors.gradients.traced_graph import TracedGraph
 from tensormagic.collectors.graphs.history import walk_nodes
 from tensormagic.collectors.graphs.nodes import describe_nodes
 from tensormagic.collectors.graphs.structure import Walker, is_accumulate, make_structure
-from tensormagic.collectors.live_memory.out_of_memory import memory_at, out_of_memory_of
+from tensormagic.collectors.live_memory.live_memory import memory_at, out_of_memory_of
 from tensormagic.collectors.objects.identity import Leaves, ModuleNames
 from tensormagic.collectors.objects.still_values import UNKNOWN
 from tensormagic.collectors.quiet import quiet

@@ -10,9 +10,8 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import ClassVar
 
-from tensormagic.collectors.hooks.forked_processes import abandon_in_children
 from tensormagic.collectors.hooks.modes import aside, calls_aside
-from tensormagic.collectors.hooks.undoing import Undoing
+from tensormagic.collectors.hooks.undoing import Undoing, abandon_in_children
 from tensormagic.collectors.where.caller import error_text, state_after, strip_own_frames
 from tensormagic.errors import TraceError
 from tensormagic.reports import Cell, State

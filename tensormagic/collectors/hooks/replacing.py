@@ -1,4 +1,4 @@
-"""Replaces functions of torch's for the duration of a run, and notes the calls that no mode sees."""
+"""Replaces functions of torch's for the duration of a run: calls that no mode sees, prints of tensors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+from functools import partial, wraps
 from threading import Lock
 from types import FrameType, ModuleType
 from typing import Any
@@ -14,9 +14,12 @@ from typing import Any
 import torch
 import torch.fx.traceback as stacks
 from torch.autograd import forward_ad
+from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from tensormagic.collectors.where.caller import foreign_caller, foreign_frames
 from tensormagic.reports import Location
+
+# Replaces functions of torch's for the duration of a run, and notes the calls that no mode sees.
 
 # Replaces functions of torch's for the duration of a run, puts them back, and keeps Dynamo out of ours.
 
@@ -211,3 +214,38 @@ def _without_own(frame: FrameType | None) -> traceback.StackSummary:
         frame = frame.f_back
     kept = foreign_frames(frames[::-1])
     return traceback.StackSummary.extract((each, each.f_lineno) for each in kept)
+
+
+# Prints tensors in another way than torch does, everywhere, for as long as that is wanted.
+
+_OWNERS = (torch.Tensor, torch.nn.Parameter)
+
+
+def print_with(text: Callable[[torch.Tensor], str]) -> Callable[[], None]:
+    """Print every tensor whose class has no ``__repr__`` of its own as ``text`` says; returns what ends that."""
+    replaced = [Replacement(owner, "__repr__", lambda below: _instead(below, text)).__enter__() for owner in _OWNERS]
+
+    def end() -> None:
+        for one in replaced:
+            one.__exit__(None, None, None)
+
+    return end
+
+
+def _instead(below: Callable[..., str], text: Callable[[torch.Tensor], str]) -> Callable[..., str]:
+    """Return what stands in for a ``__repr__``; what it cannot do, ``below`` does."""
+
+    @wraps(below)  # who counts the calls of a run sees it under torch's name
+    def instead(self: Any, **contents: Any) -> str:
+        if contents.get("tensor_contents") is not None or torch._C._get_tracing_state() is not None:
+            return below(self, **contents)  # a trace of TorchScript would record how the numbers were read
+        if has_torch_function_unary(self):
+            own: Any = torch.Tensor.__repr__
+            return str(handle_torch_function(own, (self,), self))
+        try:
+            return text(self)
+        except Exception:  # printing never raises where torch's would not
+            return below(self, **contents)
+
+    skip_in_dynamo(instead, inside=True)
+    return instead

@@ -1,14 +1,9 @@
-"""How a run begins and ends: by steps, each registered before it takes effect, and undone whatever comes.
-
-Ctrl-C becomes an exception wherever Python's code stands. What had begun by then has to end, and what ends has to end
-to the last step: a mode that stays on torch's stack makes every later cell another one. So a step may be undone before
-it took effect, and twice; one that was interrupted while it was undone is undone once more. Besides, signals wait for
-the few microseconds that it takes, on the main thread, where alone Python handles them, and come after it.
-"""
+"""How a run begins and ends, step by step, and what a fork does to it."""
 
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -16,7 +11,15 @@ from contextlib import AbstractContextManager
 from functools import partial
 from threading import get_ident
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, Protocol
+from weakref import ref
+
+# How a run begins and ends: by steps, each registered before it takes effect, and undone whatever comes.
+#
+# Ctrl-C becomes an exception wherever Python's code stands. What had begun by then has to end, and what ends has to
+# end to the last step: a mode that stays on torch's stack makes every later cell another one. So a step may be undone
+# before it took effect, and twice; one that was interrupted while it was undone is undone once more. Besides, signals
+# wait for the few microseconds that it takes, on the main thread, where alone Python handles them, and come after it.
 
 # What the functions of these names in `signal` are but for words for numbers, which take twenty times as long.
 getsignal: Callable[[int], Any] = _signal.getsignal
@@ -131,3 +134,47 @@ class Undoing:
 
 
 _left: dict[int, list[Callable[[], object]]] = {}  # by thread, what another thread could not undo
+
+
+# Ends traces in processes that were forked from a traced one: a data loader's workers are not part of the run.
+#
+# A forked process begins as a copy, with the tracer's mode on its stack: what it runs would be slower, and tracebacks
+# that it sends back as text would hold the tracer's frames.
+
+
+class Abandoned(Protocol):
+    """Something that can be ended at once."""
+
+    def abandon(self) -> None:
+        """Put everything back, in a forked process."""
+
+
+_running: dict[int, ref[Abandoned]] = {}
+
+
+def abandon_in_children(trace: Abandoned) -> None:
+    """End ``trace`` in every process that is forked from this one, as long as it lives."""
+    _running[id(trace)] = ref(trace, partial(_running.pop, id(trace)))  # C alone: no interrupt is lost
+
+
+def forks() -> int:
+    """Return how many processes were forked from this one since tracing was first used."""
+    return _forks
+
+
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks  # noqa: PLW0603
+    _forks += 1
+
+
+def _abandon_all() -> None:
+    for reference in list(_running.values()):
+        if (trace := reference()) is not None:
+            trace.abandon()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    os.register_at_fork(after_in_child=_abandon_all, after_in_parent=_count_fork)

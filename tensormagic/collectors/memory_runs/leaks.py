@@ -20,8 +20,7 @@ from tensormagic.collectors.objects.namespace import nearest
 from tensormagic.collectors.objects.reach import Place
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.assignments import CellNumber, emptied, grown, no_cell, sources
-from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk
-from tensormagic.collectors.session.stored_graphs import graphs_and_storages, is_tracked
+from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk, graphs_and_storages, is_tracked
 from tensormagic.reports import Leak, Location, StoredGraph
 from tensormagic.reports.memory import Category
 from tensormagic.reports.memory_run import LeakForm

@@ -17,14 +17,13 @@ from tensormagic.collectors.hooks.followed_run import FollowedRun
 from tensormagic.collectors.hooks.stepping_off import SteppingOff
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.live_memory.blocks import Origin, note_lines
-from tensormagic.collectors.live_memory.out_of_memory import out_of_memory_of
+from tensormagic.collectors.live_memory.live_memory import out_of_memory_of
 from tensormagic.collectors.memory_runs.allocation_log import AllocationLog, Event, Totals, blocks_of
 from tensormagic.collectors.memory_runs.blocks import Block, Iterations, Place, new_block
 from tensormagic.collectors.memory_runs.cuda_events import CudaRecording
 from tensormagic.collectors.memory_runs.functions import LineProfile
-from tensormagic.collectors.memory_runs.growth import Growth
 from tensormagic.collectors.memory_runs.mode import FEWEST_EVENTS, MemoryMode
-from tensormagic.collectors.memory_runs.run_report import Account, Described, described, standing
+from tensormagic.collectors.memory_runs.run_report import Account, Described, Growth, described, standing
 from tensormagic.collectors.objects.identity import ModuleNames, RunningModules
 from tensormagic.collectors.ops.op_calls import storages
 from tensormagic.collectors.quiet import quiet

@@ -17,9 +17,8 @@ from tensormagic.collectors.objects.reach import Budget
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.releases.containers import Items, items_of
 from tensormagic.collectors.releases.flow import Dominance, Flow, Sum, bits, flow_of, set_of
-from tensormagic.collectors.releases.foreign import is_foreign, join_foreign
 from tensormagic.collectors.releases.references import References
-from tensormagic.collectors.releases.roots import Root, session_roots, shell_of
+from tensormagic.collectors.releases.roots import Root, is_foreign, join_foreign, session_roots, shell_of
 from tensormagic.collectors.session.session_walk import THOROUGH, memory_of
 from tensormagic.reports import DeviceGain, DeviceMemory, FreeingReport, Gap, Release
 

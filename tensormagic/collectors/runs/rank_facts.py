@@ -1,12 +1,12 @@
-"""What a rank tells of itself beside norms: what its forward was given, its generators, buffers and placements.
-
-All of it is read from what lies in this process.
-"""
+"""What a rank knows of itself: its place, its groups, and the collectives it took part in."""
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import hashlib
+import pickle
+from array import array
 from collections import UserDict
 from collections.abc import Iterable, Iterator
 from types import FrameType
@@ -18,6 +18,12 @@ from tensormagic.collectors.kinds.subclasses import placement_text
 from tensormagic.collectors.objects.holdings import attributes_of, is_a
 from tensormagic.collectors.objects.identity import outermost_call
 from tensormagic.collectors.quiet import answers_itself, here
+from tensormagic.collectors.where.caller import Gathered, own_frame
+from tensormagic.collectors.where.source import SourceLines
+
+# What a rank tells of itself beside norms: what its forward was given, its generators, buffers and placements.
+#
+# All of it is read from what lies in this process.
 
 _MOST_READ = 65_536  # elements of an input that are read for its hash
 _MOST_TENSORS = 64
@@ -138,3 +144,70 @@ def placed(parameters: Iterable[tuple[int, Any]]) -> dict[str, Any]:
             coordinates.append(list(mesh.get_coordinate() or ()))
         of.append([number, meshes[key], [placement_text(one) for one in spec.placements], list(map(int, spec.shape))])
     return {"meshes": list(meshes), "coordinates": coordinates, "of": of}
+
+
+# The collectives that this process has begun, as torch's flight recorder wrote them down: read once, at the end.
+#
+# The recorder is on by default and is torch's own: nothing is added to a collective, and none is begun here. Its
+# interface is private: where it is not as expected nothing is told.
+
+MOST = 2000
+_DUMPS = ("_dump_fr_trace", "_dump_nccl_trace")
+
+
+def newest_record() -> dict[str, int]:
+    """Return the number of the last record of each recorder; -1 where it has none."""
+    return {dump: max((one["record_id"] for one in _entries(dump, lines=False)), default=-1) for dump in _DUMPS}
+
+
+def collectives_since(newest: dict[str, int], sites: SourceLines) -> dict[str, Any]:
+    """Return what was begun after these records: of each its group, number, kind, sizes, line and moment; packed."""
+    groups = _ranks_of_groups()
+    kinds: dict[tuple[Any, ...], int] = {}
+    lines: dict[Gathered, str] = {}
+    numbers, which, moments = array("i"), array("i"), array("d")
+    for dump in _DUMPS:
+        for one in _entries(dump, lines=True)[-MOST:]:
+            if one["record_id"] <= newest.get(dump, -1) or one["is_p2p"]:
+                continue
+            group = str(one["process_group"][0])
+            frame = own_frame(one.get("frames"))
+            if frame is not None and frame not in lines:
+                lines[frame] = sites.at(*frame).label
+            line = lines[frame] if frame is not None else ""
+            operation = str(one["profiling_name"])
+            sizes = str(one["input_sizes"]).replace(" ", "")
+            kind = (group, tuple(groups.get(group, ())), operation, sizes, line)
+            which.append(kinds.setdefault(kind, len(kinds)))
+            numbers.append(one["collective_seq_id"])
+            moments.append(one["time_created_ns"] * 1e-9)
+    return {"kinds": list(kinds), "n": _packed(numbers), "which": _packed(which), "moments": _packed(moments)}
+
+
+def _packed(numbers: array[Any]) -> str:
+    return base64.b64encode(numbers.tobytes()).decode()
+
+
+def _entries(dump: str, *, lines: bool) -> list[dict[str, Any]]:
+    """Return what a recorder holds, the oldest first; nothing where this torch has no such recorder."""
+    if not torch.distributed.is_available():
+        return []
+    from torch._C import _distributed_c10d
+
+    read = getattr(_distributed_c10d, dump, None)
+    if read is None:
+        return []
+    try:
+        found = pickle.loads(read(True, lines, False))  # noqa: S301, FBT003  (torch's own, from this process; C++)
+        return sorted(found.get("entries", ()), key=lambda one: int(one["record_id"]))
+    except (KeyError, RuntimeError, TypeError):
+        return []
+
+
+def _ranks_of_groups() -> dict[str, list[int]]:
+    """Return the ranks of each group that this process is in, by the group's name."""
+    try:
+        world = torch.distributed.distributed_c10d._world
+        return {str(world.pg_names[group]): sorted(world.pg_group_ranks[group]) for group in world.pg_map}
+    except (AttributeError, KeyError):
+        return {}

@@ -31,8 +31,14 @@ from tensormagic.collectors.devices import accelerator
 from tensormagic.collectors.devices.accelerator import Late
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import answers_itself, here, quiet
-from tensormagic.collectors.runs.rank_collectives import collectives_since, newest_record
-from tensormagic.collectors.runs.rank_facts import Forwards, buffers_of, hash_of, placed
+from tensormagic.collectors.runs.rank_facts import (
+    Forwards,
+    buffers_of,
+    collectives_since,
+    hash_of,
+    newest_record,
+    placed,
+)
 from tensormagic.collectors.training.parallel import ParallelWatcher, world_size
 from tensormagic.collectors.training.training import held_by
 from tensormagic.collectors.training.updates import leave_steps, watch_steps

@@ -54,10 +54,9 @@ from tensormagic.collectors.graphs.structure import Walk, Walker
 from tensormagic.collectors.hooks.backward_calls import BackwardCall, followed_backward
 from tensormagic.collectors.hooks.capturing import Captures, Return, Together, is_captured, kept_compiled
 from tensormagic.collectors.hooks.followed_run import FollowedRun
-from tensormagic.collectors.hooks.forked_processes import forks
 from tensormagic.collectors.hooks.modes import aside, bare, calls_aside, ours_are_on, unseen
 from tensormagic.collectors.hooks.replacing import forward_mode_gap, noted_applies, noted_dual_levels, plain_stacks
-from tensormagic.collectors.hooks.undoing import Undoing
+from tensormagic.collectors.hooks.undoing import Undoing, forks
 from tensormagic.collectors.objects.identity import Leaves, ModuleNames
 from tensormagic.collectors.runs.ops import OpRecorder
 from tensormagic.collectors.runs.rank_file import PassEnd, RankFile

@@ -20,8 +20,7 @@ from tensormagic.collectors.objects.namespace import is_history, nearest, tellin
 from tensormagic.collectors.objects.reach import Budget
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.assignments import CellNumber, grown, no_cell, sources
-from tensormagic.collectors.session.session_walk import THOROUGH, Held, ObjectWalk
-from tensormagic.collectors.session.stored_graphs import stored_graphs
+from tensormagic.collectors.session.session_walk import THOROUGH, Held, ObjectWalk, stored_graphs
 from tensormagic.collectors.session.tied_weights import TiedWeights
 from tensormagic.collectors.session.unregistered import modules_report
 from tensormagic.collectors.session.update_tracking import Learning

@@ -1,20 +1,296 @@
-"""The one place where text becomes markup: everything a person or a tensor can say is escaped here.
-
-``escape`` is for element text and quoted attributes alike. ``json_block`` is for data inside a ``<script>``: in
-there HTML escaping does not apply, but ``</script>`` and ``<!--`` must never appear. What is invisible is written out
-by `plain_text`.
-"""
+"""Text that is safe everywhere, how wide it is, and HTML made of it."""
 
 from __future__ import annotations
 
 import base64
+import dataclasses
 import gzip
 import html
 import json
 import re
-from typing import Any
+import typing
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import wraps
+from operator import attrgetter
+from typing import Any, TypeVar
 
-from tensormagic.renderers.basics.plain_text import visible
+from tensormagic.words import plural
+
+# Text that is safe everywhere, how wide it is, and what several forms of a report make once.
+
+# What several forms of one report need is made once: its plain copy, the folding of its graphs.
+#
+# A notebook is given a report as HTML, as text and as LaTeX, and HTML draws a graph more than once. Of a graph of
+# 100,000 nodes each of these is half a second.
+
+Given = TypeVar("Given")
+Made = TypeVar("Made")
+
+_kept: ContextVar[dict[tuple[Any, int], tuple[Any, Any]] | None] = ContextVar("kept", default=None)
+
+
+@contextmanager
+def made_once() -> Iterator[None]:
+    """Keep meanwhile, in this thread, what functions marked by `once` return; may be nested."""
+    token = _kept.set({}) if _kept.get() is None else None
+    try:
+        yield
+    finally:
+        if token is not None:
+            _kept.reset(token)
+
+
+def once(make: Callable[[Given], Made]) -> Callable[[Given], Made]:
+    """Mark a function that returns the same for the same object, which nobody changes: see `made_once`."""
+
+    @wraps(make)
+    def made(given: Given) -> Made:
+        kept = _kept.get()
+        if kept is None:
+            return make(given)
+        key = (make, id(given))
+        if key not in kept:
+            kept[key] = given, make(given)  # held: its id must not be used twice
+        return kept[key][1]  # type: ignore[no-any-return]
+
+    return made
+
+
+# Text that is safe everywhere, and how wide it is.
+
+# Makes the texts of a report harmless to look at, before anything draws them.
+#
+# Escaping (`markup`) keeps text from becoming markup. This keeps it from doing anything else: a control character
+# from moving a terminal's cursor, a bidirectional control from turning the line around it, half a surrogate pair from
+# being refused by every encoder, a name of a million characters from filling the notebook. What is invisible is
+# written as Python writes it (``\x1b``, ``\u202e``), what is too long is cut and says so. Right-to-left letters,
+# accents and pictures stay as they are. The report itself, and what is saved of it as JSON, keeps every character.
+
+LONGEST_LINE = 500  # characters; torch's own longest lines have some two hundred
+LONGEST_TEXT = 20_000
+SHOWN_OF_LONG = 400
+SHOWN_OF_MANY = 18_000
+
+# Unicode's controls, those of direction and formatting, separators of lines and paragraphs, tags, half pairs, and what
+# is no character. Left alone: tab, newline, and the joiners (U+200C, U+200D) that scripts and pictures need.
+_WILD = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb"
+    "\ufffe\uffff\ud800-\udfff\U000e0000-\U000e0fff]"
+)
+_MARK = "[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20f0\ufe20-\ufe2f]"
+_PILE = re.compile(f"({_MARK}{{4}}){_MARK}+")  # more marks on one letter than any language writes cover other lines
+
+_TELLING: dict[type, tuple[str, ...]] = {}  # fields that may hold text, by class
+_MUTE = frozenset({int, float, bool, type(None)})  # types of what holds no text
+_MANY = 16  # records from which it pays to look at one field of all of them after the other
+
+_Value = TypeVar("_Value")
+
+
+def plain(text: str) -> str:
+    """Return ``text`` with what is invisible written out, and with what is too long cut, saying so."""
+    if _is_plain(text):
+        return text
+    lines = text[: LONGEST_TEXT + 1].split("\n") if "\n" in text[:SHOWN_OF_MANY] else [text]
+    shown = "\n".join(map(_plain_line, lines))
+    return shown if len(shown) <= LONGEST_TEXT else shown[:SHOWN_OF_MANY] + _cut_note(text)
+
+
+def visible(text: str) -> str:
+    r"""Return ``text`` with what is invisible written as Python writes it: ``\x00``, ``\u202e``."""
+    return _PILE.sub(r"\1…", _WILD.sub(_written, text))
+
+
+@once
+def plain_report(report: _Value) -> _Value:
+    """Return ``report`` with every text in it `plain`; the very same object where all of them are."""
+    changed: _Value = _plain_value(report)
+    return changed
+
+
+def _is_plain(text: str) -> bool:
+    return len(text) <= LONGEST_LINE and text.isascii() and text.isprintable()
+
+
+def _written(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode("ascii")
+
+
+def _plain_line(line: str) -> str:
+    shown = visible(line[: LONGEST_LINE + 1])
+    if len(line) <= LONGEST_LINE and len(shown) <= LONGEST_LINE:
+        return shown
+    return shown[:SHOWN_OF_LONG] + _cut_note(line)
+
+
+def _cut_note(text: str) -> str:
+    return f"… ({plural(len(text), 'character')})"
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return plain(value)
+    if isinstance(value, tuple | list):
+        return _plain_items(value)
+    if isinstance(value, dict):
+        return _plain_mapping(value)
+    return _plain_fields(value)
+
+
+def _plain_mapping(value: dict[Any, Any]) -> dict[Any, Any]:
+    if all(_plain_value(key) is key and _plain_value(item) is item for key, item in value.items()):
+        return value
+    return {_plain_value(key): _plain_value(item) for key, item in value.items()}
+
+
+def _plain_items(value: Any) -> Any:
+    if _MUTE.issuperset(map(type, value)) or (len(value) >= _MANY and _are_plain_records(value)):
+        return value
+    items = [_plain_value(item) for item in value]
+    same = all(new is old for new, old in zip(items, value, strict=True))
+    return value if same else type(value)(items)
+
+
+def _are_plain_records(records: Sequence[Any]) -> bool:
+    """Say whether all texts in records of one class are plain: field by field, what several share looked at once."""
+    cls = type(records[0])
+    if cls in {str, tuple, list, dict} or any(type(record) is not cls for record in records):
+        return False
+    columns = (map(attrgetter(name), records) for name in _telling(cls))
+    distinct = ({id(each): each for each in column}.values() for column in columns)
+    return all(not each or _plain_value(each) is each for column in distinct for each in column)
+
+
+def _telling(cls: type) -> tuple[str, ...]:
+    if cls not in _TELLING:
+        _TELLING[cls] = _telling_fields(cls)
+    return _TELLING[cls]
+
+
+def _plain_fields(value: Any) -> Any:
+    changed = {}
+    for name in _telling(type(value)):
+        old = getattr(value, name)
+        if not old or (isinstance(old, str) and _is_plain(old)):  # nearly all: a graph has thousands of nodes
+            continue
+        new = _plain_value(old)
+        if new is not old:
+            changed[name] = new
+    return dataclasses.replace(value, **changed) if changed else value
+
+
+def _telling_fields(cls: type, inside: frozenset[type] = frozenset()) -> tuple[str, ...]:
+    """Return the fields of a report's dataclass that may hold text, at any depth; of anything else none.
+
+    Args:
+        cls: A class.
+        inside: The dataclasses of whose fields this is one: they are being asked already.
+    """
+    if not dataclasses.is_dataclass(cls):
+        return ()
+    hints = typing.get_type_hints(cls)
+    fields = (
+        field for field in dataclasses.fields(cls) if not field.metadata.get("encoded")
+    )  # data, never shown as text
+    return tuple(field.name for field in fields if _may_tell(hints[field.name], inside | {cls}))
+
+
+def _may_tell(hint: Any, inside: frozenset[type]) -> bool:
+    if typing.get_origin(hint) is typing.Literal:
+        return False
+    if hint in inside:  # it holds others of its kind, which may hold what it may
+        return True
+    arguments = [argument for argument in typing.get_args(hint) if argument is not Ellipsis]
+    if arguments:
+        return any(_may_tell(argument, inside) for argument in arguments)
+    if dataclasses.is_dataclass(hint) and not _has_subclasses(hint):
+        return bool(_telling_fields(typing.cast("type", hint), inside))
+    return hint not in {int, float, bool, type(None), array}
+
+
+def _has_subclasses(cls: Any) -> bool:
+    return bool(cls.__subclasses__())
+
+
+# How wide a text will be, without a browser: boxes are laid out before anything draws them.
+#
+# The advances are those of DejaVu Sans, the widest of the usual interface fonts: in a narrower one a box has a little
+# more air, in none does the text run over its edge.
+
+_ADVANCES = {
+    28: "iIjlJ|'",
+    35: "f.,:;!/\\ -()[]·",
+    42: 'rt"',
+    54: "csz_*?",
+    63: "abdeghknopquvxyLEFSTZ0123456789",
+    72: "ABCKPRUVXY$",
+    80: "DGHNOQw+=<>~−–×&#^",
+    100: "mMWw@%…→←",
+}  # fmt: skip
+_ADVANCE = {character: advance / 100 for advance, characters in _ADVANCES.items() for character in characters}
+_NARROWEST = min(_ADVANCE.values())
+_OTHER = 0.66  # most letters of Latin, Greek and Cyrillic scripts
+_WIDE = 1.0  # ideographs and pictures
+_FIRST_WIDE = 0x1100
+_BOLD = 1.12
+_CUT = " …"
+
+
+def text_width(text: str, size: float, *, bold: bool = False) -> float:
+    """Return the width in pixels of ``text`` in the interface font at ``size`` pixels."""
+    try:
+        ems = sum(map(_ADVANCE.__getitem__, text))  # of nearly every text every letter stands there
+    except KeyError:
+        ems = sum(_ADVANCE.get(letter, _WIDE if ord(letter) >= _FIRST_WIDE else _OTHER) for letter in text)
+    return ems * size * (_BOLD if bold else 1.0)
+
+
+def _ending(line: str, width: float, size: float) -> str:
+    """Return ``line`` with an ellipsis behind as many of its words as have room."""
+    words = line.split()
+    while len(words) > 1 and text_width(" ".join(words) + _CUT, size) > width:
+        words.pop()
+    return " ".join(words) + _CUT
+
+
+def fitted(text: str, width: float, size: float, *, bold: bool = False) -> str:
+    """Return ``text``, its middle replaced by an ellipsis where it would be wider than ``width``."""
+    if text_width(text, size, bold=bold) <= width:
+        return text
+    keep = min(len(text) - 1, int(width / (size * _NARROWEST)) + 1)  # not letter by letter from the end of a long one
+    while keep > 2 and text_width(_cut(text, keep), size, bold=bold) > width:
+        keep -= 1
+    return _cut(text, keep)
+
+
+def _cut(text: str, keep: int) -> str:
+    """Keep the ends: the last part of ``encoder.layers.3.weight`` says most, and so does the first."""
+    front = keep // 2
+    return f"{text[:front]}…{text[len(text) - (keep - front) :]}"
+
+
+def wrapped(text: str, width: float, size: float, most: int) -> list[str]:
+    """Return ``text`` broken between words into at most ``most`` lines, an ellipsis at the end where it was cut."""
+    lines = [""]
+    for word in text.split():
+        longer = f"{lines[-1]} {word}".strip()
+        if not lines[-1] or text_width(longer, size) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    if len(lines) > most:
+        lines[most - 1 :] = [_ending(lines[most - 1], width, size)]
+    return [fitted(line, width, size) for line in lines]
+
+
+# The one place where text becomes markup: everything a person or a tensor can say is escaped here.
+#
+# ``escape`` is for element text and quoted attributes alike. ``json_block`` is for data inside a ``<script>``: in
+# there HTML escaping does not apply, but ``</script>`` and ``<!--`` must never appear. What is invisible is written
+# out by `plain_text`.
 
 _WORTH_WAITING = 500_000  # characters, packed as small as can be
 _UNSAFE_IN_SCRIPT = re.compile("[<>\u2028\u2029\ud800-\udfff]")

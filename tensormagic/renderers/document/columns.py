@@ -16,7 +16,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tensormagic.renderers.basics.plain_text import fitted
+from tensormagic.renderers.basics.markup import fitted
 from tensormagic.renderers.graph.drawing import DETAIL_SIZE, LABEL_SIZE, Badge, box_size
 from tensormagic.renderers.graph.words import gradient_text, leaf_label, value_text, whole_shape, wire_text
 from tensormagic.reports import MEASURES, UNREADABLE

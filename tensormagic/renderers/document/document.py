@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tensormagic.renderers.basics.plain_text import fitted
+from tensormagic.renderers.basics.markup import fitted
 from tensormagic.renderers.document.columns import (
     Interned,
     code_steps,

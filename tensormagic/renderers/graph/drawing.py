@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tensormagic.renderers.basics.plain_text import text_width
+from tensormagic.renderers.basics.markup import text_width
 from tensormagic.renderers.graph.coarsening import Part, coarsen, hierarchy
 from tensormagic.renderers.graph.folding import Folding, Group, fold
 from tensormagic.renderers.graph.layout import Spacing, lay_out

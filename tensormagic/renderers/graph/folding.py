@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tensormagic.renderers.basics.plain_text import once
+from tensormagic.renderers.basics.markup import once
 from tensormagic.renderers.graph.layers import Edge, adjacency, topological_order
 from tensormagic.renderers.graph.words import op_label, shape_label, shows_values
 from tensormagic.reports.base import quickly

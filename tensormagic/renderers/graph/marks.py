@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tensormagic.renderers.basics.markup import escape
-from tensormagic.renderers.basics.plain_text import text_width
+from tensormagic.renderers.basics.markup import escape, text_width
 from tensormagic.renderers.basics.svg_paths import number
 from tensormagic.renderers.basics.theme import inked
 from tensormagic.renderers.graph.drawing import HEAD_HEIGHT, Box, Drawing

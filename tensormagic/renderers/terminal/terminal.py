@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tensormagic import renderers
-from tensormagic.renderers.basics.plain_text import plain_report
+from tensormagic.renderers.basics.markup import plain_report
 from tensormagic.renderers.basics.theme import norm_scale
 from tensormagic.renderers.terminal.text_canvas import bars, curve, writable
 from tensormagic.reports import UNTOUCHED, Graph, LiveFrame, Report, TraceReport

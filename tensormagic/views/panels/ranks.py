@@ -16,6 +16,7 @@ from tensormagic.reports import UNTOUCHED, RankReport
 from tensormagic.views.nodes import Column, Findings, Node, Panel, Picture, Section, table_of
 from tensormagic.views.pictures.placement import (
     PlacementGrid,
+    RankLanes,
     group_name,
     groups_of,
     inline,
@@ -23,7 +24,6 @@ from tensormagic.views.pictures.placement import (
     placements_text,
     words,
 )
-from tensormagic.views.pictures.rank_lanes import RankLanes
 from tensormagic.words import (
     count,
     number_of_bytes,

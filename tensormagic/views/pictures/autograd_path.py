@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tensormagic.renderers.basics.markup import escape, svg_image, tag
-from tensormagic.renderers.basics.plain_text import fitted, text_width
+from tensormagic.renderers.basics.markup import escape, fitted, svg_image, tag, text_width
 from tensormagic.renderers.basics.svg_paths import arrowhead, line, number
 from tensormagic.renderers.basics.theme import inked, role
 from tensormagic.renderers.graph.layout import Spacing, lay_out

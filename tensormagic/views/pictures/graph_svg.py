@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from tensormagic.renderers.basics.markup import tag
-from tensormagic.renderers.basics.plain_text import fitted, text_width
+from tensormagic.renderers.basics.markup import fitted, tag, text_width
 from tensormagic.renderers.basics.svg_paths import Canvas, Point, arrowhead, hatching, line, number, point
 from tensormagic.renderers.basics.theme import NORM_EXPONENTS, NORM_SCALE_LIGHT, inked
 from tensormagic.renderers.graph.drawing import (

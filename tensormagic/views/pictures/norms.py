@@ -10,8 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tensormagic.renderers.basics.markup import escape
-from tensormagic.renderers.basics.plain_text import fitted, text_width
+from tensormagic.renderers.basics.markup import escape, fitted, text_width
 from tensormagic.renderers.basics.svg_paths import Canvas, eased, hatching, number, point, polyline
 from tensormagic.renderers.basics.theme import inked
 from tensormagic.renderers.graph.words import shape_text, whole_shape

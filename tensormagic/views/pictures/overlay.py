@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from tensormagic.renderers.assets import code_of, loader
 from tensormagic.renderers.basics import theme
-from tensormagic.renderers.basics.markup import escape, tag
-from tensormagic.renderers.basics.plain_text import fitted, text_width
+from tensormagic.renderers.basics.markup import escape, fitted, tag, text_width
 from tensormagic.renderers.basics.svg_paths import number
 from tensormagic.renderers.terminal.text_canvas import Canvas
 from tensormagic.reports import OverlayElement, OverlayMember, OverlayReport, OverlayRow, OverlayStorage

@@ -6,8 +6,7 @@ import math
 from itertools import pairwise
 
 from tensormagic.renderers.basics import svg_paths, theme
-from tensormagic.renderers.basics.markup import escape, tag
-from tensormagic.renderers.basics.plain_text import text_width
+from tensormagic.renderers.basics.markup import escape, tag, text_width
 from tensormagic.renderers.terminal.text_canvas import Canvas, box
 from tensormagic.reports import Strip, StripCell, TensorReport
 from tensormagic.views.panels.tensor_line import name

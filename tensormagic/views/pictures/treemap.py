@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tensormagic.renderers.basics.markup import escape, tag
-from tensormagic.renderers.basics.plain_text import fitted, text_width
+from tensormagic.renderers.basics.markup import escape, fitted, tag, text_width
 from tensormagic.renderers.basics.svg_paths import number
 from tensormagic.renderers.basics.theme import ink_on, role
 from tensormagic.views.nodes import Picture

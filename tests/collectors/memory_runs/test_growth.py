@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.collectors.memory_runs import growth
+from tensormagic.collectors.memory_runs import run_report
 from tensormagic.collectors.memory_runs.allocation_log import AllocationLog, Death
 from tensormagic.collectors.memory_runs.blocks import MOST_JOINED, Block, Iterations
 from tests.support.gaps import own_gaps
@@ -82,7 +82,7 @@ def test_what_a_line_was_served_is_counted_on_cuda_alone():
 
 def test_a_run_that_leaves_little_behind_is_not_looked_through(monkeypatch):
     """Whatever a session holds."""
-    monkeypatch.setattr(growth, "find_holders", lambda *_, **__: 1 // 0)
+    monkeypatch.setattr(run_report, "find_holders", lambda *_, **__: 1 // 0)
     net = nn.Linear(4, 4)
     with tm.track_memory() as run:
         for _ in range(20):
@@ -92,7 +92,7 @@ def test_a_run_that_leaves_little_behind_is_not_looked_through(monkeypatch):
 
 def test_what_goes_wrong_is_a_gap(monkeypatch):
     """The run is the person's."""
-    monkeypatch.setattr(growth, "find_holders", lambda *_, **__: 1 // 0)
+    monkeypatch.setattr(run_report, "find_holders", lambda *_, **__: 1 // 0)
     kept = []
     with tm.track_memory() as run:
         kept.extend(torch.ones(4) + at for at in range(9))

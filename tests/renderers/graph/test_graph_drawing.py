@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tensormagic.renderers.basics.plain_text import fitted, made_once, text_width, wrapped
+from tensormagic.renderers.basics.markup import fitted, made_once, text_width, wrapped
 from tensormagic.renderers.document.document import SAVED_LIMITS
 from tensormagic.renderers.graph import coarsening as graph_coarsening
 from tensormagic.renderers.graph import folding as graph_folding

@@ -10,7 +10,7 @@ import pytest
 from tensormagic import renderers
 from tensormagic.errors import TensorMagicError
 from tensormagic.renderers import figures
-from tensormagic.renderers.figures_memory import MOST_TILES
+from tensormagic.renderers.figures_panels import MOST_TILES
 from tests.renderers.samples_memory import SAMPLES
 from tests.renderers.samples_memory_run import SAMPLES as RUNS
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tensormagic.renderers.basics import theme
-from tensormagic.renderers.basics.plain_text import text_width
+from tensormagic.renderers.basics.markup import text_width
 from tensormagic.reports import StripCell
 from tensormagic.views.pictures.tensor_elements import drawn_layout
 from tensormagic.views.pictures.tensor_strip import cell_title, strip_html
