@@ -177,10 +177,6 @@ def _of_hooks(x: Any, node: Any, held: list[Any], taker: Taker) -> None:
             taker.python_of(node, hooks)
 
 
-def _of_storage(_storage: Any, _taker: Taker) -> None:
-    """Take down nothing: what lies in a storage are numbers."""
-
-
 def _of_array(array: Any, taker: Taker) -> None:
     if (base := _array_base(array)) is not None:
         taker.python(base)
@@ -205,7 +201,7 @@ def _of_node(node: Any, taker: Taker) -> None:
 # The first class that an object's class is derived from says how it is read.
 _READERS: tuple[tuple[type, Reader], ...] = (
     (torch.Tensor, _of_tensor),
-    (torch.UntypedStorage, _of_storage),
+    (torch.UntypedStorage, _of_anything),
     (np.ndarray, _of_array),
     (torch.nn.Module, _of_anything),  # wherever its class stands: a compiled module's is in a closed package
     *((kind, _of_container) for kind in (dict, list, tuple, deque, set, frozenset)),

@@ -48,6 +48,12 @@ def test_a_view_frees_the_whole_storage_where_it_is_alone() -> None:
     assert released("v = torch.zeros(100)[3:5]")["v"].nbytes == 400
 
 
+def test_what_a_storage_has_as_an_attribute_goes_with_it() -> None:
+    """A storage is an object of Python's, too, and can hold tensors."""
+    found = released("x = torch.zeros(6)\nx.untyped_storage().mine = torch.zeros(7)")
+    assert found["x"].nbytes == 52
+
+
 def test_a_view_and_its_base_go_together() -> None:
     """Neither of two names of one storage frees it; both do, and that is offered."""
     found = released("x = torch.zeros(100)\nv = x[3:5]")
