@@ -71,7 +71,7 @@ def _head(view: Panel, width: int) -> list[str]:
     facts = [fact for fact in map(inline, view.facts) if fact]
     lead = f"{_RULE * 2} {plain(view.title)} " + (f"{_RULE * 2} " if facts else "")
     lines = wrapped(" \u00b7 ".join(facts), width, lead, "   ") if facts else [lead]
-    lines = [f"{lines[0].rstrip()} ".ljust(width, _RULE)] if len(lines) == 1 else [*lines, _RULE * width]
+    lines = [f"{lines[0].rstrip()} ".ljust(width, _RULE)[:width]] if len(lines) == 1 else [*lines, _RULE * width]
     lines += [line for words in view.second if words for line in wrapped(plain(words), width, "   ", "   ")]
     if isinstance(view.lead, str):
         return lines + (["", *wrapped(plain(view.lead), width)] if view.lead else [])
@@ -125,11 +125,14 @@ def _(node: Section, width: int) -> Iterator[str]:
     inner = [list(text(part, width)) for part in node.body]
     if not any(inner):
         return
-    note = f" ({plain(node.note)})" if node.note else ""
+    note = plain(node.note)
+    below = note if note.endswith(".") or "(" in note else ""  # a sentence, or what has parentheses of its own
+    note = f" ({note})" if note and not below else ""
     if node.chip:
         yield from wrapped(plain(node.title) + note, width, f" {letters(node.chip)}  ", "    ")
     elif node.title:
         yield from wrapped(_capitals(node.title) + note, width)
+    yield from wrapped(below, width, "  ", "  ") if below else ()
     above = False
     for part, lines in zip(node.body, inner, strict=True):
         if above and lines and isinstance(part, Section) and part.title and not node.title:

@@ -41,7 +41,7 @@ def test_the_most_severe_comes_first_then_the_code():
     """Errors, warnings, notes; within a severity by code."""
     both = diagnose(ill())
     assert [found.code for found in both] == ["TM402", "TM601"]
-    shared = diagnose(tensor_report())
+    shared = diagnose(hostile())
     order = [(SEVERITIES.index(found.severity), found.code) for found in shared]
     assert len(order) > 1
     assert order == sorted(order)

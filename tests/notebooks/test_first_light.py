@@ -80,7 +80,7 @@ def test_the_nan_is_found_on_its_line(cells):
     line = cell.source.split("\n").index("    log_p = p.log()") + 1  # as in the margin
     where = f"cell {cell.execution_count}, line {line}"
     text = " ".join(shown(cell)["text/plain"].split())
-    assert f"TM402 error The first NaN gradient appears in log, {where}" in text
+    assert f"error TM402 The first NaN gradient appears in log, {where}" in text
     assert re.search(r"its input holds \d+ zeros?", text)
     assert printed(cells["finding"]).startswith(f"TM402 · {where} · log_p = p.log()\n")
     assert printed(cells["finding"]).count("TM") == 1

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.notebook
 
 SHOWN = {
     "09_special_tensors": {
-        "coo": ["sparse COO: 5 values", "indices 80 B, values 20 B", "dense would take 144 B"],
+        "coo": ["SPARSE COO 5 values", "indices 80 B, values 20 B", "dense would take 144 B"],
         "twice": ["1 + 10", "1 value repeats a place"],
         "csr": ["empty: row 2", "crow_indices"],
         "bytes": ["940 B on cpu", "coo Tensor (6, 6) float32 sparse_coo 100 B", "links Tensor (6, 6) float32 144 B"],
@@ -29,13 +29,13 @@ SHOWN = {
     "10_modules_and_optimizers": {
         "kinds": ["parameters: weight head.weight head.bias buffers: mean state_dict: weight mean head.weight"],
         "table": ["scaled.offset", "scaled.scale"],
-        "train": ["TM603 warning", "scaled.scale requires a gradient, but is a plain tensor", "register_buffer"],
+        "train": ["warning TM603", "scaled.scale requires a gradient, but is a plain tensor", "register_buffer"],
         "standing": ["scale: [1.0, 1.0, 1.0, 1.0]"],
         "list": ["TM605", "their 6 parameters", "nn.ModuleList"],
         "adam": ["exp_avg_sq", "88 B on cpu"],
         "stale": ["TM602", "optimizer steps 2 of the 4 parameters of body"],
         "tree": ["0 Linear (64, 8) 40", "2 Linear (64, 1) 9", "none"],
-        "anew": ["TM604 error"],
+        "anew": ["error TM604"],
         "frozen": ["moved by a gradient of zero: 0.0"],
         "none": ["the parameter is frozen"],
         "tied": ["words.read.weight = words.write.weight"],
@@ -84,7 +84,7 @@ SHOWN = {
         "b10": ["requires grad, not a leaf", "Its graph leads to 1 leaf: w"],
         "b11": ["leaf, no grad", "No operation that led to it was recorded"],
         "b12": ["leaf, requires grad"],
-        "b13": ["TM302 error", "detach: one of the variables", "data: no error, s.grad = [80.0, 80.0]"],
+        "b13": ["error TM302", "detach: one of the variables", "data: no error, s.grad = [80.0, 80.0]"],
         "b14": ["AddmmBackward0"],
         "b15": ["small.weight.grad is None although a backward went through loss: it was cleared afterwards"],
         "b16": ["False False False", "The function F.dropout has no argument generator"],

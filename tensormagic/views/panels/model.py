@@ -70,7 +70,7 @@ def optimizer(row: ModuleRow, report: ModelReport) -> Cell:
         return Words("none", "warning")
     names = ", ".join(clipped(name, 20) for name in row.optimizers)
     part = "" if row.optimized == row.trainable else f": {percent(row.optimized, row.trainable)}"
-    return names + part.replace(" ", NBSP)
+    return names + part.replace(" ", NBSP).replace(NBSP + "%", " %")
 
 
 def _number(value: float | None) -> str:
