@@ -9,12 +9,10 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tensormagic import renderers
-from tensormagic.reports import RunReport
 from tests.renderers.every_panel import FORMS, SAMPLES
 from tests.renderers.hostile import ALL_MARKUP, MARK, TOGETHER, classes, covering, everywhere, in_class
 from tests.renderers.markup_reader import Page
 
-OF_A_RUN = {"RunReport", "Finding", "RelatedLine", "Location", "Gap"}
 LARGEST = {"html": 1_500_000, "svg": 400_000, "txt": 4_000_000}  # every single text at its longest, all at once
 WAYS = [pytest.param(kind, form, id=f"{kind}-{form}") for kind, forms in FORMS.items() for form in forms]
 
@@ -71,12 +69,9 @@ def test_every_kind_has_samples() -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind, forms in FORMS.items() if "html" in forms])
 def test_markup_in_one_class_stays_text(kind: str) -> None:
-    """Each class of a report's parts in turn holds all markup there is, while what the others say is as ever.
-
-    Of a run of several questions what it draws itself: its parts are drawn as they are alone.
-    """
+    """Each class of a report's parts in turn holds all markup there is, while what the others say is as ever."""
     for report in covering(SAMPLES[kind]).values():
-        for name in set(classes(report)) & OF_A_RUN if kind == RunReport.kind_name else classes(report):
+        for name in classes(report):
             assert_harmless(kind, "html", renderers.render(in_class(report, name, ALL_MARKUP), "html"))
 
 
