@@ -123,6 +123,7 @@ def test_every_kind_of_module(kind):
         assert tm.why(names["x"], namespace=names).answer
 
 
+@pytest.mark.usefixtures("no_garbage")
 def test_a_lazy_module_that_has_not_run_changes_no_number():
     """Memory of a run is counted with and without it; what is there before is there."""
     big = torch.zeros(1000, 1000)

@@ -88,6 +88,7 @@ def test_no_size_becomes_a_condition(follower, tmp_path):
     assert not [gap for gap in run.report.gaps if "Error" in gap.reason]
 
 
+@pytest.mark.usefixtures("no_garbage")
 def test_fake_tensors_are_no_memory():
     """What they would take is counted nowhere: not before a run, not in it, not by operation."""
     mode = FakeTensorMode(shape_env=ShapeEnv())

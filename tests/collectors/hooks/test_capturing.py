@@ -159,6 +159,7 @@ def test_it_is_said(follower):
         assert run.report.writes_seen
 
 
+@pytest.mark.usefixtures("no_garbage")
 def test_what_a_scripted_function_returns_first_is_counted():
     """The first call of a TorchScript function is not followed, but what it returns is memory like any other."""
     traced = torch.jit.trace(lambda a: a + 1, torch.zeros(2, 2), check_trace=False)
