@@ -76,7 +76,7 @@ def forms_of(report: type[Report]) -> list[str]:
 
 def folded(report: Report) -> str:
     """Return a tensor's panel as HTML that takes one line until it is opened: below a picture of several."""
-    inside = import_module("tensormagic.views.pictures.tensor_rows").folded(plain_report(report))
+    inside = import_module("tensormagic.views.panels.tensors").folded(plain_report(report))
     return f'<section class="tm tm-folded">{inside}</section>'
 
 

@@ -28,7 +28,7 @@ from tensormagic.views.panels.comparison import summary as comparison_summary
 from tensormagic.views.panels.memory import summary, tiles, title
 from tensormagic.views.panels.tensors import table_summary, table_title, total
 from tensormagic.views.pictures.timeline_stack import COLOURS, Layer, by_category, columns, main_timeline, ticks
-from tensormagic.views.pictures.treemap_layout import Tile
+from tensormagic.views.pictures.treemap import Tile
 from tensormagic.words import count, number_of_bytes, plural, shortened, tuple_text
 
 # The plotly figures of shared memory, and of a comparison.

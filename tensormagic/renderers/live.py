@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from tensormagic.renderers.basics.markup import plain_report
 from tensormagic.renderers.document import page
-from tensormagic.renderers.document.delta import pack_delta
+from tensormagic.renderers.document.columns import pack_delta
 from tensormagic.renderers.document.document import LIVE_LIMITS, trace_document
 from tensormagic.renderers.files import bundle
 from tensormagic.renderers.graph.drawing import Drawing, draw

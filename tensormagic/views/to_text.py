@@ -12,7 +12,7 @@ from functools import singledispatch
 from itertools import chain, groupby
 
 from tensormagic.renderers.basics.theme import SIGNS
-from tensormagic.renderers.terminal.text_canvas import columns_of, cut, printable, table, wrapped
+from tensormagic.renderers.terminal.text_canvas import columns_of, cut, printable, share_bar, table, wrapped
 from tensormagic.reports import Finding
 from tensormagic.views.nodes import (
     Bar,
@@ -38,7 +38,6 @@ from tensormagic.views.nodes import (
     left_out_words,
     letters,
 )
-from tensormagic.views.pictures.text_bars import bar
 from tensormagic.words import NOT_EQUAL, evidence_text, plural, tuple_text
 
 NARROWEST = 40
@@ -271,7 +270,7 @@ inline.register(tuple, lambda node: "  ".join(filter(None, map(inline, node))))
 inline.register(Words, lambda node: plain(node.text))
 inline.register(Shape, lambda node: tuple_text(tuple(map(inline, node.sizes))))
 inline.register(Chip, lambda node: letters(node.number))
-inline.register(Bar, lambda node: plain(node.words) or bar(node.share, _BAR))
+inline.register(Bar, lambda node: plain(node.words) or share_bar(node.share, _BAR))
 
 
 @inline.register

@@ -15,7 +15,7 @@ from playwright.sync_api import Page, expect
 import tensormagic
 from tensormagic.renderers.basics.markup import json_block
 from tensormagic.renderers.document import page as trace_html
-from tensormagic.renderers.document.delta import pack_delta
+from tensormagic.renderers.document.columns import pack_delta
 from tensormagic.renderers.document.document import Limits, trace_document
 from tensormagic.reports import UNREADABLE, Finding, LiveFrame, TraceReport
 from tests.renderers import samples_viewer

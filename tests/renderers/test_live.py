@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tensormagic.renderers import live
-from tensormagic.renderers.document.delta import pack_delta
+from tensormagic.renderers.document.columns import pack_delta
 from tensormagic.renderers.live import LivePanel, Seams, WidgetSender
 from tensormagic.renderers.sampler import THREAD_NAME, Pace
 from tensormagic.reports import LiveFrame, TraceReport

@@ -6,9 +6,10 @@ import re
 
 import pytest
 
-from tensormagic.renderers.basics import panel, theme
-from tensormagic.renderers.basics.panel import findings_html
+from tensormagic.renderers.basics import theme
 from tensormagic.reports import Finding
+from tensormagic.views import to_html
+from tensormagic.views.to_html import findings_html
 from tests.renderers.markup_reader import Page
 from tests.renderers.test_every_renderer import RENDERERS
 from tests.support.kernel import ROOT
@@ -87,4 +88,4 @@ def test_icons_stay_signs_without_styles():
 
 def test_empty_parts_leave_nothing():
     """A section, a disclosure and a row of disclosures without content are not there at all."""
-    assert panel.fold("Title", "") == panel.folds("", "") == ""
+    assert to_html.fold("Title", "") == to_html.folds("", "") == ""

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 from tensormagic.renderers.graph.words import FORMULAS, formulas
 from tensormagic.reports import NOTHING, AutogradDetails, Path, PathNode, TensorReport
 from tensormagic.views.panels.tensor_autograd import autograd_nodes, broken, lines, saved_rows, sent_rows, summary
-from tensormagic.views.pictures.autograd_path import path_note, path_svg, tree
+from tensormagic.views.panels.why import path_note, path_svg, tree
 from tensormagic.views.to_html import html
 from tests.renderers.markup_reader import Page, svg_of
 from tests.renderers.samples_tensor import HOSTILE, SAMPLES, as_html, as_text

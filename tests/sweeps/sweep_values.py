@@ -18,7 +18,7 @@ from tensormagic.collectors.tensors.autograd import autograd_details
 from tensormagic.collectors.tensors.picture import picture
 from tensormagic.collectors.tensors.statistics import values
 from tensormagic.renderers.graph.words import FORMULAS
-from tensormagic.views.pictures.autograd_path import path_svg
+from tensormagic.views.panels.why import path_svg
 
 pytestmark = pytest.mark.sweep
 

@@ -9,7 +9,7 @@ import pytest
 from tensormagic import views
 from tensormagic.views.nodes import Findings, Paragraph
 from tensormagic.views.panels import snapshot
-from tensormagic.views.pictures.segments import drawn_stretches
+from tensormagic.views.panels.snapshot import drawn_stretches
 from tests.renderers.samples_snapshot import SAMPLES
 
 

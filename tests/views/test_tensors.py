@@ -10,7 +10,7 @@ import pytest
 from tensormagic import views
 from tensormagic.renderers import figure
 from tensormagic.renderers.basics.markup import unpacked
-from tensormagic.views.pictures.tensor_rows import TensorRows, row_cells
+from tensormagic.views.panels.tensors import TensorRows, row_cells
 from tests.renderers.markup_reader import Page
 from tests.renderers.samples_sharing import ALIASES, TABLES, row
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensormagic import views
+from tensormagic.renderers.terminal.text_canvas import barred, heights, share_bar
 from tensormagic.reports import Timeline
-from tensormagic.views.pictures.text_bars import bar, barred, heights
 from tensormagic.views.pictures.timeline import ROWS, areas, scale_top
 from tensormagic.views.pictures.timeline_stack import (
     BEFORE,
@@ -107,7 +107,7 @@ def test_ticks_are_round(top: int, expected: list[int]) -> None:
 
 def test_bars_of_characters() -> None:
     """An eighth of a column fine; something that is not nothing is seen; rows are in columns, the longest is full."""
-    assert [bar(share, 4) for share in (0, 0.001, 0.5, 0.53125, 1)] == ["", "▏", "██", "██▏", "████"]
+    assert [share_bar(share, 4) for share in (0, 0.001, 0.5, 0.53125, 1)] == ["", "▏", "██", "██▏", "████"]
     assert barred([("net", 8, ("8 B", "x")), ("a", 4, ("4 B",))], 40) == [
         "  net  ██████████  8 B  x",
         "  a    █████       4 B",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tensormagic.views.nodes import Items, Paragraph, Section, Table, Words
-from tensormagic.views.panels.why import view
-from tensormagic.views.pictures.autograd_path import WayPicture, line_words
+from tensormagic.views.panels.why import WayPicture, line_words, view
 from tests.renderers.samples_why import SAMPLES
 
 

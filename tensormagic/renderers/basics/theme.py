@@ -28,9 +28,9 @@ _CIVIDIS = (
 )  # fmt: skip
 
 # log10 of the gradient norm, low to high: each step darker than the one before (light side), or lighter (dark side).
-NORM_SCALE_LIGHT = ("#4896b0", "#3680a3", "#2b6997", "#26538a", "#253d7b", "#232669")
+NORM_SCALE_LIGHT: tuple[str, ...] = ("#4896b0", "#3680a3", "#2b6997", "#26538a", "#253d7b", "#232669")
 NORM_SCALE_DARK = ("#497b9c", "#5f91a8", "#7aa8b6", "#9ac1c8", "#bedbdd", "#e6f8f7")
-NORM_EXPONENTS = (-5, 1)  # log10 of the norms at which the scale starts and ends where a run has none
+NORM_EXPONENTS: tuple[int, int] = (-5, 1)  # log10 of the norms at which the scale starts and ends where a run has none
 _DECADES = (3, 15)  # so many at least, and at most: the same norms twice are no contrast, and one stray zero is no end
 
 # Seconds and bytes of a node, as six steps like those of the norm.
@@ -50,7 +50,9 @@ CHIP_COLOURS = ("#56b4e9", "#e69f00", "#2bb58c", "#f0e442", "#e08fb9", "#f08a4b"
 # Lines without a fill, on either ground: the same hues, neither so light nor so dark as to be lost on one of them.
 LINE_COLOURS = ("#4c86c6", "#bd7f22", "#3f9e77", "#b0609a", "#8a8f3c", "#7b76c9", "#c4654c", "#3f99ab")
 RUN_COLOURS = (DIVERGING[1], DIVERGING[5])  # of two runs that are compared: the left, the right
-OTHER_COLOUR, BEFORE_COLOUR, MIXED_COLOUR = "#a3abb4", "#68717c", "#868f99"  # what has no kind of its own
+OTHER_COLOUR: str = "#a3abb4"  # what has no kind of its own
+BEFORE_COLOUR: str = "#68717c"
+MIXED_COLOUR: str = "#868f99"
 # Marks of figures, which may lie on light paper or on dark: bars, what is not finite, what is zero, what has no group.
 BAR_COLOUR, BAD_COLOUR, ZERO_COLOUR, ALONE_COLOUR = "#5f86ab", "#d64545", LINE_COLOURS[1], "#7d8793"
 GROUP_COLOUR = "#4a525c"  # round what belongs together, under white

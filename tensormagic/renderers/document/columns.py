@@ -1,16 +1,9 @@
-"""How the viewer's document stays small: columns, a table of strings, norms as whole numbers, and thinned frames.
-
-A graph of two thousand nodes with its passes is a few megabytes as plain JSON objects. As columns of indices and
-small integers it packs to some tens of kilobytes, and a browser still reads it with nothing but ``JSON.parse``. Of the
-passes all norms are kept, all statistics of as many as there is room for. What lies inside the folded boxes comes as
-columns too, one entry a part: the first parts of `coarsening.hierarchy` are the drawn boxes, which the document has
-already, so that the columns begin with the part whose place is the number of boxes. Nodes and leaves are listed of
-whole parts alone: those of the others are what lies inside them.
-"""
+"""The numbers of a traced run for its viewer, in columns, and what changed since the last look."""
 
 from __future__ import annotations
 
 import math
+import struct
 from array import array
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import chain, islice, pairwise
@@ -24,8 +17,17 @@ from tensormagic.reports import MEASURES, UNREADABLE
 if TYPE_CHECKING:
     from tensormagic.renderers.graph.drawing import Drawing
     from tensormagic.renderers.graph.folding import Group
-    from tensormagic.reports import Edge, Frame, GradientStatistics, Graph, Node, SavedTensor
+    from tensormagic.reports import Edge, Frame, GradientStatistics, Graph, LiveFrame, Node, SavedTensor
 
+
+# How the viewer's document stays small: columns, a table of strings, norms as whole numbers, and thinned frames.
+#
+# A graph of two thousand nodes with its passes is a few megabytes as plain JSON objects. As columns of indices and
+# small integers it packs to some tens of kilobytes, and a browser still reads it with nothing but ``JSON.parse``. Of
+# the passes all norms are kept, all statistics of as many as there is room for. What lies inside the folded boxes
+# comes as columns too, one entry a part: the first parts of `coarsening.hierarchy` are the drawn boxes, which the
+# document has already, so that the columns begin with the part whose place is the number of boxes. Nodes and leaves
+# are listed of whole parts alone: those of the others are what lies inside them.
 
 Item = TypeVar("Item")
 Code = int | str | None  # of a norm, see `norm_code`
@@ -299,3 +301,21 @@ def _steps(rows: Sequence[tuple[int, ...]]) -> list[list[int]]:
 def _width(graph: Graph, group: Group) -> int:
     badges = tuple(Badge(leaf, leaf_label(graph.nodes[leaf])) for leaf in group.leaves)
     return round(box_size(group, badges)[0])
+
+
+# What changed since the last look, as the bytes that a live panel's page is sent: thirty times a second.
+#
+# One buffer holds all of it: numbers, then norms. There is no JSON to write here and to read there, and what is
+# around the buffer is the same each time, so that it is made once (live.py). `delta.js` takes it apart again.
+
+_NUMBERS = struct.Struct("<13d")  # what counts steps is exact in a float64; the norms after them stay aligned
+
+
+def pack_delta(frame: LiveFrame) -> bytes:
+    """Return thirteen float64, in the order of `NUMBERS` in `delta.js`, then float32: node norms, parameter norms."""
+    numbers = _NUMBERS.pack(
+        frame.structure, frame.graph, frame.pass_number, frame.step, frame.running, frame.cursor, frame.reached,
+        frame.finished_pass, frame.seconds, frame.resting, frame.next_step,
+        len(frame.norms), len(frame.parameter_norms),
+    )  # fmt: skip
+    return numbers + frame.norms.tobytes() + frame.parameter_norms.tobytes()

@@ -1,4 +1,4 @@
-"""The one document that the trace viewer reads, live and saved alike; what changes between two of them is in delta.py.
+"""The document that the trace viewer reads, live and saved alike; what changes between two of them is in columns.py.
 
 The viewer is a browser module; it knows no Python and no report. What it shows is fixed here, as versioned plain
 JSON: a new field is harmless, a changed meaning raises `VERSION`. Nothing is left out silently: where passes, graphs

@@ -14,13 +14,6 @@ from typing import TYPE_CHECKING
 
 from tensormagic.renderers.assets import code, loader, module, static
 from tensormagic.renderers.basics.markup import packed, svg_image, tag
-from tensormagic.renderers.basics.panel import (
-    finding_html,
-    fold,
-    folds,
-    remedy_html,
-    scroll,
-)
 from tensormagic.renderers.basics.theme import heat_style, sheet
 from tensormagic.renderers.document.document import SAVED_LIMITS, Draw, trace_document
 from tensormagic.renderers.graph.drawing import Drawing, draw
@@ -29,6 +22,13 @@ from tensormagic.views import to_html, to_svg
 from tensormagic.views.nodes import Findings, Panel, Paragraph, Section
 from tensormagic.views.panels import refused_call, trace
 from tensormagic.views.pictures.gradient_graph import GradientGraph
+from tensormagic.views.to_html import (
+    finding_html,
+    fold,
+    folds,
+    remedy_html,
+    scroll,
+)
 
 if TYPE_CHECKING:
     from tensormagic.reports import Graph, TraceReport

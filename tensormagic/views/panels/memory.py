@@ -23,8 +23,7 @@ from tensormagic.views.nodes import (
     table_of,
 )
 from tensormagic.views.pictures.timeline_stack import LETTERS, PLURALS
-from tensormagic.views.pictures.treemap import TreemapPicture
-from tensormagic.views.pictures.treemap_layout import LEFT_OUT, Tile
+from tensormagic.views.pictures.treemap import LEFT_OUT, Tile, TreemapPicture
 from tensormagic.words import DOT, count, listed, number_of_bytes, percent, plural, shortened, tuple_text
 
 NO_NAME = "no name"

@@ -37,8 +37,7 @@ from tensormagic.views.nodes import (
 from tensormagic.views.panels.memory import NO_NAME, kind, releases_sections, storage_lines, storages_sections, tile
 from tensormagic.views.pictures.timeline import TimelinePicture
 from tensormagic.views.pictures.timeline_stack import BEFORE, OTHER_LINES, PLURALS, Layer, line_ranks, main_timeline
-from tensormagic.views.pictures.treemap import TreemapPicture
-from tensormagic.views.pictures.treemap_layout import LEFT_OUT, Tile
+from tensormagic.views.pictures.treemap import LEFT_OUT, Tile, TreemapPicture
 from tensormagic.words import DOT, count, number_of_bytes, plural, seconds_text, shortened
 
 NO_LINE = "none of your lines"

@@ -2,11 +2,156 @@
 
 from __future__ import annotations
 
-from tensormagic.reports import MemoryTotal, TensorTable
-from tensormagic.views.nodes import Findings, Node, Panel, clipped
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tensormagic.renderers.assets import code_of, loader
+from tensormagic.renderers.basics import theme
+from tensormagic.renderers.basics.markup import escape, json_block, packed, tag
+from tensormagic.reports import MemoryTotal, TensorReport, TensorRow, TensorTable
+from tensormagic.views import to_html, to_svg, to_text
+from tensormagic.views.nodes import Chip, Column, Findings, Node, Panel, Picture, Table, clipped, letters
+from tensormagic.views.panels import tensor, tensor_line
 from tensormagic.views.panels.tensor import SHEETS as TENSOR_SHEETS
-from tensormagic.views.pictures.tensor_rows import TensorRows
-from tensormagic.words import count, number_of_bytes, plural
+from tensormagic.views.to_html import fold, folds, scroll
+from tensormagic.words import count, number_of_bytes, plural, shortened, tuple_text
+
+# The rows of a table of tensors: in a notebook they can be sorted and filtered, and each opens as its panel.
+#
+# The static table holds the first rows, or the largest where there are very many, and says so; the data block holds
+# all of them, and the inlined viewer sorts and filters those. The markup holds no id: it can stand on a page twice.
+
+MOST_ROWS, MOST_LINES = 100, 40  # in a page, in a terminal
+MOST_PLAIN = 400  # rows whose data stand in the page as they are; more are packed
+HEAD = ("name", "kind", "shape", "dtype", "device", "bytes", "memory", "gradient")
+RIGHT = "bytes"
+_BLOCK, _STYLE = (re.compile(rf"<{name}>.*?</{name}>", re.DOTALL) for name in ("script", "style"))
+
+
+@dataclass(frozen=True, slots=True)
+class TensorRows(Picture):
+    """A table of tensors whose rows can be sorted and filtered (tensors).
+
+    Attributes:
+        table: Its rows, and the panels of the first of them.
+    """
+
+    table: TensorTable
+
+    @property
+    def sentence(self) -> str:
+        """How many there are."""
+        return plural(len(self.table.rows), "row")
+
+    def html(self) -> str:
+        """Return the rows, the folded panels, and the viewer with its data."""
+        return _rows(self.table) + _panels(self.table) + _viewer(self.table)
+
+    def text(self, width: int) -> Iterator[str]:
+        """Return a line a tensor, then the panels."""
+        yield from to_text.text(self.drawn(), width)
+        if len(self.table.rows) > MOST_LINES:
+            yield f"  the {MOST_LINES} largest of {count(len(self.table.rows))}"
+        for panel in self.table.panels:
+            yield ""
+            yield from to_text.lines(tensor.view(panel), width)
+
+    def svg(self, width: float) -> tuple[str, float]:
+        """Return the rows."""
+        return to_svg.table_svg(self.drawn(), width)
+
+    def drawn(self) -> Table:
+        """Return the rows as a table; what is said above it tells the device where there is but one."""
+        several = len(self.table.totals) > 1
+        columns = [Column(title, look="number" if title == RIGHT else "", in_terminal=title != "device" or several)
+                   for title in HEAD]  # fmt: skip
+        return Table(columns, [row_cells(row) for row in shown_rows(self.table.rows, MOST_LINES)])
+
+
+def shown_rows(rows: tuple[TensorRow, ...], most: int) -> tuple[TensorRow, ...]:
+    """Return all rows in their order, or the largest where there are too many."""
+    return rows if len(rows) <= most else tuple(sorted(rows, key=lambda row: -row.nbytes)[:most])
+
+
+def row_cells(row: TensorRow) -> tuple[str, ...]:
+    """Return a row as text: name, kind, shape, dtype, device, bytes, letters of its memory, gradient."""
+    more = f" +{row.names - 1}" if row.names > 1 else ""
+    dtype = row.dtype if row.layout == "strided" else f"{row.dtype} {row.layout}"
+    return (
+        clipped(row.name) + more,
+        shortened(row.kind, 20),
+        tuple_text(row.shape),
+        shortened(dtype, 24),
+        row.device,
+        number_of_bytes(row.nbytes),
+        letters(row.group),
+        row.gradient.removesuffix("Backward0") if row.gradient.endswith("Backward0") else row.gradient,
+    )
+
+
+def _rows(table: TensorTable) -> str:
+    if not table.rows:
+        return ""
+    rows = shown_rows(table.rows, MOST_ROWS)
+    head = tag("tr", *(tag("th", title, class_="tm-right" if title == RIGHT else None) for title in HEAD))
+    body = "".join(_row(row) for row in rows)
+    filled = tag("table", tag("thead", head), tag("tbody", body), class_="tm-list tm-full tm-rows")
+    cut = f"The {len(rows)} largest of {count(len(table.rows))} are listed; the totals are over all."
+    more = tag("p", cut if len(rows) < len(table.rows) else "", class_="quiet tm-listed")
+    return tag("div", scroll("Tensors", filled, class_="tm-rowbox"), more, class_="tm-rows-part")
+
+
+def _row(row: TensorRow) -> str:
+    name, *cells = row_cells(row)
+    described = [tag("td", escape(text), class_="tm-right" if title == RIGHT else None)
+            for title, text in zip(HEAD[1:6], cells[:5], strict=True)]  # fmt: skip
+    chip = tag("td", to_html.cell(Chip(row.group)))
+    return tag("tr", tag("th", escape(name)), *described, chip, tag("td", escape(cells[6])))
+
+
+def _panels(table: TensorTable) -> str:
+    if not table.panels:
+        return ""
+    panels = map(folded, table.panels)
+    left_out = len(table.rows) - len(table.panels)
+    more = (
+        tag("p", f"The panels of {count(left_out)} more are not in this output.", class_="quiet")
+        if left_out > 0
+        else ""
+    )
+    return once(folds(tag("div", *panels, more, class_="tm-panels")))
+
+
+def folded(report: TensorReport) -> str:
+    """Return the panel of a tensor folded under one line that says which it is."""
+    return fold(tag("code", escape(tensor_line.summary(report))), to_html.render(tensor.view(report)))
+
+
+def once(html: str) -> str:
+    """Return panels without their style sheets, which are the table's, and each script only where it stands last."""
+    html = _STYLE.sub("", html)
+    last = {match.group(): match.start() for match in _BLOCK.finditer(html)}
+    return _BLOCK.sub(lambda match: match.group() if last[match.group()] == match.start() else "", html)
+
+
+def _viewer(table: TensorTable) -> str:
+    if len(table.rows) < 2:
+        return ""
+    text = json_block(
+        {"head": HEAD, "chips": theme.CHIP_COLOURS, "first": MOST_ROWS, "rows": [_data(row) for row in table.rows]}
+    )
+    kind, data = ("application/json", text) if len(table.rows) <= MOST_PLAIN else ("text/plain", packed(text))
+    viewer = code_of("tensors", "tensors_viewer.js", mount="mountTables") + loader()
+    return tag("script", data, type=kind, class_="tm-table-data") + viewer
+
+
+def _data(row: TensorRow) -> list[object]:
+    """Return a row for the viewer: its cells, then what they are sorted by where that is not the text itself."""
+    numel = 1
+    for size in row.shape:
+        numel *= size
+    return [*row_cells(row), numel, row.nbytes, row.group]
 
 
 def view(table: TensorTable) -> Panel:

@@ -2,10 +2,338 @@
 
 from __future__ import annotations
 
-from tensormagic.reports import GradientFacts, WhyGroup, WhyReport
-from tensormagic.views.nodes import Cell, Column, Findings, Items, Node, Panel, Paragraph, Section, Words, table_of
-from tensormagic.views.pictures.autograd_path import WayPicture
-from tensormagic.words import listed, plural, short_number, tuple_text
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tensormagic.renderers.basics.markup import escape, fitted, svg_image, tag, text_width
+from tensormagic.renderers.basics.svg_paths import arrowhead, line, number
+from tensormagic.renderers.basics.theme import inked, role
+from tensormagic.renderers.graph.layout import Spacing, lay_out
+from tensormagic.renderers.terminal.text_canvas import cut, table
+from tensormagic.reports import BEYOND, GradientFacts, Path, PathNode, WayStep, WhyGroup, WhyReport
+from tensormagic.views.nodes import (
+    Cell,
+    Column,
+    Findings,
+    Items,
+    Node,
+    Panel,
+    Paragraph,
+    Picture,
+    Section,
+    Words,
+    table_of,
+)
+from tensormagic.views.to_svg import text_svg
+from tensormagic.words import count, listed, plural, short_number, shortened, tuple_text
+
+# A way through a graph as a picture: from a tensor to its leaves, or to where its gradient ends.
+
+# The way from a tensor to its leaves as a small picture: leaves at the left, the tensor at the right.
+#
+# An opaque card, dark where the element that shows the image is. Arrows run the way the gradient does. In a terminal
+# it is a tree.
+
+WIDTH = 860.0
+PAD = 10.0
+MOST_LINES = 14  # of the tree
+BOX_HEIGHT = 36.0
+LABEL, DETAIL = 12.0, 10.5
+_NARROWEST, _WIDEST = 44.0, 150.0
+_HEAD = 7
+
+_STYLE = (
+    ".a{font:10.5px system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;fill:$ink}"
+    ".a .l{font-weight:600;font-size:12px;text-anchor:middle}.a .d{fill:$ink-2;text-anchor:middle}"
+    ".a rect{fill:$bg;stroke:$line-2}.a .leaf{fill:$leaf;stroke:$n4;stroke-width:1.5}"
+    ".a .bad{fill:$error-bg;stroke:$error;stroke-width:2}.a .freed{stroke-dasharray:4 3}"
+    ".a .self{fill:$self;stroke:$ink;stroke-width:1.5}.a .far{stroke-dasharray:3 3}"
+    ".a .w{fill:none;stroke:$ink-2;stroke-width:1.2}.a .h{fill:$ink-2}.a .g{fill:$bg;stroke:none}"
+)
+STYLE = f"{inked(_STYLE)}@media (prefers-color-scheme:dark){{{inked(_STYLE, dark=True)}}}"
+
+
+@dataclass(frozen=True, slots=True)
+class PathPicture(Picture):
+    """The way from a tensor to its leaves (tensor); ``name`` is what the tensor is called."""
+
+    path: Path
+    name: str
+
+    @property
+    def sentence(self) -> str:
+        """The tree."""
+        return "\n".join(tree(self.path, self.name))
+
+    @property
+    def legend(self) -> str:
+        """How it is to be read."""
+        return "; ".join(filter(None, ("arrows: direction of the gradient; blue: leaves", path_note(self.path))))
+
+    def html(self) -> str:
+        """Return it as an ``<img>``."""
+        image = svg_image(path_svg(self.path, self.name), self.sentence)
+        return tag("div", image, tag("p", escape(self.legend), class_="quiet"), class_="tm-path")
+
+    def text(self, width: int) -> Iterator[str]:
+        """Return the tree."""
+        for words in (*tree(self.path, self.name), path_note(self.path)):
+            yield from [cut(f"    {words}", width)] if words else []
+
+    def svg(self, width: float) -> tuple[str, float]:
+        """Return it as it stands in a page, smaller where it is too wide."""
+        drawn = path_svg(self.path, self.name)
+        wide, high = (float(size) for size in re.findall(r' (?:width|height)="([\d.]+)"', drawn)[:2])
+        scale = min(width / wide, 1.0)
+        return f'<g transform="scale({number(scale)})">{drawn}</g>', high * scale
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    """One box: what stands in it, and how it is drawn."""
+
+    label: str
+    detail: str
+    style: str
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """Width and height."""
+        wanted = max(text_width(self.label, LABEL, bold=True), text_width(self.detail, DETAIL)) + 16
+        return round(min(max(wanted, _NARROWEST), _WIDEST)), BOX_HEIGHT
+
+
+def path_svg(path: Path, name: str) -> str:
+    """Return the picture as a standalone SVG; ``name`` is what the tensor is called."""
+    boxes, edges = _boxes(path, name), _edges(path)
+    layout = lay_out([box.size for box in boxes], edges, Spacing(column_gap=26.0, wrap_width=WIDTH - 2 * PAD))
+    wires = "".join(_wire(route) for route in layout.routes)
+    drawn = "".join(_draw(box, *position) for box, position in zip(boxes, layout.positions, strict=True))
+    width, height = number(layout.width + 2 * PAD), number(layout.height + 2 * PAD)
+    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+    ground = '<rect class="g" width="100%" height="100%"/>'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="a" {size}><style>{STYLE}</style>{ground}'
+        f'<g transform="translate({number(PAD)},{number(PAD)})">{wires}{drawn}</g></svg>'
+    )
+
+
+def _boxes(path: Path, name: str) -> list[_Box]:
+    boxes = [_box(node) for node in path.nodes]
+    boxes.append(_Box(shortened(name, 20), "", "self"))
+    if any(BEYOND in node.inputs for node in path.nodes):
+        left = path.walked - len(path.nodes)
+        boxes.append(_Box("\u2026", f"{count(left)} more" if path.complete else f"over {count(left)} more", "far"))
+    return boxes
+
+
+def _box(node: PathNode) -> _Box:
+    shape = "\u00d7".join(map(str, node.shape)) or "scalar"
+    if node.is_leaf:
+        return _Box(shortened(node.name, 24) or "leaf", f"{shape}, grad there" if node.has_grad else shape, "leaf")
+    if node.saved:
+        style = "bad" if node.saved == "changed in place" else "freed"  # freed is what every graph is after backward
+        return _Box(shortened(node.op, 24), f"saved: {node.saved}", style)
+    return _Box(shortened(node.op, 24), f"{shortened(node.name, 16)} {shape}".strip(), "op")
+
+
+def _edges(path: Path) -> list[tuple[int, int]]:
+    """Return pairs of boxes in forward direction: what was made first stands at the left."""
+    own, far = len(path.nodes), len(path.nodes) + 1
+    edges = [(0, own)]
+    for place, node in enumerate(path.nodes):
+        edges += [(far if made == BEYOND else made, place) for made in node.inputs if made >= 0 or made == BEYOND]
+    return list(dict.fromkeys(edges))
+
+
+def _wire(route: tuple[tuple[float, float], ...]) -> str:
+    """Draw a line from right to left, its head at the left end."""
+    (x, y), *_ = route
+    body = line([(x + _HEAD, y), *route[1:]])
+    return f'<path class="w" d="{body}"/><path class="h" d="{arrowhead((x, y), _HEAD, 3)}"/>'
+
+
+def _draw(box: _Box, x: float, y: float) -> str:
+    width, middle = box.size[0], x + box.size[0] / 2
+    label, detail = fitted(box.label, width - 8, LABEL, bold=True), fitted(box.detail, width - 6, DETAIL)
+    down = 15 if detail else 22
+    where = f'x="{number(x)}" y="{number(y)}" width="{number(width)}" height="{number(BOX_HEIGHT)}" rx="4"'
+    text = f'<text class="l" x="{number(middle)}" y="{number(y + down)}">{escape(label)}</text>'
+    below = f'<text class="d" x="{number(middle)}" y="{number(y + 29)}">{escape(detail)}</text>' if detail else ""
+    return f'<rect class="{box.style}" {where}/>{text}{below}'
+
+
+def tree(path: Path, title: str) -> list[str]:
+    """Return the way to the leaves as an indented tree, each node once; iterative, and cut after a few lines."""
+    found, seen = [shortened(title, 40)], set[int]()
+    pending = [(0, "", True)]
+    while pending and len(found) < MOST_LINES:
+        place, stem, last = pending.pop()
+        branch = "\u2514 " if last else "\u251c "
+        found.append(f"{stem}{branch}{_words(path.nodes[place])}{' (as above)' if place in seen else ''}")
+        if place in seen:
+            continue
+        seen.add(place)
+        inner = stem + ("  " if last else "\u2502 ")
+        following = [to for to in path.nodes[place].inputs if to >= 0]
+        pending += [(to, inner, at == 0) for at, to in enumerate(reversed(following))]
+    return found + (["\u2026"] if pending else [])
+
+
+def _words(node: PathNode) -> str:
+    shape = tuple_text(node.shape)
+    if node.is_leaf:
+        return f"{shortened(node.name, 40) or 'leaf'} {shape}, a leaf{', grad there' if node.has_grad else ''}"
+    made = f" \u2192 {shortened(node.name, 24)}" if node.name else ""
+    return f"{node.node} {shape}{made}" + (f"  ! saved tensor {node.saved}" if node.saved else "")
+
+
+def path_note(path: Path) -> str:
+    """Return what is not drawn of the graph; nothing where everything is."""
+    left = path.walked - len(path.nodes)
+    if path.complete:
+        return f"the nearest {len(path.nodes)} of {count(path.walked)} nodes are drawn" if left else ""
+    return f"the nearest {len(path.nodes)} nodes are drawn; there are more than {count(path.walked)}"
+
+
+# The way from a tensor to the loss as a row of boxes: where the gradient flows, and where it ends.
+
+DETACHED = "//"
+ARROW = "\u2190"
+_LABEL = 40  # characters
+_HIGH, _ROW, _BETWEEN = 46.0, 62.0, 30.0  # pixels of a box, from row to row, between boxes
+
+
+@dataclass(frozen=True, slots=True)
+class WayPicture(Picture):
+    """The way of a gradient (why).
+
+    Attributes:
+        report: Whose way it is.
+    """
+
+    report: WhyReport
+
+    @property
+    def sentence(self) -> str:
+        """How it is to be read."""
+        return legend(self.report)
+
+    def html(self) -> str:
+        """Return a row of boxes that wraps; there is no script and no picture to load."""
+        came, way = reached(self.report), self.report.way
+        drawn = "".join(
+            (_arrow(way[at - 1], step, came=came[at - 1]) if at else "") + _stop(self.report, step, came=came[at])
+            for at, step in enumerate(way)
+        )
+        return tag("div", drawn, class_="tm-way") + tag("p", escape(self.sentence), class_="quiet")
+
+    def text(self, width: int) -> Iterator[str]:
+        """Return a line a stop."""
+        rows = []
+        for at, step in enumerate(self.report.way):
+            sign = " " if not at else DETACHED if step.kind in {"cut", "nothing"} else ARROW
+            label = f"{sign} {shortened(step.label, _LABEL)}"
+            rows.append((label, step.detail, line_words(self.report, step), came_words(step), "!" if step.bad else ""))
+        yield "from the tensor to the loss; the gradient flows upwards"
+        yield from table([("", "", "line", "gradient", ""), *rows], indent=2, width=width)
+
+    def svg(self, width: float) -> tuple[str, float]:
+        """Return the boxes in rows."""
+        came, x, y, parts = reached(self.report), 0.0, 0.0, list[str]()
+        for at, step in enumerate(self.report.way):
+            label, *below = [shortened(step.label, _LABEL), *_below(self.report, step)]
+            room = max(text_width(label, 13, bold=True), text_width(" \u00b7 ".join(below), 11)) + 20
+            wide = min(max(room, 52.0), width - _BETWEEN)
+            if x and x + _BETWEEN + wide > width:
+                x, y = 0.0, y + _ROW
+            if at:
+                ended = _ends(self.report.way[at - 1], step)
+                ink = role("error" if ended else "ink" if came[at - 1] else "hatch")
+                parts.append(text_svg(x + _BETWEEN / 2, y + 28, DETACHED if ended else ARROW, size=16, anchor="middle",
+                                      ink=ink, bold=ended))  # fmt: skip
+            parts.append(_place_box(x + (_BETWEEN if at else 0), y, wide, step))
+            inside = x + (_BETWEEN if at else 0) + wide / 2
+            ink = role("error") if step.bad else role("ink")
+            parts.append(text_svg(inside, y + 19, fitted(label, wide - 8, 13, bold=True), size=13, anchor="middle",
+                                  bold=True, ink=ink))  # fmt: skip
+            described = fitted(" \u00b7 ".join(below), wide - 8, 11)
+            parts.append(text_svg(inside, y + 36, described, size=11, anchor="middle", quiet=not step.bad, ink=None))
+            x += wide + (_BETWEEN if at else 0)
+        parts.append(text_svg(0, y + _ROW + 8, self.sentence, size=12, quiet=True))
+        return "".join(parts), y + _ROW + 14
+
+
+def _place_box(x: float, y: float, wide: float, step: WayStep) -> str:
+    edge = role("error") if step.bad else role("accent") if step.kind == "tensor" else role("line-2")
+    ground = role("error-bg") if step.bad else role("bg")
+    place = f'x="{number(x)}" y="{number(y)}" width="{number(wide)}" height="{number(_HIGH)}" rx="4"'
+    return f'<rect {place} fill="{ground}" stroke="{edge}"/>'
+
+
+def _ends(before: WayStep, after: WayStep) -> bool:
+    return not {"cut", "nothing"}.isdisjoint({before.kind, after.kind})
+
+
+def _below(report: WhyReport, step: WayStep) -> list[str]:
+    """Return what stands below the name of a stop."""
+    return [text for text in (step.detail, line_words(report, step), came_words(step)) if text]
+
+
+def _arrow(before: WayStep, after: WayStep, *, came: bool) -> str:
+    ended = "cut" in {before.kind, after.kind} or "nothing" in {before.kind, after.kind}
+    kind = "tm-ended" if ended else "tm-some" if came else "tm-none"
+    return tag("span", DETACHED if ended else ARROW, class_=f"tm-arrow {kind}")
+
+
+def _stop(report: WhyReport, step: WayStep, *, came: bool) -> str:
+    kinds = [
+        "tm-stop",
+        f"tm-{step.kind}",
+        "" if came or step.kind == "cut" else "tm-none",
+        "tm-bad" if step.bad else "",
+    ]
+    label = tag("code", escape(shortened(step.label, _LABEL)), class_="tm-label")
+    below = [text for text in (step.detail, line_words(report, step)) if text]
+    small = "".join(tag("span", escape(text), class_="tm-small") for text in below)
+    norm = came_words(step)
+    amount = tag("span", escape(norm), class_="tm-small tm-norm") if norm else ""
+    hint = step.location.text if step.location is not None else None
+    return tag("span", label, small, amount, class_=" ".join(filter(None, kinds)), title=hint or None)
+
+
+def came_words(step: WayStep) -> str:
+    """Return what came to a stop of the way: ``norm 0.43``, ``zero``; empty where that is not known."""
+    if step.norm is None:
+        return ""
+    return "zero" if step.norm == 0 else f"norm {short_number(step.norm)}"
+
+
+def line_words(report: WhyReport, step: WayStep) -> str:
+    """Return the line of a stop of the way, with its file or cell where the way leads through several; else empty."""
+    if step.location is None:
+        return ""
+    files = {each.location.filename for each in report.way if each.location is not None}
+    return step.location.label if len(files) > 1 else f"line {step.location.line}"
+
+
+def reached(report: WhyReport) -> list[bool]:
+    """Return for each stop whether the gradient came there: not before the last cut, seen from the tensor."""
+    ends = [at for at, step in enumerate(report.way) if step.kind in {"cut", "nothing"}]
+    last = ends[-1] if ends else -1
+    return [at > last for at in range(len(report.way))]
+
+
+def legend(report: WhyReport) -> str:
+    """Return how the picture of the way is to be read."""
+    if any(step.kind == "cut" for step in report.way):
+        return "the gradient flows from right to left, and does not come past the cut"
+    measured = any(step.norm is not None for step in report.way)
+    return "the gradient flows from right to left" + (
+        "; under each stop what came to it in the last pass" if measured else ""
+    )
+
 
 MOST_NAMES = 12
 

@@ -16,7 +16,7 @@ from tensormagic.renderers.basics.theme import MIXED_COLOUR, RUN_COLOURS
 from tensormagic.renderers.terminal.text_canvas import wrapped
 from tensormagic.reports.comparison import ComparisonReport, LossPair
 from tensormagic.views.nodes import Picture
-from tensormagic.views.svg_page import legend_svg, text_svg
+from tensormagic.views.to_svg import legend_svg, text_svg
 from tensormagic.words import plural, short_number, shortened
 
 NAME = 48

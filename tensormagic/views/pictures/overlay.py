@@ -16,7 +16,7 @@ from tensormagic.renderers.basics.svg_paths import number
 from tensormagic.renderers.terminal.text_canvas import Canvas
 from tensormagic.reports import OverlayElement, OverlayMember, OverlayReport, OverlayRow, OverlayStorage
 from tensormagic.views.nodes import Picture
-from tensormagic.views.svg_page import text_svg
+from tensormagic.views.to_svg import text_svg
 from tensormagic.words import count, plural, shortened
 
 WIDTH = 840  # pixels that the cells have where the panel is as wide as it can be

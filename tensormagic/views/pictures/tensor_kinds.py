@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 from tensormagic.renderers.basics import theme
 from tensormagic.renderers.basics.markup import corner, escape, tag
-from tensormagic.renderers.basics.panel import scroll, with_code
 from tensormagic.renderers.terminal.text_canvas import wrapped
 from tensormagic.reports import (
     NOT_STORED,
@@ -42,6 +41,7 @@ from tensormagic.views.pictures.tensor_cells import (
 )
 from tensormagic.views.pictures.tensor_elements import LEVELS, value_range
 from tensormagic.views.pictures.tensor_strip import DENSITY, FULL, NOT_READ
+from tensormagic.views.to_html import scroll, with_code
 from tensormagic.words import (
     ELLIPSIS,
     TIMES,

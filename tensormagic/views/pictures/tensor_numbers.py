@@ -9,12 +9,11 @@ from itertools import pairwise
 from tensormagic.renderers.basics.markup import escape, tag
 from tensormagic.renderers.basics.svg_paths import number
 from tensormagic.renderers.basics.theme import role
-from tensormagic.renderers.terminal.text_canvas import wrapped
+from tensormagic.renderers.terminal.text_canvas import fewer, sparkline, wrapped
 from tensormagic.reports import Statistics
 from tensormagic.views.nodes import Cell, Picture, Words
 from tensormagic.views.pictures.tensor_elements import fraction
-from tensormagic.views.pictures.text_bars import fewer, sparkline
-from tensormagic.views.svg_page import text_svg
+from tensormagic.views.to_svg import text_svg
 from tensormagic.words import DOT, MINUS, count, short_count, short_number
 
 _HEIGHT = 40  # pixels of the highest bar

@@ -14,7 +14,7 @@ from tensormagic.renderers.terminal.text_canvas import BLOCKS, NOT_FINITE, wrapp
 from tensormagic.reports import ImageFrame, SignalLine, TensorPicture, TensorReport
 from tensormagic.views.nodes import Picture
 from tensormagic.views.panels.tensor_line import name
-from tensormagic.views.svg_page import text_svg
+from tensormagic.views.to_svg import text_svg
 from tensormagic.words import TIMES, count, ordinal, plural, short_number, shortened
 
 _SIDE_OF_ONE, _SIDE_OF_MANY = 256, 96  # pixels of the page that the longer side of an image takes, about

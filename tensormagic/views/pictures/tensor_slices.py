@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from tensormagic.renderers.basics import svg_paths
 from tensormagic.renderers.basics.markup import escape, tag
-from tensormagic.renderers.basics.panel import with_code
 from tensormagic.renderers.terminal.text_canvas import BLOCKS, ZERO, wrapped
 from tensormagic.renderers.terminal.text_canvas import NOT_FINITE as BAD
 from tensormagic.reports import DimensionSlices, TensorReport
 from tensormagic.views.nodes import Picture
 from tensormagic.views.pictures.tensor_cells import HATCHED, PALETTE, SKIP, image, lettered, patches, text
 from tensormagic.views.pictures.tensor_elements import TABLE_CELLS
+from tensormagic.views.to_html import with_code
 from tensormagic.words import TIMES, count, listed, plural, series, short_number
 
 _ROW_WIDTH, _CELL_LIMITS = 384, (6, 14)  # pixels of a row of many cells, and along the side of a cell

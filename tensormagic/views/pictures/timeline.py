@@ -11,9 +11,9 @@ from tensormagic.renderers.basics import theme
 from tensormagic.renderers.basics.markup import attributes, escape, svg_image, tag
 from tensormagic.renderers.basics.svg_paths import number
 from tensormagic.renderers.basics.theme import role
+from tensormagic.renderers.terminal.text_canvas import barred, heights
 from tensormagic.reports import Timeline
 from tensormagic.views.nodes import Picture
-from tensormagic.views.pictures.text_bars import barred, heights
 from tensormagic.views.pictures.timeline_stack import (
     COLOURS,
     LETTERS,
@@ -27,7 +27,7 @@ from tensormagic.views.pictures.timeline_stack import (
     ticks,
     tops,
 )
-from tensormagic.views.svg_page import legend_svg, text_svg
+from tensormagic.views.to_svg import legend_svg, text_svg
 from tensormagic.words import count, number_of_bytes, percent, seconds_text, shortened
 
 # The stacked areas of a timeline as a small picture without letters: what they mean stands beside it as text.

@@ -32,8 +32,7 @@ from tensormagic.views.pictures.tensor_slices import row_sentence
 from tensormagic.views.pictures.tensor_strip import strip_sentence
 from tensormagic.views.pictures.timeline import timeline_alternative
 from tensormagic.views.pictures.timeline_stack import Layer, by_category, by_line
-from tensormagic.views.pictures.treemap import treemap_alternative
-from tensormagic.views.pictures.treemap_layout import LEFT_OUT, Tile
+from tensormagic.views.pictures.treemap import LEFT_OUT, Tile, treemap_alternative
 from tests.renderers import samples_tensor
 from tests.renderers.samples_comparison import SAMPLES as COMPARISONS
 

@@ -10,7 +10,7 @@ from array import array
 from pathlib import Path
 
 import tensormagic.renderers
-from tensormagic.renderers.document.delta import pack_delta
+from tensormagic.renderers.document.columns import pack_delta
 from tensormagic.reports import UNTOUCHED, LiveFrame
 from tests.support.missing import missing
 

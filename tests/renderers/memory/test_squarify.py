@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tensormagic.views.pictures.treemap_layout import Box, squarify
+from tensormagic.views.pictures.treemap import Box, squarify
 
 SIZES = st.lists(st.integers(1, 10**12), min_size=1, max_size=60)
 BOXES = st.builds(Box, st.just(3.0), st.just(-5.0), st.floats(10, 2000), st.floats(10, 2000))

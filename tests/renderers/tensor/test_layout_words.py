@@ -7,7 +7,7 @@ import torch
 
 from tensormagic.collectors.geometry.layout import layout
 from tensormagic.reports import LayoutReport
-from tensormagic.views.panels.tensor_verdicts import verdicts
+from tensormagic.views.panels.tensor import verdicts
 
 MATRIX = torch.arange(24.0).reshape(4, 6)
 IMAGES = torch.zeros(2, 3, 5, 5)

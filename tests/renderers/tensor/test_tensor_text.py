@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tensormagic import inspect
-from tensormagic.views.pictures.text_bars import sparkline
+from tensormagic.renderers.terminal.text_canvas import sparkline
 from tests.renderers.samples_tensor import SAMPLES, as_html, as_svg, as_text
 from tests.renderers.snapshots import assert_snapshot
 

@@ -1,5 +1,5 @@
 // @ts-check
-/** Takes apart what a kernel sends of a run that goes on: one buffer, written by delta.py. */
+/** Takes apart what a kernel sends of a run that goes on: one buffer, written by columns.py. */
 
 /** @typedef {import("./constants.js").DeltaHeader} DeltaHeader */
 
