@@ -35,14 +35,14 @@ SUBJECTS: Mapping[str, str] = {
     "export, figures, terminal, aria": "*/export* */slide* */print.css */files.py */figures*"
     " */terminal/* */alternatives/*",
     "memory: CUDA snapshots": "*snapshot*",
-    "memory: what del frees": "*/releases/* */freeing*",
+    "memory: what del frees": "*/memory/roots.py */memory/flow.py */memory/freed.py */memory/references.py */freeing*",
     "memory: a run": "*/memory_run* */gpumem_cell.py */timeline_* */out_of_memory* */track.js",
-    "memory: now": "*/live_memory* */gpumem.py */reports/memory.py */panels/memory.py"
+    "memory: now": "*/live_memory* */collectors/memory/* */gpumem.py */reports/memory.py */panels/memory.py"
     " */views/pictures/* */memory/live.js */memory*.css */leaks.py",
     "session watch": "*/session/* */watch*",
     "aliases, writes, overlay": "*alias* *write* *written* *overlay* */sharing* */clash*",
     "rng": "*/rng* *draws* */generators.py */mersenne.py",
-    "why": "*/why*",
+    "why": "*/why* */gradient_facts.py",
     "compare": "*/comparisons/* *compar*",
     "trace: pacing": "*/pac*",
     "trace: operations": "*/ops/* */ops* *_ops.css",

@@ -16,7 +16,7 @@ from tensormagic.api.looking import readable
 from tensormagic.api.process_state import DrawWatch
 from tensormagic.api.running import Trace, last_trace, was_met
 from tensormagic.api.watching import diagnosed
-from tensormagic.collectors.objects import explain
+from tensormagic.collectors import requirements
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.comparisons import compare_draws, compare_traces
 from tensormagic.comparisons.ranks import ranks_of, read_ranks
@@ -37,7 +37,7 @@ from tensormagic.reports import (
 )
 
 if TYPE_CHECKING:
-    from tensormagic.collectors.why.gradient_facts import Names
+    from tensormagic.collectors.tensors.gradient_facts import Names
 
 
 # Why a gradient is what it is, and a model as a tree: their own facts, beside what the last traced run saw.
@@ -74,7 +74,13 @@ def why(
     'y.grad is None because y is not a leaf: mul made it, and torch keeps .grad only for leaves.'
     """
     require_torch()
-    from tensormagic.collectors.why.gradient_facts import gradient_facts, is_module, names_of, parameters_of, scale_in
+    from tensormagic.collectors.tensors.gradient_facts import (
+        gradient_facts,
+        is_module,
+        names_of,
+        parameters_of,
+        scale_in,
+    )
 
     seen = sys._getframe(1).f_globals if namespace is None else namespace  # noqa: SLF001  (documented default)
     names, run = names_of(seen), _report(trace)
@@ -86,13 +92,13 @@ def why(
                 for label, each in parameters_of(x, called)
             ]
             return explain_module(called, facts, run)
-        if not explain.is_tensor(x):
+        if not requirements.is_tensor(x):
             raise NotATensorError(_advice(x, name or "x"))
-    if loss is not None and not explain.is_tensor(loss):
+    if loss is not None and not requirements.is_tensor(loss):
         raise NotATensorError(
-            f"the loss is {explain.what(loss)}, not a tensor: give the tensor that backward is called on"
+            f"the loss is {requirements.what(loss)}, not a tensor: give the tensor that backward is called on"
         )
-    given = (_loss_name(loss, names), loss) if explain.is_tensor(loss) else ("", None)
+    given = (_loss_name(loss, names), loss) if requirements.is_tensor(loss) else ("", None)
     with readable(x, name or "x"):
         found = gradient_facts(x, name, names, loss=given, scale=scale_in(seen))
         return explain_gradient(replace(found, seen=was_met(run, x)), run)
@@ -129,9 +135,8 @@ def model(
     __tracebackhide__ = True
     require_torch()
     from tensormagic.collectors.session.model import ForwardShapes, Seen, collect_model, traced_in
-    from tensormagic.collectors.session.tied_weights import TiedWeights
-    from tensormagic.collectors.session.unregistered import modules_report
-    from tensormagic.collectors.why.gradient_facts import is_module
+    from tensormagic.collectors.session.unregistered import TiedWeights, modules_report
+    from tensormagic.collectors.tensors.gradient_facts import is_module
 
     seen = sys._getframe(1).f_globals if namespace is None else namespace  # noqa: SLF001  (documented default)
     forward, found = None, net
@@ -143,7 +148,7 @@ def model(
         elif not is_module(found):
             found = forward.root
     if not is_module(found):
-        given = f"{name or 'this'} is {explain.what(found)} and calls no model"
+        given = f"{name or 'this'} is {requirements.what(found)} and calls no model"
         raise TensorMagicError(f"{given}: give a model, or a call of one such as net(x)")
     own = next((label for label, each in list(seen.items()) if each is found and label[:1] != "_"), "")
     called = own or (name if name.replace(".", "").isidentifier() else "net")
@@ -156,7 +161,7 @@ def model(
 def _advice(x: Any, name: str) -> str:
     if x is None and name.endswith(".grad"):
         return f"{name} is None; ask about the tensor itself: why({name.removesuffix('.grad')})"
-    return explain.why_not_a_tensor(x, name) or f"{name} is an array: only torch tensors have gradients"
+    return requirements.why_not_a_tensor(x, name) or f"{name} is an array: only torch tensors have gradients"
 
 
 def _loss_name(loss: Any, names: Names) -> str:

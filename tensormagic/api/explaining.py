@@ -56,7 +56,7 @@ def explain(*, namespace: Mapping[str, Any] | None = None) -> Explanation:
 def is_out_of_memory(error: BaseException) -> bool:
     """Say whether an exception tells that memory ran out: torch's of any device, NumPy's, Python's own."""
     require_torch()
-    from tensormagic.collectors.live_memory.live_memory import out_of_memory_of
+    from tensormagic.collectors.memory.live_memory import out_of_memory_of
 
     return out_of_memory_of(error) is not None
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tensormagic.api.watching import diagnosed
-from tensormagic.collectors.objects import explain
+from tensormagic.collectors import requirements
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.errors import NotATensorError, SettingError, TensorMagicError
 from tensormagic.reports import AliasReport, CopyVerdict, OverlayReport, TensorReport, TensorTable, TraceReport
@@ -70,16 +70,15 @@ def inspect(  # noqa: PLR0913  (all but the tensor and its name is keyword-only)
     (1, 3)
     """
     require_torch()
-    from tensormagic.collectors.geometry.shown_slice import with_slices
     from tensormagic.collectors.tensors.arrays import collect_array, elements_of
-    from tensormagic.collectors.tensors.picture import with_picture
+    from tensormagic.collectors.tensors.picture import with_picture, with_slices
     from tensormagic.collectors.tensors.tensor import collect_tensor
 
     seen = sys._getframe(1).f_globals if namespace is None else namespace  # noqa: SLF001  (documented default)
     with readable(tensor, name):
-        if advice := explain.why_not_a_tensor(tensor, name):
+        if advice := requirements.why_not_a_tensor(tensor, name):
             raise NotATensorError(advice)
-        collect = collect_array if explain.is_array(tensor) else collect_tensor
+        collect = collect_array if requirements.is_array(tensor) else collect_tensor
         report = collect(tensor, name=name, namespace=seen, besides=besides)
     report = dataclasses.replace(report, verdict=verdict)
     if report.layout is not None:
@@ -135,7 +134,7 @@ def copy_or_view(result: Any, operands: Mapping[str, Any], *, name: str = "resul
     from tensormagic.collectors.aliasing.copies import copy_or_view as compare
 
     if footprint_of(result) is None:
-        raise NotATensorError(explain.why_not_a_tensor(result, name))
+        raise NotATensorError(requirements.why_not_a_tensor(result, name))
     return compare(result, operands, name=name)
 
 
@@ -162,7 +161,7 @@ def overlay(tensors: Mapping[str, Any]) -> OverlayReport:
     if not 2 <= len(tensors) <= MOST_MEMBERS:
         raise TensorMagicError(f"overlay() takes 2 to {MOST_MEMBERS} tensors by name, but was given {len(tensors)}")
     for name, item in tensors.items():
-        advice = explain.why_not_a_tensor(item, name)
+        advice = requirements.why_not_a_tensor(item, name)
         if advice and not hasattr(type(item), "__array_interface__"):
             raise NotATensorError(advice)
     return diagnosed(collect_overlay(tensors))
@@ -251,10 +250,10 @@ def gradgraph(tensor: Any, name: str = "loss", *, namespace: Mapping[str, Any] |
     ['accumulate', 'mul', 'sum']
     """
     require_torch()
-    from tensormagic.collectors.graphs.existing_graph import collect_graph
+    from tensormagic.collectors.graphs.nodes import collect_graph
 
-    if not explain.is_tensor(tensor):
-        raise NotATensorError(explain.why_not_a_tensor(tensor, name))
+    if not requirements.is_tensor(tensor):
+        raise NotATensorError(requirements.why_not_a_tensor(tensor, name))
     seen = sys._getframe(1).f_globals if namespace is None else namespace  # noqa: SLF001  (documented default)
     return collect_graph(tensor, name=name, namespace=seen)
 
@@ -279,11 +278,11 @@ def tensor_lines(value: Any, name: str = "tensor") -> list[str]:
     require_torch()
     from tensormagic.collectors.objects.namespace import Walk, walk_arrays
 
-    if explain.is_tensor(value) or explain.is_array(value):
+    if requirements.is_tensor(value) or requirements.is_array(value):
         return [f"{name}: {_line(value)}"]
     found = [f"{label}: {_line(item)}" for label, item in walk_arrays(Walk({name: value}))]
     if not found:
-        raise NotATensorError(explain.why_not_a_tensor(value, name) or f"{name} holds no tensor")
+        raise NotATensorError(requirements.why_not_a_tensor(value, name) or f"{name} holds no tensor")
     return found
 
 
@@ -292,7 +291,7 @@ def _line(value: Any) -> str:
     from tensormagic.collectors.tensors.tensor import collect_briefly
     from tensormagic.views.panels.tensor_line import line
 
-    return line(collect_array(value) if explain.is_array(value) else collect_briefly(value))
+    return line(collect_array(value) if requirements.is_array(value) else collect_briefly(value))
 
 
 def set_repr(kind: str) -> str:

@@ -57,8 +57,8 @@ def memory(
     [('x', 4000, 2)]
     """
     require_torch()
-    from tensormagic.collectors.live_memory.live_memory import collect_memory, require_devices, uncollected
-    from tensormagic.collectors.releases.freed import collect_releases
+    from tensormagic.collectors.memory.freed import collect_releases
+    from tensormagic.collectors.memory.live_memory import collect_memory, require_devices, uncollected
 
     for given in (namespace, only):
         _check_names(given)
@@ -177,8 +177,8 @@ def read_snapshot(
     Raises:
         SnapshotError: where it is no snapshot, or more than plain data; the message says what and at which byte.
     """
-    from tensormagic.collectors.snapshots.reading import plain_data
-    from tensormagic.collectors.snapshots.snapshot import snapshot_report
+    from tensormagic.collectors.memory.snapshot import snapshot_report
+    from tensormagic.collectors.memory.snapshot_reading import plain_data
 
     data, name, size = plain_data(snapshot)
     return snapshot_report(data, source=name, file_bytes=size, cell_number=cell_number)
@@ -196,7 +196,7 @@ def free_history(namespace: Mapping[str, Any], *, drop: bool = False) -> Freeing
             Python's garbage collector runs, and torch's caches are emptied.
     """
     require_torch()
-    from tensormagic.collectors.releases.freed import free_session
+    from tensormagic.collectors.memory.freed import free_session
 
     return free_session(namespace, drop=drop)
 

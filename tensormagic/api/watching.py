@@ -158,8 +158,7 @@ def start(parts: Sequence[Any], namespace: Mapping[str, Any]) -> StartReport:
     """
     from tensormagic.collectors.session.first_look import look as look_first
     from tensormagic.collectors.session.first_look import sorted_out
-    from tensormagic.collectors.session.tied_weights import TiedWeights
-    from tensormagic.collectors.session.unregistered import modules_report
+    from tensormagic.collectors.session.unregistered import TiedWeights, modules_report
 
     net, optimizer, source, loss = sorted_out(parts)
     name = next((name for name, value in list(namespace.items()) if value is net and not name.startswith("_")), "net")

@@ -1,16 +1,23 @@
-"""What is needed: torch, in a version that is known, and what the machine has."""
+"""What is required: a torch that is new enough, and a value that is a tensor. Judged without importing torch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ast
+import sys
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import metadata
-from typing import TYPE_CHECKING
+from itertools import accumulate
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from tensormagic.errors import RequirementError
 
 if TYPE_CHECKING:
     import torch
+
+
+# What is needed: torch, in a version that is known, and what the machine has.
 
 # Says in one line what is needed, where torch is missing or too old. Imports torch only if it is there.
 
@@ -97,3 +104,101 @@ def small_step() -> Callable[[], torch.Tensor]:
         return loss
 
     return step
+
+
+# Says what something is that is no tensor, and what to write instead. Imports torch only if it is loaded already.
+
+_LOOSE = (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Lambda, ast.IfExp, ast.Tuple, ast.Await, ast.Constant)
+_ALL = "; tensors() lists all its tensors"
+
+
+def why_not_a_tensor(value: Any, name: str) -> str:
+    """Return why ``value`` cannot be shown as a tensor and what would work; empty where it is one."""
+    if is_tensor(value) or is_array(value):
+        return ""
+    torch = sys.modules.get("torch")
+    sentence = "" if value is None and name == "None" else f" is {what(value)},"
+    return f"{name}{sentence or ' is'} not a tensor; {_instead(value, name, torch)}"
+
+
+def is_tensor(value: Any) -> bool:
+    """Return whether ``value`` is a ``torch.Tensor``; torch need not be loaded."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def is_array(value: Any) -> bool:
+    """Return whether ``value`` is a NumPy array; NumPy need not be loaded."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and numpy.ndarray in type(value).__mro__
+
+
+def what(value: Any) -> str:
+    """Return what something is, with its article: ``a list of 3``, ``an nn.ReLU``, ``None``."""
+    kind = type(value)
+    if isinstance(value, type | ModuleType):
+        return "a class" if isinstance(value, type) else "a Python module"
+    home = "nn" if kind.__module__.startswith("torch.nn.") else kind.__module__.split(".")[0]
+    title = kind.__name__ if home in {"builtins", "__main__"} else f"{home}.{kind.__name__}"
+    article = "an" if title[0] in "aeiouAEIOU" or title.startswith("nn.") else "a"
+    if value is None:
+        return "None"
+    if isinstance(value, list | tuple | dict | set):
+        return f"{article} {title} of {len(value)}"
+    return f"{article} {title}"
+
+
+def _instead(value: Any, name: str, torch: Any) -> str:
+    subject = name if binds_tightly(name) else f"({name})"
+    if value is None and name.endswith(".grad"):
+        return f"no backward has left a gradient in {name.removesuffix('.grad')} yet"
+    if torch is not None and isinstance(value, torch.nn.Module):
+        return _of_module(value, subject)
+    if torch is not None and isinstance(value, list | tuple | dict):
+        return _of_container(value, subject, torch)
+    return _made_of(value, name, subject)
+
+
+def _made_of(value: Any, name: str, subject: str) -> str:
+    """Return how a tensor can be made of something."""
+    if type(value).__module__.startswith("numpy") and hasattr(value, "__array_interface__"):
+        return f"torch.as_tensor({name}) makes one"
+    if isinstance(value, bool | int | float | complex):
+        return f"torch.tensor({name}) makes one"
+    if isinstance(value, Iterator):
+        return f"list({name}) collects its items and shows the tensors among them"
+    if callable(getattr(type(value), "to_numpy", None)):  # a table, a column or an index of pandas or polars
+        return f"torch.as_tensor({subject}.to_numpy()) makes one of numbers"
+    return "give an expression that makes a torch.Tensor"
+
+
+def binds_tightly(expression: str) -> bool:
+    """Return whether something can be written directly behind ``expression``: an index, an attribute."""
+    try:
+        body = ast.parse(expression, mode="eval").body
+    except SyntaxError:
+        return False
+    return not isinstance(body, _LOOSE) or _is_enclosed(expression)
+
+
+def _is_enclosed(expression: str) -> bool:
+    """Return whether the bracket that an expression begins with is closed by its last character, and not before."""
+    depth = list(accumulate((character == "(") - (character == ")") for character in expression))
+    return expression.startswith("(") and 0 not in depth[:-1]
+
+
+def _of_module(module: Any, subject: str) -> str:
+    names = [path for path, _ in module.named_parameters()]
+    if not names:
+        return "it has no parameters to show"
+    many = f"one of its {len(names)} parameters{_ALL}"
+    return f"{subject}.{names[0]} is " + (many if len(names) > 1 else "its parameter")
+
+
+def _of_container(value: Any, subject: str, torch: Any) -> str:
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    key = next((key for key, item in items if isinstance(item, torch.Tensor)), None)
+    if key is not None:
+        return f"{subject}[{key!r}] is one{_ALL}"
+    numbers = isinstance(value, list | tuple) and all(isinstance(item, int | float | complex | list) for item in value)
+    return f"torch.tensor({subject}) makes one" if numbers else "it holds none"

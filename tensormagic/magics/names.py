@@ -11,7 +11,7 @@ from typing import Any
 
 from IPython.core.error import UsageError
 
-from tensormagic.collectors.objects import explain
+from tensormagic.collectors import requirements
 from tensormagic.magics.frames import Explained
 from tensormagic.renderers.figures import KINDS
 
@@ -69,7 +69,7 @@ def own_namespace(shell: Any) -> dict[str, Any]:
 
 def path_of(expression: str) -> str:
     """Return an expression so that an index or an attribute can be written behind it: ``(a, b)`` for ``a, b``."""
-    return expression if explain.binds_tightly(expression) else f"({expression})"
+    return expression if requirements.binds_tightly(expression) else f"({expression})"
 
 
 def check_names(shell: Any, expression: str) -> None:
@@ -90,5 +90,5 @@ def _near(shell: Any, name: str) -> str:
     near = difflib.get_close_matches(name, own, n=3)
     if near:
         return f"; did you mean {' or '.join(near)}?"
-    tensors = [known for known in own if explain.is_tensor(shell.user_ns[known])][-MOST_NAMES:]
+    tensors = [known for known in own if requirements.is_tensor(shell.user_ns[known])][-MOST_NAMES:]
     return f"; tensors here: {', '.join(tensors)}" if tensors else "; there are no tensors yet"

@@ -26,7 +26,7 @@ _PACKAGES = (
 )  # fmt: skip
 _OF_TENSOR = (
     "api.looking", "collectors.tensors.tensor", "collectors.tensors.picture", "collectors.tensors.arrays",
-    "collectors.geometry.shown_slice", "collectors.aliasing.copies", "collectors.aliasing.expression",
+    "collectors.aliasing.copies", "collectors.aliasing.expression",
     "renderers.files", "renderers.terminal.terminal", "views.to_text",
     "views.to_html", "views.to_svg", "views.panels.tensor", "renderers.figures", "magics.tensor",
 )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 from IPython.core.error import UsageError
 
 from tensormagic import api
-from tensormagic.collectors.objects import explain
+from tensormagic.collectors import requirements
 from tensormagic.errors import TensorMagicError
 from tensormagic.magics.arguments import Output, Parser, expressions, make_parser, slice_of
 from tensormagic.magics.cell import cell_number, cell_numbers
@@ -97,7 +97,9 @@ def _show_together(shell: Any, values: Mapping[str, Any], output: Output) -> boo
         Whether some of them share memory, so that a picture of it stands there now.
     """
     tensors = {
-        expression: value for expression, value in values.items() if explain.is_tensor(value) or explain.is_array(value)
+        expression: value
+        for expression, value in values.items()
+        if requirements.is_tensor(value) or requirements.is_array(value)
     }
     if len(tensors) < 2 or output.figure is not None:
         return False
@@ -120,10 +122,12 @@ def _evaluated(shell: Any, expression: str) -> Any:
 def _inspect(shell: Any, expression: str, found: Any, chosen: dict[str, Any]) -> Report:
     """Return the report of a tensor, or the table of a collection that holds some."""
     __tracebackhide__ = True
-    if not explain.is_tensor(found.value) and (table := _collection(shell, expression, found.value)):
+    if not requirements.is_tensor(found.value) and (table := _collection(shell, expression, found.value)):
         return table
     refused = ""
-    name = path_of(expression) if explain.is_tensor(found.value) or explain.is_array(found.value) else expression
+    name = (
+        path_of(expression) if requirements.is_tensor(found.value) or requirements.is_array(found.value) else expression
+    )
     try:
         report = api.inspect(found.value, name, namespace=shell.user_ns, verdict=found.verdict, **chosen)
     except TensorMagicError as error:

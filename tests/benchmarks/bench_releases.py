@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from tensormagic.collectors.releases.freed import collect_releases
+from tensormagic.collectors.memory.freed import collect_releases
 
 pytestmark = pytest.mark.benchmark
 PROMISED_SECONDS = 0.5

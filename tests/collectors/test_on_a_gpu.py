@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.collectors.releases.freed import free_session
+from tensormagic.collectors.memory.freed import free_session
 
 DEVICE = "cuda:0"
 MIB = 2**20

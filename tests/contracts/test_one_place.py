@@ -14,7 +14,7 @@ COLLECTORS = ROOT / "tensormagic" / "collectors"
 @pytest.mark.parametrize(
     ("attribute", "places"),
     [
-        ("next_functions", ["graphs/history.py", "graphs/structure.py"]),
+        ("next_functions", ["graphs/live_nodes.py", "graphs/structure.py"]),
         (r"_(raw_)?saved_", ["graphs/saved_tensors.py"]),
     ],
 )

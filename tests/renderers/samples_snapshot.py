@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tensormagic.collectors.snapshots.snapshot import snapshot_report
+from tensormagic.collectors.memory.snapshot import snapshot_report
 from tensormagic.reports import SnapshotReport
 from tests.reports.samples_snapshot import snapshot_report as every_field
 from tests.support.snapshot_writer import ToyAllocator, frame, stack

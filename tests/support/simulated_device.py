@@ -20,7 +20,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import tensormagic
-from tensormagic.collectors.devices import accelerator
+from tensormagic.collectors import devices
 from tensormagic.collectors.gradients.on_device import DeviceNumbers
 from tensormagic.collectors.training.updates import UpdateWatcher
 
@@ -98,7 +98,7 @@ class _Mark:
         return self._time - earlier._time
 
 
-class SimulatedDevice(accelerator.Accelerator):
+class SimulatedDevice(devices.Accelerator):
     """A CPU, taken for a device.
 
     Attributes:
@@ -176,7 +176,7 @@ class SimulatedDevice(accelerator.Accelerator):
 def simulated(monkeypatch: pytest.MonkeyPatch) -> SimulatedDevice:
     """The switch: while the test runs, every tensor of a CPU is taken for one on a device."""
     device = SimulatedDevice()
-    monkeypatch.setattr(accelerator, "there", device)
+    monkeypatch.setattr(devices, "there", device)
     for owner, names in ((DeviceNumbers, ("ask", "number", "counts", "send")), (UpdateWatcher, ("_keep", "_compare"))):
         for name in names:
             monkeypatch.setattr(owner, name, device._counting(getattr(owner, name)))

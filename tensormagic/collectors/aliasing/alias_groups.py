@@ -11,11 +11,19 @@ import numpy as np
 import torch
 
 from tensormagic.collectors.aliasing.overlay import cell_bytes, coverage, region_in
-from tensormagic.collectors.aliasing.sharing import BUFFERS, Entry, Shared, by_memory, gather, owner_of, with_parts
+from tensormagic.collectors.aliasing.storage_aliases import (
+    BUFFERS,
+    Entry,
+    Shared,
+    by_memory,
+    gather,
+    owner_of,
+    with_parts,
+)
 from tensormagic.collectors.geometry.layout import count_distinct
 from tensormagic.collectors.geometry.overlap import Region, overlap, overlap_elements
-from tensormagic.collectors.geometry.storage import counter_of
-from tensormagic.collectors.graphs.history import first_input
+from tensormagic.collectors.geometry.strides import counter_of
+from tensormagic.collectors.graphs.live_nodes import first_input
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.objects.holdings import is_kind
 from tensormagic.collectors.objects.namespace import Walk, nearest, telling

@@ -12,7 +12,7 @@ import torch
 
 from tensormagic.collectors.geometry.layout import count_distinct
 from tensormagic.collectors.geometry.overlap import Region, overlap, overlap_elements
-from tensormagic.collectors.geometry.storage import Memory, shares_version
+from tensormagic.collectors.geometry.strides import Memory, shares_version
 from tensormagic.collectors.objects.namespace import Walk, is_kind, plain, telling, walk_arrays
 from tensormagic.collectors.quiet import number, numbers, quiet
 from tensormagic.reports import Alias

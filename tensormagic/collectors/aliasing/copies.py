@@ -10,7 +10,7 @@ import torch
 
 from tensormagic.collectors.aliasing.aliases import Footprint, Piece, footprint_of
 from tensormagic.collectors.geometry.overlap import overlap, overlap_elements
-from tensormagic.collectors.geometry.storage import shares_version
+from tensormagic.collectors.geometry.strides import shares_version
 from tensormagic.collectors.objects.namespace import is_kind
 from tensormagic.collectors.quiet import quiet
 from tensormagic.reports import CopyVerdict, Sharing

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensormagic.collectors.aliasing.sharing import Entry, Shared
+from tensormagic.collectors.aliasing.storage_aliases import Entry, Shared
 from tensormagic.collectors.geometry.layout import count_distinct, enumerate_reads, total
 from tensormagic.collectors.geometry.overlap import Region, marked, overlap, overlap_elements, solid_bytes
-from tensormagic.collectors.geometry.storage import Memory
-from tensormagic.collectors.geometry.strides import Pattern, count_between
+from tensormagic.collectors.geometry.strides import Memory, Pattern, count_between
 from tensormagic.collectors.objects.namespace import is_kind
 from tensormagic.collectors.quiet import number, numbers, quiet
 from tensormagic.reports import (

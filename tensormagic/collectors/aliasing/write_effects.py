@@ -14,7 +14,7 @@ import torch
 from tensormagic.collectors.aliasing.storage_aliases import Hit, place_of
 from tensormagic.collectors.aliasing.written_through import REPLAY_LIMIT, Call, Statement, Suspicion, Through
 from tensormagic.collectors.geometry.overlap import Region, Touched, touched
-from tensormagic.collectors.geometry.storage import Written, shares_version
+from tensormagic.collectors.geometry.strides import Written, shares_version
 from tensormagic.collectors.objects.namespace import is_kind
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.source import SourceLines

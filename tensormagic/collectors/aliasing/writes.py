@@ -27,8 +27,8 @@ from tensormagic.collectors.aliasing.written_through import (
     through,
 )
 from tensormagic.collectors.geometry.overlap import index_at, is_scattered, touched, written_elements
-from tensormagic.collectors.geometry.storage import Written, does_write, prepare_counters, written_by
-from tensormagic.collectors.graphs.history import walk_nodes
+from tensormagic.collectors.geometry.strides import Written, does_write, prepare_counters, written_by
+from tensormagic.collectors.graphs.live_nodes import walk_nodes
 from tensormagic.collectors.hooks.listening import ListeningRun
 from tensormagic.collectors.hooks.modes import Engine
 from tensormagic.collectors.quiet import quiet

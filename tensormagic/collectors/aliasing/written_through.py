@@ -15,8 +15,7 @@ from torch import nn
 from tensormagic.collectors.aliasing.storage_aliases import place_of
 from tensormagic.collectors.geometry.layout import count_distinct
 from tensormagic.collectors.geometry.overlap import overlap, touched
-from tensormagic.collectors.geometry.storage import Written, is_same_place
-from tensormagic.collectors.geometry.strides import Pattern
+from tensormagic.collectors.geometry.strides import Pattern, Written, is_same_place
 from tensormagic.collectors.objects.holdings import REGISTRIES, registered
 from tensormagic.collectors.objects.namespace import is_kind
 from tensormagic.collectors.quiet import quiet

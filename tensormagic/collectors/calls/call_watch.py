@@ -19,7 +19,7 @@ from tensormagic.collectors.calls.seen_calls import NotesOfBroadcasts, NotesOfSe
 from tensormagic.collectors.calls.seen_made import Fresh, NotesOfDropouts, NotesOfFresh
 from tensormagic.collectors.cuts.detachment_values import ROLES
 from tensormagic.collectors.faults.autograd_watch import NOTED
-from tensormagic.collectors.graphs.history import next_nodes
+from tensormagic.collectors.graphs.live_nodes import next_nodes
 from tensormagic.collectors.where.source import SourceLines, is_own_code
 from tensormagic.reports import RunningSum, UntrainedNorm
 

@@ -17,7 +17,7 @@ from tensormagic.collectors.calls.call_watch import WATCHED, CallWatch
 from tensormagic.collectors.cuts.cuts import Cuts
 from tensormagic.collectors.faults.autograd_watch import GETS_GRAD, SETS_DATA, AutogradWatch
 from tensormagic.collectors.gradients.measures import SmallResults
-from tensormagic.collectors.graphs.history import flat
+from tensormagic.collectors.graphs.live_nodes import flat
 from tensormagic.collectors.hooks.modes import TransparentMode, active_modes, set_modes
 from tensormagic.collectors.objects.identity import ModuleNames, RunningModules
 from tensormagic.collectors.quiet import answers_itself, here, without_modes
@@ -29,8 +29,7 @@ from tensormagic.reports.graph import Graph
 from tensormagic.words import count
 
 if TYPE_CHECKING:
-    from tensormagic.collectors.gradients.fast_norm import PassValues
-    from tensormagic.collectors.gradients.forward_values import ForwardMeter
+    from tensormagic.collectors.gradients.forward_values import ForwardMeter, PassValues
 
 
 # Ends a run where a NaN or Inf is made, for the person who asks for it: ``--stop nan``.

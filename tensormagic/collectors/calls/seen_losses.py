@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.calls.call_notes import Call, CallNotes, operand_parts
-from tensormagic.collectors.graphs.history import first_input, inputs_of, next_nodes
+from tensormagic.collectors.graphs.live_nodes import first_input, inputs_of, next_nodes
 from tensormagic.collectors.graphs.saved_tensors import saved_argument
 from tensormagic.collectors.where.source import is_own_code
 

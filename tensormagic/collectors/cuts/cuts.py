@@ -41,7 +41,7 @@ from tensormagic.collectors.cuts.detachment_values import (
     receiver_of,
     shape_of,
 )
-from tensormagic.collectors.graphs.history import flat, has_history, history_of, is_leaf, without_history
+from tensormagic.collectors.graphs.live_nodes import flat, has_history, history_of, is_leaf, without_history
 from tensormagic.collectors.where.source import SourceLines, is_own_code
 from tensormagic.reports.graph import CutKind
 

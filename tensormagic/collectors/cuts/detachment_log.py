@@ -16,7 +16,7 @@ import torch
 
 from tensormagic.collectors.cuts.cuts import Cuts
 from tensormagic.collectors.cuts.detachment_values import Behind, Detachment, Receiver, dtype_of, left_out, shape_of
-from tensormagic.collectors.gradients.following import Following
+from tensormagic.collectors.gradients.pass_log import Following
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.graphs.structure import GraphStructure
 from tensormagic.collectors.objects.identity import Leaves

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import torch
 
-from tensormagic.collectors.graphs.history import flat, has_history, inputs_of, is_stale, walk_nodes
+from tensormagic.collectors.graphs.live_nodes import flat, has_history, inputs_of, is_stale, walk_nodes
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import numbers
 from tensormagic.reports.graph import CutKind, LeftOut

@@ -39,14 +39,14 @@ from tensormagic.collectors.failures.operands import (
     namespace_of,
     operand_of,
 )
-from tensormagic.collectors.faults.error_without_trace import untraced_fault
-from tensormagic.collectors.gradients.fast_norm import PassValues
-from tensormagic.collectors.gradients.following import start_nodes
+from tensormagic.collectors.faults.backward_errors import untraced_fault
+from tensormagic.collectors.gradients.forward_values import PassValues
+from tensormagic.collectors.gradients.pass_log import start_nodes
 from tensormagic.collectors.gradients.traced_graph import TracedGraph
-from tensormagic.collectors.graphs.history import walk_nodes
+from tensormagic.collectors.graphs.live_nodes import walk_nodes
 from tensormagic.collectors.graphs.nodes import describe_nodes
 from tensormagic.collectors.graphs.structure import Walker, is_accumulate, make_structure
-from tensormagic.collectors.live_memory.live_memory import memory_at, out_of_memory_of
+from tensormagic.collectors.memory.live_memory import memory_at, out_of_memory_of
 from tensormagic.collectors.objects.identity import Leaves, ModuleNames
 from tensormagic.collectors.objects.still_values import UNKNOWN
 from tensormagic.collectors.quiet import quiet

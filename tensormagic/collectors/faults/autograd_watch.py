@@ -16,7 +16,6 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from tensormagic.collectors.gradients.measures import bytes_at
-from tensormagic.collectors.graphs.history import has_history, history_of, next_nodes
 from tensormagic.collectors.graphs.in_place import (
     IN_PLACE,
     Suspect,
@@ -26,6 +25,7 @@ from tensormagic.collectors.graphs.in_place import (
     differs,
     matters,
 )
+from tensormagic.collectors.graphs.live_nodes import has_history, history_of, next_nodes
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.graphs.saved_tensors import saved_by
 from tensormagic.collectors.quiet import quiet

@@ -1,4 +1,4 @@
-"""What an error of a backward is about: a saved tensor that changed, a freed graph, a custom Function's gradient."""
+"""Errors of autograd, explained: those of a traced run, and those without a trace."""
 
 from __future__ import annotations
 
@@ -9,20 +9,33 @@ import linecache
 import re
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
 import torch
+from torch import nn
 from torch.autograd.function import BackwardCFunction, Function
 
-from tensormagic.collectors.graphs.history import inputs_of
+from tensormagic.collectors.gradients.pass_log import start_nodes
 from tensormagic.collectors.graphs.in_place import WriteBook, WriteRecord
+from tensormagic.collectors.graphs.live_nodes import inputs_of, walk_nodes
 from tensormagic.collectors.graphs.nodes import op_name
-from tensormagic.collectors.graphs.saved_tensors import Saved, is_freed, memory_of, saved_by
+from tensormagic.collectors.graphs.saved_tensors import Saved, is_freed, memory_of, same_start, saved_by
 from tensormagic.collectors.graphs.structure import NO_NUMBER
-from tensormagic.reports.failure import FreedGraph, ReturnProblem, SavedWrite, SpoiltTensor, WriteKind, WrongReturn
+from tensormagic.collectors.quiet import quiet
+from tensormagic.reports.failure import (
+    BackwardFault,
+    FreedGraph,
+    ReturnProblem,
+    SavedWrite,
+    SpoiltTensor,
+    WriteKind,
+    WrongReturn,
+)
 from tensormagic.reports.finding import Location
+
+# What an error of a backward is about: a saved tensor that changed, a freed graph, a custom Function's gradient.
 
 # Finds the saved tensor at which a backward raised because something had changed it in place, and who that was.
 
@@ -391,3 +404,70 @@ def _tree(code: CodeType) -> ast.FunctionDef | None:
 
 def _first_line(node: ast.FunctionDef) -> int:
     return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+
+
+# Why a backward raised that nobody had followed: what its graph tells afterwards, as long as it is alive.
+#
+# Who wrote to a tensor, and on which line a node was made, is not known then; which tensor it was, what had saved it
+# and in which version, is.
+
+MOST_NODES = 100_000
+
+Spaces = Sequence[Mapping[str, Any]]
+
+
+def untraced_fault(
+    error: BaseException, roots: Sequence[Any], spaces: Spaces, locate: Callable[[str, int, str], Location]
+) -> BackwardFault | None:
+    """Return why a backward raised; None where it was for none of the usual reasons.
+
+    Args:
+        error: What it raised.
+        roots: What it was called on.
+        spaces: Where names are looked up, the nearest first.
+        locate: Makes a location of a file name, a line and the name of a function.
+    """
+    if not (is_about_a_write(error) or is_about_a_freed_graph(error) or is_about_a_return(error)):
+        return None
+    with quiet():
+        return _fault(error, start_nodes(roots), spaces, locate)
+
+
+def _fault(
+    error: BaseException, starts: list[Any], spaces: Spaces, locate: Callable[[str, int, str], Location]
+) -> BackwardFault | None:
+    nodes = list(walk_nodes(starts, MOST_NODES))
+    blame = Blame(None, _nowhere, _no_line, lambda tensor: _name_in(spaces, tensor))
+    if is_about_a_write(error) and (found := find_modified_saved(nodes, error, None)) is not None:
+        return BackwardFault(spoilt=blame.spoilt(found, nodes))
+    freed = returned = None
+    if is_about_a_freed_graph(error):
+        freed = FreedBook(_nowhere, _no_line, _no_name).freed(nodes, range(len(starts)), None)
+    else:
+        returned = custom_function_return(error, nodes, None, _no_line, locate)
+    return BackwardFault(freed=freed, returned=returned) if freed is not None or returned is not None else None
+
+
+def _name_in(spaces: Spaces, tensor: torch.Tensor) -> str:
+    """Return what the person calls a tensor: by its own name, or as a parameter of a model that has one."""
+    named = [(name, value) for space in spaces for name, value in list(space.items()) if not name.startswith("_")]
+    for name, value in named:
+        if isinstance(value, torch.Tensor) and same_start(value, tensor):
+            return name
+        if isinstance(value, nn.Module):
+            inside = (path for path, one in value.named_parameters() if same_start(one, tensor))
+            if path := next(inside, ""):
+                return f"{name}.{path}"
+    return ""
+
+
+def _nowhere(_: int) -> Origin:
+    return None, ""
+
+
+def _no_line(_: int | None) -> None:
+    return None
+
+
+def _no_name(_: Any) -> str:
+    return ""

@@ -20,9 +20,9 @@ from tensormagic.collectors.faults.backward_errors import (
     is_about_a_return,
     is_about_a_write,
 )
-from tensormagic.collectors.gradients.following import Following
-from tensormagic.collectors.graphs.history import has_history, is_stale
+from tensormagic.collectors.gradients.pass_log import Following
 from tensormagic.collectors.graphs.in_place import Suspect
+from tensormagic.collectors.graphs.live_nodes import has_history, is_stale
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.graphs.saved_tensors import same_start
 from tensormagic.collectors.graphs.structure import Walk

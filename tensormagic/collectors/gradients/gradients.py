@@ -20,8 +20,8 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.devices import accelerator
-from tensormagic.collectors.gradients.fast_norm import Gradients, Known, Memory, PassValues, fast_norm
+from tensormagic.collectors import devices
+from tensormagic.collectors.gradients.forward_values import Gradients, Known, Memory, PassValues, fast_norm
 from tensormagic.collectors.gradients.gradient_statistics import (
     SmallGradients,
     StatisticsTable,
@@ -98,7 +98,7 @@ class PassRecorder:
         self._padding: set[int] = set()
         self._wrapped = False
         self._isolated = torch._C._len_torch_dispatch_stack() > 0
-        self._plain = not accelerator.there.simulated and not self._isolated
+        self._plain = not devices.there.simulated and not self._isolated
         self._small = SmallGradients(values.pass_number, self._keep_rows, self._copy_statistics)
 
     def look_inside_wrappers(self) -> None:
@@ -172,7 +172,7 @@ class PassRecorder:
             self._find_first_nonfinite()
 
     @property
-    def arrival(self) -> accelerator.Arrival | None:
+    def arrival(self) -> devices.Arrival | None:
         """What is to come from devices; None where everything is here."""
         return self._far if self._far.asked else None
 
@@ -208,7 +208,7 @@ class PassRecorder:
         with graded(enabled=False), self._quiet():
             value = root.detach().reshape(())
             if value.is_floating_point() and value.device.type != "meta":
-                if accelerator.there.holds(value):
+                if devices.there.holds(value):
                     self._far.number(value, keep)
                 else:
                     keep(value.item())
@@ -270,14 +270,14 @@ class PassRecorder:
             self._look_at_several(index, gradients)
         elif first.is_meta:
             self.values.norms[index], self.values.gap = UNREADABLE, NO_NUMBERS
-        elif accelerator.there.holds(first):
+        elif devices.there.holds(first):
             self._look_on_device(index, first)
         else:
             self._look_at_one(index, first)
 
     def _look_into(self, index: int, slot: str, saved: torch.Tensor) -> None:
         """Count the zeros and the like in a saved tensor that may explain a NaN."""
-        if not accelerator.there.holds(saved):
+        if not devices.there.holds(saved):
             self._facts[index] = saved_facts(slot, saved)
         elif self._has_room(saved.device):
 
@@ -332,7 +332,7 @@ class PassRecorder:
             self._history.used = True
             self._may_ask = not self._history.rests()
             wants_all = self.values.table is not None or not self._history.surveyed
-            room = accelerator.there.room(device) if wants_all else None
+            room = devices.there.room(device) if wants_all else None
             self._asks_all = room is None or room >= ROOM
             if not self._may_ask:
                 self.values.gap = _NO_ROOM
@@ -343,7 +343,7 @@ class PassRecorder:
     def _look_at_part(self, edge: tuple[int, int], gradient: torch.Tensor) -> None:
         """Measure what a node sends to a slot that others send to as well; an addition hands on what it received."""
         index, values = edge[0], self.values
-        far = accelerator.there.holds(gradient)
+        far = devices.there.holds(gradient)
         if index in self._padding and (far or values.norms[index] >= 0):
             self._far.after(partial(self._part_as_received, edge)) if far else self._part_as_received(edge)
             return
@@ -405,7 +405,7 @@ class PassRecorder:
             self._measure(index, gradient, partial(self.store, index))
 
     def _measure(self, index: int, gradient: torch.Tensor, store: Callable[[Measured], None]) -> None:
-        if not accelerator.there.holds(gradient):
+        if not devices.there.holds(gradient):
             store(measure(gradient))
         elif self._has_room(gradient.device):
             keep = partial(_kept_by, store)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensormagic.collectors.devices import accelerator
+from tensormagic.collectors import devices
 from tensormagic.collectors.graphs.live_nodes import Hooks
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
 from tensormagic.collectors.quiet import without_modes
@@ -292,7 +292,7 @@ def _numbers(x: Any) -> Numbers:
     """Return the elements of a tensor; none where these are many, or are not simply there to be read. Never raises."""
     try:
         with torch._C.DisableTorchFunction(), without_modes():
-            if type(x) not in _PLAIN or not 0 < x.numel() <= FEW_ELEMENTS or x.is_meta or accelerator.there.holds(x):
+            if type(x) not in _PLAIN or not 0 < x.numel() <= FEW_ELEMENTS or x.is_meta or devices.there.holds(x):
                 return ()
             if x.layout is not torch.strided or not x.is_floating_point():
                 return ()

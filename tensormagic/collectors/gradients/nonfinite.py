@@ -13,14 +13,14 @@ import torch
 
 from tensormagic.collectors.gradients.gradient_statistics import StatisticsTable
 from tensormagic.collectors.gradients.measures import as_array, count_where, flat, measure
-from tensormagic.collectors.graphs.history import next_nodes
+from tensormagic.collectors.graphs.live_nodes import next_nodes
 from tensormagic.collectors.graphs.saved_tensors import each_saved_tensor, saved_argument, saved_tensor
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk, is_accumulate
 from tensormagic.collectors.quiet import quiet
 from tensormagic.reports import UNTOUCHED, BadSource, Edge, FirstBad, FirstNonfinite
 
 if TYPE_CHECKING:
-    from tensormagic.collectors.gradients.fast_norm import PassValues
+    from tensormagic.collectors.gradients.forward_values import PassValues
 
 
 # Looks into the saved tensors of the few ops whose backward can make NaN or Inf out of a finite gradient.

@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensormagic.collectors.devices import accelerator
-from tensormagic.collectors.devices.accelerator import Arrival
+from tensormagic.collectors import devices
+from tensormagic.collectors.devices import Arrival
 from tensormagic.collectors.gradients.measures import NORM_RELIABLE, Measured, as_it_lies, dense, vector_norm
 from tensormagic.reports import GradientStatistics
 
@@ -191,7 +191,7 @@ class DeviceNumbers:
             raise
 
     def _put(self, values: torch.Tensor, asked: _Asked, *, careful: bool) -> None:
-        stream = self._streams.setdefault(accelerator.there.stream_of(values.device), _Stream())
+        stream = self._streams.setdefault(devices.there.stream_of(values.device), _Stream())
         narrow = values.dtype if values.dtype in _NARROW else None
         wide = _SUMMED_IN.get(values.dtype, torch.float32)
         if asked.count <= SMALL:
@@ -229,7 +229,7 @@ class DeviceNumbers:
 
         asked = _Asked(told, torch.float32, 0, 1, full=False)
         self._asked.append(asked)
-        stream = self._streams.setdefault(accelerator.there.stream_of(numbers[0].device), _Stream())
+        stream = self._streams.setdefault(devices.there.stream_of(numbers[0].device), _Stream())
         for each in numbers:
             stream.add(each, [asked])
 
@@ -249,11 +249,11 @@ class DeviceNumbers:
         """Let all numbers be copied here as soon as they are reckoned, each stream's behind its own work."""
         streams, self._streams = self._streams, {}
         for place, stream in streams.items():
-            with accelerator.there.on(place), _own_types():
+            with devices.there.on(place), _own_types():
                 stream.settle()
                 if stream.numbers:
                     numbers, stream.numbers = stream.numbers, []
-                    self._sent.append((accelerator.there.send(torch.cat(numbers)), stream))
+                    self._sent.append((devices.there.send(torch.cat(numbers)), stream))
 
     def ready(self) -> bool:
         """Return whether they are here."""

@@ -15,7 +15,7 @@ import torch
 from torch.nn.parameter import is_lazy
 
 from tensormagic.collectors.geometry.overlap import Region, overlap
-from tensormagic.collectors.graphs.history import inputs_of
+from tensormagic.collectors.graphs.live_nodes import inputs_of
 from tensormagic.collectors.graphs.saved_tensors import region_of, saved_by
 from tensormagic.collectors.quiet import answers_itself
 from tensormagic.collectors.where.source import SourceLines

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, cast
 import torch
 
 from tensormagic.collectors.geometry.overlap import Region
-from tensormagic.collectors.graphs.history import walk_nodes
+from tensormagic.collectors.graphs.live_nodes import walk_nodes
 from tensormagic.collectors.objects.namespace import is_kind
 from tensormagic.collectors.quiet import number
 

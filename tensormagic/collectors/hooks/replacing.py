@@ -19,8 +19,6 @@ from torch.overrides import handle_torch_function, has_torch_function_unary
 from tensormagic.collectors.where.caller import foreign_caller, foreign_frames
 from tensormagic.reports import Location
 
-# Replaces functions of torch's for the duration of a run, and notes the calls that no mode sees.
-
 # Replaces functions of torch's for the duration of a run, puts them back, and keeps Dynamo out of ours.
 
 # Replaces functions of torch's for the duration of a trace, and puts them back whatever the order.

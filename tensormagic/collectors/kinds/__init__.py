@@ -8,17 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tensormagic.collectors.kinds import dtypes, nested, sparse, storages, subclasses, wrappers
+from tensormagic.collectors.kinds import dtypes, sparse, subclasses, wrappers
 from tensormagic.collectors.kinds.kind import Description, Kind, Values
 
 # What holds the numbers: the first that fits. Wrappers come before what they may wrap.
 HOLDERS: tuple[Kind, ...] = (
     *wrappers.FUNCTORCH,
     *wrappers.FUNCTIONAL,
-    *storages.ABSENT,
+    *subclasses.ABSENT,
     *subclasses.DISTRIBUTED,
     *wrappers.MASKED,
-    *nested.NESTED,
+    *wrappers.NESTED,
     *sparse.COORDINATES,
     *sparse.COMPRESSED,
     *wrappers.OPAQUE,
@@ -28,7 +28,7 @@ HOLDERS: tuple[Kind, ...] = (
 # What a tensor is besides: all that fit. The first table asks for attributes only, of any tensor; the second one
 # asks for strides, storage and operations, of tensors that have memory of their own.
 ROLES: tuple[Kind, ...] = (*dtypes.TRAITS, *dtypes.DTYPES)
-TRAITS: tuple[Kind, ...] = (*storages.STORAGES, *dtypes.STRIDED_KINDS)
+TRAITS: tuple[Kind, ...] = (*subclasses.STORAGES, *dtypes.STRIDED_KINDS)
 STRIDED = Kind("strided", lambda _: True, lambda _: Description("", ""), strided=True)
 
 

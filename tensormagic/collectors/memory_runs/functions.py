@@ -17,7 +17,7 @@ from torch import nn
 
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.objects.holdings import registered
-from tensormagic.collectors.ops.op_calls import StackWalk
+from tensormagic.collectors.ops import StackWalk
 from tensormagic.collectors.where.source import SourceLines, lines_of
 from tensormagic.errors import UnknownNameError
 from tensormagic.reports import Cell, FunctionMemory, Gap, LineMemory

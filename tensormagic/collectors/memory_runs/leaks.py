@@ -13,14 +13,23 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.graphs.history import walk_nodes
+from tensormagic.collectors.graphs.live_nodes import walk_nodes
 from tensormagic.collectors.graphs.saved_tensors import live_saved
 from tensormagic.collectors.graphs.structure import is_accumulate
 from tensormagic.collectors.objects.namespace import nearest
 from tensormagic.collectors.objects.reach import Place
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.session.assignments import CellNumber, emptied, grown, no_cell, sources
-from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk, graphs_and_storages, is_tracked
+from tensormagic.collectors.session.session_walk import (
+    THOROUGH,
+    CellNumber,
+    ObjectWalk,
+    emptied,
+    graphs_and_storages,
+    grown,
+    is_tracked,
+    no_cell,
+    sources,
+)
 from tensormagic.reports import Leak, Location, StoredGraph
 from tensormagic.reports.memory import Category
 from tensormagic.reports.memory_run import LeakForm

@@ -17,7 +17,7 @@ from tensormagic.collectors.hooks.modes import Engine, SteppingMode
 from tensormagic.collectors.hooks.stepping_off import asks
 from tensormagic.collectors.memory_runs.allocation_log import Death, Event, Resized
 from tensormagic.collectors.memory_runs.blocks import Block, Place, new_block
-from tensormagic.collectors.ops.op_calls import StackWalk, storages
+from tensormagic.collectors.ops import StackWalk, storages
 from tensormagic.collectors.where.caller import Callers
 
 # What an ATen operation does to memory, as its schema says: read once an operation.

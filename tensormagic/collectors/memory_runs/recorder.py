@@ -12,12 +12,12 @@ import torch
 from torch import nn
 
 from tensormagic.collectors.failures.failures import Surroundings, failure_of
-from tensormagic.collectors.graphs.history import walk_nodes
+from tensormagic.collectors.graphs.live_nodes import walk_nodes
 from tensormagic.collectors.hooks.followed_run import FollowedRun
 from tensormagic.collectors.hooks.stepping_off import SteppingOff
 from tensormagic.collectors.hooks.undoing import Undoing
-from tensormagic.collectors.live_memory.blocks import Origin, note_lines
-from tensormagic.collectors.live_memory.live_memory import out_of_memory_of
+from tensormagic.collectors.memory.live_blocks import Origin, note_lines
+from tensormagic.collectors.memory.live_memory import out_of_memory_of
 from tensormagic.collectors.memory_runs.allocation_log import AllocationLog, Event, Totals, blocks_of
 from tensormagic.collectors.memory_runs.blocks import Block, Iterations, Place, new_block
 from tensormagic.collectors.memory_runs.cuda_events import CudaRecording
@@ -25,7 +25,7 @@ from tensormagic.collectors.memory_runs.functions import LineProfile
 from tensormagic.collectors.memory_runs.mode import FEWEST_EVENTS, MemoryMode
 from tensormagic.collectors.memory_runs.run_report import Account, Described, Growth, described, standing
 from tensormagic.collectors.objects.identity import ModuleNames, RunningModules
-from tensormagic.collectors.ops.op_calls import storages
+from tensormagic.collectors.ops import storages
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.source import CellNumber, SourceLines
 from tensormagic.reports import AllocatorRun, Cell, FailureReport, Gap, Leak

@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.live_memory.blocks import parts, running
-from tensormagic.collectors.live_memory.live_memory import failing_variables, live_storage, uncollected
-from tensormagic.collectors.live_memory.survey import Survey
+from tensormagic.collectors.memory.live_blocks import parts, running
+from tensormagic.collectors.memory.live_memory import failing_variables, live_storage, uncollected
+from tensormagic.collectors.memory.survey import Survey
 from tensormagic.collectors.memory_runs.allocation_log import (
     BEFORE,
     AllocationLog,
@@ -38,10 +38,9 @@ from tensormagic.collectors.memory_runs.leaks import (
     find_leaks,
 )
 from tensormagic.collectors.objects.reach import Place
-from tensormagic.collectors.ops.op_calls import has_memory
+from tensormagic.collectors.ops import has_memory
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.session.assignments import CellNumber, no_cell
-from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk
+from tensormagic.collectors.session.session_walk import THOROUGH, CellNumber, ObjectWalk, no_cell
 from tensormagic.reports import Gap, Leak, Location
 from tensormagic.reports.memory import CATEGORIES, Category, DeviceMemory, LiveStorage
 from tensormagic.reports.memory_run import AllocatedBlock, LineMemory, Timeline

@@ -17,9 +17,9 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from tensormagic.collectors.objects.deep_names import DeepNames, Sharded, sharded_in
 from tensormagic.collectors.objects.holdings import attributes_of, is_a, items_of
 from tensormagic.collectors.objects.namespace import inside
+from tensormagic.collectors.objects.reach import DeepNames, Sharded, sharded_in
 from tensormagic.collectors.quiet import number
 from tensormagic.gc_pause import gc_paused
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.graphs.history import walk_nodes
+from tensormagic.collectors.graphs.live_nodes import walk_nodes
 from tensormagic.collectors.hooks.listening import ListeningRun
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.rng.generators import TYPES, Reading, defaults, generators, identity, read, state_of

@@ -18,8 +18,21 @@ from tensormagic.collectors.hooks.modes import Engine, SteppingMode
 from tensormagic.collectors.hooks.replacing import skip_in_dynamo, without_dynamo
 from tensormagic.collectors.hooks.stepping_off import ASKING_CALLS
 from tensormagic.collectors.hooks.undoing import Undoing
-from tensormagic.collectors.ops.op_calls import MOST_PLACES, NEW, ONE_NEW, WHOLE, Place, Places, Row, Rows, new_bytes
-from tensormagic.collectors.ops.op_costs import ForwardLog, GraphCosts, NodeCost, asking_places
+from tensormagic.collectors.ops import (
+    MOST_PLACES,
+    NEW,
+    ONE_NEW,
+    WHOLE,
+    ForwardLog,
+    GraphCosts,
+    NodeCost,
+    Place,
+    Places,
+    Row,
+    Rows,
+    asking_places,
+    new_bytes,
+)
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.source import SourceLines
 from tensormagic.reports import Gap, Node

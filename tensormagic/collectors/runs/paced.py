@@ -17,12 +17,12 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from tensormagic.collectors import devices
 from tensormagic.collectors.calls.forward import ForwardRecorder
-from tensormagic.collectors.devices import accelerator
-from tensormagic.collectors.devices.accelerator import Laps
-from tensormagic.collectors.gradients.following import Following, is_being_compiled
+from tensormagic.collectors.devices import Laps
 from tensormagic.collectors.gradients.measures import Measured, measure
 from tensormagic.collectors.gradients.on_device import DeviceNumbers, Keep
+from tensormagic.collectors.gradients.pass_log import Following, is_being_compiled
 from tensormagic.collectors.gradients.traced_graph import TracedGraph
 from tensormagic.collectors.graphs.structure import Walk
 from tensormagic.collectors.hooks.backward_calls import BackwardCall
@@ -476,7 +476,7 @@ def _standing_norm(tensor: torch.Tensor | None, far: DeviceNumbers, keep: Keep) 
     if gradient is None or answers_itself(gradient):
         return UNTOUCHED if gradient is None else UNREADABLE
     try:
-        if gradient.is_meta or not accelerator.there.holds(gradient):
+        if gradient.is_meta or not devices.there.holds(gradient):
             return measure(gradient)[0]
         far.ask(gradient, keep, full=False, careful=True)
     except (RuntimeError, TypeError, NotImplementedError):  # on the meta device, or of a kind that has no norm

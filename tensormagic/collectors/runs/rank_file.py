@@ -26,9 +26,9 @@ from typing import Any
 
 import torch
 
+from tensormagic.collectors import devices
 from tensormagic.collectors.calls.forward import ForwardRecorder
-from tensormagic.collectors.devices import accelerator
-from tensormagic.collectors.devices.accelerator import Late
+from tensormagic.collectors.devices import Late
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import answers_itself, here, quiet
 from tensormagic.collectors.runs.rank_facts import (
@@ -164,7 +164,7 @@ class RankFile:
 
     def _guarded(self, action: Any, *arguments: Any) -> None:
         """Write something, if nothing has gone wrong so far; never raises into the run."""
-        if self._gap or self._is_closed or accelerator.there.capturing():
+        if self._gap or self._is_closed or devices.there.capturing():
             return
         began = perf_counter()
         try:
@@ -261,7 +261,7 @@ class RankFile:
                 gradients.append(gradient)
         far: dict[torch.device, list[tuple[int, torch.Tensor]]] = {}
         for number, norm in zip(numbers, torch._foreach_norm(gradients) if gradients else (), strict=True):
-            if accelerator.there.holds(norm):
+            if devices.there.holds(norm):
                 far.setdefault(norm.device, []).append((number, norm.double()))
             else:
                 found[number] = float(norm)

@@ -21,32 +21,29 @@ from typing import Any
 
 import torch
 
+from tensormagic.collectors import devices
 from tensormagic.collectors.calls.forward import ForwardRecorder, look_at_pass
 from tensormagic.collectors.cuts.detachment_log import CutLog
-from tensormagic.collectors.devices import accelerator
-from tensormagic.collectors.devices.accelerator import Late, Stopwatch
+from tensormagic.collectors.devices import Late, Stopwatch
 from tensormagic.collectors.failures.failures import TracedFailure
 from tensormagic.collectors.faults.backward_faults import Faults
-from tensormagic.collectors.gradients.fast_norm import PassValues
-from tensormagic.collectors.gradients.following import (
-    Following,
-    PythonBackwards,
-    circumstances,
-    is_being_compiled,
-    returned_gradients,
-    sequence_number,
-    start_nodes,
-)
-from tensormagic.collectors.gradients.forward_values import ForwardMeter
+from tensormagic.collectors.gradients.forward_values import ForwardMeter, PassValues
 from tensormagic.collectors.gradients.gradients import PassRecorder
 from tensormagic.collectors.gradients.measures import SmallPass
 from tensormagic.collectors.gradients.pass_log import (
+    Following,
     Microbatches,
     PassLog,
+    PythonBackwards,
+    circumstances,
     frame_before_any_pass,
     frame_of,
     infers_shapes,
+    is_being_compiled,
     pass_of,
+    returned_gradients,
+    sequence_number,
+    start_nodes,
 )
 from tensormagic.collectors.gradients.traced_graph import GraphBook, TracedGraph
 from tensormagic.collectors.graphs.live_nodes import NodeThreads
@@ -272,7 +269,7 @@ class Tracer(FollowedRun):
 
     def _steps_aside(self) -> bool:
         """Return whether a CUDA graph is being recorded; where none is, take what has come from devices."""
-        if accelerator.there.capturing():
+        if devices.there.capturing():
             self._add_gap("backward", _CAPTURING)
             return True
         self._late.poll()
@@ -464,7 +461,7 @@ class Tracer(FollowedRun):
 
     def report(self) -> TraceReport:
         """Return everything known so far; consistent also while the run goes on."""
-        if get_ident() == self._home and not accelerator.there.capturing():  # elsewhere nobody waits for a device
+        if get_ident() == self._home and not devices.there.capturing():  # elsewhere nobody waits for a device
             self._late.finish()
         graphs = tuple(self._cuts.with_cuts(graph.report()) for graph in self._graphs.by_use())
         every = (self._recorder, self._cuts, self._training, self._ops, self._rank_file)

@@ -14,8 +14,8 @@ from torch import nn
 from tensormagic.collectors.objects.holdings import attributes_of, registered
 from tensormagic.collectors.objects.namespace import is_kind
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.session.assignments import CellNumber, assigned, bound, no_cell
-from tensormagic.collectors.session.tied_weights import parameters_of
+from tensormagic.collectors.session.session_walk import CellNumber, assigned, bound, no_cell
+from tensormagic.collectors.session.unregistered import parameters_of
 from tensormagic.reports import Location, StillParameters
 
 # Where parameters lie in their model: beside others of the same make, and by which line they got there.

@@ -19,10 +19,17 @@ from tensormagic.collectors.aliasing.holders import holders
 from tensormagic.collectors.objects.namespace import is_history, nearest, telling
 from tensormagic.collectors.objects.reach import Budget
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.session.assignments import CellNumber, grown, no_cell, sources
-from tensormagic.collectors.session.session_walk import THOROUGH, Held, ObjectWalk, stored_graphs
-from tensormagic.collectors.session.tied_weights import TiedWeights
-from tensormagic.collectors.session.unregistered import modules_report
+from tensormagic.collectors.session.session_walk import (
+    THOROUGH,
+    CellNumber,
+    Held,
+    ObjectWalk,
+    grown,
+    no_cell,
+    sources,
+    stored_graphs,
+)
+from tensormagic.collectors.session.unregistered import TiedWeights, modules_report
 from tensormagic.collectors.session.update_tracking import Learning
 from tensormagic.reports import (
     Growth,

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.graphs.history import inputs_of, walk_nodes
+from tensormagic.collectors.graphs.live_nodes import inputs_of, walk_nodes
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.graphs.saved_tensors import read_slots, tensors_in
 from tensormagic.collectors.objects.holdings import is_a

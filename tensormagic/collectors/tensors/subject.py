@@ -13,8 +13,7 @@ import torch
 
 from tensormagic.collectors import kinds
 from tensormagic.collectors.kinds.dtypes import decoded
-from tensormagic.collectors.kinds.storages import fits
-from tensormagic.collectors.kinds.subclasses import dispatches, plain_view
+from tensormagic.collectors.kinds.subclasses import dispatches, fits, plain_view
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensormagic.collectors.aliasing.sharing import PARTS, Entry, Shared, by_memory, gather, part_of, with_parts
+from tensormagic.collectors.aliasing.storage_aliases import PARTS, Entry, Shared, by_memory, gather, part_of, with_parts
 from tensormagic.collectors.objects.namespace import Walk, nearest, telling
 from tensormagic.collectors.quiet import here, number, quiet
 from tensormagic.reports import Gap, MemoryTotal, TensorReport, TensorRow, TensorTable

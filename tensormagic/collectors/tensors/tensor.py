@@ -12,7 +12,7 @@ from torch import _tensor_str
 from tensormagic.collectors.aliasing.aliases import AliasSearch, find_aliases
 from tensormagic.collectors.aliasing.holders import holders
 from tensormagic.collectors.geometry.layout import Rows, cut_of, layout, read_values
-from tensormagic.collectors.geometry.storage import Memory
+from tensormagic.collectors.geometry.strides import Memory
 from tensormagic.collectors.kinds.dtypes import BUFFER, summary_of_buffer
 from tensormagic.collectors.objects.namespace import Walk, is_kind, walk_arrays
 from tensormagic.collectors.quiet import quiet

@@ -12,15 +12,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from tensormagic.collectors.devices import accelerator
-from tensormagic.collectors.devices.accelerator import Late
-from tensormagic.collectors.graphs.history import next_nodes
+from tensormagic.collectors import devices
+from tensormagic.collectors.devices import Late
+from tensormagic.collectors.graphs.live_nodes import next_nodes
 from tensormagic.collectors.objects.holdings import is_a
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.where.caller import Origins
 from tensormagic.reports import GraphGrowth, ModelMode
-
-# Which parameters an optimizer was given, which are trained elsewhere, and in which mode their model is.
 
 # Which parameters an optimizer was given: those of the run by their number, and those that play no part in it.
 
@@ -170,8 +168,8 @@ class ModelModes:
     def _count_unused(self, counted: list[torch.Tensor | None], late: Late) -> None:
         """Count the normalisations whose running statistics are those they were made with; waits for no device."""
         there = [each for each in counted if each is not None and not each.is_meta]
-        far = [each for each in there if accelerator.there.holds(each)]
-        self._unused_norms = sum(int(each) == 0 for each in there if not accelerator.there.holds(each))
+        far = [each for each in there if devices.there.holds(each)]
+        self._unused_norms = sum(int(each) == 0 for each in there if not devices.there.holds(each))
 
         def add(read: list[float]) -> None:
             self._unused_norms += read.count(0)

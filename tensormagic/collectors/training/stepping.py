@@ -11,8 +11,8 @@ from itertools import chain
 
 import torch
 
-from tensormagic.collectors.devices import accelerator
-from tensormagic.collectors.devices.accelerator import Late
+from tensormagic.collectors import devices
+from tensormagic.collectors.devices import Late
 from tensormagic.collectors.quiet import answers_itself, here, quiet
 from tensormagic.collectors.training.parallel import world_size
 from tensormagic.reports import Accumulation, StepKind, StepPattern
@@ -272,7 +272,7 @@ class Stepping:
     def _ask(self, witnesses: list[PassthroughMode], answer: str) -> None:
         """Ask whether all these gradients are zero; of those on a device the answer comes later."""
         there = [gradient for witness in witnesses if (gradient := gradient_of(witness.parameter())) is not None]
-        far = [gradient for gradient in there if accelerator.there.holds(gradient) and gradient.numel()]
+        far = [gradient for gradient in there if devices.there.holds(gradient) and gradient.numel()]
         if not far:
             setattr(self, answer, all(witness.is_zero() for witness in witnesses))
             return
@@ -376,7 +376,7 @@ class Stepping:
 def _has_gradient(parameter: torch.Tensor) -> bool:
     """Return whether a parameter has a gradient that is not zero; of one on a device that is not asked."""
     gradient = gradient_of(parameter)
-    return gradient is not None and not accelerator.there.holds(gradient) and not all_zero(gradient)
+    return gradient is not None and not devices.there.holds(gradient) and not all_zero(gradient)
 
 
 def _values(gradient: torch.Tensor) -> torch.Tensor:
@@ -389,7 +389,7 @@ def _norm(gradient: torch.Tensor | None, late: Late, keep: Callable[[list[float]
     try:
         with quiet():
             norm = torch.linalg.vector_norm(_values(gradient)).reshape(1)
-            if accelerator.there.holds(gradient):
+            if devices.there.holds(gradient):
                 late.sent(norm, keep)
             else:
                 keep([float(norm)])

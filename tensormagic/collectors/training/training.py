@@ -17,10 +17,9 @@ from typing import Any
 
 import torch
 
+from tensormagic.collectors import devices
 from tensormagic.collectors.calls.forward import ForwardRecorder
-from tensormagic.collectors.devices import accelerator
-from tensormagic.collectors.gradients.following import Following
-from tensormagic.collectors.gradients.pass_log import PassLog
+from tensormagic.collectors.gradients.pass_log import Following, PassLog
 from tensormagic.collectors.hooks.backward_calls import BackwardCall
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.training.held import Elsewhere, Growth, Held, ModelModes
@@ -316,7 +315,7 @@ class TrainingWatcher:
 
         What is recorded into a CUDA graph does not run: nothing is looked at then.
         """
-        if accelerator.there.capturing():
+        if devices.there.capturing():
             self._seen = False
             return
         began = perf_counter()

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 
 import torch
 
-from tensormagic.collectors.devices import accelerator
-from tensormagic.collectors.devices.accelerator import Late
+from tensormagic.collectors import devices
+from tensormagic.collectors.devices import Late
 from tensormagic.collectors.faults.autograd_watch import AutogradWatch
 from tensormagic.collectors.graphs.in_place import UntrackedWrites
 from tensormagic.collectors.graphs.structure import GraphStructure
@@ -326,7 +326,7 @@ class UpdateWatcher:
         if self.steps is not None:
             self.steps.step_begins(plain=len(args) < 2 and not kwargs)  # the optimizer alone
         self._listener.before_step(optimizer)
-        if self._wanted() and not accelerator.there.capturing():
+        if self._wanted() and not devices.there.capturing():
             self._guarded(lambda: self._keep(optimizer))
 
     def ends(self, optimizer: torch.optim.Optimizer) -> None:
@@ -418,7 +418,7 @@ def _halves(
 
 def _sample_size(parameters: list[torch.Tensor]) -> int:
     """Return the most elements of one that are compared: on a device, of all together at most `SAMPLES_THERE`."""
-    there = any(map(accelerator.there.holds, parameters))
+    there = any(map(devices.there.holds, parameters))
     return max(min(SAMPLE, SAMPLES_THERE // len(parameters)), 1) if there else SAMPLE
 
 
@@ -440,7 +440,7 @@ def _read(late: Late, norms: list[torch.Tensor], keep: Callable[[list[float]], N
         places = [at for at, norm in enumerate(norms) if norm.device == device]
         wide = torch.float32 if device.type == "mps" else torch.float64
         together = torch.stack([norms[at].to(wide) for at in places])
-        if accelerator.there.holds(together):
+        if devices.there.holds(together):
             late.sent(together, partial(_put, read, places))
         else:
             _put(read, places, together.tolist())

@@ -15,9 +15,9 @@ from torch import nn
 
 from tensormagic.collectors.aliasing.aliases import MOST, aliases_of, find_aliases
 from tensormagic.collectors.geometry import overlap as overlap_module
-from tensormagic.collectors.geometry import storage
+from tensormagic.collectors.geometry import strides
 from tensormagic.collectors.geometry.overlap import Region, overlap, overlap_elements
-from tensormagic.collectors.geometry.storage import shares_version
+from tensormagic.collectors.geometry.strides import shares_version
 from tensormagic.reports import Alias
 
 
@@ -179,7 +179,7 @@ def test_detach_counts_on_the_same_version_and_data_does_not() -> None:
 
 def test_version_of_an_unknown_build_is_not_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the counter's place cannot be found, equal versions mean "cannot tell", different ones still "no"."""
-    monkeypatch.setattr(storage, "_counter_place", lambda: None)
+    monkeypatch.setattr(strides, "_counter_place", lambda: None)
     a, b = base(), base()
     assert shares_version(a, a.detach()) is None
     b.add_(1)

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tensormagic import memory
-from tensormagic.collectors.devices.devices import read_cpu, read_cuda, read_devices, read_mps, read_xpu
+from tensormagic.collectors.devices import read_cpu, read_cuda, read_devices, read_mps, read_xpu
 from tensormagic.reports import DeviceMemory, Gap, ProcessUse
 
 MIB = 2**20
@@ -227,7 +227,7 @@ def test_cpu_elsewhere(tmp_path, monkeypatch):
         Process=lambda: SimpleNamespace(memory_info=lambda: SimpleNamespace(rss=3)),
     )
     assert read_cpu(tmp_path, psutil)[0] == [DeviceMemory("cpu", free=4, total=9, process=3)]
-    monkeypatch.setattr("tensormagic.collectors.devices.devices.find_spec", lambda _name: None)
+    monkeypatch.setattr("tensormagic.collectors.devices.find_spec", lambda _name: None)
     (device,), (gap,) = read_cpu(tmp_path)
     assert device == DeviceMemory("cpu")
     assert gap.reason == "the memory of this process is unknown without psutil"

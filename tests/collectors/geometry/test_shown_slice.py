@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import tensormagic as tm
 from tensormagic.collectors.geometry.layout import cut_of
-from tensormagic.collectors.geometry.shown_slice import chosen_cut
+from tensormagic.collectors.tensors.picture import chosen_cut
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import TensorReport
 

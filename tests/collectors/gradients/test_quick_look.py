@@ -10,7 +10,7 @@ from torch import nn
 
 import tensormagic as tm
 from tensormagic.collectors.gradients import gradients
-from tensormagic.collectors.gradients.fast_norm import fast_norm
+from tensormagic.collectors.gradients.forward_values import fast_norm
 from tensormagic.collectors.gradients.gradient_statistics import StatisticsTable, survey
 from tensormagic.collectors.gradients.measures import of_numbers
 

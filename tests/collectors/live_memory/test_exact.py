@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from tensormagic.collectors.live_memory.live_memory import collect_memory
-from tensormagic.collectors.live_memory.survey import Survey
+from tensormagic.collectors.memory.live_memory import collect_memory
+from tensormagic.collectors.memory.survey import Survey
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk
 from tests.collectors.live_memory.programs import STEPS, Program, counted

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.collectors.live_memory import blocks as lines_module
-from tensormagic.collectors.live_memory.blocks import Lines, Origin, note_lines, noted_line
+from tensormagic.collectors.memory import live_blocks as lines_module
+from tensormagic.collectors.memory.live_blocks import Lines, Origin, note_lines, noted_line
 from tensormagic.reports import Location
 
 HERE = Location("cell.py", 3, "x = torch.zeros(4)")

@@ -12,7 +12,7 @@ import torch
 
 import tensormagic
 from tensormagic.collectors.failures.failures import Surroundings, failure_of
-from tensormagic.collectors.live_memory.live_memory import collect_memory
+from tensormagic.collectors.memory.live_memory import collect_memory
 from tests.support.gaps import own_gaps
 
 ASKED = 2**48  # elements: no machine has them

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from tensormagic.collectors.objects.explain import binds_tightly, is_tensor, why_not_a_tensor
+from tensormagic.collectors.requirements import binds_tightly, is_tensor, why_not_a_tensor
 
 ALL = "; tensors() lists all its tensors"
 

@@ -13,8 +13,8 @@ import pytest
 import torch
 from torch import nn
 
+from tensormagic.collectors.memory.freed import collect_releases
 from tensormagic.collectors.objects.namespace import walk_tensors
-from tensormagic.collectors.releases.freed import collect_releases
 from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk
 
 T = torch.zeros(2)

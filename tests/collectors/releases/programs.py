@@ -11,7 +11,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from tensormagic.collectors.releases.freed import collect_releases
+from tensormagic.collectors.memory.freed import collect_releases
 
 PRELUDE = """
 import collections, functools, types

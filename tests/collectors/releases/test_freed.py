@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.collectors.releases.freed import CIRCLES, ELSEWHERE, collect_releases
+from tensormagic.collectors.memory.freed import CIRCLES, ELSEWHERE, collect_releases
 from tensormagic.reports import Release
 from tests.collectors.releases.programs import freed_by, run
 

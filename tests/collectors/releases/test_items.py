@@ -9,10 +9,10 @@ import torch
 from hypothesis import given, settings
 
 import tensormagic as tm
-from tensormagic.collectors.releases import containers as containers_module
-from tensormagic.collectors.releases.containers import containers
-from tensormagic.collectors.releases.flow import Dominance, flow_of
-from tensormagic.collectors.releases.freed import collect_releases
+from tensormagic.collectors.memory import roots as containers_module
+from tensormagic.collectors.memory.flow import Dominance, flow_of
+from tensormagic.collectors.memory.freed import collect_releases
+from tensormagic.collectors.memory.roots import containers
 from tests.collectors.releases.programs import freed_by
 from tests.collectors.releases.test_reachability import GRAPHS, reached
 
@@ -125,7 +125,7 @@ def test_no_code_of_the_persons_runs() -> None:
 
 def test_a_budget_is_said(monkeypatch: Any) -> None:
     """Where the containers are too many to weigh, that is told, and the names are told all the same."""
-    monkeypatch.setattr("tensormagic.collectors.releases.flow.MOST_STEPS", 30)
+    monkeypatch.setattr("tensormagic.collectors.memory.flow.MOST_STEPS", 30)
     namespace: dict[str, Any] = {"__name__": "program"}
     exec(MADE + "a = [zeros(2) for _ in range(50)]\nb = [zeros(2) for _ in range(50)]", namespace)
     found = collect_releases(namespace)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tensormagic.collectors.releases.flow import (
+from tensormagic.collectors.memory.flow import (
     NOBODY,
     SEVERAL,
     bits,

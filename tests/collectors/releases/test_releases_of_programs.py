@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
-from tensormagic.collectors.releases.freed import collect_releases
+from tensormagic.collectors.memory.freed import collect_releases
 from tests.collectors.releases.programs import freed_by, programs, quick_collections, run
 
 

@@ -14,8 +14,8 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 import tensormagic as tm
-from tensormagic.collectors.ops import op_calls, op_costs
-from tensormagic.collectors.ops.op_costs import ASKING_NODES
+from tensormagic.collectors import ops
+from tensormagic.collectors.ops import ASKING_NODES
 from tests.corpus import test_corpus
 from tests.corpus.cases import HEALTHY
 from tests.corpus.data import digits
@@ -397,7 +397,7 @@ def test_a_graph_that_is_used_again_keeps_its_forward():
 
 def test_what_waits_for_a_backward_that_never_comes_is_bounded(monkeypatch):
     """A run that never calls backward does not fill memory; what comes later is still counted."""
-    monkeypatch.setattr(op_costs, "MOST_WAITING", 64)
+    monkeypatch.setattr(ops, "MOST_WAITING", 64)
     w = torch.ones(2, requires_grad=True)
     with tm.trace(level="ops", namespace={}) as trace:
         for _ in range(500):
@@ -410,7 +410,7 @@ def test_what_waits_for_a_backward_that_never_comes_is_bounded(monkeypatch):
 
 def test_places_are_bounded_and_it_is_said(monkeypatch):
     """Beyond the bound calls are counted at no line, and a gap says so; none is lost."""
-    monkeypatch.setattr(op_calls, "MOST_PLACES", 3)
+    monkeypatch.setattr(ops, "MOST_PLACES", 3)
     x = torch.ones(2)
 
     def run():

@@ -6,7 +6,7 @@ import linecache
 
 import pytest
 
-from tensormagic.collectors.session.assignments import emptied
+from tensormagic.collectors.session.session_walk import emptied
 
 
 def read(source: str) -> list[str]:

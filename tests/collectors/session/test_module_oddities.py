@@ -12,8 +12,7 @@ from torch import nn
 from torch.nn.utils import parametrizations, prune
 from torch.testing._internal.common_modules import module_db
 
-from tensormagic.collectors.session.tied_weights import TiedWeights
-from tensormagic.collectors.session.unregistered import ModuleWatch, look_at, modules_report
+from tensormagic.collectors.session.unregistered import ModuleWatch, TiedWeights, look_at, modules_report
 
 
 class Bare(nn.Module):

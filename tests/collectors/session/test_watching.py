@@ -14,8 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import tensormagic as tm
 from tensormagic.collectors.aliasing.holders import Budget
-from tensormagic.collectors.session.assignments import assigned, grown
-from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk, stored_graphs
+from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk, assigned, grown, stored_graphs
 from tensormagic.collectors.session.watching import look
 from tensormagic.errors import TensorMagicError
 

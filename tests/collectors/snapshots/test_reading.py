@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from tensormagic import SnapshotError
-from tensormagic.collectors.snapshots.reading import load, read_file
+from tensormagic.collectors.memory.snapshot_reading import load, read_file
 from tests.support.snapshot_writer import ToyAllocator, stack
 
 CALLED: list[str] = []

@@ -9,8 +9,8 @@ import pytest
 
 import tensormagic
 from tensormagic import SnapshotError
-from tensormagic.collectors.snapshots import segments, snapshot
-from tensormagic.collectors.snapshots.snapshot import snapshot_report
+from tensormagic.collectors.memory import snapshot, snapshot_segments
+from tensormagic.collectors.memory.snapshot import snapshot_report
 from tests.support.snapshot_writer import BEGIN, C_PLUS_PLUS, STANDARD, TORCH, UNWIND, ToyAllocator, frame, stack
 
 
@@ -229,7 +229,7 @@ def test_damaged_fields_are_read_as_far_as_they_go(inside):
 
 def test_what_is_repeated_without_end_is_refused(monkeypatch):
     """A small file whose parts refer to each other by the million is refused, rather than gone through."""
-    monkeypatch.setattr(segments, "MOST_BLOCKS", 25_000)
+    monkeypatch.setattr(snapshot_segments, "MOST_BLOCKS", 25_000)
     block = {"size": 512, "state": "inactive"}
     segment = {"device": 0, "blocks": [block] * 10_000}
     with pytest.raises(SnapshotError, match="more than 25000 blocks"):

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.collectors.why.gradient_facts import gradient_facts, names_of, parameters_of, scale_in
+from tensormagic.collectors.tensors.gradient_facts import gradient_facts, names_of, parameters_of, scale_in
 from tests.support.zoo import ZOO
 
 

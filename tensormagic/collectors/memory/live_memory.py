@@ -13,13 +13,13 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.devices.devices import READERS, Reader, read_devices
-from tensormagic.collectors.live_memory.blocks import Block, Lines, Origin, category_of, nbytes_of, noted_line, running
-from tensormagic.collectors.live_memory.survey import Survey, note_unnamed_referrers
+from tensormagic.collectors.devices import READERS, Reader, read_devices
+from tensormagic.collectors.memory.freed import collect_releases
+from tensormagic.collectors.memory.live_blocks import Block, Lines, Origin, category_of, nbytes_of, noted_line, running
+from tensormagic.collectors.memory.survey import Survey, note_unnamed_referrers
 from tensormagic.collectors.objects.namespace import OPTIMIZED
 from tensormagic.collectors.objects.reach import Budget, Place
 from tensormagic.collectors.quiet import numbers, quiet
-from tensormagic.collectors.releases.freed import collect_releases
 from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk
 from tensormagic.collectors.session.watching import standing_out
 from tensormagic.collectors.where.source import PACKAGE_DIRECTORY, CellNumber, location_in, location_of, names_of

@@ -15,12 +15,12 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from tensormagic.collectors.graphs.history import is_node_class, next_nodes
+from tensormagic.collectors.graphs.live_nodes import is_node_class, next_nodes
 from tensormagic.collectors.graphs.saved_tensors import raw_saved
+from tensormagic.collectors.memory.flow import ends_in_cycles
 from tensormagic.collectors.objects.holdings import MACHINERY, begins_plainly, home_of, mro_of
 from tensormagic.collectors.objects.reach import Budget
 from tensormagic.collectors.quiet import graded
-from tensormagic.collectors.releases.flow import ends_in_cycles
 
 # What an object refers to, for the count of references: exact, every reference as often as it is there.
 #

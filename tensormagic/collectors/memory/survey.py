@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from tensormagic.collectors.graphs.history import is_node_class, walk_nodes
+from tensormagic.collectors.graphs.live_nodes import is_node_class, walk_nodes
 from tensormagic.collectors.graphs.saved_tensors import kept_by, path_of
-from tensormagic.collectors.live_memory.blocks import Block, Role, memory_in, merged, nbytes_of, parts
+from tensormagic.collectors.memory.live_blocks import Block, Role, memory_in, merged, nbytes_of, parts
 from tensormagic.collectors.objects.holdings import gradient_there, home_of, is_readable, mro_of, registered
 from tensormagic.collectors.objects.namespace import OPTIMIZED
 from tensormagic.collectors.objects.reach import Place

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from tensormagic.collectors.aliasing.aliases import components
-from tensormagic.collectors.geometry.storage import Memory
+from tensormagic.collectors.geometry.strides import Memory
 from tensormagic.collectors.kinds.subclasses import dispatches, has_memory, inner_tensors
 from tensormagic.collectors.objects.reach import Place
 from tensormagic.collectors.quiet import number

@@ -1,4 +1,4 @@
-"""Plain graphs of numbers, no torch: circles, dominance, reachability, and what roots free alone and together."""
+"""Plain graphs of numbers, no torch: cycles, dominance, reachability, and what roots free alone and together."""
 
 from __future__ import annotations
 

@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from tensormagic.collectors.snapshots.reading import size, whole, word
-from tensormagic.collectors.snapshots.segments import Block, Stacks
+from tensormagic.collectors.memory.snapshot_reading import size, whole, word
+from tensormagic.collectors.memory.snapshot_segments import Block, Stacks
 from tensormagic.reports import Category
 
 # Goes through the allocator's events of one device and knows, after each, what is alive and what is reserved.

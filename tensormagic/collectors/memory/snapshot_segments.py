@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from tensormagic.collectors.snapshots.reading import dictionaries, entries, size, whole, word
+from tensormagic.collectors.memory.snapshot_reading import dictionaries, entries, size, whole, word
 from tensormagic.collectors.where.caller import MARK
 from tensormagic.collectors.where.source import CellNumber, is_own_code
 from tensormagic.errors import SnapshotError

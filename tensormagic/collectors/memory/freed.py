@@ -1,4 +1,4 @@
-"""What letting go of each name, output or error would free; and letting go of what only the session keeps."""
+"""What deleting each name, output or error would free, and what clearing the session's own references would."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from tensormagic.collectors.devices.devices import READERS, Reader, read_devices
+from tensormagic.collectors.devices import READERS, Reader, read_devices
+from tensormagic.collectors.memory.flow import Dominance, Flow, Sum, bits, flow_of, set_of
+from tensormagic.collectors.memory.references import References
+from tensormagic.collectors.memory.roots import Items, Root, is_foreign, items_of, join_foreign, session_roots, shell_of
 from tensormagic.collectors.objects.reach import Budget
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.releases.containers import Items, items_of
-from tensormagic.collectors.releases.flow import Dominance, Flow, Sum, bits, flow_of, set_of
-from tensormagic.collectors.releases.references import References
-from tensormagic.collectors.releases.roots import Root, is_foreign, join_foreign, session_roots, shell_of
 from tensormagic.collectors.session.session_walk import THOROUGH, memory_of
 from tensormagic.reports import DeviceGain, DeviceMemory, FreeingReport, Gap, Release
 

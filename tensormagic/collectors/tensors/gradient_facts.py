@@ -1,4 +1,4 @@
-"""What a tensor, the names around it and the graphs that stand tell of its gradient: nothing is run or kept."""
+"""What there is to know about a tensor's gradient: for `why`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.cuts.detachment_values import dtype_of
-from tensormagic.collectors.graphs.history import is_stale, next_nodes
+from tensormagic.collectors.graphs.live_nodes import is_stale, next_nodes
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.objects.holdings import is_a, is_readable, registered
 from tensormagic.collectors.objects.namespace import inside, modules_in, nearest, walk_tensors

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tensormagic.collectors.snapshots.history import MOST_REFUSED, History, LineSums, Step, history_of
-from tensormagic.collectors.snapshots.reading import dictionaries, entries, size, whole, word
-from tensormagic.collectors.snapshots.segments import Area, Block, Stacks, areas_of, segment_report
+from tensormagic.collectors.memory.snapshot_history import MOST_REFUSED, History, LineSums, Step, history_of
+from tensormagic.collectors.memory.snapshot_reading import dictionaries, entries, size, whole, word
+from tensormagic.collectors.memory.snapshot_segments import Area, Block, Stacks, areas_of, segment_report
 from tensormagic.collectors.where.source import CellNumber
 from tensormagic.errors import SnapshotError
 from tensormagic.reports import (

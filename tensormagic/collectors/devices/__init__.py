@@ -1,1 +1,0 @@
-"""What each device says of its memory."""

@@ -1,0 +1,499 @@
+"""What holds an object from outside the names, and what containers let go."""
+
+from __future__ import annotations
+
+import re
+import sys
+from bisect import bisect_right
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from tensormagic.collectors.memory.flow import Dominance, Sum
+from tensormagic.collectors.memory.references import References
+from tensormagic.collectors.objects.holdings import attributes_of, home_of, mro_of, registered
+from tensormagic.collectors.objects.namespace import is_shells
+from tensormagic.collectors.where.source import is_own_code
+from tensormagic.reports import Release
+from tensormagic.reports.memory import ReleaseKind
+
+# Where a session's references begin: the person's names, IPython's history of outputs, the last error.
+#
+# A root is one thing that a person can let go of, with every place in which the session refers to it: of one output
+# that are ``Out[5]``, ``_5``, for a while ``_``, and copies that IPython keeps in places of its own. All are
+# dictionaries, so that a place is a dictionary and a key: the same list serves to count the references and to drop
+# them.
+
+Place = tuple[dict[Any, Any], Any]
+DROP_ALL = "%gpumem --free --yes"
+_UNDERSCORES = ("_", "__", "___")
+_NUMBERED = re.compile(r"_\d+")
+_ERROR_NAMES = ("last_exc", "last_value", "last_traceback", "last_type")
+
+_ATTRIBUTES = frozenset({"result", "error_in_exec", "error_before_exec", "tb"})
+
+
+@dataclass(slots=True)
+class Root:
+    """One thing that can be let go of.
+
+    Attributes:
+        label: What to call it.
+        kind: What sort of root it is; None for what nobody is to let go of.
+        places: Where the session refers to it.
+        code: What lets go of it.
+    """
+
+    label: str
+    kind: ReleaseKind | None
+    places: list[Place] = field(default_factory=list)
+    code: str = ""
+
+    def values(self) -> Iterator[Any]:
+        """Yield what lies in its places, as often as it does."""
+        for mapping, key in self.places:
+            if key in mapping:
+                yield mapping[key]
+
+    def drop(self) -> None:
+        """Let go of it, as IPython itself does when it clears its outputs."""
+        for mapping, key in self.places:
+            if key in _UNDERSCORES:
+                mapping[key] = ""
+            elif key in _ATTRIBUTES:
+                mapping[key] = None
+            else:
+                mapping.pop(key, None)
+
+
+def session_roots(namespace: Mapping[str, Any]) -> list[Root]:
+    """Return everything that a session's references begin at: names first, then outputs, then the last error."""
+    shell = shell_of(namespace)
+    outputs = _outputs(namespace, shell)
+    taken = {id(value) for root in outputs for value in root.values()}
+    roots = [_of_name(namespace, name) for name in list(namespace) if not _is_output(namespace, name, taken)]
+    error = _last_error(shell)
+    return [*roots, *outputs, *([error] if error.places else [])]
+
+
+def shell_of(namespace: Mapping[str, Any]) -> Any:
+    """Return the IPython shell whose namespace this is, or None."""
+    return getattr(namespace.get("get_ipython"), "__self__", None)
+
+
+def _of_name(namespace: Mapping[str, Any], name: str) -> Root:
+    own = name == "Out" or is_shells(name)
+    places: list[Place] = [(namespace, name)] if isinstance(namespace, dict) else []
+    return Root(name, None if own else "name", places, "" if own else f"del {name}")
+
+
+def _is_output(namespace: Mapping[str, Any], name: str, taken: set[int]) -> bool:
+    """Return whether a name is one that IPython gave to an output: the person may use ``_`` for something else."""
+    return (name in _UNDERSCORES or _NUMBERED.fullmatch(name) is not None) and id(namespace[name]) in taken
+
+
+def _outputs(namespace: Mapping[str, Any], shell: Any) -> list[Root]:
+    """Return the outputs that the history keeps, each once, by their numbers."""
+    history: Any = namespace.get("_oh")
+    hook = attributes_of(getattr(shell, "displayhook", None))
+    found: dict[int, Root] = {}
+    for number, value in list(history.items()) if type(history) is dict else []:
+        root = found.setdefault(id(value), Root("", "history"))
+        root.label += f"{', ' if root.label else ''}Out[{number}]"
+        by_name = namespace.get(f"_{number}") is value
+        root.code = root.code or (f"%xdel _{number}" if by_name else f"Out.pop({number!r})")
+        root.places.append((history, number))
+    for name in _UNDERSCORES:
+        if name in hook and hook[name] is not history:
+            found.setdefault(id(hook[name]), Root(name, "history", code=DROP_ALL)).places.append((hook, name))
+    for mapping in (namespace, getattr(shell, "user_ns_hidden", None)):
+        taken = mapping if type(mapping) is dict else {}
+        for name, value in list(taken.items()):
+            if id(value) in found and (name in _UNDERSCORES or _NUMBERED.fullmatch(name)):
+                found[id(value)].places.append((taken, name))
+    result = attributes_of(getattr(shell, "last_execution_result", None))
+    if id(result.get("result")) in found:
+        found[id(result["result"])].places.append((result, "result"))
+    return list(found.values())
+
+
+def _last_error(shell: Any) -> Root:
+    system = attributes_of(sys)
+    result = attributes_of(getattr(shell, "last_execution_result", None))
+    shown = attributes_of(getattr(shell, "InteractiveTB", None))
+    places: list[Place] = [(system, name) for name in _ERROR_NAMES if system.get(name) is not None]
+    places += [(result, name) for name in ("error_in_exec", "error_before_exec") if result.get(name) is not None]
+    places += [(shown, "tb")] if shown.get("tb") is not None else []
+    error = next((value for mapping, name in places if isinstance(value := mapping[name], BaseException)), None)
+    kind = f" ({type(error).__name__})" if error is not None else ""
+    return Root(f"the last error{kind}", "traceback", places, DROP_ALL)
+
+
+# Memory under a storage that is not torch's own: which NumPy array's it is, and that it counts once.
+#
+# ``torch.from_numpy`` makes a storage over the memory of an array, and keeps the array. Neither tells the other: they
+# are matched by address, among the arrays that a walk has met. The bytes are the array's, then: they are free when it
+# is. A piece of a storage (``storage[2:]``) is a storage of its own over the memory of the other, likewise.
+
+
+def join_foreign(found: References, storages: Sequence[int]) -> dict[int, int]:
+    """Add what storages over foreign memory refer to; returns, by the storage's number, the number that frees it.
+
+    Args:
+        found: A walk that has ended.
+        storages: The numbers of those that were met.
+    """
+    foreign = [at for at in storages if is_foreign(found.objects[at]) and lies_somewhere(found.objects[at])]
+    if not foreign:
+        return {}
+    arrays = _Arrays(found)
+    lent = arrays.lent(foreign)
+    there = (at for at in storages if found.objects[at].device.type == "cpu" and lies_somewhere(found.objects[at]))
+    own = [at for at in there if at not in set(foreign) - lent]
+    pieces = _Spans([(*_span(found.objects[at]), at) for at in own])
+    stand_ins: dict[int, int] = {}
+    return {at: _join(found, at, (arrays, pieces, stand_ins)) for at in foreign if at not in lent}
+
+
+def _join(found: References, number: int, memory: tuple[_Arrays, _Spans, dict[int, int]]) -> int:
+    """Add what a storage refers to; returns the number of what owns its memory: a storage, an array, a stand-in."""
+    arrays, pieces, stand_ins = memory
+    address = found.objects[number].data_ptr()
+    array, own = arrays.kept_at(address), pieces.at(address)
+    if array is None and own is not None:  # a piece of another storage
+        found.take_native(own)
+    held = own if array is None else array
+    if held is None:
+        held = stand_ins[address] if address in stand_ins else found.stand_in()
+        stand_ins[address] = held
+    found.edges[number].append(held)
+    return own if own is not None else arrays.owner(held)
+
+
+class _Spans:
+    """Pieces of memory that do not overlap: which one is at an address.
+
+    Args:
+        spans: Where each begins and ends, and its number.
+    """
+
+    def __init__(self, spans: Iterable[tuple[int, int, int]]) -> None:
+        self._spans = sorted(spans)
+        self._begins = [begin for begin, _, _ in self._spans]
+
+    def at(self, address: int) -> int | None:
+        """Return the number of the piece that an address lies in, or None."""
+        place = bisect_right(self._begins, address) - 1
+        return self._spans[place][2] if place >= 0 and address < self._spans[place][1] else None
+
+
+class _Arrays:
+    """The NumPy arrays that a walk has met.
+
+    Args:
+        found: A walk that has ended.
+    """
+
+    def __init__(self, found: References) -> None:
+        self._found = found
+        self._arrays = {at for at, item in enumerate(found.objects) if np.ndarray in type(item).__mro__}
+        self._beginning: dict[int, list[int]] = {}
+        owners = []
+        for at in self._arrays:
+            begin, end = _array_span(found.objects[at])
+            self._beginning.setdefault(begin, []).append(at)
+            owners += [(begin, end, at)] if np.ndarray.base.__get__(found.objects[at]) is None else []
+        self._owners = _Spans(owners)
+
+    def lent(self, storages: Iterable[int]) -> set[int]:
+        """Return the storages of torch's own that ``x.numpy()`` lent to an array: nor can these be resized."""
+        bases = {base for at in self._arrays for base in self._found.edges[at] if base not in self._arrays}
+        held = {storage for base in bases for storage in self._found.edges[base]}
+        return {at for at in storages if at in held and self._owners.at(self._found.objects[at].data_ptr()) is None}
+
+    def kept_at(self, address: int) -> int | None:
+        """Return the array that a storage keeps: one at its address to which something unknown refers."""
+        exact, owner = self._beginning.get(address, []), self._owners.at(address)
+        owners = [] if owner is None else [owner]
+        for at in (*exact, *owners):
+            if self._found.has_unmet(at):
+                self._found.python_counts[at] += 1
+                return at
+        return owner
+
+    def owner(self, array: int) -> int:
+        """Return the array whose memory it is: the last of the bases that are arrays."""
+        while bases := [at for at in self._found.edges[array] if at in self._arrays]:
+            array = bases[0]
+        return array
+
+
+def _span(storage: torch.UntypedStorage) -> tuple[int, int]:
+    begin = storage.data_ptr()
+    return begin, begin + storage.nbytes()
+
+
+def _array_span(array: Any) -> tuple[int, int]:
+    begin = int(np.ndarray.ctypes.__get__(array).data)
+    return begin, begin + int(np.ndarray.nbytes.__get__(array))
+
+
+def lies_somewhere(storage: torch.UntypedStorage) -> bool:
+    """Return whether a storage says where; that of a tensor that wraps others, as a DTensor, does not."""
+    try:
+        return storage.data_ptr() is not None
+    except RuntimeError:
+        return False
+
+
+def is_foreign(storage: torch.UntypedStorage) -> bool:
+    """Return whether a storage lies over memory that torch did not allocate: an array's, a piece of another."""
+    return storage.device.type == "cpu" and storage.nbytes() > 0 and not storage.resizable() and not storage.is_shared()
+
+
+# The containers that a person's names lead to, as they would write them, and what can be taken out of each.
+#
+# Only what is certain to work is told: builtin containers by their own classes, keys that can be written down,
+# attributes that lie in the object itself and that no class of the person's intercepts. No code of theirs runs.
+
+MOST = 2_000  # containers
+MOST_KEY = 60  # characters
+
+_CLEARED = frozenset({list, dict, set, deque})  # whose ``clear`` lets go of all that they refer to
+_MAPPINGS = frozenset({dict, OrderedDict, defaultdict})
+_SEQUENCES = frozenset({list, deque, tuple})
+_KEYS = frozenset({str, int, bool})
+_LEFT_ALONE = frozenset({torch.Tensor, torch.optim.Optimizer, type, BaseException})
+_ATOMS = frozenset({int, float, complex, bool, str, bytes, type(None)})
+
+
+@dataclass(slots=True)
+class Container:
+    """Something that others can be taken out of. Holds it, until it is dropped.
+
+    Attributes:
+        path: How a person writes it.
+        item: The object.
+        holder: The object that refers to what lies in it: itself, or the dictionary of its attributes.
+        entries: What can be taken out: the path of each, and the value; values that hold nothing are left out.
+    """
+
+    path: str
+    item: Any
+    holder: Any
+    entries: list[tuple[str, Any]]
+
+    @property
+    def clears(self) -> bool:
+        """Whether it can be emptied in one go."""
+        return type(self.item) in _CLEARED
+
+
+def containers(names: Mapping[str, Any]) -> Iterator[tuple[str, Container]]:
+    """Yield what names lead to, with the name, the nearest first; each under the name that leads there first.
+
+    Args:
+        names: Names, and what they are bound to.
+    """
+    pending = deque((name, name, value) for name, value in names.items() if name.isidentifier())
+    seen: set[int] = set()
+    found = 0
+    while pending and found < MOST:
+        name, path, item = pending.popleft()
+        if id(item) in seen or type(item) in _ATOMS:
+            continue
+        seen.add(id(item))
+        opened = _opened(path, item)
+        if opened is None:
+            continue
+        container, inner = opened
+        if container is not None:
+            found += 1
+            yield name, container
+        pending.extend((name, path, value) for path, value in inner)
+
+
+def _opened(path: str, item: Any) -> tuple[Container | None, list[tuple[str, Any]]] | None:
+    """Return an object as a container, and where to look on: None for what is not looked into."""
+    kind = type(item)
+    if kind in _SEQUENCES:
+        entries = _held((f"{path}[{at}]", value) for at, value in enumerate(item))
+        return (None if kind is tuple else Container(path, item, item, entries)), entries
+    if kind in _MAPPINGS:
+        keyed = ((key, value) for key, value in dict.items(item) if type(key) in _KEYS)
+        entries = _held((f"{path}[{key!r}]", value) for key, value in keyed if len(repr(key)) <= MOST_KEY)
+        return Container(path, item, item, entries), entries
+    if kind is set:
+        return Container(path, item, item, []), []
+    return None if any(each in _LEFT_ALONE for each in mro_of(kind)) else _of_instance(path, item)
+
+
+def _of_instance(path: str, item: Any) -> tuple[Container | None, list[tuple[str, Any]]] | None:
+    """Return an object by its attributes; of a module those that are registered are only looked on from."""
+    kind = type(item)
+    attributes = attributes_of(item)
+    if not attributes or _defining(kind, "__getattribute__") is not object:
+        return None
+    plain = ((name, value) for name, value in attributes.items() if type(name) is str and _is_own(kind, name))
+    entries = _held((f"{path}.{name}", value) for name, value in plain)
+    inner = [*entries, *_registered(path, item)] if nn.Module in mro_of(kind) else entries
+    lets_go = _defining(kind, "__delattr__") in {object, nn.Module} and _is_theirs(kind)
+    return (Container(path, item, attributes, entries) if lets_go and entries else None), inner
+
+
+def _registered(path: str, module: nn.Module) -> list[tuple[str, Any]]:
+    return [(f"{path}.{name}" if name.isidentifier() else f"{path}[{name}]", child)
+            for name, child in registered(module, "_modules").items()
+            if child is not None and (name.isidentifier() or _counts(module, name))]  # fmt: skip
+
+
+def _counts(module: nn.Module, name: str) -> bool:
+    """Return whether a module's children are reached by their number."""
+    return name.isdecimal() and not {nn.Sequential, nn.ModuleList}.isdisjoint(mro_of(type(module)))
+
+
+def _is_theirs(kind: type) -> bool:
+    """Return whether a class is one whose attributes a person may take away: their own, a module, a namespace."""
+    home = home_of(kind)
+    filename = getattr(sys.modules.get(home), "__file__", None)
+    own = home not in {"", "builtins"} and (filename is None or is_own_code(filename))
+    return own or kind is SimpleNamespace or nn.Module in mro_of(kind)
+
+
+def _is_own(kind: type, name: str) -> bool:
+    """Return whether an attribute is a person's, and what reading and deleting its name acts upon."""
+    home = _defining(kind, name)
+    intercepts = home is not None and any("__set__" in vars(each) for each in mro_of(type(vars(home)[name])))
+    return name.isidentifier() and not name.startswith("_") and not intercepts
+
+
+def _defining(kind: type, name: str) -> type | None:
+    """Return the class that an attribute of a class is found in."""
+    return next((each for each in mro_of(kind) if name in vars(each)), None)
+
+
+def _held(every: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
+    return [(path, value) for path, value in every if type(value) not in _ATOMS]
+
+
+# What taking something out of a container would free: ``losses.clear()``, ``del losses[17]``, ``del net.cache``.
+
+MOST_PARTS = 4  # of one name
+SHARE = 8  # one item is told where it frees at least this part of what all of its container free
+STANDS_OUT = 1.5  # and one of a sequence, which has no name, where it frees so many times what its items do on average
+CUT = "the items of some containers were not measured; what each item would free is shown for the others"
+
+
+@dataclass(slots=True)
+class Items:
+    """What lies in containers.
+
+    Attributes:
+        parts: By the number of a root, what taking something out of it frees, the most first.
+        cut: Why not all were weighed; empty where all were.
+    """
+
+    parts: dict[int, tuple[Release, ...]] = field(default_factory=dict)
+    cut: str = ""
+
+
+def items_of(found: References, roots: Sequence[Root], dominance: Dominance, wanted: Collection[str] = ()) -> Items:
+    """Return what taking something out of the containers frees that names lead to.
+
+    Args:
+        found: A walk that has ended.
+        roots: What it began at.
+        dominance: Asks its graph.
+        wanted: Paths of items that are reported although they do not stand out.
+    """
+    names = {root.label: at for at, root in enumerate(roots) if root.kind == "name"}
+    values = {name: value for name, at in names.items() for value in roots[at].values()}
+    described: dict[int, dict[tuple[int, int], Release]] = {}
+    items = Items()
+    for name, container in containers(values):
+        if dominance.steps < 0:
+            items.cut = CUT
+            break
+        mine = described.setdefault(names[name], {})
+        for key, one in _of_container(found, container, dominance, wanted):
+            if key not in mine or _is_better(one, mine[key], wanted):
+                mine[key] = one
+    for at, by_what in described.items():
+        order = sorted(by_what.values(), key=lambda one: (one.name not in wanted, -one.nbytes))
+        if order:
+            items.parts[at] = tuple(sorted(order[:MOST_PARTS], key=lambda one: -one.nbytes))
+    return items
+
+
+def _is_better(one: Release, other: Release, wanted: Collection[str]) -> bool:
+    """Return whether the later of two that free the same is told: what was asked for, then the innermost to be emptied.
+
+    Args:
+        one: The later, further inside.
+        other: The earlier.
+        wanted: What was asked for.
+    """
+    if (one.name in wanted) != (other.name in wanted):
+        return one.name in wanted
+    return one.code.endswith(".clear()") or not other.code.endswith(".clear()")
+
+
+def _of_container(
+    found: References, container: Container, dominance: Dominance, wanted: Collection[str]
+) -> Iterator[tuple[tuple[int, int], Release]]:
+    """Yield what one container frees, all of it and item by item, each with what tells that set of storages."""
+    number = found.number_of(container.holder)
+    number = found.number_of(container.item) if number is None else number
+    if number is None or not dominance.is_worth_asking(number):
+        return
+    below = dominance.below(number)
+    whole = dominance.weighed(below)
+    if not whole.nbytes or dominance.steps < 0:
+        return
+    if container.clears:
+        yield _key(below, dominance), _release(container.path, whole, f"{container.path}.clear()")
+    freed = list(_freed_by_items(found, container, number, dominance.parts(number, below), dominance))
+    least = whole.nbytes / SHARE
+    if len(freed) > 1 and isinstance(container.item, list | deque):  # one of a sequence has to stand out
+        least = max(least, STANDS_OUT * sum(one.nbytes for _, _, one in freed) / len(freed))
+    for path, nodes, one in freed:
+        if one.nbytes >= least or path in wanted:
+            yield _key(nodes, dominance), _release(path, one, f"del {path}")
+
+
+def _freed_by_items(
+    found: References, container: Container, number: int, parts: Sequence[Collection[int]], dominance: Dominance
+) -> Iterator[tuple[str, Collection[int], Sum]]:
+    """Yield the items that free something by themselves: the path, the nodes, their bytes."""
+    places = _places(found.edges[number])
+    for path, value in container.entries:
+        at = places.get(found.number_of(value))
+        one = Sum() if at is None else dominance.weighed(parts[at])
+        if at is not None and one.nbytes:
+            yield path, parts[at], one
+
+
+def _places(edges: Sequence[int]) -> Mapping[int | None, int]:
+    """Return the place of each node that is referred to once."""
+    places: dict[int | None, int] = {}
+    for at, node in enumerate(edges):
+        places[node] = -1 if node in places else at
+    return {node: at for node, at in places.items() if at >= 0}
+
+
+def _key(nodes: Collection[int], dominance: Dominance) -> tuple[int, int]:
+    weighty = [node for node in nodes if dominance.weighs(node)]
+    return min(weighty), len(weighty)
+
+
+def _release(path: str, freed: Sum, code: str) -> Release:
+    return Release(
+        name=path, kind="item", nbytes=freed.nbytes, storages=freed.storages, reaches=freed.nbytes,
+        device_bytes=dict(freed.devices), code=code,
+    )  # fmt: skip

@@ -1,1 +1,0 @@
-"""Level ``ops``: every ATen operation."""

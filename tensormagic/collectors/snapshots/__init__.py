@@ -1,1 +1,0 @@
-"""CUDA memory snapshots: read without running anything that is in them, and summed up."""

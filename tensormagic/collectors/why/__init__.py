@@ -1,1 +1,0 @@
-"""What a tensor and the names around it tell of its gradient."""
