@@ -14,7 +14,7 @@ allow_root := $(if $(filter 0,$(shell id -u)),--allow-root)
 # Jupyter's own settings and kernels of the person stay out of what we start.
 jupyter := env JUPYTER_PREFER_ENV_PATH=1 $(run) -m
 
-.PHONY: help demo test quick lint house format bench peers corpus sweep faults gpu matrix dist screenshots docs gallery coverage clean
+.PHONY: help demo test quick lint house format bench peers corpus sweep faults gpu matrix dist screenshots outputs docs gallery coverage clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -76,6 +76,9 @@ screenshots: $(VENV)/.has-test $(VENV)/.has-system ## the pictures in docs/image
 
 gallery: $(VENV)/.has-test $(VENV)/.has-system ## every panel on one page, light beside dark, and the pictures in docs/images/panels
 	$(run) -m tools.gallery
+
+outputs: $(VENV)/.has-test $(VENV)/.has-system ## what GitHub shows of the examples: runs them, and stores the outputs that have changed
+	$(run) -m tools.outputs
 
 docs: $(VENV)/.has-docs ## the documentation site in build/docs/html, with every example run: minutes
 	$(jupyter) tools.docs

@@ -121,16 +121,16 @@ def animated(pictures: list[bytes], milliseconds: list[int]) -> bytes:
     """Return PNG pictures of one size as one animated PNG, shown again and again."""
     first = _chunks(pictures[0])
     head = dict(first)[b"IHDR"]
-    made = [_chunk(b"IHDR", head), _chunk(b"acTL", struct.pack(">II", len(pictures), 0))]
+    made = [chunk(b"IHDR", head), chunk(b"acTL", struct.pack(">II", len(pictures), 0))]
     number = 0
     for at, (picture, time) in enumerate(zip(pictures, milliseconds, strict=True)):
         assert dict(_chunks(picture))[b"IHDR"] == head
-        made.append(_chunk(b"fcTL", struct.pack(">I8sIIHHBB", number, head[:8], 0, 0, time, 1000, 0, 0)))
+        made.append(chunk(b"fcTL", struct.pack(">I8sIIHHBB", number, head[:8], 0, 0, time, 1000, 0, 0)))
         number += 1
         for data in (data for kind, data in _chunks(picture) if kind == b"IDAT"):
-            made.append(_chunk(b"IDAT", data) if not at else _chunk(b"fdAT", struct.pack(">I", number) + data))
+            made.append(chunk(b"IDAT", data) if not at else chunk(b"fdAT", struct.pack(">I", number) + data))
             number += bool(at)
-    return b"\x89PNG\r\n\x1a\n" + b"".join(made) + _chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + b"".join(made) + chunk(b"IEND", b"")
 
 
 def _chunks(picture: bytes) -> list[tuple[bytes, bytes]]:
@@ -142,7 +142,8 @@ def _chunks(picture: bytes) -> list[tuple[bytes, bytes]]:
     return found
 
 
-def _chunk(kind: bytes, data: bytes) -> bytes:
+def chunk(kind: bytes, data: bytes) -> bytes:
+    """Return one chunk of a PNG file."""
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 

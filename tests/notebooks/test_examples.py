@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import struct
+import zlib
 
 import nbformat
 import pytest
 
 from tests.support.kernel import ROOT
+from tools.outputs import png, stale, text_of
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.ipynb"))
 
@@ -32,12 +35,60 @@ def outputs(notebook):
     return [(cell, output) for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
 
 
-def test_an_example_is_committed_without_outputs(example):
-    """Outputs are made, not kept: a diff of an example shows what was changed by hand."""
+def test_stored_outputs_are_what_github_shows(example):
+    """Text and still pictures: no HTML, script or style sheet, no place or address of the machine that ran it."""
     notebook = nbformat.read(example, as_version=4)
-    kept = [cell.source for cell, _ in outputs(notebook)]
-    assert kept == []
-    assert [cell.source for cell in notebook.cells if cell.get("execution_count")] == []
+    stored = [output for _, output in outputs(notebook)]
+    kinds = {kind for output in stored for kind in output.get("data", {})}
+    assert stored
+    assert kinds <= {"text/plain", "image/png"}
+    text = "\n".join(text_of(output) for output in stored)
+    assert re.findall(rf"(?:{re.escape(str(ROOT))}|/site-packages/|/tmp/|/home/|\b0x[0-9a-f])\S*", text) == []
+    numbers = [cell.execution_count for cell in notebook.cells if cell.cell_type == "code"]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert set(notebook.metadata) == {"kernelspec", "language_info"}
+
+
+def test_stored_outputs_are_small(example):
+    """An example with its pictures is quickly fetched."""
+    pictures = [output.data["image/png"] for _, output in outputs(nbformat.read(example, as_version=4))
+                if "image/png" in output.get("data", {})]  # fmt: skip
+    assert example.stat().st_size < 250_000
+    assert max(map(len, pictures), default=0) < 70_000
+
+
+def test_stored_outputs_are_fresh(example, executed):
+    """They say what the code prints today; where they do not: ``make outputs``."""
+    notebook, _ = executed
+    assert stale(nbformat.read(example, as_version=4), notebook) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "now", "is_stale"),
+    [
+        ("%tensor x", "x takes 7.1 MiB in 3 s, at 0x7f", False),
+        ("%tensor x", "x needs 96 KiB in 2 s, at 0x55", True),
+        ("%gpumem", "x needs 96 KiB in 2 s, at 0x55", False),
+        ("%gpumem", "TM501 x takes 96 KiB", True),
+    ],
+)
+def test_words_make_an_output_stale(source, now, is_stale):
+    """Words do, numbers and units do not; of what is in the memory of the machine, findings alone."""
+
+    def notebook(text):
+        cell = nbformat.v4.new_code_cell(source, outputs=[nbformat.v4.new_output("stream", text=text)], id="one")
+        return nbformat.v4.new_notebook(cells=[cell])
+
+    assert stale(notebook("x takes 96 KiB in 2 s, at 0x55"), notebook(now)) == (["one"] if is_stale else [])
+
+
+def test_a_picture_of_few_colours_is_a_png():
+    """Two rows of three pixels, as its decoder finds them."""
+    picture = png(3, 2, bytes((255, 0, 0, 0, 0, 255)), bytes((0, 1, 0, 1, 1, 0)))
+    assert picture.startswith(b"\x89PNG\r\n\x1a\n")
+    assert struct.unpack(">II", picture[16:24]) == (3, 2)
+    data = picture[picture.index(b"IDAT") + 4 : picture.index(b"IEND") - 8]
+    assert zlib.decompress(data) == bytes((0, 0, 1, 0, 0, 1, 1, 0))
 
 
 def test_an_example_has_one_title(example):
