@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -151,7 +152,8 @@ def model(
         given = f"{name or 'this'} is {requirements.what(found)} and calls no model"
         raise TensorMagicError(f"{given}: give a model, or a call of one such as net(x)")
     own = next((label for label, each in list(seen.items()) if each is found and label[:1] != "_"), "")
-    called = own or (name if name.replace(".", "").isidentifier() else "net")
+    dotted = re.sub(r"\[(\d+)\]", r".\1", name)
+    called = own or (dotted if dotted.replace(".", "").isidentifier() else "net")
     run = _report(trace)
     report = collect_model(found, called, Seen(seen, forward, traced_in(run, found, partial(was_met, run))))
     odd = diagnosed(WatchReport(modules=modules_report([(called, found)], seen, TiedWeights())))

@@ -15,10 +15,10 @@ from IPython.display import display
 
 from tensormagic import api
 from tensormagic.errors import TensorMagicError, UnknownTopicError
+from tensormagic.magics.arguments import Magic
 from tensormagic.magics.display import is_notebook
 
-# Every magic with a ``parser()``, in the order in which a person meets them: its module, which loading does not import
-# yet, and the ``NAME`` in it.
+# Every magic that has options, in the order in which a person meets them; no file of theirs is imported by loading.
 MAGICS = {
     "tensor": "%tensor",
     "tensors": "%tensors",
@@ -34,6 +34,10 @@ MAGICS = {
     "gpumem_cell": "%%gpumem",
     "rng": "%rng",
 }
+# In which file of this package a magic is, where that is not `QUESTIONS`.
+_FILES = {"tensor": "tensor", "tracegrad": "tracegrad", "gpumem": "gpumem", "gpumem_cell": "gpumem"}
+QUESTIONS = "questions"
+FILES = tuple(dict.fromkeys(_FILES.get(name, QUESTIONS) for name in MAGICS))
 # What ``%tensormagic NAME on`` and ``off`` switch: each a Bool setting of the class TensorMagic.
 SWITCHES = {
     "explain": "explain PyTorch errors below the traceback, in any cell",
@@ -174,18 +178,19 @@ def _switch(magics: Any, words: list[str]) -> None:
     print(f"{name} is {STATES[0] if getattr(magics, name) else STATES[1]}: {SWITCHES[name]}")  # noqa: T201  (asked for)
 
 
-def modules() -> list[Any]:
-    """Return the modules of the magics that have options, in the order in which a person meets them."""
-    return [module(name) for name in MAGICS]
+def magics() -> list[Magic]:
+    """Return the magics that have options, in the order in which a person meets them."""
+    return [magic(name) for name in MAGICS]
 
 
-def module(name: str) -> Any:
-    """Return the module of a magic: one of `MAGICS`."""
-    return import_module(f"tensormagic.magics.{name}")
+def magic(name: str) -> Magic:
+    """Import a magic: one of `MAGICS`."""
+    found: Magic = import_module(f"tensormagic.magics.{_FILES.get(name, QUESTIONS)}").MAGICS[name]
+    return found
 
 
 def _parsers() -> list[Any]:
-    return [found.parser() for found in modules()]
+    return [found.parser() for found in magics()]
 
 
 def _magic_lines() -> list[str]:

@@ -11,15 +11,17 @@ import ast
 import difflib
 import keyword
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from IPython.core.error import UsageError
 
 if TYPE_CHECKING:
-    from tensormagic.reports import Report
+    from tensormagic.reports import Cell, Report
 
 _NO_FIGURE = "there is no figure of this"
+_NUMBERED = re.compile(r"([^\W\d]\w*|[\])])((?:\.\d+)+)\b")  # net.0.weight
 _OPENING, _CLOSING, _QUOTES = "([{", ")]}", "\"'"
 
 
@@ -97,32 +99,66 @@ class Output:
     slide: bool = False
 
 
-def make_parser(name: str, description: str, report: type[Report], *, figures: bool = True) -> Parser:
-    """Return a parser for the magic ``name`` with the options that all magics share.
+def _runs_a_cell(_shell: Any, _options: argparse.Namespace, _output: Output) -> Report | None:
+    raise UsageError("this magic runs a cell: write it with two percent signs in the cell's first line")
 
-    Args:
+
+def _runs_no_cell(_shell: Any, _live: str, _options: argparse.Namespace, _output: Output, _cell: Cell) -> Any:
+    raise UsageError("this magic runs no cell: write it with one percent sign")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Magic:
+    """A magic that has options.
+
+    Attributes:
         name: With its percent signs.
-        description: What the magic does.
-        report: What it makes.
+        does: What it does, for the help.
+        makes: The class of its report, by its name in `tensormagic.reports`.
+        takes: What its line takes besides the options of all magics: names, and what `add_argument` is told of them.
+        needs: See `Parser`.
+        instead: See `Parser`.
         figures: Whether what it makes can be drawn as the figures that there are of such reports.
+        also: Magics whose help belongs to its own.
+        report: Makes the report of a line, from the shell, the options and the output; None if it showed it itself.
+        follow: Makes what follows a cell, from the shell, how to show it while it runs, the options, the output and the
+            cell.
     """
-    parser = Parser(prog=name, description=description, add_help=False, allow_abbrev=False)
-    parser.add_argument("--text", action="store_true", help="show plain text, as in a terminal")
-    parser.add_argument(
-        "--figure", nargs="?", const="", metavar="KIND", help=_figures_of(report) if figures else _NO_FIGURE
-    )
-    parser.add_argument(
-        "--save", action="append", default=[], metavar="FILE",
-        help=f"also write the report, as {_endings_of(report)}; can be repeated",
-    )  # fmt: skip
-    parser.add_argument("--into", metavar="NAME", help="also bind the report to this name")
-    parser.add_argument(
-        "--slide",
-        action="store_true",
-        help="for a projector: large type, one part at a time; arrow keys turn pages, F is full screen",
-    )
-    parser.add_argument("--help", "-h", action="store_true", help="show this help")
-    return parser
+
+    name: str
+    does: str
+    makes: str
+    takes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    needs: str = ""
+    instead: str = ""
+    figures: bool = True
+    also: tuple[Magic, ...] = ()
+    report: Callable[[Any, argparse.Namespace, Output], Report | None] = _runs_a_cell
+    follow: Callable[[Any, str, argparse.Namespace, Output, Cell], Any] = _runs_no_cell
+
+    def parser(self) -> Parser:
+        """Return the parser of its line; the parser's help is the help of the magic."""
+        from tensormagic import reports
+
+        made = Parser(prog=self.name, description=self.does, add_help=False, allow_abbrev=False)
+        report: type[Report] = getattr(reports, self.makes)
+        made.add_argument("--text", action="store_true", help="show plain text, as in a terminal")
+        figures = _figures_of(report) if self.figures else _NO_FIGURE
+        made.add_argument("--figure", nargs="?", const="", metavar="KIND", help=figures)
+        made.add_argument(
+            "--save", action="append", default=[], metavar="FILE",
+            help=f"also write the report, as {_endings_of(report)}; can be repeated",
+        )  # fmt: skip
+        made.add_argument("--into", metavar="NAME", help="also bind the report to this name")
+        made.add_argument(
+            "--slide", action="store_true",
+            help="for a projector: large type, one part at a time; arrow keys turn pages, F is full screen",
+        )  # fmt: skip
+        made.add_argument("--help", "-h", action="store_true", help="show this help")
+        for name, settings in self.takes.items():
+            made.add_argument(name, **settings)
+        made.needs, made.instead, made.also = self.needs, self.instead, tuple(one.parser() for one in self.also)
+        return made
 
 
 def _figures_of(report: type[Report]) -> str:
@@ -187,14 +223,15 @@ def pieces(line: str) -> list[str]:
 def expressions(parts: list[str]) -> list[str]:
     """Put pieces together into as few Python expressions as possible, from left to right.
 
-    A comma parts two as well, unless parentheses make a tuple of them; a semicolon at the end is left out.
+    A comma parts two as well, unless parentheses make a tuple of them; a semicolon at the end is left out. What torch
+    calls ``net.0.weight`` is the expression ``net[0].weight``.
 
     Raises:
         UsageError: where a piece begins no expression.
     """
     found: list[str] = []
     parts = [*parts[:-1], parts[-1].rstrip(";")] if parts else []
-    parts = parts if not parts or parts[-1] else parts[:-1]
+    parts = [_indexed(part) for part in (parts if not parts or parts[-1] else parts[:-1])]
     while parts:
         length = next((size for size in range(len(parts), 0, -1) if _is_expression(" ".join(parts[:size]))), 0)
         if not length:
@@ -202,6 +239,12 @@ def expressions(parts: list[str]) -> list[str]:
         found += _parted(" ".join(parts[:length]))
         parts = parts[length:]
     return found
+
+
+def _indexed(text: str) -> str:
+    """Return the name of a parameter as Python writes it, with indices; any other text as it is."""
+    indexed = _NUMBERED.sub(lambda path: path[1] + re.sub(r"\.(\d+)", r"[\1]", path[2]), text)
+    return indexed if not _is_expression(text) and _is_expression(indexed) else text
 
 
 def _parted(text: str) -> list[str]:

@@ -19,15 +19,14 @@ _STATEMENT = re.compile(r"\s*\w+\s*[=+*/@|&^<>!,;.]")  # `aliases = …`: Python
 
 
 def commands() -> dict[str, str]:
-    """Return the module of each magic that has options, by how its line begins."""
+    """Return the key in `about.MAGICS` of each magic that has options, by how its line begins."""
     found = {name: module for module, name in about.MAGICS.items()}
     return found | {"%tracegrad": found["%%tracegrad"], "%%rng": found["%rng"]}
 
 
 def parser_of(command: str) -> Parser:
-    """Return the parser of the magic whose line begins so; its module is imported for it."""
-    made: Parser = about.module(commands()[command]).parser()
-    return made
+    """Return the parser of the magic whose line begins so; its file is imported for it."""
+    return about.magic(commands()[command]).parser()
 
 
 def _complete(shell: Any, event: Any) -> list[str]:

@@ -85,13 +85,13 @@ class TensorMagic(Magics):
         return value
 
     def _run(self, magic: str, line: str, cell: str | None = None) -> Any:
-        """Import a magic's module and run it on a line or a cell."""
+        """Import a magic and run it on a line or a cell."""
         __tracebackhide__ = "__ipython_bottom__"
         from tensormagic.magics import frames
 
         if cell is None:
-            return frames.run_line(self.shell, line, about.module(magic))
-        return frames.run_cell(self.shell, line, cell, about.module(magic), live=self.live)
+            return frames.run_line(self.shell, line, about.magic(magic))
+        return frames.run_cell(self.shell, line, cell, about.magic(magic), live=self.live)
 
     @no_var_expand
     @line_magic

@@ -6,14 +6,14 @@ import argparse
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from types import ModuleType, TracebackType
+from types import TracebackType
 from typing import Any
 
 from IPython.core.error import UsageError
 
 from tensormagic import api
 from tensormagic.errors import TensorMagicError
-from tensormagic.magics.arguments import Output, expressions
+from tensormagic.magics.arguments import Magic, Output, expressions
 from tensormagic.magics.cell import CellSource, cell_number
 from tensormagic.magics.display import check, deliver, deliver_after_run, show
 
@@ -23,14 +23,13 @@ from tensormagic.magics.display import check, deliver, deliver_after_run, show
 Followed = tuple[Any, AbstractContextManager[Any], AbstractContextManager[Any]]
 
 
-def run_line(shell: Any, line: str, magic: ModuleType) -> None:
+def run_line(shell: Any, line: str, magic: Magic) -> None:
     """Show the report that a line asks for, or the help.
 
     Args:
         shell: The shell.
         line: What stands behind the magic.
-        magic: Has its ``parser``, and a function ``report`` that makes the report, of the shell, the options and the
-            output; None where that has shown it itself.
+        magic: What makes the report.
 
     Raises:
         UsageError: for an unknown option, and for what the magic refuses.
@@ -62,7 +61,7 @@ def one_expression(options: argparse.Namespace, refusal: str) -> str:
     return asked[0]
 
 
-def run_cell(shell: Any, line: str, cell: str, magic: ModuleType, *, live: str = "") -> Any:
+def run_cell(shell: Any, line: str, cell: str, magic: Magic, *, live: str = "") -> Any:
     """Follow a cell while it runs, show the report, and return the value of the cell's last expression.
 
     Whatever the cell raises goes on, unchanged, after the report of what happened is shown.
@@ -71,8 +70,7 @@ def run_cell(shell: Any, line: str, cell: str, magic: ModuleType, *, live: str =
         shell: The shell.
         line: What stands behind the magic.
         cell: The cell below it.
-        magic: Has its ``parser``, and a function ``follow`` that makes what follows the cell: of the shell, of how it
-            is to be shown while it runs, of the options, the output and the cell.
+        magic: What follows the cell.
         live: How a run is shown, where the options do not say.
 
     Raises:
@@ -84,7 +82,7 @@ def run_cell(shell: Any, line: str, cell: str, magic: ModuleType, *, live: str =
         return None
     options, output = given
     check(output)
-    source = CellSource(shell, cell, f"%%{magic.NAME.lstrip('%')} {line}".rstrip())
+    source = CellSource(shell, cell, f"%%{magic.name.lstrip('%')} {line}".rstrip())
     followed, shown, explained = magic.follow(shell, live, options, output, source.cell)
     with explained, shown, followed:
         return source.run(passed=getattr(followed, "passed", None))

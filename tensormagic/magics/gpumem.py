@@ -1,47 +1,33 @@
-"""``%gpumem [NAMES]``: where the memory is, what it is for, and who holds it."""
+"""``%gpumem``: where the memory is; ``%%gpumem``: which line of a cell takes it, what is alive at the peak and left."""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
+from IPython.display import display
 
 from tensormagic import api
-from tensormagic.magics import gpumem_cell
-from tensormagic.magics.arguments import Output, Parser, expressions, make_parser, unquoted
+from tensormagic.errors import UnknownNameError
+from tensormagic.magics.arguments import Magic, Output, expressions, unquoted
 from tensormagic.magics.cell import cell_number
+from tensormagic.magics.display import bundle, deliver_after_run, relays_updates
+from tensormagic.magics.frames import Explained, Followed, reported
+from tensormagic.magics.live_output import Repainter
 from tensormagic.magics.names import path_of, value_of
-from tensormagic.reports import MemoryReport, Report
+from tensormagic.magics.shared_assets import Placement
+from tensormagic.reports import Cell, Report
 
-NAME = "%gpumem"
-
-
-def parser() -> Parser:
-    """Return the parser of ``%gpumem``; its help is the magic's help."""
-    made = make_parser(
-        NAME,
-        "Show what is using memory, on every device: each live storage once, with purpose, name and owner.",
-        MemoryReport,
-    )
-    made.add_argument("expression", nargs="*", help="show only memory reachable from these: net  optimizer  losses")
-    made.add_argument(
-        "--device", action="append", metavar="NAME", help="show only this device: cpu, cuda, cuda:1; can be repeated"
-    )
-    made.add_argument(
-        "--snapshot", metavar="FILE", help="show a CUDA memory snapshot that torch.cuda.memory._dump_snapshot wrote"
-    )
-    made.add_argument(
-        "--free", action="store_true",
-        help="list memory kept only by outputs (Out, _) and the last error; your own names stay",
-    )  # fmt: skip
-    made.add_argument("--yes", action="store_true", help="with --free: release it, and show what was freed")
-    made.also = (gpumem_cell.parser(),)
-    return made
+if TYPE_CHECKING:
+    from tensormagic.renderers.live_memory import MemoryPanel
 
 
-def report(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
+def _report(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
     """Return where the memory is that is alive, or that which the names on the line lead to."""
     __tracebackhide__ = True
     if options.free or options.yes:
@@ -65,3 +51,102 @@ def _freed(shell: Any, options: argparse.Namespace) -> Report:
     if options.expression or options.device or options.snapshot:
         raise UsageError("--free only releases outputs and the last error; use del for your own names")
     return api.free_history(shell.user_ns, drop=options.yes)
+
+
+def _followed(shell: Any, live: str, options: argparse.Namespace, output: Output, cell: Cell) -> Followed:
+    """Follow the memory of a cell."""
+    number, title = functools.partial(cell_number, shell), options.title.strip("\"'")
+    try:
+        followed = api.MemoryRun(shell.user_ns, cell, cell_number=number, title=title, functions=options.func)
+    except UnknownNameError as error:
+        raise UsageError(str(error)) from None
+    is_live = relays_updates(shell) and not output.text and output.figure is None
+    mode = options.live or live if is_live else "off"
+    return followed, _shown(shell, followed, output, mode=mode), Explained(shell, memory=False)
+
+
+@contextmanager
+def _shown(shell: Any, followed: api.MemoryRun, output: Output, *, mode: str) -> Iterator[None]:
+    """Show the run while it goes on, as ``mode`` says, and its report when it has ended, however it ended."""
+    __tracebackhide__ = "__ipython_bottom__"
+    if mode not in {"widget", "html"}:
+        with reported(shell, followed, output):
+            yield
+        return
+    panel = _panel(followed) if mode == "widget" else None
+    widget = panel.view() if panel is not None else {}
+    place = Placement()
+    handle = display({**widget, **bundle(followed.report, place=place)}, raw=True, display_id=True)
+    repaint = functools.partial(_repaint, handle, followed, place)
+    live = Repainter(repaint) if panel is None else panel
+    try:
+        with live:
+            yield
+    finally:
+        report = followed.report
+        report = dataclasses.replace(report, gaps=(*report.gaps, *live.gaps))
+        handle.update(bundle(report, slide=output.slide, place=place), raw=True)
+        live.retire()
+        deliver_after_run(shell, report, output, shown=True)
+
+
+def _repaint(handle: Any, followed: api.MemoryRun, place: Placement) -> None:
+    handle.update(bundle(followed.report, place=place), raw=True)
+
+
+def _panel(followed: api.MemoryRun) -> MemoryPanel | None:
+    """Return a live panel; None where the host's widgets are broken, and the output is painted again instead."""
+    from tensormagic.renderers.live_memory import MemoryPanel  # with the widgets that it needs
+
+    try:
+        return MemoryPanel(followed.frame, lambda: followed.report)
+    except Exception:  # noqa: BLE001  (a broken widget installation must not stop the run)
+        return None
+
+
+_CELL = Magic(
+    name="%%gpumem",
+    does="Run the cell and show its memory: over time, by line and by category, with what was alive at the peak and "
+    "what "
+    "is left.",
+    makes="MemoryRunReport",
+    takes={
+        "--title": {"default": "", "metavar": "TEXT", "help": "a name for the run"},
+        "--func": {
+            "action": "append",
+            "default": [],
+            "metavar": "FUNCTION",
+            "help": "show this function line by line: train  model.forward  package.module.f; can be repeated",
+        },
+        "--live": {"choices": ("widget", "html", "off"), "help": "how to show it while it runs, in a notebook"},
+    },
+    follow=_followed,
+)
+
+MAGICS = {
+    "gpumem": Magic(
+        name="%gpumem",
+        does="Show what is using memory, on every device: each live storage once, with purpose, name and owner.",
+        makes="MemoryReport",
+        takes={
+            "expression": {"nargs": "*", "help": "show only memory reachable from these: net  optimizer  losses"},
+            "--device": {
+                "action": "append",
+                "metavar": "NAME",
+                "help": "show only this device: cpu, cuda, cuda:1; can be repeated",
+            },
+            "--snapshot": {
+                "metavar": "FILE",
+                "help": "show a CUDA memory snapshot that torch.cuda.memory._dump_snapshot wrote",
+            },
+            "--free": {
+                "action": "store_true",
+                "help": "list memory kept only by outputs (Out, _) and the last error; your own names stay",
+            },
+            "--yes": {"action": "store_true", "help": "with --free: release it, and show what was freed"},
+        },
+        also=(_CELL,),
+        report=_report,
+    ),
+    "gpumem_cell": _CELL,
+}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import difflib
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -32,12 +33,12 @@ def value_of(shell: Any, expression: str) -> Any:
 
 @contextmanager
 def paths_told(expression: str) -> Iterator[None]:
-    """Say in one line what a path leads to that is not there, ``net.wieght`` or ``d["c"]``; any other error goes on."""
+    """Report in one line an attribute or key that is not there, ``net.wieght`` or ``d["c"]``; other errors go on."""
     __tracebackhide__ = True
     try:
         yield
     except (AttributeError, LookupError) as error:
-        if not _is_path(expression):
+        if not (_is_path(expression) or _is_typed_attribute(expression, error)):
             raise
         raise UsageError(_nothing_there(expression, error)) from None
 
@@ -49,6 +50,15 @@ _PATH = (ast.Expression, ast.Attribute, ast.Subscript, ast.Name, ast.Constant, a
 def _is_path(expression: str) -> bool:
     """Return whether an expression only looks something up: attributes, keys and indices of a name."""
     return all(isinstance(node, _PATH) for node in ast.walk(ast.parse(expression, mode="eval")))
+
+
+def _is_typed_attribute(expression: str, error: AttributeError | LookupError) -> bool:
+    """Return whether the expression itself asks for the attribute that is missing, not code that it calls."""
+    nodes = ast.walk(ast.parse(expression, mode="eval"))
+    if getattr(error, "name", None) not in {node.attr for node in nodes if isinstance(node, ast.Attribute)}:
+        return False
+    called = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return "<module>" in called and set(called[called.index("<module>") + 1 :]) <= {"__getattr__"}
 
 
 def _nothing_there(expression: str, error: AttributeError | LookupError) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from importlib import import_module
 
 from tensormagic.background import Background
-from tensormagic.magics.about import MAGICS
+from tensormagic.magics.about import FILES
 
 DELAY = 0.2  # seconds after loading: the cell that loads is answered first
 
@@ -34,7 +34,7 @@ _OF_TRACE = (
     "magics.tracegrad", "api.running", "collectors.runs.paced", "renderers.document.page",
     "views.to_text",
 )  # fmt: skip
-NEEDED = (*_PACKAGES, *_OF_TENSOR, *_OF_TRACE, "renderers.live", *(f"magics.{name}" for name in MAGICS))
+NEEDED = (*_PACKAGES, *_OF_TENSOR, *_OF_TRACE, "renderers.live", *(f"magics.{name}" for name in FILES))
 
 
 def preload_soon(*, delay: float = DELAY) -> Callable[[], None]:

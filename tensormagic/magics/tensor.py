@@ -12,40 +12,17 @@ from IPython.core.error import UsageError
 from tensormagic import api
 from tensormagic.collectors import requirements
 from tensormagic.errors import TensorMagicError
-from tensormagic.magics.arguments import Output, Parser, expressions, make_parser, slice_of
+from tensormagic.magics.arguments import Magic, Output, expressions, slice_of
 from tensormagic.magics.cell import cell_number, cell_numbers
 from tensormagic.magics.display import deliver
 from tensormagic.magics.frames import Explained
 from tensormagic.magics.names import check_names, path_of, paths_told
 from tensormagic.reports import Holder, Hook, Report, TensorReport, TensorTable
 
-NAME = "%tensor"
 MOST_PANELS = 6  # of a collection's tensors, shown in full below the table
 
 
-def parser() -> Parser:
-    """Return the parser of ``%tensor``; its help is the magic's help."""
-    made = make_parser(
-        NAME,
-        "Show a tensor or array: metadata, strides, storage, aliases, values and autograd state.",
-        TensorReport,
-    )
-    made.add_argument(
-        "expression",
-        nargs="*",
-        help="Python expressions that evaluate to tensors or containers of tensors: x  x.t()  net.fc.weight  batch",
-    )
-    made.add_argument(
-        "--dims", metavar="ROWS,COLUMNS", help="which dimensions the grid draws, by number or letter: 0,2  i,k"
-    )
-    made.add_argument("--at", metavar="INDEX", help="which slice it draws, ':' for the drawn dimensions: 1,:,3,:")
-    made.add_argument("--line", action="store_true", help="print one line for each tensor, and nothing else")
-    made.add_argument("--picture", action="store_true", help="also draw the values as images or signals")
-    made.needs = "expression"
-    return made
-
-
-def report(shell: Any, options: argparse.Namespace, output: Output) -> None:
+def _report(shell: Any, options: argparse.Namespace, output: Output) -> None:
     """Show every tensor that the line names itself: no frame is to keep one of them."""
     __tracebackhide__ = True
     asked = expressions(options.expression)
@@ -174,3 +151,32 @@ def _collection(shell: Any, expression: str, value: Any) -> TensorTable | None:
     if hasattr(type(value), "named_modules"):
         table = replace(table, hint=f"As a tree of modules: `%model {expression}`")
     return table if any(row.name != path for row in table.rows) else None
+
+
+MAGICS = {
+    "tensor": Magic(
+        name="%tensor",
+        does="Show a tensor or array: metadata, strides, storage, aliases, values and autograd state.",
+        makes="TensorReport",
+        takes={
+            "expression": {
+                "nargs": "*",
+                "help": "Python expressions that evaluate to tensors or containers of tensors: x  x.t()  "
+                "net.fc.weight  "
+                "batch",
+            },
+            "--dims": {
+                "metavar": "ROWS,COLUMNS",
+                "help": "which dimensions the grid draws, by number or letter: 0,2  i,k",
+            },
+            "--at": {
+                "metavar": "INDEX",
+                "help": "which slice it draws, ':' for the drawn dimensions: 1,:,3,:",
+            },
+            "--line": {"action": "store_true", "help": "print one line for each tensor, and nothing else"},
+            "--picture": {"action": "store_true", "help": "also draw the values as images or signals"},
+        },
+        needs="expression",
+        report=_report,
+    )
+}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import sys
 from contextlib import nullcontext
 from typing import Any
 
@@ -14,55 +13,12 @@ from tensormagic import api
 from tensormagic.api.running import Steps, pace_of
 from tensormagic.errors import TraceError
 from tensormagic.magics import engines
-from tensormagic.magics.arguments import Output, Parser, make_parser, pieces, unquoted
+from tensormagic.magics.arguments import Magic, Output, pieces, unquoted
 from tensormagic.magics.cell import cell_number
 from tensormagic.magics.display import check, deliver, is_notebook, relays_updates
 from tensormagic.magics.frames import Followed, run_cell
 from tensormagic.magics.live_output import last_report, shown
-from tensormagic.reports import Cell, Pace, TraceReport
-
-NAME = "%%tracegrad"
-
-
-def parser() -> Parser:
-    """Return the parser of ``%%tracegrad``; its help is the magic's help."""
-    made = make_parser(
-        NAME,
-        "Run the cell and show its backward graph while it runs: where gradients vanish, explode or turn into NaN.",
-        TraceReport,
-    )
-    made.add_argument("--title", default="", metavar="TEXT", help="a name for the run; by default the model's")
-    made.add_argument(
-        "--level", choices=("grad", "ops"), default="grad",
-        help="ops: also record every operation, forward and backward, with time, memory and writes",
-    )  # fmt: skip
-    made.add_argument("--forward", action="store_true", help="also measure the output of every operation")
-    made.add_argument(
-        "--values", action="store_true",
-        help="show values and gradients themselves where a tensor has at most 4 elements; of a small graph that is so "
-        "without being asked",
-    )  # fmt: skip
-    made.add_argument(
-        "--stop", choices=("nan",),
-        help="end the run at the first NaN or Inf, at your line: %%debug then shows the tensors there",
-    )  # fmt: skip
-    made.add_argument(
-        "--ranks", nargs="?", const="", metavar="FOLDER",
-        help="append what this rank of a run does to a file in that folder, for %%ranks; alone: run the cell on all "
-        "engines of the ipyparallel client here, and show their ranks",
-    )  # fmt: skip
-    made.add_argument("--memory", action="store_true", help="also show the memory of this run, as %%%%gpumem does")
-    made.add_argument("--writes", action="store_true", help="also show its in-place writes, as %%%%aliases does")
-    made.add_argument("--draws", action="store_true", help="also show its random numbers, as %%%%rng does")
-    made.add_argument(
-        "--budget", metavar="SHARE", help="trace as many steps as fit into this share of the run's time: 5%%"
-    )
-    made.add_argument("--every", metavar="N", help="trace one step in N, starting with the first")
-    made.add_argument(
-        "--steps", metavar="A:B", help="trace the steps A to B, excluding B, as in a slice; steps count from 1"
-    )
-    made.add_argument("--live", choices=("widget", "html", "off"), help="how to show it while it runs")
-    return made
+from tensormagic.reports import Cell, Pace
 
 
 def run(shell: Any, line: str, cell: str | None, *, live: str) -> Any:
@@ -75,8 +31,8 @@ def run(shell: Any, line: str, cell: str | None, *, live: str) -> Any:
     """
     __tracebackhide__ = "__ipython_bottom__"
     if cell is None and (words := pieces(line)) and not words[0].startswith("-"):
-        raise UsageError(f"{NAME} must be alone in the first line of a cell, with the code below it")
-    given = parser().given(line)
+        raise UsageError("%%tracegrad must be alone in the first line of a cell, with the code below it")
+    given = MAGICS["tracegrad"].parser().given(line)
     if given is None:
         return None
     options, output = given
@@ -85,18 +41,18 @@ def run(shell: Any, line: str, cell: str | None, *, live: str) -> Any:
     if options.ranks == "" and (options.memory or options.writes or options.draws):
         raise UsageError("--ranks alone compares the traces of all engines: leave out --memory, --writes and --draws")
     if cell is not None and options.ranks != "":
-        return run_cell(shell, line, cell, sys.modules[__name__], live=live)
+        return run_cell(shell, line, cell, MAGICS["tracegrad"], live=live)
     check(output)
     if cell is not None:
         engines.run(shell, _for_engines(options), cell, output, live=(options.live or live) != "off")
     elif (report := last_report(shell)) is not None:  # its output may be gone, with a page that was closed meanwhile
         deliver(shell, report, output)
     else:
-        raise UsageError(f"{NAME} runs a cell: write it with two percent signs in the cell's first line")
+        raise UsageError("%%tracegrad runs a cell: write it with two percent signs in the cell's first line")
     return None
 
 
-def follow(shell: Any, live: str, options: argparse.Namespace, output: Output, cell: Cell) -> Followed:
+def _followed(shell: Any, live: str, options: argparse.Namespace, output: Output, cell: Cell) -> Followed:
     """Trace a cell."""
     trace = api.Trace(
         shell.user_ns, cell, cell_number=functools.partial(cell_number, shell), title=options.title.strip("\"'"),
@@ -162,3 +118,52 @@ def _slice(text: str | None) -> Steps | None:
             f"--steps takes two numbers, A:B, as in a slice, but was given {text!r}; 10:21 traces the steps 10 to 20"
         )
     return ends
+
+
+MAGICS = {
+    "tracegrad": Magic(
+        name="%%tracegrad",
+        does="Run the cell and show its backward graph while it runs: where gradients vanish, explode or turn into "
+        "NaN.",
+        makes="TraceReport",
+        takes={
+            "--title": {"default": "", "metavar": "TEXT", "help": "a name for the run; by default the model's"},
+            "--level": {
+                "choices": ("grad", "ops"),
+                "default": "grad",
+                "help": "ops: also record every operation, forward and backward, with time, memory and writes",
+            },
+            "--forward": {"action": "store_true", "help": "also measure the output of every operation"},
+            "--values": {
+                "action": "store_true",
+                "help": "show values and gradients themselves where a tensor has at most 4 elements; of a small graph"
+                " that is so without being asked",
+            },
+            "--stop": {
+                "choices": ("nan",),
+                "help": "end the run at the first NaN or Inf, at your line: %%debug then shows the tensors there",
+            },
+            "--ranks": {
+                "nargs": "?",
+                "const": "",
+                "metavar": "FOLDER",
+                "help": "append what this rank of a run does to a file in that folder, for %%ranks; alone: run the "
+                "cell on all engines of the ipyparallel client here, and show their ranks",
+            },
+            "--memory": {"action": "store_true", "help": "also show the memory of this run, as %%%%gpumem does"},
+            "--writes": {"action": "store_true", "help": "also show its in-place writes, as %%%%aliases does"},
+            "--draws": {"action": "store_true", "help": "also show its random numbers, as %%%%rng does"},
+            "--budget": {
+                "metavar": "SHARE",
+                "help": "trace as many steps as fit into this share of the run's time: 5%%",
+            },
+            "--every": {"metavar": "N", "help": "trace one step in N, starting with the first"},
+            "--steps": {
+                "metavar": "A:B",
+                "help": "trace the steps A to B, excluding B, as in a slice; steps count from 1",
+            },
+            "--live": {"choices": ("widget", "html", "off"), "help": "how to show it while it runs"},
+        },
+        follow=_followed,
+    )
+}

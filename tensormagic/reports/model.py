@@ -25,9 +25,10 @@ class ModuleRow:
         calls: How often its forward ran; 0 where that was not counted.
         parameters: How many elements its parameters have, those inside it included, each Parameter once.
         trainable: How many of these ask for a gradient.
+        unmade: How many of its parameters and buffers do not exist yet: those of lazy modules that have not run.
         optimized: How many of the trainable ones an optimizer holds.
         optimizers: The names of these optimizers.
-        nbytes: What its parameters and buffers take.
+        nbytes: What its parameters and buffers take; nothing on the meta device.
         gradient: The norm of the gradients that stand in ``.grad``, else of the last traced pass; None without any.
         update: How far the optimizer's last traced step moved the parameter of its own that it moved most: the norm of
             the change over the norm before.
@@ -42,6 +43,7 @@ class ModuleRow:
     calls: int = 0
     parameters: int = 0
     trainable: int = 0
+    unmade: int = 0
     optimized: int = 0
     optimizers: tuple[str, ...] = ()
     nbytes: int = 0
@@ -61,6 +63,7 @@ class ModelReport(Report):
         buffer_bytes: What all buffers take.
         gradient_bytes: What their gradients take.
         state_bytes: What optimizers keep for them.
+        meta_bytes: What those parameters and buffers would take that are on the meta device, which has no memory.
         optimizers: The names of all optimizers that hold one of its parameters.
         shapes_from: Whether shapes are those of a forward that ran for this report, or of the last traced run.
         gaps: What could not be looked at, and why.
@@ -75,6 +78,7 @@ class ModelReport(Report):
     buffer_bytes: int = 0
     gradient_bytes: int = 0
     state_bytes: int = 0
+    meta_bytes: int = 0
     optimizers: tuple[str, ...] = ()
     shapes_from: ShapesFrom = ""
     gaps: tuple[Gap, ...] = ()

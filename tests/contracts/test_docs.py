@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import re
 import runpy
-from importlib import import_module
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -32,7 +31,7 @@ PAGES = sorted(DOCS.rglob("*.md"))
 CODES = list(dict.fromkeys(rule.code for rule in RULES))
 MODULES = {"aliases_cell": "writes"}  # of the pages that are called otherwise
 PARSERS = {
-    path.stem: import_module(f"tensormagic.magics.{MODULES.get(path.stem, path.stem)}").parser
+    path.stem: about.magic(MODULES.get(path.stem, path.stem)).parser
     for path in sorted((DOCS / "magics").iterdir())
     if path.stem not in {"tensormagic", "explain"}  # these take words, no options
 }

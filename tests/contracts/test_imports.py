@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import tensormagic
-from tensormagic.magics.about import MAGICS
+from tensormagic.magics.about import FILES
 from tests.support.kernel import ROOT
 
 PACKAGE = Path(tensormagic.__file__).parent
@@ -84,7 +84,7 @@ def test_loading_the_extension_imports_nothing_that_a_shell_does_not_need_yet():
         "tensormagic.collectors.requirements"
     ]
     assert [name for name in ours_after(LOAD) if name.startswith("tensormagic.api.")] == ["tensormagic.api.showing"]
-    assert not {f"tensormagic.magics.{name}" for name in MAGICS} & set(ours_after(LOAD))
+    assert not {f"tensormagic.magics.{name}" for name in FILES} & set(ours_after(LOAD))
 
 
 def test_unloading_imports_nothing():

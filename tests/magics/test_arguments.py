@@ -7,7 +7,7 @@ import re
 import pytest
 from IPython.core.error import UsageError
 
-from tensormagic.magics import about, tensor, tracegrad
+from tensormagic.magics import about
 from tensormagic.magics.arguments import expressions, output_of, pieces, unquoted
 from tests.support.kernel import ROOT
 
@@ -59,6 +59,8 @@ def test_pieces(line, found):
         (["f(x,", "y),", "z[0,", "1]"], ["f(x, y)", "z[0, 1]"]),
         (["x;"], ["x"]),
         (["x", ";"], ["x"]),
+        (["net.0.weight", "-", "net.2.0.bias[0]"], ["net[0].weight - net[2][0].bias[0]"]),
+        (["f(x).1.grad", "x*1.5"], ["f(x)[1].grad", "x*1.5"]),
     ],
 )
 def test_expressions(parts, found):
@@ -66,7 +68,7 @@ def test_expressions(parts, found):
     assert expressions(parts) == found
 
 
-@pytest.mark.parametrize("parts", [["+"], ["x", "="], ["for"], ["(x"], ["a;", "b"]])
+@pytest.mark.parametrize("parts", [["+"], ["x", "="], ["for"], ["(x"], ["a;", "b"], ["x.0x"]])
 def test_what_is_no_expression_is_refused(parts):
     """The piece that begins none is named."""
     with pytest.raises(UsageError, match="is not a Python expression"):
@@ -74,7 +76,7 @@ def test_what_is_no_expression_is_refused(parts):
 
 
 def parse(line):
-    return tensor.parser().parse_line(line)
+    return about.magic("tensor").parser().parse_line(line)
 
 
 def test_options_stand_anywhere():
@@ -121,7 +123,7 @@ def test_a_wrong_option_gives_the_usage_line(line, words):
 def test_the_choices_of_live():
     """A wrong choice lists the right ones."""
     with pytest.raises(UsageError, match=r"widget.*html.*off"):
-        tracegrad.parser().parse_line("--live maybe")
+        about.magic("tracegrad").parser().parse_line("--live maybe")
 
 
 @pytest.mark.parametrize("name", ["1x", "a.b", "a b", "for", "", "x[0]"])
@@ -141,26 +143,19 @@ def test_unquoted(given, path):
 
 def test_a_cell_magic_is_called_by_its_own_name():
     """Where help is to be had is said with both percent signs."""
-    from tensormagic.magics.tracegrad import parser
-
     with pytest.raises(UsageError, match=r"(?m)^%%tracegrad --help lists the options$"):
-        parser().parse_line("--nope")
+        about.magic("tracegrad").parser().parse_line("--nope")
 
 
-def test_every_module_has_the_name_by_which_it_is_known_before_it_is_imported():
-    """The table by which Tab completes without importing anything says what each module says itself."""
-    assert list(about.MAGICS.values()) == [module.NAME for module in about.modules()]
+def test_every_magic_has_the_name_by_which_it_is_known_before_it_is_imported():
+    """The table by which Tab completes without importing anything says what each magic says itself."""
+    assert list(about.MAGICS.values()) == [magic.name for magic in about.magics()]
 
 
-@pytest.mark.parametrize("made", about.modules(), ids=lambda module: module.NAME)
-def test_the_help_names_the_figures_and_files_that_there_are(made):
+@pytest.mark.parametrize(("key", "made"), zip(about.MAGICS, about.magics(), strict=True), ids=about.MAGICS.values())
+def test_the_help_names_the_figures_and_files_that_there_are(key, made):
     """Of the report that the magic makes, and no others; where there is no figure, it says so."""
-    page = (
-        ROOT
-        / "docs"
-        / "magics"
-        / f"{'aliases_cell' if made.NAME == '%%aliases' else made.__name__.rpartition('.')[2]}.md"
-    )
+    page = ROOT / "docs" / "magics" / f"{'aliases_cell' if key == 'writes' else key}.md"
     rows = {
         row.split("|")[1].strip().strip("`").split()[0]: row
         for row in page.read_text().split("\n")
@@ -184,4 +179,4 @@ def test_the_help_names_the_figures_and_files_that_there_are(made):
 def test_a_slip_in_an_option(line, told):
     """The one that is near is named; where none is, none."""
     with pytest.raises(UsageError, match=re.escape(told)):
-        tensor.parser().parse_line(line)
+        about.magic("tensor").parser().parse_line(line)

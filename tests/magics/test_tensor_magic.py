@@ -211,7 +211,12 @@ def test_an_unknown_name(cell, line, message):
 
 @pytest.mark.parametrize(
     ("line", "kind"),
-    [("a[7] + 1", IndexError), ("a.nosuch()", AttributeError), ("1/0", ZeroDivisionError), ("a @ a", RuntimeError)],
+    [
+        ("a[7] + 1", IndexError),
+        ("(lambda: a.nosuch)()", AttributeError),
+        ("1/0", ZeroDivisionError),
+        ("a @ a", RuntimeError),
+    ],
 )
 def test_an_expression_that_raises(cell, line, kind):
     """Its own error, plainly: no frame of this package stands in the traceback that IPython shows."""
@@ -225,7 +230,10 @@ def test_an_expression_that_raises(cell, line, kind):
     ("line", "message"),
     [
         ('d["c"]', "KeyError: 'c'"), ("net.wieght", "net has no wieght; did you mean weight?"),
+        ("net.wieght.t() + a.sum()", "net has no wieght; did you mean weight?"),
+        ("nn.Sequential(net).0.wieght", "nn.Sequential(net)[0] has no wieght; did you mean weight?"),
         ("a[7]", "IndexError: index 7 is out of bounds"), ("a.nosuch", "a has no nosuch"),
+        ("a.nosuch()", "a has no nosuch; did you mean cosh?"),
     ],
 )  # fmt: skip
 def test_a_path_that_leads_to_nothing(cell, line, message):

@@ -82,7 +82,7 @@ SHOWN = {
         "b08": ["it was given sizes, not values", "nothing was written to this memory"],
         "b09": ["from_floats \u2588\u2588\u2588 shares memory with floats"],
         "b10": ["requires grad, not a leaf", "Its graph leads to 1 leaf: w"],
-        "b11": ["leaf, no grad", "No operation that led to it was recorded"],
+        "b11": ["requires_grad=False", "No operation that led to it was recorded"],
         "b12": ["leaf, requires grad"],
         "b13": ["error TM302", "detach: one of the variables", "data: no error, s.grad = [80.0, 80.0]"],
         "b14": ["AddmmBackward0"],

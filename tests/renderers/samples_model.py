@@ -32,6 +32,19 @@ def large() -> ModelReport:
     return ModelReport(model="net", rows=tuple(rows), modules=3401, parameter_bytes=28, gaps=(gap,))
 
 
+def unmade() -> ModelReport:
+    """Lazy modules that have not run, beside parameters on the meta device."""
+    return ModelReport(
+        model="net", modules=4, meta_bytes=64,
+        rows=(
+            ModuleRow(path="net", type_name="Sequential", parameters=16, trainable=16, unmade=3),
+            ModuleRow(path="net.0", type_name="Linear", depth=1, parameters=16, trainable=16),
+            ModuleRow(path="net.1", type_name="Sequential", depth=1, unmade=3),
+            ModuleRow(path="net.1.0", type_name="LazyLinear", depth=2, unmade=3),
+        ),
+    )  # fmt: skip
+
+
 def hostile() -> ModelReport:
     """Markup in every name."""
     row = ModuleRow(
@@ -45,4 +58,4 @@ def hostile() -> ModelReport:
     )  # fmt: skip
 
 
-SAMPLES = {make.__name__: make() for make in (trained, large, hostile)}
+SAMPLES = {make.__name__: make() for make in (trained, large, unmade, hostile)}

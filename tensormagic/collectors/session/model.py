@@ -127,6 +127,7 @@ def collect_model(net: nn.Module, name: str, seen: Seen) -> ModelReport:
         buffer_bytes=sum(map(_nbytes, buffers.values())),
         gradient_bytes=sum(map(_nbytes, gradients)),
         state_bytes=sum(held.nbytes.get(key, 0) for key in parameters),
+        meta_bytes=sum(one.nbytes for one in (*parameters.values(), *buffers.values()) if _numel(one) and one.is_meta),
         optimizers=tuple(dict.fromkeys(each for key in parameters for each in held.names.get(key, ()))),
         shapes_from="" if not any(row.shapes for row in rows) else "forward" if seen.forward is not None else "trace",
         gaps=tuple(gaps),
@@ -145,6 +146,7 @@ def _row(path: str, module: nn.Module, depth: int, seen: Seen, held: _Held) -> M
     parameters = _parts(module, "_parameters")
     trainable = {key: one for key, one in parameters.items() if one.requires_grad}
     optimized = {key: one for key, one in trainable.items() if key in held.names}
+    buffers = _parts(module, "_buffers")
     shapes, calls = seen.forward.of(module) if seen.forward is not None else (_traced_shapes(seen.trace, path), 0)
     return ModuleRow(
         path=path,
@@ -156,9 +158,10 @@ def _row(path: str, module: nn.Module, depth: int, seen: Seen, held: _Held) -> M
         calls=calls,
         parameters=sum(map(_numel, parameters.values())),
         trainable=sum(map(_numel, trainable.values())),
+        unmade=sum(is_lazy(one) for one in (*parameters.values(), *buffers.values())),
         optimized=sum(map(_numel, optimized.values())),
         optimizers=tuple(dict.fromkeys(name for key in optimized for name in held.names[key])),
-        nbytes=sum(map(_nbytes, (*parameters.values(), *_parts(module, "_buffers").values()))),
+        nbytes=sum(map(_nbytes, (*parameters.values(), *buffers.values()))),
         gradient=_gradient(parameters, seen.trace, path),
         update=_update(module, seen.trace, path),
     )
@@ -182,7 +185,7 @@ def _numel(x: torch.Tensor) -> int:
 
 
 def _nbytes(x: torch.Tensor) -> int:
-    return _numel(x) * x.element_size() if _numel(x) else 0
+    return _numel(x) * x.element_size() if _numel(x) and not x.is_meta else 0
 
 
 def _held(namespace: Mapping[str, Any]) -> _Held:

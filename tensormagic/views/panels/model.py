@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tensormagic.reports import ModelReport, ModuleRow
 from tensormagic.views.nodes import Cell, Column, Findings, Node, Panel, Table, Words, clipped
-from tensormagic.words import count, number_of_bytes, percent, plural, short_number, shortened, tuple_text
+from tensormagic.words import count, listed, number_of_bytes, percent, plural, short_number, shortened, tuple_text
 
 MOST = (400, 80)  # rows in a page, in a terminal
 MOST_SHAPES = 2
@@ -48,8 +48,10 @@ def shapes(row: ModuleRow) -> str:
 
 
 def parameters(row: ModuleRow) -> str:
-    """Return how many there are, and how many of them are frozen."""
+    """Return how many there are, how many of them are frozen, and whether a lazy module has still to make some."""
     frozen = row.parameters - row.trainable
+    if row.unmade:
+        return f"{count(row.parameters)}, more not made yet" if row.parameters else "not made yet"
     if not row.parameters:
         return ""
     if frozen and row.trainable:
@@ -90,7 +92,9 @@ _COLUMNS = (
 
 def totals(root: ModuleRow) -> str:
     """Return how many parameters there are, and how many of them are trained."""
-    described = plural(root.parameters, "parameter")
+    if root.unmade and not root.parameters:
+        return "parameters not made yet"
+    described = plural(root.parameters, "parameter") + (", more not made yet" if root.unmade else "")
     return described if root.trainable == root.parameters else f"{described}, {count(root.trainable)} trainable"
 
 
@@ -101,4 +105,10 @@ def second(report: ModelReport) -> list[str]:
     memory = ", ".join(f"{name} {number_of_bytes(nbytes)}" for name, nbytes in parts.items() if nbytes)
     hint = f"For the shapes of outputs: `%model {clipped(report.model)}(x)`, with your own input."
     held = f": {memory}" if memory else ""
-    return [plural(report.modules, "module") + held, _SHAPES.get(report.shapes_from, hint)]
+    facts = [plural(report.modules, "module") + held]
+    if report.meta_bytes:
+        facts.append(f"on the meta device, which holds nothing: would take {number_of_bytes(report.meta_bytes)}")
+    if unmade := [row.path for row in report.rows if row.unmade]:
+        lazy = [path for path in unmade if not any(other.startswith(f"{path}.") for other in unmade)]
+        facts.append(f"made by the first forward: parameters of {listed(clipped(path, 40) for path in lazy)}")
+    return [*facts, _SHAPES.get(report.shapes_from, hint)]

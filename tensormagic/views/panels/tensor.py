@@ -245,7 +245,7 @@ def _gradient_state(autograd: AutogradReport | None) -> str:
     if autograd is None:
         return ""
     if not autograd.requires_grad:
-        return "leaf, no grad" if autograd.is_leaf else "no grad"
+        return "requires_grad=False"
     return "leaf, requires grad" if autograd.is_leaf else "requires grad, not a leaf"
 
 

@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn.modules import module as torch_modules
 
 import tensormagic as tm
+from tensormagic import renderers
 from tensormagic.collectors.session import model
 from tensormagic.errors import TensorMagicError
 
@@ -165,6 +166,34 @@ def test_code_of_the_persons_is_not_run():
     report = tm.model(nn.Sequential(Loud(1, 1), nn.LazyLinear(3)), "net")
     assert [row.details for row in report.rows] == ["", "", "in_features=0, out_features=3, bias=True"]
     assert report.rows[2].parameters == 0
+
+
+def test_the_meta_device_holds_nothing():
+    """What its parameters would take is counted apart from what is in memory."""
+    net = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2, device="meta"))
+    report = tm.model(net, "net")
+    assert (report.parameter_bytes, report.buffer_bytes, report.meta_bytes) == (24, 0, 2 * 8 + 2 * 8 + 8)
+    assert [row.nbytes for row in report.rows] == [24, 24, 0]
+
+
+def test_a_part_of_a_model_has_the_name_that_torch_gives_it():
+    """Also where it was reached by an index, so that what a trace saw of its parameters is found."""
+    net = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    assert [tm.model(net[0], name, namespace={}).model for name in ("net[0]", "net.0", "f(x)[0]")] == [
+        "net.0", "net.0", "net",
+    ]  # fmt: skip
+
+
+def test_parameters_that_are_not_made_yet():
+    """A lazy module has none until it runs; it is not one without parameters."""
+    net = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.LazyLinear(3), nn.ReLU()), nn.LazyBatchNorm1d())
+    unmade = [row.unmade for row in tm.model(net, "net").rows]
+    assert unmade == [6, 0, 2, 2, 0, 4]
+    text = renderers.render(tm.model(net, "net"), "txt")
+    assert "parameters, more not made yet" in text
+    assert "made by the first forward: parameters of net.1.0 and net.2" in text
+    net(torch.ones(2, 2))
+    assert [row.unmade for row in tm.model(net, "net").rows] == [0] * 6
 
 
 @pytest.mark.parametrize("given", [3, None, torch.zeros(2), lambda: torch.zeros(2)])

@@ -1,0 +1,258 @@
+"""The magics of one question each: what they take, which function of ``api`` answers, and what follows a cell.
+
+A magic is a `Magic` in the table `MAGICS` at the end, and a function that calls ``api``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
+
+from tensormagic import api
+from tensormagic.magics.arguments import Magic, Output, check_expression, expressions, unquoted
+from tensormagic.magics.cell import cell_number
+from tensormagic.magics.display import check
+from tensormagic.magics.frames import Explained, Followed, one_expression, reported
+from tensormagic.magics.live_output import last_report
+from tensormagic.magics.names import own_namespace, path_of, value_of
+
+if TYPE_CHECKING:
+    from tensormagic.reports import Cell, Report
+
+
+def _tensors(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
+    """Return the table of the tensors that the person's names reach, or those that the line names."""
+    __tracebackhide__ = True
+    asked = expressions(options.expression)
+    named = {path_of(expression): value_of(shell, expression) for expression in asked}
+    return api.tensors(named or own_namespace(shell), title=", ".join(asked))
+
+
+def _model(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
+    """Return the model that the line names, or calls."""
+    __tracebackhide__ = True
+    expression = one_expression(options, "%model shows one model, but here are {}")
+
+    def evaluated() -> Any:
+        __tracebackhide__ = True
+        return value_of(shell, expression)
+
+    return api.model(evaluated, expression, trace=last_report(shell), namespace=shell.user_ns)
+
+
+def _aliases(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
+    """Return the memory that several names reach, or that of the tensors that the line names."""
+    __tracebackhide__ = True
+    only = {expression: value_of(shell, expression) for expression in expressions(options.expression)}
+    return api.aliases(own_namespace(shell), only=only or None)
+
+
+def _followed_writes(shell: Any, _live: str, _options: argparse.Namespace, output: Output, cell: Cell) -> Followed:
+    """Follow the writes of a cell."""
+    watch = api.WriteWatch(shell.user_ns, cell, cell_number=functools.partial(cell_number, shell))
+    return watch, reported(shell, watch, output), Explained(shell)
+
+
+def _gradgraph(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
+    """Return the graph of what the line names."""
+    __tracebackhide__ = True
+    expression = one_expression(options, "%gradgraph draws one graph, but here are {} expressions")
+    value = value_of(shell, expression)
+    if hasattr(value, "named_parameters"):
+        raise UsageError(
+            f"{expression} is a model and has no graph: draw what it computes, %gradgraph {expression}(x).sum()"
+        )
+    return api.gradgraph(value, expression, namespace=shell.user_ns)
+
+
+def _why(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
+    """Return the answer about what the line names."""
+    __tracebackhide__ = True
+    name = one_expression(options, "%why answers about one thing, but here are {}").removesuffix(".grad")
+    value, loss = value_of(shell, name), _loss(shell, unquoted(options.loss))
+    return api.why(value, name, loss=loss, trace=last_report(shell), namespace=shell.user_ns)
+
+
+def _loss(shell: Any, expression: str | None) -> Any:
+    __tracebackhide__ = True
+    if expression is None:
+        return None
+    check_expression(expression)
+    return value_of(shell, expression)
+
+
+def _compare(shell: Any, options: argparse.Namespace, output: Output) -> Report:
+    """Return what is different between the two runs that the line names."""
+    __tracebackhide__ = True
+    check(output)
+    if len(options.run) != 2:
+        raise UsageError(f"%compare takes two runs, but was given {len(options.run)}: {', '.join(options.run)}")
+    left, right = (_traced_run(shell, given) for given in options.run)
+    return api.compare(left, right, names=_names(options.run))
+
+
+def _traced_run(shell: Any, given: str) -> Any:
+    """Return the saved run's path, or what the expression gives in the person's namespace."""
+    if path := _saved_run(given):
+        return path
+    check_expression(given)
+    if given.isidentifier() and given not in shell.user_ns:
+        from tensormagic.reports import TraceReport
+
+        runs = [name for name, value in shell.user_ns.items() if isinstance(value, TraceReport | api.Trace)]
+        raise UsageError(
+            f"there is no name {given!r} here; a run is a name that %%tracegrad --into NAME bound; here "
+            f"{'are' if len(runs) > 1 else 'is'} {', '.join(runs) or 'none'}"
+        )
+    return value_of(shell, given)
+
+
+def _saved_run(given: str) -> Path | None:
+    text = unquoted(given) or ""
+    return Path(text).expanduser() if text.endswith(".json") else None
+
+
+def _names(given: list[str]) -> tuple[str, str]:
+    """Return what to call the runs: as they were typed; files by their names alone, where these differ."""
+    short = [path.stem if (path := _saved_run(one)) else one for one in given]
+    first, second = short if short[0] != short[1] else given
+    return first, second
+
+
+def _ranks(shell: Any, options: argparse.Namespace, output: Output) -> Report:
+    """Return the ranks of the run that the line names."""
+    __tracebackhide__ = True
+    check(output)
+    if len(options.run) != 1:
+        raise UsageError(f"%ranks takes one run, but was given {len(options.run)}: {', '.join(options.run)}")
+    return api.ranks(_run_of_ranks(shell, options.run[0]))
+
+
+def _run_of_ranks(shell: Any, given: str) -> Any:
+    """Return the folder, or what the expression gives in the person's namespace."""
+    text = unquoted(given) or ""
+    path = Path(text).expanduser()
+    names = given.split(".")
+    is_name = all(name.isidentifier() for name in names)
+    if text != given or path.is_dir() or not (is_name or set(given) & set("[(")):
+        return path
+    if is_name and names[0] not in shell.user_ns:
+        raise UsageError(f"there is no folder or name {given!r}; tensormagic.trace(ranks=...) writes such a folder")
+    check_expression(given)
+    return value_of(shell, given)
+
+
+def _rng(shell: Any, _options: argparse.Namespace, output: Output) -> Report:
+    """Return the generators."""
+    __tracebackhide__ = True
+    check(output)
+    return api.rng(own_namespace(shell))
+
+
+def _followed_draws(shell: Any, _live: str, _options: argparse.Namespace, output: Output, cell: Cell) -> Followed:
+    """Follow the draws of a cell."""
+    watch = api.DrawWatch(shell.user_ns, cell, cell_number=functools.partial(cell_number, shell))
+    return watch, reported(shell, watch, output), Explained(shell)
+
+
+_WRITES = Magic(
+    name="%%aliases",
+    does="Run the cell and show, at the line of every in-place write, which other names it changes, and whether it "
+    "reads memory it is overwriting.",
+    makes="WritesReport",
+    instead="the cell with all that its writes changed",
+    follow=_followed_writes,
+)
+
+MAGICS = {
+    "tensors": Magic(
+        name="%tensors",
+        does="List all your tensors and NumPy arrays: shape, dtype, bytes, shared memory, gradient.",
+        makes="TensorTable",
+        takes={"expression": {"nargs": "*", "help": "list only the tensors in these: net  batch  optimizer"}},
+        report=_tensors,
+    ),
+    "model": Magic(
+        name="%model",
+        does="Show a model as a tree: shapes, parameters, frozen or not, memory, optimizer, gradients.",
+        makes="ModelReport",
+        takes={"expression": {"nargs": "*", "help": "a model, or a call of one, which runs: net  net(x)  net.encoder"}},
+        needs="expression",
+        report=_model,
+    ),
+    "aliases": Magic(
+        name="%aliases",
+        does="Show who shares memory with whom: every name, container, attribute and array, with exact overlaps.",
+        makes="AliasReport",
+        takes={"expression": {"nargs": "*", "help": "show only the memory of these: x  net.fc.weight  batch"}},
+        also=(_WRITES,),
+        report=_aliases,
+    ),
+    "writes": _WRITES,
+    "gradgraph": Magic(
+        name="%gradgraph",
+        does="Draw the autograd graph of a tensor, and what it saves for backward.",
+        makes="TraceReport",
+        takes={"expression": {"nargs": "*", "help": "a Python expression for a tensor with a graph: loss"}},
+        needs="expression",
+        figures=False,
+        report=_gradgraph,
+    ),
+    "why": Magic(
+        name="%why",
+        does="Explain why a gradient is None, zero or NaN: the path to the loss, and where it breaks.",
+        makes="WhyReport",
+        takes={
+            "expression": {"nargs": "*", "help": "a tensor, x.grad, or a model: x  net.fc1.weight  net"},
+            "--loss": {
+                "metavar": "EXPR",
+                "help": "what backward was called on; by default a tensor that was computed from EXPR",
+            },
+        },
+        needs="expression",
+        report=_why,
+    ),
+    "compare": Magic(
+        name="%compare",
+        does="Compare two traced runs: graph structure, first diverging step, gradient ratios and loss.",
+        makes="ComparisonReport",
+        takes={
+            "run": {
+                "nargs": "*",
+                "metavar": "RUN",
+                "help": "two runs: names that %%%%tracegrad --into bound, or .json files from --save",
+            }
+        },
+        needs="run",
+        report=_compare,
+    ),
+    "ranks": Magic(
+        name="%ranks",
+        does="Compare the ranks of a run: what differs, on which rank and from when.",
+        makes="RankReport",
+        takes={
+            "run": {
+                "nargs": "*",
+                "metavar": "RUN",
+                "help": "the folder that every rank was given as tensormagic.trace(ranks=...), or a list of their "
+                "trace "
+                "reports",
+            }
+        },
+        needs="run",
+        report=_ranks,
+    ),
+    "rng": Magic(
+        name="%rng",
+        does="Show every random generator: its seed, and how many numbers it has drawn. %%rng at the top of a cell: "
+        "which call on which line draws from which generator.",
+        makes="RngReport",
+        instead="the generators as a table",
+        report=_rng,
+        follow=_followed_draws,
+    ),
+}
