@@ -1,7 +1,7 @@
 """``python -m tensormagic``: what a person does outside a notebook. A command parses, calls ``api``, prints.
 
-To add a command, write a module with ``NAME``, ``HELP``, ``add_arguments(parser)`` and ``run(given) -> int``, and add a
-line to ``COMMANDS``.
+To add a command, write a `Command` into the table ``COMMANDS`` of a module of this package, and its name and module
+into the table below.
 """
 
 from __future__ import annotations
@@ -9,12 +9,36 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib import import_module, metadata
 
 from tensormagic.errors import TensorMagicError
 
-COMMANDS = ("doctor", "demo", "examples", "show", "ranks", "help")
+COMMANDS = {
+    "doctor": "doctor", "demo": "demo", "examples": "demo", "show": "printed", "ranks": "printed", "help": "printed",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command.
+
+    Attributes:
+        help: What it does, in a sentence.
+        add_arguments: Adds what it takes to its parser; None where that is nothing.
+        run: Runs it and returns the exit status.
+    """
+
+    help: str
+    add_arguments: Callable[[argparse.ArgumentParser], None] | None
+    run: Callable[[argparse.Namespace], int]
+
+
+def command(name: str) -> Command:
+    """Import a command: one of `COMMANDS`."""
+    found: Command = import_module(f"tensormagic.commands.{COMMANDS[name]}").COMMANDS[name]
+    return found
 
 
 def parser() -> argparse.ArgumentParser:
@@ -23,8 +47,10 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--version", action="store_true", help="print the version")
     commands = made.add_subparsers(dest="command", metavar="COMMAND")
     for name in COMMANDS:
-        module = import_module(f"tensormagic.commands.{name}")
-        module.add_arguments(commands.add_parser(name, help=module.HELP, description=module.HELP))
+        described = command(name)
+        own = commands.add_parser(name, help=described.help, description=described.help)
+        if described.add_arguments is not None:
+            described.add_arguments(own)
     return made
 
 
@@ -46,11 +72,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         commands.print_help()
         return 0
     try:
-        status: int = import_module(f"tensormagic.commands.{given.command}").run(given)
+        return command(given.command).run(given)
     except TensorMagicError as error:
         print(f"tensormagic: {error}")
         return 1
     except BrokenPipeError:  # `… | head`: nobody reads on, and that is no fault
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    return status

@@ -1,40 +1,97 @@
-"""``python -m tensormagic demo``: the first example in JupyterLab, or as a page without it."""
+"""The examples that come with the package: listed and copied by ``examples``, opened in JupyterLab by ``demo``."""
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import os
+import filecmp
+import json
+import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-import nbformat
-from nbclient import NotebookClient
-from nbclient.exceptions import CellExecutionError
-from nbconvert import HTMLExporter
-from traitlets.config import Config
-
-from tensormagic.commands.examples import copied
+from tensormagic.api.showing import shipped
+from tensormagic.commands import Command
 from tensormagic.errors import RequirementError, TensorMagicError
 
-# ``python -m tensormagic demo``: the examples in a folder of one's own, open in JupyterLab.
-
-HELP = "copy the examples to a folder and open the first in JupyterLab"
 FOLDER = Path("tensormagic-examples")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def examples() -> list[Path]:
+    """Return the examples in their order.
+
+    Raises:
+        TensorMagicError: where they are not there.
+    """
+    folders = shipped("examples")
+    for folder in folders:
+        found = sorted([*folder.glob("*.ipynb"), *folder.glob("*.py")])
+        if found:
+            return found
+    raise TensorMagicError(f"the examples are in neither {' nor '.join(map(str, folders))}: install tensormagic again")
+
+
+def title(example: Path) -> str:
+    """Return what an example is about: the first heading of a notebook, the first line of a script's docstring."""
+    text = example.read_text(encoding="utf-8")
+    if example.suffix == ".ipynb":
+        first = json.loads(text)["cells"][0]["source"]
+        text = first if isinstance(first, str) else "".join(first)
+    return text.lstrip('#" \n').split("\n", 1)[0].strip().rstrip('"')
+
+
+def copied(folder: Path) -> list[Path]:
+    """Copy the examples into a folder; one that is there already, changed or not, is left as it is.
+
+    Returns:
+        Where each of them lies.
+
+    Raises:
+        TensorMagicError: where the folder cannot be made or written to.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return [_copy(example, folder / example.name) for example in examples()]
+    except OSError as error:
+        raise TensorMagicError(
+            f"cannot copy the examples to {folder}: {error.strerror}; name another folder"
+        ) from error
+
+
+def _copy(example: Path, target: Path) -> Path:
+    if not target.exists():
+        shutil.copyfile(example, target)
+    elif not filecmp.cmp(example, target, shallow=False):
+        print(f"kept {target}: you have changed it")
+    return target
+
+
+def _examples_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.add_argument(
+        "folder", nargs="?", type=Path, help="where to copy them; files that you changed there are kept"
+    )
+
+
+def _examples(given: argparse.Namespace) -> int:
+    """List the examples, or copy them."""
+    found = copied(given.folder) if given.folder is not None else examples()
+    width = max(len(path.name) for path in found)
+    for path in found:
+        print(f"{path.name:<{width}}  {title(path)}")
+    print(f"\nin {found[0].parent}")
+    return 0
+
+
+def _demo_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the command takes."""
     parser.add_argument("folder", nargs="?", type=Path, default=FOLDER, help=f"where to copy them; by default {FOLDER}")
     parser.add_argument("--headless", action="store_true", help="run it and write a static page instead")
     parser.add_argument("--notebook", type=Path, help="open this notebook instead of the first example")
 
 
-def run(given: argparse.Namespace) -> int:
+def _demo(given: argparse.Namespace) -> int:
     """Open the demo; without a browser, run it and write its page into the folder.
 
     Raises:
@@ -46,7 +103,7 @@ def run(given: argparse.Namespace) -> int:
     if not notebook.is_file():
         raise TensorMagicError(f"there is no notebook {notebook}")
     if given.headless:
-        from tensormagic.commands.demo import run_to_page
+        from tensormagic.commands.headless import run_to_page
 
         return 1 if run_to_page(notebook, given.folder / f"{notebook.stem}.html") else 0
     return subprocess.call([sys.executable, "-m", "jupyterlab", str(notebook)])  # noqa: S603  (our own interpreter)
@@ -57,67 +114,7 @@ def _require(package: str) -> None:
         raise RequirementError(f'the demo needs {package}, which is not installed: pip install "tensormagic[lab]"')
 
 
-# Runs a notebook and writes it as one static page that needs no network: where there is no browser to open.
-#
-# This is what ``HEADLESS=1 make demo`` and ``python -m tensormagic demo --headless`` do.
-
-# The exporter would load these from the network; what tensormagic shows needs none of them.
-OFFLINE = dict.fromkeys(("mathjax_url", "require_js_url", "widget_renderer_url"), "")
-CELL_SECONDS = 600
-
-
-@contextlib.contextmanager
-def sockets_in_files() -> Iterator[Config]:
-    """Yield settings with which a kernel is reached through files and not through ports, where the system can.
-
-    Jupyter looks for free ports before it starts the kernel that takes them, and another process can be faster: the
-    kernel then dies with "Address already in use". The folder's path is short: a socket's holds 100 characters.
-    """
-    if os.name == "nt":
-        yield Config()
-        return
-    with tempfile.TemporaryDirectory(prefix="tm") as folder:
-        yield Config(KernelManager={"transport": "ipc", "connection_file": str(Path(folder, "kernel.json"))})
-
-
-def execute(notebook: nbformat.NotebookNode, folder: Path) -> None:
-    """Run every cell in ``folder``, in place; stops at the first that fails.
-
-    Raises:
-        CellExecutionError: where a cell fails that is not tagged ``raises-exception``.
-    """
-    with sockets_in_files() as config:
-        NotebookClient(
-            notebook,
-            timeout=CELL_SECONDS,
-            kernel_name="python3",
-            resources={"metadata": {"path": str(folder)}},
-            extra_arguments=["--log-level=ERROR"],  # where there are ports, it warns of them at length
-            store_widget_state=False,  # a live panel is gone when its cell has ended: what it sent is of no more use
-            config=config,
-        ).execute()
-
-
-def write_page(notebook: nbformat.NotebookNode, page: Path, title: str) -> None:
-    """Write the notebook, outputs and all, as one HTML file."""
-    html, _ = HTMLExporter(**OFFLINE).from_notebook_node(notebook, {"metadata": {"name": title}})
-    page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(html, encoding="utf-8")
-
-
-def run_to_page(source: Path, page: Path) -> str:
-    """Run a notebook where, and write its page, also where a cell failed.
-
-    Returns:
-        Why it failed; empty where it did not.
-    """
-    notebook = nbformat.read(source, as_version=4)
-    print(f"running {source} \u2026", flush=True)
-    failure = ""
-    try:
-        execute(notebook, source.parent)
-    except CellExecutionError as error:
-        failure = str(error)
-    write_page(notebook, page, source.stem)
-    print(f"{failure}\n" * bool(failure) + f"wrote {page.resolve()} ({page.stat().st_size / 1e3:.0f} kB)")
-    return failure
+COMMANDS = {
+    "demo": Command("copy the examples to a folder and open the first in JupyterLab", _demo_arguments, _demo),
+    "examples": Command("list the example notebooks; with a folder, copy them there", _examples_arguments, _examples),
+}

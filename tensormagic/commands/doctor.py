@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from tensormagic import api
+from tensormagic.commands import Command
 from tensormagic.errors import RequirementError
 from tensormagic.words import number_of_bytes, plural
 
@@ -73,8 +74,6 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 # ``python -m tensormagic doctor``: versions, widgets, devices, hosts: what works here, what does not, and the fix.
 
-HELP = "report what works on this machine, what is missing, and how to fix it"
-
 Standing = Literal["ok", "note", "missing"]
 _SIGNS: dict[Standing, str] = {"ok": "\u2714", "note": "\u25cb", "missing": "\u2716"}
 _WIDGETS = {
@@ -110,11 +109,7 @@ class Check:
     fix: str = ""
 
 
-def add_arguments(_parser: argparse.ArgumentParser) -> None:
-    """Add what the command takes: nothing."""
-
-
-def run(_given: argparse.Namespace) -> int:
+def _doctor(_given: argparse.Namespace) -> int:
     """Print every check; the status is 1 where something that is needed does not work."""
     sections = {
         "packages": packages(),
@@ -237,3 +232,6 @@ def _trace() -> str:
     report = trace.report
     nodes = sum(len(graph.nodes) for graph in report.graphs)
     return f"{plural(nodes, 'node')}, {plural(len(report.passes), 'pass', 'passes')}"
+
+
+COMMANDS = {"doctor": Command("report what works on this machine, what is missing, and how to fix it", None, _doctor)}

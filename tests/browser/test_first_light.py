@@ -6,7 +6,7 @@ import nbformat
 import pytest
 from playwright.sync_api import Locator, expect
 
-from tensormagic.commands import demo
+from tensormagic.commands import headless
 from tests.support.kernel import ROOT, notebook_of
 from tests.support.lab import LabNotebook
 
@@ -119,7 +119,7 @@ def executed(tmp_path_factory):
     folder = tmp_path_factory.mktemp("executed")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(ROOT))
-        demo.execute(notebook, folder)
+        headless.execute(notebook, folder)
     nbformat.write(notebook, folder / "saved.ipynb")
     return folder / "saved.ipynb"
 
@@ -143,7 +143,7 @@ def test_a_saved_notebook_that_is_not_trusted_shows_picture_and_tables(notebook,
 def test_the_page_that_the_demo_writes_opens_from_disk(static_page, executed, tmp_path, scripts):
     """``HEADLESS=1 make demo`` writes this page: it needs nothing else, and everything in it is visible."""
     path = tmp_path / "page.html"
-    demo.write_page(nbformat.read(executed, as_version=4), path, "page")
+    headless.write_page(nbformat.read(executed, as_version=4), path, "page")
     assert "application/vnd.jupyter.widget" not in path.read_text(encoding="utf-8")
     page = static_page(path, scripts=scripts)
     expect(page.get_by_text("offset(i, j) = 1 + 1·i + 16·j").first).to_be_visible()

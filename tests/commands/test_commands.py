@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import tensormagic
-from tensormagic.commands import COMMANDS, demo, examples, main
+from tensormagic.commands import COMMANDS, demo, main
 from tensormagic.errors import ReportFormatError
 from tests.support.kernel import ROOT
 
@@ -17,6 +17,16 @@ def test_it_runs_as_a_module():
     """Without a command it lists them, each with its sentence."""
     ran = subprocess.run([sys.executable, "-m", "tensormagic"], capture_output=True, text=True, cwd=ROOT, check=True)
     assert [name for name in COMMANDS if f"    {name} " not in ran.stdout] == []
+
+
+def test_commands_work_without_what_runs_notebooks():
+    """nbformat, nbclient and nbconvert come with the extra ``lab``: only the demo as a page needs them."""
+    code = (
+        "import sys\nsys.modules.update(dict.fromkeys(('nbformat', 'nbclient', 'nbconvert')))\n"
+        "from tensormagic.commands import main\nmain(['examples'])\nsys.exit(main(['help', 'TM402']))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert "01_first_light.ipynb" in ran.stdout
 
 
 def test_every_example_is_listed_with_its_title(capsys):
@@ -51,7 +61,7 @@ def test_a_folder_that_cannot_be_made(tmp_path, capsys):
 
 def test_examples_that_are_not_there(monkeypatch, tmp_path, capsys):
     """A broken installation says where it looked."""
-    monkeypatch.setattr(examples, "shipped", lambda kind: [tmp_path / "a" / kind, tmp_path / "b" / kind])
+    monkeypatch.setattr(demo, "shipped", lambda kind: [tmp_path / "a" / kind, tmp_path / "b" / kind])
     assert main(["examples"]) == 1
     assert str(tmp_path / "b") in capsys.readouterr().out
 

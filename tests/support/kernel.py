@@ -8,7 +8,7 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 
-from tensormagic.commands.demo import sockets_in_files
+from tensormagic.commands.headless import sockets_in_files
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -1,0 +1,108 @@
+"""Commands that print: a saved report, the ranks of a run, a page of the documentation."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+import webbrowser
+from pathlib import Path
+
+from tensormagic import api
+from tensormagic.commands import Command
+
+_SECONDS = 2.0
+
+
+def _show_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.add_argument("report", type=Path, help="a .json file from report.save or --save")
+    parser.add_argument(
+        "--save", action="append", default=[], type=Path, metavar="FILE",
+        help="write it as .html, .svg or .txt; can be repeated",
+    )  # fmt: skip
+    parser.add_argument("--browser", action="store_true", help="open it as a page in the browser")
+
+
+def _show(given: argparse.Namespace) -> int:
+    """Show the report, where it was asked for.
+
+    Raises:
+        ReportFormatError: where the file holds no report.
+        TensorMagicError: where it has no such form.
+    """
+    report = api.load(given.report)
+    for path in given.save:
+        report.save(path)
+        print(f"saved {path}")
+    if given.browser:
+        page = Path(tempfile.mkdtemp(prefix="tensormagic-")) / f"{given.report.stem}.html"
+        report.save(page)
+        webbrowser.open(page.as_uri())
+        print(f"opened {page}")
+    elif not given.save:
+        api.print_text(report)
+    return 0
+
+
+def _ranks_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.add_argument("folder", type=Path, help="the folder that every rank was given")
+    parser.add_argument(
+        "--save", action="append", default=[], type=Path, metavar="FILE",
+        help="write it as .html .svg .txt or .json; may be given several times",
+    )  # fmt: skip
+    parser.add_argument("--watch", action="store_true", help="refresh every two seconds, until all ranks have ended")
+
+
+def _ranks(given: argparse.Namespace) -> int:
+    """Show the ranks; the exit status is 1 where an error was found, for scripts.
+
+    Raises:
+        ReportFormatError: where the folder holds nothing that a rank wrote.
+        TensorMagicError: where a file cannot be written in that form.
+    """
+    report = api.ranks(given.folder)
+    while given.watch and any(one.state == "running" for one in report.ranks):
+        api.print_text(report)
+        time.sleep(_SECONDS)
+        report = api.ranks(given.folder)
+    for path in given.save:
+        report.save(path)
+        print(f"saved {path}")
+    if given.watch or not given.save:
+        api.print_text(report)
+    return int(any(finding.severity == "error" for finding in report.findings))
+
+
+def _help_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what the command takes."""
+    parser.add_argument("topic", nargs="*", help="a page: tracegrad, TM302, how it works")
+
+
+def _help(given: argparse.Namespace) -> int:
+    """Show the page, or list the topics.
+
+    Raises:
+        UnknownTopicError: where there is no page on it; says which are near.
+    """
+    if given.topic:
+        api.print_page(api.help_page(" ".join(given.topic), "python -m tensormagic help").text)
+    else:
+        print(api.help_index())
+    return 0
+
+
+COMMANDS = {
+    "show": Command("show a report that was saved as .json", _show_arguments, _show),
+    "ranks": Command(
+        "compare the ranks of a run: a folder that they wrote with tensormagic.trace(ranks=...)",
+        _ranks_arguments,
+        _ranks,
+    ),
+    "help": Command(
+        "show a page of the documentation: a magic, a finding, a recipe; without a topic, list the pages",
+        _help_arguments,
+        _help,
+    ),
+}
