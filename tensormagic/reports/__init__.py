@@ -87,7 +87,6 @@ from tensormagic.reports.memory_run import (
     MemoryRunReport,
     Timeline,
 )
-from tensormagic.reports.model import ModelReport, ModuleRow
 from tensormagic.reports.ops import PHASES, NodeCosts, OpsReport, OpUse, Phase, Total
 from tensormagic.reports.ranks import Arrivals, Box, Difference, Placed, RankReport, RankRow
 from tensormagic.reports.rng import (
@@ -143,7 +142,7 @@ from tensormagic.reports.tensor import (
     TensorPicture,
     TensorReport,
 )
-from tensormagic.reports.tensors import MemoryTotal, TensorRow, TensorTable
+from tensormagic.reports.tensors import MemoryTotal, ModelReport, ModuleRow, TensorRow, TensorTable
 from tensormagic.reports.trace import (
     Cell,
     Circumstances,
