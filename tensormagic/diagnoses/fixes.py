@@ -284,7 +284,90 @@ def _within(inner: ast.expr, outer: ast.expr) -> bool:
     return outer.col_offset <= inner.col_offset and (inner.end_col_offset or 0) <= (outer.end_col_offset or 0)
 
 
+def _call(line: str, *names: str) -> ast.Call | None:
+    """Return the one call of a line of a function or method of these names."""
+    calls = [node for node in _expressions(line) if isinstance(node, ast.Call) and _function(node) in names]
+    return calls[0] if len(calls) == 1 else None
+
+
+def _function(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
+
+
+def _without_create_graph(_finding: Finding, _report: Report, line: str) -> str:
+    call = _call(line, "backward")
+    if call is None or not any(one.arg == "create_graph" for one in call.keywords):
+        return ""
+    old = ast.unparse(call)
+    call.keywords = [one for one in call.keywords if one.arg != "create_graph"]
+    place = _only(line, old)
+    return _spliced(line, place, ast.unparse(call)) if place is not None else ""
+
+
+def _detached(finding: Finding, _report: Report, line: str) -> str:
+    """What trains another network is taken as a number."""
+    place = _only(line, finding.subject) if finding.subject else None
+    return _spliced(line, place, f"{_atom(place)}.detach()") if place is not None else ""
+
+
+def _with_mode(finding: Finding, _report: Report, line: str) -> str:
+    """The functional dropout is given the mode of its module."""
+    call = _call(line, *(f"dropout{more}" for more in ("", "1d", "2d", "3d")))
+    if call is None or "training=self.training" not in finding.remedy or "self" not in line:
+        return ""
+    place = _only(line, ast.unparse(call))
+    call.keywords.append(ast.keyword("training", ast.parse("self.training", mode="eval").body))
+    return _spliced(line, place, ast.unparse(call)) if place is not None else ""
+
+
+def _logarithms(finding: Finding, _report: Report, line: str) -> str:
+    """The first argument of `kl_div` is made the logarithm of what it is."""
+    call = _call(line, "kl_div")
+    if call is None or not call.args or not isinstance(call.args[0], ast.Name):
+        return ""
+    given = call.args[0].id
+    ways = {f"{given}.log()", f"F.log_softmax({given}, dim=-1)"}
+    return next((_spliced(line, call.args[0], span) for span in _spans(finding) if span in ways), "")
+
+
+def _permuted(finding: Finding, _report: Report, line: str) -> str:
+    """Dimensions change places instead of sizes; what is merged afterwards has the sizes that the line gives."""
+    call = _call(line, "view", "reshape")
+    for span in _spans(finding) if call is not None and isinstance(call.func, ast.Attribute) else ():
+        assert call is not None
+        assert isinstance(call.func, ast.Attribute)
+        if span.startswith(f"{ast.unparse(call.func.value)}.") and ".view(" not in span:  # of one batch's sizes
+            swap, merged, _ = span.partition(".reshape(")
+            return _spliced(line, call, f"{swap}.reshape({', '.join(map(ast.unparse, call.args))})" if merged else span)
+    return ""
+
+
+def _widened(finding: Finding, _report: Report, line: str) -> str:
+    """What wraps in uint8 is computed in float32."""
+    for span in _spans(finding)[:1]:
+        place = _only(line, span.removesuffix(".float()")) if span.endswith(".float()") else None
+        if place is not None:
+            return _spliced(line, place, span)
+    return ""
+
+
+def _with_keys_that_fit(finding: Finding, _report: Report, line: str) -> str:
+    """The keys of what is loaded lose what they begin with."""
+    call = _call(line, "load_state_dict")
+    keys = next((span for span in _spans(finding) if span.endswith(" in state.items()}")), "")
+    if call is None or not call.args or not keys:
+        return ""
+    return _spliced(line, call.args[0], keys.replace("state.items()", f"{_atom(call.args[0])}.items()"))
+
+
 FIXES: dict[str, Fix] = {
+    "TM106": _permuted,
+    "TM314": _detached,
+    "TM315": _without_create_graph,
+    "TM610": _with_mode,
+    "TM611": _logarithms,
+    "TM621": _with_keys_that_fit,
+    "TM806": _widened,
     "TM101": _reshaped,
     "TM103": _before,
     "TM105": _squeezed,

@@ -291,7 +291,7 @@ def _finding(report: TraceReport, place: _Place, missing: Sequence[LeftOut]) -> 
         message=_message(report, place, missing, who),
         location=where,
         evidence={one.name: _numel(one) for one in missing[:8]},
-        remedy=_remedy(place.cut, where, missing, who),
+        remedy=_remedy(place.cut, where, missing, who, losses=_losses_behind(report, place.cut)),
         subject=names[0],
         node=place.at,
         related=tuple(_related(report, place, where)),
@@ -326,12 +326,23 @@ def _numel(one: LeftOut) -> int:
     return numel
 
 
-def _remedy(cut: Cut, where: Location | None, missing: Sequence[LeftOut], who: Sequence[str]) -> str:
+def _remedy(
+    cut: Cut, where: Location | None, missing: Sequence[LeftOut], who: Sequence[str], *, losses: int = 1
+) -> str:
     mend = instead(cut, where)
+    name, is_bound, _ = where.text.partition("=") if where is not None else ("", "", "")
+    if losses > 1 and cut.kind == "detach" and mend and is_bound:  # one network's loss is to pass, the other's is not
+        mend = f"leave out `.detach()` here, and detach for the other loss alone: `{name.strip()}.detach()`"
     described = f"If it should learn, {mend}." if mend else ""
     if not missing[0].is_parameter:
         return described
     return f"{described} If it should stay fixed, freeze it: `{who[0]}.requires_grad_(False)`.".strip()
+
+
+def _losses_behind(report: TraceReport, cut: Cut) -> int:
+    """Return in how many graphs what came out of a cut is used."""
+    same = (cut.kind, cut.op, cut.location)
+    return sum(any((one.kind, one.op, one.location) == same for one in graph.cuts) for graph in report.graphs)
 
 
 def _related(report: TraceReport, place: _Place, where: Location | None) -> Iterator[RelatedLine]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from tensormagic.diagnoses.graph_cuts import names_behind_cuts
-from tensormagic.diagnoses.rule import as_code, shortest
+from tensormagic.diagnoses.rule import COPIED, as_code, shortest, twin_of
 from tensormagic.reports import (
     Finding,
     Location,
@@ -74,8 +74,43 @@ def in_no_optimizer(report: TraceReport) -> Iterator[Finding]:
         users = [use for use in training.optimizers if _stepped(report, use, owner)] if training else []
         if users:
             yield _in_no_optimizer(report, users, missing)
-        elif training is not None and _is_trained_along(report, training, missing):
+        elif (
+            training is not None
+            and _is_trained_along(report, training, missing)
+            and not _twin(report, training, owner, missing)  # else it is TM623's to tell
+        ):
             yield _root_in_no_optimizer(report, training, owner, missing)
+
+
+def _twin(report: TraceReport, training: Training, owner: str, missing: _Numbers) -> str:
+    """Return which network a model is to be a copy of, by its name and the shapes of both; empty for any other."""
+    stepped = {report.parameters[number].owner for use in training.optimizers for number in use.holds}
+    if owner in stepped or not COPIED.search(owner.rpartition(".")[2]):
+        return ""
+    return twin_of(report, owner, [report.parameters[number] for number in missing], stepped)
+
+
+def targets_with_gradients(report: TraceReport) -> Iterator[Finding]:
+    """TM623: a copy of the network that is trained gets gradients along with it: its values are to be targets."""
+    training = _known(report)
+    if training is None:
+        return
+    left_out = _left_out(report, training)
+    for owner in {report.parameters[number].owner: None for number in left_out}:
+        missing = [number for number in left_out if report.parameters[number].owner == owner]
+        twin = _twin(report, training, owner, missing)
+        if twin and _is_trained_along(report, training, missing):
+            yield Finding(
+                code="TM623",
+                severity="note",
+                message=f"{owner}, a copy of {twin}, gets gradients in every step, and no optimizer uses them: the "
+                f"loss of {twin} goes back through it as well.",
+                location=_step_line(report, training.optimizers[0]),
+                evidence={"parameters": len(missing)},
+                remedy="Compute what it makes without a graph: `with torch.no_grad():`, or freeze it once: "
+                f"`{owner}.requires_grad_(False)`.",
+                subject=owner,
+            )
 
 
 def _is_trained_along(report: TraceReport, training: Training, missing: _Numbers) -> bool:

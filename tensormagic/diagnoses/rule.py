@@ -9,7 +9,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tensormagic.reports import SEVERITIES, Finding, Observation, ObservationKind, Operand, Report, TraceReport
+from tensormagic.reports import (
+    SEVERITIES,
+    Finding,
+    LeftOut,
+    Observation,
+    ObservationKind,
+    Operand,
+    ParameterSeries,
+    Report,
+    TraceReport,
+)
 from tensormagic.words import count, plural, tidy_exponent
 
 # What a rule is, and findings that are said together.
@@ -216,3 +226,18 @@ def expression(one: Observation) -> str:
 
 def _wrapped(name: str) -> str:
     return f"({name})" if " " in name and not name.endswith((")", "]")) else name
+
+
+COPIED = re.compile(
+    r"(?:^|_)(?:target|tgt|teacher|ema|frozen|reference|best)(?:_|$)|(?:target|ema|best)$", re.IGNORECASE
+)
+"""The name of what is meant to be a copy of a network."""
+
+
+def twin_of(report: TraceReport, owner: str, parts: Sequence[ParameterSeries | LeftOut], among: Iterable[str]) -> str:
+    """Return which of some models has parameters of the names and shapes of these; empty where none has."""
+    mine = {part.name.removeprefix(owner): part.shape for part in parts}
+    shapes: dict[str, dict[str, tuple[int, ...]]] = {}
+    for series in report.parameters:
+        shapes.setdefault(series.owner, {})[series.name.removeprefix(series.owner)] = series.shape
+    return next((name for name in among if name and mine.items() <= shapes.get(name, {}).items()), "")

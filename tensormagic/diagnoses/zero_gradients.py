@@ -230,7 +230,9 @@ def gradient_exactly_zero(report: TraceReport) -> Iterator[Finding]:
     for at, graph in enumerate(report.graphs):
         for culprit, dead in _Blame(report, graph).of(silent).items():
             names = [name for name in dead.names if name not in described]
-            if names and not _is_half_a_layer(report, names, silent):
+            flat = flat_of(graph.nodes[culprit])
+            rests = flat is not None and not flat.always and _is_half_a_layer(report, names, silent)
+            if names and not rests:
                 described.update(names)
                 yield _finding(report, (at, culprit), _Dead(names, dead.frames), silent[names[0]])
 

@@ -152,6 +152,9 @@ class OptimizerUse:
         repeated_of: The step that had the state before.
         graphed: How many of its steps used gradients that keep a graph of their own.
         resting: How many of the last steps in a row had none to speak of: less than a ten-millionth of that.
+        foreign: How many of its steps used gradients to which two backward passes had added, the first of which another
+            optimizer had used before the second ran.
+        foreign_at: Index into `TraceReport.locations` of the line of that first backward.
     """
 
     name: str
@@ -173,6 +176,8 @@ class OptimizerUse:
     repeated: int = 0
     repeated_at: int = 0
     repeated_of: int = 0
+    foreign: int = 0
+    foreign_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +197,61 @@ class Clipping:
     late: int = 0
     empty: int = 0
     exhausted: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleOptimizer:
+    """An optimizer that made no step in the run, though it holds parameters that got gradients.
+
+    Attributes:
+        name: What the person calls it, else its class.
+        holds: Indices into `TraceReport.parameters`.
+    """
+
+    name: str
+    holds: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsedUpIterator:
+    """A loop over an iterator inside another loop that does not make it anew: from the second round on it is empty.
+
+    Attributes:
+        location: Index into `TraceReport.locations` of the inner ``for``.
+        name: What the iterator is called.
+        type_name: Its class.
+        rounds: How many rounds the outer loop makes; -1 where that cannot be told.
+    """
+
+    location: int | None
+    name: str
+    type_name: str
+    rounds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateLoad:
+    """A call of ``load_state_dict(strict=False)`` that was given keys which the module does not have.
+
+    Attributes:
+        location: Index into `TraceReport.locations` of the line.
+        module: What the person calls the module, else its class.
+        given: How many keys it was given.
+        unexpected: How many of them the module does not have.
+        missing: How many of its own it was not given.
+        example: The first key that it does not have.
+        wanted: The first that it was not given.
+        strip: What has to be taken from the beginning of each given key, so that all of them fit; else empty.
+    """
+
+    location: int | None
+    module: str
+    given: int
+    unexpected: int
+    missing: int
+    example: str
+    wanted: str
+    strip: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,6 +351,11 @@ class Training:
         modes: In which mode each stepped model was.
         clips: Calls of `clip_grad_norm_`, by line.
         drifting: Normalisations whose weights are frozen and that took statistics all the same, with gradients on.
+        alike: Indices into `TraceReport.parameters` of weights whose rows are all the same at the end of the run.
+        idle: Optimizers that made no step.
+        used_up: Loops over iterators that are empty from the second round on.
+        loads: Calls of ``load_state_dict(strict=False)`` with keys that do not fit.
+        names: The names of each module that has several.
     """
 
     optimizers: tuple[OptimizerUse, ...] = ()
@@ -303,6 +368,11 @@ class Training:
     modes: tuple[ModelMode, ...] = ()
     clips: tuple[Clipping, ...] = ()
     drifting: tuple[UntrainedNorm, ...] = ()
+    alike: tuple[int, ...] = ()
+    idle: tuple[IdleOptimizer, ...] = ()
+    used_up: tuple[UsedUpIterator, ...] = ()
+    loads: tuple[StateLoad, ...] = ()
+    names: tuple[tuple[str, ...], ...] = ()
 
 
 # What a rank knows of its place in a run of several processes, by itself.

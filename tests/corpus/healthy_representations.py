@@ -93,7 +93,7 @@ def a_target_network_that_follows():
     for parameter in target.parameters():
         parameter.requires_grad_(False)
     optimizer = torch.optim.Adam([*online.parameters(), *predictor.parameters()], lr=1e-3)
-    with tm.trace(namespace=locals()) as trace:
+    with tm.trace(namespace={"online": online, "predictor": predictor, "target": target}) as trace:
         for images, _ in batches(4):
             x = images.flatten(1)
             guess = predictor(online(x + 0.1 * torch.randn_like(x)))

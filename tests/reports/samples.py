@@ -181,7 +181,7 @@ def _training() -> reports.Training:
         name=HOSTILE, type_name="SGD", steps=9, patterns=(pattern, reports.StepPattern(kind="fresh")), left_out=5,
         holds=(0,), unknown_parameters=2, unknown_shapes=((3, 4), ()), unknown_owner=HOSTILE, unknown_idle=False,
         accumulation=reports.Accumulation(0, 2, 0.5, 9, math.inf, 0.25), rate=0.1, resting=2,
-        graphed=2, repeated=3, repeated_at=7, repeated_of=4,
+        graphed=2, repeated=3, repeated_at=7, repeated_of=4, foreign=2, foreign_at=0,
     )  # fmt: skip
     growth = reports.GraphGrowth(
         backward=0, passes=4, first_size=3, last_size=12, increment=3, older=9, joined=0, reaches=0
@@ -195,6 +195,10 @@ def _training() -> reports.Training:
         norms=(reports.UntrainedNorm(module=HOSTILE, location=0, batches=9, longest=3),), modes=(mode,),
         drifting=(reports.UntrainedNorm(module=HOSTILE, location=None, batches=7, longest=2),),
         clips=(reports.Clipping(location=0, calls=9, late=2, empty=1, exhausted=3),),
+        alike=(0,), idle=(reports.IdleOptimizer(name=HOSTILE, holds=(0,)),), names=((HOSTILE, "net"),),
+        used_up=(reports.UsedUpIterator(location=0, name=HOSTILE, type_name="generator", rounds=-1),),
+        loads=(reports.StateLoad(location=0, module=HOSTILE, given=4, unexpected=4, missing=4, example=HOSTILE,
+                                 wanted="0.weight", strip="module."),),
     )  # fmt: skip
 
 

@@ -148,7 +148,7 @@ class ModuleNames:
         return found
 
     def _root_name(self, module: nn.Module) -> str:
-        if held := _place_of(module, self._namespace):
+        if held := place_of(module, self._namespace):
             return held
         name, number = type(module).__name__, 2
         while (other := self._roots.get(name)) is not None and other() not in {None, module}:
@@ -156,7 +156,7 @@ class ModuleNames:
         return name
 
 
-def _place_of(module: nn.Module, namespace: Mapping[str, Any]) -> str:
+def place_of(module: nn.Module, namespace: Mapping[str, Any]) -> str:
     """Return how the person reaches ``module``: ``net``, ``net.head``, ``agent.critic``, ``layers[0]``; else ``""``."""
     named = [(name, value) for name, value in list(namespace.items()) if not name.startswith("_")]
     direct = next((name for name, value in named if value is module), "")

@@ -170,6 +170,7 @@ class Tracer(FollowedRun):
         undoing.enter_context(plain_stacks())
         undoing.enter_context(followed_backward(self))
         undoing.enter_context(self._noted_applies())
+        undoing.enter_context(self._training.loads.noted())
         undoing.enter_context(noted_dual_levels(self._note_forward_mode))
         undoing.enter_context(self._recorder)
         undoing.enter_context(self._updates)

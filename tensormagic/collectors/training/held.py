@@ -107,6 +107,7 @@ class Elsewhere:
         self._versions = array("q")  # of those
         self._passes = 0
         self.found: set[int] = set()
+        self.idle: list[tuple[torch.optim.Optimizer, set[int]]] = []  # those that hold some of these; see `finish`
 
     def after_pass(self) -> None:
         """Compare versions with those seen first, ever more rarely: whoever trains a leaf, its version tells."""
@@ -132,8 +133,11 @@ class Elsewhere:
         leaves = ((number, self._leaves.known[number].reference()) for number in missing - self.found)
         places = {id(leaf): number for number, leaf in leaves if leaf is not None}
         for optimizer in _optimizers() if places else ():
-            for group in optimizer.param_groups:
-                self.found.update(places[id(held)] for held in group["params"] if id(held) in places)
+            theirs = {places[id(held)] for group in optimizer.param_groups for held in group["params"]
+                      if id(held) in places}  # fmt: skip
+            self.found |= theirs
+            if theirs:
+                self.idle.append((optimizer, theirs))
 
 
 def _optimizers() -> Iterator[torch.optim.Optimizer]:

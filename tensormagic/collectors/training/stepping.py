@@ -256,12 +256,20 @@ class Stepping:
         self.total = WriteTotal()
         self.accumulation: Accumulation | None = None
         self.discarded: Counter[int] = Counter()  # passes whose gradients no step used, by their line
+        self.foreign: Counter[int | None] = Counter()  # passes that another optimizer had used before, by their line
+        self._is_used_elsewhere = False
+        self._mixed: int | None = None
+        self._is_mixed = False
 
     def before_pass(self, last: int | None = None) -> None:
         """Look before a backward; ``last`` is the line of the one before it."""
         if last is not None and any(witness.is_discarded() for witness in self._witnesses):
             self.discarded[last] += 1
         stale = [witness for witness in self._witnesses if witness.before_pass()]
+        if self._is_used_elsewhere or self._is_mixed:
+            there = any(witness.brought and not witness.used for witness in self._witnesses)
+            self._mixed = last if self._is_used_elsewhere and not self._is_mixed else self._mixed
+            self._is_mixed, self._is_used_elsewhere = there, False
         if stale and self._stale.now():
             self._ask(stale, "_cleared_transparent")
         if stale and self._cleared_transparent:
@@ -290,8 +298,13 @@ class Stepping:
         for witness in self._witnesses:
             witness.after_pass()
 
+    def other_stepped(self) -> None:
+        """Note that another optimizer has made a step: it used what the last backward brought, here too."""
+        self._is_used_elsewhere = any(witness.brought and not witness.used for witness in self._witnesses)
+
     def forget(self) -> None:
         """Note that backwards or steps may have gone by unseen."""
+        self._is_mixed = self._is_used_elsewhere = False
         for witness in self._witnesses:
             witness.forget()
         self._at_last_step = -1
@@ -322,8 +335,11 @@ class Stepping:
 
     def after_step(self, moment: Moment, parameters: Iterable[torch.Tensor]) -> None:
         """Judge a step and look after it; ``parameters`` are all of the optimizer's."""
-        self._count(self._kind(moment, parameters), moment)
-        self._unanswered = False
+        kind = self._kind(moment, parameters)
+        self._count(kind, moment)
+        if self._is_mixed and kind == "fresh" and self._mixed != moment.backward:  # else batches that add up
+            self.foreign[self._mixed] += 1
+        self._unanswered = self._is_mixed = self._is_used_elsewhere = False
         for witness in self._witnesses:
             witness.after_step()
 

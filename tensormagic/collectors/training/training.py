@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from threading import get_ident
 from time import perf_counter
+from types import FrameType
 from typing import Any
 
 import torch
@@ -22,11 +23,12 @@ from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.gradients.pass_log import Following, PassLog
 from tensormagic.collectors.hooks.backward_calls import BackwardCall
 from tensormagic.collectors.objects.identity import Leaves
+from tensormagic.collectors.training.habits import StateLoads, UsedUp, alike, name_of, names_of_one
 from tensormagic.collectors.training.held import Elsewhere, Growth, Held, ModelModes
 from tensormagic.collectors.training.stepping import Moment, Stepping, witnesses_of
 from tensormagic.collectors.training.updates import ByHand
 from tensormagic.collectors.where.source import SourceLines
-from tensormagic.reports import UNTOUCHED, Clipping, Gap, OptimizerUse, Training
+from tensormagic.reports import UNTOUCHED, Clipping, Gap, IdleOptimizer, OptimizerUse, Training
 
 MOST_OPTIMIZERS = 32
 MOST_STATES = 4096
@@ -114,6 +116,8 @@ class Followed:
             rate=self.rate,
             resting=self.resting,
             graphed=self.graphed,
+            foreign=sum(self.stepping.foreign.values()),
+            foreign_at=next(iter(self.stepping.foreign.most_common(1)), (None, 0))[0],
             repeated=self.restarts.states,
             repeated_at=self.restarts.at,
             repeated_of=self.restarts.of,
@@ -153,6 +157,10 @@ class TrainingWatcher:
         self._loop, self._growth = recorder.calls.loop, Growth(recorder.origins)
         self._loop.region = recorder.cuts.region_site
         self._modes: dict[str, ModelModes] = {}
+        self._used_up, self.loads = UsedUp(sites), StateLoads(sites, leaves, namespace)
+        self._alike: tuple[int, ...] = ()
+        self._idle: tuple[IdleOptimizer, ...] = ()
+        self._names: tuple[tuple[str, ...], ...] = ()
         self._steps = 0
         self._finished = False
         self._backward: int | None = None
@@ -168,10 +176,11 @@ class TrainingWatcher:
     def before_pass(self, call: BackwardCall, followed: Following) -> None:
         """Look before a backward."""
         if self._concerns(call, followed):
-            self._guarded(self._before_pass, followed.site, followed.nodes)
+            self._guarded(self._before_pass, followed.site, followed.nodes, followed.caller)
 
-    def _before_pass(self, site: int | None, nodes: Sequence[Any]) -> None:
+    def _before_pass(self, site: int | None, nodes: Sequence[Any], caller: FrameType | None) -> None:
         self._running += 1
+        self._used_up.look(site, caller)
         self._by_hand.before_pass(self._backward, self._passes)
         for optimizer in self._alive():
             optimizer.stepping.before_pass(self._backward)
@@ -222,6 +231,11 @@ class TrainingWatcher:
         asking = {number for number, leaf in known if leaf.is_parameter and leaf.owner and leaf.requires_grad}
         if held:
             self._elsewhere.finish(asking - held)
+        self._alike = alike(self._leaves) if self._steps or self._by_hand.updates else ()
+        names = list(self._namespace.items())
+        self._idle = tuple(IdleOptimizer(name=name_of(optimizer, names), holds=tuple(sorted(numbers)))
+                           for optimizer, numbers in self._elsewhere.idle)  # fmt: skip
+        self._names, self._elsewhere.idle = names_of_one(self._namespace), []
         for optimizer in self._all():
             optimizer.held.find_owner(self._namespace)
         self._finished = True
@@ -257,6 +271,9 @@ class TrainingWatcher:
         )  # fmt: skip
         self._nodes = nodes
         followed.stepping.after_step(moment, held_by(optimizer))
+        for other in self._alive():
+            if other is not followed:
+                other.stepping.other_stepped()
         self._look_at_modes(followed, optimizer)
         self._steps += 1
 
@@ -344,7 +361,7 @@ class TrainingWatcher:
         """Return what is known so far; None where nothing trained."""
         optimizers = tuple(followed.use() for followed in self._all())
         by_hand = self._by_hand.use()
-        if not self._passes and not optimizers:
+        if not self._passes and not optimizers and not self.loads.found:
             return None
         return Training(
             optimizers=optimizers,
@@ -355,6 +372,11 @@ class TrainingWatcher:
             sums=self._loop.sums(),
             norms=self._loop.norms.report(),
             drifting=self._loop.drifting.report(),
+            alike=self._alike,
+            idle=self._idle,
+            names=self._names,
+            used_up=tuple(self._used_up.found.values()),
+            loads=tuple(self.loads.found.values()),
             modes=tuple(modes.report() for modes in list(self._modes.values())),
             clips=tuple(
                 Clipping(location=site, calls=calls, late=late, empty=empty, exhausted=exhausted)

@@ -1,0 +1,238 @@
+"""What is seen of a training beside passes and steps: used-up iterators, loads that do not fit, alike units."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from types import FrameType, GeneratorType, ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+from tensormagic.collectors.hooks.replacing import Replacement, skip_in_dynamo, without_dynamo
+from tensormagic.collectors.objects.holdings import is_a
+from tensormagic.collectors.objects.identity import Leaves, place_of
+from tensormagic.collectors.where.source import SourceLines, is_own_frame, lines_of, names_of
+from tensormagic.reports import StateLoad, UsedUpIterator
+
+# A ``for`` over an iterator that was made outside of the loop around it: the second round finds nothing in it.
+
+MOST_LINES = 5000  # of a file whose loops are looked at
+MOST_FRAMES = 4  # of the person's above a backward
+MOST_LOOPS = 32
+_WRAPPERS = frozenset({"enumerate", "tqdm", "trange", "zip", "iter", "track"})
+_ENDLESS = (itertools.count, itertools.cycle, itertools.repeat)
+_Loop = ast.For | ast.While
+
+
+class UsedUp:
+    """Finds such loops around the lines that call backward, once for each line."""
+
+    def __init__(self, sites: SourceLines) -> None:
+        self._sites = sites
+        self._looked: set[int | None] = set()
+        self._trees: dict[str, ast.Module | None] = {}
+        self.found: dict[tuple[str, int], UsedUpIterator] = {}
+
+    def look(self, site: int | None, frame: FrameType | None) -> None:
+        """Look at the loops around a backward; ``frame`` is where it was called."""
+        if site in self._looked or len(self._looked) >= MOST_LOOPS:
+            return
+        self._looked.add(site)
+        left = MOST_FRAMES
+        while frame is not None and left:
+            if is_own_frame(frame):
+                left -= 1
+                self._look_in(frame)
+            frame = frame.f_back
+
+    def _look_in(self, frame: FrameType) -> None:
+        name = frame.f_code.co_filename
+        if name not in self._trees:
+            self._trees[name] = _tree_of(lines_of(name, frame.f_globals))
+        tree = self._trees[name]
+        loops = list(_loops_around(tree, frame.f_lineno)) if tree is not None else []
+        for outer, inner in itertools.pairwise(loops):
+            if isinstance(inner, ast.For) and not _is_left_early(inner):
+                for called in _gone_through(inner.iter):
+                    value = _value(called, frame)
+                    if _is_used_up(value) and not _is_bound_in(outer, called):
+                        self._add(frame, inner, called, value, _rounds(outer, frame))
+
+    def _add(self, frame: FrameType, loop: ast.For, called: str, value: Any, rounds: int) -> None:
+        if rounds != 1:
+            place = (frame.f_code.co_filename, loop.lineno)
+            self.found.setdefault(place, UsedUpIterator(
+                location=self._sites.number(*place), name=called, type_name=type(value).__name__, rounds=rounds,
+            ))  # fmt: skip
+
+
+def _tree_of(lines: list[str]) -> ast.Module | None:
+    try:
+        return ast.parse("\n".join(line.rstrip("\n") for line in lines)) if len(lines) <= MOST_LINES else None
+    except (SyntaxError, ValueError):  # a cell with magics in it
+        return None
+
+
+def _loops_around(tree: ast.Module, line: int) -> list[_Loop]:
+    """Return the loops of one function, or of the module, around a line: the outermost first."""
+    loops: list[_Loop] = []
+    nodes: list[ast.AST] = [tree]
+    while nodes:
+        inside = [one for node in nodes for one in ast.iter_child_nodes(node)]
+        nodes = [one for one in inside if getattr(one, "lineno", 0) <= line <= (getattr(one, "end_lineno", 0) or 0)]
+        for one in nodes:
+            if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+                loops = []
+            elif isinstance(one, ast.For | ast.While):
+                loops.append(one)
+    return loops
+
+
+def _is_left_early(loop: ast.For) -> bool:
+    """Return whether a loop may end before its iterator does; a ``break`` in a loop inside it counts as well."""
+    return any(isinstance(one, ast.Break | ast.Return) for one in ast.walk(loop))
+
+
+def _gone_through(node: ast.expr) -> Iterator[str]:
+    """Yield the names of what a loop goes through to its end."""
+    if isinstance(node, ast.Name):
+        yield node.id
+    elif isinstance(node, ast.Call):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        for given in node.args if name in _WRAPPERS else ():
+            yield from _gone_through(given)
+
+
+def _value(name: str, frame: FrameType) -> Any:
+    return names_of(frame).get(name, frame.f_globals.get(name))
+
+
+def _is_used_up(value: Any) -> bool:
+    """Return whether a value is an iterator that can be gone through once, by type: none of a person's own classes."""
+    kind = type(value)
+    if issubclass(kind, _ENDLESS):
+        return False
+    if kind is GeneratorType or issubclass(kind, torch.utils.data.dataloader._BaseDataLoaderIter):
+        return True
+    return hasattr(kind, "__next__") and kind.__module__ in {"builtins", "itertools"}
+
+
+def _is_bound_in(loop: _Loop, name: str) -> bool:
+    names = (one for one in ast.walk(loop) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
+    return any(one.id == name for one in names)
+
+
+def _rounds(loop: _Loop, frame: FrameType) -> int:
+    """Return how often a loop goes round; -1 where that cannot be told from what it goes through."""
+    over = loop.iter if isinstance(loop, ast.For) else None
+    while isinstance(over, ast.Call) and getattr(over.func, "id", "") in _WRAPPERS and over.args:
+        over = over.args[0]
+    if isinstance(over, ast.Name):
+        value = _value(over.id, frame)
+        return len(value) if type(value) in {list, tuple, range, dict, str} else -1
+    if isinstance(over, ast.List | ast.Tuple):
+        return len(over.elts)
+    if not isinstance(over, ast.Call) or getattr(over.func, "id", "") not in {"range", "trange"} or over.keywords:
+        return -1
+    given = [
+        one.value if isinstance(one, ast.Constant) else _value(one.id, frame) if isinstance(one, ast.Name) else None
+        for one in over.args
+    ]
+    sizes = [one for one in given if isinstance(one, int)]
+    return len(range(*sizes)) if sizes and len(sizes) == len(given) else -1
+
+
+# ``load_state_dict`` gives the keys that did not fit to the class of what it returns, which is its last question. So no
+# frame of ours stands on the stack while it loads.
+
+_MODULE: ModuleType = sys.modules[nn.Module.__module__]
+_ANSWER = "_IncompatibleKeys"
+_LOAD = nn.Module.load_state_dict.__code__
+MOST_LOADS = 32
+
+
+class StateLoads:
+    """Loads of a run whose keys do not fit.
+
+    Args:
+        sites: Interns the person's lines.
+        leaves: Knows the modules.
+        namespace: Where modules may have a name.
+    """
+
+    def __init__(self, sites: SourceLines, leaves: Leaves, namespace: Mapping[str, Any]) -> None:
+        self._sites, self._leaves, self._namespace = sites, leaves, namespace
+        self.found: dict[int | None, StateLoad] = {}
+
+    def noted(self) -> AbstractContextManager[Any]:
+        """Note loads until the block ends."""
+        return Replacement(_MODULE, _ANSWER, partial(_asking, self)) if hasattr(_MODULE, _ANSWER) else nullcontext()
+
+    def note(self, frame: FrameType, missing: list[str], unexpected: list[str]) -> None:
+        """Look at what did not fit. Never raises."""
+        try:
+            if frame.f_code is _LOAD and unexpected and missing and len(self.found) < MOST_LOADS:
+                module, given = frame.f_locals["self"], list(frame.f_locals["state_dict"])
+                self._note(frame, module, given, (missing, unexpected))
+        except Exception:  # what a person's own class of keys raises is no business of a look
+            return
+
+    def _note(self, frame: FrameType, module: nn.Module, given: list[str], odd: tuple[list[str], list[str]]) -> None:
+        called = place_of(module, self._namespace) or self._leaves.modules.path(module) or type(module).__name__
+        (missing, unexpected), wanted = odd, {name for name, _ in module.named_parameters()}
+        strip = unexpected[0].removesuffix(missing[0])
+        fits = strip != unexpected[0] and {key.removeprefix(strip) for key in given} >= wanted
+        site = self._sites.of_frame(frame.f_back)
+        self.found.setdefault(site, StateLoad(
+            location=site, module=called, given=len(given), unexpected=len(unexpected), missing=len(missing),
+            example=unexpected[0], wanted=missing[0], strip=strip if fits else "",
+        ))  # fmt: skip
+
+
+def _asking(loads: StateLoads, original: Any) -> Any:
+    def incompatible_keys(missing: Any, unexpected: Any) -> Any:
+        without_dynamo(loads.note, sys._getframe(1), missing, unexpected)
+        return original(missing, unexpected)
+
+    skip_in_dynamo(incompatible_keys)
+    return incompatible_keys
+
+
+# What is looked at once, when the run has ended.
+
+
+def alike(leaves: Leaves) -> tuple[int, ...]:
+    """Return the weights whose units are all the same: rows of a module's, columns of a plain tensor's."""
+    return tuple(number for number, leaf in enumerate(leaves.known) if _is_alike(leaf.reference()))
+
+
+def _is_alike(weight: torch.Tensor | None) -> bool:
+    if weight is None or type(weight) not in {torch.Tensor, nn.Parameter} or weight.dim() < 2:
+        return False
+    if weight.layout is not torch.strided:
+        return False
+    if weight.is_meta or not weight.requires_grad or not weight.numel() or not weight.is_floating_point():
+        return False
+    units = weight.detach() if type(weight) is nn.Parameter else weight.detach().transpose(0, 1)
+    return len(units) > 1 and torch.equal(units[0], units[-1]) and bool((units == units[:1]).all())
+
+
+def names_of_one(namespace: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
+    """Return the names of each module that has several."""
+    found: dict[int, list[str]] = {}
+    for name, value in list(namespace.items()):
+        if not name.startswith("_") and is_a(value, nn.Module):
+            found.setdefault(id(value), []).append(name)
+    return tuple(tuple(names) for names in found.values() if len(names) > 1)
+
+
+def name_of(optimizer: torch.optim.Optimizer, names: Iterable[tuple[str, Any]]) -> str:
+    """Return what the person calls an optimizer, else its class."""
+    found = next((name for name, value in names if value is optimizer), "")
+    return found if found and not found.startswith("_") else type(optimizer).__name__

@@ -1,0 +1,278 @@
+"""TM316, TM408, TM620 to TM623: networks that train each other, units that are alike, loads and loops that do nothing.
+
+What is certain from the run is a warning; what may be meant is a note that names what was seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tensormagic.diagnoses.optimizers import targets_with_gradients
+from tensormagic.diagnoses.rule import COPIED, as_code, scientific, twin_of
+from tensormagic.diagnoses.zero_gradients import Paths
+from tensormagic.reports import (
+    Finding,
+    Graph,
+    Location,
+    OptimizerUse,
+    ParameterSeries,
+    RelatedLine,
+    StateLoad,
+    TraceReport,
+    UsedUpIterator,
+)
+from tensormagic.words import count, listed, plural
+
+FEWEST_STEPS = 3  # fewer are no training
+
+# What is known of the order of two groups of parameters: the larger a node's number, the nearer it is to the loss.
+
+
+def _uses(report: TraceReport) -> tuple[OptimizerUse, ...]:
+    return report.training.optimizers if report.training is not None else ()
+
+
+def _step_line(report: TraceReport, uses: Sequence[OptimizerUse]) -> Location | None:
+    return report.location(next((pattern.location for use in uses for pattern in use.patterns), None))
+
+
+def _is_behind(report: TraceReport, near: set[str], far: set[str]) -> bool | None:
+    """Return whether the gradient gets to ``far`` through ``near``; None where no graph leads to both."""
+    both = [(_places(graph, near), _places(graph, far)) for graph in report.graphs]
+    orders = [max(behind) < min(before) for before, behind in both if before and behind]
+    return any(orders) if orders else None
+
+
+def _places(graph: Graph, names: set[str]) -> list[int]:
+    return [node.index for node in graph.nodes if node.kind == "accumulate" and node.variable in names]
+
+
+def _names(report: TraceReport, holds: Sequence[int]) -> set[str]:
+    return {report.parameters[number].name for number in holds}
+
+
+# -- TM316: gradients of another network's loss -------------------------------------------------------------------
+
+
+def foreign_gradients(report: TraceReport) -> Iterator[Finding]:
+    """TM316: a step uses gradients that another network's loss left on its way through this one.
+
+    It is one of an adversarial pair, or a critic: the other network lies behind it, as seen from the loss. Two heads of
+    one body, whose losses add up in the body, are left alone.
+    """
+    for use in _uses(report):
+        own = _names(report, use.holds)
+        others = [other for other in _uses(report) if other is not use and not set(other.holds) & set(use.holds)]
+        passed = [other for other in others if _is_behind(report, own, _names(report, other.holds))]
+        if use.foreign >= FEWEST_STEPS and 2 * use.foreign > use.steps and passed:
+            name = use.name if use.name.isidentifier() and use.name != use.type_name else "optimizer"
+            left = report.location(use.foreign_at)
+            yield Finding(
+                code="TM316",
+                severity="warning",
+                message=f"{use.name} steps on gradients of two losses, in {count(use.foreign)} of its "
+                f"{plural(use.steps, 'step')}: the backward before {passed[0].name}.step() left gradients in its "
+                "parameters, and that of its own loss added to them.",
+                location=_step_line(report, [use]),
+                evidence={"steps": use.steps, "of these": use.foreign},
+                remedy=f"Clear them just before the backward of its own loss: `{name}.zero_grad()`",
+                subject=use.name,
+                related=(RelatedLine("leaves gradients there", left),) if left is not None else (),
+            )
+
+
+# -- TM408: units that are alike ----------------------------------------------------------------------------------
+
+
+def alike_units(report: TraceReport) -> Iterator[Finding]:
+    """TM408: weights whose units were made the same, and that are the same after steps: they learn one thing."""
+    training = report.training
+    if training is None or not training.alike:
+        return
+    users = [*training.optimizers, *([training.by_hand] if training.by_hand is not None else [])]
+    steps = {number: use.steps for use in users for number in use.holds if use.rate != 0}
+    many = [report.parameters[number] for number in training.alike if steps.get(number, 0) >= FEWEST_STEPS]
+    paths = [Paths(graph) for graph in report.graphs]
+    found = [
+        series for series in many
+        if series.touched >= FEWEST_STEPS and any(path.users(series.name) for path in paths)
+    ]  # fmt: skip
+    if not found:
+        return
+    still = all(not any(norm > 0 for norm in series.norms) for series in found)
+    first, names = found[0], [series.name for series in found]
+    more = f" and {count(len(names) - 2)} more" if len(names) > 2 else ""
+    what = (
+        "their gradients are exactly zero, because the weights around them are zero as well"
+        if still
+        else "weights that begin with the same value get the same gradients, so all units learn the same"
+    )
+    taken = max(steps.values())
+    yield Finding(
+        code="TM408",
+        severity="warning",
+        message=f"All {count(_units(first))} units of {listed(names[:2])}{more} are the same after "
+        f"{plural(taken, 'step')}: {what}.",
+        location=_step_line(report, users),
+        evidence={series.name: _units(series) for series in found[:8]},
+        remedy=f"Begin with random weights: `{_initialised(first)}`; only biases begin with zeros.",
+        subject=first.name,
+    )
+
+
+def _units(series: ParameterSeries) -> int:
+    return series.shape[0] if series.is_parameter else series.shape[1]
+
+
+def _initialised(series: ParameterSeries) -> str:
+    if series.is_parameter:
+        return f"nn.init.kaiming_uniform_({as_code(series.name)})"
+    return f"{series.name} = torch.randn{series.shape} / {scientific(series.shape[0] ** 0.5)}"
+
+
+# -- TM620: an iterator that is used up ---------------------------------------------------------------------------
+
+
+def used_up_iterators(report: TraceReport) -> Iterator[Finding]:
+    """TM620: a loop over an iterator in a loop that does not make it anew: from the second round on it is empty."""
+    for one in report.training.used_up if report.training is not None else ():
+        yield _used_up(report, one)
+
+
+def _used_up(report: TraceReport, one: UsedUpIterator) -> Finding:
+    after = f"the first of {count(one.rounds)} rounds" if one.rounds > 1 else "the first round"
+    return Finding(
+        code="TM620",
+        severity="warning" if one.rounds > 1 else "note",
+        message=f"{one.name} is an iterator ({one.type_name}) that is made once, before the loop around this one: it "
+        f"is used up after {after}, and the others do nothing.",
+        location=report.location(one.location),
+        evidence={"type": one.type_name, "rounds": one.rounds},
+        remedy="Loop over what can be gone through again, a DataLoader or a list, or make the iterator anew in each "
+        "round of the outer loop.",
+        subject=one.name,
+    )
+
+
+# -- TM621: a load that loads nothing -----------------------------------------------------------------------------
+
+
+def loads_without_effect(report: TraceReport) -> Iterator[Finding]:
+    """TM621: ``load_state_dict(strict=False)`` with keys of which none, or few, are the module's."""
+    for load in report.training.loads if report.training is not None else ():
+        if 2 * load.unexpected >= load.given:
+            yield _load(report, load)
+
+
+def _load(report: TraceReport, load: StateLoad) -> Finding:
+    loaded = load.given - load.unexpected
+    what = "nothing" if not loaded else f"{count(loaded)} of {plural(load.given, 'tensor')}"
+    remedy = (
+        f"Take `{load.strip}` from the keys: `{{key.removeprefix({load.strip!r}): value for key, value in "
+        "state.items()}`"
+        if load.strip
+        else f"Compare the keys: `{load.module}.load_state_dict(…, strict=False)` returns those that are missing, and "
+        "those that it did not expect"
+    )
+    return Finding(
+        code="TM621",
+        severity="warning" if not loaded else "note",
+        message=f"load_state_dict(strict=False) loaded {what} into {load.module}: it was given `{load.example}`, and "
+        f"the module has `{load.wanted}` ({plural(load.missing, 'key')} missing).",
+        location=report.location(load.location),
+        evidence={"given": load.given, "unexpected": load.unexpected, "missing": load.missing},
+        remedy=f"{remedy}.",
+        subject=load.module,
+    )
+
+
+# -- TM622: an optimizer that makes no step -----------------------------------------------------------------------
+
+
+def never_stepped(report: TraceReport) -> Iterator[Finding]:
+    """TM622: an optimizer whose parameters get gradients makes no step, while another one does.
+
+    A critic that gradients pass through on their way to the network that is stepped is left alone.
+    """
+    training, uses = report.training, _uses(report)
+    steps = max((use.steps for use in uses), default=0)
+    for idle in training.idle if training is not None and steps >= FEWEST_STEPS else ():
+        held = [report.parameters[number] for number in idle.holds]
+        touched = [series for series in held if series.touched >= FEWEST_STEPS]
+        stepped = {name for use in uses for name in _names(report, use.holds)}
+        if touched and _is_behind(report, {series.name for series in held}, stepped) is not True:
+            owners = list(dict.fromkeys(series.owner for series in touched))
+            name = idle.name if idle.name.isidentifier() else "optimizer"
+            yield Finding(
+                code="TM622",
+                severity="note",
+                message=f"{idle.name} makes no step, although the {plural(len(touched), 'parameter')} of "
+                f"{listed(owners)} that it holds got gradients in {count(touched[0].touched)} backward passes; "
+                f"{listed([use.name for use in uses])} {'steps' if len(uses) == 1 else 'step'}.",
+                location=_step_line(report, uses),
+                evidence={"parameters": len(touched), "passes": touched[0].touched},
+                remedy=f"If {listed(owners)} should learn here: `{name}.step()` after the backward of its loss.",
+                subject=idle.name,
+            )
+
+
+# -- TM623: a target network that does not follow its network -----------------------------------------------------
+
+FEWEST_UNTIL_COPIED = 100  # steps; target networks are often copied after so many
+_COMPARED = frozenset({"mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss", "sub", "rsub"})
+
+
+def targets_left_behind(report: TraceReport) -> Iterator[Finding]:
+    """TM623: what is called a target or a teacher is the network itself, gets gradients, or never changes."""
+    yield from _one_network(report)
+    yield from targets_with_gradients(report)
+    held = {number for use in _uses(report) for number in use.holds}
+    trained = {report.parameters[number].owner for number in held if report.parameters[number].touched}
+    steps = max((use.steps for use in _uses(report)), default=0)
+    if steps >= FEWEST_UNTIL_COPIED:
+        yield from _never_copied(report, trained, steps)
+
+
+def _one_network(report: TraceReport) -> Iterator[Finding]:
+    training = report.training
+    stepped = {report.parameters[number].owner for use in _uses(report) for number in use.holds}
+    for names in training.names if training is not None else ():
+        copies = [name for name in names if COPIED.search(name)]
+        others = [name for name in names if name not in copies]
+        if copies and others and stepped & set(names):
+            yield Finding(
+                code="TM623",
+                severity="warning",
+                message=f"{copies[0]} and {others[0]} are one module: with each step on {others[0]}, {copies[0]} "
+                "changes as well.",
+                location=_step_line(report, _uses(report)),
+                evidence={"names": len(names)},
+                remedy=f"Make a copy: `{copies[0]} = copy.deepcopy({others[0]})`",
+                subject=copies[0],
+            )
+
+
+def _never_copied(report: TraceReport, trained: set[str], steps: int) -> Iterator[Finding]:
+    told: set[str] = set()
+    for graph in report.graphs:
+        for cut in graph.cuts:
+            owners = {one.owner for one in cut.left_out}
+            owner = next(iter(owners), "")
+            is_target = cut.target is not None and graph.nodes[cut.target].op in _COMPARED
+            still = cut.left_out and not any(one.written or one.held for one in cut.left_out)
+            if len(owners) != 1 or not still or not is_target or owner in told or owner in trained:
+                continue
+            twin = twin_of(report, owner, cut.left_out, trained)
+            if twin:
+                told.add(owner)
+                yield Finding(
+                    code="TM623",
+                    severity="note",
+                    message=f"{owner} has the shapes of {twin} and makes what its loss compares with, but nothing "
+                    f"changed it in {plural(steps, 'step')}.",
+                    location=report.location(cut.location) or _step_line(report, _uses(report)),
+                    evidence={"steps": steps, "parameters": len(cut.left_out)},
+                    remedy=f"If it should follow {twin}, copy the weights now and then: "
+                    f"`{owner}.load_state_dict({twin}.state_dict())`.",
+                    subject=owner,
+                )
