@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 # The ways out of a report: on the screen, or into a file.
 
 _display: Callable[..., None] | None = None
+MOST_FOUND = 12  # pages that are listed for a word
 
 
 def install_display(display: Callable[..., None] | None) -> None:
@@ -188,6 +189,19 @@ def help_page(asked: str, command: str = "%tensormagic help") -> HelpPage:
     return HelpPage(topic, _title(text), _by_itself(text, command))
 
 
+def help_found(words: str, command: str = "%tensormagic help") -> str:
+    """Return a list of the pages that hold all of some words; empty where there is none.
+
+    Raises:
+        TensorMagicError: where the pages are not there.
+    """
+    found = help_search(words)
+    lines = [f"  {topic:<14} {title}" for topic, title in found[:MOST_FOUND]]
+    more = [f"  and {len(found) - MOST_FOUND} more"] if len(found) > MOST_FOUND else []
+    head = [f"pages about {words.strip()}: {command} TOPIC shows one:"] if found else []
+    return "\n".join((*head, *lines, *more))
+
+
 def help_search(words: str) -> tuple[tuple[str, str], ...]:
     """Return the topics whose page holds all of some words, and their titles: those that have them in the title first.
 
@@ -212,12 +226,13 @@ def help_index() -> str:
     Raises:
         TensorMagicError: where the pages are not there.
     """
-    folder, lines = _folder(), []
-    for part, topics in help_topics().items():
+    folder, lines, every = _folder(), [], help_topics()
+    width = max(len(topic) for topics in every.values() for topic in topics)
+    for part, topics in every.items():
         lines += ["", f"{part or 'pages'}:"] * bool(topics)
         for topic in topics:
             title = _title((folder / PARTS[part] / f"{topic}.md").read_text(encoding="utf-8"))
-            lines.append(f"  {topic:<14} {title.removeprefix(f'{topic}: ')}")
+            lines.append(f"  {topic:<{width}} {title.removeprefix(f'{topic}: ')}")
     return "\n".join(lines[1:])
 
 

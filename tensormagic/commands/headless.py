@@ -37,11 +37,16 @@ def sockets_in_files() -> Iterator[Config]:
 
 
 def execute(notebook: nbformat.NotebookNode, folder: Path) -> None:
-    """Run every cell in ``folder``, in place; stops at the first that fails.
+    """Run every cell in ``folder``, in place, and print which; stops at the first that fails.
 
     Raises:
         CellExecutionError: where a cell fails that is not tagged ``raises-exception``.
     """
+
+    def tell(cell: nbformat.NotebookNode, cell_index: int) -> None:
+        first = cell.source.partition("\n")[0]
+        print(f"  cell {cell_index + 1} of {len(notebook.cells)}: {first}", flush=True)
+
     with sockets_in_files() as config:
         NotebookClient(
             notebook,
@@ -51,6 +56,7 @@ def execute(notebook: nbformat.NotebookNode, folder: Path) -> None:
             extra_arguments=["--log-level=ERROR"],  # where there are ports, it warns of them at length
             store_widget_state=False,  # a live panel is gone when its cell has ended: what it sent is of no more use
             config=config,
+            on_cell_execute=tell,
         ).execute()
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tensormagic import api
 from tensormagic.commands import Command
+from tensormagic.errors import UnknownTopicError
 
 _SECONDS = 2.0
 
@@ -81,15 +82,23 @@ def _help_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _help(given: argparse.Namespace) -> int:
-    """Show the page, or list the topics.
+    """Show the page, list the topics, or list the pages that hold the words.
 
     Raises:
-        UnknownTopicError: where there is no page on it; says which are near.
+        UnknownTopicError: where no page does; says which topics are near.
     """
-    if given.topic:
-        api.print_page(api.help_page(" ".join(given.topic), "python -m tensormagic help").text)
-    else:
+    asked, command = " ".join(given.topic), "python -m tensormagic help"
+    if not asked:
         print(api.help_index())
+        return 0
+    try:
+        page = api.help_page(asked, command)
+    except UnknownTopicError:
+        if not (found := api.help_found(asked, command)):
+            raise
+        print(found)
+    else:
+        api.print_page(page.text)
     return 0
 
 

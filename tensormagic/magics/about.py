@@ -45,7 +45,6 @@ SWITCHES = {
 }
 STATES = ("on", "off")
 HELP = "help"
-MOST_FOUND = 12  # pages that are listed for a word
 _PACKAGES = ("tensormagic", "torch", "ipython", "ipywidgets", "anywidget", "plotly", "jupyterlab")
 _NARROWEST = 40
 _SECOND_COLUMN = re.compile(r" {8,}|\S+ {2,}")
@@ -73,36 +72,33 @@ def run(magics: Any, line: str) -> None:
 
 
 def _help_on(topic: str) -> None:
-    """Show the page on a topic; without one, list the topics."""
+    """Show the page on a topic, or what a search finds; without one, list the topics."""
     try:
-        if topic:
-            _show_page(api.help_page(topic).text)
-        else:
+        if not topic:
             print(api.help_index())  # noqa: T201  (asked for)
+        elif refused := _page_or_found(topic):
+            raise UsageError(refused)
     except TensorMagicError as error:
         raise UsageError(str(error)) from None
 
 
 def _show_topic(line: str) -> None:
     """Show the page that a line without ``help`` names: ``%tensormagic TM302``."""
-    try:
-        page = api.help_page(line)
-    except UnknownTopicError as error:
-        found = api.help_search(line) if line.rsplit(maxsplit=1)[-1] not in STATES else ()
-        if found:
-            _show_found(line, found)
-            return
+    if refused := _page_or_found(line):
         known = ", ".join(f"{switch} on|off" for switch in SWITCHES)
-        raise UsageError(f"%tensormagic takes check, {known}, help, or a topic; {error}") from None
+        raise UsageError(f"%tensormagic takes check, {known}, help, or a topic; {refused}")
+
+
+def _page_or_found(topic: str) -> str:
+    """Show the page on a topic, or list the pages that tell of it; return why there is neither."""
+    try:
+        page = api.help_page(topic)
+    except UnknownTopicError as error:
+        found = api.help_found(topic) if topic.rsplit(maxsplit=1)[-1] not in STATES else ""
+        print(found, end="\n" * bool(found))  # noqa: T201  (asked for)
+        return "" if found else str(error)
     _show_page(page.text)
-
-
-def _show_found(words: str, found: tuple[tuple[str, str], ...]) -> None:
-    """List the pages that tell of some words: ``%tensormagic zero_grad``."""
-    lines = [f"  {topic:<14} {title}" for topic, title in found[:MOST_FOUND]]
-    more = [f"  and {len(found) - MOST_FOUND} more"] if len(found) > MOST_FOUND else []
-    head = f"pages about {words.strip()}: %tensormagic help TOPIC shows one:"
-    print("\n".join((head, *lines, *more)))  # noqa: T201  (asked for)
+    return ""
 
 
 def _show_page(text: str) -> None:

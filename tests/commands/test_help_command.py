@@ -23,6 +23,23 @@ def test_words_make_a_topic(capsys):
     assert capsys.readouterr().out.startswith("# `%%aliases`\n")
 
 
+def test_words_are_looked_up_in_the_pages(capsys):
+    """What is no topic is searched for, as behind %tensormagic."""
+    assert main(["help", "nan"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("pages about nan: python -m tensormagic help TOPIC shows one:\n")
+    assert "TM402" in out
+
+
+def test_the_list_is_set_in_two_columns(capsys):
+    """Also where a topic has a long name."""
+    main(["help"])
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
+    column = {row.index(row.split(maxsplit=1)[1]) for row in rows}
+    assert len(rows) > 50
+    assert len(column) == 1
+
+
 def test_an_unknown_topic_fails(capsys):
     """With the near ones, and how to see all."""
     assert main(["help", "TM999"]) == 1

@@ -92,7 +92,7 @@ def test_in_a_notebook_the_page_is_shown_as_markdown(cell, line):
 def test_topics_are_listed(cell):
     """Each with its title, by part."""
     out = cell("%tensormagic help").out
-    assert "\n  TM302          a saved tensor changed without autograd noticing\n" in out
+    assert "\n  TM302           a saved tensor changed without autograd noticing\n" in out
     assert "\n  tracegrad      %%tracegrad\n" in out
 
 
@@ -139,7 +139,9 @@ def test_words_are_looked_up_in_the_pages(cell):
     assert told.startswith("pages about zero_grad: %tensormagic help TOPIC shows one:")
     assert "TM310" in told
     assert cell("%tensormagic NaN infinite").out.splitlines()[1].split()[0] in {"TM401", "TM402"}
+    assert cell("%tensormagic help zero_grad").out == told
     assert cell("%tensormagic qwertz").error is not None
+    assert "there is no page on 'qwertz'" in str(cell("%tensormagic help qwertz").error)
 
 
 def test_a_question_mark_shows_examples(shell):
