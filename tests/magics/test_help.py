@@ -93,7 +93,7 @@ def test_topics_are_listed(cell):
     """Each with its title, by part."""
     out = cell("%tensormagic help").out
     assert "\n  TM302           a saved tensor changed without autograd noticing\n" in out
-    assert "\n  tracegrad      %%tracegrad\n" in out
+    assert "\n  tracegrad       %%tracegrad\n" in out
 
 
 def test_help_tells_of_help(cell):
