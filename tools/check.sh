@@ -23,6 +23,8 @@ step "import contracts" "$python" -c 'from importlinter.cli import lint_imports_
 # A worker a core, four at most: each holds torch, and the browser's have a server and a browser besides. Threads of
 # torch's own would only wait for each other's cores.
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
+# Hundreds of processes import the package and its tests: they are compiled once.
+unset PYTHONDONTWRITEBYTECODE
 tests=(--numprocesses "${WORKERS:-logical}" --maxprocesses 4 --durations 40)
 [ "$mode" = quick ] && tests+=(-m 'not browser and not notebook and not corpus')
 if [ "$mode" = quick ] && [ -n "$only" ]; then

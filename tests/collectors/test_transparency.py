@@ -31,6 +31,7 @@ def _sampled_modules(level):
     return [pytest.param(level, info, id=f"{level}-{info.formatted_name}") for info in drawn]
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize(("level", "op"), [case for level in LEVELS for case in _sampled_operators(level)])
 def test_operators(level, op):
     """Every call of the operator, and every one it refuses, is the same under a trace."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -52,13 +53,17 @@ def with_text(value: Any, change: Callable[[str, str], str], path: str = "") -> 
         return {with_text(key, change, f"{path} keys"): with_text(item, change, path) for key, item in value.items()}
     if not dataclasses.is_dataclass(value):
         return value
-    hints = typing.get_type_hints(type(value))
     fields = {
-        field.name: with_text(getattr(value, field.name), change, f"{type(value).__name__}.{field.name}")
-        for field in dataclasses.fields(value)
-        if _is_free(hints[field.name])
+        name: with_text(getattr(value, name), change, f"{type(value).__name__}.{name}") for name in _free(type(value))
     }
     return dataclasses.replace(value, **fields)
+
+
+@functools.cache
+def _free(kind: type) -> tuple[str, ...]:
+    """Return the names of a class's fields that can hold free text."""
+    hints = typing.get_type_hints(kind)
+    return tuple(field.name for field in dataclasses.fields(kind) if _is_free(hints[field.name]))
 
 
 def _is_free(hint: Any) -> bool:

@@ -9,12 +9,19 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from tensormagic import renderers
+from tensormagic.reports import Report
 from tests.renderers.every_panel import FORMS, SAMPLES
 from tests.renderers.hostile import ALL_MARKUP, MARK, TOGETHER, classes, covering, everywhere, in_class
 from tests.renderers.markup_reader import Page
 
 LARGEST = {"html": 1_500_000, "svg": 400_000, "txt": 4_000_000}  # every single text at its longest, all at once
 WAYS = [pytest.param(kind, form, id=f"{kind}-{form}") for kind, forms in FORMS.items() for form in forms]
+
+
+@cache
+def covered(kind: str) -> tuple[Report, ...]:
+    """Return few samples of a kind that together have every place of a text."""
+    return tuple(covering(SAMPLES[kind]).values())
 
 
 @cache
@@ -70,7 +77,7 @@ def test_every_kind_has_samples() -> None:
 @pytest.mark.parametrize("kind", [kind for kind, forms in FORMS.items() if "html" in forms])
 def test_markup_in_one_class_stays_text(kind: str) -> None:
     """Each class of a report's parts in turn holds all markup there is, while what the others say is as ever."""
-    for report in covering(SAMPLES[kind]).values():
+    for report in covered(kind):
         for name in classes(report):
             assert_harmless(kind, "html", renderers.render(in_class(report, name, ALL_MARKUP), "html"))
 
@@ -79,7 +86,7 @@ def test_markup_in_one_class_stays_text(kind: str) -> None:
 @pytest.mark.parametrize(("kind", "form"), WAYS)
 def test_text_in_all_fields_stays_text(kind: str, form: str, what: str) -> None:
     """All fields at once hold one kind of hostile text, and the output is not larger for it than a page may be."""
-    for report in covering(SAMPLES[kind]).values():
+    for report in covered(kind):
         output = renderers.render(everywhere(report, TOGETHER[what]), form)
         assert_harmless(kind, form, output)
         assert len(output) < LARGEST[form]

@@ -20,8 +20,9 @@ TOLD = ("title", "aria-label", "alt", "placeholder")  # attributes that a person
 def _plurals() -> set[str]:
     """Return the plurals of all nouns that the package counts with `tensormagic.words.plural`."""
     found = set()
-    for file in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    sources = (file.read_text(encoding="utf-8") for file in PACKAGE.rglob("*.py"))
+    for source in sources:
+        for node in ast.walk(ast.parse(source)) if "plural(" in source else ():
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "plural":
                 words = [each.value for each in node.args[1:] if isinstance(each, ast.Constant)]
                 found |= {words[1] if len(words) > 1 else f"{words[0]}s"} - {words[0]} if words else set()

@@ -89,15 +89,15 @@ def _patched(before: Snapshot, after: Snapshot) -> list[str]:
     sentences = []
     for owner, old in before.functions.items():
         new = after.functions[owner]
-        sentences += [f"{_label(owner, name)} was replaced" for name in old if _replaced(name, old, new)]
+        changed = (name for name, value in old.items() if new.get(name) is not value and _is_function(value))
+        sentences += [f"{_label(owner, name)} was replaced" for name in changed]
         if isinstance(owner, type):
             sentences += [f"{_label(owner, name)} was added" for name in new.keys() - old.keys()]
     return sentences
 
 
-def _replaced(name: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
-    is_function = callable(old[name]) or isinstance(old[name], property | classmethod | staticmethod)
-    return is_function and new.get(name) is not old[name]
+def _is_function(value: Any) -> bool:
+    return callable(value) or isinstance(value, property | classmethod | staticmethod)
 
 
 def _label(owner: Any, name: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import linecache
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -65,18 +65,22 @@ def _written(names: tuple[str, ...], keywords: tuple[str, ...]) -> Callable[...,
     return function
 
 
-def operator_cases() -> Iterator[ErrorCase]:
-    """Yield every error input of torch's table of operators, on the CPU; importing the table takes seconds."""
+def operator_cases(names: Collection[str] = ()) -> Iterator[ErrorCase]:
+    """Yield every error input of torch's table of operators, or those named, on the CPU; the import takes seconds."""
     from torch.testing._internal.common_methods_invocations import op_db
 
+    wanted = {name.rpartition(" ")[0] for name in names}
     for op in op_db:
-        if op.error_inputs_func is not None:
-            for at, each in enumerate(op.error_inputs("cpu")):
-                sample = each.sample_input
-                yield ErrorCase(f"{_full(op)} {at}", op.op, (sample.input, *sample.args), dict(sample.kwargs))
+        if op.error_inputs_func is None or (names and full_name(op) not in wanted):
+            continue
+        for at, each in enumerate(op.error_inputs("cpu")):
+            name, sample = f"{full_name(op)} {at}", each.sample_input
+            if not names or name in names:
+                yield ErrorCase(name, op.op, (sample.input, *sample.args), dict(sample.kwargs))
 
 
-def _full(op: Any) -> str:
+def full_name(op: Any) -> str:
+    """Return the name of an operator with that of its variant."""
     return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else str(op.name)
 
 

@@ -170,6 +170,8 @@ def wrapped(text: str, width: int, first: str = "", further: str = "") -> list[s
 
 def printable(line: str) -> str:
     """Return ``line`` with every character that a terminal could obey, or break a line at, replaced."""
+    if line.replace("\u00a0", " ").isprintable():  # nearly every line
+        return line
     return "".join(char if char.isprintable() or char == "\u00a0" else "\ufffd" for char in line)
 
 

@@ -17,6 +17,7 @@ def _quick() -> None:
     quick_collections()
 
 
+@pytest.mark.corpus
 @given(programs(), st.randoms(use_true_random=False))
 @settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
 def test_what_is_promised_is_freed(source: str, random: Random) -> None:

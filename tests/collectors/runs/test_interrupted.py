@@ -149,6 +149,7 @@ def ready():
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("how", ["signal", "error"])
 @pytest.mark.parametrize("kind", RUNS)
 def test_wherever_it_begins_or_ends(kind, how):
