@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import tensormagic as tm
+from tensormagic.api.explaining import explain_error
 from tests.diagnoses.everyday_errors import EVERYDAY
 from tests.sweeps.ways import applied
 
@@ -80,3 +81,25 @@ def test_what_is_said_to_work_works(line, names, expected):
         if not ELSEWHERE.search(way):
             space = made(names)
             assert explained(applied(way, line, operands, space), space) is None, way
+
+
+UNSEEN = [
+    ("x + torch.ones(4)", "x=2x3", "x (2 × 3) has 3 and the result of `torch.ones(4)` has 4"),
+    ("torch.ones(4) * x", "x=2x3", "the result of `torch.ones(4)` has 4 and x (2 × 3) has 3"),
+    ("torch.ones(5, 4) - torch.ones(4, 5)", "x=1", "in dimension 1 of the result"),
+    ("torch.ones(3, 4) @ x", "x=3x4", "has 4 columns, x (3 × 4) has 3 rows"),
+    ("torch.cat([x, torch.ones(4, 4)])", "x=2x3", "tensor 1 of the list has 4 where the first has 3"),
+]
+
+
+@pytest.mark.parametrize(("line", "names", "says"), UNSEEN, ids=[line for line, *_ in UNSEEN])
+def test_an_error_alone_is_explained_from_the_sizes_in_its_message(line, names, says):
+    """Nobody watched: an operand that was computed in the failing line is known by its code alone."""
+    space = made(names)
+    filename = f"<cell {len(linecache.cache)}>"
+    linecache.cache[filename] = (len(line), None, [line + "\n"], filename)
+    with pytest.raises(RuntimeError) as refused:
+        exec(compile(line, filename, "exec"), space)
+    report = explain_error(refused.value, namespace=space)
+    assert [found.code for found in report.findings] == ["TM804"]
+    assert says in report.findings[0].message

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 
 from tensormagic.diagnoses.mismatches import arguments, dimensions, dtypes, indices, layers, losses, products, shapes
-from tensormagic.diagnoses.mismatches.call import Call, Row, mismatch, numbers, shaped
-from tensormagic.reports import FailureReport, Mismatch
+from tensormagic.diagnoses.mismatches.call import Call, Given, Row, Shape, mismatch, numbers, shaped, sizes, whole
+from tensormagic.diagnoses.mismatches.call import size as size_of
+from tensormagic.reports import Clashing, FailureReport, Mismatch
 
 # In this order, as far as two rows fit one message: those that ask for a certain function stand first.
 TABLE: tuple[Row, ...] = tuple(
@@ -40,7 +41,7 @@ def mismatch_of(report: FailureReport) -> Mismatch | None:
     """
     call = Call(report)
     explained = (row.mismatch(call) for row in TABLE)
-    return next((found for found in explained if found is not None), None) or _by_function(call)
+    return next((found for found in explained if found is not None), None) or _by_function(call) or _as_torch_says(call)
 
 
 def _by_function(call: Call) -> Mismatch | None:
@@ -65,3 +66,61 @@ def _of_shape(call: Call) -> Mismatch | None:
     named = [one for one in call.tensors if one.shape in quoted]
     message = call.error.strip().split("\n", 1)[0]
     return mismatch("argument", f"Torch says: {message}", *map(shaped, named)) if named else None
+
+
+# What torch's message tells by itself, where an operand was computed in the failing line and nobody saw it.
+
+_BROADCAST = re.compile(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at .*dimension (\d+)")
+_PRODUCT = re.compile(r"mat1 and mat2 shapes cannot be multiplied \((\d+x\d+) and (\d+x\d+)\)")
+_JOINED = re.compile(r"except in dimension (\d+)\. Expected size (\d+) but got size (\d+) for tensor number (\d+)")
+
+
+def _as_torch_says(call: Call) -> Mismatch | None:
+    """Return what did not fit, from the sizes in the message: of operands that are not known only the name is told."""
+    given = [one for one in call.given if one.operand.is_tensor or one.operand.name.startswith("the result of ")]
+    if all(one.operand.is_tensor for one in given):
+        return None
+    if len(given) == 2 and call.function in _ELEMENTWISE and (found := _BROADCAST.search(call.error)):
+        return _broadcast(given, numbers(" ".join(found.groups())))
+    if len(given) == 2 and call.function in _PRODUCTS and (found := _PRODUCT.search(call.error)):
+        return _multiplied(given, [numbers(text.replace("x", " ")) for text in found.groups()])
+    if found := _JOINED.search(call.error):
+        dim, wanted, got, number = numbers(" ".join(found.groups()))
+        rule = f"All dimensions but {dim} must be equal: tensor {number} of the list has {got} where the first has"
+        return mismatch("shape", f"{rule} {wanted}.", whole(given[0], got, wanted))
+    return None
+
+
+def _broadcast(given: list[Given], told: Shape) -> Mismatch | None:
+    one, other, at = told
+    sides = list(zip(given, (one, other), strict=True))
+    if any(side.operand.is_tensor and got not in side.shape for side, got in sides):
+        return None
+    return mismatch(
+        "shape",
+        f"Dimensions are compared from the right, and must be equal or 1: in dimension {at} of the result, "
+        f"{_sized(given[0])} has {one} and {_sized(given[1])} has {other}.",
+        *(_part(side, got, at) for side, got in sides),
+    )
+
+
+def _multiplied(given: list[Given], shapes: list[Shape]) -> Mismatch | None:
+    if any(one.operand.is_tensor and one.shape != shape for one, shape in zip(given, shapes, strict=True)):
+        return None
+    (first, second), (left, right) = given, shapes
+    return mismatch(
+        "shape",
+        f"The columns of the first must be as many as the rows of the second: {first.name} ({sizes(left)}) has "
+        f"{left[1]} columns, {second.name} ({sizes(right)}) has {right[0]} rows.",
+        whole(first, f"{left[1]} columns"),
+        whole(second, f"{right[0]} rows", left[1]),
+    )
+
+
+def _sized(given: Given) -> str:
+    return given.sized if given.operand.is_tensor else given.name
+
+
+def _part(given: Given, got: int, at: int) -> Clashing:
+    places = [place for place, size in enumerate(given.shape) if size == got]
+    return size_of(given, places[0]) if len(places) == 1 else whole(given, f"{got} in dimension {at}")
