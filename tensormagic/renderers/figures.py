@@ -44,8 +44,8 @@ from tensormagic.views.pictures.tensor_elements import (
     strip_shown,
     value_range,
 )
+from tensormagic.views.pictures.tensor_grid import cell_title
 from tensormagic.views.pictures.tensor_numbers import statistics_scope
-from tensormagic.views.pictures.tensor_strip import cell_title
 from tensormagic.words import count, plural, short_number, shortened
 
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"

@@ -121,12 +121,11 @@ SQUARE = Placed(
 def test_the_grid_in_characters():
     """Rows and columns say which elements, cells which ranks."""
     assert list(PlacementGrid(SQUARE).text(80)) == [
-        "        0:3   3:6",
-        "      +-----+-----+",
-        "  0:4 |  0  |  1  |",
-        "      +-----+-----+",
-        "  4:8 |  2  |  3  |",
-        "      +-----+-----+",
+        "       0:3 3:6",
+        "      ┌───┬───┐",
+        " 0:4  │  0│  1│",
+        " 4:8  │  2│  3│",
+        "      └───┴───┘",
         "  (8, 6) on mesh dp = 2, tp = 2; dp: S(0), tp: S(1); a rank holds 12 elements,",
         "  25 % of all (down: dimension 0, across: dimension 1)",
     ]

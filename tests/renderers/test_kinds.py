@@ -23,7 +23,7 @@ def test_sparse_matrix_is_as_stored(form, render):
 def test_a_stored_element_has_one_colour_everywhere():
     """The colour of the second stored value is the same in the matrix, in the array of values and in the SVG."""
     html = Stored(SPARSE).html()
-    colours = re.findall(r'style="background-color:(#\w{6});[^"]*" title="(?:row 2, column 0|values\[1\])', html)
+    colours = re.findall(r'style="background:(#\w{6});[^"]*" title="(?:row 2, column 0|values\[1\])', html)
     assert len(colours) == 2
     assert len(set(colours)) == 1
     assert colours[0] in as_svg(SAMPLES["sparse"])

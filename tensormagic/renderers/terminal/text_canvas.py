@@ -50,17 +50,6 @@ class Canvas:
         return ["".join(row).rstrip() for row in self._lines]
 
 
-def box(cells: list[list[str]], width: int) -> list[str]:
-    """Return a ruled box around rows of cells, each cell ``width`` characters wide and aligned to the right."""
-    columns = len(cells[0])
-    body = ["\u2502" + "\u2502".join(cell.rjust(width) for cell in row) + "\u2502" for row in cells]
-    return [_rule("\u250c\u252c\u2510", columns, width), *body, _rule("\u2514\u2534\u2518", columns, width)]
-
-
-def _rule(corners: str, columns: int, width: int) -> str:
-    return corners[0] + corners[1].join("\u2500" * width for _ in range(columns)) + corners[2]
-
-
 def table(
     rows: Sequence[Sequence[str]], *, indent: int = 1, gap: int = 3, width: int = 0, right: Sequence[int] = ()
 ) -> list[str]:

@@ -12,6 +12,8 @@ from tensormagic.renderers.basics.theme import BAD_COLOUR, DIVERGING, OTHER_COLO
 from tensormagic.renderers.terminal.text_canvas import wrapped
 from tensormagic.reports import Arrivals, Placed
 from tensormagic.views.nodes import Picture
+from tensormagic.views.pictures.cells import PAPER, Cell, Cells, Row
+from tensormagic.views.pictures.cells import lettered as code_lettered
 from tensormagic.words import (
     ELLIPSIS,
     count,
@@ -28,13 +30,18 @@ from tensormagic.words import (
 # Which rank holds which part of a tensor: the two dimensions that are cut most, as a grid with ranks in its cells.
 
 _MOST_ROWS, _MOST_COLUMNS = 10, 8
-_ROW, _LEFT = 22.0, 96.0
-_INK = "#1b1f24"  # on the light blue of a cell, in both schemes
+_LEFT = 96.0
 
 
 def inline(inner: str, height: float, sentence: str) -> str:
     """Return a drawing of 720 units as it stands in a page, whose colours its letters take."""
-    inner = inner.replace(role("ink-2"), "var(--ink-2)")
+    themed = {
+        role("ink-2"): "var(--ink-2)",
+        f"fill:{role('ink')}}}": "fill:var(--ink)}",
+        f'stroke="{PAPER}"': 'stroke="var(--bg)"',
+    }
+    for light, variable in themed.items():
+        inner = inner.replace(light, variable)
     return tag(
         "svg", tag("title", escape(sentence)), inner, viewBox=f"0 0 720 {number(height)}", role="img",
         aria_label=sentence, style="width:100%;max-width:720px;height:auto", xmlns="http://www.w3.org/2000/svg",
@@ -121,40 +128,29 @@ class PlacementGrid(Picture):
         }  # fmt: skip
         return ranks_text(sorted(held), most=2).removeprefix("ranks ").removeprefix("rank ") if held else ""
 
+    def _cells(self, room: int, width: float = 720.0) -> tuple[Cells, str]:
+        """Return the grid, with so many characters a cell, and which dimensions it shows."""
+        down, across, cells, told = self._grid()
+        rows = [Row("", [Cell(each) for each in across], "heads")] if any(across) else []
+        rows += [
+            Row(label, [Cell(shortened(each, room), "" if each in {"", ELLIPSIS} else DIVERGING[2]) for each in row])
+            for label, row in zip(down, cells, strict=True)
+        ]
+        return Cells(rows, _LEFT, min((width - _LEFT - 8) / len(across), 120.0)), told
+
     def text(self, width: int) -> Iterable[str]:
         """Return the grid in characters."""
-        down, across, cells, told = self._grid()
-        left = max(map(len, down))
-        room = max((width - left - 4) // max(len(across), 1) - 1, 6)
-        wide = min(max(len(each) for each in [*across, *(cell for row in cells for cell in row)]) + 2, room)
-        if any(across):
-            yield f"  {'':{left}}  " + " ".join(each.center(wide) for each in across).rstrip()
-        bar = f"  {'':{left}} +" + "+".join("-" * wide for _ in across) + "+"
-        yield bar
-        for label, row in zip(down, cells, strict=True):
-            yield f"  {label.rjust(left)} |" + "|".join(shortened(each, wide).center(wide) for each in row) + "|"
-            yield bar
+        told = self._cells(0)[1]
+        found = next(filter(None, (self._cells(room)[0].framed(width) for room in (24, 14, 9, 6, 4))), None)
+        yield from found[0].lines() if found else ()
         yield from wrapped(f"{self.sentence} ({told})" if told else self.sentence, width, "  ", "  ")
 
     def svg(self, width: float) -> tuple[str, float]:
         """Return the grid as boxes."""
-        down, across, cells, told = self._grid()
-        wide = min((width - _LEFT - 8) / len(across), 120.0)
-        top = 16.0 if any(across) else 4.0
-        drawn = [words(_LEFT + (at + 0.5) * wide, 11, each, middle=True) for at, each in enumerate(across) if each]
-        for line, (label, row) in enumerate(zip(down, cells, strict=True)):
-            y = top + line * _ROW
-            drawn.append(words(4, y + 14, label))
-            for at, each in enumerate(row):
-                x = _LEFT + at * wide
-                if each and each != ELLIPSIS:
-                    box = f"M{number(x)},{number(y)}h{number(wide - 1)}v{number(_ROW - 1)}h-{number(wide - 1)}z"
-                    drawn.append(tag("path", d=box, fill=DIVERGING[2]))
-                colour = "" if each == ELLIPSIS else _INK
-                drawn.append(words(x + wide / 2, y + 14, shortened(each, int(wide // 6)), colour=colour, middle=True))
-        y = top + len(down) * _ROW + 12
-        drawn.append(words(4, y, f"In each cell the ranks that hold it; {told}" if told else "The ranks that hold it"))
-        return lettered("".join(drawn)), y + 8
+        cells, told = self._cells(24, width)
+        below = cells.height + 14
+        foot = words(4, below, f"In each cell the ranks that hold it; {told}" if told else "The ranks that hold it")
+        return code_lettered(cells.svg()) + lettered(foot), below + 8
 
     def html(self) -> str:
         """Return it as a picture with its words below."""

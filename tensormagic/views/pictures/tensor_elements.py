@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tensormagic.renderers.basics import theme
 from tensormagic.reports import Grid, LayoutReport, Statistics, Strip, StripCell, TensorReport
 from tensormagic.views.panels.tensor_line import name
+from tensormagic.views.pictures.cells import fraction
 from tensormagic.words import DOT, ELLIPSIS, TIMES, count, listed, plural, series, shortened, signed
 
 TABLE_CELLS = 144  # up to here a grid is drawn as cells with their numbers in them
@@ -20,7 +21,6 @@ TABLE_COLUMNS = 16
 NUMBERED_STRIP_CELLS = 32  # up to here a strip cell is wide enough for a number
 FEW_STRIP_CELLS, MANY_STRIP_CELLS = 16, 24  # up to here its numbers may be long, and not quite so long
 CELL_TEXT, STRIP_TEXT = 8, 6  # characters of a value in a cell of the grid, and of a short strip
-LEVELS = 24  # colours in a legend and in a map
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +182,6 @@ def index_at(grid: Grid, row: int, column: int) -> tuple[int, ...]:
     if grid.column_dim is not None:
         index[grid.column_dim] = grid.columns[column]
     return tuple(index)
-
-
-def fraction(value: float, low: float, high: float) -> float:
-    """Return where ``value`` lies between ``low`` (0) and ``high`` (1); 0 where both are the same."""
-    return min(max((value - low) / (high - low), 0.0), 1.0) if high > low else 0.0
 
 
 def unravel(position: int, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,69 +1,351 @@
-"""The indices of a tensor as a grid: each element coloured by its storage offset, a large one by its value too."""
+"""What is drawn of a layout: the indices of a tensor as a grid, and the storage that they lie in as a strip.
+
+Each element is coloured by its storage offset, in the grid as in the strip; a large grid is a map, also by value.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
-from tensormagic.renderers.basics.markup import corner as empty_corner
-from tensormagic.renderers.basics.markup import escape, tag
-from tensormagic.renderers.terminal.text_canvas import Canvas, box
-from tensormagic.reports import Grid, TensorReport
+from tensormagic.renderers.basics import svg_paths, theme
+from tensormagic.renderers.basics.markup import escape, tag, text_width
+from tensormagic.renderers.terminal.text_canvas import Canvas
+from tensormagic.reports import Grid, Strip, StripCell, TensorReport
 from tensormagic.views.panels.tensor_line import name
-from tensormagic.views.pictures.tensor_cells import (
+from tensormagic.views.pictures.cells import (
     CHARACTER,
+    DENSITY,
+    FULL,
     HATCHED,
+    LEVELS,
     NOT_FINITE,
+    NOT_READ,
     PALETTE,
     Box,
-    cell,
-    corner,
+    Cell,
+    Cells,
+    Row,
     ends,
+    fraction,
     image,
-    on_colour,
     patches,
-    rect,
     ring,
     steps,
     text,
 )
-from tensormagic.views.pictures.tensor_elements import DrawnLayout, element, index_at, is_slice, value_range
-from tensormagic.views.pictures.tensor_strip import CELL_WIDTH, LABELS
-from tensormagic.words import count, series, shortened
+from tensormagic.views.pictures.tensor_elements import (
+    DrawnLayout,
+    element,
+    index_at,
+    is_slice,
+    row_dims,
+    share_read,
+    strip_shown,
+    unravel,
+    value_range,
+)
+from tensormagic.words import TIMES, count, plural, series, short_count, shortened
 
+LABELS = 78.0  # pixels for what stands at the left of cells
+_CELL_WIDTH = 46.0  # pixels of a cell of the strip at most
 _TWO_LINES = 8  # rows of a grid up to which a cell holds its offset below its value
 _MAP_SIDE = 192  # pixels along the longer side of a map
 _LEAST_HEIGHT = 22  # pixels that a map of a single row is high
 _CELL_LIMITS = (3, 14)  # pixels along the side of a cell of a map
-_ROW, _TALL_ROW = 20.0, 28.0  # pixels that a row of the SVG is high, its cells of one line or of two
 _MOST_SHOWN = 8  # rows and columns of a large grid in a terminal
 _VALUE_WIDTH = 10
+_TABLE_CELLS = 96  # beyond, the strip is a picture
+_WIDTH = 560  # pixels that its cells have at least, in a notebook 700 pixels wide
+_LEAST_NUMBERED, _LEAST_CELL = 20, 4  # pixels of a cell at least, with a number in it and without
+_MAP_ROWS = 8  # rows of pixels by which a pictured cell shows how much of it is read
+_MOST_ROW_LABELS = 16
 Place = tuple[float, int, int]  # a number of the grid, its row, its column
+
+
+# -- the grid --------------------------------------------------------------------------------------------------------
+
+
+def grid_cells(report: TensorReport, drawn: DrawnLayout) -> Cells:
+    """Return a small grid: each cell holds its value and, small, its offset, by which it is coloured."""
+    grid, rows, widest = drawn.grid, list[Row](), 0
+    if grid.column_dim is not None:
+        heads = [Cell(_label(drawn, grid.column_dim, at), on=drawn.column == place)
+                 for place, at in enumerate(grid.columns)]  # fmt: skip
+        rows.append(Row("", heads, "heads", title="index"))
+    below = bool(grid.values) and len(grid.rows) <= _TWO_LINES
+    for row, at in enumerate(grid.rows):
+        cells = []
+        for column, offset in enumerate(grid.offsets[row]):
+            value, on = drawn.value(row, column), (row, column) == (drawn.row, drawn.column)
+            index = element(report, index_at(grid, row, column))
+            title = f"{index}{f' = {value}' if value else ''}, offset {offset}"
+            cells.append(
+                Cell(
+                    drawn.cell_value(row, column) or str(offset), drawn.colour(offset), title, on=on,
+                    near=not on and offset == drawn.offset, bad=bool(drawn.bad(row, column)),
+                    below=str(offset) if below else "",
+                )
+            )  # fmt: skip
+        widest = max(widest, *(len(each.text) for each in cells))
+        label = _label(drawn, grid.row_dim, at)
+        rows.append(Row(label, cells, on=drawn.row == row, title="" if label else "element"))
+    least = widest * CHARACTER
+    return Cells(rows, LABELS, min(max(least + 12, 30), max(_CELL_WIDTH, least + 6)))
 
 
 def _label(drawn: DrawnLayout, dim: int | None, at: int) -> str:
     return "" if dim is None else f"{drawn.layout.dim_names[dim]}={at}"
 
 
-def _texts(drawn: DrawnLayout) -> list[list[str]]:
-    """Return what stands large in the cells: values, or offsets where values could not be read."""
-    return [
-        [drawn.cell_value(row, column) or str(offset) for column, offset in enumerate(offsets)]
-        for row, offsets in enumerate(drawn.grid.offsets)
+def grid_svg(report: TensorReport, drawn: DrawnLayout) -> tuple[str, Box, tuple[float, float]]:
+    """Return the grid, where the element lies that is worked through, and where the grid ends."""
+    if drawn.as_table:
+        cells = grid_cells(report, drawn)
+        return cells.svg(), cells.box(*(cells.chosen or (0, 0))), (cells.right, cells.height)
+    grid, size, top = drawn.grid, float(_cell_size(drawn.grid)), 0 if drawn.grid.column_dim is None else 12
+    colours = [*PALETTE, HATCHED]
+    fills = [
+        [colours[-1 if drawn.bad(r, c) else step] for c, step in enumerate(row)]
+        for r, row in enumerate(steps(grid.offsets, (drawn.low, drawn.high)))
     ]
+    parts = [patches(fills, (LABELS, top, size, size))]
+    for at in sorted({0, len(grid.columns) - 1}) if grid.column_dim is not None else ():
+        words = _label(drawn, grid.column_dim, grid.columns[at])
+        parts.append(text(LABELS + (at + 0.5) * size, top - 5, words, "c b" if at == drawn.column else "c q"))
+    for at in sorted({0, len(grid.rows) - 1}) if grid.row_dim is not None else ():
+        words = _label(drawn, grid.row_dim, grid.rows[at])
+        parts.append(text(LABELS - 8, top + (at + 0.5) * size + 4, words, "e b" if at == drawn.row else "e q"))
+    chosen = LABELS + (drawn.column or 0) * size, top + (drawn.row or 0) * size, size, size
+    end = LABELS + len(grid.columns) * size, top + len(grid.rows) * size
+    return "".join(parts) + ring(chosen), chosen, end
 
 
-def _title(report: TensorReport, drawn: DrawnLayout, row: int, column: int) -> str:
-    offset, value = drawn.grid.offsets[row][column], drawn.value(row, column)
-    return f"{element(report, index_at(drawn.grid, row, column))}{f' = {value}' if value else ''}, offset {offset}"
+def maps_html(report: TensorReport, drawn: DrawnLayout) -> str:
+    """Return a large grid as maps: by value where values could be read, and by storage offset."""
+    maps, scale = [], value_range(drawn.grid, report.statistics)
+    if scale is not None:
+        cells = steps(drawn.grid.levels, scale)
+        maps.append(_map(drawn, cells, "value", "value", values_sentence(report, drawn, scale)))
+    cells = steps(drawn.grid.offsets, (drawn.low, drawn.high))
+    maps.append(_map(drawn, cells, "offset", "storage offset", offsets_sentence(report, drawn)))
+    return tag("div", *maps, class_="tm-maps")
 
 
-def _two_lines(drawn: DrawnLayout) -> bool:
-    return bool(drawn.grid.values) and len(drawn.grid.rows) <= _TWO_LINES
+def _map(drawn: DrawnLayout, cells: list[list[int]], kind: str, caption: str, sentence: str) -> str:
+    """Return a picture within axes of text; the viewer lays its ring over it."""
+    grid, size = drawn.grid, _cell_size(drawn.grid)
+    high = len(grid.rows) * size
+    picture = image(cells, size, sentence).replace(f'height="{high}"', f'height="{max(high, _LEAST_HEIGHT)}"', 1)
+    top = tag("td", _axis(drawn, grid.column_dim, grid.columns), class_="tm-across")
+    left = tag("td", _axis(drawn, grid.row_dim, grid.rows if grid.row_dim is not None else ()), class_="tm-down")
+    body = tag("td", tag("div", picture, class_="tm-map", data_kind=kind))
+    head = tag("caption", escape(caption))
+    return tag("table", head, tag("tr", "<td></td>", top), tag("tr", left, body), class_="tm-axes")
 
 
-# -- what is to be seen in a map -------------------------------------------------------------------------------------
+def _cell_size(grid: Grid) -> int:
+    smallest, largest = _CELL_LIMITS
+    return min(max(_MAP_SIDE // max(len(grid.rows), len(grid.columns), 1), smallest), largest)
+
+
+def _axis(drawn: DrawnLayout, dim: int | None, at: tuple[int, ...]) -> str:
+    letter = "" if dim is None else drawn.layout.dim_names[dim]
+    marks = (str(at[0]) if at else "", letter, str(at[-1]) if len(at) > 1 else "")
+    return tag("div", *(tag("span", escape(mark)) + " " for mark in marks))
+
+
+def sample_lines(drawn: DrawnLayout, grid: Grid) -> Iterator[str]:
+    """Yield the few rows and columns of a large grid, as values where there are any."""
+    cells = grid.values or tuple(tuple(map(count, row)) for row in grid.offsets)
+    texts = [[shortened(words, _VALUE_WIDTH) for words in row] for row in cells]
+    head = [_label(drawn, grid.column_dim, at) for at in grid.columns]
+    labels = [f" {_label(drawn, grid.row_dim, at)}" if grid.row_dim is not None else "" for at in grid.rows]
+    wide = max(len(words) for row in [head, *texts] for words in row) + 2
+    left = max(map(len, labels)) + 1
+    yield " " * left + "".join(words.rjust(wide) for words in head)
+    for label, row in zip(labels, texts, strict=True):
+        yield label.ljust(left) + "".join(words.rjust(wide) for words in row)
+
+
+def thinned(grid: Grid) -> Grid:
+    """Return a grid with at most eight rows and columns, evenly chosen; the first NaN is among them."""
+    # Infinities are often meant: a mask.
+    bad = ((row, column) for row, line in enumerate(grid.values) for column, words in enumerate(line) if "nan" in words)
+    row, column = next(bad, (0, 0))
+    rows, columns = _evenly(len(grid.rows), row), _evenly(len(grid.columns), column)
+    return replace(
+        grid,
+        rows=tuple(grid.rows[row] for row in rows),
+        columns=tuple(grid.columns[column] for column in columns),
+        offsets=tuple(tuple(grid.offsets[row][column] for column in columns) for row in rows),
+        values=tuple(tuple(grid.values[row][column] for column in columns) for row in rows) if grid.values else (),
+        levels=(),
+    )
+
+
+def _evenly(length: int, wanted: int) -> list[int]:
+    """Return a few places, evenly chosen, the nearest of them moved to the one that is wanted."""
+    places = list(range(0, length, -(-length // _MOST_SHOWN)))
+    nearest = min(range(len(places)), key=lambda at: abs(places[at] - wanted))
+    return [*places[:nearest], wanted, *places[nearest + 1 :]]
+
+
+# -- the strip -------------------------------------------------------------------------------------------------------
+
+
+def strip_cells(report: TensorReport, drawn: DrawnLayout, strip: Strip, width: float, *, words: bool = True) -> Cells:
+    """Return the strip: what each cell holds, from which offset, and the rows of the base; ``words``: with values."""
+    values = drawn.strip_values if words else {}
+    marks = drawn.bad_offsets() if strip.cell_elements == 1 else {}
+    cells = []
+    for at, each in enumerate(strip.cells):
+        share, often = share_read(each), each.reads is not None and each.reads > 1 and each.stop == each.start + 1
+        cells.append(
+            Cell(
+                values.get(each.start, "") if share != 0 else "",
+                "" if share == 0 else drawn.cell_colour(each) or theme.OTHER_SLICE,
+                cell_title(each), share=1.0 if share is None else share, on=at == drawn.chosen and share != 0,
+                bad=each.start in marks, below=f"{TIMES}{short_count(each.reads or 0)}" if often else "",
+            )
+        )  # fmt: skip
+    spans = base_rows(report, strip)
+    alone = len(spans) == 1 and spans[0][0] == strip.row_name  # it says so itself
+    title = f"rows of {shortened(strip.row_name, 16)}" if spans and not alone else ""
+    rows = [Row("value" if values else "storage", cells, look="tm-strip"), _offsets(strip, drawn.chosen)]
+    rows += [Row(title, [Cell(label, span=span) for label, span in spans], "brackets", "tm-rows")] if spans else []
+    left = max(LABELS, text_width(title, 12) + 10)
+    return Cells(rows, left, min((width - left) / len(cells), _CELL_WIDTH))
+
+
+def _offsets(strip: Strip, chosen: int | None) -> Row:
+    """Return the offsets below a strip, as many as there is room for in a notebook."""
+    room = min(_WIDTH / len(strip.cells), _CELL_WIDTH)
+    every = max(1, -(-(7 * len(count(strip.cells[-1].start)) + 4) // int(max(room, 1))))
+    cells = []
+    for at in range(0, len(strip.cells), every):
+        span = min(every, len(strip.cells) - at)
+        words = count(strip.cells[at].start) if span == every or at == 0 else ""
+        cells.append(Cell(words, span=span, on=every == 1 and at == chosen))
+    return Row("offset", cells, "heads", "tm-offsets" + (" tm-sparse" if every > 1 else ""))
+
+
+def strip_html(report: TensorReport, drawn: DrawnLayout) -> str:
+    """Return the strip: a table where its cells are few, else a picture."""
+    strip = drawn.strip
+    if strip is None or not strip.cells:
+        return ""
+    if len(strip.cells) <= _TABLE_CELLS:
+        cells = strip_cells(report, drawn, strip, _WIDTH)
+        inner = [each for each in cells.rows[0].cells if each.text]
+        often = max(len(each.below) for each in cells.rows[0].cells)
+        wide = max(_LEAST_NUMBERED, 8 + 7 * (max(len(each.text) for each in inner) + often)) if inner else _LEAST_CELL
+        labels = round(cells.left)
+        least = labels + wide * len(strip.cells)  # narrower, it scrolls
+        style = f"width:100%;min-width:{least}px;max-width:{max(labels + int(_CELL_WIDTH) * len(strip.cells), least)}px"
+        table = cells.html("tm-storage", style=style, labels=labels)
+    else:
+        table = _map_of_strip(report, drawn, strip)
+    note = strip_shown(report)
+    return tag("div", table, tag("p", "Storage: ", escape(note), class_="quiet") if note else "", class_="tm-strip-box")
+
+
+def _map_of_strip(report: TensorReport, drawn: DrawnLayout, strip: Strip) -> str:
+    columns = [_column(drawn, each) for each in strip.cells]
+    rows = [list(row) for row in zip(*columns, strict=True)]
+    picture = image(rows, 3, strip_sentence(report, strip), palette=(*PALETTE, theme.OTHER_SLICE))
+    picture = picture.replace(' alt="', ' style="width:100%;height:24px" alt="', 1)
+    ends = tag("span", count(strip.start)) + " " + tag("span", count(strip.stop - 1))
+    return tag("div", tag("div", picture, class_="tm-map", data_kind="strip"), tag("div", ends, class_="tm-ends"))
+
+
+def _column(drawn: DrawnLayout, each: StripCell) -> list[int]:
+    share = share_read(each)
+    filled = _MAP_ROWS if share is None else round(share * _MAP_ROWS) or (1 if share else 0)
+    place = fraction((each.start + each.stop - 1) // 2, drawn.low, drawn.high)
+    colour = LEVELS if drawn.cell_colour(each) is None else round(place * (LEVELS - 1))
+    return [svg_paths.PLUS_INFINITY] * (_MAP_ROWS - filled) + [colour] * filled
+
+
+def strip_text(report: TensorReport, drawn: DrawnLayout, width: int) -> tuple[Canvas, int, str]:
+    """Return the strip in a terminal, where the end of the element lies that is worked through, and its legend.
+
+    No wire can lead to a strip without frames: that end is 0.
+    """
+    strip = drawn.strip
+    if strip is None or not strip.cells:
+        return Canvas(), 0, ""
+    cells, found = strip_cells(report, drawn, strip, _WIDTH), None
+    if strip.cell_elements == 1:
+        found = cells.framed(width) or strip_cells(report, drawn, strip, _WIDTH, words=False).framed(width)
+    shares = {each.share for each in cells.rows[0].cells}
+    legend = [f"! {' or '.join(sorted(set(drawn.bad_offsets().values()), reverse=True))}"] if any(
+        each.bad for each in cells.rows[0].cells) else []  # fmt: skip
+    legend += [f"{FULL} read"] if found is None else []
+    legend += [f"{''.join(DENSITY)} partly"] if shares - {0.0, 1.0} else []
+    legend += [f"{NOT_READ} not read"] if 0.0 in shares else []
+    words = "; ".join(filter(None, (", ".join(legend), strip_shown(report))))
+    if found is None:
+        pointer = f"offset {count(drawn.offset or 0)}" if drawn.chosen is not None else ""
+        return cells.dense(width, pointer), 0, words
+    canvas, left, wide = found
+    return canvas, left + (drawn.chosen or 0) * (wide + 1) + wide if drawn.chosen is not None else 0, words
+
+
+# -- what is said of it ----------------------------------------------------------------------------------------------
+
+
+def cell_title(each: StripCell) -> str:
+    """Return which storage elements a cell stands for, and how many of them are read."""
+    size = each.stop - each.start
+    where = f"offset {count(each.start)}" if size == 1 else f"{count(each.start)} to {count(each.stop - 1)}"
+    if each.distinct is None:
+        return f"{where}: reads not counted"
+    if each.distinct == 0:
+        return f"{where}: not read"
+    if size > 1:
+        return f"{where}: {'all' if each.distinct == size else f'{count(each.distinct)} of {count(size)}'} read"
+    return f"{where}: read" + (f" {count(each.reads)} times" if each.reads and each.reads > 1 else "")
+
+
+def strip_sentence(report: TensorReport, strip: Strip) -> str:
+    """Return which part of the storage is read, and from where to where."""
+    read = [each for each in strip.cells if each.distinct != 0]
+    whole = f"Storage elements {count(strip.start)} to {count(strip.stop - 1)}"
+    if not read:
+        return f"{whole}: none is read."
+    described = f"{whole}, read by {name(report)} from {count(read[0].start)} to {count(read[-1].stop - 1)}"
+    if any(each.distinct is None for each in strip.cells):
+        return f"{described}."
+    elements = sum(each.distinct or 0 for each in strip.cells)
+    within = strip.cells[strip.cells.index(read[0]) : strip.cells.index(read[-1]) + 1]
+    gaps = sum(this.distinct == 0 != before.distinct for before, this in pairwise(within))
+    between = f", with {plural(gaps, 'gap')} between" if gaps else ""
+    return f"{described}: {count(elements)} of {count(strip.stop - strip.start)} elements{between}."
+
+
+def base_rows(report: TensorReport, strip: Strip) -> list[tuple[str, int]]:
+    """Return label and width in cells of each row of the base tensor under the strip, where there are few enough."""
+    length = strip.row_length
+    if not length or not strip.row_name or strip.cell_elements > 1:
+        return []
+    rows = range(strip.start // length, -(-strip.stop // length))
+    if len(rows) > _MOST_ROW_LABELS:
+        return []
+    spans = [min((row + 1) * length, strip.stop) - max(row * length, strip.start) for row in rows]
+    return [(_row_label(report, strip, row), span) for row, span in zip(rows, spans, strict=True)]
+
+
+def _row_label(report: TensorReport, strip: Strip, row: int) -> str:
+    shape = next((alias.shape for alias in report.aliases if alias.name == strip.row_name), None)
+    if shape is None:
+        return f"{strip.row_name}[{row}]"
+    if len(shape) == 1:
+        return strip.row_name
+    index = unravel(row * strip.row_length, shape)[: row_dims(shape, strip.row_length)]
+    return f"{strip.row_name}[{', '.join(map(str, index))}]" if index else strip.row_name
 
 
 def offsets_sentence(report: TensorReport, drawn: DrawnLayout) -> str:
@@ -116,204 +398,3 @@ def _whole_rows(drawn: DrawnLayout, found: Sequence[Place]) -> str:
     if grid.row_dim is None or not rows or len(grid.columns) < 2:
         return ""
     return f", all along {drawn.layout.dim_names[grid.row_dim]} = {series(rows)}"
-
-
-# -- in a page -------------------------------------------------------------------------------------------------------
-
-
-def grid_html(report: TensorReport, drawn: DrawnLayout) -> str:
-    """Return the grid as a table: each cell holds its value and, small, its offset, by which it is coloured."""
-    grid = drawn.grid
-    rows = []
-    if grid.column_dim is not None:
-        heads = (_head(drawn, grid.column_dim, at, on=drawn.column == place) for place, at in enumerate(grid.columns))
-        rows.append(tag("tr", empty_corner("index"), *heads))
-    for row, at in enumerate(grid.rows):
-        head = empty_corner("element") if grid.row_dim is None else _head(drawn, grid.row_dim, at, on=drawn.row == row)
-        rows.append(tag("tr", head, *(_cell(report, drawn, row, column) for column in range(len(grid.columns)))))
-    return tag("table", *rows, class_="tm-cells tm-grid")
-
-
-def _head(drawn: DrawnLayout, dim: int, at: int, *, on: bool) -> str:
-    return tag("th", escape(_label(drawn, dim, at)), class_="tm-on" if on else None)
-
-
-def _cell(report: TensorReport, drawn: DrawnLayout, row: int, column: int) -> str:
-    offset, on = drawn.grid.offsets[row][column], (row, column) == (drawn.row, drawn.column)
-    return cell(
-        drawn.cell_value(row, column) or str(offset),
-        drawn.colour(offset),
-        title=_title(report, drawn, row, column),
-        on=on,
-        bad=drawn.bad(row, column),
-        near=not on and offset == drawn.offset,
-        below=str(offset) if _two_lines(drawn) else "",
-    )
-
-
-def maps_html(report: TensorReport, drawn: DrawnLayout) -> str:
-    """Return a large grid as maps: by value where values could be read, and by storage offset."""
-    maps, scale = [], value_range(drawn.grid, report.statistics)
-    if scale is not None:
-        cells = steps(drawn.grid.levels, scale)
-        maps.append(_map(drawn, cells, "value", "value", values_sentence(report, drawn, scale)))
-    cells = steps(drawn.grid.offsets, (drawn.low, drawn.high))
-    maps.append(_map(drawn, cells, "offset", "storage offset", offsets_sentence(report, drawn)))
-    return tag("div", *maps, class_="tm-maps")
-
-
-def _map(drawn: DrawnLayout, cells: list[list[int]], kind: str, caption: str, sentence: str) -> str:
-    """Return a picture within axes of text; the viewer lays its ring over it."""
-    grid, size = drawn.grid, _cell_size(drawn.grid)
-    high = len(grid.rows) * size
-    picture = image(cells, size, sentence).replace(f'height="{high}"', f'height="{max(high, _LEAST_HEIGHT)}"', 1)
-    top = tag("td", _axis(drawn, grid.column_dim, grid.columns), class_="tm-across")
-    left = tag("td", _axis(drawn, grid.row_dim, grid.rows if grid.row_dim is not None else ()), class_="tm-down")
-    body = tag("td", tag("div", picture, class_="tm-map", data_kind=kind))
-    head = tag("caption", escape(caption))
-    return tag("table", head, tag("tr", "<td></td>", top), tag("tr", left, body), class_="tm-axes")
-
-
-def _cell_size(grid: Grid) -> int:
-    smallest, largest = _CELL_LIMITS
-    return min(max(_MAP_SIDE // max(len(grid.rows), len(grid.columns), 1), smallest), largest)
-
-
-def _axis(drawn: DrawnLayout, dim: int | None, at: tuple[int, ...]) -> str:
-    letter = "" if dim is None else drawn.layout.dim_names[dim]
-    marks = (str(at[0]) if at else "", letter, str(at[-1]) if len(at) > 1 else "")
-    return tag("div", *(tag("span", escape(mark)) + " " for mark in marks))
-
-
-# -- as SVG ----------------------------------------------------------------------------------------------------------
-
-
-def grid_svg(report: TensorReport, drawn: DrawnLayout) -> str:
-    """Return the grid, its labels, and the frame around the element that is worked through."""
-    grid = drawn.grid
-    if drawn.as_table:
-        parts = [_cell_svg(report, drawn, r, c) for r in range(len(grid.rows)) for c in range(len(grid.columns))]
-    else:
-        colours = [*PALETTE, HATCHED]
-        fills = [
-            [colours[-1 if drawn.bad(r, c) else step] for c, step in enumerate(row)]
-            for r, row in enumerate(steps(grid.offsets, (drawn.low, drawn.high)))
-        ]
-        parts = [patches(fills, _box(drawn, 0, 0))]
-    for column in _labelled(len(grid.columns), every=drawn.as_table) if grid.column_dim is not None else ():
-        x, y, width, _ = _box(drawn, 0, column)
-        words = _label(drawn, grid.column_dim, grid.columns[column])
-        parts.append(text(x + width / 2, y - 5, words, "c b" if column == drawn.column else "c q"))
-    for row in _labelled(len(grid.rows), every=drawn.as_table) if grid.row_dim is not None else ():
-        x, y, _, height = _box(drawn, row, 0)
-        words = _label(drawn, grid.row_dim, grid.rows[row])
-        parts.append(text(x - 8, y + height / 2 + 4, words, "e b" if row == drawn.row else "e q"))
-    return "".join(parts) + ring(chosen_box(drawn))
-
-
-def grid_size(drawn: DrawnLayout) -> tuple[float, float]:
-    """Return where the grid ends in the SVG, at the right and below."""
-    x, y, width, height = _box(drawn, len(drawn.grid.rows) - 1, len(drawn.grid.columns) - 1)
-    return x + width, y + height
-
-
-def chosen_box(drawn: DrawnLayout) -> Box:
-    """Return where the element that is worked through lies in the SVG."""
-    return _box(drawn, drawn.row or 0, drawn.column or 0)
-
-
-def _box(drawn: DrawnLayout, row: int, column: int) -> Box:
-    width = height = float(_cell_size(drawn.grid))
-    if drawn.as_table:
-        widest = max(len(words) for line in _texts(drawn) for words in line) * CHARACTER
-        width = min(max(widest + 12, 30), max(CELL_WIDTH, widest + 6))
-        height = _TALL_ROW if _two_lines(drawn) else _ROW
-    top = 0 if drawn.grid.column_dim is None else 12
-    return LABELS + column * width, top + row * height, width, height
-
-
-def _cell_svg(report: TensorReport, drawn: DrawnLayout, row: int, column: int) -> str:
-    offset, place = drawn.grid.offsets[row][column], _box(drawn, row, column)
-    colour, words = drawn.colour(offset), drawn.cell_value(row, column) or str(offset)
-    x, y, width, _ = place
-    if _two_lines(drawn):
-        inner = on_colour((x, y - 1, width, _ROW), words, colour)
-        inner += on_colour((x, y + 14, width, 12), str(offset), colour, "c s")
-    else:
-        inner = on_colour(place, words, colour)
-    mark = corner(place, colour) if drawn.bad(row, column) else ""
-    return rect(place, colour, title=_title(report, drawn, row, column)) + inner + mark
-
-
-def _labelled(length: int, *, every: bool) -> Sequence[int]:
-    return range(length) if every else sorted({0, length - 1})
-
-
-# -- in a terminal ---------------------------------------------------------------------------------------------------
-
-
-def draw_grid(canvas: Canvas, drawn: DrawnLayout) -> None:
-    """Draw a small grid, a box around each element, below a line for its title."""
-    grid, left, wide = drawn.grid, _label_width(drawn), _width(drawn)
-    texts = [
-        [f"{words}{'!' if drawn.bad(row, column) else ' '}" for column, words in enumerate(cells)]
-        for row, cells in enumerate(_texts(drawn))
-    ]
-    for place, at in enumerate(grid.columns if grid.column_dim is not None else ()):
-        canvas.put(1, left + 1 + place * (wide + 1), _label(drawn, grid.column_dim, at).rjust(wide - 1))
-    for line, words in enumerate(box(texts, wide)):
-        canvas.put(2 + line, left, words)
-    for row, at in enumerate(grid.rows if grid.row_dim is not None else ()):
-        canvas.put(3 + row, 1, _label(drawn, grid.row_dim, at))
-
-
-def grid_end(drawn: DrawnLayout) -> int:
-    """Return the column of a terminal in which a small grid ends."""
-    return _label_width(drawn) + (_width(drawn) + 1) * len(drawn.grid.columns) + 1
-
-
-def _width(drawn: DrawnLayout) -> int:
-    """Return how wide a cell is: as its widest text, or as the label above it."""
-    heads = (len(_label(drawn, drawn.grid.column_dim, at)) + 1 for at in drawn.grid.columns)
-    return max(2, *(len(words) + 2 for row in _texts(drawn) for words in row), *heads)
-
-
-def _label_width(drawn: DrawnLayout) -> int:
-    dim = drawn.grid.row_dim
-    return 1 if dim is None else max(len(f" {_label(drawn, dim, at)} ") for at in drawn.grid.rows)
-
-
-def sample_lines(drawn: DrawnLayout, grid: Grid) -> Iterator[str]:
-    """Yield the few rows and columns of a large grid, as values where there are any."""
-    cells = grid.values or tuple(tuple(map(count, row)) for row in grid.offsets)
-    texts = [[shortened(words, _VALUE_WIDTH) for words in row] for row in cells]
-    head = [_label(drawn, grid.column_dim, at) for at in grid.columns]
-    labels = [f" {_label(drawn, grid.row_dim, at)}" if grid.row_dim is not None else "" for at in grid.rows]
-    wide = max(len(words) for row in [head, *texts] for words in row) + 2
-    left = max(map(len, labels)) + 1
-    yield " " * left + "".join(words.rjust(wide) for words in head)
-    for label, row in zip(labels, texts, strict=True):
-        yield label.ljust(left) + "".join(words.rjust(wide) for words in row)
-
-
-def thinned(grid: Grid) -> Grid:
-    """Return a grid with at most eight rows and columns, evenly chosen; the first NaN is among them."""
-    # Infinities are often meant: a mask.
-    bad = ((row, column) for row, line in enumerate(grid.values) for column, words in enumerate(line) if "nan" in words)
-    row, column = next(bad, (0, 0))
-    rows, columns = _evenly(len(grid.rows), row), _evenly(len(grid.columns), column)
-    return replace(
-        grid,
-        rows=tuple(grid.rows[row] for row in rows),
-        columns=tuple(grid.columns[column] for column in columns),
-        offsets=tuple(tuple(grid.offsets[row][column] for column in columns) for row in rows),
-        values=tuple(tuple(grid.values[row][column] for column in columns) for row in rows) if grid.values else (),
-        levels=(),
-    )
-
-
-def _evenly(length: int, wanted: int) -> list[int]:
-    """Return a few places, evenly chosen, the nearest of them moved to the one that is wanted."""
-    places = list(range(0, length, -(-length // _MOST_SHOWN)))
-    nearest = min(range(len(places)), key=lambda at: abs(places[at] - wanted))
-    return [*places[:nearest], wanted, *places[nearest + 1 :]]

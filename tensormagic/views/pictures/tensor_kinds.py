@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tensormagic.renderers.basics import theme
-from tensormagic.renderers.basics.markup import corner, escape, tag
+from tensormagic.renderers.basics.markup import escape, tag
+from tensormagic.renderers.basics.svg_paths import number
 from tensormagic.renderers.terminal.text_canvas import wrapped
 from tensormagic.reports import (
     NOT_STORED,
@@ -22,25 +23,28 @@ from tensormagic.reports import (
     StoredMap,
 )
 from tensormagic.views.nodes import Picture
-from tensormagic.views.pictures.tensor_cells import (
+from tensormagic.views.pictures.cells import (
+    CHARACTER,
+    DENSITY,
+    FULL,
+    LEVELS,
+    NOT_READ,
     PALETTE,
     SKIP,
-    Box,
-    bracket,
+    Cell,
+    Cells,
+    Row,
     broken,
     ends,
     image,
     lettered,
-    on_colour,
     patches,
-    rect,
     scale_html,
     steps,
     swatch,
     text,
 )
-from tensormagic.views.pictures.tensor_elements import LEVELS, value_range
-from tensormagic.views.pictures.tensor_strip import DENSITY, FULL, NOT_READ
+from tensormagic.views.pictures.tensor_elements import value_range
 from tensormagic.views.to_html import scroll, with_code
 from tensormagic.words import (
     ELLIPSIS,
@@ -54,10 +58,14 @@ from tensormagic.words import (
 )
 
 _MAP_SIDE, _SMALL_MAP = 232, 96  # pixels along the longer side of a map whose cells are joined, of a component's map
-_TEXT, _SVG_TEXT = 10, 5  # characters of a value in a cell
+_TEXT = 10  # characters of a value in a cell
 _PICTURE_ROWS, _PICTURE_COLUMNS = 6, 12  # cells of a component that are drawn with their numbers
 _PREVIEW = 12  # values of a component in one line
-_CELL, _ROW, _MOST_COLUMNS = 34.0, 20.0, 12  # of the SVG: pixels of a cell with a number, cells beside a map
+_CELL, _MAP_LEFT, _MOST_COLUMNS = (
+    34.0,
+    28.0,
+    12,
+)  # of the SVG: pixels of a cell at least, of row numbers; cells beside a map
 _SHADES = (NOT_READ, *DENSITY, FULL)
 _VOID = "\u00b7"  # in a cell in which nothing is stored
 
@@ -81,7 +89,7 @@ class Stored(Picture):
         """Return the map, then the arrays."""
         kind = self.kind
         if kind.map is not None:
-            yield from _cells_text(kind.map) if kind.map.places else _joined_text(kind.map)
+            yield from _map_text(kind.map, width)
         if kind.stored is not None and kind.stored.shown:
             yield from [""] if kind.map is not None else []
             yield from _list_text(kind.stored, width)
@@ -232,38 +240,36 @@ def _map_html(kind: KindReport) -> str:
     if stored_map is None:
         return ""
     of = kind.stored.count if kind.stored else 1 + max((max(row) for row in stored_map.places), default=0)
-    drawn = _cells_html(stored_map, of, kind.stored) if stored_map.places else _joined_html(stored_map)
+    if stored_map.places:
+        directions = f"{stored_map.row_name} \u2193  {stored_map.column_name} \u2192"
+        cells = _map_cells(stored_map, of, kind.stored.example if kind.stored else None)
+        drawn = tag("p", escape(directions), class_="quiet tm-corner-names") + cells.html("tm-matrix")
+    else:
+        drawn = _joined_html(stored_map)
     return tag("div", drawn, tag("p", escape(map_caption(stored_map)), class_="quiet"), class_="tm-stored-map")
 
 
-def _cells_html(stored_map: StoredMap, of: int, stored: StoredList | None) -> str:
-    example = stored.example if stored else None
-    width = len(stored_map.places[0])
-    head = tag("tr", corner("row and column"), *(tag("th", str(column)) for column in range(width)))
-    rows = [
-        tag("tr", tag("th", str(row)), *(_cell(stored_map, (row, column), of, example) for column in range(width)))
-        for row in range(len(stored_map.places))
-    ]
-    directions = f"{stored_map.row_name} \u2193  {stored_map.column_name} \u2192"
-    table = tag("table", head, *rows, class_="tm-cells tm-matrix")
-    return tag("p", escape(directions), class_="quiet tm-corner-names") + table
+def _map_cells(stored_map: StoredMap, of: int, example: int | None = None) -> Cells:
+    """Return a map with one cell an element; ``of``: how many are stored, ``example``: the one worked through."""
+    rows = [Row("", [Cell(str(at)) for at in range(len(stored_map.places[0]))], "heads", title="row and column")]
+    for row, places in enumerate(stored_map.places):
+        cells = []
+        for column, place in enumerate(places):
+            title = cell_title(stored_map, row, column)
+            if place < 0:
+                void = Cell(_VOID, SKIP, title, look="tm-void")
+                cells.append(Cell(title=title, look="tm-ended") if place == OUTSIDE else void)
+                continue
+            words = shortened(stored_map.texts[row][column], _TEXT) if stored_map.texts else count(place)
+            cells.append(Cell(words, _colour(place, of), title, on=place == example))
+        rows.append(Row(str(row), cells))
+    return Cells(rows, _MAP_LEFT, _unit(rows))
 
 
-def _cell(stored_map: StoredMap, at: tuple[int, int], of: int, example: int | None) -> str:
-    row, column = at
-    place, title = stored_map.places[row][column], cell_title(stored_map, row, column)
-    if place == OUTSIDE:
-        return tag("td", class_="tm-ended", title=title)
-    if place < 0:
-        look = f"background-color:{SKIP};color:{theme.role('ink-2')}"
-        return tag("td", _VOID, class_="tm-void", style=look, title=title)
-    words = stored_map.texts[row][column] if stored_map.texts else ""
-    return _coloured(words or count(place), _colour(place, of), title=title, on=place == example)
-
-
-def _coloured(words: str, colour: str, *, title: str, on: bool) -> str:
-    style = f"background-color:{colour};color:{theme.ink_on(colour)}"
-    return tag("td", escape(shortened(words, _TEXT)), class_="tm-on" if on else None, style=style, title=title)
+def _unit(rows: Sequence[Row]) -> float:
+    """Return how many pixels of the SVG a column takes."""
+    widest = max((len(each.text) for row in rows if row.kind != "brackets" for each in row.cells), default=0)
+    return max(_CELL, widest * CHARACTER + 8)
 
 
 def _joined_html(stored_map: StoredMap) -> str:
@@ -288,40 +294,37 @@ def _levels(stored_map: StoredMap) -> list[list[int]]:
 def _list_html(stored: StoredList | None) -> str:
     if stored is None or not stored.shown:
         return ""
-    lines = [_line(stored, at) for at in range(len(stored.lines))]
-    head = tag("tr", tag("th", "place"), *(tag("td", str(at)) for at in range(stored.shown)), class_="tm-places")
-    table = tag("table", head, *lines, _group_row(stored), class_="tm-cells tm-arrays")
+    table = _list_cells(stored, stored.shown).html("tm-arrays")
     told = _list_caption(stored)
     caption = tag("p", escape(told), class_="quiet") if told else ""
     return tag("div", scroll("stored numbers", table), caption, class_="tm-stored-list")
 
 
-def _line(stored: StoredList, at: int) -> str:
-    """Return one of the arrays; the last one is coloured."""
-    line, last = stored.lines[at], at == len(stored.lines) - 1
-    cells = (
-        _coloured(
-            words, _colour(place, stored.count), title=f"{line.name}[{place}] = {words}", on=place == stored.example
-        )
-        if last
-        else tag("td", escape(shortened(words, _TEXT)), title=f"{line.name}[{place}] = {words}")
-        for place, words in enumerate(line.texts)
-    )
-    return tag("tr", tag("th", escape(line.name)), *cells)
-
-
-def _group_row(stored: StoredList) -> str:
-    """Return brackets under the places that one row, column or item owns; places that nobody owns stay bare."""
-    cells, at = [], 0
+def _list_cells(stored: StoredList, shown: int) -> Cells:
+    """Return the arrays, the last one coloured, between the places and the brackets of who owns them."""
+    rows = [Row("place", [Cell(str(at)) for at in range(shown)], "heads", "tm-places")]
+    for line in stored.lines:
+        last = line is stored.lines[-1]
+        cells = [
+            Cell(
+                shortened(words, _TEXT), _colour(place, stored.count) if last else "",
+                f"{line.name}[{place}] = {words}", on=last and place == stored.example,
+            )
+            for place, words in enumerate(line.texts[:shown])
+        ]  # fmt: skip
+        rows.append(Row(line.name, cells))
+    owners, at = list[Cell](), 0
     for group in sorted(stored.groups, key=lambda one: one.start):
-        if group.stop <= group.start or group.start < at:
+        stop = min(group.stop, shown)
+        if stop <= group.start or group.start < at:
             continue
         if group.start > at:
-            cells.append(tag("td", class_="tm-hole", colspan=group.start - at, title="not owned by any item: a hole"))
-        title = group_title(stored, group)
-        cells.append(tag("td", escape(group.label), colspan=group.stop - group.start, title=title))
-        at = group.stop
-    return tag("tr", tag("th", escape(stored.group_name)), *cells, class_="tm-rows") if cells else ""
+            owners.append(Cell(title="not owned by any item: a hole", span=group.start - at, look="tm-hole"))
+        owners.append(Cell(group.label, title=group_title(stored, group), span=stop - group.start))
+        at = stop
+    rows += [Row(stored.group_name, owners, "brackets", "tm-rows")] if owners else []
+    left = 7 * max(len(name) for name in (*(line.name for line in stored.lines), stored.group_name)) + 10
+    return Cells(rows, left, _unit(rows))
 
 
 # -- in a page: what it consists of ----------------------------------------------------------------------------------
@@ -373,81 +376,39 @@ def values_sentence(component: Component, scale: tuple[float, float]) -> str:
 
 def _map_svg(stored_map: StoredMap, of: int) -> tuple[str, float, float]:
     """Return a map, and where it ends on the right and below."""
-    height, width = len(stored_map.counts), len(stored_map.counts[0])
     if stored_map.places:
-        across, down = _CELL, _ROW
-        places = [(row, column) for row in range(height) for column in range(width)]
-        drawn = "".join(_cell_svg(stored_map, place, of) for place in places)
+        cells = _map_cells(stored_map, of)
+        drawn, right, below = cells.svg(), cells.right, cells.height
     else:
-        across = down = float(max(_MAP_SIDE // max(height, width), 3))
+        height, width = len(stored_map.counts), len(stored_map.counts[0])
+        side = float(max(_MAP_SIDE // max(height, width), 3))
         colours = (*PALETTE, SKIP)
         fills = [[colours[level] for level in row] for row in _levels(stored_map)]
-        drawn = patches(fills, (0, 0, across, down))
+        drawn, right, below = patches(fills, (0, 0, side, side)), width * side, height * side
     lines = wrapped(map_caption(stored_map), 60)
-    told = "".join(text(0, height * down + 14 + 17 * at, line, "q") for at, line in enumerate(lines))
-    return drawn + told, max(width * across, 200.0), height * down + 17 * len(lines) + 4
-
-
-def _cell_svg(stored_map: StoredMap, at: tuple[int, int], of: int) -> str:
-    row, column = at
-    place, box = stored_map.places[row][column], (column * _CELL, row * _ROW, _CELL, _ROW)
-    if place < 0:
-        return "" if place == OUTSIDE else rect(box, SKIP)
-    return _labelled(box, stored_map.texts[row][column] if stored_map.texts else str(place), _colour(place, of))
-
-
-def _labelled(box: Box, words: str, colour: str) -> str:
-    return rect(box, colour) + on_colour(box, shortened(words, _SVG_TEXT), colour)
+    told = "".join(text(0, below + 14 + 17 * at, line, "q") for at, line in enumerate(lines))
+    return drawn + told, max(right, 200.0), below + 17 * len(lines) + 4
 
 
 def _list_svg(stored: StoredList, left: float, width: float) -> tuple[str, float]:
-    start = left + 7 * max(len(name) for name in (*(line.name for line in stored.lines), stored.group_name)) + 10
-    fitting = max(min(stored.shown, int((width - start) // _CELL), _MOST_COLUMNS), 1)
-    parts, y = [], 0.0
-    for at, line in enumerate(stored.lines):
-        last = at == len(stored.lines) - 1
-        parts.append(text(start - 8, y + 14, line.name, "e q"))
-        for place, words in enumerate(line.texts[:fitting]):
-            colour = _colour(place, stored.count) if last else SKIP
-            parts.append(_labelled((start + place * _CELL, y, _CELL, _ROW), words, colour))
-        y += _ROW + 4
-    parts.append(text(start - 8, y + 10, stored.group_name, "e q"))
-    for group in stored.groups:
-        stop = min(group.stop, fitting)
-        if stop > group.start:
-            room = max(int((stop - group.start) * _CELL // 7) - 1, 1)
-            ends_at = start + group.start * _CELL, start + stop * _CELL
-            parts.append(bracket(*ends_at, y, shortened(group.label, room)))
-    told = _list_caption(replace(stored, shown=fitting))
-    parts.append(text(start, y + 30, shortened(told, max(int((width - start) // 7), 1)), "q"))
-    return "".join(parts), y + 36
+    cells = _list_cells(stored, stored.shown)
+    fitting = max(min(stored.shown, int((width - left - cells.left) // cells.unit), _MOST_COLUMNS), 1)
+    cells = _list_cells(stored, fitting)
+    told = shortened(_list_caption(replace(stored, shown=fitting)), max(int((width - left - cells.left) // 7), 1))
+    drawn = cells.svg() + text(cells.left, cells.height + 14, told, "q")
+    return f'<g transform="translate({number(left)},0)">{drawn}</g>', cells.height + 20
 
 
 # -- in a terminal ---------------------------------------------------------------------------------------------------
 
 
-def _cells_text(stored_map: StoredMap) -> Iterator[str]:
-    rows = [
-        [_cell_text(stored_map, row, column) for column in range(len(stored_map.places[0]))]
-        for row in range(len(stored_map.places))
-    ]
-    cell = max(len(words) for row in rows for words in row) + 1
-    left = len(str(len(rows) - 1)) + 3
-    yield " " * left + "".join(str(at).rjust(cell) for at in range(len(rows[0])))
-    for at, row in enumerate(rows):
-        yield str(at).rjust(left) + "".join(words.rjust(cell) for words in row)
-    yield f"  {map_caption(stored_map)}; {_VOID} is not stored"
-
-
-def _cell_text(stored_map: StoredMap, row: int, column: int) -> str:
-    place = stored_map.places[row][column]
-    if place < 0:
-        return " " if place == OUTSIDE else _VOID
-    return shortened(stored_map.texts[row][column], _TEXT - 1) if stored_map.texts else str(place)
-
-
-def _joined_text(stored_map: StoredMap) -> Iterator[str]:
-    """Yield joined cells as shades, two characters each: they are twice as high as wide."""
+def _map_text(stored_map: StoredMap, width: int) -> Iterator[str]:
+    """Yield a map cell by cell, or joined cells as shades, two characters each: they are twice as high as wide."""
+    framed = _map_cells(stored_map, 1).framed(width) if stored_map.places else None
+    if framed:
+        yield from framed[0].lines()
+        yield f"  {map_caption(stored_map)}; {_VOID} is not stored"
+        return
     most = _most(stored_map)
     for row in stored_map.counts:
         yield "  " + "".join(_shade(found, most) * 2 for found in row)
@@ -460,31 +421,9 @@ def _shade(found: int, most: int) -> str:
 
 
 def _list_text(stored: StoredList, width: int) -> Iterator[str]:
-    names = ["place", *(line.name for line in stored.lines), stored.group_name if stored.groups else ""]
-    left = max(map(len, names)) + 4
-    columns = [
-        [str(at), *(shortened(line.texts[at], _TEXT - 1) for line in stored.lines)] for at in range(stored.shown)
-    ]
-    widths = [max(map(len, column)) + 2 for column in columns]
-    fitting = max(sum(sum(widths[: at + 1]) <= width - left for at in range(len(widths))), 1)
-    cells = list(zip(columns[:fitting], widths, strict=False))
-    for at, name in enumerate(names[:-1]):
-        yield "  " + name.ljust(left - 2) + "".join(column[at].rjust(size) for column, size in cells)
-    yield from _brackets_text(stored, widths[:fitting], left)
+    """Yield as many places of the arrays as there is room for."""
+    tries = (_list_cells(stored, shown).framed(width) for shown in range(stored.shown, 0, -1))
+    found = next(filter(None, tries), None)
+    yield from found[0].lines() if found else ()
     if told := _list_caption(stored):
         yield f"  {told}"
-
-
-def _brackets_text(stored: StoredList, widths: list[int], left: int) -> Iterator[str]:
-    """Yield the line that says which row, column or item owns which places."""
-    line = " " * (left + sum(widths))
-    for group in stored.groups:
-        if group.start >= min(group.stop, len(widths)):
-            continue
-        start, size = sum(widths[: group.start]), sum(widths[group.start : group.stop])
-        label = group.label if len(group.label) <= size - 3 else group.label.rsplit(" ", 1)[-1]
-        label = label if len(label) <= size - 3 else ""
-        drawn = " \u2514" + label.center(size - 3, "\u2500") + "\u2518"
-        line = line[: left + start] + drawn + line[left + start + size :]
-    if line.strip():
-        yield "  " + stored.group_name.ljust(left - 2) + line[left:].rstrip()

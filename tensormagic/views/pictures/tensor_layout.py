@@ -21,11 +21,12 @@ from tensormagic.renderers.terminal.text_canvas import Canvas
 from tensormagic.reports import Grid, Statistics, StripCell, TensorReport
 from tensormagic.views.nodes import Picture
 from tensormagic.views.panels.tensor_line import name
-from tensormagic.views.pictures.tensor_cells import (
+from tensormagic.views.pictures.cells import (
     CHARACTER,
     INK,
     NOT_FINITE,
     PAPER,
+    Box,
     image,
     lettered,
     scale_html,
@@ -46,20 +47,19 @@ from tensormagic.views.pictures.tensor_elements import (
     worked_example,
 )
 from tensormagic.views.pictures.tensor_grid import (
-    chosen_box,
-    draw_grid,
-    grid_end,
-    grid_html,
-    grid_size,
+    grid_cells,
     grid_svg,
     maps_html,
     offsets_sentence,
     sample_lines,
+    strip_cells,
+    strip_html,
+    strip_text,
     thinned,
 )
-from tensormagic.views.pictures.tensor_strip import GUTTER, draw_strip, strip_box, strip_html, strip_svg
 from tensormagic.words import count, short_number, shortened
 
+_GUTTER = 9  # columns of a terminal at the left of a formula
 _MOST_LINES, _LINE = 12, 17.0  # of text beside the grid of the SVG; pixels that one is high
 _MOST_VIEWER_VALUES = 1024  # values that the viewer can tell; a collector shows 32 by 32 elements at most
 _MOST_CHARACTERS = 30_000  # of values of other slices; a panel stays under 100 KB
@@ -89,7 +89,7 @@ class LayoutPicture(Picture):
             return tag("div", title, empty, class_="tm-layout")
         legend, reading = _legend(report, drawn), _reading(report, drawn)
         if drawn.as_table:
-            top = tag("div", grid_html(report, drawn), reading, legend, class_="tm-top")
+            top = tag("div", grid_cells(report, drawn).html("tm-grid"), reading, legend, class_="tm-top")
         else:
             top = tag("div", maps_html(report, drawn), tag("div", legend, reading, class_="tm-side"), class_="tm-top")
         picture = tag("div", top, strip_html(report, drawn), class_="tm-picture")
@@ -103,18 +103,25 @@ class LayoutPicture(Picture):
             return
         canvas, notes = Canvas(), worked_example(report, drawn)
         canvas.put(0, 1, "LAYOUT")
-        linked = drawn.as_table and grid_end(drawn) <= width // 2
-        if linked:
-            draw_grid(canvas, drawn)
-            _draw_formula(canvas, drawn, notes[0])
+        cells = grid_cells(report, drawn) if drawn.as_table else None
+        grid = cells.framed(width // 2) if cells is not None else None
+        end = 0
+        if cells is not None and grid is not None:
+            inner, left, wide = grid
+            _put(canvas, 1 + (drawn.grid.column_dim is None), inner)
+            end = left + (wide + 1) * cells.columns + 1
+            lines = (formula(drawn.layout), formula_at(drawn.layout, drawn.index) if drawn.index else "", notes[0])
+            for at, words in enumerate(lines):
+                canvas.put(at, max(end + 3, _GUTTER), words)
         else:
             _draw_sample(canvas, report, drawn, width)
         top = canvas.height
-        note, wide = draw_strip(canvas, report, drawn, width)
-        if linked and wide:
-            _draw_wire(canvas, drawn, top, wide)
+        strip, target, note = strip_text(report, drawn, width)
+        _put(canvas, top, strip)
+        if end and target:
+            _draw_wire(canvas, drawn, top, (end, target))
         yield from canvas.lines()
-        notes = (note, *notes[linked:], jumps(report), f"Showing {shown(report)}" if linked and shown(report) else "")
+        notes = (note, *notes[bool(end) :], jumps(report), f"Showing {shown(report)}" if end and shown(report) else "")
         for line in filter(None, notes):
             yield from textwrap.wrap(line, width - 1, initial_indent=" ", subsequent_indent="   ")
 
@@ -123,12 +130,17 @@ class LayoutPicture(Picture):
         report, drawn = self.report, self.drawn
         if not drawn.drawable:
             return lettered(text(0, 12, f"{self.sentence} {formula(drawn.layout)}", "q")), 20.0
-        beside, below = grid_size(drawn)
+        grid, chosen, (beside, below) = grid_svg(report, drawn)
         lines = _reading_svg(report, drawn, beside + 24, width)
-        top = max(below, 12 + _LINE * len(lines)) + 26
-        strip, bottom = strip_svg(report, drawn, top, width)
+        top, strip, wire = max(below, 12 + _LINE * len(lines)) + 26, "", ""
+        bottom = top
+        if drawn.strip is not None and drawn.strip.cells:
+            cells = strip_cells(report, drawn, drawn.strip, width)
+            strip, bottom = cells.svg(top), top + cells.height
+            if drawn.chosen is not None:
+                wire = _wire(chosen, cells.box(0, drawn.chosen, top), beside + 10)
         remarks = _remarks(report, drawn)
-        parts = [grid_svg(report, drawn), *lines, strip, _wire(drawn, top, width)]
+        parts = [grid, *lines, strip, wire]
         parts += [text(0, bottom + 14, remarks, "q")] if remarks else []
         return lettered("".join(parts)), bottom + (20 if remarks else 4)
 
@@ -213,14 +225,11 @@ def _remarks(report: TensorReport, drawn: DrawnLayout) -> str:
     return "; ".join(filter(None, notes))
 
 
-def _wire(drawn: DrawnLayout, top: float, width: float) -> str:
+def _wire(chosen: Box, cell: Box, edge: float) -> str:
     """Return the line from the element that is worked through to its place in the strip."""
-    if drawn.chosen is None or drawn.strip is None:
-        return ""
-    x, y, cell_width, cell_height = chosen_box(drawn)
-    left, _, wide, _ = strip_box(drawn.strip, drawn.chosen, top, width)
-    edge, end = number(grid_size(drawn)[0] + 10), left + wide / 2
-    path = f"M{number(x + cell_width)} {number(y + cell_height)}H{edge}V{number(top - 16)}H{number(end)}"
+    x, y, width, height = chosen
+    end, top = cell[0] + cell[2] / 2, cell[1]
+    path = f"M{number(x + width)} {number(y + height)}H{number(edge)}V{number(top - 16)}H{number(end)}"
     line = "".join(
         f'<path d="{path}V{number(top - 4)}" fill="none" stroke="{ink}" stroke-width="{thick}"/>'
         for ink, thick in ((PAPER, "4"), (INK, "1.25"))
@@ -231,11 +240,9 @@ def _wire(drawn: DrawnLayout, top: float, width: float) -> str:
 # -- in a terminal ---------------------------------------------------------------------------------------------------
 
 
-def _draw_formula(canvas: Canvas, drawn: DrawnLayout, example: str) -> None:
-    """Draw the formula at the right of a small grid."""
-    lines = (formula(drawn.layout), formula_at(drawn.layout, drawn.index) if drawn.index else "", example)
-    for line, words in enumerate(lines):
-        canvas.put(line, max(grid_end(drawn) + 3, GUTTER), words)
+def _put(canvas: Canvas, top: int, inner: Canvas) -> None:
+    for at, line in enumerate(inner.lines()):
+        canvas.put(top + at, 0, line)
 
 
 def _draw_sample(canvas: Canvas, report: TensorReport, drawn: DrawnLayout, width: int) -> None:
@@ -246,15 +253,15 @@ def _draw_sample(canvas: Canvas, report: TensorReport, drawn: DrawnLayout, width
     texts = (formula(drawn.layout), formula_at(drawn.layout, drawn.index), f"{what} of {part}" if part else what)
     lines = (line for words in texts for line in textwrap.wrap(words, width - 10, subsequent_indent="  "))
     for at, line in enumerate(lines):
-        canvas.put(at, GUTTER, line)
+        canvas.put(at, _GUTTER, line)
     for line in sample_lines(drawn, sample):
         canvas.put(canvas.height, 0, line)
 
 
-def _draw_wire(canvas: Canvas, drawn: DrawnLayout, top: int, wide: int) -> None:
-    if drawn.chosen is None or drawn.row is None:
-        return
-    line, start, end = 3 + drawn.row, grid_end(drawn), GUTTER + drawn.chosen * (wide + 1) + wide - 1
+def _draw_wire(canvas: Canvas, drawn: DrawnLayout, top: int, ends: tuple[int, int]) -> None:
+    """Draw the line from the end of the grid, beside the element that is worked through, to its place in the strip."""
+    start, end = ends
+    line = 3 + (drawn.row or 0)
     if end <= start:
         canvas.put(line, start, f" \u25c4 offset {drawn.offset}")
         return

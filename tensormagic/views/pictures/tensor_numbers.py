@@ -12,7 +12,7 @@ from tensormagic.renderers.basics.theme import role
 from tensormagic.renderers.terminal.text_canvas import fewer, sparkline, wrapped
 from tensormagic.reports import Statistics
 from tensormagic.views.nodes import Cell, Picture, Words
-from tensormagic.views.pictures.tensor_elements import fraction
+from tensormagic.views.pictures.cells import fraction
 from tensormagic.views.to_svg import text_svg
 from tensormagic.words import DOT, MINUS, count, short_count, short_number
 

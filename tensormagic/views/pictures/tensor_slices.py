@@ -12,7 +12,7 @@ from tensormagic.renderers.terminal.text_canvas import BLOCKS, ZERO, wrapped
 from tensormagic.renderers.terminal.text_canvas import NOT_FINITE as BAD
 from tensormagic.reports import DimensionSlices, TensorReport
 from tensormagic.views.nodes import Picture
-from tensormagic.views.pictures.tensor_cells import HATCHED, PALETTE, SKIP, image, lettered, patches, text
+from tensormagic.views.pictures.cells import HATCHED, PALETTE, SKIP, image, lettered, patches, text
 from tensormagic.views.pictures.tensor_elements import TABLE_CELLS
 from tensormagic.views.to_html import with_code
 from tensormagic.words import TIMES, count, listed, plural, series, short_number

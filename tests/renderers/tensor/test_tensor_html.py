@@ -12,7 +12,7 @@ from tensormagic.renderers.basics import theme
 from tensormagic.renderers.basics.markup import text_width
 from tensormagic.reports import StripCell
 from tensormagic.views.pictures.tensor_elements import drawn_layout
-from tensormagic.views.pictures.tensor_strip import cell_title, strip_html
+from tensormagic.views.pictures.tensor_grid import cell_title, strip_html
 from tests.renderers.markup_reader import Page
 from tests.renderers.samples_tensor import SAMPLES, as_html
 from tests.renderers.snapshots import assert_snapshot

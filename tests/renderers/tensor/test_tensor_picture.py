@@ -9,7 +9,7 @@ import pytest
 from tensormagic.views.panels.tensor import badges, size_in_memory
 from tensormagic.views.panels.tensor_memory import memory_lines, memory_summary
 from tensormagic.views.pictures import tensor_elements
-from tensormagic.views.pictures.tensor_strip import base_rows
+from tensormagic.views.pictures.tensor_grid import base_rows
 from tests.renderers.samples_tensor import SAMPLES, layout, report
 
 

@@ -25,11 +25,11 @@ def test_no_line_is_wider_than_asked(name: str, width: int) -> None:
 
 
 def test_wire_leads_from_the_element_to_its_place_in_the_storage() -> None:
-    """The wire leaves row i=2 and its arrow stands over the last digit of offset 15."""
+    """The wire leaves row i=2 and its arrow stands over the cell of offset 15, above its last digit."""
     lines = as_text(SAMPLES["transpose_slice"]).split("\n")
     row = next(line for line in lines if line.startswith(" i=2"))
     arrow = next(line for line in lines if "\u25bc" in line)
-    offsets = lines[lines.index(arrow) + 1]
+    offsets = lines[lines.index(arrow) + 4]
     assert row.rstrip().endswith("\u2500\u2510")
     assert row.index("\u2510") == arrow.index("\u25bc")
     assert offsets[: arrow.index("\u25bc") + 1].endswith(" 15")
@@ -45,7 +45,7 @@ def test_an_element_that_is_read_often_keeps_its_box() -> None:
     report = inspect(torch.zeros(1).expand(1_000_000_000), "big")
     lines = str(report).partition(" LAYOUT")[2].split("\n")
     at = next(number for number, line in enumerate(lines) if line.startswith(" value"))
-    assert [line[8:] for line in lines[at - 1 : at + 2]] == ["┌──┐", "│ 0│", "└──┘"]
+    assert [line[9:] for line in lines[at - 1 : at + 2]] == ["┌──┐", "│ 0│", "└──┘"]
     assert "<small>×1 G</small>" in as_html(report)
     for page in (as_html(report), as_svg(report)):
         assert "×1000000000" not in page
