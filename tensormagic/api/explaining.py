@@ -20,9 +20,10 @@ class Explanation(_Run[Any]):
     """
 
     def __init__(self, namespace: Mapping[str, Any]) -> None:
-        from tensormagic.collectors.failures.witness import Explainer
+        from tensormagic.collectors.failures.failures import FailureListener
+        from tensormagic.collectors.runs.run import Run
 
-        self._follower = Explainer(namespace)
+        self._follower = Run(failure=FailureListener(namespace))
 
     @property
     def report(self) -> FailureReport | None:
@@ -82,8 +83,7 @@ def explain_error(
         RequirementError: where torch is missing or too old.
     """
     require_torch()
-    from tensormagic.collectors.failures.failures import Surroundings, failure_of
-    from tensormagic.collectors.failures.witness import MODE_CALLS
+    from tensormagic.collectors.failures.failures import MODE_CALLS, Surroundings, failure_of
 
     found = failure_of(error, Surroundings(namespace or {}, cell_number, MODE_CALLS, source=source))
     return None if found is None else diagnosed(found)

@@ -118,13 +118,15 @@ class MemoryRun(_Run[MemoryRunReport]):
         title: str = "",
         functions: Iterable[Any] = (),
     ) -> None:
-        from tensormagic.collectors.memory_runs.recorder import MemoryRecorder
+        from tensormagic.collectors.runs.run import Run, listener
 
-        self._follower = MemoryRecorder(namespace, cell, cell_number=cell_number, title=title, functions=functions)
+        given: dict[str, Any] = {"cell_number": cell_number, "title": title, "functions": functions}
+        self._listener = listener("memory", namespace, cell, **given)
+        self._follower = Run(memory=self._listener)
 
     def frame(self) -> MemoryFrame:
         """Return where the run stands, for a live panel: bytes alive, peak, the line."""
-        found: MemoryFrame = self._follower.frame()
+        found: MemoryFrame = self._listener.frame()
         return found
 
     def __exit__(
@@ -239,14 +241,15 @@ class DrawWatch(_Run[RngRunReport]):
     """
 
     def __init__(self, namespace: Mapping[str, Any], cell: Cell, *, cell_number: CellNumber | None = None) -> None:
-        from tensormagic.collectors.rng.draws import DrawWatcher
+        from tensormagic.collectors.runs.run import Run, listener
 
-        self._follower = DrawWatcher(namespace, cell, cell_number=cell_number)
+        self._listener = listener("draws", namespace, cell, cell_number=cell_number)
+        self._follower = Run(draws=self._listener)
 
     @property
     def passed(self) -> Callable[[str, int, int], None]:
         """What to call after each statement of a cell, with the file's name and the statement's first and last line."""
-        passed: Callable[[str, int, int], None] = self._follower.passed
+        passed: Callable[[str, int, int], None] = self._listener.passed
         return passed
 
 

@@ -20,6 +20,7 @@ from tensormagic.reports import Cell, Level, LiveFrame, Pace, TraceReport, Write
 from tensormagic.reports.run import scalars, sender
 
 if TYPE_CHECKING:
+    from tensormagic.collectors.runs.trace import Tracer
     from tensormagic.renderers.live import LivePanel
 
 
@@ -179,25 +180,26 @@ class Trace(_Run[TraceReport]):
         pace: Pace | None = None,
         ranks: str | os.PathLike[str] | None = None,
     ) -> None:
-        from tensormagic.collectors.runs.paced import new_tracer
+        from tensormagic.collectors.runs.run import Run, listener
 
         if level not in get_args(Level):
             raise TraceError(f"level is one of {', '.join(map(repr, get_args(Level)))}, not {level!r}")
-        self._follower = self._tracer = new_tracer(pace, namespace, cell, cell_number=cell_number, title=title)
+        self._tracer: Tracer = listener("trace", pace, namespace, cell, cell_number=cell_number, title=title)
+        self._follower = Run(trace=self._tracer)
         if level == "ops":
-            self._follower.record_operations()
+            self._tracer.record_operations()
         if forward:
-            self._follower.measure_forward()
+            self._tracer.measure_forward()
         if values:
-            self._follower.record_values()
+            self._tracer.record_values()
         if stop not in (None, *get_args(Stop)):
             raise TraceError(f"stop is {stop!r}: expected 'nan', or None to let the run go on")
         if stop is not None and pace is not None:
             raise TraceError("stop looks at every step, but only some are traced: leave out budget, every and steps")
         if stop is not None:
-            self._follower.stop_at_non_finite()
+            self._tracer.stop_at_non_finite()
         if ranks is not None:
-            self._follower.write_ranks(Path(ranks).expanduser())
+            self._tracer.write_ranks(Path(ranks).expanduser())
         self._cell, self._namespace, self._cell_number = cell, namespace, cell_number
         self._logged: dict[
             int, tuple[Any, int]
@@ -213,20 +215,16 @@ class Trace(_Run[TraceReport]):
         """
         if not (memory or writes or draws):
             return self
-        from tensormagic.collectors.aliasing.writes import WriteWatcher
-        from tensormagic.collectors.memory_runs.recorder import MemoryRecorder
-        from tensormagic.collectors.rng.draws import DrawWatcher
-        from tensormagic.collectors.runs.joint import JointRun
+        from tensormagic.collectors.runs.run import Run, listener
 
-        given, number = (self._namespace, self._cell), self._cell_number
-        self._follower = JointRun(
-            self._cell,
-            self._tracer,
-            memory=MemoryRecorder(*given, cell_number=number) if memory else None,
-            writes=WriteWatcher(*given, cell_number=number) if writes else None,
-            draws=DrawWatcher(*given, cell_number=number) if draws else None,
-        )
-        self.passed = self._follower.draws.passed if draws else None
+        asked = {"writes": writes, "draws": draws, "memory": memory}
+        besides = {
+            name: listener(name, self._namespace, self._cell, cell_number=self._cell_number)
+            for name, is_asked in asked.items()
+            if is_asked
+        }
+        self._follower = Run(trace=self._tracer, **besides)
+        self.passed = besides["draws"].passed if draws else None
         return self
 
     passed: Callable[[str, int, int], None] | None = None
@@ -258,8 +256,7 @@ class Trace(_Run[TraceReport]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Stop; an exception goes on."""
-        with_names = self._tracer is not self._follower
-        self._stop(error, *((sys._getframe(1),) if with_names else ()))  # noqa: SLF001  (of the block's function)
+        self._stop(error, sys._getframe(1))  # noqa: SLF001  (of the block's function)
         _last[:] = [weakref.ref(self)]
         _met[:] = [(self._cell, self._tracer.leaves_met())]
         if self._panel is not None:
@@ -376,9 +373,9 @@ class WriteWatch(_Run[WritesReport]):
     """
 
     def __init__(self, namespace: Mapping[str, Any], cell: Cell, *, cell_number: CellNumber | None = None) -> None:
-        from tensormagic.collectors.aliasing.writes import WriteWatcher
+        from tensormagic.collectors.runs.run import Run, listener
 
-        self._follower = WriteWatcher(namespace, cell, cell_number=cell_number)
+        self._follower = Run(writes=listener("writes", namespace, cell, cell_number=cell_number))
 
 
 def watch_writes(*, namespace: Mapping[str, Any] | None = None) -> WriteWatch:

@@ -14,9 +14,7 @@ import pytest
 import torch
 
 import tensormagic as tm
-from tensormagic.collectors.aliasing.writes import WriteWatcher
-from tensormagic.collectors.memory_runs.recorder import MemoryRecorder
-from tensormagic.collectors.rng.draws import DrawWatcher
+from tensormagic.collectors.runs.run import Run, listener
 from tensormagic.reports import Cell
 from tests.benchmarks.workloads import WORKLOADS
 
@@ -30,14 +28,10 @@ STEPS = {"a": 40, "b": 20, "c": 1}
 def together():
     """Follow memory, writes and draws, without a trace."""
     cell = Cell("", None, ())
-    memory, *listening = parts = MemoryRecorder({}, cell), WriteWatcher({}, cell), DrawWatcher({}, cell)
-    for part in listening:
-        part.listen_beside(memory)
-    for part in parts:
-        part.start()
+    run = Run(**{name: listener(name, {}, cell) for name in ("writes", "draws", "memory")})
+    run.start()
     yield
-    for part in reversed(parts):
-        part.stop()
+    run.stop()
 
 
 CONFIGURATIONS = {

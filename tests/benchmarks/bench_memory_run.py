@@ -91,7 +91,7 @@ def test_a_million_operations_stay_small():
     with tm.track_memory(namespace={}) as run:
         for _ in range(1_000_000):
             x = x + 1
-    follower = run._follower
+    follower = run._listener
     (ledger,) = follower._allocation_logs.values()
     assert len(ledger.moments.kept) <= 2000
     assert len(follower.mode.events) <= follower.mode.patience + 1

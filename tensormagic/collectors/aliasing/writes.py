@@ -28,8 +28,7 @@ from tensormagic.collectors.aliasing.written_through import (
 )
 from tensormagic.collectors.geometry.overlap import index_at, is_scattered, touched, written_elements
 from tensormagic.collectors.geometry.strides import Written, does_write, prepare_counters, written_by
-from tensormagic.collectors.graphs.live_nodes import walk_nodes
-from tensormagic.collectors.hooks.listening import ListeningRun
+from tensormagic.collectors.hooks.listening import Listener
 from tensormagic.collectors.hooks.modes import Engine
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.source import CellNumber, SourceLines, is_own_frame, names_of
@@ -312,16 +311,34 @@ def _repeated(seen: WriteSeen, via: Through) -> Clash | None:
 _graph_task: Callable[[], int] = torch._C._current_graph_task_id
 
 
-class WriteListener:
-    """Tells the log of operations that write.
+class WriteListener(Listener):
+    """Watches a run for in-place writes.
 
-    Attributes:
-        engine_writes: How often backward itself wrote.
+    Args:
+        namespace: Where names are looked up; read, never written, and not copied.
+        cell: The source that is watched, for the report.
+        cell_number: Gives a cell's execution count from its file name.
+        clock: Seconds, monotonic.
     """
 
-    def __init__(self, log: WriteLog) -> None:
-        self._log = log
-        self.engine_writes = 0
+    used_before = "this watch was used before; make a new one with tensormagic.watch_writes()"
+    hears_operations = True
+
+    def __init__(
+        self,
+        namespace: Mapping[str, Any],
+        cell: Cell,
+        *,
+        cell_number: CellNumber | None = None,
+        clock: Callable[[], float] = perf_counter,
+    ) -> None:
+        super().__init__(cell, clock)
+        self._log = WriteLog(namespace, SourceLines(cell_number) if cell_number is not None else SourceLines())
+        self._engine_writes = 0  # how often backward itself wrote
+
+    def prepare(self) -> None:
+        """Find version counters: under the mode autograd is out of reach, and they could not be found any more."""
+        prepare_counters()
 
     def wants(self, op: Any) -> bool:
         """Return whether an operation may write."""
@@ -333,7 +350,7 @@ class WriteListener:
         if not does_write(written, op, args, kwargs):
             return call(op._op, args, kwargs)
         if _graph_task() != -1 and frame.f_code in {Engine.code, Engine.stand_in}:
-            self.engine_writes += 1
+            self._engine_writes += 1
             return call(op._op, args, kwargs)
         total = log.begin(written, (op, args, kwargs), frame)
         try:
@@ -344,48 +361,20 @@ class WriteListener:
         log.done(total, (op, args, kwargs), frame)
         return result
 
-
-class WriteWatcher(ListeningRun):
-    """Watches what runs between `start` and `stop`.
-
-    Args:
-        namespace: Where names are looked up; read, never written, and not copied.
-        cell: The source that is watched, for the report.
-        cell_number: Gives a cell's execution count from its file name.
-        clock: Seconds, monotonic.
-    """
-
-    used_before = "this watch was used before; make a new one with tensormagic.watch_writes()"
-
-    def __init__(
-        self,
-        namespace: Mapping[str, Any],
-        cell: Cell,
-        *,
-        cell_number: CellNumber | None = None,
-        clock: Callable[[], float] = perf_counter,
-    ) -> None:
-        sites = SourceLines(cell_number) if cell_number is not None else SourceLines()
-        self._log = WriteLog(namespace, sites)
-        self._listener = WriteListener(self._log)
-        super().__init__(cell, self._listener, walk_nodes, clock)
-
-    def _prepare_run(self) -> None:
-        prepare_counters()  # under the mode autograd is out of reach: it could not be found any more
-
-    def _finish_run(self, _: BaseException | None) -> None:
+    def finish(self, error: BaseException | None, frame: FrameType | None) -> None:  # noqa: ARG002  (a listener's)
+        """Let go of everything but numbers."""
         self._log.forget()
 
     def report(self) -> WritesReport:
         """Return everything known so far."""
         return WritesReport(
-            state=self._state,
-            error=self._error,
-            cell=self._cell,
-            seconds=self.seconds,
+            state=self.run.state,
+            error=self.run.error,
+            cell=self.run.cell,
+            seconds=self.run.seconds,
             writes=self._log.writes(),
             writes_seen=self._log.seen,
-            engine_writes=self._listener.engine_writes,
+            engine_writes=self._engine_writes,
             names_searched=self._log.names_searched,
-            gaps=(*self._log.gaps, *(Gap("writes", reason) for reason in (self.captures.gap_of_listeners,) if reason)),
+            gaps=(*self._log.gaps, *(Gap("writes", reason) for reason in (self.run.unheard,) if reason)),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -46,13 +47,17 @@ from tensormagic.collectors.gradients.traced_graph import TracedGraph
 from tensormagic.collectors.graphs.live_nodes import walk_nodes
 from tensormagic.collectors.graphs.nodes import describe_nodes
 from tensormagic.collectors.graphs.structure import Walker, is_accumulate, make_structure
+from tensormagic.collectors.hooks.capturing import Captures, Return, kept_compiled
+from tensormagic.collectors.hooks.listening import Listener
+from tensormagic.collectors.hooks.modes import TransparentMode
+from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.memory.live_memory import memory_at, out_of_memory_of
 from tensormagic.collectors.objects.identity import Leaves, ModuleNames
 from tensormagic.collectors.objects.still_values import UNKNOWN
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.where.caller import Origins
+from tensormagic.collectors.where.caller import Callers, Origins, calling_frame
 from tensormagic.collectors.where.source import CellNumber, SourceLines, location_in, location_of, names_of
-from tensormagic.reports import Edge, FailureReport, Gap, Graph, Location, Node, Operand, OutOfMemory, Pass
+from tensormagic.reports import Cell, Edge, FailureReport, Gap, Graph, Location, Node, Operand, OutOfMemory, Pass
 from tensormagic.reports.failure import BackwardFault, Phase
 
 # The graph so far: what autograd had recorded of the operands of a call when torch refused it.
@@ -356,3 +361,65 @@ class TracedFailure:
         number, _ = self._origins.of(maker._sequence_nr())
         site = self._origins.origins[number][0] if number >= 0 else None
         return None if site is None else self._sites.locations[site]
+
+
+# A function mode that only passes calls on, so that the one that fails can be read from the exception's traceback.
+#
+# It keeps nothing and looks at nothing: a call costs what an empty mode costs. Its frame in the traceback of an
+# exception still holds the function and the arguments; `failing_call` reads them there.
+
+
+class PassthroughMode(TransparentMode):
+    """Makes every call as its own line would."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._callers = Callers()
+
+    def __torch_function__(
+        self, func: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Make the call."""
+        return self._callers.standing_in_for(calling_frame(sys._getframe(1)))(func, args, kwargs)
+
+    def leave_alone(self) -> Return | None:
+        """Leave while torch writes down what runs: see `Captures`."""
+        return self.step_back if self.step_aside() else None
+
+
+MODE_CALLS: frozenset[CodeType] = frozenset(
+    mode.__torch_function__.__code__ for mode in (PassthroughMode, ForwardRecorder)
+)  # fmt: skip
+
+
+class FailureListener(Listener):
+    """Reads the exception that ends a run.
+
+    Args:
+        namespace: Where names are looked up, besides the functions that were running.
+
+    Attributes:
+        found: What is known of the call that torch refused; None where there was none.
+    """
+
+    used_before = "this was used before; make a new one with tensormagic.explain()"
+
+    def __init__(self, namespace: Mapping[str, Any]) -> None:
+        super().__init__(Cell("", None, ()))
+        self._around = Surroundings(namespace, None, MODE_CALLS)
+        self.found: FailureReport | None = None
+
+    def enter(self, undoing: Undoing) -> None:
+        """Put the function mode into torch."""
+        mode = PassthroughMode()
+        undoing.enter_context(mode)
+        undoing.enter_context(kept_compiled(mode))
+        undoing.enter_context(Captures(mode.leave_alone))
+
+    def explain(self, error: BaseException) -> None:
+        """Find the call in the exception's traceback."""
+        self.found = failure_of(error, self._around)
+
+    def report(self) -> FailureReport | None:
+        """Return what is known of the call that torch refused; None where there was none."""
+        return self.found

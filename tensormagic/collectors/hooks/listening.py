@@ -1,8 +1,4 @@
-"""One dispatch mode for all that listen to operations: each is handed those that it wants, and no others.
-
-A dispatch mode costs a few microseconds an operation, whatever it does; who listens costs nothing for what he does not
-want. So what several listeners want goes through one mode: theirs, or that of a memory run, which wants all operations.
-"""
+"""What listens to a run: what it may do as the run begins, goes on and ends, and which operations it is handed."""
 
 from __future__ import annotations
 
@@ -11,29 +7,118 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter
 from types import FrameType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 
-from tensormagic.collectors.hooks.followed_run import FollowedRun
 from tensormagic.collectors.hooks.modes import Engine, SteppingMode
-from tensormagic.collectors.hooks.stepping_off import NodeWalk, SteppingOff, asks
+from tensormagic.collectors.hooks.stepping_off import asks
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.where.caller import Callers
-from tensormagic.reports import Cell
+from tensormagic.reports import Cell, State
 
 _Overload = torch._ops.OpOverload
 _Call = Callable[[Any, Any, Any], Any]  # a function: call(function, args, kwargs)
 
 
-class Listener(Protocol):
-    """Who is handed operations."""
+class RunState:
+    """Where a run stands: what its listeners know of it, and what they share.
 
-    def wants(self, op: Any) -> bool:
+    Attributes:
+        cell: The source that runs, for the report.
+        clock: Seconds, monotonic.
+        state: As in a report.
+        error: What ended it, in words.
+        began: When it began; 0 before that.
+        ended: When it ended; 0 before that.
+        unheard: Why listeners were not handed some operations; empty where they were handed all that they want.
+    """
+
+    def __init__(self, cell: Cell, clock: Callable[[], float]) -> None:
+        self.cell, self.clock = cell, clock
+        self.state: State = "running"
+        self.error = self.unheard = ""
+        self.began = self.ended = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Wall time so far, or in all."""
+        return (self.ended or self.clock()) - self.began if self.began else 0.0
+
+
+class Listener:
+    """One question to a run. What is not overridden is not needed.
+
+    Args:
+        cell: The source that runs, for the report.
+        clock: Seconds, monotonic.
+
+    Attributes:
+        run: Where the run stands; all that listen to one run share it.
+    """
+
+    used_before: ClassVar[str]  # the error for somebody who starts the run twice
+    hears_operations: ClassVar[bool] = False  # whether `wants` and `around` are called
+
+    def __init__(self, cell: Cell, clock: Callable[[], float] = perf_counter) -> None:
+        self.run = RunState(cell, clock)
+
+    # -- the life of a run, in this order ---------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Do what must come before the run begins; raise TraceError where it may not be followed."""
+
+    def begin(self) -> None:
+        """Look at what is there as the run begins."""
+
+    def enter(self, undoing: Undoing) -> None:
+        """Put into torch what follows the run."""
+
+    def entered(self) -> None:
+        """Go on from where everything is in place."""
+
+    def last_look(self) -> None:
+        """Ask what can only be asked while torch is still followed."""
+
+    def finish(self, error: BaseException | None, frame: FrameType | None) -> None:
+        """Ask what can only be asked now, after torch is as it was.
+
+        Args:
+            error: The exception that ended the run, or None.
+            frame: Of the function whose block this was: its variables are names, too. None where that is unknown.
+        """
+
+    def explain(self, error: BaseException) -> None:
+        """Look into the exception that ended the run, while it has its traceback."""
+
+    def ended(self) -> None:
+        """Do what comes when everybody knows how the run ended."""
+
+    def abandon(self) -> None:
+        """Let go of what may not go on, where the run ended without `finish`: in a forked process, by an interrupt."""
+
+    # -- operations -------------------------------------------------------------------------------------------------
+
+    def wants(self, op: Any) -> bool:  # noqa: ARG002  (what others ask it with)
         """Return whether an operation is of interest; asked once for each."""
+        return False
 
-    def around(self, call: _Call, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> Any:
+    def around(self, call: _Call, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> Any:  # noqa: ARG002
         """Return ``call(op._op, args, kwargs)``, made from ``frame``, and note what is to be noted."""
+        return call(op._op, args, kwargs)
+
+    # -- what is known ----------------------------------------------------------------------------------------------
+
+    def report(self) -> Any:
+        """Return everything known so far; asked for from any thread, also while the run goes on."""
+        raise NotImplementedError
+
+
+# One dispatch mode for all that listen to operations: each is handed those that it wants, and no others.
+#
+# A dispatch mode costs a few microseconds an operation, whatever it does; a listener costs nothing for operations that
+# it does not want. So what several listeners want goes through one mode: this one, or that of a memory run, which
+# wants all operations.
 
 
 def wanted(listeners: Sequence[Listener], op: Any) -> tuple[Listener, ...]:
@@ -99,27 +184,3 @@ class ListenerMode(SteppingMode):  # type: ignore[no-untyped-call]
     def forget(self) -> None:
         """Let go of what makes calls in the name of lines: it holds the globals of their code."""
         self._callers = Callers()
-
-
-class ListeningRun(FollowedRun):
-    """Follows the operations of a run that a listener wants: through a mode of its own, or through another run's."""
-
-    def __init__(
-        self, cell: Cell, listener: Listener, walk: NodeWalk, clock: Callable[[], float] = perf_counter
-    ) -> None:
-        super().__init__(cell, clock)
-        self.mode = ListenerMode()
-        self.mode.listeners.append(listener)
-        self.stepping: SteppingOff | None = SteppingOff(self.mode, walk)
-        self.captures = self.stepping.captures
-
-    def listen_beside(self, other: Any) -> None:
-        """Listen through the mode of another run, a `ListeningRun` or a `MemoryRecorder`; said before `start`."""
-        other.mode.listeners += self.mode.listeners
-        self.stepping, self.captures = None, other.stepping.captures
-
-    def _enter_run(self, undoing: Undoing) -> None:
-        if self.stepping is not None:
-            undoing.callback(self.mode.forget)
-            self.stepping.enter(undoing)
-            undoing.enter_context(self.mode)

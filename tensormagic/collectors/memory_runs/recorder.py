@@ -13,7 +13,7 @@ from torch import nn
 
 from tensormagic.collectors.failures.failures import Surroundings, failure_of
 from tensormagic.collectors.graphs.live_nodes import walk_nodes
-from tensormagic.collectors.hooks.followed_run import FollowedRun
+from tensormagic.collectors.hooks.listening import Listener
 from tensormagic.collectors.hooks.stepping_off import SteppingOff
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.memory.live_blocks import Origin, note_lines
@@ -48,8 +48,8 @@ _UNMET = (
 )
 
 
-class MemoryRecorder(FollowedRun):
-    """Follows what runs between `start` and `stop`.
+class MemoryRecorder(Listener):
+    """Follows the memory of a run.
 
     Args:
         namespace: Where names are looked up; read, never written, and not copied.
@@ -77,7 +77,6 @@ class MemoryRecorder(FollowedRun):
     ) -> None:
         super().__init__(cell, clock)
         self._namespace, self._title = namespace, title
-        self._block_frame: FrameType | None = None
         self._sites = SourceLines(cell_number) if cell_number is not None else SourceLines()
         names = ModuleNames(namespace)
         names.on_root = self._note_module
@@ -102,41 +101,32 @@ class MemoryRecorder(FollowedRun):
 
     # -- life -----------------------------------------------------------------------------------------------------
 
-    def _prepare_run(self) -> None:
+    def prepare(self) -> None:
+        """Take down what is alive before the run."""
         self.mode.events += self._standing()
 
-    def _begin_run(self) -> None:
+    def begin(self) -> None:
+        """Begin the sums."""
         self.mode.begin()
         for block in self.mode.events:
             if isinstance(block, Block):
-                block.seconds = self._began
+                block.seconds = self.run.began
         self._fold()
         self._before = self._account().devices()
 
-    def _enter_run(self, undoing: Undoing) -> None:
+    def enter(self, undoing: Undoing) -> None:
+        """Put the dispatch mode and all else into torch."""
         self._profile.start(undoing)
         self._cuda.start(undoing)
         self.stepping.enter(undoing)
         undoing.enter_context(self.mode)
 
-    def stop(self, error: BaseException | None = None, frame: FrameType | None = None) -> None:
-        """End; stopping twice is the same as once.
-
-        Args:
-            error: The exception that ended the run, or None.
-            frame: Of the function whose block this was: its variables are names, too.
-        """
-        self._block_frame = frame
-        try:
-            super().stop(error)
-        finally:
-            self._block_frame = None
-
-    def _last_look(self) -> None:
+    def last_look(self) -> None:
+        """Take what the allocators of devices have recorded."""
         self._cuda.take()
 
-    def _finish_run(self, error: BaseException | None) -> None:
-        frame = self._block_frame
+    def finish(self, error: BaseException | None, frame: FrameType | None) -> None:
+        """Ask what is alive at the end, by its names, and what grew."""
         self._measure_again()
         with self._lock:
             self._fold()
@@ -209,7 +199,7 @@ class MemoryRecorder(FollowedRun):
                 if (block := self.mode.known.get(storage._cdata)) is not None:
                     block.category = category
 
-    def _explain_error(self, error: BaseException) -> None:
+    def explain(self, error: BaseException) -> None:
         """Look at where the memory is while the functions that failed still have it, where it ran out."""
         if out_of_memory_of(error) is not None:
             self._failed = failure_of(error, Surroundings(self._namespace, self._sites.cell_number))
@@ -263,18 +253,18 @@ class MemoryRecorder(FollowedRun):
     def frame(self) -> MemoryFrame:
         """Return where the run stands: little enough to be asked for many times a second."""
         with self._lock:
-            if self._state == "running":
+            if self.run.state == "running":
                 self._fold()
             allocation_logs = list(self._allocation_logs.values())
             place = self._sites.locations[self._newest] if self._newest is not None else None
             return MemoryFrame(
-                seconds=self.seconds,
+                seconds=self.run.seconds,
                 operations=self.mode.operations,
                 live=sum(allocation_log.live for allocation_log in allocation_logs),
                 peak=sum(max(allocation_log.peak, 0) for allocation_log in allocation_logs),
-                line=place.line if place is not None and place.filename == self._cell.filename else 0,
+                line=place.line if place is not None and place.filename == self.run.cell.filename else 0,
                 place=place.label if place is not None else "",
-                running=self._state == "running",
+                running=self.run.state == "running",
             )
 
     def _account(self) -> Account:
@@ -283,26 +273,26 @@ class MemoryRecorder(FollowedRun):
     def report(self) -> MemoryRunReport:
         """Return everything known so far; consistent also while the run goes on."""
         with self._lock:
-            if self._state == "running":
+            if self.run.state == "running":
                 self._fold()
             return self._report(self._account())
 
     def _report(self, account: Account) -> MemoryRunReport:
-        now = self.mode.operations, self._clock() if self._state == "running" else self._ended
+        now = self.mode.operations, self.run.clock() if self.run.state == "running" else self.run.ended
         peak, peak_left_out = account.peak()
         kept, kept_left_out = account.kept()
         lines = self._profile.lines(account.lines, self._sites)
         failed, memory = self._failed, self._failed.memory if self._failed is not None else None
         return MemoryRunReport(
-            cell=self._cell,
-            state=self._state,
-            error=self._error,
+            cell=self.run.cell,
+            state=self.run.state,
+            error=self.run.error,
             title=self._title,
-            seconds=self.seconds,
+            seconds=self.run.seconds,
             operations=self.mode.operations,
             before=self._before,
             after=account.devices(),
-            timelines=account.timelines(self._began, now),
+            timelines=account.timelines(self.run.began, now),
             lines=lines,
             peak_blocks=peak,
             peak_left_out=peak_left_out,

@@ -11,8 +11,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.graphs.live_nodes import walk_nodes
-from tensormagic.collectors.hooks.listening import ListeningRun
+from tensormagic.collectors.hooks.listening import Listener
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.rng.generators import TYPES, Reading, defaults, generators, identity, read, state_of
 from tensormagic.collectors.where.source import CellNumber, SourceLines
@@ -221,42 +220,14 @@ def _elements(result: Any) -> int | None:
 # after each statement of a cell, so that a draw of theirs is known to lie between two lines.
 
 
-class DrawListener:
-    """Tells the log of operations that may draw."""
-
-    def __init__(self, log: DrawLog) -> None:
-        self._log = log
-        self.gap: Gap | None = None
-
-    def wants(self, op: Any) -> bool:
-        """Return whether an operation may draw."""
-        return may_draw(op)
-
-    def around(self, call: Any, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> Any:
-        """Make a call, and note what it drew."""
-        drawing = self.guarded(self._log.before, args, kwargs, frame)
-        result = call(op._op, args, kwargs)
-        if drawing is not None:
-            self.guarded(self._log.after, drawing, op, result)
-        return result
-
-    def guarded(self, look: Callable[..., Any], *given: Any) -> Any:
-        """Look at generators; what goes wrong is a gap, and never an error of the run's."""
-        try:
-            return look(*given)
-        except Exception as error:  # an odd generator must not stop the run
-            self.gap = Gap("draws", f"{type(error).__name__}: {error}")
-            return None
-
-
 @cache
 def may_draw(op: Any) -> bool:
     """Return whether torch says of an operation that it may draw random numbers."""
     return torch.Tag.nondeterministic_seeded in op.tags
 
 
-class DrawWatcher(ListeningRun):
-    """Watches what runs between `start` and `stop`.
+class DrawListener(Listener):
+    """Watches a run for draws of random numbers.
 
     Args:
         namespace: Where names are looked up; read, never written, and not copied.
@@ -266,6 +237,7 @@ class DrawWatcher(ListeningRun):
     """
 
     used_before = "this object was used before; make a new one with tensormagic.track_rng()"
+    hears_operations = True
 
     def __init__(
         self,
@@ -275,31 +247,53 @@ class DrawWatcher(ListeningRun):
         cell_number: CellNumber | None = None,
         clock: Callable[[], float] = perf_counter,
     ) -> None:
+        super().__init__(cell, clock)
         self._sites = SourceLines(cell_number) if cell_number is not None else SourceLines()
         self._log = DrawLog(namespace, self._sites)
-        self._listener = DrawListener(self._log)
-        super().__init__(cell, self._listener, walk_nodes, clock)
+        self._gap: Gap | None = None
 
     def passed(self, filename: str, first: int, last: int) -> None:
         """Look at the generators after a statement of the cell has run, which stands on these lines."""
-        self._listener.guarded(self._log.passed, filename, first, last)
+        self._guarded(self._log.passed, filename, first, last)
 
-    def _begin_run(self) -> None:
+    def begin(self) -> None:
+        """Take down how all generators stand."""
         with quiet():
-            self._listener.guarded(self._log.open)
+            self._guarded(self._log.open)
 
-    def _finish_run(self, _: BaseException | None) -> None:
+    def wants(self, op: Any) -> bool:
+        """Return whether an operation may draw."""
+        return may_draw(op)
+
+    def around(self, call: Any, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> Any:
+        """Make a call, and note what it drew."""
+        drawing = self._guarded(self._log.before, args, kwargs, frame)
+        result = call(op._op, args, kwargs)
+        if drawing is not None:
+            self._guarded(self._log.after, drawing, op, result)
+        return result
+
+    def finish(self, error: BaseException | None, frame: FrameType | None) -> None:  # noqa: ARG002  (a listener's)
+        """Look once more at all of them."""
         with quiet():
-            self._listener.guarded(self._log.close)
+            self._guarded(self._log.close)
+
+    def _guarded(self, look: Callable[..., Any], *given: Any) -> Any:
+        """Look at generators; what goes wrong is a gap, and never an error of the run's."""
+        try:
+            return look(*given)
+        except Exception as error:  # an odd generator must not stop the run
+            self._gap = Gap("draws", f"{type(error).__name__}: {error}")
+            return None
 
     def report(self) -> RngRunReport:
         """Return everything known so far."""
-        gap, left = self._listener.gap, self.captures.gap_of_listeners
+        gap, left = self._gap, self.run.unheard
         return RngRunReport(
-            state=self._state,
-            error=self._error,
-            cell=self._cell,
-            seconds=self.seconds,
+            state=self.run.state,
+            error=self.run.error,
+            cell=self.run.cell,
+            seconds=self.run.seconds,
             before=self._log.starts,
             after=self._log.ends,
             sums=self._log.sums,

@@ -227,7 +227,7 @@ _UNPACED = "this version of torch cannot pause between steps: every step was tra
 
 
 class PacedTracer(Tracer):
-    """Traces some steps of what runs between `start` and `stop`.
+    """Traces some steps of a run.
 
     Args:
         pace: Which steps.
@@ -285,21 +285,19 @@ class PacedTracer(Tracer):
 
     # -- life -----------------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Begin."""
-        super().start()
+    def entered(self) -> None:
+        """Begin with the first step that is to be traced."""
         self._first = _sequence_number()
-        self._pacer = Pacer(self._pace, self._began, self._laps.end)
+        self._pacer = Pacer(self._pace, self.run.began, self._laps.end)
         if not self._pacer.tracing:
             self.passing = self._pass_by
             self._recorder.rest()
             self._trailed()
 
-    def stop(self, error: BaseException | None = None) -> None:
-        """End; where the last step was not traced, look once at the gradients that it left."""
-        running = self._state == "running"
-        super().stop(error)
-        if running and self._pacer.left_untraced():
+    def ended(self) -> None:
+        """Where the last step was not traced, look once at the gradients that it left."""
+        super().ended()
+        if self._pacer.left_untraced():
             self._standing = standing_norms(leaf.reference() for leaf in self._leaves.known)
 
     def _noted_applies(self) -> AbstractContextManager[None]:
@@ -330,7 +328,7 @@ class PacedTracer(Tracer):
         return self._pacer.starts(line, _sequence_number(), there=self._recorder.present)
 
     def _end(self) -> None:
-        self._pacer.ends(self._clock(), self.own_seconds, alarm=self._alarms())
+        self._pacer.ends(self.run.clock(), self.own_seconds, alarm=self._alarms())
         if not self._pacer.tracing:
             self.passing, self._trailing = self._pass_by, True
             self._recorder.rest()
@@ -349,7 +347,7 @@ class PacedTracer(Tracer):
             return run(roots, *args, **kwargs)
         finally:
             self._inside = False
-            if self._pacer.passed_by(self._line_of(sys._getframe(1)), sequence, self._clock()):
+            if self._pacer.passed_by(self._line_of(sys._getframe(1)), sequence, self.run.clock()):
                 self.passing = None
                 self._recorder.resume()
 
@@ -390,7 +388,7 @@ class PacedTracer(Tracer):
 
     def _time_to_share(self) -> float:
         """Return a part of the run: rather more steps with norms alone than few with everything."""
-        return self.seconds * 2 * (self._pace.budget or 0.5)
+        return self.run.seconds * 2 * (self._pace.budget or 0.5)
 
     def _alarms(self) -> bool:
         """Return whether the gradients of the last pass whose numbers are known give reason to look at the next."""
@@ -417,7 +415,7 @@ class PacedTracer(Tracer):
         found, pacer = super().frame(), self._pacer
         if pacer.tracing:
             return found
-        ahead = pacer.rest_steps(self._clock())
+        ahead = pacer.rest_steps(self.run.clock())
         return dataclasses.replace(
             found, step=pacer.steps, resting=True, next_step=pacer.steps + ahead if ahead else 0
         )  # fmt: skip
@@ -426,7 +424,7 @@ class PacedTracer(Tracer):
         """Return everything known so far."""
         pacer = self._pacer
         described = dataclasses.replace(
-            pacer.pacing(self._clock(), ended=self._state != "running"),
+            pacer.pacing(self.run.clock(), ended=self.run.state != "running"),
             last_norms=self._standing,
             unpaced="" if self._recorder.can_rest() else _UNPACED,
         )

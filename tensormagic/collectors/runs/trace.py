@@ -50,7 +50,7 @@ from tensormagic.collectors.graphs.live_nodes import NodeThreads
 from tensormagic.collectors.graphs.structure import Walk, Walker
 from tensormagic.collectors.hooks.backward_calls import BackwardCall, followed_backward
 from tensormagic.collectors.hooks.capturing import Captures, Return, Together, is_captured, kept_compiled
-from tensormagic.collectors.hooks.followed_run import FollowedRun
+from tensormagic.collectors.hooks.listening import Listener
 from tensormagic.collectors.hooks.modes import aside, bare, calls_aside, ours_are_on, unseen
 from tensormagic.collectors.hooks.replacing import forward_mode_gap, noted_applies, noted_dual_levels, plain_stacks
 from tensormagic.collectors.hooks.undoing import Undoing, forks
@@ -72,8 +72,8 @@ _CAPTURING = "a backward was recorded into a CUDA graph and not followed: nothin
 _UNADDED = "inside one pass, several others gave a parameter a gradient: their sum was not measured"
 
 
-class Tracer(FollowedRun):
-    """Traces what runs between `start` and `stop`.
+class Tracer(Listener):
+    """Traces a run.
 
     Args:
         namespace: Where names are looked up; read, never written, and not copied.
@@ -161,12 +161,14 @@ class Tracer(FollowedRun):
 
     # -- life -----------------------------------------------------------------------------------------------------
 
-    def _begin_run(self) -> None:
+    def begin(self) -> None:
+        """Note where the run begins."""
         self._forks = forks()
         self._home, self._walker.node_threads = get_ident(), NodeThreads()
         self._recorder.origins.begin()
 
-    def _enter_run(self, undoing: Undoing) -> None:
+    def enter(self, undoing: Undoing) -> None:
+        """Put the function mode and all else into torch."""
         undoing.enter_context(plain_stacks())
         undoing.enter_context(followed_backward(self))
         undoing.enter_context(self._noted_applies())
@@ -182,20 +184,17 @@ class Tracer(FollowedRun):
             self._ops.enter(undoing)
 
     def abandon(self) -> None:
-        """End at once: in a process that was forked from this one, or where beginning or ending was interrupted."""
-        super().abandon()
+        """Let go of what devices still have to tell, and of the file of the rank."""
         self._late.drop()
         if self._rank_file is not None:
             self._rank_file.abandon()
 
-    def stop(self, error: BaseException | None = None) -> None:
-        """End, saying how: with the exception that ended the run, or None. Stopping twice is the same as once."""
-        running = self._state == "running"
-        super().stop(error)
-        if running:
-            self._structure += 1  # what looks at the run while it goes on asks for all of it once more
+    def ended(self) -> None:
+        """Let what looks at the run while it goes on ask for all of it once more."""
+        self._structure += 1
 
-    def _finish_run(self, error: BaseException | None) -> None:
+    def finish(self, error: BaseException | None, frame: FrameType | None) -> None:  # noqa: ARG002  (a listener's)
+        """Ask everybody for what can only be known at the end."""
         self._forked = forks() - self._forks
         self._late.finish()
         with gc_paused():
@@ -211,7 +210,8 @@ class Tracer(FollowedRun):
                 "backward", "a backward on another thread was still running when the trace ended: it was not kept"
             )
 
-    def _explain_error(self, error: BaseException) -> None:
+    def explain(self, error: BaseException) -> None:
+        """Look into the call that failed."""
         if not isinstance(error, NonFiniteError):
             self._failure.note(error, self._last)
 
@@ -243,13 +243,13 @@ class Tracer(FollowedRun):
         """Make a backward call, on whatever thread and inside whatever else, and follow it; see `followed_backward`."""
         if is_being_compiled() or is_captured() or infers_shapes() or self._steps_aside():
             return call.run()
-        began, outcome, followed = self._clock(), "failed", Following(get_ident(), None, None)
+        began, outcome, followed = self.run.clock(), "failed", Following(get_ident(), None, None)
         followed.between_compiled, followed.is_seen = call.between_compiled, ours_are_on()
         try:
             with aside(), calls_aside(1):
                 self._prepare(call.roots, followed)
                 self._training.before_pass(call, followed)
-            self._backward_seconds += self._clock() - began
+            self._backward_seconds += self.run.clock() - began
             result = call.run()
             outcome = "finished"
             with aside(), calls_aside(1):
@@ -368,15 +368,15 @@ class Tracer(FollowedRun):
         followed.nodes, followed.found = (), None
         with self._lock:
             self._running = [other for other in self._running if other is not followed]
-            if self._state == "running":
+            if self.run.state == "running":
                 reduced = self._parallel.after_pass(followed.collectives, graph.structure.leaf_of.values())
-                entered = self._clock()
+                entered = self.run.clock()
                 begun = dataclasses.replace(begun, outcome=outcome, reduced=reduced, seconds=entered - began)
                 if get_ident() == self._home:
                     self._sequence_at_last_pass = sequence_number()
                 if not self._running:
                     self._recorder.origins.settle()
-                self._backward_seconds += recorder.seconds + self._clock() - entered
+                self._backward_seconds += recorder.seconds + self.run.clock() - entered
                 forward = recorder.values.forward
                 arrival = recorder.arrival or (forward.far if forward is not None else None)
                 if arrival is not None or self._late:
@@ -388,7 +388,7 @@ class Tracer(FollowedRun):
         self, begun: Pass, graph: TracedGraph, recorder: PassRecorder, clock: Stopwatch | None, end: PassEnd | None
     ) -> None:
         """Keep the numbers of a pass that has ended: at once, or when they have come from a device."""
-        entered, values = self._clock(), recorder.values
+        entered, values = self.run.clock(), recorder.values
         self._passes.came()
         recorder.read()
         seconds = clock.seconds() if clock is not None else None
@@ -415,7 +415,7 @@ class Tracer(FollowedRun):
         ):
             line = "" if done.location is None else self._sites.locations[done.location].label
             self._rank_file.after_pass(done, row.norms, line, end)
-        self._backward_seconds += self._clock() - entered
+        self._backward_seconds += self.run.clock() - entered
 
     def _observe_results(self, followed: Following, call: BackwardCall, result: Any) -> None:
         """Record what ``autograd.grad`` returns: those gradients reach no node, so no hook sees them. Never raises."""
@@ -431,7 +431,7 @@ class Tracer(FollowedRun):
             self._add_gap("backward", forward_mode_gap(self._sites.locations[site]))
 
     def _wants_update(self) -> bool:
-        return self._passes.wants_update(self._updates.seconds, self.seconds)
+        return self._passes.wants_update(self._updates.seconds, self.run.seconds)
 
     def _add_gap(self, section: str, reason: str) -> None:
         self._gaps.setdefault(reason, Gap(section, reason))
@@ -440,7 +440,7 @@ class Tracer(FollowedRun):
 
     def _time_to_share(self) -> float:
         """Return the seconds of which what is measured beyond norms may take its share."""
-        return self.seconds
+        return self.run.seconds
 
     @property
     def own_seconds(self) -> float:
@@ -453,8 +453,8 @@ class Tracer(FollowedRun):
         current = next(iter(self._running), None)  # the outermost
         there = pass_of(current) or self._last
         if there is None:
-            return frame_before_any_pass(self._structure, self._step, self.seconds)
-        return frame_of(there, self._passes.last, self._structure, self.seconds, running=current is not None)
+            return frame_before_any_pass(self._structure, self._step, self.run.seconds)
+        return frame_of(there, self._passes.last, self._structure, self.run.seconds, running=current is not None)
 
     def leaves_met(self) -> list[weakref.ref[torch.Tensor]]:
         """Return weak references to the leaves that the run met, behind a cut too, and to its models' parameters."""
@@ -470,10 +470,10 @@ class Tracer(FollowedRun):
         captured = [Gap("calls", self._captures.gap)] if self._captures.gap else []
         return TraceReport(
             title=self._title or self._leaves.model_name(self._cuts.reached),
-            state=self._state,
-            error=self._error,
-            cell=self._cell,
-            seconds=self.seconds,
+            state=self.run.state,
+            error=self.run.error,
+            cell=self.run.cell,
+            seconds=self.run.seconds,
             own_seconds=self.own_seconds,
             graphs=graphs,
             passes=tuple(row.done for row in self._passes.rows()),

@@ -116,7 +116,7 @@ def test_nothing_is_kept_alive():
         with torch.no_grad():
             other = y + 1
         gone = [weakref.ref(value) for value in (y, cut, other)]
-        live = trace._follower._recorder.cuts.live
+        live = trace._tracer._recorder.cuts.live
         assert len(live) == 2
         del y, cut, other
         gc.collect()

@@ -109,12 +109,12 @@ def test_the_engines_own_allocations_belong_to_no_line_of_the_allocators():
     """What a backward's own operations return is asked for by no line, whatever line its forward stands on."""
     x = torch.ones(100, requires_grad=True)
     with tm.track_memory() as run:
-        ledger = run._follower._allocation_log(torch.device("cpu"))
+        ledger = run._listener._allocation_log(torch.device("cpu"))
         ledger.served = {}
         y = x.exp()
         loss = Twice.apply(y).sum()
         loss.backward()
-    lines = run._follower._sites.locations
+    lines = run._listener._sites.locations
     served = {None if site is None else lines[site].text: nbytes for site, nbytes in ledger.served.items()}
     assert served == {"y = x.exp()": 400, "return x * 2": 400, "loss = Twice.apply(y).sum()": 4,
                       "loss.backward()": 4, "return gradient * 2": 400, None: 400}  # fmt: skip

@@ -46,7 +46,7 @@ def followed(steps):
             program = Program(truth)
             with tm.track_memory(namespace={}) as run:
                 program.run(steps)
-            ours = {block.key: block.nbytes for block in run._follower.alive() if not block.before}
+            ours = {block.key: block.nbytes for block in run._listener.alive() if not block.before}
             return truth, run.report, ours, truth.storages
     finally:
         gc.enable()

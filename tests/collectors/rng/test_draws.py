@@ -11,7 +11,8 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from tensormagic.collectors.rng import draws
-from tensormagic.collectors.rng.draws import DrawWatcher
+from tensormagic.collectors.rng.draws import DrawListener
+from tensormagic.collectors.runs.run import Run
 from tensormagic.diagnoses.calls import unseeded_run
 from tensormagic.errors import TraceError
 from tensormagic.reports import Cell
@@ -19,7 +20,7 @@ from tensormagic.reports import Cell
 
 def watched(run, **names):
     """Return the report of a run, and what it returned."""
-    watcher = DrawWatcher(names, Cell("", None, ()))
+    watcher = Run(draws=DrawListener(names, Cell("", None, ())))
     watcher.start()
     try:
         result = run()
@@ -148,7 +149,7 @@ def test_the_numbers_are_those_of_an_unwatched_run():
 
 def test_an_error_comes_through_and_the_draws_before_it_are_told():
     """Type and message are torch's own; the state says how it ended."""
-    watcher = DrawWatcher({}, Cell("", None, ()))
+    watcher = Run(draws=DrawListener({}, Cell("", None, ())))
     watcher.start()
     torch.rand(2)
     with pytest.raises(RuntimeError, match="shapes cannot be multiplied") as caught:
@@ -175,10 +176,10 @@ def test_a_loop_of_many_draws_is_bounded():
 def test_a_generator_that_cannot_be_read_is_a_gap(monkeypatch):
     """Before, in and after the run: its numbers come, and the report says what was not seen."""
     monkeypatch.setattr(draws, "read", lambda _: 1 // 0)
-    watcher = DrawWatcher({}, Cell("", None, ()))
+    watcher = Run(draws=DrawListener({}, Cell("", None, ())))
     watcher.start()
     x = torch.rand(2)
-    watcher.passed("cell.py", 1, 1)
+    watcher.listeners["draws"].passed("cell.py", 1, 1)
     watcher.stop()
     assert x.shape == (2,)
     assert any("ZeroDivisionError" in gap.reason for gap in watcher.report().gaps)
@@ -186,7 +187,7 @@ def test_a_generator_that_cannot_be_read_is_a_gap(monkeypatch):
 
 def test_twice_is_refused():
     """A watcher is used once."""
-    watcher = DrawWatcher({}, Cell("", None, ()))
+    watcher = Run(draws=DrawListener({}, Cell("", None, ())))
     watcher.start()
     watcher.stop()
     with pytest.raises(TraceError, match="track_rng"):

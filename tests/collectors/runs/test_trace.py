@@ -714,7 +714,7 @@ def test_a_report_asked_for_meanwhile_has_the_line_of_all_it_tells(monkeypatch):
     told = CallWatch.observations
 
     def meanwhile(watch):
-        trace._follower._sites.number(__file__, 10_000 + len(asked))
+        trace._tracer._sites.number(__file__, 10_000 + len(asked))
         asked.append(told(watch))
         return asked[-1]
 

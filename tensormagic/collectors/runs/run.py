@@ -1,0 +1,148 @@
+"""A run that is followed: it begins, goes on and ends once for all that listen to it.
+
+What may be asked of a run stands in `LISTENERS`: a new question is a `Listener` in a file of its own, and a line there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from types import FrameType
+from typing import Any
+
+from tensormagic.collectors.graphs.live_nodes import walk_nodes
+from tensormagic.collectors.hooks.listening import Listener, ListenerMode
+from tensormagic.collectors.hooks.modes import aside, calls_aside
+from tensormagic.collectors.hooks.stepping_off import SteppingOff
+from tensormagic.collectors.hooks.undoing import Undoing, abandon_in_children
+from tensormagic.collectors.where.caller import error_text, state_after, strip_own_frames
+from tensormagic.errors import TraceError
+from tensormagic.reports import RunReport
+
+# By the name of its part of a `RunReport`: where the listener is. In this order they listen; memory comes last, since
+# what the others still hold as the run ends is no memory of the run's.
+LISTENERS: Mapping[str, tuple[str, str]] = {
+    "trace": ("runs.paced", "new_tracer"),
+    "writes": ("aliasing.writes", "WriteListener"),
+    "draws": ("rng.draws", "DrawListener"),
+    "memory": ("memory_runs.recorder", "MemoryRecorder"),
+}
+
+
+class Run:
+    """Follows what runs between `start` and `stop`.
+
+    Args:
+        listeners: By the name of their part of the report, in the order of `LISTENERS`.
+
+    Attributes:
+        listeners: The same.
+        state: Where the run stands; shared by all listeners.
+    """
+
+    def __init__(self, **listeners: Listener) -> None:
+        self.listeners, self._each = listeners, tuple(listeners.values())
+        self.state = self._each[0].run
+        for each in self._each:
+            each.run = self.state
+        self._undoing = Undoing()
+        self._operations: SteppingOff | None = None
+        self._mode: ListenerMode | None = None
+        if hearing := [each for each in self._each if each.hears_operations]:
+            memory: Any = listeners.get("memory")
+            if memory is None:
+                self._mode = ListenerMode()
+                self._operations = SteppingOff(self._mode, walk_nodes)
+            else:
+                self._operations = memory.stepping
+            (self._mode or memory.mode).listeners += hearing
+
+    def start(self) -> None:
+        """Begin.
+
+        Raises:
+            TraceError: if it was started before, or where it may not be followed.
+        """
+        run = self.state
+        if run.began:
+            raise TraceError(self._each[0].used_before)
+        try:
+            with aside(), calls_aside(0):
+                for each in self._each:
+                    each.prepare()
+        except TraceError as error:  # it never ran, and what is shown of it must not say that it runs
+            run.state, run.error = "failed", error_text(error)
+            raise
+        run.began = run.clock()
+        with aside(), calls_aside(0):
+            for each in self._each:
+                each.begin()
+        abandon_in_children(self)
+        with self._undoing as undoing:
+            for each in self._each:
+                each.enter(undoing)
+            if self._mode is not None and self._operations is not None:
+                undoing.callback(self._mode.forget)
+                self._operations.enter(undoing)
+                undoing.enter_context(self._mode)
+        for each in self._each:
+            each.entered()
+
+    def stop(self, error: BaseException | None = None, frame: FrameType | None = None) -> None:
+        """End, saying how; stopping twice is the same as once.
+
+        Args:
+            error: The exception that ended the run, or None.
+            frame: Of the function whose block this was: its variables are names, too.
+        """
+        run = self.state
+        if run.state != "running":
+            return
+        if not run.ended:
+            for each in reversed(self._each):
+                each.last_look()
+            self._undoing.close()
+            run.ended = run.clock()
+        with aside(), calls_aside(0):
+            for each in self._each:
+                each.finish(error, frame)
+        run.state = state_after(error)
+        run.error = error_text(error) if error is not None else ""
+        if error is not None:
+            with aside(), calls_aside(0):
+                for each in self._each:
+                    each.explain(error)
+            strip_own_frames(error)
+        for each in self._each:
+            each.ended()
+
+    def abandon(self) -> None:
+        """End at once: in a process that was forked from this one, or where beginning or ending was interrupted."""
+        self._undoing.close()
+        if self.state.state == "running":
+            self.state.state, self.state.ended = "interrupted", self.state.clock()
+        for each in reversed(self._each):
+            each.abandon()
+
+    def report(self) -> Any:
+        """Return everything known so far: what the one listener reports, or a `RunReport` of all."""
+        run = self.state
+        if self._operations is not None:
+            run.unheard = self._operations.captures.gap_of_listeners
+        if len(self._each) == 1:
+            return self._each[0].report()
+        parts = {name: each.report() for name, each in self.listeners.items()}
+        return RunReport(
+            cell=run.cell,
+            title=parts["trace"].title,
+            state=run.state,
+            error=run.error,
+            seconds=run.seconds,
+            **parts,
+        )
+
+
+def listener(question: str, *arguments: Any, **keywords: Any) -> Any:
+    """Return the listener that answers a question, given what it takes; only then is it imported."""
+    module, name = LISTENERS[question]
+    return getattr(import_module(f"tensormagic.collectors.{module}"), name)(*arguments, **keywords)
