@@ -131,6 +131,15 @@ def test_nothing_is_kept_alive():
     assert run.report.memory.state == "finished"
 
 
+def test_the_cost_of_tracing_is_a_share_of_this_run():
+    """With some steps traced: not of the time that went by before the run began, which a budget could never use up."""
+    w = torch.ones(3, requires_grad=True)
+    with tm.trace(namespace={}, every=3, memory=True) as run:
+        for _ in range(9):
+            (w * 2).sum().backward()
+    assert 1e-3 < run.report.trace.pacing.cost
+
+
 @pytest.fixture(scope="module")
 def report():
     """A run with findings of several parts."""
