@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
+from tensormagic.collectors.aliasing.aliases import BUDGET, holders
 from tensormagic.collectors.aliasing.expression import evaluate
-from tensormagic.collectors.aliasing.holders import BUDGET, holders
 
 pytestmark = pytest.mark.benchmark
 

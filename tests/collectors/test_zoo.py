@@ -13,7 +13,7 @@ import torch
 
 from tensormagic import api
 from tensormagic.collectors.kinds import kind as kind_module
-from tensormagic.collectors.tensors.subject import study
+from tensormagic.collectors.kinds import study
 from tensormagic.reports import TensorReport
 from tests.renderers.markup_reader import Page
 from tests.renderers.samples_tensor import as_html, as_svg, as_text

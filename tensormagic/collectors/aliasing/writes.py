@@ -28,8 +28,8 @@ from tensormagic.collectors.aliasing.written_through import (
 )
 from tensormagic.collectors.geometry.overlap import index_at, is_scattered, touched, written_elements
 from tensormagic.collectors.geometry.strides import Written, does_write, prepare_counters, written_by
-from tensormagic.collectors.hooks.listening import Listener
 from tensormagic.collectors.hooks.modes import Engine
+from tensormagic.collectors.hooks.stepping_off import Listener
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.source import CellNumber, SourceLines, is_own_frame, names_of
 from tensormagic.reports import Cell, Clash, Gap, Write, WritesReport

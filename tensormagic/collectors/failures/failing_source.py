@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.objects.holdings import is_kind
-from tensormagic.collectors.objects.still_values import UNKNOWN, still_value
+from tensormagic.collectors.objects.namespace import UNKNOWN, still_value
 from tensormagic.collectors.where.source import lines_of, names_of
 
 # The source of code that ``exec`` runs from a string: Python forgets it, but the caller often still has the string.

@@ -48,12 +48,12 @@ from tensormagic.collectors.graphs.live_nodes import walk_nodes
 from tensormagic.collectors.graphs.nodes import describe_nodes
 from tensormagic.collectors.graphs.structure import Walker, is_accumulate, make_structure
 from tensormagic.collectors.hooks.capturing import Captures, Return, kept_compiled
-from tensormagic.collectors.hooks.listening import Listener
 from tensormagic.collectors.hooks.modes import TransparentMode
+from tensormagic.collectors.hooks.stepping_off import Listener
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.memory.live_memory import memory_at, out_of_memory_of
 from tensormagic.collectors.objects.identity import Leaves, ModuleNames
-from tensormagic.collectors.objects.still_values import UNKNOWN
+from tensormagic.collectors.objects.namespace import UNKNOWN
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.caller import Callers, Origins, calling_frame
 from tensormagic.collectors.where.source import CellNumber, SourceLines, location_in, location_of, names_of

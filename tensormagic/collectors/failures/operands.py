@@ -26,8 +26,7 @@ from tensormagic.collectors.failures.failing_call import (
 from tensormagic.collectors.failures.failing_source import failing_at, unpacked, written_call
 from tensormagic.collectors.objects.holdings import is_kind
 from tensormagic.collectors.objects.identity import ModuleNames
-from tensormagic.collectors.objects.namespace import Walk
-from tensormagic.collectors.objects.still_values import UNKNOWN, is_plain_tensor, still_value
+from tensormagic.collectors.objects.namespace import UNKNOWN, Walk, is_plain_tensor, still_value
 from tensormagic.collectors.quiet import answers_itself, numbers, quiet
 from tensormagic.collectors.where.source import names_of
 from tensormagic.reports import Location, Operand

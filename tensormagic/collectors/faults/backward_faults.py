@@ -26,7 +26,7 @@ from tensormagic.collectors.graphs.live_nodes import has_history, is_stale
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.graphs.saved_tensors import same_start
 from tensormagic.collectors.graphs.structure import Walk
-from tensormagic.collectors.hooks.backward_calls import BackwardCall
+from tensormagic.collectors.hooks.replacing import BackwardCall
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.caller import Origins

@@ -28,9 +28,8 @@ from tensormagic.collectors.gradients.traced_graph import (
 )
 from tensormagic.collectors.graphs.in_place import Suspect
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
-from tensormagic.collectors.hooks.backward_calls import BackwardCall
 from tensormagic.collectors.hooks.modes import active_levels, bare
-from tensormagic.collectors.hooks.replacing import without_dynamo
+from tensormagic.collectors.hooks.replacing import BackwardCall, without_dynamo
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Circumstances, LiveFrame, ParameterSeries, Pass
 from tensormagic.reports.graph import no_numbers

@@ -40,8 +40,8 @@ class Transparent:
     Only names that torch's Python modules look such questions up by are replaced, and put back: the fused inference
     paths of ``nn.TransformerEncoderLayer`` and ``nn.MultiheadAttention``, and the functions of
     ``torch.nn.functional``, which would take a way round through the mode (and show it in their tracebacks) before
-    they come to the calls that the mode sees anyway. Backward calls are seen by `backward_calls`, and do not take that
-    way either: how far up the stack a line is that a warning in a hook names is then what it always is.
+    they come to the calls that the mode sees anyway. Backward calls are seen by `followed_backward`, and do not
+    take that way either: how far up the stack a line is that a warning in a hook names is then what it always is.
     """
 
     def __init__(self, mode: TorchFunctionMode) -> None:

@@ -1,15 +1,24 @@
 """Every kind of tensor, as two tables: what holds the numbers (the first that fits), and what a tensor is besides.
 
+Of which kinds a tensor is decides what may be read of it. It is decided once, before anything is read: memory that a
+shape reaches beyond, numbers that only another class's code could give, and operations that would talk to other
+processes are not touched.
+
 A new kind is a `Kind` in the file of those like it, and one line here.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
+import torch
+
 from tensormagic.collectors.kinds import dtypes, sparse, subclasses, wrappers
+from tensormagic.collectors.kinds.dtypes import decoded
 from tensormagic.collectors.kinds.kind import Description, Kind, Values
+from tensormagic.collectors.kinds.subclasses import dispatches, fits, plain_view
 
 # What holds the numbers: the first that fits. Wrappers come before what they may wrap.
 HOLDERS: tuple[Kind, ...] = (
@@ -72,17 +81,91 @@ def found(kind: Kind, x: Any) -> Found:
         return Found(kind, None, error)
 
 
-__all__ = [
-    "HOLDERS",
-    "ROLES",
-    "STRIDED",
-    "TRAITS",
-    "Description",
-    "Found",
-    "Kind",
-    "Values",
-    "found",
-    "holder_of",
-    "roles_of",
-    "traits_of",
-]
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A tensor to report on, taken apart. Holds tensors: never leaves the collectors.
+
+    Attributes:
+        tensor: The tensor itself: what is asked for its attributes.
+        plain: What is asked for strides, storage and elements: without code of the tensor's class in between.
+        holder: The kind that holds its numbers.
+        found: Every kind that it is of, the holder first, except for plain memory.
+        numbers: Where its numbers are; None where there are none to read.
+        no_values: Why there are none; empty where there are, or where nothing is known of it.
+    """
+
+    tensor: torch.Tensor
+    plain: torch.Tensor
+    holder: Kind
+    found: tuple[Found, ...]
+    numbers: Values | None
+    no_values: str
+
+    @property
+    def strided(self) -> bool:
+        """Whether strides and storage are its own."""
+        return self.holder.strided
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes, as the tensor or its kind gives them. May raise for an odd tensor."""
+        described = [one.description.shape for one in self.found if one.description is not None]
+        known = next((shape for shape in described if shape is not None), None)
+        return tuple(int(size) for size in self.tensor.shape) if known is None else known
+
+    @property
+    def numel(self) -> int:
+        """How many elements. May raise for an odd tensor; a symbolic number is not asked for, which would fix it."""
+        number = self.tensor.numel()
+        return number if type(number) is int else prod(self.shape)
+
+    @property
+    def printed(self) -> torch.Tensor | None:
+        """What torch prints to show its values; None where there are none."""
+        if self.numbers is None:
+            return None
+        if self.strided and not self.numbers.of_what:
+            return self.plain if not self.no_values and self.holder.printable and self.found_described else None
+        own = self.holder.printable and not self.strided
+        return self.tensor if own or self.tensor.is_quantized else self.numbers.tensor
+
+    @property
+    def found_described(self) -> bool:
+        """Whether every kind could be described: else it is not known what reading would do."""
+        return all(one.description is not None for one in self.found)
+
+
+def study(x: torch.Tensor) -> Subject:
+    """Return of which kinds a tensor is, and what may be read of it."""
+    holder = holder_of(x)
+    plain = plain_view(x) if holder.key == "subclass" and dispatches(x) else x
+    every = [found(holder, x)] if holder is not STRIDED else []
+    every += [found(kind, plain) for kind in (traits_of(plain) if holder.strided else ())]
+    every += [found(kind, x) for kind in roles_of(x)]
+    no_values = next((one.description.no_values for one in every if one.description and one.description.no_values), "")
+    numbers = None if no_values else _numbers(plain, holder, every)
+    return Subject(x, plain, holder, tuple(every), numbers, no_values)
+
+
+def _numbers(plain: torch.Tensor, holder: Kind, every: list[Found]) -> Values | None:
+    values = next((one.description.values for one in every if one.description and one.description.values), None)
+    if values is None and holder.strided and is_readable(plain):
+        values = decoded(plain) or Values(plain, "")
+    return values if values is not None and is_readable(values.tensor) else None
+
+
+def sizes_of(x: torch.Tensor) -> tuple[int, ...]:
+    """Return a tensor's sizes as plain numbers: -1 for one that is none, as the ragged one of a jagged tensor."""
+    try:
+        return tuple(size if type(size) is int else -1 for size in x.shape)
+    except RuntimeError:  # a nested tensor that is strided has none to ask for
+        return (-1,) * x.dim()
+
+
+def is_readable(x: torch.Tensor) -> bool:
+    """Return whether the elements of a tensor are plain memory: nobody's code runs, no storage is left."""
+    try:
+        own = holder_of(x)
+        return own.strided and not own.key.startswith(("fake", "meta", "quantized")) and not dispatches(x) and fits(x)
+    except (RuntimeError, NotImplementedError, TypeError):
+        return False

@@ -12,11 +12,9 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.hooks.listening import Listener, heard, wanted
 from tensormagic.collectors.hooks.modes import Engine, SteppingMode
-from tensormagic.collectors.hooks.stepping_off import asks
-from tensormagic.collectors.memory_runs.allocation_log import Death, Event, Resized
-from tensormagic.collectors.memory_runs.blocks import Block, Place, new_block
+from tensormagic.collectors.hooks.stepping_off import Listener, asks, heard, wanted
+from tensormagic.collectors.memory_runs.allocation_log import Block, Death, Event, Place, Resized, new_block
 from tensormagic.collectors.ops import StackWalk, storages
 from tensormagic.collectors.where.caller import Callers
 

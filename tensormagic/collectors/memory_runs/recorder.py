@@ -13,13 +13,20 @@ from torch import nn
 
 from tensormagic.collectors.failures.failures import Surroundings, failure_of
 from tensormagic.collectors.graphs.live_nodes import walk_nodes
-from tensormagic.collectors.hooks.listening import Listener
-from tensormagic.collectors.hooks.stepping_off import SteppingOff
+from tensormagic.collectors.hooks.stepping_off import Listener, SteppingOff
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.memory.live_blocks import Origin, note_lines
 from tensormagic.collectors.memory.live_memory import out_of_memory_of
-from tensormagic.collectors.memory_runs.allocation_log import AllocationLog, Event, Totals, blocks_of
-from tensormagic.collectors.memory_runs.blocks import Block, Iterations, Place, new_block
+from tensormagic.collectors.memory_runs.allocation_log import (
+    AllocationLog,
+    Block,
+    Event,
+    Iterations,
+    Place,
+    Totals,
+    blocks_of,
+    new_block,
+)
 from tensormagic.collectors.memory_runs.cuda_events import CudaRecording
 from tensormagic.collectors.memory_runs.functions import LineProfile
 from tensormagic.collectors.memory_runs.mode import FEWEST_EVENTS, MemoryMode

@@ -19,12 +19,13 @@ from tensormagic.collectors.memory.survey import Survey
 from tensormagic.collectors.memory_runs.allocation_log import (
     BEFORE,
     AllocationLog,
+    Block,
+    Iterations,
     LineTally,
     Moment,
     Totals,
     blocks_of,
 )
-from tensormagic.collectors.memory_runs.blocks import Block, Iterations
 from tensormagic.collectors.memory_runs.leaks import (
     FEWEST,
     FEWEST_GRAPHS,

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.hooks.listening import Listener
+from tensormagic.collectors.hooks.stepping_off import Listener
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.rng.generators import TYPES, Reading, defaults, generators, identity, read, state_of
 from tensormagic.collectors.where.source import CellNumber, SourceLines

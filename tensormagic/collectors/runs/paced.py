@@ -25,9 +25,8 @@ from tensormagic.collectors.gradients.on_device import DeviceNumbers, Keep
 from tensormagic.collectors.gradients.pass_log import Following, is_being_compiled
 from tensormagic.collectors.gradients.traced_graph import TracedGraph
 from tensormagic.collectors.graphs.structure import Walk
-from tensormagic.collectors.hooks.backward_calls import BackwardCall
 from tensormagic.collectors.hooks.modes import active_modes, set_modes
-from tensormagic.collectors.hooks.replacing import Replacement
+from tensormagic.collectors.hooks.replacing import BackwardCall, Replacement
 from tensormagic.collectors.hooks.undoing import SignalsWait, Undoing
 from tensormagic.collectors.quiet import answers_itself, here, quiet
 from tensormagic.collectors.runs.pacer import Pacer

@@ -31,15 +31,16 @@ from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.devices import Late
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import answers_itself, here, quiet
-from tensormagic.collectors.runs.rank_facts import (
+from tensormagic.collectors.training.parallel import (
     Forwards,
+    ParallelWatcher,
     buffers_of,
     collectives_since,
     hash_of,
     newest_record,
     placed,
+    world_size,
 )
-from tensormagic.collectors.training.parallel import ParallelWatcher, world_size
 from tensormagic.collectors.training.training import held_by
 from tensormagic.collectors.training.updates import leave_steps, watch_steps
 from tensormagic.collectors.where.source import SourceLines

@@ -11,9 +11,8 @@ from types import FrameType
 from typing import Any
 
 from tensormagic.collectors.graphs.live_nodes import walk_nodes
-from tensormagic.collectors.hooks.listening import Listener, ListenerMode
 from tensormagic.collectors.hooks.modes import aside, calls_aside
-from tensormagic.collectors.hooks.stepping_off import SteppingOff
+from tensormagic.collectors.hooks.stepping_off import Listener, ListenerMode, SteppingOff
 from tensormagic.collectors.hooks.undoing import Undoing, abandon_in_children
 from tensormagic.collectors.where.caller import error_text, state_after, strip_own_frames
 from tensormagic.errors import TraceError

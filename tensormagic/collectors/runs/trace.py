@@ -48,11 +48,17 @@ from tensormagic.collectors.gradients.pass_log import (
 from tensormagic.collectors.gradients.traced_graph import GraphBook, TracedGraph
 from tensormagic.collectors.graphs.live_nodes import NodeThreads
 from tensormagic.collectors.graphs.structure import Walk, Walker
-from tensormagic.collectors.hooks.backward_calls import BackwardCall, followed_backward
 from tensormagic.collectors.hooks.capturing import Captures, Return, Together, is_captured, kept_compiled
-from tensormagic.collectors.hooks.listening import Listener
 from tensormagic.collectors.hooks.modes import aside, bare, calls_aside, ours_are_on, unseen
-from tensormagic.collectors.hooks.replacing import forward_mode_gap, noted_applies, noted_dual_levels, plain_stacks
+from tensormagic.collectors.hooks.replacing import (
+    BackwardCall,
+    followed_backward,
+    forward_mode_gap,
+    noted_applies,
+    noted_dual_levels,
+    plain_stacks,
+)
+from tensormagic.collectors.hooks.stepping_off import Listener
 from tensormagic.collectors.hooks.undoing import Undoing, forks
 from tensormagic.collectors.objects.identity import Leaves, ModuleNames
 from tensormagic.collectors.runs.ops import OpRecorder
@@ -259,14 +265,10 @@ class Tracer(Listener):
             with aside(), calls_aside(1), gc_paused():
                 self._finish(followed, call, outcome, began)
                 self._training.after_pass(call, followed)
-            if self._recorder.stops and outcome == "finished":
-                self._stop_at(followed)
-
-    def _stop_at(self, followed: Following) -> None:
-        """Raise where a pass that has ended brought a NaN or Inf."""
-        if followed.graph is not None and followed.recorder is not None and followed.recorder.values.bad:
-            lines = {at: line.label for at, line in enumerate(self._sites.locations)}
-            look_at_pass(followed.graph.report(), followed.recorder.values, lines)
+            values = followed.recorder.values if followed.recorder is not None and outcome == "finished" else None
+            if self._recorder.stops and followed.graph is not None and values is not None and values.bad:
+                lines = {at: line.label for at, line in enumerate(self._sites.locations)}
+                look_at_pass(followed.graph.report(), values, lines)
 
     def _steps_aside(self) -> bool:
         """Return whether a CUDA graph is being recorded; where none is, take what has come from devices."""

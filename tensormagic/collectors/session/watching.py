@@ -1,6 +1,6 @@
 """A look at all that stands in a session: what is kept alive by whom, and what modules hold beside their registries.
 
-Put together from one walk. Who keeps a storage is then asked of `collectors.aliasing.holders` once more, for the few
+Put together from one walk. Who keeps a storage is then asked of `collectors.aliasing.aliases` once more, for the few
 storages that the walk found nowhere but in the session's own places: nothing is said that it does not confirm.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.aliasing.holders import holders
+from tensormagic.collectors.aliasing.aliases import holders
 from tensormagic.collectors.objects.namespace import is_history, nearest, telling
 from tensormagic.collectors.objects.reach import Budget
 from tensormagic.collectors.quiet import quiet

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from tensormagic.collectors.kinds import study
 from tensormagic.collectors.kinds.kind import MOST_COPIED
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.tensors.subject import study
 from tensormagic.collectors.tensors.tensor import collect_tensor, reason_of
 from tensormagic.reports import Component, Fact, Gap, KindReport, TensorReport
 from tensormagic.words import count, listed, number_of_bytes, plural

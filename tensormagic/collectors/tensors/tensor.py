@@ -9,16 +9,15 @@ from typing import Any, TypeVar
 import torch
 from torch import _tensor_str
 
-from tensormagic.collectors.aliasing.aliases import AliasSearch, find_aliases
-from tensormagic.collectors.aliasing.holders import holders
+from tensormagic.collectors.aliasing.aliases import AliasSearch, find_aliases, holders
 from tensormagic.collectors.geometry.layout import Rows, cut_of, layout, read_values
 from tensormagic.collectors.geometry.strides import Memory
+from tensormagic.collectors.kinds import Subject, study
 from tensormagic.collectors.kinds.dtypes import BUFFER, summary_of_buffer
 from tensormagic.collectors.objects.namespace import Walk, is_kind, walk_arrays
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.tensors.autograd import autograd, autograd_details
 from tensormagic.collectors.tensors.statistics import statistics, values
-from tensormagic.collectors.tensors.subject import Subject, study
 from tensormagic.reports import (
     AutogradReport,
     Component,

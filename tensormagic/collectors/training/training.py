@@ -21,7 +21,7 @@ import torch
 from tensormagic.collectors import devices
 from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.gradients.pass_log import Following, PassLog
-from tensormagic.collectors.hooks.backward_calls import BackwardCall
+from tensormagic.collectors.hooks.replacing import BackwardCall
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.training.habits import StateLoads, UsedUp, alike, name_of, names_of_one
 from tensormagic.collectors.training.held import Elsewhere, Growth, Held, ModelModes

@@ -16,8 +16,8 @@ import pytest
 import torch
 from torch import nn
 
-from tensormagic.collectors.aliasing import holders as holders_module
-from tensormagic.collectors.aliasing.holders import Budget, holders
+from tensormagic.collectors.aliasing import aliases as holders_module
+from tensormagic.collectors.aliasing.aliases import Budget, holders
 
 
 class Pair(NamedTuple):

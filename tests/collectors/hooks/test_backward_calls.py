@@ -8,7 +8,7 @@ import warnings
 import torch
 
 import tensormagic as tm
-from tensormagic.collectors.hooks.backward_calls import followed_backward
+from tensormagic.collectors.hooks.replacing import followed_backward
 
 
 class Follower:

@@ -10,8 +10,7 @@ from torch import nn
 
 import tensormagic as tm
 from tensormagic.collectors.memory_runs import run_report
-from tensormagic.collectors.memory_runs.allocation_log import AllocationLog, Death
-from tensormagic.collectors.memory_runs.blocks import MOST_JOINED, Block, Iterations
+from tensormagic.collectors.memory_runs.allocation_log import MOST_JOINED, AllocationLog, Block, Death, Iterations
 from tests.support.gaps import own_gaps
 
 

@@ -194,7 +194,7 @@ def test_names_beyond_the_list_are_counted() -> None:
 
 def test_too_many_objects_are_said_and_nothing_is_promised() -> None:
     """A walk that is cut short says so; what it has not met counts as held."""
-    from tensormagic.collectors.aliasing.holders import Budget
+    from tensormagic.collectors.aliasing.aliases import Budget
 
     namespace: dict[str, Any] = {"__name__": "program", "every": [[torch.zeros(2)] for _ in range(2000)]}
     found = collect_releases(namespace, budget=Budget(limit=300))

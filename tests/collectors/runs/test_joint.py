@@ -137,7 +137,7 @@ def test_the_cost_of_tracing_is_a_share_of_this_run():
     with tm.trace(namespace={}, every=3, memory=True) as run:
         for _ in range(9):
             (w * 2).sum().backward()
-    assert 1e-3 < run.report.trace.pacing.cost
+    assert run.report.trace.pacing.cost > 1e-3
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import tensormagic as tm
-from tensormagic.collectors.aliasing.holders import Budget
+from tensormagic.collectors.aliasing.aliases import Budget
 from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk, assigned, grown, stored_graphs
 from tensormagic.collectors.session.watching import look
 from tensormagic.errors import TensorMagicError
