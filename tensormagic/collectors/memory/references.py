@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from types import BuiltinFunctionType, CodeType, ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ import torch
 from tensormagic.collectors.graphs.live_nodes import is_node_class, next_nodes
 from tensormagic.collectors.graphs.saved_tensors import raw_saved
 from tensormagic.collectors.memory.flow import ends_in_cycles
-from tensormagic.collectors.objects.holdings import MACHINERY, begins_plainly, home_of, mro_of
+from tensormagic.collectors.objects.holdings import MACHINERY, begins_plainly, home_of, is_opened, mro_of, reader_in
 from tensormagic.collectors.objects.reach import Budget
 from tensormagic.collectors.quiet import graded
 
@@ -58,7 +58,7 @@ def _getter(name: str) -> Callable[[Any], Any]:
 
 
 _grad = _getter("grad")
-_grad_fn_of = _getter("grad_fn")
+_grad_fn = _getter("grad_fn")
 _hooks = _getter("_backward_hooks")
 _late_hooks = _getter("_post_accumulate_grad_hooks")
 _base = _getter("_base")
@@ -68,26 +68,7 @@ _retains_grad = _getter("retains_grad")
 _storage = torch._C.TensorBase.untyped_storage
 
 
-class Taker(Protocol):
-    """Takes down what an object refers to."""
-
-    def python(self, value: Any) -> None:
-        """Take down a reference that Python counts."""
-
-    def native(self, value: Any) -> None:
-        """Take down a reference that torch counts: to a tensor or a storage."""
-
-    def python_unseen(self, value: Any) -> None:
-        """Take down a reference that Python counts, and whose owner does not show it to the garbage collector."""
-
-    def python_of(self, owner: Any, value: Any) -> None:
-        """Take down a reference of another object's, that Python counts."""
-
-    def uncounted(self, value: Any) -> None:
-        """Take down a reference that nobody shows the count of: to a node of a graph."""
-
-
-Reader = Callable[[Any, Taker], None]
+Reader = Callable[[Any, "References"], None]
 
 
 class Readers(dict[type, "Reader | None"]):
@@ -107,16 +88,15 @@ class Readers(dict[type, "Reader | None"]):
 
     def _reader(self, kind: type) -> Reader | None:
         line = mro_of(kind)
-        for known, reader in _READERS:
-            if known in line:
-                return reader
+        if (reader := reader_in(_READERS, kind)) is not None:
+            return reader
         if type in line:
             return self._of_class
         if is_node_class(kind):
             return _of_node
-        return _of_anything if _is_opened(kind) else None
+        return _of_anything if is_opened(kind, _CLOSED) or kind.__name__ in _OPENED else None
 
-    def _of_class(self, kind: Any, taker: Taker) -> None:
+    def _of_class(self, kind: Any, taker: References) -> None:
         if home_of(kind) == self._home:
             _of_anything(kind, taker)
 
@@ -126,24 +106,17 @@ def is_custom(kind: type) -> bool:
     return torch._C._FunctionBase in kind.__mro__
 
 
-def _is_opened(kind: type) -> bool:
-    home = home_of(kind)
-    first, _, rest = home.partition(".")
-    closed = first in _CLOSED or f"{first}.{rest.partition('.')[0]}" in _CLOSED
-    return not closed or kind.__name__ in _OPENED
-
-
-def _of_anything(item: Any, taker: Taker) -> None:
+def _of_anything(item: Any, taker: References) -> None:
     for value in gc.get_referents(item):
         taker.python(value)
 
 
-def _of_container(item: Any, taker: Taker) -> None:
+def _of_container(item: Any, taker: References) -> None:
     if not begins_plainly(item, lambda value: type(value) in _LEAVES):
         _of_anything(item, taker)
 
 
-def _of_tensor(x: Any, taker: Taker) -> None:
+def _of_tensor(x: Any, taker: References) -> None:
     held = gc.get_referents(x)
     for value in held:
         taker.python(value)
@@ -155,7 +128,7 @@ def _of_tensor(x: Any, taker: Taker) -> None:
         if (_is_leaf(x) or _retains_grad(x)) and (grad := _grad(x)) is not None:
             taker.native(grad)
     with contextlib.suppress(RuntimeError):  # a view that was changed in a way that autograd forbids
-        node = _grad_fn_of(x)
+        node = _grad_fn(x)
         if node is not None:
             taker.uncounted(node)
         _of_hooks(x, node, held, taker)
@@ -163,7 +136,7 @@ def _of_tensor(x: Any, taker: Taker) -> None:
         taker.native(_storage(getattr(x, part)()))  # what is asked for is a new tensor over the part's storage
 
 
-def _of_hooks(x: Any, node: Any, held: list[Any], taker: Taker) -> None:
+def _of_hooks(x: Any, node: Any, held: list[Any], taker: References) -> None:
     """Take down who refers to a tensor's hooks beside its Python object: its C++ part, and its node where it has one.
 
     Of these references Python is shown the first, and that only while nothing else uses the C++ part.
@@ -177,12 +150,12 @@ def _of_hooks(x: Any, node: Any, held: list[Any], taker: Taker) -> None:
             taker.python_of(node, hooks)
 
 
-def _of_array(array: Any, taker: Taker) -> None:
+def _of_array(array: Any, taker: References) -> None:
     if (base := _array_base(array)) is not None:
         taker.python(base)
 
 
-def _of_node(node: Any, taker: Taker) -> None:
+def _of_node(node: Any, taker: References) -> None:
     for value in gc.get_referents(node):
         taker.python(value)
     for after in next_nodes(node):
@@ -216,7 +189,6 @@ _READERS: tuple[tuple[type, Reader], ...] = (
 # not met is held from elsewhere, and nothing that such an object leads to is promised to be freed.
 
 _uses: Callable[[Any], int] | None = getattr(torch._C.TensorBase, "_use_count", None)  # a torch that does not tell?
-_grad_fn: Callable[[Any], Any] = torch._C.TensorBase.__dict__["grad_fn"].__get__
 
 
 @dataclass(slots=True)

@@ -23,7 +23,7 @@ from types import (
     TracebackType,
     UnionType,
 )
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -207,6 +207,7 @@ def _has_cells(function: Any) -> bool:
 
 Reference = tuple[str, Any, Any]  # how, the name of the place, the object there
 _Reader = Callable[["Holdings", Any], Iterable[Reference]]
+AnyReader = TypeVar("AnyReader")
 
 
 class Holdings:
@@ -221,7 +222,7 @@ class Holdings:
         """Return what an object holds; nothing for what cannot hold a tensor."""
         kind = type(item)
         if kind not in self._readers:
-            self._readers[kind] = _reader_of(kind)
+            self._readers[kind] = reader_in(_READERS, kind) or (Holdings.of_instance if is_opened(kind) else None)
         reader = self._readers[kind]
         return reader(self, item) if reader is not None else ()
 
@@ -250,15 +251,21 @@ class Holdings:
         return self._slots[kind]
 
 
-def is_opened(kind: type) -> bool:
-    """Return whether instances of a class may hold a person's tensors: their own, torch's, and other libraries'."""
-    return home_of(kind).partition(".")[0] not in MACHINERY and type not in mro_of(kind)
+def is_opened(kind: type, closed: frozenset[str] = MACHINERY) -> bool:
+    """Return whether instances of a class may hold a person's tensors: their own, torch's, and other libraries'.
+
+    Args:
+        kind: The class.
+        closed: Packages, and modules directly in a package, whose classes are not looked into.
+    """
+    first, _, rest = home_of(kind).partition(".")
+    return first not in closed and f"{first}.{rest.partition('.')[0]}" not in closed and type not in mro_of(kind)
 
 
-def _reader_of(kind: type) -> _Reader | None:
+def reader_in(table: Iterable[tuple[type, AnyReader]], kind: type) -> AnyReader | None:
+    """Return what stands in a table for the first class that a class is derived from, if any."""
     line = mro_of(kind)
-    known = next((reader for one, reader in _READERS if one in line), None)
-    return known or (Holdings.of_instance if is_opened(kind) else None)
+    return next((reader for one, reader in table if one in line), None)
 
 
 def _attributes(held: dict[str, Any]) -> Iterator[Reference]:
