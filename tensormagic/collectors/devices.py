@@ -429,16 +429,12 @@ def read_cpu(root: Path = _ROOT, psutil: Any = None) -> tuple[list[DeviceMemory]
     """
     if (root / "proc/self/statm").exists():
         return [_of_files(root)], []
-    module = psutil if psutil is not None else _psutil()
+    module = psutil if psutil is not None else (import_module("psutil") if find_spec("psutil") is not None else None)
     if module is None:
         return [DeviceMemory("cpu")], [Gap("devices", "the memory of this process is unknown without psutil")]
     memory = module.virtual_memory()
     taken = module.Process().memory_info().rss
     return [DeviceMemory("cpu", free=memory.available, total=memory.total, process=taken)], []
-
-
-def _psutil() -> Any:
-    return import_module("psutil") if find_spec("psutil") is not None else None
 
 
 def _of_files(root: Path) -> DeviceMemory:

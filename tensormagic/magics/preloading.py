@@ -31,7 +31,7 @@ _OF_TENSOR = (
     "views.to_html", "views.to_svg", "views.panels.tensor", "renderers.figures", "magics.tensor",
 )  # fmt: skip
 _OF_TRACE = (
-    "magics.tracegrad", "api.running", "collectors.runs.paced", "renderers.document.page",
+    "magics.tracegrad", "api.running", "collectors.runs.run", "collectors.runs.paced", "renderers.document.page",
     "views.to_text",
 )  # fmt: skip
 NEEDED = (*_PACKAGES, *_OF_TENSOR, *_OF_TRACE, "renderers.live", *(f"magics.{name}" for name in FILES))

@@ -212,16 +212,12 @@ def _plain_origin(entry: Entry, piece: Shared, names: Mapping[int, str]) -> tupl
     if reference is None or reference is entry:
         return "owner", "", ()
     base = names.get(id(reference.item), "")
-    if not _same_storage(entry, reference):
+    if not bool(entry.memory and reference.memory and entry.memory.identity == reference.memory.identity):
         return "wraps", base, ()
     mine, its = counter_of(entry.item), counter_of(reference.item)
     if mine is None or its is None:
         return "same storage", base, ()
     return "detached" if mine == its else "data", base, ()
-
-
-def _same_storage(entry: Entry, other: Entry) -> bool:
-    return bool(entry.memory and other.memory and entry.memory.identity == other.memory.identity)
 
 
 def _owns(item: Any) -> bool:
@@ -313,17 +309,13 @@ def _report(pieces: list[Shared], entries: list[Entry], walk: Walk, asked: tuple
         arrays=len(entries) - tensors,
         asked=asked,
         looked=walk.looked,
-        gaps=_gaps(walk),
+        gaps=(Gap("aliases", walk.gap),) if walk.gap else (),
     )
 
 
 def _first(piece: Shared, met: Mapping[int, int]) -> int:
     """Return when the first of what lies in a piece of memory was met on the walk."""
     return min(met.get(id(entry.part_of or entry), len(met)) for entry in piece.entries)
-
-
-def _gaps(walk: Walk) -> tuple[Gap, ...]:
-    return (Gap("aliases", walk.gap),) if walk.gap else ()
 
 
 def _is_shared(piece: Shared) -> bool:

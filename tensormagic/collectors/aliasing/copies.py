@@ -274,17 +274,13 @@ def compared(mine: Footprint, other: Footprint, name: str) -> Sharing:
     ]
     if not pairs:
         return Sharing(name, "separate", 0, elements)
-    answers = [_overlap(x, y, shift) for x, y, shift in pairs]
+    answers = [overlap(x.region, replace(y.region, start=y.region.start + shift)) for x, y, shift in pairs]
     answer = "yes" if "yes" in answers else "maybe" if "maybe" in answers else "no"
     if answer == "no":
         return Sharing(name, "same storage", 0, elements)
     exact = len(pairs) == len(mine.pieces) == len(other.pieces) == 1
     count = _shared_elements(*pairs[0]) if exact else None
     return Sharing(name, "overlap" if answer == "yes" else "may overlap", count, elements)
-
-
-def _overlap(mine: Piece, other: Piece, shift: int) -> str:
-    return overlap(mine.region, replace(other.region, start=other.region.start + shift))
 
 
 def _shared_elements(mine: Piece, other: Piece, shift: int) -> int | None:

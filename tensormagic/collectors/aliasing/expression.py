@@ -127,13 +127,9 @@ class _Insert(ast.NodeTransformer):
 def names_in(tree: ast.AST) -> list[str]:
     """Return the names that a piece of source reads and does not bind itself."""
     names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
-    bound = {name.id for name in names if _is_stored(name)}
+    bound = {name.id for name in names if isinstance(name.ctx, ast.Store)}
     bound |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     return list(dict.fromkeys(name.id for name in names if name.id not in bound))
-
-
-def _is_stored(name: ast.Name) -> bool:
-    return isinstance(name.ctx, ast.Store)
 
 
 def _key(at: int) -> tuple[str, int]:

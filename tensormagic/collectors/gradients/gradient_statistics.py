@@ -67,7 +67,7 @@ def survey(gradient: torch.Tensor, pass_number: int) -> GradientStatistics:
     if not math.isfinite(largest):
         return _of_non_finite(values, repeated, pass_number, gradient.dtype)
     if not _SQUARES_RELIABLE[0] < largest < _SQUARES_RELIABLE[1] and largest:
-        sums.squares = _norm_in_float64(values) ** 2
+        sums.squares = float(vector_norm(values, dtype=torch.float64).item()) ** 2
         sums.total = float(values.sum(dtype=torch.float64).item())
     mean = sums.total / count
     subnormal, saturated = _edges_of_range(values, gradient.dtype)
@@ -102,10 +102,6 @@ def _summed(values: torch.Tensor) -> _Sums:
 def _ones(char: str) -> Any:
     """Return ones: a dot product with them is a sum, in a quarter of the time of NumPy's own."""
     return np.ones(PIECE, char)
-
-
-def _norm_in_float64(values: torch.Tensor) -> float:
-    return float(vector_norm(values, dtype=torch.float64).item())
 
 
 def _deviation(values: torch.Tensor, sums: _Sums, mean: float) -> float:

@@ -298,13 +298,9 @@ class Survey:
 
 def _with_inputs(block: Block) -> Block:
     """Return a block, noted as data where a graph keeps it and what has a name there was not computed."""
-    if "saved" in block.roles and any(_is_given(x) for _, x in block.places):
+    if "saved" in block.roles and any((x.grad_fn is None and not x.requires_grad) for _, x in block.places):
         block.roles.add("data")
     return block
-
-
-def _is_given(x: torch.Tensor) -> bool:
-    return x.grad_fn is None and not x.requires_grad
 
 
 def _role_of(place: Place, sources: tuple[str, ...]) -> Role | None:

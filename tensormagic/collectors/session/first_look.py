@@ -288,25 +288,17 @@ def sorted_out(parts: Sequence[Any]) -> Sorted:
             optimizer = part
         elif isinstance(part, nn.Module) and net is None and not isinstance(part, nn.modules.loss._Loss):
             net = part
-        elif _is_loss(part) and loss is None:
+        elif (isinstance(part, nn.Module) or (callable(part) and not hasattr(part, "__iter__"))) and loss is None:
             loss = part
         elif source is None and not isinstance(part, nn.Module | torch.optim.Optimizer) and hasattr(part, "__iter__"):
             source = part
         else:
             raise TensorMagicError(
-                f"check() takes one model, one optimizer, one loader and one loss; not another {_kind(part)}"
+                f"check() takes one model, one optimizer, one loader and one loss; not another {type(part).__name__}"
             )
     if net is None:
         raise TensorMagicError("check() before a training takes the model: check(net, optimizer, loader)")
     return net, optimizer, source, loss
-
-
-def _kind(part: object) -> str:
-    return type(part).__name__
-
-
-def _is_loss(part: object) -> bool:
-    return isinstance(part, nn.Module) or (callable(part) and not hasattr(part, "__iter__"))
 
 
 class _Runs:

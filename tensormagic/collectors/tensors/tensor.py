@@ -181,7 +181,7 @@ def _collect(
         version=sections.read("version", lambda: None if x.is_inference() else x._version, None),
         is_view=sections.read("is_view", x._is_view, otherwise=False),
         flags=_flags(subject),
-        data_text=sections.read("data", lambda: _data(subject), ""),
+        data_text=sections.read("data", lambda: "" if subject.printed is None else data_text(subject.printed), ""),
         storage=storage,
         layout=_layout(subject, storage, shared, sections),
         statistics=numbers,
@@ -215,10 +215,6 @@ def _storage(x: torch.Tensor) -> StorageReport | None:
         shared=on_host and storage.is_shared(),
         pinned=on_host and bool(x.is_pinned()),
     )
-
-
-def _data(subject: Subject) -> str:
-    return "" if subject.printed is None else data_text(subject.printed)
 
 
 def _values(subject: Subject, sections: _Sections) -> tuple[Statistics | None, tuple[DimensionSlices, ...]]:
