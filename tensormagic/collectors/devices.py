@@ -165,7 +165,7 @@ class Stopwatch:
         self._ended = there.mark(self._device) if self._began is not None else None
 
     def seconds(self) -> float | None:
-        """Return the seconds; None where they are not told, or the device has not come to the end."""
+        """Return the seconds; None where they are unknown, or the device has not come to the end."""
         if self._began is None or self._ended is None or not self._ended.ready():
             return None
         return self._ended.since(self._began)
@@ -187,13 +187,13 @@ class Laps:
             self._device, self._last = device, None
 
     def end(self, keep: Callable[[float], None]) -> bool:
-        """Hand over the seconds since the pass before, when they are known; False where no device tells them."""
+        """Hand over the seconds since the pass before, when they are known; False where no device shows them."""
         if self._device is None or there.capturing():
             self._last = None
             return False
         while self._waiting and self._waiting[0][1].ready():
-            began, ended, told = self._waiting.popleft()
-            told(ended.since(began))
+            began, ended, callback = self._waiting.popleft()
+            callback(ended.since(began))
         last, self._last = self._last, there.mark(self._device)
         if last is None or self._last is None:
             return False
@@ -211,7 +211,7 @@ class Late:
     MOST = 256  # that wait; from then on the oldest is waited for
 
     def __init__(self, failed: Callable[[Exception], None], lock: AbstractContextManager[Any]) -> None:
-        """Begin empty; ``failed`` is told why something could not be done, all that is done is done under ``lock``."""
+        """Begin empty; ``failed`` gets the reason where something could not be done; all is done under ``lock``."""
         self._waiting: deque[tuple[Arrival | None, Callable[[], None]]] = deque()
         self._failed, self._lock = failed, lock
 
@@ -337,7 +337,7 @@ def _nvml() -> Any:
 
 
 def _processes(nvml: Any, cuda: Any, indices: Iterable[int]) -> tuple[dict[int, list[ProcessUse]], list[Gap]]:
-    """Return who uses each device, as the driver tells."""
+    """Return who uses each device, as the driver shows."""
     if nvml is None:
         return {}, [Gap("devices", "other processes on the GPU are unknown without the package nvidia-ml-py")]
     try:
@@ -405,7 +405,7 @@ def _xpu_device(xpu: Any, index: int) -> DeviceMemory:
 
 
 def _or_none(ask: Callable[[], Value]) -> Value | None:
-    """Return what a driver tells; None where it does not."""
+    """Return what a driver shows; None where it does not."""
     try:
         return ask()
     except Exception:  # drivers raise all kinds of errors
@@ -414,10 +414,10 @@ def _or_none(ask: Callable[[], Value]) -> Value | None:
 
 # The memory of the CPU: what this process takes, and what is left for it.
 #
-# Linux tells it in files; in a container the limit is the container's. Elsewhere psutil is asked where it is there.
+# Linux shows it in files; in a container the limit is the container's. Elsewhere psutil is asked where it is there.
 
 _ROOT = Path("/")
-_UNITS = 1024  # /proc tells kibibytes
+_UNITS = 1024  # /proc shows kibibytes
 
 
 def read_cpu(root: Path = _ROOT, psutil: Any = None) -> tuple[list[DeviceMemory], list[Gap]]:
@@ -489,7 +489,7 @@ def read_devices(readers: Iterable[tuple[str, Reader]] = READERS) -> tuple[list[
     for kind, read in readers:
         try:
             found, missing = read()
-        except Exception as error:  # a driver may raise anything: the others are told all the same
+        except Exception as error:  # a driver may raise anything: the others are reported all the same
             found, missing = [], [Gap("devices", f"{kind} could not be read: {type(error).__name__}: {error}")]
         devices += found
         gaps += missing

@@ -129,7 +129,7 @@ def storages(tensor: torch.Tensor) -> list[torch.UntypedStorage]:
 
 
 def has_memory(storage: torch.UntypedStorage) -> bool:
-    """Return whether memory lies behind a storage, or could: a fake tensor's tells a size only, which may be a symbol.
+    """Return whether memory lies behind a storage, or could: a fake tensor's shows a size only, which may be a symbol.
 
     Not to be asked of what ``torch._lazy_clone`` made: that would copy it.
     """

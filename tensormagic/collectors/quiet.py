@@ -98,5 +98,5 @@ _DTENSORS = frozenset({"torch.distributed.tensor", "torch.distributed._tensor.ap
 
 
 def unasked(x: Any) -> str:
-    """Return why the values of a tensor that answers itself are not told."""
+    """Return why the values of a tensor that answers itself are not read."""
     return f"only code of its class {type(x).__name__} can read its values, and a trace does not run that code"

@@ -190,7 +190,7 @@ class Footprint:
     """The memory of a tensor or an array, or of several in a tuple or list.
 
     Attributes:
-        pieces: One a component; None where there is no memory that could be told.
+        pieces: One a component; None where no memory is known.
         shape: Sizes (of several: of the first).
         stride: In elements; empty for what is not strided.
         dtype: As torch or NumPy writes it.
@@ -427,7 +427,7 @@ def holders(
         x: Any tensor; the storage of one that is not strided is not followed.
         namespace: The person's names.
         names: What tensors are called, by ``tensor._cdata``, as far as that is known.
-        besides: Other tensors that are alive only because they are looked at in the same breath, and dictionaries of
+        besides: Other tensors that are alive only because they are looked at at the same time, and dictionaries of
             all names: no holders.
         budget: How long to search.
     """

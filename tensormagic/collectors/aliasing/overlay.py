@@ -352,7 +352,7 @@ def _by_runs(reads: Region, runs: Region) -> int | None:
 
 
 def _aligned(one: Region, other: Region) -> bool:
-    """Return whether every element of the two lies on the same ruler: then they meet whole or not at all."""
+    """Return whether every element of the two lies on the same grid: then they meet whole or not at all."""
     return all(step % one.itemsize == 0 for step in (one.start - other.start, *one.stride, *other.stride))
 
 

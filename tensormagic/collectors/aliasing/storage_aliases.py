@@ -24,7 +24,7 @@ from tensormagic.collectors.where.source import running_spaces
 
 # The names that reach a storage: looked up in the namespace and in the functions that are running.
 #
-# Only weak references are held. What was learned stays good as long as it can be told that it does: a name counts at
+# Only weak references are held. What was learned stays good as long as that can be checked: a name counts at
 # the moment of a write only if what it named is alive, and a plain name only if it is still bound to it.
 
 _ITEM = re.compile(r"(?P<list>[^\W\d]\w*)\[\d+\]")
@@ -333,14 +333,14 @@ def memory_of(item: Any) -> Memory | None:
         if is_kind(item, torch.Tensor):
             is_strided = item.layout is torch.strided and not item.is_nested and item.shape is not None
             answers = (item.stride, item.storage_offset, item.numel)  # as code of the person's may do with these
-            told = is_strided and all(ask() is not None for ask in answers)
-            return Memory.of(item) if told else None  # the shape of a lazy module's parameter raises
+            is_readable = is_strided and all(ask() is not None for ask in answers)
+            return Memory.of(item) if is_readable else None  # the shape of a lazy module's parameter raises
         if is_kind(item, np.ndarray):
             return _array_memory(root_of(item))
         if is_kind(item, torch.UntypedStorage):
             return Memory(item._cdata, str(item.device), item.data_ptr(), item.nbytes())
         return _buffer_memory(item)
-    except Exception:  # sparse, functorch wrappers, odd subclasses: they have no storage, or none that tells
+    except Exception:  # sparse, functorch wrappers, odd subclasses: they have no storage, or none that shows
         return None
 
 

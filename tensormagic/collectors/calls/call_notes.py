@@ -251,7 +251,7 @@ class CallNotes:
         self.gap = ""
 
     def note(self, kind: ObservationKind, call: Call, *, nbytes: int = 0, **wording: Any) -> None:
-        """Note that ``call`` did something; what is told of it besides, as in `found`, is told once for its line."""
+        """Note that ``call`` did something; further facts, as in `found`, are noted once for its line."""
         self.keep(self.found(kind, call, **wording), nbytes)
 
     def keep(self, found: Found, nbytes: int = 0) -> None:
@@ -283,7 +283,7 @@ class CallNotes:
             call: The call; its operands are called as they are in the person's line, where that is known.
             operands: Of the call, in order.
             of: How many operands it has in all, if more than these.
-            about: Which of them alone is told, if not all.
+            about: Which of them is noted, if not all.
             result: What came out, where that matters.
             made: As in `Observation`.
             detail: As in `Observation`.

@@ -23,7 +23,7 @@ from tensormagic.collectors.graphs.live_nodes import next_nodes
 from tensormagic.collectors.where.source import SourceLines, is_own_code
 from tensormagic.reports import RunningSum, UntrainedNorm
 
-# What single calls tell about the training loop: sums over steps, normalisations without gradients, clearing.
+# What single calls show of the training loop: sums over steps, normalisations without gradients, clearing.
 #
 # A sum that each step adds an attached loss to (``total += loss``) keeps the graphs of all steps alive. Of the last
 # sum that a line made, only the number of its node is kept: a sum that was made since, with a backward in between,
@@ -94,7 +94,7 @@ class _Line:
 
 @dataclass(slots=True)
 class LoopNotes:
-    """What single calls tell about the training loop.
+    """What single calls show of the training loop.
 
     Attributes:
         cleared: The line that called ``optimizer.zero_grad()`` last; None from each backward on.
@@ -242,7 +242,7 @@ class CallWatch(NotesOfBroadcasts, NotesOfFresh, NotesOfDoubles, NotesOfLoop, No
         sequences: What recurrent layers gave that take time first.
         dropouts: Dropouts that their model knows, by identity.
         seconds: Spent here.
-        loop: What they tell about the training loop.
+        loop: What they show of the training loop.
     """
 
     def __init__(
@@ -317,14 +317,14 @@ def _is_hidden() -> bool:
 # Which calls the tracer cares about: one table, so that every other call costs one look-up in it and no more.
 #
 # A call may have a role (it ends the gradient's way, see `collectors.cuts.detachment_values`) and looks: functions
-# that are told of it once it has been made, and note what is worth knowing. To watch another call, write a look
+# that are called once it has been made, and note what is worth knowing. To watch another call, write a look
 # (``look(watch, call)``) in a file of its own, and a line in `_LOOKS`.
 
 
 class Watched(NamedTuple):
     """What a call is to the tracer: its role where gradients end, who looks at it afterwards, and as what it is noted.
 
-    Looks are taken ever more rarely; what `autograd_watch` notes (writes in place above all), it is told of each time.
+    Looks are taken ever more rarely; what `autograd_watch` notes (writes in place above all) it sees each time.
     """
 
     role: str | None

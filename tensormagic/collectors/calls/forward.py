@@ -223,7 +223,7 @@ class ForwardRecorder(TransparentMode):
 
     @property
     def own_seconds(self) -> float:
-        """How long this mode, and what it tells, took in all."""
+        """How long this mode, and what it calls, took in all."""
         measured = self.meter.seconds if self.meter is not None else 0.0
         return self.seconds + self.cuts.seconds + self.calls.seconds + self.autograd.own_seconds + measured
 

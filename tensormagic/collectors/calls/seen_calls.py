@@ -1,4 +1,4 @@
-"""What single calls tell: waits for a device, sequences, copies, and broadcasts."""
+"""What single calls show: waits for a device, sequences, copies, and broadcasts."""
 
 from __future__ import annotations
 

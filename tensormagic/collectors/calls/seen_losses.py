@@ -1,6 +1,6 @@
 """Losses that normalise what they are given, and were given what is normalised already; logarithms; dimensions.
 
-``cross_entropy`` takes scores and applies a softmax of its own. What it was given is told by the node that made it: a
+``cross_entropy`` takes scores and applies a softmax of its own. The node that made its input shows what that is: a
 softmax or a sigmoid, directly or through calls that only choose, turn or copy elements.
 """
 
@@ -64,7 +64,7 @@ _ABOVE = 1e-4  # a logarithm of a probability is at most 0, but for rounding
 
 
 def no_logarithms(watch: CallNotes, call: Call) -> None:
-    """Note what `kl_div` was given where it is no logarithm, told by what made it, on the CPU by its values too."""
+    """Note what `kl_div` was given where it is no logarithm, seen from what made it, on the CPU from its values too."""
     if len(call.args) < 2 or not all(isinstance(x, torch.Tensor) for x in call.args[:2]):
         return
     scores, target = call.args[:2]

@@ -20,7 +20,7 @@ from tensormagic.collectors.where.source import is_own_code
 # Memory that was asked for without a value, and read before anybody wrote one.
 #
 # What ``torch.empty`` gave is known by a weak reference to its storage, so that views of it and an ``nn.Parameter``
-# made of it are known too. The first write by torch ends that, wherever it comes from (the version counter tells of
+# made of it are known too. The first write by torch ends that, wherever it comes from (the version counter shows
 # writes that are not seen), and so does handing the memory to somebody else. Who writes without telling torch (a
 # compiled extension) changes what stands there: a few bytes from its ends are compared before anything is said. On
 # other devices than the CPU they cannot be had without waiting: there nothing is followed. Only what the person's own

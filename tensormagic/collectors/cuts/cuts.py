@@ -103,10 +103,10 @@ class Cuts:
         self.trained = Trained()
         self._behind_places: dict[tuple[str, str, int | None], Behind] = {}
 
-    # -- told by the function mode --------------------------------------------------------------------------------
+    # -- called by the function mode ------------------------------------------------------------------------------
 
     def before(self, func: Any, role: str, args: tuple[Any, ...], frame: FrameType) -> tuple[int, str] | None:
-        """Look at a call with a role before it is made; returns what it will need to be told afterwards."""
+        """Look at a call with a role before it is made; returns what `made` will need afterwards."""
         try:
             if role is GRAD_MODE:
                 self._switch(bool(args) and args[0] is False, frame)
@@ -179,7 +179,7 @@ class Cuts:
 
     # -- calls that make no node ----------------------------------------------------------------------------------
 
-    def _switch(self, off: bool, frame: FrameType | None) -> None:  # noqa: FBT001  (what torch was told)
+    def _switch(self, off: bool, frame: FrameType | None) -> None:  # noqa: FBT001  (as torch takes it)
         """Note that gradients were switched on or off, and where: on the way out of a block, what was before."""
         leaving = False
         while frame is not None and frame.f_code.co_filename.startswith(_SWITCHES):
@@ -264,7 +264,7 @@ class Cuts:
             self._sever(("frozen", "requires_grad_(False)"), result, result, frame)
 
     def _put_into(self, target: Any, value: Any) -> None:
-        """Follow what a followed value was written into; told only where it explains something: see `Severed.quiet`."""
+        """Follow what a followed value was written into; noted only where it explains something."""
         detachment = self._marked([value])
         if detachment is not None and isinstance(target, torch.Tensor) and not target.requires_grad:
             self._mark(target, replace(detachment, receivers=[], listed=False, quiet=True))

@@ -123,7 +123,7 @@ class LossWithoutGraphLog:
             self._seen[key] = look_at(root, *where), cut
 
     def report(self, cuts: Sequence[object]) -> tuple[LossWithoutGraph, ...]:
-        """Return them, given the keys of the cuts that the report tells of, in order."""
+        """Return them, given the keys of the cuts that the report shows, in order."""
         places = {cut: at for at, cut in enumerate(cuts)}
         return tuple(replace(one, cut=places.get(cut)) for one, cut in list(self._seen.values()))
 
@@ -155,7 +155,7 @@ class Key(NamedTuple):
 
 @dataclass(slots=True)
 class Described:
-    """What is told of a cut besides: as it was first seen, and how often."""
+    """What else is known of a cut: as it was first seen, and how often."""
 
     source_name: str
     source_site: int | None
@@ -317,7 +317,7 @@ class CutLog:
             self._asked_late = True  # from now on the numbers of a pass are kept until the next one
 
     def _let_go(self, detachment: Detachment, graph: int) -> None:
-        """Keep what no graph led to, neither to what went in nor to what used it; told where it left leaves out."""
+        """Keep what no graph led to, neither to what went in nor to what used it; reported where it left leaves out."""
         if detachment.listed:
             self._count(detachment, graph, None, 0)
 

@@ -15,7 +15,7 @@ from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import numbers
 from tensormagic.reports.graph import CutKind, LeftOut
 
-# Which calls end the gradient's way, told from the function alone: one look-up a call.
+# Which calls end the gradient's way, known from the function alone: one look-up a call.
 #
 # What a call is to the tracer is its role. Most have none; those are only timed and counted.
 
@@ -273,7 +273,7 @@ def _nodes_made(made: tuple[int, int], result: Any) -> list[tuple[int, list[int]
 
 
 def _at_its_place(values: list[Any], at: int, node: tuple[int, int, list[int]]) -> int | None:
-    """Return which of several inputs without a way back it is: told by its place where there is one for each tensor."""
+    """Return which of several inputs without a way back it is: by its place where there is one for each tensor."""
     made, inputs, ended = node
     tensors = [place for place, value in enumerate(values) if isinstance(value, torch.Tensor)]
     place = tensors.index(at) if at in tensors and made == 1 and len(tensors) == inputs else -1
@@ -314,7 +314,7 @@ class Detachment:
         receivers: What used it.
         age: How many passes it has waited for.
         place: ``(graph, node, pass)`` of what went in, once that is known.
-        quiet: Whether the value was only written into what was used: told where something is left out because of it.
+        quiet: Whether the value was only written into what was used: noted where something is left out because of it.
         behind: The leaves behind all that this place of the source cut off.
     """
 

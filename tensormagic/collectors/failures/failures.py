@@ -105,7 +105,7 @@ def _is_large(starts: Sequence[Any]) -> bool:
     return len(list(walk_nodes(starts, MOST_NODES + 1))) > MOST_NODES
 
 
-# What the report is made of is in the exception's traceback: `failing_call` finds the call in it, `operands` tells
+# What the report is made of is in the exception's traceback: `failing_call` finds the call in it, `operands` shows
 # what it was given, `operand_names` what the person calls that. The exception is read, never changed, and nothing of
 # it is kept: what is returned is plain data.
 

@@ -135,7 +135,7 @@ def function_name(func: Any) -> str:
 
 
 def _first_name(func: Any, wording: str, name: str) -> str:
-    """Return the name that a function itself has where it is told by another: ``torch.spmm`` is ``torch.mm``."""
+    """Return the name that a function itself has where it calls itself otherwise: ``torch.spmm`` is ``torch.mm``."""
     home = wording.rpartition(".")[0]
     space = {"torch": torch, "torch.nn.functional": nn.functional, "torch.Tensor": torch.Tensor}.get(home)
     return f"{home}.{name}" if space is not None and getattr(space, name, None) is func else wording
@@ -395,7 +395,7 @@ def _spaces(steps: Steps) -> Iterator[dict[str, Any]]:
 
 
 def _has_a_name(value: Any) -> bool:
-    """Return whether what is no tensor is better told by its name: None, results, an object; not a number or sizes."""
+    """Return whether what is no tensor is better shown by its name: None, results, an object; not a number or sizes."""
     return value is None or (type(value) in {list, tuple} and has_tensor((value,))) or not is_plain(value)
 
 

@@ -41,7 +41,7 @@ _TO_DEVICE = re.compile(r"\.(?:cpu|cuda)\(\)|\.to\((?:[\w.\[\]]+\.device|['\"][\
 
 
 def with_ways_tried(report: FailureReport, mismatch: Mismatch) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the ways of a mismatch that work, and those of which that cannot be told; what fails is in neither."""
+    """Return the ways of a mismatch that work, and those where that is unknown; what fails is in neither."""
     works, unknown = list[str](), list[str]()
     again = None
     for way in mismatch.works:
@@ -64,9 +64,9 @@ class _CallAgain:
         name = report.function.rpartition(".")[2]
         small = sum(math.prod(one.shape) for one in report.operands) <= MOST_VALUES
         decide = mismatch.kind == "index" or name in _TAKE_CLASSES
-        untold = decide and any("int" in one.dtype and one.least is None for one in report.operands if one.is_tensor)
+        unknown = decide and any("int" in one.dtype and one.least is None for one in report.operands if one.is_tensor)
         decide = decide and any(one.least is not None for one in report.operands)
-        self._by_value, self._too_many = by_value or decide, untold or (decide and not small)
+        self._by_value, self._too_many = by_value or decide, unknown or (decide and not small)
         self._device = "cpu" if self._by_value else "meta"
         self._function = _resolved(report.function)
         self._names = dict(_codes(report.operands))

@@ -35,7 +35,7 @@ from tensormagic.reports.finding import Gap, Location
 
 # Finds saved tensors that were changed through a NumPy array over the same memory, of which autograd hears nothing.
 #
-# Who writes to ``a = x.detach().numpy()`` changes ``x`` and not its count of writes. NumPy tells nobody of it, so the
+# Who writes to ``a = x.detach().numpy()`` changes ``x`` and not its count of writes. NumPy does not report it, so the
 # values are compared: where an array is handed out, and where a call makes a node of a tensor whose memory is an
 # array's, a checksum is kept, of 32 KB at most (of more, evenly spread pieces). A backward that begins compares those
 # that its graph is old enough for, and asks its nodes what they have saved only where one differs. Neither the array
@@ -427,7 +427,7 @@ class AutogradWatch:
             with quiet():
                 self.blind.add(record, target, args[1] if noted == "__setitem__" else None)
 
-    # -- told by others -------------------------------------------------------------------------------------------
+    # -- called by others ----------------------------------------------------------------------------------------
 
     def step_begins(self, *, plain: bool) -> None:
         """Say that an optimizer's step begins: what a plain one writes, without a closure, is not noted one by one."""

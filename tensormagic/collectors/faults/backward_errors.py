@@ -406,7 +406,7 @@ def _first_line(node: ast.FunctionDef) -> int:
     return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
 
 
-# Why a backward raised that nobody had followed: what its graph tells afterwards, as long as it is alive.
+# Why a backward raised that nobody had followed: what its graph shows afterwards, as long as it is alive.
 #
 # Who wrote to a tensor, and on which line a node was made, is not known then; which tensor it was, what had saved it
 # and in which version, is.

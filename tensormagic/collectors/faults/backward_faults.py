@@ -269,7 +269,7 @@ class Faults:
         """Return the call that ended the run with why a backward raised; None where neither is known.
 
         Args:
-            failure: What the exception told.
+            failure: What is known from the exception.
             graphs: Those of the trace, in its order.
         """
         if self._ended_by is None:
@@ -279,7 +279,7 @@ class Faults:
         return replace(failure or plain, backward=_all_placed(fault, graphs))
 
     def survived(self, graphs: Sequence[Graph]) -> dict[str, Any]:
-        """Return what the run has survived: the fields of a `TraceReport` that tell of it."""
+        """Return what the run has survived: the fields of a `TraceReport` that show it."""
         caught = tuple(replace(one, fault=_all_placed(one.fault, graphs)) for one in self._caught.every())
         return {"swallowed_errors": caught, "silent_errors": self._quiet_faults(graphs)}
 

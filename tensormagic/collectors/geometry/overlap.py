@@ -154,7 +154,7 @@ def _at(picture: np.ndarray, region: Region, low: int, *, whole: bool) -> np.nda
 # Which elements of one tensor lie in the memory that another one writes to: how many, and which is the first.
 #
 # Counted in a picture of the memory between them, one byte for a byte, as long as that is small; beyond that the
-# count comes from `overlap_elements` and the first index from the strides, where they tell it.
+# count comes from `overlap_elements` and the first index from the strides, where they show it.
 
 PICTURE_LIMIT = 2**22  # bytes
 MOST_MARKS = 48

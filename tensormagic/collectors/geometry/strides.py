@@ -307,7 +307,7 @@ def _address(x: torch.Tensor, storage: torch.UntypedStorage) -> int:
 # Whether two tensors count their in-place writes on the same version counter, found out by looking alone.
 #
 # ``.detach()`` shares the counter, ``.data`` does not: the difference between an error and a silently wrong gradient.
-# torch tells a counter's *value*, not which counter it is, and finding out by writing would be a change to the
+# torch shows a counter's *value*, not which counter it is, and finding out by writing would be a change to the
 # person's tensors. A tensor's C++ part (``c10::TensorImpl``) holds a pointer to its counter, though, at a place that
 # is fixed in one build of torch. That place is not assumed but found: it is the one word that is equal for tensors
 # known to share a counter and differs for tensors known not to. Where there is no such word, or more than one, the

@@ -38,7 +38,7 @@ from tensormagic.reports import UNTOUCHED, FirstNonfinite, ForwardNonfinite, For
 # Measures what the forward makes, for the person who asks for it: each output of each call that makes a node.
 #
 # The function mode sees the outputs as they are returned. On a CPU they are measured there and then; on any other
-# device their numbers are reckoned there, and come with those of the pass. Nothing is kept but numbers. A row is
+# device their numbers are computed there, and come with those of the pass. Nothing is kept but numbers. A row is
 # known by the sequence number of its node until a backward walks the graph.
 
 GENERATIONS = 4  # forwards whose rows are still known: the pass through a graph may come after that through another
@@ -274,7 +274,7 @@ class PassValues:
         order: Report indices in the order reached.
         first_nonfinite: Filled when the pass ends.
         gap: Why something could not be measured; empty where all could.
-        loss_gap: Why the value is not told; empty where it is, or is no number.
+        loss_gap: Why the value is missing; empty where it is there, or is no number.
         value: The number that backward was called on, where it is one and can be read.
         parts: (report index of a node, input number) → what it sent there, where several send to one slot.
         table: The statistics of every gradient; None in a pass of which only the norms are taken.

@@ -323,7 +323,7 @@ class SmallGradients:
             self._copy(source, index)
 
     def finish(self) -> None:
-        """Look at all that wait, and let go of who is told: who holds this would else hold itself."""
+        """Look at all that wait, and drop the callbacks: an object that holds this would else hold itself."""
         try:
             self.settle()
         finally:

@@ -50,7 +50,7 @@ _READ_AT_ONCE = frozenset({torch.float32, torch.float64})
 
 _SPREAD = "the loss is a DTensor, and each process has only a part; a trace does not ask other processes"
 
-_NO_ROOM = "a device had no room left for what the trace reckons on it; the gradients of some passes were left alone"
+_NO_ROOM = "a device had no room left for what the trace computes on it; the gradients of some passes were left alone"
 _LITTLE_ROOM = f"a device had less than {ROOM >> 20} MiB left: of some passes only the norms were taken"
 _UNCOUNTED = (
     "of large gradients on a device that are not finite it is counted in some passes alone how many elements are not: "
@@ -314,9 +314,9 @@ class PassRecorder:
         full = self._asks_all and (self.values.table is not None or index not in history.surveyed)
         if full:
             history.surveyed.add(index)
-        self._far.ask(gradient, partial(self._told, index), full=full, careful=index in history.careful)
+        self._far.ask(gradient, partial(self._came, index), full=full, careful=index in history.careful)
 
-    def _told(self, index: int, numbers: Measured | None, found: GradientStatistics | None) -> None:
+    def _came(self, index: int, numbers: Measured | None, found: GradientStatistics | None) -> None:
         """Keep what came from a device of a gradient."""
         if numbers is None:
             self.values.norms[index] = UNREADABLE

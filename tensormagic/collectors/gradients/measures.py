@@ -94,7 +94,7 @@ def as_array(piece: torch.Tensor) -> Any:
     return view(memory, dtype, piece.numel())
 
 
-# On a CPU they are read at once; those of gradients on a device are reckoned there: see `on_device`.
+# On a CPU they are read at once; those of gradients on a device are computed there: see `on_device`.
 
 Measured = tuple[float, int, int]  # norm, NaN count, Inf count
 

@@ -197,7 +197,7 @@ class _Event:
 
 @dataclass(slots=True)
 class _Seen:
-    """All that the saved tensors of one graph tell, by report index.
+    """All that the saved tensors of one graph show, by report index.
 
     Attributes:
         results: What nodes made, and what leaves hold.
@@ -259,7 +259,7 @@ class _Look:
         return seen
 
     def _using(self, first: int, after: int) -> list[int]:
-        """Return the nodes beyond ``after`` that use what was made up to ``first``: only these may tell of older."""
+        """Return the nodes beyond ``after`` that use what was made up to ``first``: only these may show older ones."""
         return sorted({edge.source for edge in self._edges if edge.target <= first and edge.source > after})
 
     def _look_at(self, at: int, seen: _Seen) -> None:

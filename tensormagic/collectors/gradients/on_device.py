@@ -1,4 +1,4 @@
-"""Numbers about gradients that lie on a device: reckoned there by few launches, and read when they have come.
+"""Numbers about gradients that lie on a device: computed there by few launches, and read when they have come.
 
 Launches are what a device costs the program, and a wait is what costs it most. So a small gradient is copied (not kept:
 the engine, an optimizer or another process may write into it before the pass is over), and the copies of one length are
@@ -6,7 +6,7 @@ looked at together, as rows of a matrix. Of a large one the norm is taken, one l
 passes that are measured in full, in pieces of a few megabytes, so that no temporary is as large as the gradient.
 
 Half precision is summed in float32. Every sum is taken of numbers scaled by the largest among them, so that squares
-neither overflow nor vanish; what pieces tell is put together in float64 once it is here. A norm that is taken alone is
+neither overflow nor vanish; what pieces show is put together in float64 once it is here. A norm that is taken alone is
 not scaled: where it left the range of its type, the gradient is looked at with care the next time.
 """
 
@@ -105,8 +105,8 @@ class _Asked:
         repeated: How often each of them stands.
         full: Whether everything was asked.
         sizes: How many elements each piece has; empty where there is one.
-        parts: What each piece told.
-        lost: Whether there is nothing to be told.
+        parts: The numbers of each piece.
+        lost: Whether the numbers are lost.
     """
 
     keep: Keep
@@ -120,7 +120,7 @@ class _Asked:
 
 
 class _Stream:
-    """What is put on one stream: copies that wait, and numbers that are reckoned."""
+    """What is put on one stream: copies that wait, and numbers that are computed."""
 
     def __init__(self) -> None:
         self.copies: dict[tuple[int, torch.dtype, torch.dtype | None, bool], list[tuple[torch.Tensor, _Asked]]] = {}
@@ -223,11 +223,11 @@ class DeviceNumbers:
             self._reckon(found, lambda read: keep(*(int(sum(column)) for column in zip(*read, strict=True))))
 
     def _reckon(self, numbers: list[torch.Tensor], keep: Callable[[list[list[float]]], None]) -> None:
-        def told(_: Measured | None, __: GradientStatistics | None) -> None:
+        def ignored(_: Measured | None, __: GradientStatistics | None) -> None:
             if not asked.lost:
                 keep(asked.parts)
 
-        asked = _Asked(told, torch.float32, 0, 1, full=False)
+        asked = _Asked(ignored, torch.float32, 0, 1, full=False)
         self._asked.append(asked)
         stream = self._streams.setdefault(devices.there.stream_of(numbers[0].device), _Stream())
         for each in numbers:
@@ -238,7 +238,7 @@ class DeviceNumbers:
         self._after.append(action)
 
     def give_up(self) -> None:
-        """Let go of all that waits; what was asked about is told that there is no number."""
+        """Let go of all that waits; each callback gets None instead of a number."""
         self._streams.clear()
         for asked in self._asked:
             asked.lost = True
@@ -246,7 +246,7 @@ class DeviceNumbers:
     # -- when the pass is over ------------------------------------------------------------------------------------
 
     def send(self) -> None:
-        """Let all numbers be copied here as soon as they are reckoned, each stream's behind its own work."""
+        """Let all numbers be copied here as soon as they are computed, each stream's behind its own work."""
         streams, self._streams = self._streams, {}
         for place, stream in streams.items():
             with devices.there.on(place), _own_types():
@@ -271,13 +271,13 @@ class DeviceNumbers:
                     each.parts.append(numbers[at : at + width])
                     at += width
         for each in asked:
-            keep, each.keep = each.keep, _nobody  # who is told may hold what is asked
-            keep(*(self._told(each) if each.count and not each.lost else (None, None)))
+            keep, each.keep = each.keep, _nobody  # the callback may hold the tensor
+            keep(*(self._put_together(each) if each.count and not each.lost else (None, None)))
         for action in after:
             action()
         return []
 
-    def _told(self, asked: _Asked) -> tuple[Measured, GradientStatistics | None]:
+    def _put_together(self, asked: _Asked) -> tuple[Measured, GradientStatistics | None]:
         if asked.parts and len(asked.parts[0]) == 1:
             norm = asked.parts[0][0] * math.sqrt(asked.repeated)
             nan, inf = int(math.isnan(norm)), int(norm == math.inf and asked.dtype is torch.float16)
@@ -298,7 +298,7 @@ def left_its_range(measured: Measured) -> bool:
 
 @contextmanager
 def _own_types() -> Iterator[None]:
-    """Keep the person's function modes from seeing what is reckoned, and autocast from choosing the types for it."""
+    """Keep the person's function modes from seeing what is computed, and autocast from choosing the types for it."""
     with torch._C.DisableTorchFunction():
         if torch._C._is_any_autocast_enabled():
             with torch._C._DisableAutocast():
@@ -367,7 +367,7 @@ def _reckoned(rows: torch.Tensor, narrow: torch.dtype | None, *, full: bool) -> 
 
 
 def _together(asked: _Asked, pass_number: int) -> GradientStatistics:
-    """Put together what the pieces of one gradient told; what was not asked is 0."""
+    """Put together the numbers of the pieces of one gradient; what was not asked is 0."""
     count, times = asked.count * asked.repeated, asked.repeated
     table = np.array(asked.parts, np.float64)
     bad, nan, largest, norms = table.T[:_COUNTED]

@@ -213,7 +213,7 @@ def returned_gradients(
 
 # What is known of each backward pass, and to which microbatch of a pipeline it belongs.
 
-# The passes of a run that are kept, evenly thinned, and what a live panel is told of them.
+# The passes of a run that are kept, evenly thinned, and what a live panel shows of them.
 
 # The passes of a run that are kept, and what each brought every leaf: a gradient, and a step of the optimizer.
 
@@ -334,7 +334,7 @@ class PassLog:
     def wants_update(self, spent: float, seconds: float) -> bool:
         """Return whether an optimizer's step is to be measured now, given what measuring took so far.
 
-        After a pass on a device, whose time no clock here tells: the first, and each 2^k-th after it.
+        After a pass on a device, whose time no clock here shows: the first, and each 2^k-th after it.
         """
         if self._coming:
             after = self.seen + len(self._coming) - 1
@@ -399,7 +399,7 @@ def _columns(rows: list[array[float]], count: int) -> list[array[float]]:
     )
 
 
-# What a live panel is told of a run, many times a second: small copies, made on the panel's thread.
+# What a live panel shows of a run, many times a second: small copies, made on the panel's thread.
 
 There = tuple[Pass, TracedGraph, PassValues]
 

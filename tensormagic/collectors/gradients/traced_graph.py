@@ -102,7 +102,7 @@ class Thinned(Generic[Item]):
 # Of every pass the norms are taken. Everything else about a gradient (largest magnitude, mean, deviation, zeros)
 # costs several times as much where gradients are large, so it is taken in the first pass and then in as many of the
 # passes that are kept as fit into a small share of the time: `TracedGraph.wants_statistics`. What it costs on a device
-# no clock here tells: there it is taken by count.
+# no clock here shows: there it is taken by count.
 
 KEPT_NUMBERS = 1 << 14  # the norms kept a graph over all its passes, and over all passes for the parameters;
 FEWEST_PASSES, MOST_PASSES = 24, 192  # within these bounds: a small network keeps every step of a short run

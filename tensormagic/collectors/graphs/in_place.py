@@ -71,7 +71,7 @@ class WriteRecord(NamedTuple):
         version: Of it, afterwards.
         start: Number that autograd would have given a node before the write.
         stop: The same after it: not ``start`` where the write is in the graph.
-        site: The line; None where the node of the write tells it, and where none is known.
+        site: The line; None where the node of the write shows it, and where none is known.
         call: What wrote.
         blind: Whether autograd could not see it.
     """

@@ -90,10 +90,10 @@ def read_slots(node: Any, most: int | None = None) -> Iterator[SavedSlot]:
             read = getattr(node, value) if state == "ok" else None
         except RuntimeError as error:
             text = str(error)
-            told = _VERSIONS.search(text)
-            versions = (int(told[2]), int(told[1])) if told else None
+            named = _VERSIONS.search(text)
+            versions = (int(named[2]), int(named[1])) if named else None
             freed = "freed" in text or "second time" in text
-            state = "changed in place" if "inplace" in text or told else "freed" if freed else "unreadable"
+            state = "changed in place" if "inplace" in text or named else "freed" if freed else "unreadable"
         yield SavedSlot(name, state, read, kept, several, versions)
 
 

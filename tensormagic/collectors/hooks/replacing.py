@@ -283,7 +283,7 @@ class BackwardCall:
 
 
 class Follower(Protocol):
-    """Who is told of backward calls.
+    """What follows backward calls.
 
     Attributes:
         passing: While it is not None, it is called instead of `follow`, with torch's function and the arguments for it;
@@ -303,8 +303,8 @@ _replaced: list[tuple[Any, Any]] = []  # torch's function and what stands in for
 class followed_backward:  # noqa: N801  (read as what it does: ``with followed_backward(follower):``)
     """Tell ``follower`` of every backward call until the block ends.
 
-    It is told of those on the thread that enters the block, and of those on threads on which nobody follows: of these,
-    whoever follows the thread on which somebody began last. Of several on one thread each is told, and what the others
+    It follows those on the thread that enters the block, and those on threads on which nothing else follows: of these,
+    whoever follows the thread on which somebody began last. Of several on one thread each follows, and what the others
     do is no part of the call for it.
     """
 
@@ -361,7 +361,7 @@ def _standing_in_for(original: Callable[..., Any]) -> Callable[..., Any]:
 
 @uncounted
 def _telling(follower: Follower, between: bool, run: Any, roots: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: FBT001
-    """Make a call that ``follower`` is told of."""
+    """Make a call through ``follower``."""
     if follower.passing is not None:
         return follower.passing(run, roots, args, kwargs)
     inputs = args[_INPUTS] if len(args) > _INPUTS else kwargs.get("inputs", ())

@@ -149,7 +149,7 @@ class SteppingOff:
             place = self._mode.leave() if asks(args, kwargs) else -1
             if place < 0:
                 return made(original, args, kwargs)
-            itself[0].pause()  # a function mode is told of what stands there
+            itself[0].pause()  # a function mode is called for what stands there
             try:
                 result = made(original, args, kwargs)
             finally:

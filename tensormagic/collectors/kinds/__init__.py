@@ -56,7 +56,7 @@ def holder_of(x: Any) -> Kind:
 
 
 def roles_of(x: Any) -> list[Kind]:
-    """Return what a tensor is besides, as far as its attributes tell."""
+    """Return what a tensor is besides, as far as its attributes show."""
     return [kind for kind in ROLES if is_of(kind, x)]
 
 

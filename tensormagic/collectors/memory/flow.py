@@ -283,7 +283,7 @@ class Dominance:
         weights: Bytes and device, by node.
 
     Attributes:
-        steps: How many more nodes may be looked at; where it is below zero, nothing is told any more.
+        steps: How many more nodes may be looked at; where it is below zero, nothing is reported any more.
     """
 
     def __init__(

@@ -61,7 +61,7 @@ def collect_releases(
 ) -> Releases:
     """Return what would be freed once each name, output or error of a session is let go of, by itself.
 
-    Exact as far as Python and torch count references; where they do not, less is told, not more. What lies in a cycle
+    Exact as far as Python and torch count references; where not, less is reported, not more. What lies in a cycle
     of references is freed when Python's garbage collector runs next.
 
     Args:
@@ -70,7 +70,7 @@ def collect_releases(
         besides: Dictionaries of ours that refer to the same things, for now: what they hold does not count.
         budget: How long to look.
         most: How many to list.
-        items: What lies in containers and is to be told of although it does not stand out: ``"losses[17]"``.
+        items: What lies in containers and is listed although it does not stand out: ``"losses[17]"``.
     """
     looked = look(namespace, besides=besides, budget=budget, items=items)
     every = all_releases(looked.roots, looked.flow, looked.items.parts)
@@ -154,9 +154,9 @@ def _walked(
     for value in (value for mapping in besides for value in mapping.values()):
         found.root(value)
     found.walk(deadline)
-    strangers = found.take_unnamed_referrers()
+    unnamed = found.take_unnamed_referrers()
     found.walk(deadline)
-    return found, [*starts, strangers]
+    return found, [*starts, unnamed]
 
 
 def lasting(namespace: Mapping[str, Any]) -> frozenset[int]:

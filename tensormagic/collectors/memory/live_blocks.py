@@ -33,7 +33,7 @@ from tensormagic.reports import Category, Holder, Location
 # - *optimizer state*: what an optimizer holds besides its parameters: moments, momentum buffers, steps.
 # - *buffer*: registered as a buffer of a module.
 # - *input*: what a data set or loader holds; and what has a name, was not computed with gradients, and was saved by a
-#   graph that is still alive: the batch that a model was given. Once a backward has freed the graph, nothing tells a
+#   graph that is still alive: the batch that a model was given. Once a backward has freed the graph, nothing shows a
 #   batch from another tensor.
 # - *saved for backward*: what a live graph keeps for its backward, and is none of these.
 # - *other*: everything else.
@@ -75,7 +75,7 @@ class Block:
         module: Path of the module that it belongs to.
         saved: The first few graphs that keep it.
         in_graphs: How often graphs keep it.
-        strangers: What else refers to its tensors, where neither a name nor a graph does.
+        unnamed: What else refers to its tensors, where neither a name nor a graph does.
         identities: Of its storages, where it is more than one.
     """
 
@@ -88,7 +88,7 @@ class Block:
     module: str = ""
     saved: list[Holder] = field(default_factory=list)
     in_graphs: int = 0
-    strangers: list[Holder] = field(default_factory=list)
+    unnamed: list[Holder] = field(default_factory=list)
     identities: set[int] = field(default_factory=set)
 
     @property
@@ -174,7 +174,7 @@ def nbytes_of(x: torch.Tensor) -> int:
         return 0
 
 
-# The variables of functions that are running: they hold memory as names do, and no namespace tells them.
+# The variables of functions that are running: they hold memory as names do, and no namespace shows them.
 
 
 def running(frame: FrameType | None, taken: set[str]) -> list[tuple[Place, Any]]:
@@ -182,7 +182,7 @@ def running(frame: FrameType | None, taken: set[str]) -> list[tuple[Place, Any]]
 
     Args:
         frame: The innermost.
-        taken: Names that mean something to the person already; a variable that is so called, too, is told with its
+        taken: Names that mean something to the person already; a variable of the same name is shown with its
             function.
     """
     found: list[tuple[Place, Any]] = []
@@ -203,7 +203,7 @@ def _path(name: str, frame: FrameType, taken: set[str]) -> str:
 
 # Which line allocated what is alive: noted by a run that was followed, or by CUDA's allocator where it records.
 #
-# What a run has seen is known until the storage dies: a weak reference to it, two numbers that tell whether its
+# What a run has seen is known until the storage dies: a weak reference to it, two numbers that show whether its
 # memory is still the one that was seen, and the line. Nothing is guessed: a storage that nobody saw being allocated
 # has no line.
 

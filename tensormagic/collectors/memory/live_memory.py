@@ -1,4 +1,4 @@
-"""What is alive in memory now, and what an error out of memory is told about it."""
+"""What is alive in memory now, and what explains an error out of memory."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def live_storage(block: Block, line_of: Callable[[torch.UntypedStorage], Origin 
         dtype=str(stands.dtype).removeprefix("torch."),
         shape=_shape(stands),
         tensors=len(block.tensors),
-        holders=(*holders[:MOST_HOLDERS], *block.saved, *block.strangers)[:MOST_HOLDERS],
-        found=len(holders) + block.in_graphs + len(block.strangers),
+        holders=(*holders[:MOST_HOLDERS], *block.saved, *block.unnamed)[:MOST_HOLDERS],
+        found=len(holders) + block.in_graphs + len(block.unnamed),
         module=block.module,
         location=None if origin is None else origin.location,
         backward=origin is not None and origin.backward,
@@ -64,7 +64,7 @@ def live_storage(block: Block, line_of: Callable[[torch.UntypedStorage], Origin 
 
 
 def summed(blocks: list[Block]) -> tuple[LiveStorage, ...]:
-    """Return the sums of blocks that are not told of one by one: one a device and category, the largest first."""
+    """Return the sums of blocks that are not listed one by one: one a device and category, the largest first."""
     sums: dict[tuple[str, Category], list[int]] = {}
     for block in blocks:
         entry = sums.setdefault((block.memory.device, category_of(block.roles)), [0, 0])
@@ -86,7 +86,7 @@ def _rank(place: Place, x: torch.Tensor) -> tuple[bool, bool, bool, bool]:
 
 
 def _steps(place: Place) -> tuple[bool, int]:
-    """Return what puts the path first that is quickest to write; of outputs, the one that tells the cell."""
+    """Return what puts the path first that is quickest to write; of outputs, the one that shows the cell."""
     return not place.path.startswith("Out["), place.path.count(".") + place.path.count("[")
 
 
@@ -255,9 +255,9 @@ def _with_live(device: DeviceMemory, blocks: list[Block]) -> DeviceMemory:
     return replace(device, live=live, storages=len(blocks), tensors=tensors)
 
 
-# Where the memory was when it ran out, and what the error's message tells.
+# Where the memory was when it ran out, and what the error's message shows.
 
-# What the messages of an out-of-memory error tell: which device, how much was asked for, how much there was.
+# What the messages of an out-of-memory error show: which device, how much was asked for, how much there was.
 #
 # Each backend of torch writes its own. The sources (torch 2.6 to 2.13, older forms where they are still met):
 # ``c10/cuda/CUDACachingAllocator.cpp`` (``CUDA`` or ``HIP``), ``c10/cuda/CUDAMallocAsyncAllocator.cpp``,
@@ -281,7 +281,7 @@ _BARE = re.compile(
 
 
 def read_message(message: str, *, is_memory_error: bool = False, device: str = "cpu") -> OutOfMemory | None:
-    """Return what a message tells; None where it tells of something else.
+    """Return what a message shows; None where it shows something else.
 
     Args:
         message: Of the exception.
@@ -386,13 +386,13 @@ Variable = tuple[Place, Any]
 
 
 def out_of_memory_of(error: BaseException) -> OutOfMemory | None:
-    """Return what an exception tells of memory that ran out; None where it is another. Reads its message alone."""
+    """Return what an exception says of memory that ran out; None where it is another. Reads its message alone."""
     if not isinstance(error, _READ):
         return None
     try:
         device = "cpu" if isinstance(error, MemoryError) else "cuda"
         return read_message(str(error), is_memory_error=isinstance(error, _TYPES), device=device)
-    except Exception:  # a message that cannot be had tells nothing
+    except Exception:  # a message that cannot be had shows nothing
         return None
 
 
@@ -403,7 +403,7 @@ def memory_at(
 
     Args:
         error: With its traceback; nothing of it is kept.
-        described: What its message tells.
+        described: What its message shows.
         namespace: The person's names.
         cell_number: Gives a cell's execution count from its file name.
     """
@@ -445,7 +445,7 @@ def _only(failing: list[Variable], namespace: Mapping[str, Any]) -> int:
 
 
 def _with_device(described: OutOfMemory, memory: MemoryReport) -> OutOfMemory:
-    """Return the moment with what the device itself tells, where the message did not."""
+    """Return the moment with what the device itself shows, where the message did not."""
     device = next((one for one in memory.devices if one.device == described.device), None)
     if device is None:
         return described

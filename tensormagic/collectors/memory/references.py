@@ -305,12 +305,12 @@ class References:
         if not kinds:
             return []
         tensors = _classes_of_tensors()
-        strangers = [
+        unnamed = [
             item
             for item in gc.get_objects()
             if ((kind := type(item)) in tensors or kind in kinds) and id(item) not in self._numbers
         ]
-        return [self._meet(item) for item in strangers if type(item) in kinds or _has_graph(item)]
+        return [self._meet(item) for item in unnamed if type(item) in kinds or _has_graph(item)]
 
     def caught(self) -> list[int]:
         """Return the numbers of what lies in a circle that nobody can free: part of it only torch knows.

@@ -137,7 +137,7 @@ def _last_error(shell: Any) -> Root:
 
 # Memory under a storage that is not torch's own: which NumPy array's it is, and that it counts once.
 #
-# ``torch.from_numpy`` makes a storage over the memory of an array, and keeps the array. Neither tells the other: they
+# ``torch.from_numpy`` makes a storage over the memory of an array, and keeps the array. Neither knows the other: they
 # are matched by address, among the arrays that a walk has met. The bytes are the array's, then: they are free when it
 # is. A piece of a storage (``storage[2:]``) is a storage of its own over the memory of the other, likewise.
 
@@ -259,7 +259,7 @@ def is_foreign(storage: torch.UntypedStorage) -> bool:
 
 # The containers that a person's names lead to, as they would write them, and what can be taken out of each.
 #
-# Only what is certain to work is told: builtin containers by their own classes, keys that can be written down,
+# Only what is certain to work is reported: builtin containers by their own classes, keys that can be written down,
 # attributes that lie in the object itself and that no class of the person's intercepts. No code of theirs runs.
 
 MOST = 2_000  # containers
@@ -385,7 +385,7 @@ def _held(every: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
 # What taking something out of a container would free: ``losses.clear()``, ``del losses[17]``, ``del net.cache``.
 
 MOST_PARTS = 4  # of one name
-SHARE = 8  # one item is told where it frees at least this part of what all of its container free
+SHARE = 8  # one item is listed where it frees at least this part of what all of its container free
 STANDS_OUT = 1.5  # and one of a sequence, which has no name, where it frees so many times what its items do on average
 CUT = "the items of some containers were not measured; what each item would free is shown for the others"
 
@@ -432,7 +432,7 @@ def items_of(found: References, roots: Sequence[Root], dominance: Dominance, wan
 
 
 def _is_better(one: Release, other: Release, wanted: Collection[str]) -> bool:
-    """Return whether the later of two that free the same is told: what was asked for, then the innermost to be emptied.
+    """Return whether to list the later of two that free the same: what was asked for, then the innermost to be emptied.
 
     Args:
         one: The later, further inside.
@@ -447,7 +447,7 @@ def _is_better(one: Release, other: Release, wanted: Collection[str]) -> bool:
 def _of_container(
     found: References, container: Container, dominance: Dominance, wanted: Collection[str]
 ) -> Iterator[tuple[tuple[int, int], Release]]:
-    """Yield what one container frees, all of it and item by item, each with what tells that set of storages."""
+    """Yield what one container frees, all of it and item by item, each with a key for that set of storages."""
     number = found.number_of(container.holder)
     number = found.number_of(container.item) if number is None else number
     if number is None or not dominance.is_worth_asking(number):

@@ -119,7 +119,7 @@ class Lines:
     left_out: tuple[int, int]
 
     def index(self, number: int) -> int:
-        """Return the index of a line in the report; -1 where it is not told."""
+        """Return the index of a line in the report; -1 where it is not listed."""
         return self.numbers.get(number, -1)
 
 
@@ -155,7 +155,7 @@ def _history(read: Gathered) -> dict[int, LineSums]:
 
 
 def _before(read: Gathered) -> Iterator[tuple[int, int]]:
-    """Yield line and bytes of the blocks in use that no event tells of."""
+    """Yield line and bytes of the blocks in use that no event shows."""
     described = {history.device for history in read.histories}
     yield from ((block.line, block.requested) for history in read.histories for block in history.from_before)
     yield from ((block.line, block.requested) for block in read.in_use() if block.device not in described)

@@ -182,7 +182,7 @@ class Moment:
 
 @dataclass(slots=True)
 class History:
-    """What the events of one device tell.
+    """What the events of one device show.
 
     Attributes:
         device: As torch writes it.

@@ -17,7 +17,7 @@ from tensormagic.reports import BlockState, Location, Segment, SnapshotStretch
 
 # From the stacks of a snapshot to the person's own lines, by the file names alone: no file is opened.
 #
-# A snapshot may come from another machine, and could name any file. The source of a line is told only where Python
+# A snapshot may come from another machine, and could name any file. The source of a line is shown only where Python
 # has it in memory already, as it has the cells of a running notebook.
 
 MOST_LINES = 2000
@@ -48,7 +48,7 @@ class Stacks:
         self.unread = 0
 
     def line(self, frames: Any) -> int:
-        """Return the number of the line that a stack belongs to; -1 where it tells none."""
+        """Return the number of the line that a stack belongs to; -1 where it shows none."""
         known = self._known.get(id(frames))
         if known is None:
             known = self._known[id(frames)] = frames, self._read(frames)

@@ -135,7 +135,7 @@ def note_unnamed_referrers(blocks: Sequence[Block], ours: Container[int]) -> Non
     for block in lost:
         mine = set(block.tensors)
         described = [(item, x) for item in every for x in gc.get_referents(item) if id(x) in mine]
-        block.strangers += [
+        block.unnamed += [
             Holder(_described(item, x, libraries), "item", "tensor") for item, x in described[:MOST_HOLDERS]
         ]
 
@@ -155,7 +155,7 @@ def _described(item: Any, x: torch.Tensor, libraries: dict[int, str]) -> str:
     return f"an object without a name: {home_of(type(item))}.{type(item).__qualname__}"
 
 
-MOST_SAVED = 4  # graphs told of one block
+MOST_SAVED = 4  # graphs listed for one block
 _NAMELESS = "a tensor without a name"
 _REGISTRIES: tuple[tuple[str, Role], ...] = (("_parameters", "parameter"), ("_buffers", "buffer"))
 
@@ -222,7 +222,7 @@ class Survey:
                 found[-1].tensors[id(x)] = x
                 if part is not x:
                     found[-1].composed.add(id(x))
-        except Exception:  # an odd tensor may raise anything: what it is made of cannot be told
+        except Exception:  # an odd tensor may raise anything: what it is made of is unknown
             kind = type(x).__name__ if type(x) is not torch.Tensor else str(x.layout).removeprefix("torch.")
             self._unreadable[kind] = self._unreadable.get(kind, 0) + 1
         return found
@@ -280,7 +280,7 @@ class Survey:
         return roots + [(node, "a node without a name") for node in found.nodes]
 
     def _keep(self, x: torch.Tensor, slot: str, path: Callable[[], str]) -> None:
-        """Note what a node keeps; a tensor that Python has not seen is held until all is told."""
+        """Note what a node keeps; a tensor that Python has not seen is held until the report is made."""
         try:
             identities = [part.untyped_storage()._cdata for part in parts(x)]
             blocks = [self._blocks[identity] for identity in identities if identity in self._blocks]

@@ -15,10 +15,10 @@ import torch
 from tensormagic.reports.memory import Category
 from tensormagic.reports.ops import Phase
 
-# What is remembered of a storage: numbers, and a weak reference that tells the moment of its death.
+# What is remembered of a storage: numbers, and a weak reference that shows the moment of its death.
 #
 # The Python object of a storage lives as long as the storage itself, whoever holds that: tensors, views, autograd
-# graphs or C++ alone. So a weak reference to it, with a callback, tells exactly when the memory is given back, and
+# graphs or C++ alone. So a weak reference to it, with a callback, shows exactly when the memory is given back, and
 # keeps nothing alive.
 
 
@@ -124,7 +124,7 @@ def new_block(storage: torch.UntypedStorage, tensor: Any, died: Died) -> Block:
     return block
 
 
-# The rhythm of a run, noted beside its sums: where each backward began, and how large what was joined became.
+# The iterations of a run, noted beside its sums: where each backward began, and how large what was joined became.
 
 MOST_JOINED = 4096  # tensors noted for one line, the latest
 MOST_BACKWARDS = 1 << 20
@@ -132,7 +132,7 @@ JOINING = frozenset({"aten.cat.default", "aten.constant_pad_nd.default", "aten.s
 
 
 class Iterations:
-    """What tells the rhythm of a run.
+    """What shows the iterations of a run.
 
     Attributes:
         latest: The number of the last backward that was seen; whoever sees one with a greater number says so.
@@ -336,7 +336,7 @@ class AllocationLog:
     Args:
         device: As torch writes it.
         totals: What each line did, on all devices.
-        iterations: What tells the rhythm of the run, of all devices.
+        iterations: What shows the iterations of the run, of all devices.
 
     Attributes:
         alive: The storages that are alive, in the order of their births.
@@ -344,7 +344,7 @@ class AllocationLog:
         peak: The most bytes that were alive at a moment.
         peak_blocks: The storages that were, with their bytes then.
         moments: The timeline.
-        served: Bytes that were allocated while each line ran, of a device whose allocator tells what it served
+        served: Bytes that were allocated while each line ran, of a device whose allocator shows what it served
             besides; else None. The engine of autograd has threads of its own, in which no line runs.
     """
 

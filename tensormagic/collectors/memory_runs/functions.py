@@ -27,7 +27,7 @@ __all__ = ["Executions", "FunctionWalk", "Functions", "LineProfile", "find_funct
 
 # How often each line of a function is reached, counted by Python itself, where it can.
 #
-# `sys.monitoring` (Python 3.12) tells of the lines of single functions and leaves all others as quick as they are;
+# `sys.monitoring` (Python 3.12) shows the lines of single functions and leaves all others as quick as they are;
 # ``sys.settrace``, which debuggers use, would slow down everything, and take their place. Before 3.12 nothing is
 # counted.
 

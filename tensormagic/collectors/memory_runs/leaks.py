@@ -39,8 +39,8 @@ __all__ = ["Holders", "find_holders"]
 
 # Memory that grows with every iteration, found in what a run left alive, or was alive at its peak: from births alone.
 #
-# A leak has a rhythm: iteration for iteration about as much is made and stays, until the end. Where a backward runs
-# between, that is the rhythm of a training loop, and nothing but its births is needed to see it. Elsewhere nothing
+# A leak repeats: iteration for iteration about as much is made and stays, until the end. Where a backward runs
+# between, that is the pace of a training loop, and nothing but its births is needed to see it. Elsewhere nothing
 # tells an iteration from the next layer of a network, and only what the holder shows counts: items that a line of the
 # person's own puts in one by one, results that each have a graph of their own.
 
@@ -104,7 +104,7 @@ class Stay:
 
 
 @dataclass(frozen=True, slots=True)
-class Rhythm:
+class RunFacts:
     """What else is known of a run.
 
     Attributes:
@@ -112,7 +112,7 @@ class Rhythm:
         backwards: Numbers of the operations at which a backward began, ascending.
         joins: Operation and bytes of every tensor that a line joined of others (``torch.cat``), by line.
         first: Number of the first operation at which each line allocated something.
-        complete: Whether everything that has a name was looked at; else what has no holder tells nothing.
+        complete: Whether everything that has a name was looked at; else what has no holder shows nothing.
     """
 
     lines: Sequence[Location]
@@ -122,114 +122,114 @@ class Rhythm:
     complete: bool = True
 
 
-def find_leaks(stays: Iterable[Stay], rhythm: Rhythm) -> tuple[Leak, ...]:
+def find_leaks(stays: Iterable[Stay], facts: RunFacts) -> tuple[Leak, ...]:
     """Return what grows with every iteration, the largest first."""
     groups: dict[tuple[str, str | int], list[Stay]] = defaultdict(list)
     for stay in stays:
         if stay.category not in MEANT and stay.line >= 0 and stay.nbytes:
             groups[stay.device, stay.hold.name if stay.hold is not None else stay.line].append(stay)
-    found = (_leak(group, rhythm) for group in groups.values())
+    found = (_leak(group, facts) for group in groups.values())
     return tuple(sorted((leak for leak in found if leak is not None), key=lambda leak: -leak.kept))
 
 
-def find_ended(stays: Iterable[Stay], rhythm: Rhythm, peak: int) -> tuple[Leak, ...]:
+def find_ended(stays: Iterable[Stay], facts: RunFacts, peak: int) -> tuple[Leak, ...]:
     """Return what grew up to the peak of a run and was freed later, all at once, the largest first.
 
     Args:
         stays: What was alive at the peak and is not any more.
-        rhythm: What else is known of the run.
+        facts: What else is known of the run.
         peak: Number of the operation at which the most was alive.
     """
-    until = replace(rhythm, backwards=rhythm.backwards[: bisect_right(rhythm.backwards, peak)])
+    until = replace(facts, backwards=facts.backwards[: bisect_right(facts.backwards, peak)])
     groups: dict[tuple[str, int], list[Stay]] = defaultdict(list)
     for stay in stays:
         if stay.category not in _BRIEF and stay.line >= 0 and stay.nbytes:
             groups[stay.device, stay.line].append(stay)
-    at_once = (group for group in groups.values() if len({_round_of_death(stay, rhythm) for stay in group}) == 1)
+    at_once = (group for group in groups.values() if len({_round_of_death(stay, facts) for stay in group}) == 1)
     found = (_unheld(group, until) for group in at_once)
     return tuple(replace(leak, ended=True) for leak in found if leak is not None)
 
 
-def _round_of_death(stay: Stay, rhythm: Rhythm) -> int:
-    return bisect_right(rhythm.backwards, stay.born if stay.died is None else stay.died)
+def _round_of_death(stay: Stay, facts: RunFacts) -> int:
+    return bisect_right(facts.backwards, stay.born if stay.died is None else stay.died)
 
 
-def _leak(group: list[Stay], rhythm: Rhythm) -> Leak | None:
-    """Return what a group of storages with one holder, or of one line without any, tells."""
+def _leak(group: list[Stay], facts: RunFacts) -> Leak | None:
+    """Return what a group of storages with one holder, or of one line without any, shows."""
     holds = [stay.hold for stay in group if stay.hold is not None]
     if any(hold.ends for hold in holds):
         return None
     if not holds:
-        return _unheld(group, rhythm) if rhythm.complete else None
+        return _unheld(group, facts) if facts.complete else None
     hold = max(holds, key=lambda hold: hold.graph)
     if hold.graph:
-        return _graphs(group, hold, rhythm)
-    return _joined(group, hold, rhythm) if hold.form == "joined" else _items(group, hold, rhythm)
+        return _graphs(group, hold, facts)
+    return _joined(group, hold, facts) if hold.form == "joined" else _items(group, hold, facts)
 
 
-def _graphs(group: list[Stay], hold: Hold, rhythm: Rhythm) -> Leak | None:
+def _graphs(group: list[Stay], hold: Hold, facts: RunFacts) -> Leak | None:
     """Return a leak of graphs, counted by the results that begin them, or by the backwards that one goes back over."""
     if hold.count:
-        return _described(group, rhythm, hold.count, hold) if hold.count >= FEWEST_GRAPHS else None
-    rounds = _rounds(group, rhythm)
-    return _described(group, rhythm, len(rounds), hold) if _is_training(group, rhythm) else None
+        return _described(group, facts, hold.count, hold) if hold.count >= FEWEST_GRAPHS else None
+    rounds = _rounds(group, facts)
+    return _described(group, facts, len(rounds), hold) if _is_training(group, facts) else None
 
 
-def _items(group: list[Stay], hold: Hold, rhythm: Rhythm) -> Leak | None:
+def _items(group: list[Stay], hold: Hold, facts: RunFacts) -> Leak | None:
     """Return a leak of items: one a backward, or one a time that a known line puts one in."""
-    rounds = _rounds(group, rhythm)
-    if _is_training(group, rhythm):
+    rounds = _rounds(group, facts)
+    if _is_training(group, facts):
         added = list(rounds.values())
-    elif rhythm.backwards or hold.location is None:
+    elif facts.backwards or hold.location is None:
         return None  # collected before the training, or from time to time
     else:
         added = _by_item(group)
-    return _described(group, rhythm, len(added), hold) if _is_steady(added) else None
+    return _described(group, facts, len(added), hold) if _is_steady(added) else None
 
 
-def _unheld(group: list[Stay], rhythm: Rhythm) -> Leak | None:
+def _unheld(group: list[Stay], facts: RunFacts) -> Leak | None:
     """Return a leak of what nothing that has a name holds: only a training loop shows that it is one."""
-    rounds = _rounds(group, rhythm)
-    if not (_is_training(group, rhythm) and _is_steady(list(rounds.values()))):
+    rounds = _rounds(group, facts)
+    if not (_is_training(group, facts) and _is_steady(list(rounds.values()))):
         return None
-    return _described(group, rhythm, len(rounds), Hold(""))
+    return _described(group, facts, len(rounds), Hold(""))
 
 
-def _joined(group: list[Stay], hold: Hold, rhythm: Rhythm) -> Leak | None:
+def _joined(group: list[Stay], hold: Hold, facts: RunFacts) -> Leak | None:
     """Return the growth of one tensor that is joined from itself and more, again and again."""
     (stay, *others) = group
-    births = list((rhythm.joins or {}).get(stay.line, ()))
+    births = list((facts.joins or {}).get(stay.line, ()))
     steps = [after - before for (_, before), (_, after) in pairwise(births)]
     if others or len(steps) < FEWEST or min(steps) <= 0 or births[-1] != (stay.born, stay.nbytes):
         return None
-    rounds = {bisect_right(rhythm.backwards, born) for born, _ in births}
+    rounds = {bisect_right(facts.backwards, born) for born, _ in births}
     kept, training = sum(steps), len(rounds) > len(births) // 2
     return Leak(
-        rhythm.lines[stay.line], stay.device, kept // len(steps), len(steps), kept, hold.name, hold.location,
+        facts.lines[stay.line], stay.device, kept // len(steps), len(steps), kept, hold.name, hold.location,
         form="joined", training=training,
     )  # fmt: skip
 
 
-def _rounds(group: list[Stay], rhythm: Rhythm) -> dict[int, int]:
+def _rounds(group: list[Stay], facts: RunFacts) -> dict[int, int]:
     """Return the bytes that were added before the first backward, between it and the second, and so on."""
     rounds: dict[int, int] = defaultdict(int)
     for stay in group:
-        rounds[bisect_right(rhythm.backwards, stay.born)] += stay.nbytes
+        rounds[bisect_right(facts.backwards, stay.born)] += stay.nbytes
     return rounds
 
 
-def _is_training(group: list[Stay], rhythm: Rhythm) -> bool:
+def _is_training(group: list[Stay], facts: RunFacts) -> bool:
     """Return whether something stayed from backward to backward, from the first time on and to the end.
 
     Several backwards may make a step: a generator's and its critic's, some that are accumulated. What stays of the last
     few times only, of many, is what a cache or a ring has not overwritten yet.
     """
-    rounds = _rounds(group, rhythm)
+    rounds = _rounds(group, facts)
     first, last = min(rounds), max(rounds)
     dense = 4 * len(rounds) >= last - first + 1
-    began = bisect_right(rhythm.backwards, min((rhythm.first or {}).get(stay.line, stay.born) for stay in group))
+    began = bisect_right(facts.backwards, min((facts.first or {}).get(stay.line, stay.born) for stay in group))
     early = first - began <= max(1, _BEGINS * (last - began))
-    return len(rounds) >= FEWEST and dense and early and last >= _LASTS * len(rhythm.backwards)
+    return len(rounds) >= FEWEST and dense and early and last >= _LASTS * len(facts.backwards)
 
 
 def _by_item(group: list[Stay]) -> list[int]:
@@ -247,14 +247,14 @@ def _is_steady(added: Sequence[int]) -> bool:
     return len(added) >= FEWEST and sum(usual <= 2 * each <= 4 * usual for each in added) >= _ALIKE * len(added)
 
 
-def _described(group: list[Stay], rhythm: Rhythm, iterations: int, hold: Hold) -> Leak:
+def _described(group: list[Stay], facts: RunFacts, iterations: int, hold: Hold) -> Leak:
     by_line: dict[int, int] = defaultdict(int)
     for stay in group:
         by_line[stay.line] += stay.nbytes
     kept = sum(by_line.values())
-    training = _is_training(group, rhythm)
+    training = _is_training(group, facts)
     return Leak(
-        rhythm.lines[max(by_line, key=lambda line: by_line[line])], group[0].device, kept // iterations, iterations,
+        facts.lines[max(by_line, key=lambda line: by_line[line])], group[0].device, kept // iterations, iterations,
         kept, hold.name, hold.location, graph=hold.graph, form=hold.form, training=training, scalars=hold.scalars,
     )  # fmt: skip
 

@@ -39,7 +39,7 @@ class OpKind:
         asks: Whether its backward computes otherwise while a dispatch mode is on.
         inside: Whether Python code runs inside it, whose own operations are not seen.
         makes: Whether what is new after it is of its own making for certain, rather than met for the first time.
-        wanted: Who else is told of it.
+        wanted: Which listeners are called for it.
     """
 
     __slots__ = ("asks", "call", "inside", "lifts", "makes", "name", "new", "op", "wanted")
@@ -178,7 +178,7 @@ class MemoryMode(SteppingMode):  # type: ignore[no-untyped-call]
         operations: How many operations ran.
         here: Where the last operation was called from.
         failed: Name of the last operation that raised, and its place.
-        listeners: Who else is told of operations.
+        listeners: What else listens to operations.
         whole: Names of what was therefore looked at from outside only.
         inside: Names of operations in which Python code runs that is not seen.
         resized: Addresses of storages that were grown or shrunk, some of which may be other ones' by now.

@@ -147,7 +147,7 @@ class MemoryRecorder(Listener):
             self._note_lines()
 
     def _note_lines(self) -> None:
-        """Let later looks tell which lines allocated what is left. Never raises."""
+        """Let later looks show which lines allocated what is left. Never raises."""
         lines = self._sites.locations
         origins: dict[Place, Origin] = {}
         left: list[tuple[torch.UntypedStorage, Origin]] = []

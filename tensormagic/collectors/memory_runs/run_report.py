@@ -32,7 +32,7 @@ from tensormagic.collectors.memory_runs.leaks import (
     MEANT,
     MOST_NODES,
     Holders,
-    Rhythm,
+    RunFacts,
     Stay,
     find_ended,
     find_holders,
@@ -94,11 +94,11 @@ def standing() -> Iterator[tuple[torch.UntypedStorage, torch.Tensor, bool]]:
                     yield storage, part, bool(block.identities) and storage._cdata in block.identities - {first}
 
 
-MOST_LINES = 400  # that are told
+MOST_LINES = 400  # in a report
 MOST_STACKED = 24  # of these, those that the timeline is stacked by
-MOST_BLOCKS = 400  # that are told one by one
+MOST_BLOCKS = 400  # that a report lists one by one
 
-Blocks = Sequence[tuple[Block, int]]  # with the bytes that are to be told of
+Blocks = Sequence[tuple[Block, int]]  # with the bytes to report
 _NOWHERE = Location("", 0, "")
 
 
@@ -130,9 +130,9 @@ class Account:
         highest = max(allocation_logs, key=lambda allocation_log: allocation_log.peak, default=None)
         self.at_peak: Blocks = highest.peak_blocks if highest is not None else ()
         self._numbers: dict[int | None, int] = {}
-        self.lines = self._told_lines(dict(totals))
+        self.lines = self._lines(dict(totals))
 
-    def _told_lines(self, totals: Totals) -> tuple[LineMemory, ...]:
+    def _lines(self, totals: Totals) -> tuple[LineMemory, ...]:
         kept, peak = _by_line(self.alive), _by_line(pair for pair in self.at_peak if not pair[0].before)
         sites = sorted(totals, key=lambda site: (-totals[site].allocated, -1 if site is None else site))
         every = [site for site in sites if site is not None or totals[site].allocated]
@@ -147,7 +147,7 @@ class Account:
         return None if site is None else self._locations[site]
 
     def gaps(self) -> tuple[Gap, ...]:
-        """Return how many lines are not told."""
+        """Return how many lines the report leaves out."""
         wording = (
             f"of {self._lines_in_all} lines that allocated or freed memory, the {MOST_LINES} with the most are listed"
         )
@@ -349,7 +349,7 @@ class Growth:
 
         Args:
             alive: The storages that are alive; those from before the run are left out.
-            iterations: What tells the rhythm.
+            iterations: What shows the iterations.
             locations: The lines, by number.
             category: What a storage is for.
             first: Number of the first operation at which each line allocated something.
@@ -369,7 +369,7 @@ class Growth:
             return ()
         holders = self._holders(stayed, locations)
         stays = [_stay(block, category, holders) for block, category in stayed.items()]
-        found = find_leaks(stays, Rhythm(locations, iterations.backwards, iterations.joins, first, holders.complete))
+        found = find_leaks(stays, RunFacts(locations, iterations.backwards, iterations.joins, first, holders.complete))
         return tuple(leak for leak in found if leak.graph or leak.kept >= SMALLEST)
 
     def ended(
@@ -384,7 +384,7 @@ class Growth:
 
         Args:
             at_peak: What was alive then, with its bytes.
-            iterations: What tells the rhythm.
+            iterations: What shows the iterations.
             locations: The lines, by number.
             first: Number of the first operation at which each line allocated something.
         """
@@ -392,7 +392,7 @@ class Growth:
         gone = [(block, nbytes) for block, nbytes in every if block.died is not None and not block.before]
         peak = max((block.born for block, _ in every), default=0)
         stays = [_stay(block, block.category or "other", Holders(), nbytes) for block, nbytes in gone]
-        found = find_ended(stays, Rhythm(locations, iterations.backwards, first=first), peak)
+        found = find_ended(stays, RunFacts(locations, iterations.backwards, first=first), peak)
         return tuple(leak for leak in found if leak.kept >= SMALLEST)
 
     def _holders(self, stayed: Collection[Block], locations: Sequence[Location]) -> Holders:

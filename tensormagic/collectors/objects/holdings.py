@@ -365,7 +365,7 @@ def _of_traceback(_: Holdings, trace: TracebackType) -> Iterator[Reference]:
 def _of_frame(_: Holdings, frame: FrameType) -> Iterator[Reference]:
     """Yield the locals of a frame that has ended. The frame that called it is not followed: it may be running.
 
-    Where a debugger or IPython has read the frame's ``f_locals``, the frame holds that dictionary as well: it tells the
+    Where a debugger or IPython has read the frame's ``f_locals``, the frame holds that dictionary as well: it shows the
     names.
     """
     held = [value for value in gc.get_referents(frame) if value is not frame.f_globals and type(value) is not FrameType]

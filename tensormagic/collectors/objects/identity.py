@@ -313,7 +313,7 @@ class Leaves:
         self._orphaned |= not self._is_known(parameter)
 
     def find_trained(self, parameter: torch.Tensor) -> int | None:
-        """Return the number of what an optimizer updates in the run, learning its model where that is to be told of.
+        """Return the number of what an optimizer updates in the run, and learn its model where the report will name it.
 
         That is where a graph led to a Parameter that belongs to no model: it may have been made of one that this
         optimizer holds.

@@ -44,7 +44,7 @@ __all__ = ["LIMIT", "Walk", "is_history", "is_kind", "modules_in", "walk_arrays"
 
 # Which of an object's many names to tell: the quickest to write, and those that say something.
 
-# What every optimizer holds of every model: no second name that a person has to be told of.
+# What every optimizer holds of every model: no second name that a report has to mention.
 OPTIMIZED = re.compile(r"\.param_groups\[\d+\]\['params'\]\[\d+\]$")
 
 
@@ -222,12 +222,12 @@ class Walk:
     @property
     def gap(self) -> str:
         """Why not everything was looked through; empty where it was."""
-        told = []
+        gaps = []
         if self.refused:
-            told.append(f"{listed(list(dict.fromkeys(self.refused)))} cannot be read: their class raises an error")
+            gaps.append(f"{listed(list(dict.fromkeys(self.refused)))} cannot be read: their class raises an error")
         if not self.complete:
-            told.append(f"only {self.looked} of the names, items and attributes were searched")
-        return "; ".join(told)
+            gaps.append(f"only {self.looked} of the names, items and attributes were searched")
+        return "; ".join(gaps)
 
     def named(self, *kinds: type) -> Iterator[tuple[str, Any]]:
         """Yield what is of one of these classes, under every name that reaches it, each name's whole tree in turn."""

@@ -239,7 +239,7 @@ class ReferenceWalk:
             self.cut = self.budget.cut(self.looked, self._deadline)
 
     def _inside(self, place: Place, item: Any, kind: str) -> Iterator[Held]:
-        """Yield what an object holds; one that cannot be read holds nothing that could be told."""
+        """Yield what an object holds; nothing for one that cannot be read."""
         if kind == "ours" or (kind == "container" and begins_plainly(item, self._references.is_atom)):
             return
         base = None if self.with_bases or kind != "tensor" else item._base

@@ -147,7 +147,7 @@ class DrawLog:
         self._last_site = site
 
     def _meet(self) -> None:
-        """Follow the generators that the last statement gave a name: of NumPy's and Python's nothing else tells."""
+        """Follow the generators that the last statement gave a name: of NumPy's and Python's nothing else shows."""
         for name, value in list(self._namespace.items()):
             if issubclass(type(value), TYPES) and not name.startswith("_") and identity(value) not in self._followed:
                 self._follow(value, [name])
@@ -300,5 +300,5 @@ class DrawListener(Listener):
             draws=self._log.draws,
             count=self._log.count,
             gaps=(*self._log.gaps, *([gap] if gap is not None else []), *([Gap("draws", left)] if left else [])),
-            locations=self._sites.locations,  # last: what was told before has its line, also while the run goes on
+            locations=self._sites.locations,  # last: what stands above has its line, also while the run goes on
         )

@@ -98,7 +98,7 @@ def read(generator: Any) -> Reading:
 
 
 def state_of(generator: Any, name: str, names: tuple[str, ...] = ()) -> GeneratorState:
-    """Return what a person is told of a generator.
+    """Return what a report says of a generator.
 
     Args:
         generator: ``torch.Generator``, ``numpy.random.Generator`` or ``RandomState``, or ``random.Random``.
@@ -211,7 +211,7 @@ def _tell_numpy(generator: Any, reading: Reading) -> tuple[str, Seeding, int | N
     if entropy is None:
         return "", "unknown", None, 0
     drawn = _drawn(type(bits)(_again(sequence)), bits, reading)
-    if drawn is None:  # it was given another state since: that seed tells nothing
+    if drawn is None:  # it was given another state since: that seed shows nothing
         return "", "unknown", None, 0
     chosen = not isinstance(entropy, int) or entropy.bit_length() < _ENTROPY_BITS
     spawned = f", child {list(sequence.spawn_key)}" if sequence.spawn_key else ""

@@ -20,7 +20,7 @@ from tensormagic.reports import Pace, Pacing
 # then differ by a ratio of medians: a pause, a slow first step or an evaluation every hundred steps does not move it.
 
 SAMPLES = 31  # times kept of each kind of pass: the newest ones
-KINDS = 16  # kinds of passes told apart; a loop has one or two
+KINDS = 16  # kinds of passes that are distinguished; a loop has one or two
 FEWEST = 2  # untraced passes of a kind without which nothing is known about it
 TRUSTED = 3  # traced passes from which on a median is not the matter of one pause
 BESIDE_OWN = 2.0  # until then: what lies between the tracer's functions is less than so many times what they take
@@ -135,7 +135,7 @@ class Costs:
         return times
 
 
-# Knows no torch and no clock: it is told of each pass as it starts and as it ends. A pass that follows the tracer's
+# Knows no torch and no clock: it is called for each pass as it starts and as it ends. A pass that follows the tracer's
 # coming back is traced whole or not at all, so the decision falls at the end of the pass before it. What is traced at
 # a time is one round of the loop: the passes from different lines, or of one step, until one would come again; which
 # pass follows which is learned on the way.
@@ -190,8 +190,8 @@ class Pacer:
     Args:
         asked: Which steps.
         now: Seconds, on the clock that `ends` is given.
-        later: Takes who is to be told how long a pass took, once a device has come to its end; False where that clock
-            tells it.
+        later: Takes a callback for the time a pass took, once a device has come to its end; False where that clock
+            shows it.
 
     Attributes:
         tracing: Whether the tracer is to be there.
@@ -224,7 +224,7 @@ class Pacer:
         self._stretches = Stretches()
         self._traced_passes = 0
 
-    # -- told of passes -------------------------------------------------------------------------------------------
+    # -- passes ---------------------------------------------------------------------------------------------------
 
     def starts(self, line: int | None, sequence: int, *, there: bool = True) -> bool:
         """Note that a pass starts, while the tracer is to be there, and return whether the pass is to be traced.
@@ -386,7 +386,7 @@ class Pacer:
             return max(median(self._rounds), self._rounds[-1] if len(self._rounds) < 3 else 0.0)
         return min(self._first_cost, 3 * self.costs.base() * max(len(self._round.traced), 1)) or self._first_cost
 
-    # -- told -----------------------------------------------------------------------------------------------------
+    # -- report ---------------------------------------------------------------------------------------------------
 
     def left_untraced(self) -> bool:
         """Return whether steps were traced, but not the last one so far."""

@@ -103,7 +103,7 @@ class RankFile:
     # -- life -----------------------------------------------------------------------------------------------------
 
     def __enter__(self) -> RankFile:
-        """Begin to be told of steps."""
+        """Begin to follow steps."""
         self._home, self._began = get_ident(), time.time()
         watch_steps(self)
         self._recorder.first_node = self._first_node
@@ -112,7 +112,7 @@ class RankFile:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Be told no more; what has happened is told by `finish`."""
+        """Follow no more; `finish` writes what has happened."""
         leave_steps(self)
         self._recorder.first_node = None
 
@@ -132,7 +132,7 @@ class RankFile:
         """Return what could not be written."""
         return (Gap("ranks", f"this rank's file ends early: {self._gap}"),) if self._gap else ()
 
-    # -- told of what happens -------------------------------------------------------------------------------------
+    # -- what happens ---------------------------------------------------------------------------------------------
 
     def pass_ends(self) -> PassEnd:
         """Gather what is there when a pass ends, before its numbers have come from a device."""

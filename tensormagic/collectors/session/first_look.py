@@ -224,7 +224,7 @@ def look(
     *,
     name: str = "net",
 ) -> StartReport:
-    """Return what one batch tells about a training that is about to begin.
+    """Return what one batch shows of a training that is about to begin.
 
     Args:
         net: The model.

@@ -186,7 +186,7 @@ class _Found:
         )  # fmt: skip
 
     def _in_out(self, path: str) -> str:
-        """Return a path by way of ``Out``, whose number tells the cell, where it begins at a name for one of these."""
+        """Return a path by way of ``Out``, whose number shows the cell, where it begins at a name for one of these."""
         root = path.partition("[")[0].partition(".")[0]
         history = self._namespace.get("Out")
         if not is_history(root) or root == "Out" or type(history) is not dict:

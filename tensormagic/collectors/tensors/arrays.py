@@ -42,7 +42,7 @@ def collect_array(
     *,
     name: str = "array",
     namespace: Mapping[str, object] | None = None,
-    besides: Iterable[object] = (),  # noqa: ARG001  (taken as for a tensor, whose holders are told)
+    besides: Iterable[object] = (),  # noqa: ARG001  (taken as for a tensor, whose holders are reported)
 ) -> TensorReport:
     """Return everything that is known about a NumPy array, and nothing of the array itself.
 
@@ -50,7 +50,7 @@ def collect_array(
         array: Any `numpy.ndarray`, of any subclass and dtype.
         name: What it is called.
         namespace: The person's names, to find who else shares its memory.
-        besides: Not used: who keeps an array alive is not told.
+        besides: Not used: who keeps an array alive is not reported.
     """
     plain = np.ndarray.view(array, np.ndarray)
     others = {key: value for key, value in (namespace or {}).items() if value is not array or key != name}
@@ -91,7 +91,7 @@ def _owns(array: Any) -> bool:
 
 
 def _root(array: Any) -> Any:
-    """Return the array at the end of the chain of bases: the one whose memory it is, as far as arrays tell."""
+    """Return the array at the end of the chain of bases: the one whose memory it is, as far as arrays show."""
     while ((base := _base(array)) is not None) and np.ndarray in type(base).__mro__:
         array = base
     return array

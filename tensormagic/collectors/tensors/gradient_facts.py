@@ -104,7 +104,7 @@ def _made(nodes: Iterable[Any], named: Named) -> dict[int, str]:
     return found
 
 
-# What a tensor itself, and the names around it, tell of its gradient: nothing is run, changed or kept.
+# What a tensor itself, and the names around it, show of its gradient: nothing is run, changed or kept.
 
 MOST_COPIES = 4
 

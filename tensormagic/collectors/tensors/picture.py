@@ -22,7 +22,7 @@ from tensormagic.reports import Gap, Grid, ImageFrame, LayoutReport, SignalLine,
 # A tensor as a picture, on demand: shapes that images have are read as images, the others as signals.
 #
 # Only what is shown is read: a few images, their pixels thinned where they are large. Nothing is invented: no
-# smoothing, no normalisation but one linear scale, which is told.
+# smoothing, no normalisation but one linear scale, which is shown.
 
 MOST_IMAGES = 16
 MOST_LINES = 8

@@ -100,9 +100,9 @@ def _reduce_integers(pieces: Pieces, domain: Domain) -> Raw:
     shift = torch.where(span >= 0, low, 0)  # a span that overflows int64 is negative: no shift then
     z_low, z_high = (low - shift).to(domain.wide), (high - shift).to(domain.wide)
     one_each = (span >= 0) & (span < BINS)
-    ruler = _Ruler(z_low, _bins_per_unit(z_high - z_low, one_each, torch.ones_like(z_low)))
+    grid = _Grid(z_low, _bins_per_unit(z_high - z_low, one_each, torch.ones_like(z_low)))
     moved = ((_as_int64(piece) - shift).to(domain.wide) for piece in pieces())
-    moments, bins = _measure_all(moved, ruler, domain, itertools.repeat(True))  # noqa: FBT003  (an iterator of flags)
+    moments, bins = _measure_all(moved, grid, domain, itertools.repeat(True))  # noqa: FBT003  (an iterator of flags)
     counts = torch.nn.functional.pad(surveys[:, :1], (0, 6))
     return Raw(counts, torch.stack([low, high, shift]), moments, bins, one_each.to(torch.int64))
 
@@ -116,9 +116,9 @@ def _reduce_reals(pieces: Pieces, domain: Domain) -> Raw:
     shift = _shift(sums.sum() / counts[:, _FINITE].sum().clamp(min=1), low, whole=one_each) * scale
     start = torch.where(torch.isfinite(low), low, 0.0)  # nothing is finite: no bin counts, but none may be out of range
     z_low, z_high = start * scale - shift, high * scale - shift
-    ruler = _Ruler(z_low, _bins_per_unit(z_high - z_low, one_each, scale))
+    grid = _Grid(z_low, _bins_per_unit(z_high - z_low, one_each, scale))
     moved = (_moved(as_wide(piece, domain), scale, shift, domain) for piece in pieces())
-    moments, bins = _measure_all(moved, ruler, domain, _clean(counts, domain))
+    moments, bins = _measure_all(moved, grid, domain, _clean(counts, domain))
     return Raw(counts, torch.stack([low, high, shift, scale]), moments, bins, one_each.to(torch.int64))
 
 
@@ -138,10 +138,10 @@ def _table(rows: Iterable[torch.Tensor]) -> torch.Tensor:
 
 
 def _measure_all(
-    moved: Iterable[torch.Tensor], ruler: _Ruler, domain: Domain, clean: Iterable[bool]
+    moved: Iterable[torch.Tensor], grid: _Grid, domain: Domain, clean: Iterable[bool]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    bins = torch.zeros(BINS, dtype=torch.int64, device=ruler.low.device)
-    rows = (_measure(values, ruler, domain, bins=bins, clean=flag) for values, flag in zip(moved, clean, strict=False))
+    bins = torch.zeros(BINS, dtype=torch.int64, device=grid.low.device)
+    rows = (_measure(values, grid, domain, bins=bins, clean=flag) for values, flag in zip(moved, clean, strict=False))
     return _table(rows), bins
 
 
@@ -244,7 +244,7 @@ def _scale(low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ruler:
+class _Grid:
     """Where the histogram starts, and how many bins there are to a unit."""
 
     low: torch.Tensor
@@ -255,13 +255,13 @@ def _bins_per_unit(span: torch.Tensor, one_each: torch.Tensor, unit: torch.Tenso
     return torch.where(one_each, 1 / unit, torch.where(span > 0, BINS / span, 0.0))
 
 
-def _measure(values: torch.Tensor, ruler: _Ruler, domain: Domain, *, bins: torch.Tensor, clean: bool) -> torch.Tensor:
+def _measure(values: torch.Tensor, grid: _Grid, domain: Domain, *, bins: torch.Tensor, clean: bool) -> torch.Tensor:
     """Return the moments of the finite values of one chunk, and add their histogram to ``bins``."""
     if clean:
-        bins += _histogram(_places(values, ruler), domain)
+        bins += _histogram(_places(values, grid), domain)
         return _moments(values)
     finite = _finite(values)
-    places = _places(torch.where(finite, values, ruler.low), ruler)
+    places = _places(torch.where(finite, values, grid.low), grid)
     bins += _histogram(torch.where(finite, places, BINS), domain)
     return _masked_moments(values, finite)
 
@@ -284,9 +284,9 @@ def _masked_moments(values: torch.Tensor, finite: torch.Tensor) -> torch.Tensor:
     return torch.stack([count, mean + rest / count.clamp(min=1), squares])
 
 
-def _places(values: torch.Tensor, ruler: _Ruler) -> torch.Tensor:
+def _places(values: torch.Tensor, grid: _Grid) -> torch.Tensor:
     """Return the bin that each value belongs to; the values must be finite."""
-    return (values - ruler.low).mul_(ruler.bins_per_unit).clamp_(0, BINS - 1).to(torch.int64)
+    return (values - grid.low).mul_(grid.bins_per_unit).clamp_(0, BINS - 1).to(torch.int64)
 
 
 def _histogram(places: torch.Tensor, domain: Domain) -> torch.Tensor:
@@ -387,7 +387,7 @@ def reducible(piece: torch.Tensor, domain: Domain) -> torch.Tensor:
 def _bad(swept: Swept, values: torch.Tensor, ends: tuple[float, float], rank: int) -> torch.Tensor:
     """Count what is not finite, remember the first of each kind, and return where it is.
 
-    Without NaN the extremes tell which infinities there are: only those are looked for.
+    Without NaN the extremes show which infinities there are: only those are looked for.
     """
     missing = math.isnan(ends[0])
     signs = [sign for sign in (math.inf, -math.inf) if missing or sign in ends]

@@ -36,7 +36,7 @@ _DATA_COLUMNS = 160
 _REPR_THRESHOLD = 200  # torch's own is 1000, which it prints element by element; no more than six lines are kept
 _EDGE_ITEMS = 3
 _FEW = 10  # values that stand in a line as they are
-_MOST_READ = 2**22  # of a larger tensor a line tells of a sample: it is printed at once
+_MOST_READ = 2**22  # of a larger tensor a line shows a sample: it is printed at once
 _MOST_DEPTH = 2  # components of components of a tensor are shown, theirs are not
 _UNREAD = "its values are not in plain memory, or reading them would need a large copy"
 _PLACES = ("first_nan", "first_positive_infinity", "first_negative_infinity")  # indices, which a kind's numbers lack
@@ -93,7 +93,7 @@ def collect_tensor(
 
 
 def collect_briefly(x: torch.Tensor) -> TensorReport:
-    """Return what a line of text tells of a tensor: its numbers, its kind and its place in autograd, nothing else.
+    """Return what a line of text shows of a tensor: its numbers, its kind and its place in autograd, nothing else.
 
     As `collect_tensor` it never raises for an odd tensor and changes nothing. Nobody who shares or holds it is looked
     for, and its graph is not walked: a list of a thousand tensors is printed in little time.

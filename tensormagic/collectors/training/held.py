@@ -110,7 +110,7 @@ class Elsewhere:
         self.idle: list[tuple[torch.optim.Optimizer, set[int]]] = []  # those that hold some of these; see `finish`
 
     def after_pass(self) -> None:
-        """Compare versions with those seen first, ever more rarely: whoever trains a leaf, its version tells."""
+        """Compare versions with those seen first, ever more rarely: whoever trains a leaf, its version shows."""
         self._passes += 1
         if self._passes & (self._passes - 1) == 0:
             self.look()

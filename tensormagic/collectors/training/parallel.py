@@ -269,7 +269,7 @@ def _reduced_by_ddp(one: _Wrapped, module: Any, before: dict[int, int]) -> Itera
 
 # What a rank knows of itself: its place, its groups, and the collectives it took part in.
 
-# What a rank tells of itself beside norms: what its forward was given, its generators, buffers and placements.
+# What a rank reports besides norms: what its forward was given, its generators, buffers and placements.
 #
 # All of it is read from what lies in this process.
 
@@ -330,9 +330,9 @@ class Forwards:
         if self.given is None:
             return None
         drew = self.state is not None and self.state != generators()
-        told = {"given": f"{self.given:016x}", "sizes": self.sizes[:1], "state": f"{self.state:016x}", "drew": drew}
+        found = {"given": f"{self.given:016x}", "sizes": self.sizes[:1], "state": f"{self.state:016x}", "drew": drew}
         self.given = self.state = None
-        return told
+        return found
 
 
 def _is_captured() -> bool:
@@ -397,7 +397,7 @@ def placed(parameters: Iterable[tuple[int, Any]]) -> dict[str, Any]:
 # The collectives that this process has begun, as torch's flight recorder wrote them down: read once, at the end.
 #
 # The recorder is on by default and is torch's own: nothing is added to a collective, and none is begun here. Its
-# interface is private: where it is not as expected nothing is told.
+# interface is private: where it is not as expected, nothing is reported.
 
 MOST = 2000
 _DUMPS = ("_dump_fr_trace", "_dump_nccl_trace")

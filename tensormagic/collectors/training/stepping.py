@@ -19,11 +19,11 @@ from tensormagic.reports import Accumulation, StepKind, StepPattern
 
 # Follows the ``.grad`` of a few parameters between backward passes and optimizer steps.
 #
-# Nothing tells when a gradient is cleared: torch has no hook for it. What can be seen is the state in which it stands
+# Nothing shows when a gradient is cleared: torch has no hook for it. What can be seen is the state in which it stands
 # at the next backward or step: none, another tensor, another version, or exactly what it was. That is enough to tell
 # a gradient that was cleared from one that the next backward adds to, and costs about 0.15 µs a look.
 #
-# Old code clears with ``w.grad.data.zero_()``, which no version tells of. So where nothing seems to have changed the
+# Old code clears with ``w.grad.data.zero_()``, which no version shows. So where nothing seems to have changed the
 # values are asked, seldom: the first few times, then at exponentially rarer ones. A device is not waited for: until its
 # first answer has come, a step that depends on it is not judged.
 
@@ -98,7 +98,7 @@ class PassthroughMode:
         return self.brought and gradient_of(self.parameter()) is None
 
     def before_pass(self) -> bool:
-        """Look before a backward; return whether it would add to what a step has used, as far as versions tell."""
+        """Look before a backward; return whether it would add to what a step has used, as far as versions show."""
         if not self.look() or self.gradient is None:
             self.forget()
         return self.used

@@ -1,7 +1,7 @@
-"""What a training loop does from step to step: told of every backward pass and of every step of an optimizer.
+"""What a training loop does from step to step, seen from every backward pass and every step of an optimizer.
 
 It looks at the gradients of a few parameters before and after each; what it finds is counted by pattern, so that a
-million steps take no more room than ten. Passes and steps that it is not told of (a tracer that rests) are not guessed:
+million steps take no more room than ten. Passes and steps that are not traced (a tracer that rests) are not guessed:
 what depends on them is left unjudged.
 """
 
@@ -32,14 +32,14 @@ from tensormagic.reports import UNTOUCHED, Clipping, Gap, IdleOptimizer, Optimiz
 
 MOST_OPTIMIZERS = 32
 MOST_STATES = 4096
-_STATE = 128  # bytes that tell where a generator is: its seed, its place in a round of 624 numbers, the first of these
+_STATE = 128  # bytes that show where a generator is: its seed, its place in a round of 624 numbers, the first of these
 NO_RATE = 1e-7  # of the largest rate: less is none
 
 
 class Restarts:
     """Tells whether states of torch's generator come back from step to step, as where it is seeded in every epoch.
 
-    A state that stays as it is tells nothing: nobody has drawn.
+    A state that stays as it is shows nothing: nobody has drawn.
     """
 
     __slots__ = ("_again", "_last", "_seen", "at", "of")
@@ -171,7 +171,7 @@ class TrainingWatcher:
         self.seconds = 0.0
         self._gaps: dict[str, Gap] = {}
 
-    # -- told of passes -------------------------------------------------------------------------------------------
+    # -- passes --------------------------------------------------------------------------------------------------
 
     def before_pass(self, call: BackwardCall, followed: Following) -> None:
         """Look before a backward."""
@@ -240,7 +240,7 @@ class TrainingWatcher:
             optimizer.held.find_owner(self._namespace)
         self._finished = True
 
-    # -- told of steps --------------------------------------------------------------------------------------------
+    # -- steps ---------------------------------------------------------------------------------------------------
 
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Look before a step of an optimizer."""

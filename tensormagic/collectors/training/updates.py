@@ -36,7 +36,7 @@ _MODULE: ModuleType = sys.modules[torch.optim.Optimizer.__module__]
 
 
 class StepWatcher(Protocol):
-    """Who is told of every step; it asks for itself on which thread."""
+    """What is called for every step; it looks itself on which thread."""
 
     def begins(self, optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         """Look before it. Never raises."""
@@ -122,7 +122,7 @@ def watch_steps(watcher: StepWatcher) -> None:
 
 
 def leave_steps(watcher: StepWatcher) -> bool:
-    """Tell it no more; returns whether it was told."""
+    """Call it no more; returns whether it was called."""
     global _watchers  # noqa: PLW0603
     with _lock:
         there = watcher in _watchers
@@ -255,7 +255,7 @@ Ratios = dict[int, float]  # id of a parameter → norm of its change over its n
 
 
 class StepListener(Protocol):
-    """Who is told of every step on the watched thread, measured or not."""
+    """What is called for every step on the watched thread, measured or not."""
 
     def before_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Look before it. Never raises."""

@@ -368,7 +368,7 @@ def test_many_holders_are_cut_with_their_number():
     """A list that repeats a tensor."""
     x = torch.zeros(2)
     found = holders(x, {"many": [x] * 100})
-    assert (found.found, len(found.holders)) == (100, holders_module.MOST)
+    assert (found.found, len(found.holders)) == (100, holders_module.MOST_HOLDERS)
 
 
 def test_nothing_is_kept_and_nothing_is_changed():

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tensormagic.collectors.memory_runs.leaks import Hold, Rhythm, Stay, find_ended, find_leaks
+from tensormagic.collectors.memory_runs.leaks import Hold, RunFacts, Stay, find_ended, find_leaks
 from tensormagic.reports import Location
 
 LINES = tuple(Location("cell.py", number, f"line {number}") for number in range(1, 6))
 STORED = Location("cell.py", 9, "losses.append(loss)")
 MIB = 2**20
-TRAINING = Rhythm(LINES, backwards=range(10, 400, 10))  # 39 backwards, ten operations apart
-INFERENCE = Rhythm(LINES)
+TRAINING = RunFacts(LINES, backwards=range(10, 400, 10))  # 39 backwards, ten operations apart
+INFERENCE = RunFacts(LINES)
 LOSSES = Hold("losses", location=STORED, graph=True, count=40, scalars=True)
 FEATURES = Hold("features", location=STORED)
 
@@ -68,7 +68,7 @@ def test_what_nothing_holds_that_has_a_name():
     (leak,) = find_leaks(each(None), TRAINING)
     assert (leak.holder, leak.iterations) == ("", 40)
     assert find_leaks(each(None), INFERENCE) == ()
-    assert find_leaks(each(None), Rhythm(LINES, TRAINING.backwards, complete=False)) == ()
+    assert find_leaks(each(None), RunFacts(LINES, TRAINING.backwards, complete=False)) == ()
 
 
 @pytest.mark.parametrize(
@@ -110,8 +110,8 @@ def test_what_is_left_alone_without_a_training(hold):
 def test_a_ring_that_overwrites_what_is_old():
     """Its line ran long before what is left of it was made."""
     latest = items(births=range(305, 400, 10))
-    assert find_leaks(latest, Rhythm(LINES, TRAINING.backwards, first={0: 5})) == ()
-    (leak,) = find_leaks(latest, Rhythm(LINES, TRAINING.backwards, first={0: 295}))
+    assert find_leaks(latest, RunFacts(LINES, TRAINING.backwards, first={0: 5})) == ()
+    (leak,) = find_leaks(latest, RunFacts(LINES, TRAINING.backwards, first={0: 295}))
     assert leak.iterations == 10
 
 
@@ -119,9 +119,9 @@ def test_a_tensor_that_is_joined_from_itself():
     """Each one replaces the one before: only the last is alive, but it is larger each time."""
     births = [(born, (at + 1) * MIB) for at, born in enumerate(range(5, 400, 10))]
     memory = Stay(2, 40 * MIB, 395, hold=Hold("memory", "joined", location=LINES[2]))
-    (leak,) = find_leaks([memory], Rhythm(LINES, TRAINING.backwards, {2: births}))
+    (leak,) = find_leaks([memory], RunFacts(LINES, TRAINING.backwards, {2: births}))
     assert (leak.form, leak.training, leak.each, leak.iterations, leak.kept) == ("joined", True, MIB, 39, 39 * MIB)
-    (leak,) = find_leaks([memory], Rhythm(LINES, (), {2: births}))
+    (leak,) = find_leaks([memory], RunFacts(LINES, (), {2: births}))
     assert not leak.training
 
 
@@ -130,7 +130,7 @@ def test_joined_tensors_that_do_not_grow(sizes):
     """The same size each time, up and down, too few."""
     births = [(at, nbytes) for at, nbytes in enumerate(sizes)]
     stay = Stay(2, sizes[-1], len(sizes) - 1, hold=Hold("memory", "joined", location=LINES[2]))
-    assert find_leaks([stay], Rhythm(LINES, (), {2: births})) == ()
+    assert find_leaks([stay], RunFacts(LINES, (), {2: births})) == ()
 
 
 def test_the_largest_first():
@@ -151,7 +151,7 @@ def test_what_grew_up_to_the_peak_and_was_freed_all_at_once():
     [
         ({"died": 205}, INFERENCE),
         ({"died": 205, "category": "saved for backward"}, TRAINING),
-        ({"died": 205}, Rhythm(LINES, range(10, 200, 100))),
+        ({"died": 205}, RunFacts(LINES, range(10, 200, 100))),
     ],
     ids=["the activations of a forward", "what a backward freed", "two backwards"],
 )
