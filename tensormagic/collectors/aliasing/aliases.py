@@ -187,31 +187,18 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """The memory of a tensor or an array, or of several in a tuple or list.
+    """The memory of a tensor or an array, or of several in a tuple or list."""
 
-    Attributes:
-        pieces: One a component; None where no memory is known.
-        shape: Sizes (of several: of the first).
-        stride: In elements; empty for what is not strided.
-        dtype: As torch or NumPy writes it.
-        device: As torch writes it.
-        nbytes: Bytes of the elements.
-        is_array: Whether it is a NumPy array.
-        is_contiguous: Whether its elements lie in reading order without gaps.
-        references: Weak, to each of the tensors or arrays.
-        version: The version counter; None where there is none.
-    """
-
-    pieces: tuple[Piece, ...] | None
-    shape: tuple[int, ...]
-    stride: tuple[int, ...]
-    dtype: str
-    device: str
-    nbytes: int
-    is_array: bool
-    is_contiguous: bool
-    references: tuple[weakref.ref[Any], ...]
-    version: int | None = None
+    pieces: tuple[Piece, ...] | None  # one a component; None where no memory is known
+    shape: tuple[int, ...]  # sizes (of several: of the first)
+    stride: tuple[int, ...]  # in elements; empty for what is not strided
+    dtype: str  # as torch or NumPy writes it
+    device: str  # as torch writes it
+    nbytes: int  # bytes of the elements
+    is_array: bool  # whether it is a NumPy array
+    is_contiguous: bool  # whether its elements lie in reading order without gaps
+    references: tuple[weakref.ref[Any], ...]  # weak, to each of the tensors or arrays
+    version: int | None = None  # the version counter; None where there is none
 
     @property
     def several(self) -> bool:

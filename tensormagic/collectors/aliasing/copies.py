@@ -27,25 +27,15 @@ _SAME: dict[str, Outcome] = {"same object": "same object", "overlap": "view", "m
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call as far as its explanation needs it.
+    """One call as far as its explanation needs it."""
 
-    Attributes:
-        name: ``"reshape"``, ``".T"`` for an attribute, ``"[]"`` for an index, ``"operator"``; empty where unknown.
-        library: Whether it is torch's or NumPy's own.
-        first: The first tensor or array that went in.
-        inputs: How many went in.
-        result: What came out.
-        keywords: Constant keyword arguments.
-        of_sizes: Whether it was given whole numbers and nothing else.
-    """
-
-    name: str
-    library: bool
-    first: Footprint | None
-    inputs: int
-    result: Footprint
-    keywords: Mapping[str, Any] = field(default_factory=dict)
-    of_sizes: bool = False
+    name: str  # ``"reshape"``, ``".T"`` for an attribute, ``"[]"`` for an index, ``"operator"``; empty where unknown
+    library: bool  # whether it is torch's or NumPy's own
+    first: Footprint | None  # the first tensor or array that went in
+    inputs: int  # how many went in
+    result: Footprint  # what came out
+    keywords: Mapping[str, Any] = field(default_factory=dict)  # constant keyword arguments
+    of_sizes: bool = False  # whether it was given whole numbers and nothing else
 
     @property
     def source(self) -> Footprint:

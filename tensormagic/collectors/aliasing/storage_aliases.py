@@ -61,17 +61,11 @@ class StorageAlias:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """Somebody whose bytes may meet what is written to.
+    """Somebody whose bytes may meet what is written to."""
 
-    Attributes:
-        storage_alias: The name.
-        item: What it names, alive for as long as the question is.
-        region: What that reads, in bytes: from address 0 where there is memory, else from the storage's start.
-    """
-
-    storage_alias: StorageAlias
-    item: Any
-    region: Region
+    storage_alias: StorageAlias  # the name
+    item: Any  # what it names, alive for as long as the question is
+    region: Region  # what that reads, in bytes: from address 0 where there is memory, else from the storage's start
 
 
 class StorageAliases:
@@ -225,19 +219,12 @@ class Entry:
 
 @dataclass(slots=True)
 class Shared:
-    """One piece of memory and everything that lies in it.
+    """One piece of memory and everything that lies in it."""
 
-    Attributes:
-        device: As torch writes it.
-        address: Of its first byte; 0 where there is no memory.
-        stop: One past its last byte's address; the size where there is no memory.
-        entries: What lies in it.
-    """
-
-    device: str
-    address: int
-    stop: int
-    entries: list[Entry] = field(default_factory=list)
+    device: str  # as torch writes it
+    address: int  # of its first byte; 0 where there is no memory
+    stop: int  # one past its last byte's address; the size where there is no memory
+    entries: list[Entry] = field(default_factory=list)  # what lies in it
 
     @property
     def nbytes(self) -> int:

@@ -114,25 +114,15 @@ MOST_REMEMBERED = 4096
 
 @dataclass(slots=True)
 class WriteSeen:
-    """One write, with those who may share what was written to.
+    """One write, with those who may share what was written to."""
 
-    Attributes:
-        total: The line and op that it belongs to.
-        target: What was written to.
-        region: Its bytes.
-        call: The op and its arguments.
-        hits: Who may share them.
-        mask: Which elements of the target were written to, where not all were.
-        certain: Whether that is known.
-    """
-
-    total: WriteTotal
-    target: torch.Tensor
-    region: Region
-    call: Call
-    hits: list[Hit]
-    mask: np.ndarray | None = None
-    certain: bool = True
+    total: WriteTotal  # the line and op that it belongs to
+    target: torch.Tensor  # what was written to
+    region: Region  # its bytes
+    call: Call  # the op and its arguments
+    hits: list[Hit]  # who may share them
+    mask: np.ndarray | None = None  # which elements of the target were written to, where not all were
+    certain: bool = True  # whether that is known
 
 
 class Effects:

@@ -52,15 +52,10 @@ _UNREADABLE = Statement()
 
 @dataclass(frozen=True, slots=True)
 class Through:
-    """What a person wrote to.
+    """What a person wrote to."""
 
-    Attributes:
-        name: As the code has it.
-        tensor: The tensor of that name; lives no longer than the question.
-    """
-
-    name: str
-    tensor: torch.Tensor
+    name: str  # as the code has it
+    tensor: torch.Tensor  # the tensor of that name; lives no longer than the question
 
 
 def statement_at(filename: str, line: int) -> Statement:
@@ -215,17 +210,11 @@ _REFUSED = ("more than one element of the written-to tensor", "some elements of 
 
 @dataclass(slots=True)
 class Suspicion:
-    """A write that may clash, before it was done.
+    """A write that may clash, before it was done."""
 
-    Attributes:
-        clash: What is known so far.
-        target: What will be written to.
-        expected: What the op gives on separate memory; None where that was not tried.
-    """
-
-    clash: Clash
-    target: torch.Tensor
-    expected: torch.Tensor | None = None
+    clash: Clash  # what is known so far
+    target: torch.Tensor  # what will be written to
+    expected: torch.Tensor | None = None  # what the op gives on separate memory; None where that was not tried
 
 
 Call = tuple[Any, tuple[Any, ...], dict[str, Any]]

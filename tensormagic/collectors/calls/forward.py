@@ -128,13 +128,9 @@ _BETWEEN = frozenset({HANDS_OVER, MARK})  # names of frames between the person's
 
 
 class Operations(Protocol):
-    """What level ``ops`` does around each call of the person's; `tensormagic.collectors.runs.ops` does it.
+    """What level ``ops`` does around each call of the person's; `tensormagic.collectors.runs.ops` does it."""
 
-    Attributes:
-        place: Where the last call comes from, if that was looked up: ``place.origin``.
-    """
-
-    place: Any
+    place: Any  # where the last call comes from, if that was looked up: ``place.origin``
 
     def within(self, call: Any, frame: FrameType, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return ``call(func, args, kwargs)``, made from ``frame``."""

@@ -61,17 +61,11 @@ Given = tuple[tuple[Any, ...], "dict[str, Any] | None"]
 
 
 class Region(NamedTuple):
-    """Where gradients were switched off.
+    """Where gradients were switched off."""
 
-    Attributes:
-        site: The person's line.
-        ignored: Whether that is nobody's business: an optimizer's.
-        by_library: Whether code did it that is neither the person's own nor torch's on the person's behalf.
-    """
-
-    site: int | None
-    ignored: bool
-    by_library: bool
+    site: int | None  # the person's line
+    ignored: bool  # whether that is nobody's business: an optimizer's
+    by_library: bool  # whether code did it that is neither the person's own nor torch's on the person's behalf
 
 
 class Cuts:

@@ -169,21 +169,13 @@ class Described:
 
 @dataclass(slots=True)
 class Walked:
-    """The nodes of one pass, by sequence number.
+    """The nodes of one pass, by sequence number."""
 
-    Attributes:
-        number: Of the pass.
-        structure: Its structure.
-        roots: Sequence number → traversal place, of the nodes it started from.
-        numbers: Sequence numbers by traversal place; empty where nobody was going to ask.
-        leaves: Leaf number → report index.
-    """
-
-    number: int
-    structure: GraphStructure
-    roots: dict[int, int]
-    numbers: array[int]
-    leaves: dict[int, int] = field(default_factory=dict)
+    number: int  # of the pass
+    structure: GraphStructure  # its structure
+    roots: dict[int, int]  # sequence number → traversal place, of the nodes it started from
+    numbers: array[int]  # sequence numbers by traversal place; empty where nobody was going to ask
+    leaves: dict[int, int] = field(default_factory=dict)  # leaf number → report index
     _places: dict[int, int] = field(default_factory=dict)
 
     def index_of(self, number: int) -> int | None:

@@ -83,17 +83,11 @@ Position = tuple[int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """The expression or statement that failed.
+    """The expression or statement that failed."""
 
-    Attributes:
-        node: Parsed: an expression, or an augmented assignment.
-        operation: What Python was doing with it: ``"CALL"``, ``"BINARY_OP"``, ``"STORE_SUBSCR"``.
-        text: As it stands in the source, on one line.
-    """
-
-    node: ast.AST
-    operation: str
-    text: str
+    node: ast.AST  # parsed: an expression, or an augmented assignment
+    operation: str  # what Python was doing with it: ``"CALL"``, ``"BINARY_OP"``, ``"STORE_SUBSCR"``
+    text: str  # as it stands in the source, on one line
 
 
 def failing_at(entry: TracebackType, source: str = "") -> Failing | None:

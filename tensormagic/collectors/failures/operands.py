@@ -42,21 +42,13 @@ _PLAIN = (torch.dtype, torch.device, torch.memory_format, torch.layout)
 
 
 class Argument(NamedTuple):
-    """One argument of a call, or one item of a list among them.
+    """One argument of a call, or one item of a list among them."""
 
-    Attributes:
-        role: The parameter's name; empty where it is not known.
-        place: ``"tensors[1]"`` for an item of a list; else empty.
-        value: What was given, or `UNKNOWN`.
-        at: Its place among the positional arguments, or the keyword by which it was given.
-        item: Its place in the list; None where it is no item.
-    """
-
-    role: str
-    place: str
-    value: Any
-    at: int | str
-    item: int | None = None
+    role: str  # the parameter's name; empty where it is not known
+    place: str  # ``"tensors[1]"`` for an item of a list; else empty
+    value: Any  # what was given, or `UNKNOWN`
+    at: int | str  # its place among the positional arguments, or the keyword by which it was given
+    item: int | None = None  # its place in the list; None where it is no item
 
 
 def arguments_of(func: Any, given: tuple[Any, ...], keywords: Mapping[str, Any]) -> list[Argument]:

@@ -52,23 +52,14 @@ _sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: i
 
 
 class Seen(NamedTuple):
-    """What lay in a piece of memory when an array over it was handed out, or when nodes were made of it.
+    """What lay in a piece of memory when an array over it was handed out, or when nodes were made of it."""
 
-    Attributes:
-        record: Who handed out the array; its address is that of the piece.
-        memory: The storage, weak.
-        nbytes: Of the piece.
-        checksum: Of its bytes then.
-        first: The lowest sequence number of a node whose saved tensor is compared with it,
-        last: and one past the highest.
-    """
-
-    record: WriteRecord
-    memory: Any
-    nbytes: int
-    checksum: int
-    first: int
-    last: int
+    record: WriteRecord  # who handed out the array; its address is that of the piece
+    memory: Any  # the storage, weak
+    nbytes: int  # of the piece
+    checksum: int  # of its bytes then
+    first: int  # the lowest sequence number of a node whose saved tensor is compared with it,
+    last: int  # and one past the highest
 
     def differs(self) -> bool:
         """Return whether something else lies there now; False where the memory was given back."""

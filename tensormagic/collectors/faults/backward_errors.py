@@ -165,19 +165,12 @@ _sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: i
 
 
 class Gone(NamedTuple):
-    """A pass that freed the graph it went through.
+    """A pass that freed the graph it went through."""
 
-    Attributes:
-        numbers: Sequence numbers of its nodes.
-        roots: Those of the nodes it started from.
-        site: The line that called backward.
-        end: The number that the next node would have had when it ended.
-    """
-
-    numbers: array[int]
-    roots: tuple[int, ...]
-    site: int | None
-    end: int
+    numbers: array[int]  # sequence numbers of its nodes
+    roots: tuple[int, ...]  # those of the nodes it started from
+    site: int | None  # the line that called backward
+    end: int  # the number that the next node would have had when it ended
 
 
 def is_about_a_freed_graph(error: BaseException) -> bool:
@@ -249,15 +242,10 @@ def _first_freed(nodes: Sequence[Any]) -> int | None:
 
 
 class Complaint(NamedTuple):
-    """One of autograd's complaints.
+    """One of autograd's complaints."""
 
-    Attributes:
-        problem: What it is about.
-        pattern: Its words; groups ``node``, ``index``, ``got`` and ``expected`` where they say so.
-    """
-
-    problem: ReturnProblem
-    pattern: re.Pattern[str]
+    problem: ReturnProblem  # what it is about
+    pattern: re.Pattern[str]  # its words; groups ``node``, ``index``, ``got`` and ``expected`` where they say so
 
 
 _NODE = r"[Ff]unction (?P<node>\S+) returned "

@@ -100,27 +100,16 @@ MOST_FRAMES = 12
 
 @dataclass(slots=True)
 class Ended:
-    """A pass that is over, its nodes still alive.
+    """A pass that is over, its nodes still alive."""
 
-    Attributes:
-        found: The walk.
-        graph: Number of its skeleton.
-        index: Traversal place → report index.
-        order: Report indices in the order in which the engine reached them.
-        site: The line that called backward.
-        caller: The frame that did.
-        roots: What backward was called on.
-        frees: Whether it frees the graph, and belongs to nothing but the traced thread.
-    """
-
-    found: Walk
-    graph: int
-    index: Sequence[int]
-    order: Sequence[int]
-    site: int | None
-    caller: FrameType | None
-    roots: tuple[Any, ...]
-    frees: bool
+    found: Walk  # the walk
+    graph: int  # number of its skeleton
+    index: Sequence[int]  # traversal place → report index
+    order: Sequence[int]  # report indices in the order in which the engine reached them
+    site: int | None  # the line that called backward
+    caller: FrameType | None  # the frame that did
+    roots: tuple[Any, ...]  # what backward was called on
+    frees: bool  # whether it frees the graph, and belongs to nothing but the traced thread
 
     @classmethod
     def of(cls, followed: Following, call: BackwardCall) -> Ended | None:
@@ -140,15 +129,10 @@ class Ended:
 
 
 class Recorder(Protocol):
-    """The part of `ForwardRecorder` that knows of autograd.
+    """The part of `ForwardRecorder` that knows of autograd."""
 
-    Attributes:
-        autograd: What was seen of writes and reads.
-        origins: Where nodes were made.
-    """
-
-    autograd: AutogradWatch
-    origins: Origins
+    autograd: AutogradWatch  # what was seen of writes and reads
+    origins: Origins  # where nodes were made
 
 
 class Faults:

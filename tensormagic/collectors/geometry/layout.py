@@ -117,15 +117,10 @@ _MOST_ROWS = 96
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows worth drawing under the strip: the slices ``name[0]``, ``name[1]``, … of a contiguous base tensor.
+    """Rows worth drawing under the strip: the slices ``name[0]``, ``name[1]``, … of a contiguous base tensor."""
 
-    Attributes:
-        length: Storage elements in one of them.
-        name: The name of the tensor they are slices of.
-    """
-
-    length: int
-    name: str
+    length: int  # storage elements in one of them
+    name: str  # the name of the tensor they are slices of
 
 
 def strip(pattern: Pattern | None, storage_elements: int, rows: Rows | None = None) -> Strip | None:

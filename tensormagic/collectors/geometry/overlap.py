@@ -25,19 +25,12 @@ _BASE = 2**48  # made up; high enough for regions that start before the storage 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A strided region of memory.
+    """A strided region of memory."""
 
-    Attributes:
-        start: Byte of its first element, counted from any point that both regions share.
-        shape: Sizes.
-        stride: In bytes; not negative.
-        itemsize: Bytes an element.
-    """
-
-    start: int
-    shape: tuple[int, ...]
-    stride: tuple[int, ...]
-    itemsize: int
+    start: int  # byte of its first element, counted from any point that both regions share
+    shape: tuple[int, ...]  # sizes
+    stride: tuple[int, ...]  # in bytes; not negative
+    itemsize: int  # bytes an element
 
     @classmethod
     def of(cls, start: int, shape: Sequence[int], stride: Sequence[int], itemsize: int) -> Region:

@@ -26,17 +26,11 @@ from tensormagic.words import ordinal
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One dimension of a walk through the storage.
+    """One dimension of a walk through the storage."""
 
-    Attributes:
-        size: How many steps it has; at least 1.
-        stride: Storage elements from one step to the next; at least 0.
-        weight: How far one step goes in reading order (row by row, last index fastest).
-    """
-
-    size: int
-    stride: int
-    weight: int
+    size: int  # how many steps it has; at least 1
+    stride: int  # storage elements from one step to the next; at least 0
+    weight: int  # how far one step goes in reading order (row by row, last index fastest)
 
     @property
     def reach(self) -> int:
@@ -63,17 +57,11 @@ def _merged(outer: Axis, inner: Axis) -> tuple[Axis, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """The storage elements that a tensor reads.
+    """The storage elements that a tensor reads."""
 
-    Attributes:
-        offset: The storage offset of its first element.
-        axes: The dimensions that move through the storage, longest stride first.
-        repeats: How often each element is read again along dimensions of stride 0.
-    """
-
-    offset: int
-    axes: tuple[Axis, ...]
-    repeats: int
+    offset: int  # the storage offset of its first element
+    axes: tuple[Axis, ...]  # the dimensions that move through the storage, longest stride first
+    repeats: int  # how often each element is read again along dimensions of stride 0
 
     @classmethod
     def of(cls, shape: Sequence[int], stride: Sequence[int], offset: int) -> Pattern | None:
@@ -183,21 +171,13 @@ def count_between(pattern: Pattern, start: int, stop: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Thinned:
-    """The part of a tensor that is read.
+    """The part of a tensor that is read."""
 
-    Attributes:
-        tensor: A view of the tensor (short-lived: never leaves the collector).
-        steps: For each dimension, every how-manieth index the view holds.
-        repeats: How many elements of the tensor each element of the view stands for *exactly* (stride 0).
-        of: How many elements the whole tensor has.
-        sampling: What was left out, in words; empty where nothing was.
-    """
-
-    tensor: torch.Tensor
-    steps: tuple[int, ...]
-    repeats: int
-    of: int
-    sampling: str
+    tensor: torch.Tensor  # a view of the tensor (short-lived: never leaves the collector)
+    steps: tuple[int, ...]  # for each dimension, every how-manieth index the view holds
+    repeats: int  # how many elements of the tensor each element of the view stands for *exactly* (stride 0)
+    of: int  # how many elements the whole tensor has
+    sampling: str  # what was left out, in words; empty where nothing was
 
     def index(self, rank: int) -> tuple[int, ...]:
         """Return the index, in the whole tensor, of the view's element at ``rank`` in reading order."""
@@ -261,19 +241,12 @@ def chunks(x: torch.Tensor, most: int) -> Iterator[torch.Tensor]:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The memory of a storage.
+    """The memory of a storage."""
 
-    Attributes:
-        identity: Of torch's storage object; the same for all tensors that have this storage.
-        device: As torch writes it.
-        address: Of the first byte; 0 where there is no memory (meta and fake tensors).
-        nbytes: Size.
-    """
-
-    identity: int
-    device: str
-    address: int
-    nbytes: int
+    identity: int  # of torch's storage object; the same for all tensors that have this storage
+    device: str  # as torch writes it
+    address: int  # of the first byte; 0 where there is no memory (meta and fake tensors)
+    nbytes: int  # size
 
     @classmethod
     def of(cls, x: torch.Tensor) -> Memory:

@@ -318,17 +318,11 @@ Take = Callable[[int, torch.Tensor, Any, int], bool]  # node, gradient, its numb
 
 
 class Known(NamedTuple):
-    """What is known of the nodes of a graph.
+    """What is known of the nodes of a graph."""
 
-    Attributes:
-        index_of: Returns the report index of the live node with an ``id``, or None.
-        feeder: As in `GraphStructure`.
-        there: By report index, whether the statistics of a first gradient are known.
-    """
-
-    index_of: Callable[[int], int | None]
-    feeder: array[int]
-    there: bytearray
+    index_of: Callable[[int], int | None]  # returns the report index of the live node with an ``id``, or None
+    feeder: array[int]  # as in `GraphStructure`
+    there: bytearray  # by report index, whether the statistics of a first gradient are known
 
 
 class Memory:
@@ -358,19 +352,12 @@ class Memory:
 
 
 class Recorder(Protocol):
-    """The part of `PassRecorder` that the hook fills, by report index where nothing else is said.
+    """The part of `PassRecorder` that the hook fills, by report index where nothing else is said."""
 
-    Attributes:
-        values: The pass.
-        memory: Where its gradients lay.
-        seconds: Spent in hooks so far.
-        survey_seconds: Spent so far in measuring gradients in full, a part of ``seconds``.
-    """
-
-    values: PassValues
-    memory: Memory
-    seconds: float
-    survey_seconds: float
+    values: PassValues  # the pass
+    memory: Memory  # where its gradients lay
+    seconds: float  # spent in hooks so far
+    survey_seconds: float  # spent so far in measuring gradients in full, a part of ``seconds``
 
     def hand_on(self, source: int, index: int) -> None:
         """Give a node the numbers of the one before it, whose gradient it received unchanged."""

@@ -197,15 +197,10 @@ class _Event:
 
 @dataclass(slots=True)
 class _Seen:
-    """All that the saved tensors of one graph show, by report index.
+    """All that the saved tensors of one graph show, by report index."""
 
-    Attributes:
-        results: What nodes made, and what leaves hold.
-        events: What was not finite.
-    """
-
-    results: dict[int, Counts] = field(default_factory=dict)
-    events: list[_Event] = field(default_factory=list)
+    results: dict[int, Counts] = field(default_factory=dict)  # what nodes made, and what leaves hold
+    events: list[_Event] = field(default_factory=list)  # what was not finite
 
 
 def first_bad(found: Walk, structure: GraphStructure, pass_number: int, names: Mapping[str, Any]) -> FirstBad | None:

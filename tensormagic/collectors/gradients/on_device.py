@@ -45,21 +45,13 @@ Keep = Callable[["Measured | None", "GradientStatistics | None"], None]
 
 @dataclass(slots=True)
 class DeviceHistory:
-    """What is known, from pass to pass of one graph, of gradients that lie on a device.
+    """What is known, from pass to pass of one graph, of gradients that lie on a device."""
 
-    Attributes:
-        used: Whether any does.
-        begun: Passes begun.
-        careful: Nodes whose last norm left the range of its type.
-        surveyed: Nodes of whose gradient everything was once asked.
-        uncounted: Whether a gradient was not finite of which it was not counted how many elements are not.
-    """
-
-    used: bool = False
-    begun: int = 0
-    careful: set[int] = field(default_factory=set)
-    surveyed: set[int] = field(default_factory=set)
-    uncounted: bool = False
+    used: bool = False  # whether any does
+    begun: int = 0  # passes begun
+    careful: set[int] = field(default_factory=set)  # nodes whose last norm left the range of its type
+    surveyed: set[int] = field(default_factory=set)  # nodes of whose gradient everything was once asked
+    uncounted: bool = False  # whether a gradient was not finite of which it was not counted how many elements are not
     _jumped: bool = False
     _asked_at: int = 0
     _norms: array[float] | None = None
@@ -96,27 +88,16 @@ class DeviceHistory:
 
 @dataclass(slots=True)
 class _Asked:
-    """One gradient that was asked about.
+    """One gradient that was asked about."""
 
-    Attributes:
-        keep: Told of it, once the numbers are here; of nothing where they could not be had.
-        dtype: Its type.
-        count: Its elements that are stored.
-        repeated: How often each of them stands.
-        full: Whether everything was asked.
-        sizes: How many elements each piece has; empty where there is one.
-        parts: The numbers of each piece.
-        lost: Whether the numbers are lost.
-    """
-
-    keep: Keep
-    dtype: torch.dtype
-    count: int
-    repeated: int
-    full: bool
-    sizes: list[int] = field(default_factory=list)
-    parts: list[list[float]] = field(default_factory=list)
-    lost: bool = False
+    keep: Keep  # told of it, once the numbers are here; of nothing where they could not be had
+    dtype: torch.dtype  # its type
+    count: int  # its elements that are stored
+    repeated: int  # how often each of them stands
+    full: bool  # whether everything was asked
+    sizes: list[int] = field(default_factory=list)  # how many elements each piece has; empty where there is one
+    parts: list[list[float]] = field(default_factory=list)  # the numbers of each piece
+    lost: bool = False  # whether the numbers are lost
 
 
 class _Stream:

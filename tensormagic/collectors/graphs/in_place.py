@@ -64,44 +64,26 @@ IN_PLACE: dict[Any, str] = {**dict(_writing()), _SETS_DATA: "data"}
 
 
 class WriteRecord(NamedTuple):
-    """One write: where to, and between which autograd nodes.
+    """One write: where to, and between which autograd nodes."""
 
-    Attributes:
-        address: First byte of what was written to.
-        version: Of it, afterwards.
-        start: Number that autograd would have given a node before the write.
-        stop: The same after it: not ``start`` where the write is in the graph.
-        site: The line; None where the node of the write shows it, and where none is known.
-        call: What wrote.
-        blind: Whether autograd could not see it.
-    """
-
-    address: int
-    version: int
-    start: int
-    stop: int
-    site: int | None
-    call: str
-    blind: bool
+    address: int  # first byte of what was written to
+    version: int  # of it, afterwards
+    start: int  # number that autograd would have given a node before the write
+    stop: int  # the same after it: not ``start`` where the write is in the graph
+    site: int | None  # the line; None where the node of the write shows it, and where none is known
+    call: str  # what wrote
+    blind: bool  # whether autograd could not see it
 
 
 @dataclass(slots=True)
 class Step:
-    """One step of an optimizer.
+    """One step of an optimizer."""
 
-    Attributes:
-        optimizer: Weak.
-        name: Of its class.
-        versions: Of its parameters, in order, afterwards.
-        number: Sequence number of autograd.
-        site: The line.
-    """
-
-    optimizer: weakref.ref[Any]
-    name: str
-    versions: array[int]
-    number: int
-    site: int | None
+    optimizer: weakref.ref[Any]  # weak
+    name: str  # of its class
+    versions: array[int]  # of its parameters, in order, afterwards
+    number: int  # sequence number of autograd
+    site: int | None  # the line
 
     def versions_at(self, low: int, high: int) -> list[int]:
         """Return the versions that parameters between two addresses had afterwards."""
@@ -200,21 +182,13 @@ class UntrackedWrite(NamedTuple):
 
 
 class Suspect(NamedTuple):
-    """A saved tensor that was written to behind autograd's back.
+    """A saved tensor that was written to behind autograd's back."""
 
-    Attributes:
-        place: Of its node in the walk.
-        slot: Which of the node's.
-        name: What the person calls it; empty where it has no name.
-        shape: Its shape.
-        records: The writes.
-    """
-
-    place: int
-    slot: str
-    name: str
-    shape: tuple[int, ...]
-    records: tuple[WriteRecord, ...]
+    place: int  # of its node in the walk
+    slot: str  # which of the node's
+    name: str  # what the person calls it; empty where it has no name
+    shape: tuple[int, ...]  # its shape
+    records: tuple[WriteRecord, ...]  # the writes
 
 
 class UntrackedWrites:

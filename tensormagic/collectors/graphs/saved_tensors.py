@@ -220,23 +220,14 @@ _HOW = {"variable": "adds its gradient"}
 
 @dataclass(frozen=True, slots=True)
 class SavedHere:
-    """A node that keeps the tensor or its storage.
+    """A node that keeps the tensor or its storage."""
 
-    Attributes:
-        root: The name of the tensor whose graph it is.
-        path: ``"graph of loss: MmBackward0, saved as self"``.
-        holds: The tensor itself, or another one over its storage.
-        nbytes: Bytes of the saved tensor where it is another one.
-        identity: Of the C++ tensor.
-        is_original: Whether the node keeps that very tensor, rather than a detached one of its own.
-    """
-
-    root: str
-    path: str
-    holds: Literal["tensor", "storage"]
-    nbytes: int
-    identity: int
-    is_original: bool
+    root: str  # the name of the tensor whose graph it is
+    path: str  # ``"graph of loss: MmBackward0, saved as self"``
+    holds: Literal["tensor", "storage"]  # the tensor itself, or another one over its storage
+    nbytes: int  # bytes of the saved tensor where it is another one
+    identity: int  # of the C++ tensor
+    is_original: bool  # whether the node keeps that very tensor, rather than a detached one of its own
 
 
 def saved_in_graphs(

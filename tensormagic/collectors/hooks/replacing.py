@@ -263,23 +263,14 @@ _INPUTS = 3  # its place among the arguments after the roots: gradients, retain_
 
 @dataclass(frozen=True, slots=True)
 class BackwardCall:
-    """One call of the engine.
+    """One call of the engine."""
 
-    Attributes:
-        roots: What it starts from: tensors, or gradient edges.
-        inputs: What gradients were asked for; empty where all leaves collect theirs.
-        accumulates: Whether leaves collect their gradients (``backward``) rather than the call returning them.
-        run: Makes the call and returns what it returns.
-        retains: Whether the graph is to be kept for another call.
-        between_compiled: Whether a compiled function makes it: Dynamo compiles the hooks that run within.
-    """
-
-    roots: tuple[Any, ...]
-    inputs: tuple[Any, ...]
-    accumulates: bool
-    run: Callable[[], Any]
-    retains: bool = False
-    between_compiled: bool = False
+    roots: tuple[Any, ...]  # what it starts from: tensors, or gradient edges
+    inputs: tuple[Any, ...]  # what gradients were asked for; empty where all leaves collect theirs
+    accumulates: bool  # whether leaves collect their gradients (``backward``) rather than the call returning them
+    run: Callable[[], Any]  # makes the call and returns what it returns
+    retains: bool = False  # whether the graph is to be kept for another call
+    between_compiled: bool = False  # whether a compiled function makes it: Dynamo compiles the hooks that run within
 
 
 class Follower(Protocol):

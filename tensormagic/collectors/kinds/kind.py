@@ -41,35 +41,20 @@ class Values:
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a kind says about one tensor; the fields are those of `reports.KindReport`.
+    """What a kind says about one tensor; the fields are those of `reports.KindReport`."""
 
-    Attributes:
-        label: What to call it.
-        summary: What it means, in one sentence.
-        facts: What is known.
-        parts: The tensors it is made of.
-        values: Where its numbers are; None where it is strided itself, or has none.
-        shape: Sizes, where the tensor itself cannot be asked for them.
-        map: Which cells are stored.
-        stored: The stored elements.
-        reading: How one element is found.
-        no_values: Why there are no numbers to show; empty where there are.
-        stored_bytes: What it really takes, where that is not its elements times their size.
-        placed: How it is spread over ranks.
-    """
-
-    label: str
-    summary: str
-    facts: tuple[Fact, ...] = ()
-    parts: tuple[Part, ...] = ()
-    values: Values | None = None
-    shape: tuple[int, ...] | None = None
-    map: StoredMap | None = None
-    stored: StoredList | None = None
-    reading: tuple[str, ...] = ()
-    no_values: str = ""
-    stored_bytes: int | None = None
-    placed: Placed | None = None
+    label: str  # what to call it
+    summary: str  # what it means, in one sentence
+    facts: tuple[Fact, ...] = ()  # what is known
+    parts: tuple[Part, ...] = ()  # the tensors it is made of
+    values: Values | None = None  # where its numbers are; None where it is strided itself, or has none
+    shape: tuple[int, ...] | None = None  # sizes, where the tensor itself cannot be asked for them
+    map: StoredMap | None = None  # which cells are stored
+    stored: StoredList | None = None  # the stored elements
+    reading: tuple[str, ...] = ()  # how one element is found
+    no_values: str = ""  # why there are no numbers to show; empty where there are
+    stored_bytes: int | None = None  # what it really takes, where that is not its elements times their size
+    placed: Placed | None = None  # how it is spread over ranks
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,17 +170,11 @@ def _from_end(values: list[int], value: int) -> int:
 
 @dataclass(slots=True)
 class Sum:
-    """Bytes of several storages.
+    """Bytes of several storages."""
 
-    Attributes:
-        nbytes: All of them.
-        storages: How many storages.
-        devices: The bytes by device.
-    """
-
-    nbytes: int = 0
-    storages: int = 0
-    devices: dict[str, int] = field(default_factory=dict)
+    nbytes: int = 0  # all of them
+    storages: int = 0  # how many storages
+    devices: dict[str, int] = field(default_factory=dict)  # the bytes by device
 
     def add(self, nbytes: int, device: str) -> None:
         """Add a storage."""

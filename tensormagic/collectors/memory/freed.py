@@ -36,19 +36,12 @@ CIRCLES = (
 
 @dataclass(frozen=True, slots=True)
 class Releases:
-    """What would be freed.
+    """What would be freed."""
 
-    Attributes:
-        releases: The most first; what leads to no memory at all is left out.
-        session: Bytes that only outputs and the last error keep, all of these together.
-        looked: How many objects were looked through.
-        gaps: What could not be looked at, and why.
-    """
-
-    releases: tuple[Release, ...]
-    session: int = 0
-    looked: int = 0
-    gaps: tuple[Gap, ...] = ()
+    releases: tuple[Release, ...]  # the most first; what leads to no memory at all is left out
+    session: int = 0  # bytes that only outputs and the last error keep, all of these together
+    looked: int = 0  # how many objects were looked through
+    gaps: tuple[Gap, ...] = ()  # what could not be looked at, and why
 
 
 def collect_releases(
@@ -81,23 +74,14 @@ def collect_releases(
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A walk that has ended, in plain numbers: of what it met nothing is held.
+    """A walk that has ended, in plain numbers: of what it met nothing is held."""
 
-    Attributes:
-        roots: What can be let go of.
-        flow: What each of them frees; one more root than there are: what is held from elsewhere.
-        objects: How many objects were met.
-        cut: Why not everything was looked through; empty where it was.
-        items: What taking something out of a container frees, where that was asked for.
-        circles: What is said where something holds itself; empty where nothing does.
-    """
-
-    roots: list[Root]
-    flow: Flow
-    objects: int
-    cut: str
-    items: Items
-    circles: str = ""
+    roots: list[Root]  # what can be let go of
+    flow: Flow  # what each of them frees; one more root than there are: what is held from elsewhere
+    objects: int  # how many objects were met
+    cut: str  # why not everything was looked through; empty where it was
+    items: Items  # what taking something out of a container frees, where that was asked for
+    circles: str = ""  # what is said where something holds itself; empty where nothing does
 
     def of_session(self) -> list[int]:
         """Return the numbers of the roots that are outputs or the last error."""

@@ -214,33 +214,21 @@ _is_recording: Callable[[], bool] = getattr(torch._C, "_cuda_isHistoryEnabled", 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a storage was allocated.
+    """Where a storage was allocated."""
 
-    Attributes:
-        location: The line.
-        backward: Whether the backward of what that line computed allocated it, rather than the line itself.
-    """
-
-    location: Location
-    backward: bool = False
+    location: Location  # the line
+    backward: bool = False  # whether the backward of what that line computed allocated it, rather than the line itself
 
 
 class _Noted(weakref.ref[torch.UntypedStorage]):
-    """A storage whose line is known.
-
-    Attributes:
-        key: Address of the C++ storage: its identity while it lives.
-        nbytes: Its bytes when it was noted.
-        address: Of its first byte then: another one, and other code has given it new memory since.
-        origin: Where it was allocated.
-    """
+    """A storage whose line is known."""
 
     __slots__ = ("address", "key", "nbytes", "origin")
 
-    key: int
-    nbytes: int
-    address: int
-    origin: Origin
+    key: int  # address of the C++ storage: its identity while it lives
+    nbytes: int  # its bytes when it was noted
+    address: int  # of its first byte then: another one, and other code has given it new memory since
+    origin: Origin  # where it was allocated
 
 
 _noted: dict[int, _Noted] = {}

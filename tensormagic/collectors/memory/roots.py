@@ -41,19 +41,12 @@ _ATTRIBUTES = frozenset({"result", "error_in_exec", "error_before_exec", "tb"})
 
 @dataclass(slots=True)
 class Root:
-    """One thing that can be let go of.
+    """One thing that can be let go of."""
 
-    Attributes:
-        label: What to call it.
-        kind: What sort of root it is; None for what nobody is to let go of.
-        places: Where the session refers to it.
-        code: What lets go of it.
-    """
-
-    label: str
-    kind: ReleaseKind | None
-    places: list[Place] = field(default_factory=list)
-    code: str = ""
+    label: str  # what to call it
+    kind: ReleaseKind | None  # what sort of root it is; None for what nobody is to let go of
+    places: list[Place] = field(default_factory=list)  # where the session refers to it
+    code: str = ""  # what lets go of it
 
     def values(self) -> Iterator[Any]:
         """Yield what lies in its places, as often as it does."""

@@ -34,19 +34,12 @@ MOST_DEVICES = 64
 
 @dataclass(slots=True)
 class Gathered:
-    """What a snapshot holds, before it is summed up.
+    """What a snapshot holds, before it is summed up."""
 
-    Attributes:
-        stacks: The lines that were met.
-        areas: The segments with their blocks.
-        histories: One a device that has events.
-        gaps: What could not be read.
-    """
-
-    stacks: Stacks
-    areas: list[Area] = field(default_factory=list)
-    histories: list[History] = field(default_factory=list)
-    gaps: list[Gap] = field(default_factory=list)
+    stacks: Stacks  # the lines that were met
+    areas: list[Area] = field(default_factory=list)  # the segments with their blocks
+    histories: list[History] = field(default_factory=list)  # one a device that has events
+    gaps: list[Gap] = field(default_factory=list)  # what could not be read
 
     def in_use(self, device: str = "") -> list[Block]:
         """Return the blocks in use at the end, of one device or of all."""
@@ -106,17 +99,11 @@ _NOWHERE = LineSums()
 
 @dataclass(slots=True)
 class Lines:
-    """The lines of the report.
+    """The lines of the report."""
 
-    Attributes:
-        described: Each line, the most allocated first.
-        numbers: Index of each by its number in the stacks.
-        left_out: How many more there are, and what they allocated.
-    """
-
-    described: tuple[LineMemory, ...]
-    numbers: dict[int, int]
-    left_out: tuple[int, int]
+    described: tuple[LineMemory, ...]  # each line, the most allocated first
+    numbers: dict[int, int]  # index of each by its number in the stacks
+    left_out: tuple[int, int]  # how many more there are, and what they allocated
 
     def index(self, number: int) -> int:
         """Return the index of a line in the report; -1 where it is not listed."""

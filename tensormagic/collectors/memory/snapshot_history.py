@@ -61,27 +61,16 @@ class LineSums:
 
 @dataclass(slots=True)
 class Walk:
-    """One way through the events.
+    """One way through the events."""
 
-    Attributes:
-        frees: The action that ends a block: ``"free_requested"``, or ``"free_completed"`` where there is no such.
-        alive: What was allocated and not freed, by address.
-        known: Bytes of these.
-        lost: Bytes that were freed without having been allocated in the history.
-        lost_blocks: How many those were.
-        reserved: Bytes by which the reserved memory grew.
-        by_line: Bytes alive, by number of the line.
-        by_category: Likewise.
-    """
-
-    frees: str
-    alive: dict[int, Step] = field(default_factory=dict)
-    known: int = 0
-    lost: int = 0
-    lost_blocks: int = 0
-    reserved: int = 0
-    by_line: Counter[int] = field(default_factory=Counter)
-    by_category: Counter[Category] = field(default_factory=Counter)
+    frees: str  # the action that ends a block: ``"free_requested"``, or ``"free_completed"`` where there is no such
+    alive: dict[int, Step] = field(default_factory=dict)  # what was allocated and not freed, by address
+    known: int = 0  # bytes of these
+    lost: int = 0  # bytes that were freed without having been allocated in the history
+    lost_blocks: int = 0  # how many those were
+    reserved: int = 0  # bytes by which the reserved memory grew
+    by_line: Counter[int] = field(default_factory=Counter)  # bytes alive, by number of the line
+    by_category: Counter[Category] = field(default_factory=Counter)  # likewise
 
     @property
     def level(self) -> int:

@@ -115,27 +115,16 @@ _STATES: dict[str, BlockState] = {
 
 @dataclass(slots=True)
 class Block:
-    """A block as it is read; see `SnapshotBlock`.
+    """A block as it is read; see `SnapshotBlock`."""
 
-    Attributes:
-        device: As torch writes it.
-        nbytes: Its length.
-        requested: Bytes that were asked for; 0 where it is free.
-        state: In use, waiting, or free.
-        address: Where it begins.
-        frames: The stack of its allocation, as the snapshot has it.
-        stream: The stream of its segment.
-        line: Number of the line in `Stacks`.
-    """
-
-    device: str
-    nbytes: int
-    requested: int
-    state: BlockState
-    address: int
-    frames: Any
-    stream: int
-    line: int = -1
+    device: str  # as torch writes it
+    nbytes: int  # its length
+    requested: int  # bytes that were asked for; 0 where it is free
+    state: BlockState  # in use, waiting, or free
+    address: int  # where it begins
+    frames: Any  # the stack of its allocation, as the snapshot has it
+    stream: int  # the stream of its segment
+    line: int = -1  # number of the line in `Stacks`
 
 
 @dataclass(slots=True)

@@ -76,17 +76,11 @@ class GraphMemory:
 
 @dataclass(frozen=True, slots=True)
 class Nameless:
-    """What was found beyond names.
+    """What was found beyond names."""
 
-    Attributes:
-        tensors: Tensors.
-        nodes: Nodes of autograd graphs that Python holds.
-        looked: How many objects were looked at.
-    """
-
-    tensors: list[torch.Tensor]
-    nodes: list[Any]
-    looked: int
+    tensors: list[torch.Tensor]  # tensors
+    nodes: list[Any]  # nodes of autograd graphs that Python holds
+    looked: int  # how many objects were looked at
 
 
 def nameless(known: Container[int]) -> Nameless:

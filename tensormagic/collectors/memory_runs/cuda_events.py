@@ -51,15 +51,10 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """How far back the events go.
+    """How far back the events go."""
 
-    Attributes:
-        since: When the run began, in microseconds since 1970: earlier events are another's.
-        limit: How many events torch keeps, beyond which it forgets the oldest; 0 where that is not known.
-    """
-
-    since: float = 0.0
-    limit: int = 0
+    since: float = 0.0  # when the run began, in microseconds since 1970: earlier events are another's
+    limit: int = 0  # how many events torch keeps, beyond which it forgets the oldest; 0 where that is not known
 
 
 @dataclass(slots=True)

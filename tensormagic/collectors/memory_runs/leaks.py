@@ -82,25 +82,15 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """A storage that a run made and left alive.
+    """A storage that a run made and left alive."""
 
-    Attributes:
-        line: Index of the line that allocated it; -1 where it is not known.
-        nbytes: Its bytes.
-        born: Number of the operation that allocated it.
-        device: Where.
-        category: What it is for.
-        hold: Who keeps it; None where nothing that has a name does.
-        died: Number of the operation behind which it was freed; None while it is alive.
-    """
-
-    line: int
-    nbytes: int
-    born: int
-    device: str = "cpu"
-    category: Category = "other"
-    hold: Hold | None = None
-    died: int | None = None
+    line: int  # index of the line that allocated it; -1 where it is not known
+    nbytes: int  # its bytes
+    born: int  # number of the operation that allocated it
+    device: str = "cpu"  # where
+    category: Category = "other"  # what it is for
+    hold: Hold | None = None  # who keeps it; None where nothing that has a name does
+    died: int | None = None  # number of the operation behind which it was freed; None while it is alive
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,17 +261,11 @@ _GROWING_KINDS = {"item", "name", "attribute"}  # others are the parameters of m
 
 @dataclass(slots=True)
 class Holders:
-    """Who keeps which storage, by the storage's identity.
+    """Who keeps which storage, by the storage's identity."""
 
-    Attributes:
-        holds: What was found.
-        complete: Whether everything that has a name was looked at, graphs included.
-        cut: Why not all names were looked at; empty where they were.
-    """
-
-    holds: dict[int, Hold] = field(default_factory=dict)
-    complete: bool = True
-    cut: str = ""
+    holds: dict[int, Hold] = field(default_factory=dict)  # what was found
+    complete: bool = True  # whether everything that has a name was looked at, graphs included
+    cut: str = ""  # why not all names were looked at; empty where they were
 
 
 def find_holders(

@@ -37,27 +37,16 @@ MODULE_SCAN_LIMIT = 32  # rescans of the namespace for an unknown parameter: eno
 
 @dataclass(slots=True)
 class Leaf:
-    """A tensor that collects a gradient, as far as it is known.
+    """A tensor that collects a gradient, as far as it is known."""
 
-    Attributes:
-        name: Path or name; ``"leaf (3, 4)"`` where there is none.
-        shape: Its shape.
-        dtype: Without the ``torch.`` prefix.
-        numel: Elements.
-        is_parameter: Whether it is an ``nn.Parameter``.
-        owner: Name of the outermost module it belongs to.
-        requires_grad: Its flag when last looked at.
-        reference: Weak, to the tensor last seen under this name.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    numel: int
-    is_parameter: bool
-    owner: str
-    requires_grad: bool
-    reference: weakref.ref[torch.Tensor]
+    name: str  # path or name; ``"leaf (3, 4)"`` where there is none
+    shape: tuple[int, ...]  # its shape
+    dtype: str  # without the ``torch.`` prefix
+    numel: int  # elements
+    is_parameter: bool  # whether it is an ``nn.Parameter``
+    owner: str  # name of the outermost module it belongs to
+    requires_grad: bool  # its flag when last looked at
+    reference: weakref.ref[torch.Tensor]  # weak, to the tensor last seen under this name
 
     @property
     def is_nameless(self) -> bool:

@@ -31,19 +31,12 @@ _KEPT_KINDS = {"history", "optimizer", "traceback", "generator", "function"}
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an object was found.
+    """Where an object was found."""
 
-    Attributes:
-        path: How a person reaches it.
-        kind: What sort of place it is.
-        depth: How many steps it is from a name.
-        location: The line at which a traceback or generator stands.
-    """
-
-    path: str
-    kind: HolderKind
-    depth: int = 0
-    location: Location | None = None
+    path: str  # how a person reaches it
+    kind: HolderKind  # what sort of place it is
+    depth: int = 0  # how many steps it is from a name
+    location: Location | None = None  # the line at which a traceback or generator stands
 
     def inner(self, ending: str, kind: HolderKind) -> Place:
         """Return a place inside this one; what an optimizer or a traceback holds stays theirs."""
@@ -134,17 +127,11 @@ _CONTAINERS = frozenset({list, tuple, deque, set, frozenset, dict, OrderedDict})
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How long a search may take.
+    """How long a search may take."""
 
-    Attributes:
-        limit: Objects looked at.
-        seconds: Time.
-        clock: Gives the time in seconds.
-    """
-
-    limit: int = 20_000
-    seconds: float = 0.05
-    clock: Callable[[], float] = perf_counter
+    limit: int = 20_000  # objects looked at
+    seconds: float = 0.05  # time
+    clock: Callable[[], float] = perf_counter  # gives the time in seconds
 
     def cut(self, looked: int, deadline: float) -> str:
         """Return why a search is to end now; empty where it may go on."""
@@ -367,19 +354,12 @@ _MOST_NAMED = 3  # of the parameters that lie in a flat one
 
 
 class Sharded(NamedTuple):
-    """A parameter that is several objects.
+    """A parameter that is several objects."""
 
-    Attributes:
-        parameter: The one by which it is known: FSDP2's shard, FSDP1's flat parameter.
-        others: What stands for it elsewhere, as far as that is there yet.
-        path: What to call it; empty where the module's own path of it does.
-        shape: Its whole shape.
-    """
-
-    parameter: torch.Tensor
-    others: tuple[torch.Tensor, ...]
-    path: str
-    shape: tuple[int, ...]
+    parameter: torch.Tensor  # the one by which it is known: FSDP2's shard, FSDP1's flat parameter
+    others: tuple[torch.Tensor, ...]  # what stands for it elsewhere, as far as that is there yet
+    path: str  # what to call it; empty where the module's own path of it does
+    shape: tuple[int, ...]  # its whole shape
 
 
 def sharded_in(module: nn.Module) -> list[Sharded]:

@@ -30,15 +30,10 @@ MOST_FORWARD = 160_000
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a state comes from.
+    """Where a state comes from."""
 
-    Attributes:
-        key: The words of the seed, the lowest first; one word for ``init_genrand``.
-        drawn: 32-bit numbers given since.
-    """
-
-    key: tuple[int, ...]
-    drawn: int
+    key: tuple[int, ...]  # the words of the seed, the lowest first; one word for ``init_genrand``
+    drawn: int  # 32-bit numbers given since
 
     @property
     def seed(self) -> int:

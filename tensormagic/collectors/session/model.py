@@ -79,17 +79,11 @@ def _shapes_in(output: Any, depth: int = _NESTED) -> Iterator[tuple[int, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What is known of a model besides itself.
+    """What is known of a model besides itself."""
 
-    Attributes:
-        namespace: Where optimizers may have a name.
-        forward: What its modules returned; None where nothing was run.
-        trace: The last traced run; None where it did not see this model.
-    """
-
-    namespace: Mapping[str, Any]
-    forward: ForwardShapes | None = None
-    trace: TraceReport | None = None
+    namespace: Mapping[str, Any]  # where optimizers may have a name
+    forward: ForwardShapes | None = None  # what its modules returned; None where nothing was run
+    trace: TraceReport | None = None  # the last traced run; None where it did not see this model
 
 
 @dataclass(slots=True)

@@ -40,17 +40,11 @@ _SESSION = ("history", "traceback")
 
 @dataclass(slots=True)
 class Held:
-    """A storage that was met.
+    """A storage that was met."""
 
-    Attributes:
-        tensor: The first tensor over it.
-        nbytes: Its bytes.
-        places: Where tensors over it were found, at most a few.
-    """
-
-    tensor: torch.Tensor
-    nbytes: int
-    places: list[Place] = field(default_factory=list)
+    tensor: torch.Tensor  # the first tensor over it
+    nbytes: int  # its bytes
+    places: list[Place] = field(default_factory=list)  # where tensors over it were found, at most a few
 
     @property
     def is_of_session(self) -> bool:

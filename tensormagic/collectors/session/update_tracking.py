@@ -78,44 +78,26 @@ Gradient = tuple[int, int]  # where its memory is, and its version
 
 @dataclass(slots=True)
 class Seen:
-    """What is remembered of a parameter.
+    """What is remembered of a parameter."""
 
-    Attributes:
-        reference: Weak, to it.
-        version: Its version counter.
-        gradient: Its gradient.
-        place: Which optimizer holds it, of which model.
-        asks: Whether it asked for a gradient.
-        trained: Whether an optimizer was seen to have changed it.
-        since: How far its optimizer was when it began to stand still; None where it does not.
-    """
-
-    reference: weakref.ref[nn.Parameter]
-    version: int
-    gradient: Gradient | None
-    place: Place
-    asks: bool
-    trained: bool
-    since: int | None
+    reference: weakref.ref[nn.Parameter]  # weak, to it
+    version: int  # its version counter
+    gradient: Gradient | None  # its gradient
+    place: Place  # which optimizer holds it, of which model
+    asks: bool  # whether it asked for a gradient
+    trained: bool  # whether an optimizer was seen to have changed it
+    since: int | None  # how far its optimizer was when it began to stand still; None where it does not
 
 
 @dataclass(slots=True)
 class Pace:
-    """How far an optimizer got with a model.
+    """How far an optimizer got with a model."""
 
-    Attributes:
-        reference: Weak, to the optimizer.
-        total: In all looks together: its steps, or where it does not count them, changes of what it moved most.
-        steps: What its own state counts; 0 where it does not.
-        advanced: Since the last look.
-        is_new: Whether it was not there at the last look.
-    """
-
-    reference: weakref.ref[Any]
-    total: int = 0
-    steps: int = 0
-    advanced: int = 0
-    is_new: bool = True
+    reference: weakref.ref[Any]  # weak, to the optimizer
+    total: int = 0  # in all looks together: its steps, or where it does not count them, changes of what it moved most
+    steps: int = 0  # what its own state counts; 0 where it does not
+    advanced: int = 0  # since the last look
+    is_new: bool = True  # whether it was not there at the last look
 
     def advance(self, by: int, steps: int, *, is_new: bool) -> None:
         """Take down what a look has seen."""

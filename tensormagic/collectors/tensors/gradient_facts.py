@@ -111,15 +111,10 @@ MOST_COPIES = 4
 
 @dataclass(slots=True)
 class Names:
-    """What a namespace calls tensors; holds tensors: never leaves the call that makes it.
+    """What a namespace calls tensors; holds tensors: never leaves the call that makes it."""
 
-    Attributes:
-        tensors: Every named tensor, by identity of the tensor, with its names.
-        named: Names and tensors in order.
-    """
-
-    tensors: dict[int, list[str]]
-    named: list[tuple[str, torch.Tensor]]
+    tensors: dict[int, list[str]]  # every named tensor, by identity of the tensor, with its names
+    named: list[tuple[str, torch.Tensor]]  # names and tensors in order
 
     def of(self, x: torch.Tensor) -> str:
         """Return the name that is quickest to write, of a parameter its path in a module; empty where it has none."""

@@ -38,21 +38,13 @@ Array = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """How a tensor's dimensions are taken.
+    """How a tensor's dimensions are taken."""
 
-    Attributes:
-        words: As in `TensorPicture.reading`.
-        leading: How many dimensions are taken at index 0.
-        many: Dimensions that number the images or signals.
-        colour: Which dimension is colour; None for grey.
-        plane: The dimensions of an image, or of a signal.
-    """
-
-    words: str
-    leading: int
-    many: tuple[int, ...]
-    colour: int | None
-    plane: tuple[int, ...]
+    words: str  # as in `TensorPicture.reading`
+    leading: int  # how many dimensions are taken at index 0
+    many: tuple[int, ...]  # dimensions that number the images or signals
+    colour: int | None  # which dimension is colour; None for grey
+    plane: tuple[int, ...]  # the dimensions of an image, or of a signal
 
 
 def with_picture(report: TensorReport, x: torch.Tensor) -> TensorReport:

@@ -33,23 +33,14 @@ _FRACTIONS, _FINITE, _LOW, _HIGH, _SUM = 7, 8, 9, 10, 11  # columns of a survey;
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """What kind of numbers a tensor holds, and what they are computed in.
+    """What kind of numbers a tensor holds, and what they are computed in."""
 
-    Attributes:
-        integer: Whether they are integers or booleans: extremes are exact, nothing is NaN.
-        complex: Whether they are complex: then everything is of their magnitudes.
-        wide: The dtype for sums: float64, or float32 where the device has nothing wider.
-        bias: What to add to get from the int64 that is computed with to the value (uint64 only).
-        may_look: Whether looking at a result is free.
-        scaled: Whether squares may leave the range of ``wide``.
-    """
-
-    integer: bool
-    complex: bool
-    wide: torch.dtype
-    bias: int
-    may_look: bool
-    scaled: bool
+    integer: bool  # whether they are integers or booleans: extremes are exact, nothing is NaN
+    complex: bool  # whether they are complex: then everything is of their magnitudes
+    wide: torch.dtype  # the dtype for sums: float64, or float32 where the device has nothing wider
+    bias: int  # what to add to get from the int64 that is computed with to the value (uint64 only)
+    may_look: bool  # whether looking at a result is free
+    scaled: bool  # whether squares may leave the range of ``wide``
 
     @classmethod
     def of(cls, x: torch.Tensor) -> Domain:
@@ -332,15 +323,10 @@ class Swept:
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """In what units sums are taken: (value - ``shift``) * ``scale``.
+    """In what units sums are taken: (value - ``shift``) * ``scale``."""
 
-    Attributes:
-        shift: 0 or a value near the mean, whole for integers.
-        scale: A power of two, other than 1 where the squares of float64 values would leave their range.
-    """
-
-    shift: float
-    scale: float = 1.0
+    shift: float  # 0 or a value near the mean, whole for integers
+    scale: float = 1.0  # a power of two, other than 1 where the squares of float64 values would leave their range
 
 
 def sweep(view: torch.Tensor, domain: Domain, units: Units) -> Swept:

@@ -276,21 +276,13 @@ Rows = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What one dimension's slices are read through.
+    """What one dimension's slices are read through."""
 
-    Attributes:
-        dim: Which dimension.
-        size: How many slices.
-        elements: How many elements each has.
-        view: What is read: the dimension first, the others thinned.
-        whole: Whether nothing was left out but what is read through a stride of 0.
-    """
-
-    dim: int
-    size: int
-    elements: int
-    view: torch.Tensor
-    whole: bool
+    dim: int  # which dimension
+    size: int  # how many slices
+    elements: int  # how many elements each has
+    view: torch.Tensor  # what is read: the dimension first, the others thinned
+    whole: bool  # whether nothing was left out but what is read through a stride of 0
 
     @property
     def looked(self) -> int:

@@ -258,21 +258,13 @@ def _kinds(
 
 @dataclass(frozen=True, slots=True)
 class _Shared:
-    """What the namespace says about a tensor's memory. Holds tensors: never leaves this module.
+    """What the namespace says about a tensor's memory. Holds tensors: never leaves this module."""
 
-    Attributes:
-        search: Who shares the storage.
-        named: Everything that was found under a name.
-        names: The first name of each tensor, by ``tensor._cdata``.
-        looked: How many names and attributes were looked through.
-        buffers: As in `Walk`.
-    """
-
-    search: AliasSearch
-    named: list[tuple[str, Any]]
-    names: dict[int, str]
-    looked: int
-    buffers: dict[int, bool]
+    search: AliasSearch  # who shares the storage
+    named: list[tuple[str, Any]]  # everything that was found under a name
+    names: dict[int, str]  # the first name of each tensor, by ``tensor._cdata``
+    looked: int  # how many names and attributes were looked through
+    buffers: dict[int, bool]  # as in `Walk`
 
 
 def _shared(subject: Subject, name: str, namespace: dict[str, object], sections: _Sections) -> _Shared:

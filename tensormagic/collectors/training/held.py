@@ -246,23 +246,14 @@ _sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: i
 
 @dataclass(slots=True)
 class _Line:
-    """What is known of the passes that one line starts.
+    """What is known of the passes that one line starts."""
 
-    Attributes:
-        size: Nodes of the last one.
-        increment: By how many it was larger than the one before.
-        streak: How often in a row it was so.
-        first: The size from which it grew.
-        mark: The number of the next node when the last one had ended.
-        steps: How many steps there were when it began.
-    """
-
-    size: int
-    increment: int = 0
-    streak: int = 0
-    first: int = 0
-    mark: int = 0
-    steps: int = 0
+    size: int  # nodes of the last one
+    increment: int = 0  # by how many it was larger than the one before
+    streak: int = 0  # how often in a row it was so
+    first: int = 0  # the size from which it grew
+    mark: int = 0  # the number of the next node when the last one had ended
+    steps: int = 0  # how many steps there were when it began
 
 
 class Growth:

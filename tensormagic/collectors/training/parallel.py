@@ -34,19 +34,12 @@ from tensormagic.reports import Parallel, Spread, Whole
 
 @dataclass(slots=True)
 class _Wrapped:
-    """A module that reduces gradients over processes.
+    """A module that reduces gradients over processes."""
 
-    Attributes:
-        root: The name of the outermost module that it is, or is in.
-        kind: What it is.
-        module: Weak.
-        mixed: Whether other parts of it begin collectives in a backward, too.
-    """
-
-    root: str
-    kind: Spread
-    module: weakref.ref[Any]
-    mixed: bool = False
+    root: str  # the name of the outermost module that it is, or is in
+    kind: Spread  # what it is
+    module: weakref.ref[Any]  # weak
+    mixed: bool = False  # whether other parts of it begin collectives in a backward, too
 
 
 class ParallelWatcher:

@@ -54,25 +54,15 @@ class Seldom:
 
 @dataclass(slots=True)
 class PassthroughMode:
-    """One parameter whose gradient is followed.
+    """One parameter whose gradient is followed."""
 
-    Attributes:
-        parameter: Weak.
-        gradient: Weak, to its ``.grad`` when last looked at; None where it had none.
-        version: The version of that gradient.
-        used: Whether a step has used what stands in it, and it was not cleared since.
-        brought: Whether a backward has changed it since the last step, and it was not cleared since.
-        emptied: Whether it was brought something since the last step, and is cleared now.
-        by_backward: Whether what stands in it came from a backward, and not from the person's own hand.
-    """
-
-    parameter: Reference
-    gradient: Reference | None = None
-    version: int = -1
-    used: bool = False
-    brought: bool = False
-    emptied: bool = False
-    by_backward: bool = False
+    parameter: Reference  # weak
+    gradient: Reference | None = None  # weak, to its ``.grad`` when last looked at; None where it had none
+    version: int = -1  # the version of that gradient
+    used: bool = False  # whether a step has used what stands in it, and it was not cleared since
+    brought: bool = False  # whether a backward has changed it since the last step, and it was not cleared since
+    emptied: bool = False  # whether it was brought something since the last step, and is cleared now
+    by_backward: bool = False  # whether what stands in it came from a backward, and not from the person's own hand
 
     def look(self) -> bool:
         """Return whether the gradient is what it was when last looked at; remember what it is now."""
@@ -178,25 +168,15 @@ Brought = Callable[[torch.Tensor], "tuple[int | None, float | None]"]
 
 @dataclass(slots=True)
 class Moment:
-    """What is known when a step is made.
+    """What is known when a step is made."""
 
-    Attributes:
-        location: The line that made it.
-        backward: The line of the last backward.
-        cleared: The line that cleared gradients last, since that backward.
-        passes: How many backward passes have ended, of those that bring leaves a gradient.
-        forward: Whether a forward has run since the last step.
-        within: Whether a backward runs right now.
-        seen: Whether everything since the step before was seen.
-    """
-
-    location: int | None = None
-    backward: int | None = None
-    cleared: int | None = None
-    passes: int = 0
-    forward: bool = True
-    within: bool = False
-    seen: bool = True
+    location: int | None = None  # the line that made it
+    backward: int | None = None  # the line of the last backward
+    cleared: int | None = None  # the line that cleared gradients last, since that backward
+    passes: int = 0  # how many backward passes have ended, of those that bring leaves a gradient
+    forward: bool = True  # whether a forward has run since the last step
+    within: bool = False  # whether a backward runs right now
+    seen: bool = True  # whether everything since the step before was seen
 
 
 _Key = tuple[StepKind, "int | None", "int | None", "int | None"]
