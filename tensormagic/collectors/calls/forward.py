@@ -21,7 +21,15 @@ from tensormagic.collectors.graphs.live_nodes import flat
 from tensormagic.collectors.hooks.modes import TransparentMode, active_modes, set_modes
 from tensormagic.collectors.objects.identity import ModuleNames, RunningModules
 from tensormagic.collectors.quiet import answers_itself, here, without_modes
-from tensormagic.collectors.where.caller import HANDS_OVER, MARK, Callers, Origin, Origins, calling_frame
+from tensormagic.collectors.where.caller import (
+    HANDS_OVER,
+    MARK,
+    Callers,
+    Origin,
+    Origins,
+    calling_frame,
+    sequence_number,
+)
 from tensormagic.collectors.where.source import SourceLines
 from tensormagic.errors import NonFiniteError
 from tensormagic.reports import Gap
@@ -120,7 +128,6 @@ def _bad_among(values: Iterable[Any]) -> Iterator[tuple[int, int, int]]:
 # that call, whatever it is made of inside. The mode costs about 0.3 µs a call and a frame walk more where a node was
 # made; it sees the calls the person wrote, not the engine's.
 
-_sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 
 _is_grad_enabled = torch.is_grad_enabled
 _watched = WATCHED.get
@@ -189,10 +196,10 @@ class ForwardRecorder(TransparentMode):
                 before = self.cuts.before(func, role, args, above)
             if watched.noted == SETS_DATA:
                 self.autograd.before_setting(args)
-        start = _sequence_number()
+        start = sequence_number()
         ops = self.ops
         result = call(func, args, kwargs or {}) if ops is None else ops.within(call, frame, func, args, kwargs or {})
-        stop = _sequence_number()
+        stop = sequence_number()
         if stop != start:
             self._note(start, stop, above, None if ops is None else ops.place)
             if self._arrays:
@@ -239,13 +246,13 @@ class ForwardRecorder(TransparentMode):
         Inside a call that this mode sees itself, the mode is not on the stack: then the whole call is noted.
         """
         if caller is not None and self in active_modes():
-            number = _sequence_number()
+            number = sequence_number()
             self._note(number, number + 1, caller)
             self._applied = number
 
     def step_aside(self) -> bool:
         """Leave the stack until `step_back`, where this mode is on it; the run is then as if untraced."""
-        since = _sequence_number()
+        since = sequence_number()
         left = super().step_aside()
         if left:
             self._aside_since = since
@@ -254,7 +261,7 @@ class ForwardRecorder(TransparentMode):
     def step_back(self, caller: FrameType | None) -> None:
         """Come back, and note what was made meanwhile: by a call of ``caller``'s."""
         super().step_back(caller)
-        if (stop := _sequence_number()) != self._aside_since and caller is not None:
+        if (stop := sequence_number()) != self._aside_since and caller is not None:
             self._note(self._aside_since, stop, caller)
 
     def put_on_top(self) -> Callable[[], None]:
@@ -286,7 +293,7 @@ class ForwardRecorder(TransparentMode):
 
     def note_backward(self, start: int, caller: FrameType | None) -> None:
         """Note what a backward made that was called by ``caller``: with ``create_graph=True`` it makes nodes."""
-        if (stop := _sequence_number()) != start and caller is not None:
+        if (stop := sequence_number()) != start and caller is not None:
             self._note(start, stop, caller)
 
     def _origin(self, frame: FrameType) -> Origin:

@@ -42,11 +42,10 @@ from tensormagic.collectors.failures.operands import (
 )
 from tensormagic.collectors.faults.backward_errors import untraced_fault
 from tensormagic.collectors.gradients.forward_values import PassValues
-from tensormagic.collectors.gradients.pass_log import start_nodes
 from tensormagic.collectors.gradients.traced_graph import TracedGraph
 from tensormagic.collectors.graphs.live_nodes import walk_nodes
 from tensormagic.collectors.graphs.nodes import describe_nodes
-from tensormagic.collectors.graphs.structure import Walker, is_accumulate, make_structure
+from tensormagic.collectors.graphs.structure import Walker, is_accumulate, make_structure, start_nodes
 from tensormagic.collectors.hooks.capturing import Captures, Return, kept_compiled
 from tensormagic.collectors.hooks.modes import TransparentMode
 from tensormagic.collectors.hooks.stepping_off import Listener

@@ -29,6 +29,7 @@ from tensormagic.collectors.graphs.live_nodes import has_history, history_of, ne
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.graphs.saved_tensors import saved_by
 from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.where.caller import sequence_number
 from tensormagic.collectors.where.source import SourceLines, is_own_code, names_of
 from tensormagic.reports.failure import GradientRead
 from tensormagic.reports.finding import Gap, Location
@@ -48,7 +49,6 @@ PIECE, PIECES = 1 << 11, 16  # bytes
 # Of what these save only the signs count, and features that are scaled in place keep theirs.
 _SIGNS_ALONE = ("Relu", "LeakyRelu", "Threshold", "Abs")
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
-_sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 
 
 class Seen(NamedTuple):
@@ -109,7 +109,7 @@ class NumpyAliases:
         address = x.data_ptr()
         if array.__array_interface__["data"][0] != address:
             return  # it is a copy
-        start = _sequence_number()
+        start = sequence_number()
         record = WriteRecord(address, x._version, start, start, self._sites.of_frame(frame), call, blind=True)
         if array is result:  # of an array that was given nothing can have been saved before
             self._see(record, x, 0, start)

@@ -17,13 +17,13 @@ import torch
 from torch import nn
 from torch.autograd.function import BackwardCFunction, Function
 
-from tensormagic.collectors.gradients.pass_log import start_nodes
 from tensormagic.collectors.graphs.in_place import WriteBook, WriteRecord
 from tensormagic.collectors.graphs.live_nodes import inputs_of, walk_nodes
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.graphs.saved_tensors import Saved, is_freed, memory_of, same_start, saved_by
-from tensormagic.collectors.graphs.structure import NO_NUMBER
+from tensormagic.collectors.graphs.structure import NO_NUMBER, start_nodes
 from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.where.caller import sequence_number
 from tensormagic.reports.failure import (
     BackwardFault,
     FreedGraph,
@@ -161,7 +161,6 @@ def _others(nodes: Sequence[Any], place: int, memory: tuple[int, int] | None, un
 MOST_PASSES = 16
 
 _WAS_FREED = "Trying to backward through the graph a second time"
-_sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 
 
 class Gone(NamedTuple):
@@ -198,7 +197,7 @@ class FreedBook:
 
     def add(self, numbers: array[int], roots: Sequence[int], site: int | None) -> None:
         """Note a pass that has freed its graph; ``roots`` are places in ``numbers``."""
-        self._gone.append(Gone(numbers, tuple(numbers[place] for place in roots), site, _sequence_number()))
+        self._gone.append(Gone(numbers, tuple(numbers[place] for place in roots), site, sequence_number()))
 
     def freed(self, nodes: Sequence[Any], roots: Sequence[int], reached: int | None) -> FreedGraph | None:
         """Return what is known of the graph whose saved tensors were gone; None where none of its nodes has lost any.

@@ -31,6 +31,7 @@ from tensormagic.collectors.graphs.structure import GraphStructure, Walk
 from tensormagic.collectors.hooks.modes import active_levels, bare
 from tensormagic.collectors.hooks.replacing import BackwardCall, without_dynamo
 from tensormagic.collectors.objects.identity import Leaves
+from tensormagic.collectors.where.caller import sequence_number
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Circumstances, LiveFrame, ParameterSeries, Pass
 from tensormagic.reports.graph import no_numbers
 
@@ -83,8 +84,6 @@ class PythonBackwards:
 
 
 # What is known of one backward call while it is followed: where it runs, where it starts, what it hands back.
-
-sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 
 
 @dataclass(slots=True)
@@ -173,20 +172,6 @@ def is_being_compiled() -> bool:
     """Return whether a backward is only being written down, by Dynamo, AOTAutograd or ``make_fx``, and not run."""
     proxies = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY)
     return proxies is not None or torch._guards.TracingContext.try_get() is not None
-
-
-def start_nodes(roots: Sequence[Any]) -> list[Any]:
-    """Return the nodes that a backward starts from: those of tensors, of gradient edges, and of leaves."""
-    return [node for node in map(_node_of, roots) if node is not None]
-
-
-def _node_of(root: Any) -> Any:
-    if not isinstance(root, torch.Tensor):
-        return getattr(root, "node", None)
-    if root.grad_fn is not None or not root.requires_grad:
-        return root.grad_fn
-    with torch._C.DisableTorchFunction():
-        return torch.autograd.graph.get_gradient_edge(root).node
 
 
 def returned_gradients(

@@ -18,6 +18,7 @@ from tensormagic.collectors.geometry.overlap import Region, overlap
 from tensormagic.collectors.graphs.live_nodes import inputs_of
 from tensormagic.collectors.graphs.saved_tensors import region_of, saved_by
 from tensormagic.collectors.quiet import answers_itself
+from tensormagic.collectors.where.caller import sequence_number
 from tensormagic.collectors.where.source import SourceLines
 
 # Remembers which lines wrote to which memory in place: a backward that finds a saved tensor changed can name them.
@@ -43,8 +44,6 @@ _NO_ELEMENTS = frozenset({
 
 _BATCH_NORM = torch.nn.modules.batchnorm._BatchNorm.forward.__code__
 _SEVERAL = frozenset({list, tuple})
-
-_sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 
 
 def _writing() -> Iterator[tuple[Any, str]]:
@@ -115,7 +114,7 @@ class WriteBook:
         """Note that ``target``, a tensor or a list of them, was written to; the rest as in `WriteRecord`."""
         if frame.f_code is _BATCH_NORM:
             return  # its counter of batches
-        stop = _sequence_number()
+        stop = sequence_number()
         site = None if stop != start else self._sites.of_frame(frame)
         try:
             for tensor in target if type(target) in _SEVERAL else (target,):
@@ -134,7 +133,7 @@ class WriteBook:
         """Note that a step of an optimizer has ended."""
         versions = array("q", [parameter._version for parameter in _parameters(optimizer)])
         site, name = self._sites.of_frame(sys._getframe(2)), type(optimizer).__name__
-        self._steps.append(Step(weakref.ref(optimizer), name, versions, _sequence_number(), site))
+        self._steps.append(Step(weakref.ref(optimizer), name, versions, sequence_number(), site))
 
     def forget(self) -> None:
         """Forget everything: calls go by unseen from now on."""

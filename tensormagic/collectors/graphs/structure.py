@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from tensormagic.collectors.graphs.live_nodes import NodeThreads, Unwinding
 from tensormagic.collectors.hooks.modes import bare
@@ -262,3 +263,17 @@ def _feeders(links: Links, index: array[int], roots: tuple[int, ...]) -> array[i
     for place in roots:
         feeder[index[place]] = -1
     return array("i", [-1 if one == none else one for one in feeder])
+
+
+def start_nodes(roots: Sequence[Any]) -> list[Any]:
+    """Return the nodes that a backward starts from: those of tensors, of gradient edges, and of leaves."""
+    return [node for node in map(_node_of, roots) if node is not None]
+
+
+def _node_of(root: Any) -> Any:
+    if not isinstance(root, torch.Tensor):
+        return getattr(root, "node", None)
+    if root.grad_fn is not None or not root.requires_grad:
+        return root.grad_fn
+    with torch._C.DisableTorchFunction():
+        return torch.autograd.graph.get_gradient_edge(root).node

@@ -17,7 +17,7 @@ from torch.utils import _python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from tensormagic.collectors.hooks.replacing import Replacement
-from tensormagic.collectors.where.caller import Callers, foreign_caller
+from tensormagic.collectors.where.caller import Callers, foreign_caller, sequence_number
 
 # Modes that torch does not notice, and modes that can leave their thread's stack for a while.
 
@@ -175,7 +175,6 @@ def _is_innermost(mode: TorchFunctionMode) -> bool:
 
 # A dispatch mode that can leave its thread's stack for a while, wherever on it it lies.
 
-_sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 _depth: Callable[[], int] = torch._C._len_torch_dispatch_stack
 _mode_at: Callable[[int], Any] = torch._C._get_dispatch_stack_at
 _pop_mode: Callable[[Any], Any] = torch._C._pop_torch_dispatch_stack
@@ -313,7 +312,7 @@ class aside:  # noqa: N801  (read as what it does: ``with aside():``)
 
     def __enter__(self) -> None:
         """Take the modes off, the innermost first."""
-        self._number = _sequence_number()
+        self._number = sequence_number()
         ours = [mode for mode in reversed(_modes()) if isinstance(mode, SteppingMode)] if _depth() else []
         self._left = [(mode, mode.leave()) for mode in ours]
 
@@ -321,7 +320,7 @@ class aside:  # noqa: N801  (read as what it does: ``with aside():``)
         """Bring them back."""
         while self._left:
             mode, place = self._left[-1]
-            if (number := _sequence_number()) > self._number:
+            if (number := sequence_number()) > self._number:
                 mode.pass_over(number)
             mode.come_back(place)
             self._left.pop()

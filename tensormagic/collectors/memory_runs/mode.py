@@ -16,7 +16,7 @@ from tensormagic.collectors.hooks.modes import Engine, SteppingMode
 from tensormagic.collectors.hooks.stepping_off import Listener, asks, heard, wanted
 from tensormagic.collectors.memory_runs.allocation_log import Block, Death, Event, Place, Resized, new_block
 from tensormagic.collectors.ops import StackWalk, storages
-from tensormagic.collectors.where.caller import Callers
+from tensormagic.collectors.where.caller import Callers, sequence_number
 
 # What an ATen operation does to memory, as its schema says: read once an operation.
 
@@ -157,7 +157,6 @@ MOST_PLACES = 20_000  # lines × modules: a large model has some hundreds
 _ENGINE = Engine.code
 _current_node: Callable[[], Any] = torch._C._current_autograd_node
 _graph_task: Callable[[], int] = torch._C._current_graph_task_id
-_sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 _getframe = sys._getframe
 _plain = frozenset({torch.Tensor, torch.nn.Parameter})
 
@@ -217,7 +216,7 @@ class MemoryMode(SteppingMode):  # type: ignore[no-untyped-call]
 
     def begin(self) -> None:
         """Know the nodes that are made from now on for the run's."""
-        self._nodes = NodeLines(_sequence_number())
+        self._nodes = NodeLines(sequence_number())
 
     # -- every operation --------------------------------------------------------------------------------------------
 
@@ -235,8 +234,8 @@ class MemoryMode(SteppingMode):  # type: ignore[no-untyped-call]
         if code is _ENGINE or code is Engine.stand_in:
             place = None  # the node is asked where something is new
             call = _plainly if above is None else Engine.call(above)
-            if _sequence_number() > self._nodes.last:
-                self._nodes.add(_sequence_number(), self._place_of_node())
+            if sequence_number() > self._nodes.last:
+                self._nodes.add(sequence_number(), self._place_of_node())
         else:
             place = self._place_of(above)
             call = self._callers.standing_in_for(above)
@@ -286,7 +285,7 @@ class MemoryMode(SteppingMode):  # type: ignore[no-untyped-call]
             place = Place(site, module, "optimizer" if optimizes else "forward" if module else "other")
             if len(self._places) < MOST_PLACES:
                 self._places[key] = place
-        if (number := _sequence_number()) > self._nodes.last:
+        if (number := sequence_number()) > self._nodes.last:
             place = place.grown
             self._nodes.add(number, place)
         self.here = place
@@ -314,7 +313,7 @@ class MemoryMode(SteppingMode):  # type: ignore[no-untyped-call]
             return place
         key = (site, place.module, False)
         found = self._places.get(key) or self._places.setdefault(key, Place(site, place.module, "forward"))
-        if (number := _sequence_number()) > self._nodes.last:
+        if (number := sequence_number()) > self._nodes.last:
             self._nodes.add(number, found)
         return found.backward
 

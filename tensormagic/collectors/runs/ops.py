@@ -34,6 +34,7 @@ from tensormagic.collectors.ops import (
     new_bytes,
 )
 from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.where.caller import sequence_number
 from tensormagic.collectors.where.source import SourceLines
 from tensormagic.reports import Gap, Node
 from tensormagic.reports.ops import OpsReport, OpUse
@@ -51,7 +52,6 @@ _Tensor = torch.Tensor
 _Overload = torch._ops.OpOverload
 _current_node: Callable[[], Any] = torch._C._current_autograd_node
 _graph_task: Callable[[], int] = torch._C._current_graph_task_id
-_sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 _use_count: Callable[[int], int] = torch._C._storage_Use_Count
 _getframe = sys._getframe
 
@@ -100,7 +100,7 @@ class OpMode(SteppingMode):  # type: ignore[no-untyped-call]
         if _graph_task() != -1:  # forward code that a backward runs, such as a checkpoint's
             return call(func, args, kwargs)
         self._frame, self._code = frame, call.__code__
-        self.log.last = _sequence_number()
+        self.log.last = sequence_number()
         try:
             return call(func, args, kwargs)
         finally:
@@ -111,7 +111,7 @@ class OpMode(SteppingMode):  # type: ignore[no-untyped-call]
     def _whole(self, call: _Call, frame: FrameType, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Make a call of the person's with this mode off, and count it as one."""
         self.place = place = self._places.of(frame)
-        before, at = _sequence_number(), self.leave()
+        before, at = sequence_number(), self.leave()
         began = perf_counter()
         try:
             result = call(func, args, kwargs)
@@ -121,7 +121,7 @@ class OpMode(SteppingMode):  # type: ignore[no-untyped-call]
         row = place.grown.add_whole(func.__name__, seconds)
         nbytes = new_bytes(result, (*args, *kwargs.values()))
         row.nbytes += nbytes
-        if (after := _sequence_number()) > before:
+        if (after := sequence_number()) > before:
             self.log.add(after - 1, seconds, nbytes)
         return result
 
@@ -140,7 +140,7 @@ class OpMode(SteppingMode):  # type: ignore[no-untyped-call]
         node, grown, log = None, 0, self.log
         if code is self._code:
             place = self.place or self._find_place()
-            if (grown := _sequence_number()) > log.last:
+            if (grown := sequence_number()) > log.last:
                 log.last, rows = grown, place.grown
             else:
                 grown, rows = 0, place.rows
@@ -211,7 +211,7 @@ class OpMode(SteppingMode):  # type: ignore[no-untyped-call]
             site = self._places.own_site(above, _ENGINE)
             return node if site is None else self._places.rows(site, node.rows.module, "backward"), 0, node
         place = (self.place or self._find_place()) if self._frame is not None else self._places.of(above)
-        if (grown := _sequence_number()) > self.log.last:
+        if (grown := sequence_number()) > self.log.last:
             self.log.last = grown
             return place.grown, grown, None
         return place.rows, 0, None

@@ -31,7 +31,7 @@ from tensormagic.collectors.hooks.undoing import SignalsWait, Undoing
 from tensormagic.collectors.quiet import answers_itself, here, quiet
 from tensormagic.collectors.runs.pacer import Pacer
 from tensormagic.collectors.runs.trace import Tracer
-from tensormagic.collectors.where.caller import MARK, uncounted
+from tensormagic.collectors.where.caller import MARK, sequence_number, uncounted
 from tensormagic.reports import UNREADABLE, UNTOUCHED, LiveFrame, Pace, TraceReport
 
 # Takes the function mode off torch's stack between traced steps, and brings it back, without disturbing anybody's.
@@ -209,7 +209,7 @@ class PacedRecorder(ForwardRecorder):
             self._with_it.enter_context(self.companions())
         set_modes([*below, self, *(modes or below)[len(below) :]])
         self.present = True
-        self.since = torch.autograd._get_sequence_nr()  # type: ignore[attr-defined]
+        self.since = sequence_number()
 
 
 # A tracer that follows some steps of a run and lets the others be: `Pacer` decides which.
@@ -217,7 +217,6 @@ class PacedRecorder(ForwardRecorder):
 # While it rests, one name of torch's stands for the run of the engine, so that passes are counted and timed; nothing
 # else is installed. It leaves and comes back at the end of a pass.
 
-_sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 _TENSOR_BACKWARD = torch.Tensor.backward.__code__
 
 JUMP = 1e3  # a norm so many times larger or smaller than the last one of its graph is worth a look at what follows
@@ -286,7 +285,7 @@ class PacedTracer(Tracer):
 
     def entered(self) -> None:
         """Begin with the first step that is to be traced."""
-        self._first = _sequence_number()
+        self._first = sequence_number()
         self._pacer = Pacer(self._pace, self.run.began, self._laps.end)
         if not self._pacer.tracing:
             self.passing = self._pass_by
@@ -324,7 +323,7 @@ class PacedTracer(Tracer):
     def _begin(self) -> bool:
         self._recorder.tend()
         line = self._sites.of_frame(sys._getframe(2))
-        return self._pacer.starts(line, _sequence_number(), there=self._recorder.present)
+        return self._pacer.starts(line, sequence_number(), there=self._recorder.present)
 
     def _end(self) -> None:
         self._pacer.ends(self.run.clock(), self.own_seconds, alarm=self._alarms())
@@ -338,7 +337,7 @@ class PacedTracer(Tracer):
         if self._inside or get_ident() != self._home or (type(roots[0]) is not torch.Tensor and is_being_compiled()):
             self._others += get_ident() != self._home
             return run(roots, *args, **kwargs)
-        self._inside, sequence = True, _sequence_number()
+        self._inside, sequence = True, sequence_number()
         self._laps.begin(roots)
         if self._trailing:
             self._trailed()

@@ -42,12 +42,10 @@ from tensormagic.collectors.gradients.pass_log import (
     is_being_compiled,
     pass_of,
     returned_gradients,
-    sequence_number,
-    start_nodes,
 )
 from tensormagic.collectors.gradients.traced_graph import GraphBook, TracedGraph
 from tensormagic.collectors.graphs.live_nodes import NodeThreads
-from tensormagic.collectors.graphs.structure import Walk, Walker
+from tensormagic.collectors.graphs.structure import Walk, Walker, start_nodes
 from tensormagic.collectors.hooks.capturing import Captures, Return, Together, is_captured, kept_compiled
 from tensormagic.collectors.hooks.modes import aside, bare, calls_aside, ours_are_on, unseen
 from tensormagic.collectors.hooks.replacing import (
@@ -67,7 +65,7 @@ from tensormagic.collectors.session.unregistered import ModuleWatch
 from tensormagic.collectors.training.parallel import ParallelWatcher
 from tensormagic.collectors.training.training import TrainingWatcher
 from tensormagic.collectors.training.updates import UpdateWatcher
-from tensormagic.collectors.where.caller import error_text, state_after, uncounted
+from tensormagic.collectors.where.caller import error_text, sequence_number, state_after, uncounted
 from tensormagic.collectors.where.source import CellNumber, SourceLines
 from tensormagic.errors import NonFiniteError
 from tensormagic.gc_pause import gc_paused

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from tensormagic.collectors.devices import Late
 from tensormagic.collectors.graphs.live_nodes import next_nodes
 from tensormagic.collectors.objects.holdings import is_a
 from tensormagic.collectors.objects.identity import Leaves
-from tensormagic.collectors.where.caller import Origins
+from tensormagic.collectors.where.caller import Origins, sequence_number
 from tensormagic.reports import GraphGrowth, ModelMode
 
 # Which parameters an optimizer was given: those of the run by their number, and those that play no part in it.
@@ -241,8 +241,6 @@ def _is_training(reference: weakref.ref[nn.Module]) -> bool:
 SAME_INCREMENTS = 3  # in a row, before anything is asked: four passes, each so much larger than the one before
 MOST_LINES = 64
 
-_sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
-
 
 @dataclass(slots=True)
 class _Line:
@@ -271,7 +269,7 @@ class Growth:
 
     def before_pass(self, site: int | None, nodes: Sequence[Any], steps: int) -> None:
         """Look at the nodes that a backward is about to go through; ``steps`` were made so far."""
-        self._begun = _sequence_number()
+        self._begun = sequence_number()
         line = self._lines.get(site)
         if line is None:
             if len(self._lines) < MOST_LINES:
@@ -287,7 +285,7 @@ class Growth:
 
     def after_pass(self, site: int | None) -> None:
         """Note that the backward has ended; what made nodes (``create_graph``) is meant to be gone through again."""
-        line, now = self._lines.get(site), _sequence_number()
+        line, now = self._lines.get(site), sequence_number()
         if line is not None:
             line.mark = now
             line.streak = 0 if now != self._begun else line.streak

@@ -208,7 +208,7 @@ def own_frame(
 
 SETTLED_CALLS = 1 << 11  # node-making calls remembered (40 KB) beyond those of the last pass and the one before it
 
-_sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
+sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 
 Origin = tuple["int | None", str]  # site, module path
 
@@ -231,7 +231,7 @@ class Origins:
 
     def begin(self) -> None:
         """Say that what has a smaller number was made before the trace, and belongs to no call in it."""
-        now = _sequence_number()
+        now = sequence_number()
         self.add(now, now, (None, ""))
 
     def add(self, start: int, stop: int, origin: Origin) -> None:
