@@ -27,7 +27,7 @@ from tensormagic.reports import Accumulation, StepKind, StepPattern
 # values are asked, seldom: the first few times, then at exponentially rarer ones. A device is not waited for: until its
 # first answer has come, a step that depends on it is not judged.
 
-MOST_WITNESSES = 3  # parameters of one optimizer that are followed
+MOST_PROBES = 3  # parameters of one optimizer that are followed
 FIRST_QUESTIONS = 8  # looks at values before they become rare
 
 Reference = Callable[[], "torch.Tensor | None"]
@@ -53,7 +53,7 @@ class Seldom:
 
 
 @dataclass(slots=True)
-class PassthroughMode:
+class ParameterProbe:
     """One parameter whose gradient is followed."""
 
     parameter: Reference  # weak
@@ -136,10 +136,8 @@ def _may_do(_: torch.Tensor) -> bool:
     return True
 
 
-def witnesses_of(
-    tensors: Iterable[torch.Tensor], suits: Callable[[torch.Tensor], bool] = _may_do
-) -> list[PassthroughMode]:
-    """Return witnesses for a few of these parameters, evenly spaced among those that ask for a gradient.
+def probes_of(tensors: Iterable[torch.Tensor], suits: Callable[[torch.Tensor], bool] = _may_do) -> list[ParameterProbe]:
+    """Return probes for a few of these parameters, evenly spaced among those that ask for a gradient.
 
     Args:
         tensors: The parameters.
@@ -152,13 +150,13 @@ def witnesses_of(
         if (found := next((place for place in nearest if suits(asking[place])), None)) is None:
             break
         chosen.append(found)
-    return [PassthroughMode(weakref.ref(asking[at])) for at in sorted(chosen)]
+    return [ParameterProbe(weakref.ref(asking[at])) for at in sorted(chosen)]
 
 
 def _evenly(count: int) -> Sequence[int]:
-    if count <= MOST_WITNESSES:
+    if count <= MOST_PROBES:
         return range(count)
-    return [at * (count - 1) // (MOST_WITNESSES - 1) for at in range(MOST_WITNESSES)]
+    return [at * (count - 1) // (MOST_PROBES - 1) for at in range(MOST_PROBES)]
 
 
 MOST_PATTERNS = 24  # of one optimizer
@@ -218,14 +216,14 @@ class Stepping:
     """Follows one optimizer.
 
     Args:
-        witnesses: A few of its parameters.
+        probes: A few of its parameters.
         brought: Gives the number of a leaf, and the norm of what the last backward brought it; below zero for nothing,
             None where that is still to come from a device.
         late: Takes what is still to come from a device.
     """
 
-    def __init__(self, witnesses: list[PassthroughMode], brought: Brought, late: Late) -> None:
-        self._witnesses = witnesses
+    def __init__(self, probes: list[ParameterProbe], brought: Brought, late: Late) -> None:
+        self._probes = probes
         self._brought, self._late = brought, late
         self._unanswered = False  # whether the step that comes depends on what a device has not answered yet
         self._stale, self._changed, self._measured = Seldom(), Seldom(), Seldom()
@@ -243,74 +241,74 @@ class Stepping:
 
     def before_pass(self, last: int | None = None) -> None:
         """Look before a backward; ``last`` is the line of the one before it."""
-        if last is not None and any(witness.is_discarded() for witness in self._witnesses):
+        if last is not None and any(probe.is_discarded() for probe in self._probes):
             self.discarded[last] += 1
-        stale = [witness for witness in self._witnesses if witness.before_pass()]
+        stale = [probe for probe in self._probes if probe.before_pass()]
         if self._is_used_elsewhere or self._is_mixed:
-            there = any(witness.brought and not witness.used for witness in self._witnesses)
+            there = any(probe.brought and not probe.used for probe in self._probes)
             self._mixed = last if self._is_used_elsewhere and not self._is_mixed else self._mixed
             self._is_mixed, self._is_used_elsewhere = there, False
         if stale and self._stale.now():
             self._ask(stale, "_cleared_transparent")
         if stale and self._cleared_transparent:
-            for witness in stale:
-                witness.forget()
+            for probe in stale:
+                probe.forget()
         self._unanswered |= bool(stale) and self._cleared_transparent is None
 
-    def _ask(self, witnesses: list[PassthroughMode], answer: str) -> None:
+    def _ask(self, probes: list[ParameterProbe], answer: str) -> None:
         """Ask whether all these gradients are zero; of those on a device the answer comes later."""
-        there = [gradient for witness in witnesses if (gradient := gradient_of(witness.parameter())) is not None]
+        there = [gradient for probe in probes if (gradient := gradient_of(probe.parameter())) is not None]
         far = [gradient for gradient in there if devices.there.holds(gradient) and gradient.numel()]
         if not far:
-            setattr(self, answer, all(witness.is_zero() for witness in witnesses))
+            setattr(self, answer, all(probe.is_zero() for probe in probes))
             return
         with quiet():
             largest = [torch.linalg.vector_norm(_values(each), math.inf).float() for each in far]
 
         def keep(read: list[float]) -> None:
-            setattr(self, answer, len(there) == len(witnesses) and not any(read))
+            setattr(self, answer, len(there) == len(probes) and not any(read))
 
         if len({each.device for each in far}) == 1:
             self._late.sent(torch.stack(largest), keep)
 
     def after_pass(self) -> None:
         """Look after a backward."""
-        for witness in self._witnesses:
-            witness.after_pass()
+        for probe in self._probes:
+            probe.after_pass()
 
     def other_stepped(self) -> None:
         """Note that another optimizer has made a step: it used what the last backward brought, here too."""
-        self._is_used_elsewhere = any(witness.brought and not witness.used for witness in self._witnesses)
+        self._is_used_elsewhere = any(probe.brought and not probe.used for probe in self._probes)
 
     def forget(self) -> None:
         """Note that backwards or steps may have gone by unseen."""
         self._is_mixed = self._is_used_elsewhere = False
-        for witness in self._witnesses:
-            witness.forget()
+        for probe in self._probes:
+            probe.forget()
         self._at_last_step = -1
 
     def begin(self) -> None:
         """Look for the first time."""
-        for witness in self._witnesses:
-            witness.look()
-            parameter = witness.parameter()
+        for probe in self._probes:
+            probe.look()
+            parameter = probe.parameter()
             norm = self._brought(parameter)[1] if parameter is not None else -1.0
-            witness.brought = norm is None or 0 < norm < math.inf
-            witness.by_backward = witness.brought
-            if norm is None and witness.gradient is not None:  # it may be zero only where it was written to
-                self._unanswered |= witness.version > 0
-            elif witness.brought and (witness.gradient is None or witness.is_zero()):
-                witness.empty()
+            probe.brought = norm is None or 0 < norm < math.inf
+            probe.by_backward = probe.brought
+            if norm is None and probe.gradient is not None:  # it may be zero only where it was written to
+                self._unanswered |= probe.version > 0
+            elif probe.brought and (probe.gradient is None or probe.is_zero()):
+                probe.empty()
 
     def before_step(self, passes: int) -> None:
         """Look before a step."""
         self._at_begin = passes
-        changed = [witness for witness in self._witnesses if witness.before_step()]
+        changed = [probe for probe in self._probes if probe.before_step()]
         if changed and self._changed.now():
             self._ask(changed, "_found_empty")
         if changed and self._found_empty:
-            for witness in changed:
-                witness.empty()
+            for probe in changed:
+                probe.empty()
         self._unanswered |= bool(changed) and self._found_empty is None
 
     def after_step(self, moment: Moment, parameters: Iterable[torch.Tensor]) -> None:
@@ -320,15 +318,15 @@ class Stepping:
         if self._is_mixed and kind == "fresh" and self._mixed != moment.backward:  # else batches that add up
             self.foreign[self._mixed] += 1
         self._unanswered = self._is_mixed = self._is_used_elsewhere = False
-        for witness in self._witnesses:
-            witness.after_step()
+        for probe in self._probes:
+            probe.after_step()
 
     def updated(self, moment: Moment) -> None:
         """Count an update by hand, which was made between the last backward and now."""
-        there = [witness for witness in self._witnesses if witness.brought]
+        there = [probe for probe in self._probes if probe.brought]
         self._count("accumulated" if any(one.used for one in there) else "fresh" if there else "idle", moment)
-        for witness in self._witnesses:
-            witness.used, witness.brought = witness.used or witness.brought, False
+        for probe in self._probes:
+            probe.used, probe.brought = probe.used or probe.brought, False
 
     def _count(self, kind: StepKind, moment: Moment) -> None:
         since, self._at_last_step = moment.passes - self._at_last_step, moment.passes
@@ -341,21 +339,21 @@ class Stepping:
             return "inside"
         if not moment.seen or self._unanswered:
             return "unseen"
-        there = [witness for witness in self._witnesses if witness.gradient is not None and not witness.emptied]
+        there = [probe for probe in self._probes if probe.gradient is not None and not probe.emptied]
         if there:
             return self._kind_of_present(there, moment)
-        if any(witness.emptied for witness in self._witnesses):
+        if any(probe.emptied for probe in self._probes):
             return "idle" if any(map(_has_gradient, parameters)) else "emptied"
         return "without" if moment.forward and not moment.passes else "idle"
 
-    def _kind_of_present(self, there: list[PassthroughMode], moment: Moment) -> StepKind:
-        if any(witness.used and witness.brought for witness in there):
+    def _kind_of_present(self, there: list[ParameterProbe], moment: Moment) -> StepKind:
+        if any(probe.used and probe.brought for probe in there):
             return "accumulated"
         repeated = moment.passes == self._at_last_step and all(one.used and one.by_backward for one in there)
         return "repeated" if repeated else "fresh"
 
     def _measure(self, *, one_pass: bool) -> None:
-        grown = next((one for one in self._witnesses if one.used and one.brought), None)
+        grown = next((one for one in self._probes if one.used and one.brought), None)
         parameter = grown.parameter() if grown is not None else None
         gradient, step = gradient_of(parameter), self.total.steps
         number, brought = self._brought(parameter) if parameter is not None else (None, None)

@@ -25,7 +25,7 @@ from tensormagic.collectors.hooks.replacing import BackwardCall
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.training.habits import StateLoads, UsedUp, alike, name_of, names_of_one
 from tensormagic.collectors.training.held import Elsewhere, Growth, Held, ModelModes
-from tensormagic.collectors.training.stepping import Moment, Stepping, witnesses_of
+from tensormagic.collectors.training.stepping import Moment, Stepping, probes_of
 from tensormagic.collectors.training.updates import ByHand
 from tensormagic.collectors.where.source import SourceLines
 from tensormagic.reports import UNTOUCHED, Clipping, Gap, IdleOptimizer, OptimizerUse, Training
@@ -301,7 +301,7 @@ class TrainingWatcher:
         if len(self._followed) + len(self._gone) >= MOST_OPTIMIZERS:
             self._beyond.add(optimizer)
             return None
-        stepping = Stepping(witnesses_of(held_by(optimizer)), self._brought, self._late)
+        stepping = Stepping(probes_of(held_by(optimizer)), self._brought, self._late)
         name = next((name for name, value in list(self._namespace.items()) if value is optimizer), "")
         found = Followed(optimizer, "" if name.startswith("_") else name, stepping, Held(self._leaves))
         self._followed[id(optimizer)] = found

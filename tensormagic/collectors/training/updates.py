@@ -23,7 +23,7 @@ from tensormagic.collectors.graphs.in_place import UntrackedWrites
 from tensormagic.collectors.graphs.structure import GraphStructure
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import answers_itself, here, quiet
-from tensormagic.collectors.training.stepping import Brought, Moment, PassthroughMode, Stepping, witnesses_of
+from tensormagic.collectors.training.stepping import Brought, Moment, ParameterProbe, Stepping, probes_of
 from tensormagic.reports import OptimizerUse
 
 # Sees every optimizer's step, on whichever thread, without a change to the table that torch looks its hooks up in.
@@ -158,15 +158,15 @@ class ByHand:
         self._reached: set[int] = set()  # numbers of leaves; another thread's may be collecting its gradient right now
         self._graphs: set[int] = set()
         self._theirs: set[int] = set()
-        self._witnesses: list[PassthroughMode] = []
+        self._probes: list[ParameterProbe] = []
         self._versions = array("q")
         self._stepping: Stepping | None = None
 
     def leave_to(self, parameters: Iterable[torch.Tensor]) -> None:
         """Note that an optimizer holds these."""
         self._theirs.update(id(parameter) for parameter in parameters)
-        if self._witnesses and any(id(witness.parameter()) in self._theirs for witness in self._witnesses):
-            self._stepping, self._witnesses = None, []
+        if self._probes and any(id(probe.parameter()) in self._theirs for probe in self._probes):
+            self._stepping, self._probes = None, []
             self._known = 0
 
     def before_pass(self, backward: int | None, passes: int) -> None:
@@ -213,7 +213,7 @@ class ByHand:
         )  # fmt: skip
 
     def _numbers(self) -> tuple[int, ...]:
-        alive = (witness.parameter() for witness in self._witnesses)
+        alive = (probe.parameter() for probe in self._probes)
         numbers = (self._leaves.find(leaf) for leaf in alive if leaf is not None)
         return tuple(sorted(number for number in numbers if number is not None))
 
@@ -221,14 +221,14 @@ class ByHand:
         self._known = len(self._reached)
         alive = (self._leaves.known[number].reference() for number in sorted(self._reached))
         free = [leaf for leaf in alive if leaf is not None and id(leaf) not in self._theirs]
-        if found := witnesses_of(free, _has_gradient):
-            self._witnesses = found
-            self._stepping = Stepping(self._witnesses, self._brought, self._late)
+        if found := probes_of(free, _has_gradient):
+            self._probes = found
+            self._stepping = Stepping(self._probes, self._brought, self._late)
             self._stepping.begin()
 
     def _now(self) -> array[int]:
-        """Return version and blind write of each witness, one after the other: sixteen bytes a leaf."""
-        found = (witness.parameter() for witness in self._witnesses)
+        """Return version and blind write of each probe, one after the other: sixteen bytes a leaf."""
+        found = (probe.parameter() for probe in self._probes)
         described = ((-1, -1) if leaf is None else (leaf._version, self._written(leaf)) for leaf in found)
         return array("q", chain.from_iterable(described))
 

@@ -10,7 +10,7 @@ from torch.utils import _pytree
 
 import tensormagic as tm
 from tensormagic.collectors.runs.paced import standing_norms
-from tensormagic.collectors.training.stepping import witnesses_of
+from tensormagic.collectors.training.stepping import probes_of
 from tensormagic.reports import UNREADABLE, UNTOUCHED
 
 asked: list[str] = []
@@ -87,12 +87,12 @@ def test_a_gradient_that_several_bring_is_not_asked():
 
 
 def test_what_stands_in_grad_is_not_asked():
-    """Neither for its norm, where steps are passed over, nor as a witness of what an optimizer finds."""
+    """Neither for its norm, where steps are passed over, nor as a probe of what an optimizer finds."""
     w, plain = Wrapped(torch.ones(3)).requires_grad_(), torch.ones(2, requires_grad=True)
     w.grad = Wrapped(torch.ones(3))
     asked.clear()
     assert list(standing_norms([w, plain, None])) == [UNREADABLE, UNTOUCHED, UNTOUCHED]
-    assert [one.parameter() is plain for one in witnesses_of([w, plain])] == [True]
+    assert [one.parameter() is plain for one in probes_of([w, plain])] == [True]
     assert asked == []
 
 
