@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 
 from tensormagic.diagnoses.writes import assigned, code, described_write, instead, target_of, update_by_hand, writing
-from tensormagic.reports import FailureReport, Finding, Location, RelatedLine, TraceReport
-from tensormagic.reports.failure import FreedGraph, GradientRead, SavedWrite, SpoiltTensor, WrongReturn
+from tensormagic.reports import FailureReport, Finding, Location, RelatedLine, Severity, TraceReport
+from tensormagic.reports.failure import FreedGraph, GradientRead, SavedWrite, SpoiltTensor, SwallowedError, WrongReturn
 from tensormagic.reports.finding import Scalar
 from tensormagic.words import listed, plural
 
@@ -442,3 +444,51 @@ def _about_the_leaf(read: GradientRead, code: str) -> str:
     if read.single:
         return f" If {code} should be the leaf, set `requires_grad` last: `{code} = {code}.detach().requires_grad_()`."
     return ""
+
+
+# TM301, TM304, TM311 of a backward that torch refused and whose error the code around it caught: the run went on.
+#
+# A lesson shows an error on purpose, and a retry handles one: a note. Where a line was refused again and again and
+# never went through, nothing that it was to train has learned: a warning. Where the code says that it expects the
+# error, there is no finding.
+
+AGAIN = 2  # refusals of one line
+
+_Check = Callable[[FailureReport], Iterator[Finding]]
+
+
+def _caught(check: _Check, report: TraceReport) -> Iterator[Finding]:
+    for one in report.swallowed_errors:
+        if not one.expected:
+            for found in check(_as_failure(report, one)):
+                yield replace(
+                    found,
+                    severity=severity(report, one.location, one.count),
+                    message=f"{found.message.removesuffix('.')}; {_refused(one)}.",
+                    evidence={**found.evidence, "times refused": one.count},
+                )
+
+
+def _as_failure(report: TraceReport, one: SwallowedError) -> FailureReport:
+    return FailureReport(
+        error_type=one.error_type, error=one.error, phase="backward", exact=False, backward=one.fault,
+        location=report.location(one.location),
+    )  # fmt: skip
+
+
+def severity(report: TraceReport, location: int | None, count: int) -> Severity:
+    """Return how bad it is that backward was refused on a line, so often, and the error caught."""
+    went_through = any(done.location == location and done.outcome == "finished" for done in report.passes)
+    return "warning" if count >= AGAIN and not went_through else "note"
+
+
+def _refused(one: SwallowedError) -> str:
+    """Return that torch refused, as a clause; the finding itself stands on another line."""
+    if one.count == 1:
+        return "torch refused this backward, and the code around it caught the error"
+    return f"torch refused this backward {plural(one.count, 'time')}, and the code around it caught the errors"
+
+
+caught_change = partial(_caught, changed_after_saving)
+caught_freed_graph = partial(_caught, freed_graph)
+caught_return = partial(_caught, custom_function_return)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from tensormagic.diagnoses.caught_backwards import severity
+from tensormagic.diagnoses.backward_failures import severity
 from tensormagic.diagnoses.rule import passes_words, shortest
 from tensormagic.reports import (
     Cut,

@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from tensormagic.diagnoses.graph_cuts import names_behind_cuts
-from tensormagic.diagnoses.rule import COPIED, as_code, shortest, twin_of
+from tensormagic.diagnoses.rule import COPIED, as_code, optimizer_code, shortest, step_line, twin_of
 from tensormagic.reports import (
     Finding,
-    Location,
     OptimizerUse,
     ParameterSeries,
     Severity,
@@ -51,10 +50,6 @@ def _left_out(report: TraceReport, training: Training) -> _Numbers:
 
 def _asks(series: ParameterSeries) -> bool:
     return series.is_parameter and series.requires_grad and series.touched > 0 and bool(series.owner)
-
-
-def _step_line(report: TraceReport, use: OptimizerUse) -> Location | None:
-    return report.location(next((pattern.location for pattern in use.patterns), None))
 
 
 # -- TM602 --------------------------------------------------------------------------------------------------------
@@ -105,7 +100,7 @@ def targets_with_gradients(report: TraceReport) -> Iterator[Finding]:
                 severity="note",
                 message=f"{owner}, a copy of {twin}, gets gradients in every step, and no optimizer uses them: the "
                 f"loss of {twin} goes back through it as well.",
-                location=_step_line(report, training.optimizers[0]),
+                location=step_line(report, training.optimizers[0]),
                 evidence={"parameters": len(missing)},
                 remedy="Compute what it makes without a graph: `with torch.no_grad():`, or freeze it once: "
                 f"`{owner}.requires_grad_(False)`.",
@@ -127,15 +122,14 @@ def _is_trained_along(report: TraceReport, training: Training, missing: _Numbers
 
 def _root_in_no_optimizer(report: TraceReport, training: Training, owner: str, missing: _Numbers) -> Finding:
     use = training.optimizers[0]
-    name = use.name if use.name.isidentifier() and use.name != use.type_name else "optimizer"
     return Finding(
         code="TM602",
         severity="note",
         message=f"{owner} gets gradients in every step, but none of its {plural(len(missing), 'parameter')} is in an "
         f"optimizer: {listed([each.name for each in training.optimizers])} trains only other parameters.",
-        location=_step_line(report, use),
+        location=step_line(report, use),
         evidence={"without an optimizer": len(missing), "steps": use.steps},
-        remedy=f'To train it: `{name}.add_param_group({{"params": {owner}.parameters()}})`. '
+        remedy=f'To train it: `{optimizer_code(use)}.add_param_group({{"params": {owner}.parameters()}})`. '
         f"To keep it fixed, `{owner}.requires_grad_(False)` saves computing its gradients.",
         subject=report.parameters[missing[0]].name,
     )
@@ -162,7 +156,7 @@ def _in_no_optimizer(report: TraceReport, users: list[OptimizerUse], missing: _N
         message=f"{listed(names)} {'gets' if one else 'get'} gradients but {'is' if one else 'are'} in no optimizer: "
         f"{listed([use.name for use in users])} {'steps' if len(users) == 1 else 'step'} "
         f"{part_of(len(stepped), len(of), 'parameter')} of {owner}{still}.",
-        location=_step_line(report, users[0]),
+        location=step_line(report, users[0]),
         evidence={"without an optimizer": len(missing), "stepped": len(stepped), "held but unused": unknown_parameters},
         remedy=_remedy(names, of, users[0], meant=meant, replaced=unknown_parameters > 0),
         subject=report.parameters[missing[0]].name,
@@ -174,12 +168,11 @@ def _remedy(names: list[str], of: list[str], use: OptimizerUse, *, meant: bool, 
         return "To train only a part, freeze the rest: `requires_grad_(False)` saves computing its gradients."
     if replaced:
         return "Make the optimizer when the model is final."
-    name = use.name if use.name.isidentifier() and use.name != use.type_name else "optimizer"
     first = as_code(names[0])
     what = f"[{first}]" if names[0] in of else f"{first}.parameters()"
     return (
         "Make the optimizer after the model is complete, with all its parameters; or add them: "
-        f'`{name}.add_param_group({{"params": {what}}})`'
+        f'`{optimizer_code(use)}.add_param_group({{"params": {what}}})`'
     )
 
 
@@ -284,7 +277,7 @@ def _of_unused(report: TraceReport, use: OptimizerUse, left_out: _Numbers) -> Fi
             message=f"{use.name} steps {plural(count, 'parameter')}{whose} that never had a gradient; "
             f"{plural(missing, 'parameter')} of {listed(names)} {'gets' if missing == 1 else 'get'} gradients and "
             f"{'is' if missing == 1 else 'are'} in no optimizer: {how} replaced them after the optimizer was made.",
-            location=_step_line(report, use),
+            location=step_line(report, use),
             evidence={"held": count, "steps": use.steps, "without an optimizer": missing},
             remedy="Shard the model first, then make the optimizer: "
             f"`torch.optim.{use.type_name}({_all_parameters(names)}, …)`",
@@ -297,7 +290,7 @@ def _of_unused(report: TraceReport, use: OptimizerUse, left_out: _Numbers) -> Fi
         f"which ran uses; {plural(missing, 'parameter')} of {listed(names)} {'gets' if missing == 1 else 'get'} "
         f"gradients and {'is' if missing == 1 else 'are'} in no optimizer"
         f"{', although their shapes are the same: the model was made again or copied afterwards' if alike else ''}.",
-        location=_step_line(report, use),
+        location=step_line(report, use),
         evidence={"held": count, "steps": use.steps, "without an optimizer": missing},
         remedy="Make the optimizer from the model that is trained, once it exists: "
         f"`torch.optim.{use.type_name}({_all_parameters(names)}, …)`",

@@ -14,6 +14,10 @@ from tensormagic.words import count, listed, number_of_bytes, percent, plural, r
 _SHARED = ("DDP", "FSDP1", "FSDP2")
 
 
+def _those(report: RankReport, *what: str) -> Iterator[Difference]:
+    return (one for one in report.differences if one.what in what)
+
+
 def missing(report: RankReport) -> Iterator[Finding]:
     """TM900: ranks that left nothing, and ranks that others outlived."""
     there = {one.rank for one in report.ranks}
@@ -42,9 +46,7 @@ def missing(report: RankReport) -> Iterator[Finding]:
 
 def parameters_differ(report: RankReport) -> Iterator[Finding]:
     """TM901: ranks that should hold the same parameters do not."""
-    for one in report.differences:
-        if one.what not in {"start", "parameters"}:
-            continue
+    for one in _those(report, "start", "parameters"):
         when = f"After step {count(one.step)}, with equal gradients," if one.step else "Before the first step"
         yield Finding(
             code="TM901", severity="error",
@@ -68,30 +70,28 @@ _WHY = {
 
 def gradients_not_reduced(report: RankReport) -> Iterator[Finding]:
     """TM902: a step used gradients that are not the same on ranks that hold the same parameters."""
-    for one in report.differences:
-        if one.what == "gradients":
-            yield Finding(
-                code="TM902", severity="error",
-                message=f"{_step(one)} used gradients that differ between ranks, of {count(one.count)} of "
-                f"{plural(one.of, 'parameter')}: the norm of {one.names[0]}.grad is {_values(one)}; "
-                f"{_WHY[one.reduced]}.",
-                evidence={"parameters": one.count, "step": one.step},
-                remedy="Run the forward and backward of the last pass before a step outside no_sync(), and through "
-                "the wrapped model, not `model.module`.",
-                subject=one.names[0],
-            )  # fmt: skip
+    for one in _those(report, "gradients"):
+        yield Finding(
+            code="TM902", severity="error",
+            message=f"{_step(one)} used gradients that differ between ranks, of {count(one.count)} of "
+            f"{plural(one.of, 'parameter')}: the norm of {one.names[0]}.grad is {_values(one)}; "
+            f"{_WHY[one.reduced]}.",
+            evidence={"parameters": one.count, "step": one.step},
+            remedy="Run the forward and backward of the last pass before a step outside no_sync(), and through "
+            "the wrapped model, not `model.module`.",
+            subject=one.names[0],
+        )  # fmt: skip
 
 
 def rates_differ(report: RankReport) -> Iterator[Finding]:
     """TM903: ranks step with different learning rates."""
-    for one in report.differences:
-        if one.what == "rates":
-            yield Finding(
-                code="TM903", severity="error",
-                message=f"The learning rates differ between ranks from step {count(one.step)} on: {_values(one)}.",
-                evidence={"step": one.step},
-                remedy="Give schedulers the same input on all ranks: the number of steps, or a reduced metric.",
-            )  # fmt: skip
+    for one in _those(report, "rates"):
+        yield Finding(
+            code="TM903", severity="error",
+            message=f"The learning rates differ between ranks from step {count(one.step)} on: {_values(one)}.",
+            evidence={"step": one.step},
+            remedy="Give schedulers the same input on all ranks: the number of steps, or a reduced metric.",
+        )  # fmt: skip
 
 
 def not_finite_on_some(report: RankReport) -> Iterator[Finding]:
@@ -128,8 +128,12 @@ def passes_differ(report: RankReport) -> Iterator[Finding]:
 _MOST_TOLD = 4
 
 
+def _by_rank(one: Difference) -> list[str]:
+    return [f"{short_number(value)} on rank {rank}" for rank, value in one.values]
+
+
 def _values(one: Difference) -> str:
-    told = [f"{short_number(value)} on rank {rank}" for rank, value in one.values]
+    told = _by_rank(one)
     usual = [value for rank, value in one.values if rank not in one.ranks]
     if len(told) > _MOST_TOLD and 2 * len(usual) > len(told):
         odd = [words for words, (rank, _) in zip(told, one.values, strict=True) if rank in one.ranks]
@@ -149,10 +153,6 @@ def _first(words: str) -> str:
 
 _PEAK, _MORE = 1.3, 256 * 2**20  # TM914: times, and bytes, more than the others
 _WHOLE = 0.25  # TM912: of the elements
-
-
-def _those(report: RankReport, *what: str) -> Iterator[Difference]:
-    return (one for one in report.differences if one.what in what)
 
 
 def buffers_differ(report: RankReport) -> Iterator[Finding]:
@@ -219,12 +219,11 @@ def same_generators(report: RankReport) -> Iterator[Finding]:
 def uneven_batches(report: RankReport) -> Iterator[Finding]:
     """TM910: batches are of different sizes, and the mean of means weighs their samples differently."""
     for one in _those(report, "batches"):
-        sizes = [f"{short_number(value)} on rank {rank}" for rank, value in one.values]
         where = f" ({one.line})" if one.line else ""
         yield Finding(
             code="TM910", severity="note",
             message=f"Batches were of different sizes in {count(one.count)} of {plural(one.of, 'forward')}, first in "
-            f"pass {count(one.after_pass)}{where}: {listed(sizes, most=4)}.",
+            f"pass {count(one.after_pass)}{where}: {listed(_by_rank(one), most=_MOST_TOLD)}.",
             evidence={"forwards": one.count},
             remedy="The mean over ranks weights the samples of a small batch more: `drop_last=True`, or "
             "scale each loss by its share of the samples.",
@@ -272,11 +271,10 @@ def _whole(one: Whole) -> Iterator[Finding]:
 def clipped_by_shard(report: RankReport) -> Iterator[Finding]:
     """TM913: each rank scaled its shards by a factor of its own."""
     for one in _those(report, "clipping"):
-        factors = [f"{short_number(value)} on rank {rank}" for rank, value in one.values]
         yield Finding(
             code="TM913", severity="error",
             message=f"Before step {count(one.step)} the ranks scaled the shards of their gradients by different "
-            f"factors: {listed(factors, most=4)}. Each clipped by the norm of its own shard.",
+            f"factors: {listed(_by_rank(one), most=_MOST_TOLD)}. Each clipped by the norm of its own shard.",
             evidence={"step": one.step},
             remedy="`torch.nn.utils.clip_grad_norm_(net.parameters(), most)` computes the norm over all shards.",
         )  # fmt: skip

@@ -13,9 +13,11 @@ from tensormagic.reports import (
     SEVERITIES,
     Finding,
     LeftOut,
+    Location,
     Observation,
     ObservationKind,
     Operand,
+    OptimizerUse,
     ParameterSeries,
     Report,
     TraceReport,
@@ -226,6 +228,16 @@ def expression(one: Observation) -> str:
 
 def _wrapped(name: str) -> str:
     return f"({name})" if " " in name and not name.endswith((")", "]")) else name
+
+
+def optimizer_code(use: OptimizerUse) -> str:
+    """Return an optimizer as code names it: the person's name, else ``optimizer``."""
+    return use.name if use.name.isidentifier() and use.name != use.type_name else "optimizer"
+
+
+def step_line(report: TraceReport, *uses: OptimizerUse) -> Location | None:
+    """Return the first line that is known to make a step of one of these optimizers."""
+    return report.location(next((pattern.location for use in uses for pattern in use.patterns), None))
 
 
 COPIED = re.compile(

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tensormagic.diagnoses.optimizers import targets_with_gradients
-from tensormagic.diagnoses.rule import COPIED, as_code, scientific, twin_of
+from tensormagic.diagnoses.rule import COPIED, as_code, optimizer_code, scientific, step_line, twin_of
 from tensormagic.diagnoses.zero_gradients import Paths
 from tensormagic.reports import (
     Finding,
     Graph,
-    Location,
     OptimizerUse,
     ParameterSeries,
     RelatedLine,
@@ -30,10 +29,6 @@ FEWEST_STEPS = 3  # fewer are no training
 
 def _uses(report: TraceReport) -> tuple[OptimizerUse, ...]:
     return report.training.optimizers if report.training is not None else ()
-
-
-def _step_line(report: TraceReport, uses: Sequence[OptimizerUse]) -> Location | None:
-    return report.location(next((pattern.location for use in uses for pattern in use.patterns), None))
 
 
 def _is_behind(report: TraceReport, near: set[str], far: set[str]) -> bool | None:
@@ -65,7 +60,6 @@ def foreign_gradients(report: TraceReport) -> Iterator[Finding]:
         others = [other for other in _uses(report) if other is not use and not set(other.holds) & set(use.holds)]
         passed = [other for other in others if _is_behind(report, own, _names(report, other.holds))]
         if use.foreign >= FEWEST_STEPS and 2 * use.foreign > use.steps and passed:
-            name = use.name if use.name.isidentifier() and use.name != use.type_name else "optimizer"
             left = report.location(use.foreign_at)
             yield Finding(
                 code="TM316",
@@ -73,9 +67,9 @@ def foreign_gradients(report: TraceReport) -> Iterator[Finding]:
                 message=f"{use.name} steps on gradients of two losses, in {count(use.foreign)} of its "
                 f"{plural(use.steps, 'step')}: the backward before {passed[0].name}.step() left gradients in its "
                 "parameters, and that of its own loss added to them.",
-                location=_step_line(report, [use]),
+                location=step_line(report, use),
                 evidence={"steps": use.steps, "of these": use.foreign},
-                remedy=f"Clear them just before the backward of its own loss: `{name}.zero_grad()`",
+                remedy=f"Clear them just before the backward of its own loss: `{optimizer_code(use)}.zero_grad()`",
                 subject=use.name,
                 related=(RelatedLine("leaves gradients there", left),) if left is not None else (),
             )
@@ -113,7 +107,7 @@ def alike_units(report: TraceReport) -> Iterator[Finding]:
         severity="warning",
         message=f"All {count(_units(first))} units of {listed(names[:2])}{more} are the same after "
         f"{plural(taken, 'step')}: {what}.",
-        location=_step_line(report, users),
+        location=step_line(report, *users),
         evidence={series.name: _units(series) for series in found[:8]},
         remedy=f"Begin with random weights: `{_initialised(first)}`; only biases begin with zeros.",
         subject=first.name,
@@ -209,7 +203,7 @@ def never_stepped(report: TraceReport) -> Iterator[Finding]:
                 message=f"{idle.name} makes no step, although the {plural(len(touched), 'parameter')} of "
                 f"{listed(owners)} that it holds got gradients in {count(touched[0].touched)} backward passes; "
                 f"{listed([use.name for use in uses])} {'steps' if len(uses) == 1 else 'step'}.",
-                location=_step_line(report, uses),
+                location=step_line(report, *uses),
                 evidence={"parameters": len(touched), "passes": touched[0].touched},
                 remedy=f"If {listed(owners)} should learn here: `{name}.step()` after the backward of its loss.",
                 subject=idle.name,
@@ -245,7 +239,7 @@ def _one_network(report: TraceReport) -> Iterator[Finding]:
                 severity="warning",
                 message=f"{copies[0]} and {others[0]} are one module: with each step on {others[0]}, {copies[0]} "
                 "changes as well.",
-                location=_step_line(report, _uses(report)),
+                location=step_line(report, *_uses(report)),
                 evidence={"names": len(names)},
                 remedy=f"Make a copy: `{copies[0]} = copy.deepcopy({others[0]})`",
                 subject=copies[0],
@@ -270,7 +264,7 @@ def _never_copied(report: TraceReport, trained: set[str], steps: int) -> Iterato
                     severity="note",
                     message=f"{owner} has the shapes of {twin} and makes what its loss compares with, but nothing "
                     f"changed it in {plural(steps, 'step')}.",
-                    location=report.location(cut.location) or _step_line(report, _uses(report)),
+                    location=report.location(cut.location) or step_line(report, *_uses(report)),
                     evidence={"steps": steps, "parameters": len(cut.left_out)},
                     remedy=f"If it should follow {twin}, copy the weights now and then: "
                     f"`{owner}.load_state_dict({twin}.state_dict())`.",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.rule import as_code, scientific
+from tensormagic.diagnoses.rule import as_code, optimizer_code, scientific
 from tensormagic.reports import (
     Accumulation,
     Clipping,
@@ -64,10 +64,6 @@ def _evidence(use: OptimizerUse, patterns: list[StepPattern]) -> dict[str, Scala
     return {"steps": use.steps, "of these": _total(patterns), "first": min(pattern.first for pattern in patterns)}
 
 
-def _called(use: OptimizerUse) -> str:
-    return use.name if use.name.isidentifier() and use.name != use.type_name else "optimizer"
-
-
 def _steps(number: int, use: OptimizerUse) -> str:
     """Return ``"in all 6 steps"`` or ``"in 5 of its 6 steps"``."""
     if number < use.steps:
@@ -95,7 +91,7 @@ def _accumulated(report: TraceReport, use: OptimizerUse, patterns: list[StepPatt
             f"{use.name} steps on gradients that were not zeroed: {_steps(times, use)}, they included what an "
             f"earlier step had already used{grown}."
         )
-        remedy = f"Zero them once per step, before the backward: `{_called(use)}.zero_grad()`"
+        remedy = f"Zero them once per step, before the backward: `{optimizer_code(use)}.zero_grad()`"
     else:
         name = _leaf(report, use)
         message = (
@@ -156,7 +152,8 @@ def _discarded(report: TraceReport, use: OptimizerUse, used: int) -> Finding:
         location=report.location(use.discarded_at),
         evidence={"steps": use.steps, "passes cleared": use.discarded, "passes used": used},
         remedy="To add up the gradients of several batches, clear them after the step, and not before each backward: "
-        f"`{_called(use)}.step(); {_called(use)}.zero_grad()`; to learn from each batch, step after each backward.",
+        f"`{optimizer_code(use)}.step(); {optimizer_code(use)}.zero_grad()`; to learn from each batch, step "
+        "after each backward.",
         subject=use.name,
         related=_related(report, ("steps on the last of them", step)),
     )
@@ -173,8 +170,8 @@ def _emptied(report: TraceReport, use: OptimizerUse, patterns: list[StepPattern]
         f"zeroed between the backward and the step{', so nothing is learned' if always else ''}.",
         location=cleared or report.location(most.location),
         evidence=_evidence(use, patterns),
-        remedy=f"Clear before the backward, not after it: `{_called(use)}.zero_grad(); loss.backward(); "
-        f"{_called(use)}.step()`",
+        remedy=f"Clear before the backward, not after it: `{optimizer_code(use)}.zero_grad(); loss.backward(); "
+        f"{optimizer_code(use)}.step()`",
         subject=use.name,
         related=_related(
             report,
@@ -208,9 +205,9 @@ def _repeated(report: TraceReport, use: OptimizerUse, patterns: list[StepPattern
         "ran since the step before.",
         location=report.location(most.location),
         evidence=_evidence(use, patterns),
-        remedy=f"Step once for each backward: leave out the second `{_called(use)}.step()`"
+        remedy=f"Step once for each backward: leave out the second `{optimizer_code(use)}.step()`"
         if before != most.location
-        else f"Step once for each backward: `loss.backward(); {_called(use)}.step()`",
+        else f"Step once for each backward: `loss.backward(); {optimizer_code(use)}.step()`",
         subject=use.name,
         related=_related(report, ("the step before", before)) if before != most.location else (),
     )
@@ -224,7 +221,7 @@ def _without(report: TraceReport, use: OptimizerUse, patterns: list[StepPattern]
         "nothing is learned.",
         location=report.location(_most(patterns).location),
         evidence=_evidence(use, patterns),
-        remedy=f"Call backward before the step: `loss.backward(); {_called(use)}.step()`",
+        remedy=f"Call backward before the step: `loss.backward(); {optimizer_code(use)}.step()`",
         subject=use.name,
     )
 
@@ -254,7 +251,7 @@ def made_anew(report: TraceReport) -> Iterator[Finding]:
                 "is lost every time.",
                 location=report.location(line),
                 evidence={"optimizers": len(uses), "parameters": len(holds)},
-                remedy=f"Make it once, before the loop: `{_called(uses[0])} = torch.optim.{kind}(…)`",
+                remedy=f"Make it once, before the loop: `{optimizer_code(uses[0])} = torch.optim.{kind}(…)`",
                 subject=uses[0].name,
             )
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from typing import Annotated
 
 import pytest
 
-from tensormagic.diagnoses.mismatches import TABLE
+from tensormagic.diagnoses.mismatches import rows
 from tensormagic.diagnoses.mismatches.call import (
     Call,
     Dim,
@@ -139,7 +141,7 @@ def test_an_argument_is_found_by_its_role():
     assert explained(asked, "sizes") == ["-1"]
 
 
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row.explain.__name__}-{row.pattern[:30]}")
+@pytest.mark.parametrize("row", list(rows()), ids=lambda row: f"{row.explain.__name__}-{row.pattern[:30]}")
 def test_every_row_has_a_group_for_each_word_that_its_handler_asks_for(row):
     """No group is left over, and none is missing; who takes the match reads it as it likes."""
     groups = re.compile(row.pattern).groupindex
@@ -149,3 +151,25 @@ def test_every_row_has_a_group_for_each_word_that_its_handler_asks_for(row):
     takes_match = any(one.read is None and one.find is None and one.kind is not Call for one in asked.values())
     assert set(groups) <= set(from_message)
     assert len(from_message) == count or takes_match
+
+
+def test_only_the_subjects_that_a_message_needs_are_imported():
+    """Those before the row that explains it, in order, and what these import themselves."""
+    code = (
+        "import sys\n"
+        "from tensormagic.diagnoses.mismatches import mismatch_of\n"
+        "from tensormagic.reports import FailureReport, Operand\n"
+        "given = [Operand(name='conv', role='weight', shape=(8, 3, 3, 3), dtype='float32'),\n"
+        "         Operand(name='x', role='input', shape=(1, 1, 28, 28), dtype='float32')]\n"
+        "before = {name for name in sys.modules if '.mismatches.' in name}\n"
+        "error = 'Given groups=1, weight of size [8, 3, 3, 3], expected input[1, 1, 28, 28] to have 3 channels, but '\n"
+        "error += 'got 1 channels instead'\n"
+        "report = FailureReport(error_type='RuntimeError', error=error, function='torch.conv2d', "
+        "operands=tuple(given))\n"
+        "assert mismatch_of(report) is not None\n"
+        "print(sorted(name.rpartition('.')[2] for name in sys.modules if '.mismatches.' in name))\n"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "layers" in printed
+    assert "arguments" not in printed
+    assert "products" not in printed

@@ -8,18 +8,17 @@ torch perhaps), the sizes, dtypes and devices of the operands are held against t
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
 
-from tensormagic.diagnoses.mismatches import arguments, dimensions, dtypes, indices, layers, losses, products, shapes
 from tensormagic.diagnoses.mismatches.call import Call, Given, Row, Shape, mismatch, numbers, shaped, sizes, whole
 from tensormagic.diagnoses.mismatches.call import size as size_of
 from tensormagic.reports import Clashing, FailureReport, Mismatch
 
-# In this order, as far as two rows fit one message: those that ask for a certain function stand first.
-TABLE: tuple[Row, ...] = tuple(
-    row
-    for subject in (layers, dtypes, losses, products, shapes, indices, dimensions, arguments)
-    for row in subject.says.rows
-)
+# In this order, as far as two rows fit one message: those that ask for a certain function stand first. A subject is
+# imported where no row of those before it explains the message.
+_SUBJECTS = ("layers", "dtypes", "products", "shapes", "indices", "dimensions", "arguments")
 _ELEMENTWISE = frozenset({
     "add", "sub", "mul", "div", "true_divide", "truediv", "pow", "maximum", "minimum", "where", "eq", "ne", "lt",
     "le", "gt",
@@ -40,27 +39,42 @@ def mismatch_of(report: FailureReport) -> Mismatch | None:
         report: The failed call; its own ``mismatch`` is not looked at.
     """
     call = Call(report)
-    explained = (row.mismatch(call) for row in TABLE)
+    explained = (row.mismatch(call) for row in rows())
     return next((found for found in explained if found is not None), None) or _by_function(call) or _as_torch_says(call)
+
+
+def rows() -> Iterator[Row]:
+    """Yield the rows of the table in the order in which they are held against a message."""
+    for name in _SUBJECTS:
+        yield from _subject(name).says.rows
+
+
+def _subject(name: str) -> Any:
+    return import_module(f"{__name__}.{name}")
+
+
+def _by(call: Call, subject: str, function: str) -> Mismatch | None:
+    found: Mismatch | None = getattr(_subject(subject), function)(call)
+    return found
 
 
 def _by_function(call: Call) -> Mismatch | None:
     """Return what the operands themselves break of the function's rule, if the message is about such a thing at all."""
-    found = dtypes.devices(call) if _OF_DEVICE.search(call.error) else None
+    found = _by(call, "dtypes", "devices") if _OF_DEVICE.search(call.error) else None
     if found is not None:
         return found
     if _OF_DTYPE.search(call.error) and call.function in _ELEMENTWISE | _PRODUCTS | {"linear"}:
-        return dtypes.any_two(call)
+        return _by(call, "dtypes", "any_two")
     return _of_shape(call) if _OF_SHAPE.search(call.error) else None
 
 
 def _of_shape(call: Call) -> Mismatch | None:
     if call.function == "linear":
-        return products.linear(call)
+        return _by(call, "products", "linear")
     if call.function in _PRODUCTS:
-        return products.product(call)
+        return _by(call, "products", "product")
     if call.function in _ELEMENTWISE:
-        return shapes.do_not_broadcast(call)
+        return _by(call, "shapes", "do_not_broadcast")
     # What clashes among the operands whose shapes torch quotes is not claimed, since nobody knows.
     quoted = [numbers(text) for text in _QUOTED.findall(call.error)]
     named = [one for one in call.tensors if one.shape in quoted]
