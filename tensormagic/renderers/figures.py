@@ -45,7 +45,7 @@ from tensormagic.views.pictures.tensor_elements import (
     value_range,
 )
 from tensormagic.views.pictures.tensor_grid import cell_title
-from tensormagic.views.pictures.tensor_numbers import statistics_scope
+from tensormagic.views.pictures.tensor_values import statistics_scope
 from tensormagic.words import count, plural, short_number, shortened
 
 FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"

@@ -150,7 +150,7 @@ class Table:
         most: How many rows are shown in a page, and in a terminal.
         more: What those are that are not shown, one and several: ``and 4 more lines``.
         left_out: How many more there are beyond ``rows``, and how many bytes those have.
-        nbytes: The bytes of each row, where the sum of those not shown is told.
+        nbytes: The bytes of each row, where the sum of those not shown is given.
         label: What a screen reader calls a table that scrolls where it is long; one without a label does not.
     """
 

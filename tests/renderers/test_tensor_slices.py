@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tensormagic.views.pictures.tensor_slices import SliceRows, slices_lines, slices_summary, urgent
+from tensormagic.views.pictures.tensor_values import SliceRows, slices_lines, slices_summary, urgent
 from tests.renderers.samples_tensor import SAMPLES as PLAIN
 from tests.renderers.samples_tensor import as_html, as_text
 from tests.renderers.samples_values import SAMPLES, bad_item, nothing_finite, sampled

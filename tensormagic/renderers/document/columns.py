@@ -134,9 +134,9 @@ def edge_columns(edges: Sequence[Edge]) -> list[list[int]]:
 def node_columns(
     nodes: Sequence[Node], strings: Interned, saved: Interned, described: Container[int] = ()
 ) -> dict[str, list[Any]]:
-    """Return one column for each thing the viewer tells about a node; texts are places in ``strings``.
+    """Return one column for each thing the viewer shows of a node; texts are places in ``strings``.
 
-    Of a gradient's statistics only pass and count stand here where that pass is one of ``told``: its frame has more.
+    Of a gradient's statistics only pass and count stand here where its pass is in ``described``: its frame has more.
     """
     text = strings.column
     return {
@@ -233,7 +233,7 @@ def value_words(graph: Graph, wires: Sequence[Sequence[int]], frame: Frame) -> d
 
 
 def _forward(frame: Frame) -> dict[str, Any]:
-    """Return what the forward of a pass made, as its gradients are told; nothing where that was not asked for."""
+    """Return what the forward of a pass made, in the form of its gradients; nothing where that was not asked for."""
     values = frame.forward
     if values is None:
         return {}

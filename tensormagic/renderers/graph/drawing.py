@@ -306,7 +306,7 @@ def _value_width(values: SmallValues, node: int) -> float:
 
 
 def badge_rows(box: Box) -> tuple[tuple[Badge, ...], int]:
-    """Return the badges that are written out under a box, and how many more there are, told in one line."""
+    """Return the badges that are written out under a box, and how many more there are, in one line."""
     shown = _written_out(box.kind, len(box.badges))
     return box.badges[:shown], len(box.badges) - shown
 

@@ -313,7 +313,7 @@ class TerminalSender:
         self._report: TraceReport | None = None
 
     def document(self, report: TraceReport) -> None:
-        """Keep what the next state is told with."""
+        """Keep what the next state is compared with."""
         self._report = plain_report(report)
 
     def delta(self, frame: LiveFrame) -> None:

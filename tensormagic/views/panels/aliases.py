@@ -220,7 +220,7 @@ def pair_line(pair: AliasPair) -> str:
 
 
 def is_matrix(group: AliasGroup, most: int) -> bool:
-    """Return whether a group is small enough for every two of its members to be told in a square table."""
+    """Return whether a group is small enough for every two of its members to be listed in a square table."""
     return group.pairs_complete and 1 < group.found == len(group.members) <= most
 
 

@@ -412,7 +412,7 @@ def _end(side: Side) -> str:
 
 
 def inner_nodes(graph: GraphDifference) -> list[NodeDifference]:
-    """Return the nodes to list: what came to a leaf is told of the parameters."""
+    """Return the nodes to list: what came to a leaf is listed with the parameters."""
     return [one for one in graph.nodes if one.left.op != "accumulate" or one.reshaped]
 
 

@@ -224,7 +224,7 @@ def called(one: LiveStorage) -> str:
 
 
 def storage_lines(one: LiveStorage) -> list[str]:
-    """Return all that is told of a storage on pointing at it, a line each."""
+    """Return the tooltip of a storage, a line each."""
     held = held_by(one)
     return [
         called(one),

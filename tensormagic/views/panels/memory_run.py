@@ -86,7 +86,7 @@ def view(report: MemoryRunReport) -> Panel:
 
 
 def _facts(report: MemoryRunReport) -> list[Cell]:
-    sentence = report.state if report.out_of_memory is not None else state(report)  # what ran out is told right below
+    sentence = report.state if report.out_of_memory is not None else state(report)  # what ran out is named right below
     ended = Words(shortened(sentence, 200), "error" if report.error else "quiet")
     return [Words(peak(report), "strong") if peak(report) else None, summary(report), ended]
 

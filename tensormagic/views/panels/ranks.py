@@ -201,8 +201,8 @@ class RankMap(Picture):
             for ranks, each in rows:
                 signs = "".join(_SIGNS[level] for level in each[start : start + room])
                 yield f"  {ranks.ljust(label)}  {signs}".rstrip()
-        told = [f"{_SIGNS[level]} {_LEGEND[level]}" for level in self._legend() if level != _NONE]
-        yield from wrapped("; ".join([*told, *([more] if more else [])]), width, "  ", "  ")
+        parts = [f"{_SIGNS[level]} {_LEGEND[level]}" for level in self._legend() if level != _NONE]
+        yield from wrapped("; ".join([*parts, *([more] if more else [])]), width, "  ", "  ")
 
     def svg(self, width: float) -> tuple[str, float]:
         """Return a box for each parameter, and a legend below."""

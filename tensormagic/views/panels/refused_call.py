@@ -65,7 +65,7 @@ def view(report: FailureReport) -> Panel:
 
 
 def top_of(report: TraceReport) -> tuple[Panel | None, TraceReport]:
-    """Return the call that ended a run as the top of the run's panel, and the run less what is told there."""
+    """Return the call that ended a run as the top of the run's panel, and the run without what is shown there."""
     failure = report.failure
     if failure is None:
         return None, report
@@ -76,7 +76,7 @@ def top_of(report: TraceReport) -> tuple[Panel | None, TraceReport]:
     elif failure.graph is not None and report.graphs:
         drawn = EndedGraph(failure.graph, failure.graph.roots[0], crash_words(failure, REFUSED))
     rest = tuple(found for found in report.findings if found not in failure.findings)
-    return _panel(failure, drawn), replace(report, findings=rest, error="")  # the error is told above
+    return _panel(failure, drawn), replace(report, findings=rest, error="")  # the error is shown above
 
 
 def _panel(report: FailureReport, drawn: EndedGraph | None) -> Panel:

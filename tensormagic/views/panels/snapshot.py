@@ -274,7 +274,7 @@ def _segments(report: SnapshotReport, highest: Sequence[Timeline]) -> list[Secti
 def _blocks(
     name: str, report: SnapshotReport, blocks: Sequence[SnapshotBlock], left_out: tuple[int, int]
 ) -> list[Section]:
-    """Return blocks, those that are told alike in one row, the largest first."""
+    """Return blocks, those that are described alike in one row, the largest first."""
     alike: dict[tuple[str, ...], list[SnapshotBlock]] = {}
     for block in blocks:
         alike.setdefault(_block_row(report, block), []).append(block)

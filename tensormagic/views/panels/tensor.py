@@ -15,9 +15,16 @@ from tensormagic.views.pictures.placement import PlacementGrid
 from tensormagic.views.pictures.tensor_elements import DrawnLayout, drawn_layout
 from tensormagic.views.pictures.tensor_kinds import Components, Stored
 from tensormagic.views.pictures.tensor_layout import LayoutPicture
-from tensormagic.views.pictures.tensor_numbers import Histogram, ValueRange, statistics_rows, statistics_scope
 from tensormagic.views.pictures.tensor_shot import Shot, heading, notes
-from tensormagic.views.pictures.tensor_slices import SliceRows, slices_summary, urgent
+from tensormagic.views.pictures.tensor_values import (
+    Histogram,
+    SliceRows,
+    ValueRange,
+    slices_summary,
+    statistics_rows,
+    statistics_scope,
+    urgent,
+)
 from tensormagic.words import DOT, count, listed, number_of_bytes, plural, shortened, tuple_text
 
 # The verdicts on a layout, one sentence each: order, memory format, views, repeats and gaps.
@@ -286,8 +293,8 @@ def _layout(report: TensorReport, drawn: DrawnLayout | None) -> list[Node]:
     """Return where the elements lie, and the verdicts on that; nothing for a tensor without strides."""
     if drawn is None:
         return []
-    told = verdicts(drawn.layout) if drawn.layout.shape else ()
-    return [LayoutPicture(report, drawn), Table(_VERDICT_COLUMNS, told)]
+    caption = verdicts(drawn.layout) if drawn.layout.shape else ()
+    return [LayoutPicture(report, drawn), Table(_VERDICT_COLUMNS, caption)]
 
 
 def _more(report: TensorReport, layout: list[Node]) -> list[Section]:

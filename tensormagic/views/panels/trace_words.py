@@ -33,7 +33,7 @@ from tensormagic.words import (
 
 NOT_MEASURABLE = "not measurable"
 
-_LONG = 1.0  # seconds of a run from which on the tracer's share is told: before, it says nothing about any other run
+_LONG = 1.0  # seconds of a run from which on the share of the tracer is shown: of a shorter run it is noise
 UNTITLED = "traced run"  # what a run without a title is called
 NO_BACKWARD_YET = "no backward was seen yet"
 NO_BACKWARD = "no backward was seen; call .backward() on a scalar loss inside the traced code"

@@ -233,7 +233,7 @@ def _file_lines(filename: str, writing: dict[int, list[Write]], signs: dict[tupl
 
 
 def _line(number: int, text: str, writes: tuple[Write, ...], sign: str) -> Line:
-    """Return a line with what it did: of several ops that changed the same name, the first is told."""
+    """Return a line with what it did: of several ops that changed the same name, the first is shown."""
     below: list[Cell] = [
         Words(f"\u2717 {clash_text(write.clash)}", "strong") for write in writes if write.clash is not None
     ]

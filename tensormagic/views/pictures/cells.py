@@ -200,7 +200,7 @@ class Cells:
         Args:
             width: Columns of a line.
             pointer: What stands above the element that is worked through.
-            apart: Whether a cell is to be told from its neighbours.
+            apart: Whether neighbouring cells are kept apart.
         """
         canvas, left, columns = Canvas(), self.text_left, self.columns
         room = max(min((width - left - 1) // columns, _MOST_ROOM), 1)

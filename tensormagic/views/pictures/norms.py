@@ -372,7 +372,7 @@ class _Columns:
 
 
 def _columns(shown: Sequence[ParameterSeries], width: int, passes: int) -> _Columns:
-    """Return the columns; the bars get what is left, and in a narrow terminal only the last norm is told."""
+    """Return the columns; the bars get what is left, and in a narrow terminal only the last norm is shown."""
     numbers = ("norm",) if passes == 1 else _NUMBERS if width >= _NARROW else ("last",)
     if width >= _NARROW and any(touched(last_move(series)) for series in shown):
         numbers = (*numbers, _MOVE)

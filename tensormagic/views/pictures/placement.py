@@ -81,18 +81,18 @@ class PlacementGrid(Picture):
         share = f", {percent(held[-1], total)} of all" if total and held[-1] < total else ""
         pieces = one.holders()
         copies = len(next(iter(pieces.values()))) if pieces else 0
-        told = [
+        phrases = [
             f"{tuple_text(one.shape)} on mesh {mesh}; {placements_text(one)}",
             f"a rank holds {each} elements{share}",
         ]
         if copies > 1:
-            told.append(f"each piece is on {count(copies)} ranks")
+            phrases.append(f"each piece is on {count(copies)} ranks")
         empty = [box.rank for box in one.boxes() if not math.prod(box.size)]
         if empty and total:
-            told.append(f"{ranks_text(empty)} {'holds' if len(empty) == 1 else 'hold'} nothing")
+            phrases.append(f"{ranks_text(empty)} {'holds' if len(empty) == 1 else 'hold'} nothing")
         if parts := [name for name, how in zip(one.dimensions, one.placements, strict=True) if how.startswith("P")]:
-            told.append(f"over {listed(parts)} these {is_or_are(2)} parts of a sum that is still to be taken")
-        return "; ".join(told)
+            phrases.append(f"over {listed(parts)} these {is_or_are(2)} parts of a sum that is still to be taken")
+        return "; ".join(phrases)
 
     def _grid(self) -> tuple[list[str], list[str], list[list[str]], str]:
         """Return what stands beside the rows, above the columns, in the cells, and which dimensions these are."""
@@ -112,9 +112,9 @@ class PlacementGrid(Picture):
         ]
         down = [_range(row) if dims else "" for row in _some(rows, _MOST_ROWS)]
         across = [_range(column) if len(dims) == 2 else "" for column in _some(columns, _MOST_COLUMNS)]
-        told = [f"down: dimension {dims[0]}"] if dims else []
-        told += [f"across: dimension {dims[1]}"] if len(dims) == 2 else []
-        return down, across, cells, ", ".join(told)
+        caption = [f"down: dimension {dims[0]}"] if dims else []
+        caption += [f"across: dimension {dims[1]}"] if len(dims) == 2 else []
+        return down, across, cells, ", ".join(caption)
 
     def _holders(
         self, pieces: dict[tuple[tuple[int, ...], tuple[int, ...]], list[int]],
@@ -130,26 +130,28 @@ class PlacementGrid(Picture):
 
     def _cells(self, room: int, width: float = 720.0) -> tuple[Cells, str]:
         """Return the grid, with so many characters a cell, and which dimensions it shows."""
-        down, across, cells, told = self._grid()
+        down, across, cells, caption = self._grid()
         rows = [Row("", [Cell(each) for each in across], "heads")] if any(across) else []
         rows += [
             Row(label, [Cell(shortened(each, room), "" if each in {"", ELLIPSIS} else DIVERGING[2]) for each in row])
             for label, row in zip(down, cells, strict=True)
         ]
-        return Cells(rows, _LEFT, min((width - _LEFT - 8) / len(across), 120.0)), told
+        return Cells(rows, _LEFT, min((width - _LEFT - 8) / len(across), 120.0)), caption
 
     def text(self, width: int) -> Iterable[str]:
         """Return the grid in characters."""
-        told = self._cells(0)[1]
+        caption = self._cells(0)[1]
         found = next(filter(None, (self._cells(room)[0].framed(width) for room in (24, 14, 9, 6, 4))), None)
         yield from found[0].lines() if found else ()
-        yield from wrapped(f"{self.sentence} ({told})" if told else self.sentence, width, "  ", "  ")
+        yield from wrapped(f"{self.sentence} ({caption})" if caption else self.sentence, width, "  ", "  ")
 
     def svg(self, width: float) -> tuple[str, float]:
         """Return the grid as boxes."""
-        cells, told = self._cells(24, width)
+        cells, caption = self._cells(24, width)
         below = cells.height + 14
-        foot = words(4, below, f"In each cell the ranks that hold it; {told}" if told else "The ranks that hold it")
+        foot = words(
+            4, below, f"In each cell the ranks that hold it; {caption}" if caption else "The ranks that hold it"
+        )
         return code_lettered(cells.svg()) + lettered(foot), below + 8
 
     def html(self) -> str:
@@ -220,11 +222,11 @@ class RankLanes(Picture):
         """What is to be seen, in a sentence."""
         come = self.come
         span = seconds_text(max(self._last(), default=0.0))
-        told = [f"The last {plural(len(come.numbers), 'collective')} of group {come.group}, in {span}"]
+        parts = [f"The last {plural(len(come.numbers), 'collective')} of group {come.group}, in {span}"]
         missing = [rank for at, rank in enumerate(come.ranks) if any(map(math.isnan, self._row(at)))]
         if missing:
-            told.append(f"{ranks_text(missing)} did not come to all of them")
-        return "; ".join(told)
+            parts.append(f"{ranks_text(missing)} did not come to all of them")
+        return "; ".join(parts)
 
     def _kinds(self) -> str:
         """Return what the collectives are, each once."""
@@ -292,9 +294,9 @@ class RankLanes(Picture):
         y += 15
         x = 4.0
         legend = [(DIVERGING[4], "waits for the last rank")] + ([(BAD_COLOUR, "did not come")] if holes else [])
-        for colour, told in legend:
+        for colour, caption in legend:
             parts.append(tag("path", d=f"M{number(x)},{number(y - 8)}h10v9h-10z", fill=colour))
-            drawn.append(words(x + 14, y, told))
+            drawn.append(words(x + 14, y, caption))
             x += 150
         if more:
             drawn.append(words(x, y, f"{count(more)} more ranks"))
@@ -303,5 +305,5 @@ class RankLanes(Picture):
     def html(self) -> str:
         """Return it as a picture with its words above."""
         inner, height = self.svg(720.0)
-        told = escape(f"{self.sentence}: {self._kinds()}")
-        return tag("p", told, class_="quiet") + inline(inner, height, self.sentence)
+        caption = escape(f"{self.sentence}: {self._kinds()}")
+        return tag("p", caption, class_="quiet") + inline(inner, height, self.sentence)

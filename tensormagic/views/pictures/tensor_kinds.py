@@ -123,8 +123,8 @@ class Components(Picture):
     def text(self, width: int) -> Iterator[str]:
         """Return a paragraph each."""
         for each in self.components:
-            told = f"{each.role}: {component_values(each)}"
-            yield from wrapped(f"{shortened(each.name, 40)}  {component_facts(each)}  {told}", width, "  ", "    ")
+            caption = f"{each.role}: {component_values(each)}"
+            yield from wrapped(f"{shortened(each.name, 40)}  {component_facts(each)}  {caption}", width, "  ", "    ")
             yield from (f"    {kind.label}: {kind.summary}" for kind in _kinds_of(each))
 
     def svg(self, width: float) -> tuple[str, float]:
@@ -186,14 +186,14 @@ def stored_sentence(stored_map: StoredMap) -> str:
 def _list_caption(stored: StoredList) -> str:
     """Return how many of the stored elements are listed, and which groups own none."""
     if stored.shown < stored.count:
-        told = f"the first {stored.shown} of {count(stored.count)} stored"
+        caption = f"the first {stored.shown} of {count(stored.count)} stored"
     else:
-        told = (
+        caption = (
             f"all {count(stored.count)} stored" if stored.count > 1 else "the only one stored" if stored.count else ""
         )
     empty = [group.label for group in stored.groups if group.start >= group.stop]
     more = f", {ELLIPSIS}" if len(empty) > 6 else ""
-    return "; ".join(filter(None, (told, f"empty: {', '.join(empty[:6])}{more}" if empty else "")))
+    return "; ".join(filter(None, (caption, f"empty: {', '.join(empty[:6])}{more}" if empty else "")))
 
 
 def group_title(stored: StoredList, group: StoredGroup) -> str:
@@ -275,8 +275,8 @@ def _unit(rows: Sequence[Row]) -> float:
 def _joined_html(stored_map: StoredMap) -> str:
     most, size = _most(stored_map), max(_MAP_SIDE // max(len(stored_map.counts), len(stored_map.counts[0])), 3)
     drawn = image(_levels(stored_map), size, stored_sentence(stored_map), palette=(*PALETTE, SKIP))
-    told = ("1 ", scale_html(), escape(f" {count(most)} stored in a cell "), swatch(SKIP), " none")
-    return tag("div", drawn, class_="tm-joined") + tag("p", *told, class_="quiet")
+    parts = ("1 ", scale_html(), escape(f" {count(most)} stored in a cell "), swatch(SKIP), " none")
+    return tag("div", drawn, class_="tm-joined") + tag("p", *parts, class_="quiet")
 
 
 def _levels(stored_map: StoredMap) -> list[list[int]]:
@@ -295,8 +295,8 @@ def _list_html(stored: StoredList | None) -> str:
     if stored is None or not stored.shown:
         return ""
     table = _list_cells(stored, stored.shown).html("tm-arrays")
-    told = _list_caption(stored)
-    caption = tag("p", escape(told), class_="quiet") if told else ""
+    phrase = _list_caption(stored)
+    caption = tag("p", escape(phrase), class_="quiet") if phrase else ""
     return tag("div", scroll("stored numbers", table), caption, class_="tm-stored-list")
 
 
@@ -341,9 +341,9 @@ def _card(component: Component) -> str:
 def _values_html(component: Component) -> str:
     report = component.report
     grid = report.layout.grid if report.layout else None
-    told = tag("p", escape(component_values(component)), class_="quiet")
+    caption = tag("p", escape(component_values(component)), class_="quiet")
     if grid is None or not grid.values:
-        return told
+        return caption
     if len(grid.rows) <= _PICTURE_ROWS and len(grid.columns) <= _PICTURE_COLUMNS:
         title = shortened(component.name, 60)
         rows = [
@@ -356,10 +356,10 @@ def _values_html(component: Component) -> str:
         )
     scale = value_range(grid, None)
     if scale is None:
-        return told
+        return caption
     cells = steps(grid.levels, scale)
     size = max(_SMALL_MAP // max(len(cells), len(cells[0])), 3) if len(cells) > 1 else 8
-    return tag("div", image(cells, size, values_sentence(component, scale)), class_="tm-joined") + told
+    return tag("div", image(cells, size, values_sentence(component, scale)), class_="tm-joined") + caption
 
 
 def values_sentence(component: Component, scale: tuple[float, float]) -> str:
@@ -386,16 +386,16 @@ def _map_svg(stored_map: StoredMap, of: int) -> tuple[str, float, float]:
         fills = [[colours[level] for level in row] for row in _levels(stored_map)]
         drawn, right, below = patches(fills, (0, 0, side, side)), width * side, height * side
     lines = wrapped(map_caption(stored_map), 60)
-    told = "".join(text(0, below + 14 + 17 * at, line, "q") for at, line in enumerate(lines))
-    return drawn + told, max(right, 200.0), below + 17 * len(lines) + 4
+    caption = "".join(text(0, below + 14 + 17 * at, line, "q") for at, line in enumerate(lines))
+    return drawn + caption, max(right, 200.0), below + 17 * len(lines) + 4
 
 
 def _list_svg(stored: StoredList, left: float, width: float) -> tuple[str, float]:
     cells = _list_cells(stored, stored.shown)
     fitting = max(min(stored.shown, int((width - left - cells.left) // cells.unit), _MOST_COLUMNS), 1)
     cells = _list_cells(stored, fitting)
-    told = shortened(_list_caption(replace(stored, shown=fitting)), max(int((width - left - cells.left) // 7), 1))
-    drawn = cells.svg() + text(cells.left, cells.height + 14, told, "q")
+    caption = shortened(_list_caption(replace(stored, shown=fitting)), max(int((width - left - cells.left) // 7), 1))
+    drawn = cells.svg() + text(cells.left, cells.height + 14, caption, "q")
     return f'<g transform="translate({number(left)},0)">{drawn}</g>', cells.height + 20
 
 
@@ -425,5 +425,5 @@ def _list_text(stored: StoredList, width: int) -> Iterator[str]:
     tries = (_list_cells(stored, shown).framed(width) for shown in range(stored.shown, 0, -1))
     found = next(filter(None, tries), None)
     yield from found[0].lines() if found else ()
-    if told := _list_caption(stored):
-        yield f"  {told}"
+    if caption := _list_caption(stored):
+        yield f"  {caption}"

@@ -20,7 +20,7 @@ from tensormagic.words import TIMES, count, ordinal, plural, short_number, short
 _SIDE_OF_ONE, _SIDE_OF_MANY = 256, 96  # pixels of the page that the longer side of an image takes, about
 _SHADES = " \u2591\u2592\u2593\u2588"
 _MOST_COLUMNS, _MOST_ROWS, _INDENT = 64, 28, " " * 10  # in a terminal
-_MOST_NAMED = 3  # signals whose highest and lowest value is told
+_MOST_NAMED = 3  # signals whose highest and lowest value is named
 _WIDTH, _HEIGHT, _LEFT, _PAD, _FOOT = 800.0, 84.0, 74.0, 8.0, 18.0
 # An opaque light card: an image in a page cannot see the page's theme.
 _STYLE = inked(
@@ -44,7 +44,9 @@ class Shot(Picture):
         """How the signals were read, and for the first of them where the highest and the lowest value are."""
         shot = self.shot
         ends = [
-            told for line in shot.lines[:_MOST_NAMED] if (told := _ends(line.label or name(self.report), shot, line))
+            caption
+            for line in shot.lines[:_MOST_NAMED]
+            if (caption := _ends(line.label or name(self.report), shot, line))
         ]
         more = len(shot.lines) - len(ends)
         rest = f"; and {plural(more, 'more signal')}" if more and ends else ""
@@ -80,10 +82,10 @@ class Shot(Picture):
             yield f"{shortened(line.label, 8):>9} {_bars(shot, line, columns)}"
         if shot.images:
             yield from _shades(shot, shot.images[0], columns)
-        told = ["above is the first"] if len(shot.images) > 1 else []
-        told += ["in shades of its mean over the colours"] if shot.channels == 3 else []
-        told += [f"{NOT_FINITE} stands for these"] if shot.bad else []
-        yield from wrapped("; ".join(told), width, "  ", "  ") if told else ()
+        caption = ["above is the first"] if len(shot.images) > 1 else []
+        caption += ["in shades of its mean over the colours"] if shot.channels == 3 else []
+        caption += [f"{NOT_FINITE} stands for these"] if shot.bad else []
+        yield from wrapped("; ".join(caption), width, "  ", "  ") if caption else ()
 
     def svg(self, width: float) -> tuple[str, float]:
         """Return the images side by side, or the signals."""

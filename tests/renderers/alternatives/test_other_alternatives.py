@@ -28,7 +28,7 @@ from tensormagic.views.pictures.tensor_grid import offsets_sentence, strip_sente
 from tensormagic.views.pictures.tensor_kinds import stored_sentence
 from tensormagic.views.pictures.tensor_kinds import values_sentence as values_sentence_of
 from tensormagic.views.pictures.tensor_shot import Shot
-from tensormagic.views.pictures.tensor_slices import row_sentence
+from tensormagic.views.pictures.tensor_values import row_sentence
 from tensormagic.views.pictures.timeline import timeline_alternative
 from tensormagic.views.pictures.timeline_stack import Layer, by_category, by_line
 from tensormagic.views.pictures.treemap import LEFT_OUT, Tile, treemap_alternative
