@@ -543,10 +543,21 @@ def test_lines_tell_the_shapes_that_they_made(static_page: OpenPage) -> None:
     assert all(re.fullmatch(r"\w+: (scalar|\d+(×\d+)*.*)", each) for each in said), said
 
 
-@pytest.mark.parametrize("width", [390, 900])
-def test_nothing_runs_over_the_edge_where_it_is_narrow(static_page: OpenPage, width: int) -> None:
+def _run_with_losses() -> TraceReport:
+    """Return a run with as much as there may be beside the slider: pass, step, loss, and how many are kept."""
+    report = samples_viewer.large_run()
+    return replace(report, passes=tuple(replace(one, value=8.19e-4) for one in report.passes))
+
+
+@pytest.mark.parametrize(
+    ("width", "run"),
+    [(390, samples_viewer.broken_run), (712, _run_with_losses), (900, samples_viewer.broken_run)],
+)
+def test_nothing_runs_over_the_edge_where_it_is_narrow(
+    static_page: OpenPage, width: int, run: Callable[[], TraceReport]
+) -> None:
     """On a phone and in half a window every word and every control lies within the panel, and no two sliders meet."""
-    page = static_page(trace_html.render(samples_viewer.broken_run()), width=width)
+    page = static_page(trace_html.render(run()), width=width)
     _panel(page)
     over = """() => { const edge = document.querySelector(".tmv").getBoundingClientRect().right + 1;
         return [...document.querySelectorAll(".tmv :is(p,b,button,input,select,code,.key,.reading,.whereabouts)")]

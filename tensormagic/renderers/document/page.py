@@ -21,7 +21,7 @@ from tensormagic.renderers.graph.marks import Crash, with_crash
 from tensormagic.views import to_html, to_svg
 from tensormagic.views.nodes import Findings, Panel, Paragraph, Section
 from tensormagic.views.panels import refused_call, trace
-from tensormagic.views.pictures.gradient_graph import GradientGraph
+from tensormagic.views.pictures.gradient_graph import EndedGraph, GradientGraph
 from tensormagic.views.to_html import (
     finding_html,
     fold,
@@ -55,8 +55,11 @@ def render(report: TraceReport, *, viewer: bool = True, wall: bool = False) -> s
         wall: Whether it is for slides: what was found, and the graph; nothing that is read from near.
     """
     ended, report = refused_call.top_of(report)
-    failure = to_html.top(ended) if ended is not None else ""
     report, crash = with_crash(report)
+    place = report.failure.node if report.failure is not None else None
+    if ended is not None and place is not None and not place[0]:  # the first graph, drawn below, is marked there
+        ended = replace(ended, body=[node for node in ended.body if not isinstance(node, EndedGraph)])
+    failure = to_html.top(ended) if ended is not None else ""
     drawings = {graph.number: draw(graph, max_boxes=SAVED_LIMITS.boxes) for graph in report.graphs[:1]}
 
     def drawn(graph: Graph, *, max_boxes: int) -> Drawing:

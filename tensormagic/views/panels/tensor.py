@@ -227,6 +227,8 @@ def size_in_memory(report: TensorReport) -> tuple[str, str]:
     really = next((kind.stored_bytes for kind in report.kinds if kind.stored_bytes is not None), None)
     if really is not None and really != report.nbytes:
         return number_of_bytes(really), f"stored, seen as {own}"
+    if report.device.partition(":")[0] == "meta":
+        return "no memory", f"elsewhere {own}"
     if storage is None or storage.nbytes == report.nbytes:
         return own, ""
     if storage.nbytes < report.nbytes:
