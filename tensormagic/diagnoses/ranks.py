@@ -37,8 +37,8 @@ def missing(report: RankReport) -> Iterator[Finding]:
         others = f", and {plural(len(silent) - 1, 'other rank')} as well" if len(silent) > 1 else ""
         yield Finding(
             code="TM900", severity="warning",
-            message=f"Rank {one.rank} stopped reporting{last}{others}, while other ranks continued: it was killed, or "
-            "is still running.",
+            message=f"Rank {one.rank} stopped reporting{last}{others}, while other ranks continued: it was killed, "
+            "could write no more, or is still running.",
             evidence={"silent": len(silent)},
             remedy="A signal or an error in C++ leaves no traceback: look at the launcher's output for its exit code.",
         )  # fmt: skip

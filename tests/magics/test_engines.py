@@ -8,6 +8,8 @@ import pytest
 import torch
 from IPython.core.error import UsageError
 
+from tensormagic.magics import engines
+from tensormagic.magics.display import bundle
 from tensormagic.reports import RankReport
 from tests.support.kernel import ROOT
 
@@ -76,6 +78,35 @@ def test_a_fault_on_engines_is_found(shell, cell, client):
     assert finding.code == "TM902"
     assert "tm-ranks" in ran.shown[-1]["text/html"]
     assert "line 9" in shell.user_ns["found"].ranks[0].line
+
+
+class Far:
+    """Engines that do not reach the folder of this process, as on another machine."""
+
+    def __init__(self, view):
+        self.view = view
+
+    def apply_async(self, function, options, cell, _folder, *, live):
+        self.running = self.view.apply_async(function, options, cell, "/not/there", live=live)
+        return self.running
+
+
+def test_engines_that_do_not_reach_the_folder_publish_what_they_write(shell, cell, client, monkeypatch):
+    """The panel is drawn while they run from what they publish, in small messages, and at the end from whole files."""
+    far, drawn = Far(client[:]), []
+    monkeypatch.setattr(engines, "_view", lambda _: far)
+    monkeypatch.setattr(engines, "relays_updates", lambda _: True)
+    monkeypatch.setattr(engines, "bundle", lambda report: drawn.append(report) or bundle(report))
+    slowly = TRAIN.format(call="net").replace("opt.step()", "opt.step(); time.sleep(0.7)")
+    ran = cell(f"%%tracegrad --ranks --into found\nimport time\n{slowly}")
+    assert ran.error is None
+    assert [one.passes for one in shell.user_ns["found"].ranks] == [4, 4]
+    assert min(one.passes for one in drawn[0].ranks) < 4
+    assert {one.state for one in drawn[0].ranks} == {"running"}
+    assert [one.passes for one in drawn[-1].ranks] == [4, 4]
+    parts = [part for published in far.running.data for part in published.values()]
+    assert parts
+    assert max(map(len, parts)) < 20_000
 
 
 def test_an_error_on_one_engine(shell, cell, client):

@@ -193,7 +193,9 @@ class RankFile:
     def _write(self, kind: str, **values: Any) -> None:
         if self._file < 0:
             self._open()
-        os.write(self._file, (json.dumps({"k": kind, **values}, separators=(",", ":")) + "\n").encode())
+        left = (json.dumps({"k": kind, **values}, separators=(",", ":")) + "\n").encode()
+        while left:  # of a line, a disk that is nearly full takes a part
+            left = left[os.write(self._file, left) :]
 
     def _forward(self, frame: FrameType) -> None:
         if self._forwards.note(frame):
