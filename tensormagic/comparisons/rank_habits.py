@@ -114,7 +114,7 @@ def _batches(group: Sequence[Facts]) -> Iterator[Difference]:
 
 
 def _buffers(group: Sequence[Facts]) -> Iterator[Difference]:
-    """Yield buffers that were not the same when all ranks last told theirs; before the first step is too early."""
+    """Yield buffers that were not the same when all ranks last reported theirs; before the first step is too early."""
     steps = set.intersection(*(set(one.buffers) for one in group)) - {0}
     if not steps:
         return
@@ -224,7 +224,7 @@ _LAG, _SHARE, _OFTEN = 10e-3, 0.25, 0.9  # seconds, and of a step; the share of 
 
 
 class _Joint:
-    """The collectives of one group, on the ranks of it that told theirs.
+    """The collectives of one group, on the ranks of it that reported theirs.
 
     Attributes:
         group: The name of the group.
@@ -271,7 +271,7 @@ def _rows(begun: Begun, group: str) -> tuple[Any, Any, Any]:
 
 
 def _joints(found: Sequence[Facts]) -> list[_Joint]:
-    """Return the collectives of each group of which several ranks told theirs, that of most ranks first."""
+    """Return the collectives of each group that several ranks reported, that of most ranks first."""
     members: dict[tuple[str, tuple[int, ...]], list[Facts]] = {}
     for one in found:
         for group in dict.fromkeys(kind[:2] for kind in one.begun.kinds) if one.begun is not None else ():
@@ -295,7 +295,7 @@ def _parted(joint: _Joint) -> Difference | None:
     common = min(joint.last) - joint.first + 1
     for at in range(common):
         if (joint.kinds[:, at] < 0).any():
-            return None  # what was recorded has a hole: nothing after it can be told
+            return None  # something is missing in what was recorded: nothing after it is known
         each = [joint.kind(row, at) for row in range(len(ranks))]
         same = {(one[0], one[1] if one[0].startswith(_SAME_SIZES) else "") for one in each}
         if len(same) > 1:
@@ -320,7 +320,7 @@ def _last(joint: _Joint) -> Iterator[Difference]:
     """Yield a rank that comes last to a collective of nearly every step, and how long the others wait for it.
 
     Backward is equally long on all of them, as they reduce in it: durations say nothing, moments of arrival do. On a
-    GPU these are when the host came, which says little of the device: then nothing is told.
+    GPU these are when the host came, which says little about the device: then nothing is reported.
     """
     begun = joint.members[0].begun
     kinds = begun.kinds if begun is not None else []

@@ -127,7 +127,7 @@ def _groups(found: Sequence[Facts]) -> Iterator[list[Facts]]:
 
 
 def _differences(group: Sequence[Facts]) -> Iterator[Difference]:
-    """Yield what differs first between ranks that hold the same parameters: what follows from that is not told."""
+    """Yield what differs first between ranks that hold the same parameters: what follows from that is left out."""
     rates = _rates(group)
     if rates is not None:
         yield rates

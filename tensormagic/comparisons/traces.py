@@ -119,7 +119,7 @@ def _others(report: TraceReport, paired: Iterable[str]) -> tuple[str, ...]:
 
 
 class _Findings:
-    """The findings of both runs, told apart by code and subject: lines move, and numbers differ."""
+    """The findings of both runs, distinguished by code and subject: lines move, and numbers differ."""
 
     def __init__(self, left: TraceReport, right: TraceReport, renames: Renames) -> None:
         mine = {(finding.code, finding.subject): finding for finding in left.findings}

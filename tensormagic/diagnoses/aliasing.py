@@ -153,7 +153,7 @@ def _copy(report: TensorReport) -> str:
 
 # TM101, TM702, TM801, TM802, TM804: calls that torch refused because what they were given does not go together.
 #
-# `mismatches` works out what clashes; each rule here tells of one kind of it. An index or an argument that is wrong
+# `mismatches` works out what clashes; each rule here reports one kind of it. An index or an argument that is wrong
 # has no code: the explanation of the error says the rule all the same.
 
 

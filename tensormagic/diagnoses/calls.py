@@ -282,7 +282,7 @@ def _mixed_finding(report: TraceReport, one: Observation) -> Finding:
 
 
 def _lies(operand: Operand) -> str:
-    """Return in which order the elements of an image lie, told by the stride of its channels."""
+    """Return in which order the elements of an image lie, by the stride of its channels."""
     return "channels_last" if len(operand.stride) > 1 and operand.stride[1] == 1 else "contiguous"
 
 

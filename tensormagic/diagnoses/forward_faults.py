@@ -47,7 +47,7 @@ class Fault(NamedTuple):
 
 
 def forward_fault(report: TraceReport) -> Fault | None:
-    """Return where the run's forward went wrong, where that is what there is to tell of it."""
+    """Return where the run's forward went wrong, where nothing else is known of it."""
     found = _searched(report) or _measured(report)
     if found is None or _is_told_better(report, found):
         return None
@@ -118,7 +118,7 @@ def _is_told_better(report: TraceReport, found: Fault) -> bool:
 
 
 def forward_not_finite(report: TraceReport) -> Iterator[Finding]:
-    """TM401: where the forward first held a NaN or Inf; of a loss alone, where nothing tells more."""
+    """TM401: where the forward first held a NaN or Inf; of a loss alone, where no more is known."""
     found = forward_fault(report)
     if found is not None:
         if not is_half_overflow(report, found):

@@ -108,9 +108,9 @@ def _target_and_remedy(place: Location | None) -> tuple[str, str]:
 VANISHING_NORM = 1e-6
 VANISHING_RATIO = 1e-5
 VANISHING_ARRIVAL = 1e-2
-# Healthy losses, summed or in raw units, start with norms of 1e6 and more; growth alone is judged. Training starts from
-# small gradients (zero-initialised layers, warm-up) and may grow a hundredfold; a thousandfold, above a norm of 100, is
-# a run that diverges, or a gradient that each layer multiplies.
+# Healthy losses, summed or in raw units, start with norms of 1e6 and more; so growth alone
+# counts. Training starts from small gradients (zero-initialised layers, warm-up) and may grow a hundredfold; a
+# thousandfold, above a norm of 100, is a run that diverges, or a gradient that each layer multiplies.
 EXPLODING_NORM = 1e2
 EXPLODING_RATIO = 1e3
 

@@ -253,7 +253,7 @@ def _detachment(report: TraceReport) -> Iterator[tuple[Cut, Location | None, tup
 
 
 def _is_wanted(one: LeftOut, place: _Place, trained: set[str]) -> bool:
-    """Return whether something is meant to learn here, as far as the run tells."""
+    """Return whether something is meant to learn here, as far as the run shows."""
     if one.written:
         return False
     if one.held is not None:
@@ -395,7 +395,7 @@ def _severity(report: TraceReport, one: LossWithoutGraph) -> Severity:
 
 
 def refused_backward(report: FailureReport) -> Iterator[Finding]:
-    """TM306: the same, of a call that was not traced: why the value has no history, as far as it tells itself."""
+    """TM306: the same, of a call that was not traced: why the value has no history, as far as the error shows."""
     if REFUSAL not in report.error:
         return
     root = next((one for one in report.operands if one.is_tensor and not one.requires_grad), None)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tensormagic.diagnoses.graph_cuts import call_words
+from tensormagic.diagnoses.graph_cuts import call_words, instead
 from tensormagic.diagnoses.rule import called, of_kind
 from tensormagic.reports import (
     Cut,
@@ -223,7 +223,7 @@ _JOINING = frozenset({"add", "sub", "rsub"})
 def terms_without_gradient(report: TraceReport) -> Iterator[Finding]:
     """TM313: a number that came out of parameters is added to a loss without its history: a note, for it may be meant.
 
-    What the cut leaves without any gradient is TM303's to tell; here all learn, though not from this term.
+    What the cut leaves without any gradient is reported as TM303; here all parameters learn, though not from this term.
     """
     told: set[tuple[int | None, int | None]] = set()
     for graph in report.graphs:
@@ -258,6 +258,8 @@ def _term(report: TraceReport, graph: Graph, cut: Cut) -> Finding:
     assert cut.target is not None
     here, joined = report.location(cut.location), report.location(graph.nodes[cut.target].location)
     what = cut.source_name or "a value"
+    mend = instead(cut, here)
+    keep = mend if "`.rsample()`" in mend else "keep its history: leave out what ends it"
     return Finding(
         code="TM313",
         severity="note",
@@ -265,8 +267,7 @@ def _term(report: TraceReport, graph: Graph, cut: Cut) -> Finding:
         "changes the number and no gradient.",
         location=here or joined,
         evidence={"kind": cut.kind, "times": cut.count},
-        remedy="If it is meant to be learned from, keep its history: leave out what ends it. If it is only to be seen, "
-        "add it after the backward.",
+        remedy=f"If it is meant to be learned from, {keep}. If it is only to be seen, add it after the backward.",
         subject=cut.source_name,
         related=(RelatedLine("added here", joined),) if joined is not None and joined != here else (),
     )

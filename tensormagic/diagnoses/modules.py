@@ -373,7 +373,7 @@ def _remedy(report: TraceReport, missing: Sequence[ParameterSeries]) -> tuple[st
 def _models_without_gradient(report: TraceReport) -> Iterator[Finding]:
     """Yield the optimizers that make steps although nothing that they hold had a gradient at any of them.
 
-    Where a call was seen to end the way, that is TM303's to tell; where the model was made anew, TM604's.
+    Where a call was seen to cut the gradient, TM303 reports it; where the model was made anew, TM604.
     """
     training = report.training
     if training is None or report.state == "running" or _is_cut_or_replaced(report):
@@ -388,7 +388,7 @@ def _models_without_gradient(report: TraceReport) -> Iterator[Finding]:
 
 
 def _is_cut_or_replaced(report: TraceReport) -> bool:
-    """Return whether the run tells where a way ends, or a model that gets gradients is in no optimizer."""
+    """Return whether the run shows where a gradient is cut, or a model that gets gradients is in no optimizer."""
     held = {number for use in report.training.optimizers for number in use.holds} if report.training else set()
     free = any(series.owner and series.touched and at not in held for at, series in enumerate(report.parameters))
     return free or any(cut.left_out for cut in (*report.cuts, *(cut for graph in report.graphs for cut in graph.cuts)))

@@ -22,7 +22,7 @@ from tensormagic.words import count, listed, part_of, plural
 # TM602, TM604: what gets gradients and what the optimizers hold are not the same parameters.
 #
 # Where an optimizer was made and the model changed afterwards, both are true at once: the optimizer holds what is
-# gone, and what came instead is in no optimizer. That is told once: as TM604 where nothing that the optimizer holds
+# gone, and what came instead is in no optimizer. That is reported once: as TM604 where nothing that the optimizer holds
 # is used any more, else as TM602.
 
 MOST_SHARE = 0.6  # of a model's elements; who leaves out more trains a small part on purpose
@@ -72,7 +72,7 @@ def in_no_optimizer(report: TraceReport) -> Iterator[Finding]:
         elif (
             training is not None
             and _is_trained_along(report, training, missing)
-            and not _twin(report, training, owner, missing)  # else it is TM623's to tell
+            and not _twin(report, training, owner, missing)  # else TM623 reports it
         ):
             yield _root_in_no_optimizer(report, training, owner, missing)
 

@@ -74,7 +74,7 @@ def _deletes(kept: list[KeptMemory]) -> str:
 
 
 def _out(holders: tuple[str, ...]) -> str:
-    """Return the place in ``Out``, which tells the cell; another name where it is in none."""
+    """Return the place in ``Out``, which gives the cell; another name where it is in none."""
     path = next((path for path in holders if path.startswith("Out[")), "")
     return path.partition("]")[0] + "]" if path else holders[0]
 
@@ -100,7 +100,7 @@ def kept_by_traceback(report: WatchReport | MemoryReport) -> Iterator[Finding]:
 
 
 def _local(kept: KeptMemory) -> str:
-    """Return which variable of which function it is, where the frame tells, else the place as it is."""
+    """Return which variable of which function it is, where the frame shows it, else the place as it is."""
     path = next((path for path in kept.holders if path.startswith("the last error")), kept.holders[0])
     place = path.partition(", ")[2]
     if not place.startswith("local"):

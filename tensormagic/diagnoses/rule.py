@@ -24,10 +24,6 @@ from tensormagic.reports import (
 )
 from tensormagic.words import count, plural, tidy_exponent
 
-# What a rule is, and findings that are said together.
-
-# What a diagnosis is, and what a person wants silenced.
-
 # What a diagnosis is: a function from a report to findings, with the code it may give and what it is about.
 
 
@@ -72,7 +68,7 @@ def codes_of(text: str) -> tuple[str, ...]:
 
 
 def is_silenced(finding: Finding, ignored: Iterable[str]) -> bool:
-    """Return whether the person said not to be told of this: on a line of it, or by ``ignored`` codes."""
+    """Return whether the person silenced this finding: in a comment on one of its lines, or by ``ignored`` codes."""
     lines = [line.location for line in finding.related]
     texts = [line.text for line in (finding.location, *lines) if line is not None]
     return _names(ignored, finding.code) or any(_says_ignore(text, finding.code) for text in texts)
@@ -148,7 +144,7 @@ def rebound(expression: str, method: str) -> str:
     return f"{expression} = {called}" if expression.isidentifier() else called
 
 
-# How parameters are told of: the fewest names that say which, and over how many passes.
+# How sentences name parameters (with the fewest names) and count passes.
 
 _NUMBER = re.compile(r"\.(\d+)(?=\.|$)")
 

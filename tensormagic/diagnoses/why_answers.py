@@ -227,7 +227,7 @@ def _way(question: Question) -> tuple:  # type: ignore[type-arg]
 # Why ``.grad`` is what it is: NaN, zero, several passes together, scaled; or simply what the last pass brought.
 
 SINCE = "This holds if no other backward has run since that cell."
-MOSTLY = 0.5  # a share of zeros from which on they are told of
+MOSTLY = 0.5  # a share of zeros from which on they are named
 _ZEROS = {
     **dict.fromkeys(("relu", "threshold", "clamp", "clamp_min", "hardtanh", "leaky_relu"),
                     "all of its input lies where its slope is zero"),

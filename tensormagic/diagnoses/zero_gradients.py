@@ -127,7 +127,7 @@ class Paths:
 
 
 # Exact zeros are often meant: layers that start at zero, rows of an embedding that no word asks for, a hinge loss
-# that is satisfied. So it is told only of leaves that get zero as a whole, together with all else of their layer, in
+# that is satisfied. So the rule reports only leaves that get zero as a whole, together with all else of their layer, in
 # several passes whose loss is not zero, and only where the gradient dies in an op that can be blamed for it: one that
 # is flat where it is used. A product with zeros is not one: what starts at zero is such a product, and learns.
 

@@ -368,3 +368,16 @@ def an_array_for_the_plot_of_every_epoch():
             curve.append(w.numpy().copy())
     assert curve[0][0] == 1
     return watch.report
+
+
+@healthy(nearly="TM201")
+def transitions_of_copies():
+    """A tuple that holds one tensor twice is one item."""
+    observation, memory = torch.ones(4), []
+    with tm.watch_writes() as watch:
+        for reward in range(4):
+            observation.mul_(0.9)
+            seen = observation.clone()
+            memory.append((seen, seen, reward))
+        memory[-1][0].zero_()
+    return watch.report

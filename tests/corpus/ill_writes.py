@@ -57,6 +57,27 @@ def weights_appended_without_a_copy():
     return watch.report
 
 
+@ill("TM201", "warning", "observation.mul_(0.9)", "3 items of memory share one memory")
+def transitions_that_hold_one_observation():
+    """Tuples in a list: the environment writes to the tensor that it gave before."""
+    observation, memory = torch.ones(4), []
+    with tm.watch_writes() as watch:
+        for reward in range(4):
+            observation.mul_(0.9)
+            memory.append((observation, reward))
+    return watch.report
+
+
+@ill("TM201", "warning", "frame += 1", "2 items of frames share one memory")
+def dictionaries_that_hold_one_frame():
+    frame, frames = torch.zeros(3), []
+    with tm.watch_writes() as watch:
+        for number in range(3):
+            frame += 1
+            frames.append({"frame": frame, "number": number})
+    return watch.report
+
+
 @ill(
     "TM201",
     "warning",

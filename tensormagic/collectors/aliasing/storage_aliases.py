@@ -27,7 +27,7 @@ from tensormagic.collectors.where.source import running_spaces
 # Only weak references are held. What was learned stays good as long as that can be checked: a name counts at
 # the moment of a write only if what it named is alive, and a plain name only if it is still bound to it.
 
-_ITEM = re.compile(r"(?P<list>[^\W\d]\w*)\[\d+\]")
+_ITEM = re.compile(r"(?P<list>[^\W\d]\w*)\[\d+\](?:\[(?:\d+|'\w*')\])?")  # also in a tuple or dictionary in the list
 _use_count = torch._C._storage_Use_Count
 
 
@@ -41,7 +41,7 @@ class StorageAlias:
         storage: Identity of its storage; 0 for arrays.
         space: The namespace in which its root name is bound; None for the names of a function, which nobody may keep.
         scope: Which of the namespaces that were looked through: names of one scope stand beside each other.
-        list_name: The plain name of the list that it is an item of, or ``""``.
+        list_name: The plain name of the list that it is an item of, or is in a tuple, list or dictionary of; or ``""``.
     """
 
     name: str

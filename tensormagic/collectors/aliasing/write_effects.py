@@ -241,13 +241,14 @@ def _written_name(seen: WriteSeen) -> torch.Tensor:
 
 def _same_memory_lists(seen: WriteSeen, via: Through | None) -> dict[str, list[Hit]]:
     """Return the lists of which two items or more are the same memory, with those items."""
-    by_list: dict[str, dict[Region, list[Hit]]] = {}
+    by_list: dict[str, dict[Region, dict[str, Hit]]] = {}
     for hit in seen.hits:
         if hit.storage_alias.list_name and not is_kind(hit.item, torch.nn.Parameter):
-            by_list.setdefault(hit.storage_alias.list_name, {}).setdefault(hit.region, []).append(hit)
+            item = hit.storage_alias.name.partition("]")[0]  # a tuple that holds it twice is one item
+            by_list.setdefault(hit.storage_alias.list_name, {}).setdefault(hit.region, {}).setdefault(item, hit)
     root = _root(via.name) if via is not None else ""
     largest = {name: max(groups.values(), key=len) for name, groups in by_list.items() if name != root}
-    return {name: hits for name, hits in largest.items() if len(hits) > 1}
+    return {name: list(hits.values()) for name, hits in largest.items() if len(hits) > 1}
 
 
 def _second_names(seen: WriteSeen, statement: Statement, via: Through | None) -> Iterator[ChangedName]:

@@ -33,7 +33,7 @@ _QUOTED = re.compile(r"\[((?:\d+(?:, )?)+)\]")
 
 
 def mismatch_of(report: FailureReport) -> Mismatch | None:
-    """Return what did not fit in a failed call; None where that is not what was wrong, or cannot be told.
+    """Return what did not fit in a failed call; None where that is not what was wrong, or is not known.
 
     Args:
         report: The failed call; its own ``mismatch`` is not looked at.
@@ -82,7 +82,7 @@ def _of_shape(call: Call) -> Mismatch | None:
     return mismatch("argument", f"Torch says: {message}", *map(shaped, named)) if named else None
 
 
-# What torch's message tells by itself, where an operand was computed in the failing line and nobody saw it.
+# What torch's message says by itself, where an operand was computed in the failing line and nobody saw it.
 
 _BROADCAST = re.compile(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at .*dimension (\d+)")
 _PRODUCT = re.compile(r"mat1 and mat2 shapes cannot be multiplied \((\d+x\d+) and (\d+x\d+)\)")
@@ -90,7 +90,7 @@ _JOINED = re.compile(r"except in dimension (\d+)\. Expected size (\d+) but got s
 
 
 def _as_torch_says(call: Call) -> Mismatch | None:
-    """Return what did not fit, from the sizes in the message: of operands that are not known only the name is told."""
+    """Return what did not fit, from the sizes in the message: an unknown operand is named by its code."""
     given = [one for one in call.given if one.operand.is_tensor or one.operand.name.startswith("the result of ")]
     if all(one.operand.is_tensor for one in given):
         return None

@@ -15,7 +15,7 @@ from tensormagic.reports.failure import MismatchKind
 
 # A failed call as the rules about it read it: its operands by name, role and place, and how to write them.
 #
-# What torch calls an operand (``weight``) is known where the collector could tell; otherwise its place among the
+# What torch calls an operand (``weight``) is known where the collector found it; otherwise its place among the
 # arguments says it. The person's own name for it is what sentences and code use.
 
 Shape = tuple[int, ...]
@@ -334,7 +334,7 @@ class Row:
     fixed: Mapping[str, Any]
 
     def mismatch(self, call: Call) -> Mismatch | None:
-        """Return what did not fit; None where torch says something else, or what is needed to tell is not there."""
+        """Return what did not fit; None where torch says something else, or an operand that is needed is not there."""
         found = re.search(self.pattern, call.error, re.DOTALL)
         if found is None:
             return None

@@ -52,7 +52,7 @@ def floating(dtype: str) -> bool:
 
 
 def _is_parameter(given: Given) -> bool:
-    """Whether an operand is a layer's own, as far as its role and name tell."""
+    """Whether an operand is a layer's own, by its role and name."""
     name = given.operand.role if given.operand.role not in {"", "self", "input", "other"} else given.operand.name
     return bool(_PARAMETER.search(name)) or (given.operand.requires_grad and given.operand.is_leaf)
 
