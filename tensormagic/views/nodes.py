@@ -60,7 +60,7 @@ class Findings:
     Attributes:
         findings: The most severe first.
         gaps: Each is named, with its reason.
-        clear: What is said where there is no finding; nothing where empty.
+        clear: The sentence where there is no finding; none where empty.
         where: What stands before the message of each, where they are of several runs; they are then closed.
     """
 
@@ -205,7 +205,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A stretch of text that looks different from what is around it; ``hint`` is what pointing at it tells."""
+    """A stretch of text that looks different from what is around it; ``hint`` is its tooltip."""
 
     text: str
     look: Look
@@ -327,7 +327,7 @@ def table_of(columns: Sequence[Column], items: Iterable[Any], **options: Any) ->
 
 
 def left_out_words(node: Table, shown: int) -> str:
-    """Return what is said of the rows of a table that are not shown; nothing where all of them are."""
+    """Return how many rows of a table are not shown; nothing where all of them are."""
     number = len(node.rows) - shown + node.left_out[0]
     nbytes = sum(node.nbytes[shown:]) + node.left_out[1]
     return f"and {plural(number, *node.more)}{f', {number_of_bytes(nbytes)}' if nbytes else ''}" if number else ""

@@ -112,7 +112,7 @@ def _release_notes(release: Release) -> Cell:
 def storages_sections(
     name: str, storages: Sequence[LiveStorage], left_out: Sequence[LiveStorage] = ()
 ) -> list[Section]:
-    """Return the largest storages with their holders, folded; how many more there are is said."""
+    """Return the largest storages with their holders, folded, and how many more there are."""
     if not storages:
         return []
     columns = [

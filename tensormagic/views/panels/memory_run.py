@@ -149,7 +149,7 @@ def _peak(report: MemoryRunReport) -> list[Section]:
 def blocks_sections(
     name: str, blocks: Sequence[AllocatedBlock], left_out: tuple[int, int], report: MemoryRunReport
 ) -> list[Section]:
-    """Return blocks as a table, folded; how many more there are is said."""
+    """Return blocks as a table, folded, and how many more there are."""
     if not blocks:
         return []
     columns = (

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
 
-from tensormagic.renderers.basics.markup import tag
 from tensormagic.renderers.basics.svg_paths import number
 from tensormagic.renderers.basics.theme import BAD_COLOUR, DIVERGING
 from tensormagic.renderers.terminal.text_canvas import wrapped
 from tensormagic.reports import UNTOUCHED, RankReport
 from tensormagic.views.nodes import Column, Findings, Node, Panel, Picture, Section, table_of
+from tensormagic.views.pictures.cells import patches
 from tensormagic.views.pictures.placement import (
     PlacementGrid,
     RankLanes,
@@ -24,6 +24,7 @@ from tensormagic.views.pictures.placement import (
     placements_text,
     words,
 )
+from tensormagic.views.to_svg import legend_svg
 from tensormagic.words import (
     count,
     number_of_bytes,
@@ -209,32 +210,17 @@ class RankMap(Picture):
         rows, more = self._found
         columns = max(len(rows[0][1]), 1)
         wide = min((width - _LABEL - 8) / columns, 28.0)
-        paths: dict[int, list[str]] = {}
-        drawn = []
-        for at, (ranks, each) in enumerate(rows):
-            y = at * _ROW + 2
-            drawn.append(words(4, y + 9.5, shortened(ranks, 20)))
-            shape = f"h{number(wide - 0.6)}v{number(_ROW - 1.5)}h-{number(wide - 0.6)}z"
-            for column, level in enumerate(each):
-                box = f"M{number(_LABEL + column * wide)},{number(y)}{shape}"
-                paths.setdefault(level, []).append(box)
-        boxes = [
-            tag("path", d="".join(data), fill=_colour(level)) for level, data in sorted(paths.items()) if level != _NONE
-        ]
-        y, x = len(rows) * _ROW + 8, 4.0
-        for level in self._legend():
-            if level == _NONE:
-                continue
-            need = 22 + 6.2 * len(_LEGEND[level])
-            if x + need > width:
-                x, y = 4.0, y + 15
-            boxes.append(tag("path", d=f"M{number(x)},{number(y)}h10v9h-10z", fill=_colour(level)))
-            drawn.append(words(x + 14, y + 8, _LEGEND[level]))
-            x += need
-        if more:
-            y += 15
-            drawn.append(words(4, y + 8, more))
-        return lettered("".join([*boxes, *drawn])), y + 18
+        drawn = [words(4, at * _ROW + 11.5, shortened(ranks, 20)) for at, (ranks, _) in enumerate(rows)]
+        for at, (_, each) in enumerate(rows):
+            fills = ["none" if level == _NONE else _colour(level) for level in each]
+            drawn.append(patches([fills], (_LABEL, at * _ROW + 2, wide, _ROW - 1.5), gap=0.6))
+        legend, high = legend_svg(
+            [(_colour(level), _LEGEND[level]) for level in self._legend() if level != _NONE], width
+        )
+        y = len(rows) * _ROW + 8
+        drawn.append(f'<g transform="translate(4,{number(y)})">{legend}</g>')
+        y += high + (15 if more else 0)
+        return lettered("".join([*drawn, words(4, y - 4, more) if more else ""])), y + 4
 
     def html(self) -> str:
         """Return it as a picture with its words."""

@@ -259,7 +259,7 @@ def _gradient_state(autograd: AutogradReport | None) -> str:
 
 
 def _details(report: TensorReport) -> Iterator[str]:
-    """Yield what the last line of the header tells: stride, storage offset, elements, version."""
+    """Yield the last line of the header: stride, storage offset, elements, version."""
     layout = report.layout
     if layout is None:
         yield f"layout `{report.layout_name}`"

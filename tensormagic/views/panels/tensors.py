@@ -62,7 +62,7 @@ class TensorRows(Picture):
         return to_svg.table_svg(self.drawn(), width)
 
     def drawn(self) -> Table:
-        """Return the rows as a table; what is said above it tells the device where there is but one."""
+        """Return the rows as a table; the device is in the line above where there is but one."""
         several = len(self.table.totals) > 1
         columns = [Column(title, look="number" if title == RIGHT else "", in_terminal=title != "device" or several)
                    for title in HEAD]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What is said of a traced run: what it was, which of its steps were traced, what a rank's norms are of.
+"""The words for a traced run: what it was, which of its steps were traced, what a rank's norms are of.
 
 The same sentences stand in every form of the panel, in the viewer, in live output and in comparisons.
 """
@@ -166,7 +166,7 @@ def _looked_at(report: TraceReport) -> str:
 
 
 def verdict(report: TraceReport) -> tuple[str, str, str, str] | None:
-    """Return what is to be said first of a run that has ended; None where a finding says it, or the call above.
+    """Return the first sentence about a run that has ended; None where a finding says it, or the call above.
 
     Returns:
         ``"calm"``, ``"failed"`` or ``"nothing"``; the sentence; the error of the cell; what else is to be known.
@@ -366,7 +366,7 @@ _OF = {
 
 
 def run_lines(report: TraceReport) -> Iterator[str]:
-    """Yield what is said of a run below its headline: which steps were traced, and which part of it a rank is."""
+    """Yield the lines below the headline of a run: which steps were traced, and which part of it a rank is."""
     yield from pacing_lines(report)
     if report.parallel is not None:
         yield _place(report.parallel)

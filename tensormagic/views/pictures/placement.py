@@ -14,6 +14,7 @@ from tensormagic.reports import Arrivals, Placed
 from tensormagic.views.nodes import Picture
 from tensormagic.views.pictures.cells import PAPER, Cell, Cells, Row
 from tensormagic.views.pictures.cells import lettered as code_lettered
+from tensormagic.views.to_svg import legend_svg
 from tensormagic.words import (
     ELLIPSIS,
     count,
@@ -37,6 +38,7 @@ def inline(inner: str, height: float, sentence: str) -> str:
     """Return a drawing of 720 units as it stands in a page, whose colours its letters take."""
     themed = {
         role("ink-2"): "var(--ink-2)",
+        f'fill="{role("ink")}"': 'fill="var(--ink)"',
         f"fill:{role('ink')}}}": "fill:var(--ink)}",
         f'stroke="{PAPER}"': 'stroke="var(--bg)"',
     }
@@ -291,15 +293,11 @@ class RankLanes(Picture):
         y = 8 + len(shown) * _LANE + 6
         span = max(last, default=0.0)
         drawn += [words(_LANES_LEFT, y, "0"), words(width - 60, y, seconds_text(span))]
-        y += 15
-        x = 4.0
-        legend = [(DIVERGING[4], "waits for the last rank")] + ([(BAD_COLOUR, "did not come")] if holes else [])
-        for colour, caption in legend:
-            parts.append(tag("path", d=f"M{number(x)},{number(y - 8)}h10v9h-10z", fill=colour))
-            drawn.append(words(x + 14, y, caption))
-            x += 150
-        if more:
-            drawn.append(words(x, y, f"{count(more)} more ranks"))
+        keys = [(DIVERGING[4], "waits for the last rank"), *([(BAD_COLOUR, "did not come")] if holes else [])]
+        legend, high = legend_svg(keys, width)
+        parts.append(f'<g transform="translate(4,{number(y + 8)})">{legend}</g>')
+        y += 8 + high
+        drawn += [words(4, y + 6, f"{count(more)} more ranks")] if more else []
         return lettered("".join([*parts, *drawn])), y + 8
 
     def html(self) -> str:

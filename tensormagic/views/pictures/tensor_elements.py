@@ -1,4 +1,4 @@
-"""The elements of a tensor that are drawn: their colours, their place in the storage, and what is said of them.
+"""The elements of a tensor that are drawn: their colours, their place in the storage, and the words for them.
 
 A `DrawnLayout` says which colour an offset has, which element is the worked example, and which cell of the storage
 strip an offset lies in. It holds no markup: grid, strip, SVG, terminal and figures agree about what is drawn.
@@ -243,7 +243,7 @@ def narrowed(text: str, room: int) -> str:
     return shortened(text, room)
 
 
-# -- what is said of them ---------------------------------------------------------------------------------------------
+# -- in words --------------------------------------------------------------------------------------------------
 
 
 def formula(layout: LayoutReport) -> str:

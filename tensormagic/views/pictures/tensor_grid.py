@@ -286,6 +286,7 @@ def strip_text(report: TensorReport, drawn: DrawnLayout, width: int) -> tuple[Ca
     legend += [f"{FULL} read"] if found is None else []
     legend += [f"{''.join(DENSITY)} partly"] if shares - {0.0, 1.0} else []
     legend += [f"{NOT_READ} not read"] if 0.0 in shares else []
+    legend += [f"offsets {count(strip.start)} to {count(strip.stop - 1)}"] if found is None else []
     words = "; ".join(filter(None, (", ".join(legend), strip_shown(report))))
     if found is None:
         pointer = f"offset {count(drawn.offset or 0)}" if drawn.chosen is not None else ""
@@ -294,7 +295,7 @@ def strip_text(report: TensorReport, drawn: DrawnLayout, width: int) -> tuple[Ca
     return canvas, left + (drawn.chosen or 0) * (wide + 1) + wide if drawn.chosen is not None else 0, words
 
 
-# -- what is said of it ----------------------------------------------------------------------------------------------
+# -- in words ---------------------------------------------------------------------------------------------------
 
 
 def cell_title(each: StripCell) -> str:

@@ -134,7 +134,7 @@ class Components(Picture):
         return lettered("".join(drawn)), 17.0 * len(self.components)
 
 
-# -- what is said of it ----------------------------------------------------------------------------------------------
+# -- in words ---------------------------------------------------------------------------------------------------
 
 
 def _colour(place: int, stored: int) -> str:

@@ -65,7 +65,7 @@ _MOST_VIEWER_VALUES = 1024  # values that the viewer can tell; a collector shows
 _MOST_CHARACTERS = 30_000  # of values of other slices; a panel stays under 100 KB
 _MOST_PLAIN = 1000  # characters for the viewer that stand there as they are; more are packed
 _STOPS = 10  # colours between which the viewer draws the scale
-_VALUE_WIDTH = 24  # characters of a value that the viewer tells
+_VALUE_WIDTH = 24  # characters of a value in the viewer
 
 
 @dataclass(frozen=True, slots=True)

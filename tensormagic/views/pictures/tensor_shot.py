@@ -107,7 +107,7 @@ def _source(each: ImageFrame) -> str:
     return svg_paths.image(each.unpacked(), each.width, each.height)
 
 
-# -- what is said of it ----------------------------------------------------------------------------------------------
+# -- in words ---------------------------------------------------------------------------------------------------
 
 
 def heading(report: TensorReport, shot: TensorPicture) -> str:

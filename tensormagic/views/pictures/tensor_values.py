@@ -188,7 +188,7 @@ def _bar_svg(x: float, wide: float, found: int, highest: int, colour: str) -> st
     return f'<rect {place} fill="{colour}"/>' if found else ""
 
 
-# -- what is said of them --------------------------------------------------------------------------------------------
+# -- in words -------------------------------------------------------------------------------------------------
 
 
 def _range(statistics: Statistics) -> tuple[tuple[str, str, bool], ...]:
@@ -354,7 +354,7 @@ def _top(each: DimensionSlices) -> float:
     return max((level for level in each.levels if math.isfinite(level)), default=0.0)
 
 
-# -- what is said of them --------------------------------------------------------------------------------------------
+# -- in words -------------------------------------------------------------------------------------------------
 
 
 def row_sentence(report: TensorReport, each: DimensionSlices) -> str:

@@ -235,7 +235,7 @@ def _total(tiles: Iterable[Tile]) -> int:
     return sum(tile.nbytes for tile in tiles)
 
 
-# What is written on a rectangle: as much of a name as has room, and the part that tells the most.
+# What is written on a rectangle: as much of a name as has room, and of it the part that differs.
 #
 # ``blocks.0.mlp.up.weight.grad`` on an orange cell need not say that it is a gradient, nor that it is a weight: it
 # may be written ``blocks.0.mlp.up``, ``0.mlp.up`` or ``mlp.up``. Where not even that has room, the bytes stand alone.
