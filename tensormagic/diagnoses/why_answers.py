@@ -393,8 +393,10 @@ def accumulated(question: Question) -> WhyReport | None:
         says = f"{question.grad} is {round(times)} times what one pass gives: backward ran {round(times)} times, and "
         says += "nothing cleared it in between."
     else:
-        says = f"{question.grad} holds more than the last pass brought (norm {scientific(facts.norm)} against "
-        says += f"{scientific(last)}): what was there before is still in it."
+        says = (
+            f"{question.grad} holds the sum of several passes (norm {scientific(facts.norm)}; the last one alone gave "
+        )
+        says += f"{scientific(last)}): it was not zeroed in between."
     remedy = ("optimizer.zero_grad()  # before each backward, unless gradients are to be added up",)
     return question.described(
         "accumulated", says, evidence=(_passes(question), SINCE), remedy=remedy, way=_way_back(question)

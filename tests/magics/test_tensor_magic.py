@@ -192,6 +192,15 @@ def test_one_file_or_name_cannot_hold_two_tensors(cell):
 # -- bad input ----------------------------------------------------------------------------------------------------
 
 
+def test_a_parameter_does_not_share_with_itself(cell):
+    """``net[0].weight``, as it was typed, and ``net.0.weight``, as torch calls it, are one name."""
+    cell("net = nn.Sequential(nn.Linear(2, 2)); tied = net[0].weight")
+    text = cell("%tensor net[0].weight").shown[0]["text/plain"]
+    shared = text.partition("SHARES WITH")[2].partition("VALUES")[0]
+    assert "tied" in shared
+    assert "net.0.weight" not in shared
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -270,7 +271,9 @@ class _Shared:
 def _shared(subject: Subject, name: str, namespace: dict[str, object], sections: _Sections) -> _Shared:
     walk, x = Walk(namespace), subject.tensor
     nothing: list[tuple[str, Any]] = []
-    named = sections.read("aliases", lambda: list[tuple[str, Any]](walk_arrays(walk)), nothing)
+    found = sections.read("aliases", lambda: list[tuple[str, Any]](walk_arrays(walk)), nothing)
+    # The path `net[0].weight` that was typed and the name `net.0.weight` are the same name of the same tensor.
+    named = [(name if item is x and _dotted(label) == _dotted(name) else label, item) for label, item in found]
     names = {item._cdata: label for label, item in reversed(named) if is_kind(item, torch.Tensor)}
     search = AliasSearch()
     if subject.strided:
@@ -283,6 +286,10 @@ def _shared(subject: Subject, name: str, namespace: dict[str, object], sections:
             f"{count(len(search.aliases))} of the {count(search.found)} objects that share its storage are listed",
         )
     return _Shared(search, named, names, walk.looked, walk.buffers)
+
+
+def _dotted(name: str) -> str:
+    return re.sub(r"\[(\d+)\]", r".\1", name)
 
 
 def _role(x: torch.Tensor, storage: StorageReport | None, search: AliasSearch) -> str:
