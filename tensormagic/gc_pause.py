@@ -17,9 +17,9 @@ from contextlib import contextmanager
 def gc_paused() -> Iterator[None]:
     """Let no search for cycles begin until the block ends; may be nested.
 
-    Only on the main thread, and only around code of this package: there nothing of the person's can run in between,
+    Only on the main thread, and only around code of this package: there nothing of the user's can run in between,
     which might switch the search off for itself, ask whether it is on, or fork. On another thread, as that of a live
-    panel is, the person's code goes on meanwhile, and nothing changes.
+    panel is, the user's code goes on meanwhile, and nothing changes.
     """
     if threading.current_thread() is not threading.main_thread() or not gc.isenabled():
         yield

@@ -1,6 +1,6 @@
 """Names that a package has from the start, and imports when they are first asked for (PEP 562).
 
-What a person does not use costs them nothing: neither ``import tensormagic`` nor ``%load_ext tensormagic`` imports what
+What a user does not use costs them nothing: neither ``import tensormagic`` nor ``%load_ext tensormagic`` imports what
 only a report, a diagnosis or a drawing needs.
 """
 

@@ -178,7 +178,7 @@ def _report(trace: TraceReport | Trace | None) -> TraceReport | None:
     return report
 
 
-# Reports that were saved, read again; runs held against one another, and the ranks of one run.
+# Reports that were saved, read again; runs compared with one another, and the ranks of one run.
 
 
 def load(path: str | os.PathLike[str]) -> Report:
@@ -225,7 +225,7 @@ def compare(left: Run, right: Run, *, names: Sequence[str] | None = None) -> Com
     a layer more do not hide what is the same.
 
     Args:
-        left: The run that the other is held against: a report, a trace, or a saved ``.json`` file.
+        left: The run that the other is compared with: a report, a trace, or a saved ``.json`` file.
         right: The other run.
         names: What to call the two; by default their titles, or ``a`` and ``b`` where these are equal.
 
@@ -265,7 +265,7 @@ def _loaded(path: str | os.PathLike[str]) -> TraceReport | RngRunReport:
 
 
 def ranks(of: str | os.PathLike[str] | Iterable[TraceReport]) -> RankReport:
-    """Return what the ranks of a run came to, held against each other: what parts them, and where it began.
+    """Return what the ranks of a run came to, compared with each other: what parts them, and where it began.
 
     Args:
         of: The folder that every rank was given as ``tensormagic.trace(ranks=folder)``, also while they run; or the

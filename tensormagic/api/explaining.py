@@ -55,7 +55,7 @@ def explain(*, namespace: Mapping[str, Any] | None = None) -> Explanation:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Say whether an exception tells that memory ran out: torch's of any device, NumPy's, Python's own."""
+    """Say whether an exception says that memory ran out: torch's of any device, NumPy's, Python's own."""
     require_torch()
     from tensormagic.collectors.memory.live_memory import out_of_memory_of
 
@@ -77,7 +77,7 @@ def explain_error(
         error: The exception, with its traceback; it is left as it is, and nothing of it is kept.
         namespace: Where names are looked up, besides the functions that were running.
         cell_number: Gives a cell's execution count from its file name.
-        source: The source of the person's innermost code, where Python cannot know it: an expression's.
+        source: The source of the user's innermost code, where Python cannot know it: an expression's.
 
     Raises:
         RequirementError: where torch is missing or too old.

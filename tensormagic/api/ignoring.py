@@ -1,4 +1,4 @@
-"""What the person wants silenced, in this session: ``tm.ignore("TM105, TM7")``."""
+"""What the user wants silenced, in this session: ``tm.ignore("TM105, TM7")``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _ignored: tuple[str, ...] = ()
 
 
 def ignore(codes: str | Iterable[str]) -> tuple[str, ...]:
-    """Say which codes are silenced from now on, instead of those said before; returns those.
+    """Set which codes are silenced from now on; returns those that were before.
 
     Args:
         codes: ``"TM105, TM7"`` or a list of such: whole codes, or the first digits for a family; empty for none.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tensormagic.renderers.live import LivePanel
 
 
-# Which steps of a run are to be traced: from what a person says to a `Pace`, or to an error that helps.
+# Which steps of a run are to be traced: from what a user says to a `Pace`, or to an error that helps.
 
 Stop = Literal["nan"]
 Steps = tuple["int | None", "int | None"]
@@ -116,7 +116,7 @@ class _Run(Generic[AnyReport]):
     """Something that is followed while a ``with`` block runs; an exception in the block goes on unchanged."""
 
     _follower: Any  # start(), stop(error), abandon(), report()
-    _unended: weakref.finalize[Any, Any] | None = None  # ends what nobody can: `__exit__` was interrupted in its call
+    _unended: weakref.finalize[Any, Any] | None = None  # ends the run where `__exit__` was interrupted in its call
 
     def __enter__(self: AnyRun) -> AnyRun:
         """Start.

@@ -104,12 +104,12 @@ def print_page(text: str) -> None:
     print_markdown(text)
 
 
-# The documentation where the person is: its pages and examples come with the package.
+# The documentation where the user is: its pages and examples come with the package.
 
 # Where the files are that come with the package beside its code: examples, and the pages of the documentation.
 #
 # In a checkout they lie in its root. An installation puts them under ``share/tensormagic``, of which there are
-# several: the environment's, the person's own (``pip install --user``), and the one beside the package
+# several: the environment's, the user's own (``pip install --user``), and the one beside the package
 # (``--target``).
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -128,7 +128,7 @@ def _places() -> Iterator[Path]:
     yield _ROOT / "share" / "tensormagic"
 
 
-# The documentation where the person is: its pages come with the package, so that help needs no network.
+# The documentation where the user is: its pages come with the package, so that help needs no network.
 #
 # A page is known by its topic, which is the name of its file: ``TM302``, ``tracegrad``, ``how_it_works``. What a
 # person types is taken generously: ``tm302``, ``%%tracegrad``, ``how it works``.
@@ -147,7 +147,7 @@ class HelpPage:
     Attributes:
         topic: What it is asked for by.
         title: Its first heading, without marks.
-        text: Markdown that stands by itself: no pictures, links to other pages as the words that open them.
+        text: Markdown that can be read by itself: no pictures, links to other pages as the words that open them.
     """
 
     topic: str
@@ -176,7 +176,7 @@ def help_page(asked: str, command: str = "%tensormagic help") -> HelpPage:
     """Return the page on a topic.
 
     Args:
-        asked: The topic, as a person types it.
+        asked: The topic, as a user types it.
         command: What shows a page where this one will be read.
 
     Raises:
@@ -270,7 +270,7 @@ def _title(text: str) -> str:
 
 
 def _by_itself(text: str, command: str) -> str:
-    """Return a page as it can stand alone: what its links lead to is said at its end."""
+    """Return a page as it can be read alone: what its links lead to is said at its end."""
     topics: dict[str, None] = {}
 
     def described(link: re.Match[str]) -> str:

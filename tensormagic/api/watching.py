@@ -26,7 +26,7 @@ from tensormagic.reports import (
     WatchReport,
 )
 
-# What every report goes through before it is handed over: the diagnoses, less what the person wants silenced.
+# What every report goes through before it is handed over: the diagnoses, less what the user wants silenced.
 
 AnyReport = TypeVar("AnyReport", bound=Report)
 
@@ -34,7 +34,7 @@ _SECTION = "findings"
 
 
 def diagnosed(report: AnyReport) -> AnyReport:
-    """Return the report with what was found in it; what the person silenced is a gap, so that it is not forgotten."""
+    """Return the report with what was found in it; what the user silenced is a gap, so that it is not forgotten."""
     if isinstance(report, RunReport):
         return dataclasses.replace(parts := _with_parts(report), findings=joined(parts.parts))
     report = _with_mismatch(report)
@@ -84,7 +84,7 @@ def _with_gap(report: AnyReport, codes: list[str]) -> AnyReport:
     return dataclasses.replace(report, gaps=(*gaps, gap))  # type: ignore[call-arg]
 
 
-# Looking at a whole session: what is kept alive that nobody uses, and what its modules do not know of themselves.
+# Looking at a whole session: what is kept alive that nothing uses, and what its modules do not know of themselves.
 
 MOST_CODES = 64  # cells whose runs are remembered
 
@@ -102,7 +102,7 @@ def check(namespace: Any, *parts: Any) -> StartReport: ...
 def check(
     namespace: Any = None, *parts: Any, earlier: Sequence[WatchReport] = (), quick: bool = False
 ) -> WatchReport | StartReport:
-    """Return what is wrong with what a session holds: memory that nobody uses, and modules that miss parameters.
+    """Return what is wrong with what a session holds: memory that nothing uses, and modules that miss parameters.
 
     Nothing is run, changed or kept. ``report.findings`` says what was found.
 
@@ -147,7 +147,7 @@ def check(
 
 
 def start(parts: Sequence[Any], namespace: Mapping[str, Any]) -> StartReport:
-    """Return what one batch tells about a training that is about to begin; see `check`.
+    """Return what one batch shows about a training that is about to begin; see `check`.
 
     Args:
         parts: The model, and its optimizer, its loader and its loss in any order.
@@ -172,7 +172,7 @@ def start(parts: Sequence[Any], namespace: Mapping[str, Any]) -> StartReport:
 class Watch:
     """Looks at a session again and again, and remembers what earlier looks have shown of weights, sizes and steps.
 
-    Holds modules, parameters and optimizers weakly, and nothing else of the person's.
+    Holds modules, parameters and optimizers weakly, and nothing else of the user's.
 
     Args:
         cell_number: Gives the number of a cell from its file name.
@@ -186,13 +186,13 @@ class Watch:
         self._earlier: dict[str, list[WatchReport]] = {}
 
     def look(self, namespace: Mapping[str, Any]) -> WatchReport:
-        """Return what stands now."""
+        """Return the current state."""
         from tensormagic.collectors.session.watching import look
 
         return diagnosed(look(namespace, memory=self._memory, cell_number=self._cell_number))
 
     def look_after(self, code: str, namespace: Mapping[str, Any]) -> WatchReport:
-        """Return what stands after ``code`` has run, as far as a quick look shows it; what each run adds is told."""
+        """Return the state after ``code`` has run, as far as a quick look shows it; what each run adds is reported."""
         from tensormagic.collectors.session.session_walk import QUICK
         from tensormagic.collectors.session.watching import LOOKS, look
 

@@ -1,4 +1,4 @@
-"""``python -m tensormagic``: what a person does outside a notebook. A command parses, calls ``api``, prints.
+"""``python -m tensormagic``: what a user does outside a notebook. A command parses, calls ``api``, prints.
 
 To add a command, write a `Command` into the table ``COMMANDS`` of a module of this package, and its name and module
 into the table below.
@@ -76,6 +76,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TensorMagicError as error:
         print(f"tensormagic: {error}")
         return 1
-    except BrokenPipeError:  # `… | head`: nobody reads on, and that is no fault
+    except BrokenPipeError:  # `… | head`: the reader has closed the pipe, which is no error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

@@ -18,7 +18,7 @@ from tensormagic.errors import TensorMagicError, UnknownTopicError
 from tensormagic.magics.arguments import Magic
 from tensormagic.magics.display import is_notebook
 
-# Every magic that has options, in the order in which a person meets them; no file of theirs is imported by loading.
+# Every magic that has options, in the order in which a user meets them; no file of theirs is imported by loading.
 MAGICS = {
     "tensor": "%tensor",
     "tensors": "%tensors",
@@ -90,7 +90,7 @@ def _show_topic(line: str) -> None:
 
 
 def _page_or_found(topic: str) -> str:
-    """Show the page on a topic, or list the pages that tell of it; return why there is neither."""
+    """Show the page on a topic, or list the pages about it; return why there is neither."""
     try:
         page = api.help_page(topic)
     except UnknownTopicError as error:
@@ -175,7 +175,7 @@ def _switch(magics: Any, words: list[str]) -> None:
 
 
 def magics() -> list[Magic]:
-    """Return the magics that have options, in the order in which a person meets them."""
+    """Return the magics that have options, in the order in which a user meets them."""
     return [magic(name) for name in MAGICS]
 
 

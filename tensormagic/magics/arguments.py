@@ -53,7 +53,7 @@ class Parser(argparse.ArgumentParser):
         return f"; did you mean {near[0]}?" if near else ""
 
     def parse_line(self, line: str) -> argparse.Namespace:
-        """Parse what stands behind the magic; options may stand before, between and after the expressions."""
+        """Parse the rest of the magic's line; options may stand before, between and after the expressions."""
         usage = self.format_usage().removeprefix("usage: ").rstrip()
         self.usage = usage.replace("%", "%%")  # argparse takes its own usage line for a template
         return self.parse_intermixed_args(pieces(line))
@@ -115,7 +115,7 @@ class Magic:
         name: With its percent signs.
         does: What it does, for the help.
         makes: The class of its report, by its name in `tensormagic.reports`.
-        takes: What its line takes besides the options of all magics: names, and what `add_argument` is told of them.
+        takes: What its line takes besides the options of all magics: names, and the settings for `add_argument`.
         needs: See `Parser`.
         instead: See `Parser`.
         figures: Whether what it makes can be drawn as the figures that there are of such reports.
@@ -162,7 +162,7 @@ class Magic:
 
 
 def _figures_of(report: type[Report]) -> str:
-    """Return what is said of the figures of a kind of report."""
+    """Return the help on the figures of a kind of report."""
     from tensormagic.renderers.figures import KINDS
 
     kinds = [kind for kind, entry in KINDS.items() if issubclass(report, entry.report_class)]
@@ -276,5 +276,5 @@ def _is_expression(text: str) -> bool:
 
 
 def unquoted(path: str | None) -> str | None:
-    """Return a file name without the quotes that a person put round it."""
+    """Return a file name without the quotes that a user put round it."""
     return path[1:-1] if path and len(path) > 1 and path[0] == path[-1] and path[0] in _QUOTES else path

@@ -1,7 +1,7 @@
 """Runs the body of a cell magic exactly as IPython would run the cell.
 
 The source is transformed and cached by IPython's own means, so that ``%magic`` and ``!command`` lines, multi-line
-strings and the line numbers of a traceback are what they would be; what the cell binds is bound in the person's
+strings and the line numbers of a traceback are what they would be; what the cell binds is bound in the user's
 namespace; the value of a last expression is returned, to become ``Out[n]``. A failing cell raises what it raised.
 
 ``shell.run_cell`` would be simpler and wrong: the outer cell would count as a success, and Run All would go on.
@@ -51,7 +51,7 @@ class CellSource:
         shell: The IPython shell.
         cell: The cell's body as typed.
         first_line: The line of the magic itself. It counts as line 1, as it does in the notebook's margin: a line
-            number in a traceback or a report is the one that the person sees beside the line.
+            number in a traceback or a report is the one that the user sees beside the line.
 
     Raises:
         UsageError: for a cell with a top-level ``await``, which cannot run inside a magic.

@@ -164,7 +164,7 @@ def _topics() -> list[str]:
 
 
 def _names(shell: Any, wanted: Callable[[Any], bool]) -> list[str]:
-    """Return the person's own names, those of what is wanted first."""
+    """Return the user's own names, those of what is wanted first."""
     own = [name for name in shell.user_ns if not name.startswith("_") and name not in shell.user_ns_hidden]
     return sorted(own, key=lambda name: (not wanted(shell.user_ns[name]), name))
 

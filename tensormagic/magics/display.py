@@ -93,7 +93,7 @@ def deliver(shell: Any, report: Report, output: Output, *, shown: bool = False, 
 
 
 def deliver_after_run(shell: Any, report: Report, output: Output, *, shown: bool = False) -> None:
-    """Send the report of a cell that has run; what fails is a line, not an error: the cell's own outcome stands."""
+    """Send the report of a cell that has run; what fails is a line, not an error: the cell's own outcome counts."""
     try:
         deliver(shell, report, output, shown=shown)
     except UsageError as error:

@@ -121,7 +121,7 @@ def _report(folder: Path) -> RankReport | None:
 
 
 def _view(shell: Any) -> Any:
-    """Return the engines that ``%px`` would use, else all of the first client in the person's namespace."""
+    """Return the engines that ``%px`` would use, else all of the first client in the user namespace."""
     magics = shell.magics_manager.registry.get("ParallelMagics")
     if magics is not None and getattr(magics, "view", None) is not None:
         return magics.view

@@ -28,7 +28,7 @@ def run_line(shell: Any, line: str, magic: Magic) -> None:
 
     Args:
         shell: The shell.
-        line: What stands behind the magic.
+        line: The rest of the magic's line.
         magic: What makes the report.
 
     Raises:
@@ -68,7 +68,7 @@ def run_cell(shell: Any, line: str, cell: str, magic: Magic, *, live: str = "") 
 
     Args:
         shell: The shell.
-        line: What stands behind the magic.
+        line: The rest of the magic's line.
         cell: The cell below it.
         magic: What follows the cell.
         live: How a run is shown, where the options do not say.
@@ -115,7 +115,7 @@ class Explained:
     Args:
         shell: The IPython shell.
         source: The source of the expression that is evaluated, where Python cannot know it.
-        memory: Whether memory that ran out is told here; False where the magic itself tells it.
+        memory: Whether memory that ran out is explained here; False where the magic itself explains it.
     """
 
     def __init__(self, shell: Any, source: str = "", *, memory: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""What stands below a cell while it runs: a live panel, or a report shown again and again; then the report."""
+"""What is shown below a cell while it runs: a live panel, or a report shown again and again; then the report."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Repainter:
             wait = max(self._interval, (self._clock() - began) / SHARE)
 
 
-# What stands below a traced cell: first a live panel, then, in its place, the report.
+# What is shown below a traced cell: first a live panel, then, in its place, the report.
 
 _LAST: dict[int, TraceReport] = {}  # a shell's last traced run; plain data, and one of it
 
@@ -129,7 +129,7 @@ def shown(shell: Any, trace: api.Trace, output: Output, mode: str) -> Iterator[N
 
 
 def _deliver(shell: Any, report: TraceReport | RunReport, output: Output, *, shown: bool = False) -> None:
-    """Send the report where it was asked for; what fails is a line, not an error: the cell's own outcome stands."""
+    """Send the report where it was asked for; what fails is a line, not an error: the cell's own outcome counts."""
     from tensormagic.reports import RunReport
 
     _LAST[id(shell)] = trace = report.trace if isinstance(report, RunReport) else report

@@ -16,11 +16,11 @@ from tensormagic.collectors import requirements
 from tensormagic.magics.frames import Explained
 from tensormagic.renderers.figures import KINDS
 
-MOST_NAMES = 6  # of the person's latest tensors, where nothing resembles the name that was typed
+MOST_NAMES = 6  # of the user's latest tensors, where nothing resembles the name that was typed
 
 
 def value_of(shell: Any, expression: str) -> Any:
-    """Return what an expression gives in the person's namespace; its own errors come through as they are.
+    """Return what an expression gives in the user namespace; its own errors come through as they are.
 
     Raises:
         UsageError: where a name in it is not there, or a path leads to nothing; near ones are named.
@@ -73,7 +73,7 @@ def _nothing_there(expression: str, error: AttributeError | LookupError) -> str:
 
 
 def own_namespace(shell: Any) -> dict[str, Any]:
-    """Return the person's names, without those that IPython put there."""
+    """Return the user's names, without those that IPython put there."""
     return {name: value for name, value in shell.user_ns.items() if name not in shell.user_ns_hidden}
 
 

@@ -1,6 +1,6 @@
 """Makes the first panel of a notebook as quick as the second: what it needs is imported after ``%load_ext`` came back.
 
-Loading imports next to nothing. The rest is done by a thread that ends by itself, while the person reads or types; in a
+Loading imports next to nothing. The rest is done by a thread that ends by itself, while the user reads or types; in a
 kernel alone, since a terminal has no panel. A cell that uses something before the thread is there imports it itself, or
 waits for the one module that the thread has begun: that is what Python's import locks do. The thread is not alive
 while the process forks.
@@ -62,7 +62,7 @@ class _Preload:
     def __call__(self, off: threading.Event) -> None:
         if off.wait(self._delay):
             return
-        with contextlib.suppress(Exception):  # what is missing is told by the first panel
+        with contextlib.suppress(Exception):  # what is missing is reported by the first panel
             while self._missing:
                 import_module(self._missing[-1])
                 self._missing.pop()

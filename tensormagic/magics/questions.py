@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def _tensors(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
-    """Return the table of the tensors that the person's names reach, or those that the line names."""
+    """Return the table of the tensors that the user's names reach, or those that the line names."""
     __tracebackhide__ = True
     asked = expressions(options.expression)
     named = {path_of(expression): value_of(shell, expression) for expression in asked}
@@ -96,7 +96,7 @@ def _compare(shell: Any, options: argparse.Namespace, output: Output) -> Report:
 
 
 def _traced_run(shell: Any, given: str) -> Any:
-    """Return the saved run's path, or what the expression gives in the person's namespace."""
+    """Return the saved run's path, or what the expression gives in the user namespace."""
     if path := _saved_run(given):
         return path
     check_expression(given)
@@ -133,7 +133,7 @@ def _ranks(shell: Any, options: argparse.Namespace, output: Output) -> Report:
 
 
 def _run_of_ranks(shell: Any, given: str) -> Any:
-    """Return the folder, or what the expression gives in the person's namespace."""
+    """Return the folder, or what the expression gives in the user namespace."""
     text = unquoted(given) or ""
     path = Path(text).expanduser()
     names = given.split(".")

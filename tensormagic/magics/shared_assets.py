@@ -111,7 +111,7 @@ class AllocationLog:
         return found
 
     def _may_point_to(self, carrier: _Run) -> bool:
-        """Say whether to rely on a carrier: not where the person runs a cell again and nothing else has changed.
+        """Say whether to rely on a carrier: not where the user runs a cell again and nothing else has changed.
 
         That is what one does whose panel misses its code, because the output that carried it was cleared.
         """
@@ -124,7 +124,7 @@ class Pages:
 
     Args:
         shell: The shell.
-        mode: Returns how the person wants it: one of `MODES`.
+        mode: Returns how the user wants it: one of `MODES`.
     """
 
     def __init__(self, shell: Any, mode: Callable[[], str]) -> None:

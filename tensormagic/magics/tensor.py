@@ -30,7 +30,7 @@ def _report(shell: Any, options: argparse.Namespace, output: Output) -> None:
         raise UsageError(f"--save and --into take one tensor, but here are {len(asked)}: {', '.join(asked)}")
     found: list[Any] = []
     try:
-        for expression in asked:  # a loop, not a comprehension: that would be a frame in the person's traceback
+        for expression in asked:  # a loop, not a comprehension: that would be a frame in the user's traceback
             found.append(_evaluated(shell, expression))  # noqa: PERF401  (as above)
         if options.line:
             _print_lines(list(zip(asked, found, strict=True)))

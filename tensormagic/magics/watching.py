@@ -51,12 +51,12 @@ class Watcher:
             self._panel = None
 
     def check(self) -> None:
-        """Show what stands now, all of it."""
+        """Show all of the current state."""
         watch = self._watch or api.Watch(functools.partial(cell_number, self._shell))
         show(watch.look(self._shell.user_ns))
 
     def check_start(self, expression: str) -> None:
-        """Show what one batch tells about a training before it begins: ``net, optimizer, loader, loss``.
+        """Show what one batch shows about a training before it begins: ``net, optimizer, loader, loss``.
 
         Raises:
             UsageError: for what is no expression, for a name that is not there, or where there is no model among them.
@@ -73,7 +73,7 @@ class Watcher:
         show(report)
 
     def _look(self, result: Any) -> None:
-        """Look, and show what is new; what goes wrong is one line: the cell's own outcome stands."""
+        """Look, and show what is new; what goes wrong is one line: the cell's own outcome counts."""
         if self._watch is None:
             return
         try:
@@ -96,7 +96,7 @@ class Watcher:
         return new
 
     def _shown_by_panel(self) -> set[_Key]:
-        """Return what the panel of the last traced run has told, while the watch was on: it is not reported twice."""
+        """Return what the panel of the last traced run reported while the watch was on: it is not reported twice."""
         report = last_report(self._shell)
         return {_key(one) for one in report.findings} if report is not None and report is not self._panel else set()
 

@@ -13,7 +13,7 @@ from tensormagic.reports.finding import Gap, Location
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """A function that the person had called with a gradient.
+    """A function that the user had called with a gradient.
 
     Attributes:
         kind: ``"tensor hook"`` (before the gradient goes on) or ``"post-accumulate hook"`` (after ``.grad`` was
@@ -34,7 +34,7 @@ class SavedState:
     Attributes:
         slot: ``"self"``, ``"result"``, ``"saved_tensors[0]"``.
         state: ``"fine"``, ``"changed in place"``, ``"freed"``, ``"packed by a hook"`` or ``"unreadable"``.
-        name: What the person calls it; empty where it has no name.
+        name: What the user calls it; empty where it has no name.
         shape: Its shape, where readable.
         dtype: Without the prefix, where readable.
         nbytes: Bytes of its elements.
@@ -59,7 +59,7 @@ class PathNode:
     Attributes:
         op: ``"mul"``; the class of a custom ``autograd.Function``; empty for a leaf.
         node: As autograd names it: ``"MulBackward0"``.
-        name: What the person calls the leaf, or the tensor this node made; empty where it has no name.
+        name: What the user calls the leaf, or the tensor this node made; empty where it has no name.
         shape: Of the leaf, or of the node's first output.
         is_leaf: Whether a gradient is accumulated here.
         has_grad: For a leaf, whether its ``.grad`` is there.
@@ -104,7 +104,7 @@ class AutogradDetails:
         output_number: Which output of its node the tensor is.
         because: Why it is a leaf or not, and why it is tracked or not, in one clause.
         grad_because: Why its ``.grad`` is there or not, in one clause.
-        hooks: Those on the tensor. Hooks on its node cannot be listed: torch does not tell them.
+        hooks: Those on the tensor. Hooks on its node cannot be listed: torch does not list them.
         saved: What saved tensors for backward.
         path: The way to its leaves; None for a tensor that no node made.
     """
@@ -128,7 +128,7 @@ class LiveWay:
     """The way from a tensor to something computed from it, as the graph stands now.
 
     Attributes:
-        end: What the person calls what was computed: ``"loss"``.
+        end: What the user calls what was computed: ``"loss"``.
         is_scalar: Whether that is one number, on which backward can be called.
         ops: The operations, from the tensor on; by the names of what they made where these have one.
         freed: Whether a backward has gone through and freed what was saved.
@@ -142,10 +142,10 @@ class LiveWay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradientFacts:
-    """What a tensor itself, and the names around it, tell of its gradient.
+    """What a tensor itself, and the names around it, show about its gradient.
 
     Attributes:
-        name: What the person calls it; a parameter by its path.
+        name: What the user calls it; a parameter by its path.
         expression: What was asked for, where that is another word for it; empty otherwise.
         shape: Its shape.
         dtype: Without the prefix.
@@ -156,7 +156,7 @@ class GradientFacts:
         inference: Whether it was made under ``inference_mode``.
         made_by: The operation that made it: ``"mul"``; empty for a leaf.
         leaves: Where its gradient goes on to, at most a few.
-        grad: What stands in ``.grad``.
+        grad: What ``.grad`` is.
         numel: Elements of the gradient.
         norm: Its Euclidean norm; None where there is none, or it could not be read.
         zero: How many of its elements are exactly zero.
@@ -164,7 +164,7 @@ class GradientFacts:
         inf: How many are infinite.
         relative: A tensor that asks for a gradient and shares memory with this one, which does not.
         copies: Names that share its memory but not its history.
-        loss: What the person says backward was called on; empty where nothing was said.
+        loss: What the user says backward was called on; empty where nothing was said.
         way: The way to that loss, or to something computed from it that has a name; None where there is none.
         scale: The factor of a ``GradScaler`` in sight; 1 where there is none.
         searched: How many things with a history were looked through for a way.
@@ -249,7 +249,7 @@ class WhyReport(Report):
         way: From the tensor towards the loss; empty where nothing is known of it.
         remedy: What to do: code, or a sentence with code in backticks.
         location: The line it is about, where there is one.
-        facts: What the tensor itself tells; None for a module.
+        facts: What the tensor itself shows; None for a module.
         groups: Of a module: its parameters by answer.
         source: Which run this was read from; empty where none was.
         gaps: What could not be looked at.

@@ -1,6 +1,6 @@
 """Comparison of two traced runs: what is the same, what is different, and from which step on.
 
-The left run is the one that the other is held against: a ratio is right over left. Numbers are those of the steps
+The left run is the one that the other is compared with: a ratio is right over left. Numbers are those of the steps
 that both runs kept; what only one of them has is listed, not guessed at.
 """
 
@@ -23,7 +23,7 @@ class Side:
     """One of the two runs, in short.
 
     Attributes:
-        name: What it is called in the comparison: ``"a"``, or the name the person gave it.
+        name: What it is called in the comparison: ``"a"``, or the name the user gave it.
         title: The run's own title.
         state: As in `TraceReport.state`.
         steps_seen: How many steps it took.
@@ -129,7 +129,7 @@ class NodeMention:
         variable: The name of the leaf, or of the tensor that it made.
         shapes: Of its forward outputs.
         dtype: Of the first of them.
-        location: The person's line that made it.
+        location: The user's line that made it.
         statistics: Of the gradient in the first pass that reached it.
     """
 
@@ -235,7 +235,7 @@ class ComparisonReport(Report):
     """Comparison of two traced runs.
 
     Attributes:
-        left: The run that the other is held against.
+        left: The run that the other is compared with.
         right: The other run.
         steps_compared: How many passes were compared with one another.
         graphs: The graphs of both, paired by likeness; those of the left run's order, its main graph first.

@@ -29,7 +29,7 @@ class SavedWrite:
         kind: ``"call"``; ``"out"`` (``out=``), ``"step"`` of an optimizer, ``"data"`` (through ``.data``), ``"set
             data"`` (``x.data = …``) or ``"array"`` (through the NumPy array that the call gave, or was given; the write
             itself was not seen).
-        location: The person's line.
+        location: The user's line.
         module: Path of the module whose forward did it; empty where none, or where not known.
         version: Of what was written to, afterwards.
     """
@@ -48,7 +48,7 @@ class SpoiltTensor:
     Attributes:
         op: Name of the node: ``"sigmoid"``.
         slot: What of it was saved: ``"result"``, ``"self"``, ``"mat2"``.
-        name: What the person calls the tensor; empty where nothing leads to it any more.
+        name: What the user calls the tensor; empty where nothing leads to it any more.
         shape: Its shape.
         module: Path of the module whose forward made the node.
         location: The line that made the node: where it was saved.
@@ -91,7 +91,7 @@ class FreedGraph:
         first: The line of the earlier backward; None where it was not seen.
         known: Whether the earlier backward was seen: then the fields from here on say something.
         joint: The op whose result the earlier graph and this one share, seen from the loss.
-        joint_name: What the person calls that result; empty where it has no name.
+        joint_name: What the user calls that result; empty where it has no name.
         joint_location: The line that made it.
         joint_again: Whether that line ran again since the earlier backward: then it is a state that is handed on.
         shared: How many nodes the two graphs share.
@@ -166,7 +166,7 @@ class GradientRead:
     """One line that read ``.grad`` of a tensor that is no leaf and keeps none.
 
     Attributes:
-        name: What the person calls it; empty where it has no name there.
+        name: What the user calls it; empty where it has no name there.
         op: What made it.
         shape: Its shape.
         location: The line that read.
@@ -193,7 +193,7 @@ class SilentErrors:
     """What autograd lets pass.
 
     Attributes:
-        unseen: Saved tensors that were changed in a way that no version tells of, in passes that went through them.
+        unseen: Saved tensors that were changed without their version counter, in passes that went through them.
         reads: ``.grad`` of what keeps none.
     """
 
@@ -212,8 +212,8 @@ class Operand:
     """One thing that the call was given.
 
     Attributes:
-        name: What the person calls it (``"x"``, ``"net.fc1.weight"``), or where it came from (``"the result of
-            x.mean()"``); empty where nobody knows.
+        name: What the user calls it (``"x"``, ``"net.fc1.weight"``), or where it came from (``"the result of
+            x.mean()"``); empty where it is not known.
         role: What torch calls it: ``"self"``, ``"mat2"``, ``"weight"``; empty where not known.
         is_tensor: Whether it is a tensor; if not, only ``text`` says more.
         shape: Of a tensor.
@@ -224,7 +224,7 @@ class Operand:
         requires_grad: Whether the tensor asks for a gradient.
         is_leaf: Whether it is a leaf of the graph.
         text: A number, a tuple, a string: what was given, as one would write it, shortened; empty for a tensor.
-        location: The person's line that made it, where known.
+        location: The user's line that made it, where known.
         place: Which list it stands in and where, for ``torch.cat([a, b])``: ``"tensors[1]"``; empty otherwise.
         least: The least number that it held, where it is small and in the computer's own memory; None where that was
             not read.
@@ -267,7 +267,7 @@ class Clashing:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """What did not fit together, worked out from the operands and from what torch said.
+    """What did not fit together, worked out from the operands and from torch's message.
 
     Attributes:
         kind: What clashes.
@@ -291,11 +291,11 @@ class FailureReport(Report):
     Attributes:
         error_type: ``"RuntimeError"``.
         error: Its message, whole.
-        function: The call that was refused, as a person writes it: ``"torch.matmul"``, ``"Tensor.view"``,
+        function: The call that was refused, as a user writes it: ``"torch.matmul"``, ``"Tensor.view"``,
             ``"Tensor.backward"``; empty where it is not known.
         phase: Whether it happened in the forward, within a backward, or in neither.
-        location: The person's innermost line.
-        way: The person's lines that led there, the outermost first, ``location`` last.
+        location: The user's innermost line.
+        way: The user's lines that led there, the outermost first, ``location`` last.
         module: Path of the innermost module whose forward was running: ``"net.fc1"``.
         operands: What the call was given, in order.
         exact: Whether the operands are those of the call itself, as it was made; False where they were read afterwards
@@ -341,11 +341,11 @@ class SwallowedError:
 
     Attributes:
         error_type: ``"RuntimeError"``.
-        error: What torch said the first time.
+        error: torch's message the first time.
         fault: Why.
         location: Index into `TraceReport.locations` of the line that called backward; None where not known.
         expected: Whether the code says that it expects the error, with ``pytest.raises``, ``assertRaises`` or
-            ``contextlib.suppress``, or catches it elsewhere than in an ``except`` of the person's.
+            ``contextlib.suppress``, or catches it elsewhere than in an ``except`` of the user's.
         count: How often.
     """
 
@@ -380,7 +380,7 @@ class LossWithoutGraph:
     """A backward called on a value that does not ask for a gradient and that nothing leads back from: torch refuses.
 
     Attributes:
-        name: What the person calls the value; empty where it has no name there.
+        name: What the user calls the value; empty where it has no name there.
         location: Index into `TraceReport.locations` of the line that called backward; None where not known.
         shape: Of the value.
         dtype: Of the value, without the prefix.

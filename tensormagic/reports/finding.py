@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, TypeVar
 
-# Also `Location` and `Gap`, which every report uses: where in the person's own source something happened, and what
+# Also `Location` and `Gap`, which every report uses: where in the user's own source something happened, and what
 # could not be read and why.
 
 Severity = Literal["error", "warning", "note"]
@@ -17,7 +17,7 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A line of the person's own source.
+    """A line of the user's own source.
 
     Attributes:
         filename: As Python names it; for a notebook cell, the kernel's made-up file name.
@@ -63,7 +63,7 @@ class Finding:
     Attributes:
         code: Stable, e.g. ``"TM402"``; ``docs/diagnoses/TM402.md`` explains it.
         severity: ``"error"``, ``"warning"`` or ``"note"``.
-        message: One plain sentence with the person's own names and numbers.
+        message: One plain sentence with the user's own names and numbers.
         location: The line it is about, where there is one.
         evidence: The numbers the sentence rests on.
         remedy: What to do, in words or code; empty where nothing needs doing.

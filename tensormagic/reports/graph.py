@@ -52,7 +52,7 @@ class Cut:
         kind: ``"detach"``, ``"data"``, ``"no_grad"``, ``"inference_mode"``, ``"item"`` (also ``float(x)``),
             ``"numpy"`` (also ``tolist``), ``"copy"`` (``torch.tensor(x)``), ``"cast"`` (to integers or bool),
             ``"non-differentiable"`` (comparisons, argmax, sampling) or ``"frozen"`` (``requires_grad_(False)``).
-        op: What was called, as a person knows it: ``"detach"``, ``".data"``, ``"argmax"``; else as ``kind``.
+        op: What was called, as a user knows it: ``"detach"``, ``".data"``, ``"argmax"``; else as ``kind``.
         location: Index into `TraceReport.locations` of that call, or of the ``with torch.no_grad():`` around it; None
             where not known.
         line: Its line number, for a drawing of the graph alone; 0 where not known.
@@ -70,8 +70,8 @@ class Cut:
         dtype: Of what came out, without the prefix; ``"float"`` and the like for a Python number.
         count: How often, over the whole run.
         left_out: The leaves behind it that got no gradient from anywhere, as far as they are known.
-        by_library: Of ``"no_grad"``: whether code switched gradients off that is neither the person's own nor torch's
-            on the person's behalf.
+        by_library: Of ``"no_grad"``: whether code switched gradients off that is neither the user's own nor torch's
+            on the user's behalf.
     """
 
     kind: CutKind
@@ -97,7 +97,7 @@ class Cut:
         return self.target is not None and not self.selects
 
 
-# Where a forward whose result is not finite first held a NaN or Inf, as far as its nodes' saved tensors tell.
+# Where a forward whose result is not finite first held a NaN or Inf, as far as its nodes' saved tensors show.
 
 BadSource = Literal["made", "data", "leaf"]
 
@@ -113,7 +113,7 @@ class FirstBad:
         nan: How many elements are NaN: of the node's result, of the data, or of the leaf.
         inf: How many are infinite.
         count: How many elements it has.
-        name: Under which the person holds the data; empty where no name is known.
+        name: Under which the user holds the data; empty where no name is known.
         shape: Of the data or the leaf; empty of what a node made.
         zero: Of what a node made: how many elements of its operand are zero, where that explains it.
         negative: The same of elements outside the op's domain: below zero, mostly.
@@ -283,7 +283,7 @@ class Node:
         name: As autograd names it: ``"AddmmBackward0"``.
         op: The same, readable: ``"addmm"``.
         kind: ``"op"``, ``"accumulate"`` (a leaf that collects a gradient) or ``"custom"`` (an autograd.Function).
-        location: Index into `TraceReport.locations`: the person's line that made it; None where not known.
+        location: Index into `TraceReport.locations`: the user's line that made it; None where not known.
         exact_location: False where the node was made by something the tracer did not see itself, and the line is
             that of the next call which used it.
         module: Path of the innermost module whose forward made it: ``"net.conv1"``; empty outside modules.
@@ -379,7 +379,7 @@ class FirstNonfinite:
         saved_negative: How many are negative.
         saved_bad: How many are NaN or infinite.
         certain: False where several nodes feed the receiver and only their sum was seen.
-        hooked: Whether a hook of the person's saw the gradient before the receiver did: it may have made it so.
+        hooked: Whether a hook of the user's saw the gradient before the receiver did: it may have made it so.
     """
 
     pass_number: int
@@ -417,7 +417,7 @@ class Graph:
         cuts: Where the gradient's way ended although it could have gone on.
         forward_birth: Where a forward first made a NaN or Inf, where forward values were asked for and one did.
         first_bad: Where the forward of the first pass whose result was not finite first held a NaN or Inf, as far as
-            the saved tensors tell.
+            the saved tensors show.
     """
 
     number: int

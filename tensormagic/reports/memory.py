@@ -12,7 +12,7 @@ from tensormagic.reports.base import Report
 from tensormagic.reports.finding import Gap, Location
 from tensormagic.reports.watch import KeptMemory, LoneView, StoredGraph
 
-# The moment at which an allocation was refused: what was asked for, where, and what torch said of the device.
+# The moment at which an allocation was refused: what was asked for, where, and what torch reported of the device.
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +23,10 @@ class OutOfMemory:
 
     Attributes:
         device: Where.
-        asked: Bytes asked for; None where the message does not tell.
+        asked: Bytes asked for; None where the message does not say.
         op: The operation that asked; empty where unknown.
-        location: The person's line.
-        message: What torch said.
+        location: The user's line.
+        message: torch's message.
         free: Bytes free at that moment; None where unknown.
         total: Bytes of the device, or the most that torch may take of it; None where unknown.
         allocated: Bytes that torch's allocator counted as in use; None likewise.
@@ -50,7 +50,7 @@ class OutOfMemory:
 # Where the memory is: every storage that is alive, what it is for, what it is called, and who holds it.
 #
 # A storage counts once, however many tensors read it. Bytes are those of storages (what an allocator was asked for),
-# not of elements; what the allocator keeps in reserve beyond them is told apart, by device.
+# not of elements; what the allocator keeps in reserve beyond them is counted apart, by device.
 
 Category = Literal["parameter", "gradient", "optimizer state", "saved for backward", "buffer", "input", "other"]
 ReleaseKind = Literal["name", "history", "traceback", "item"]
@@ -63,12 +63,12 @@ CATEGORIES: tuple[Category, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class ProcessUse:
-    """What another process takes of a device, where the driver tells.
+    """What another process takes of a device, where the driver reports it.
 
     Attributes:
         pid: Its number.
         name: Its program; empty where unknown.
-        nbytes: What it takes; None where the driver does not tell.
+        nbytes: What it takes; None where the driver does not report it.
     """
 
     pid: int
@@ -90,9 +90,9 @@ class DeviceMemory:
         reserved: Bytes that torch's allocator has taken from the device; None likewise.
         peak: The most that was allocated since the counters were reset; None likewise.
         largest_free: The largest block that is free inside what is reserved; None likewise.
-        free: Bytes free on the device, as the driver tells (on the CPU: memory available to this process).
+        free: Bytes free on the device, as the driver reports (on the CPU: memory available to this process).
         total: Bytes of the device.
-        process: Bytes that this process takes as the driver tells (on the CPU: its resident memory).
+        process: Bytes that this process takes as the driver reports (on the CPU: its resident memory).
         others: Other processes on the device, the largest first.
         context: Bytes that this process takes beyond what torch has reserved; None where unknown.
     """
@@ -131,7 +131,7 @@ class LiveStorage:
     """One storage.
 
     Attributes:
-        name: The best name: the nearest path that a person would write; empty where it has none.
+        name: The best name: the nearest path that a user would write; empty where it has none.
         nbytes: Of the storage.
         device: As torch writes it.
         category: What it is for.

@@ -24,10 +24,10 @@ __all__ = ["AllocatorLine", "AllocatorRun"]
 
 @dataclass(frozen=True, slots=True)
 class AllocatorLine:
-    """What the allocator served to one line of the person's.
+    """What the allocator served to one line of the user's.
 
     Attributes:
-        location: The line; None where no frame of the person's was on the stack.
+        location: The line; None where no frame of the user's was on the stack.
         served: Bytes that were asked for, over the run.
         returned: Bytes of these that were storages which operations returned.
         calls: How often it asked.
@@ -124,7 +124,7 @@ class Timeline:
 
 @dataclass(frozen=True, slots=True)
 class LineMemory:
-    """What one line of the person's did to memory, over all its executions.
+    """What one line of the user's did to memory, over all its executions.
 
     Attributes:
         location: The line.

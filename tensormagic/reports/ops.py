@@ -1,6 +1,6 @@
 """Every operation that ran under a trace at level ``ops``: how often, how long, how much memory, what it wrote to.
 
-An operation is a call that reaches torch's dispatcher below autograd: what the person's own calls are made of, and
+An operation is a call that reaches torch's dispatcher below autograd: what the user's own calls are made of, and
 what autograd calls on their behalf in the backward. They are distinguished by operation, line, module and phase, and
 summed up; nothing is kept of a single call.
 """
@@ -27,7 +27,7 @@ class OpUse:
         op: As torch names it: ``"aten.addmm.default"``.
         phase: ``"forward"``: in a module, or recorded by autograd; ``"backward"``: on behalf of an autograd node;
             ``"optimizer"``: by ``torch.optim``; ``"other"``: everything else, such as preparing data and metrics.
-        location: Index into `TraceReport.locations`: the person's line; in the backward, the line that made the node,
+        location: Index into `TraceReport.locations`: the user's line; in the backward, the line that made the node,
             or that called backward where the node has none. None where no line is known.
         module: Path of the innermost module, as in `Node.module`.
         calls: How many, those that raised included.
@@ -132,7 +132,7 @@ class OpsReport:
 
     @property
     def unattributed(self) -> Total:
-        """What no line of the person's is known for."""
+        """What no line of the user's is known for."""
         return Total.of(use for use in self.uses if use.location is None)
 
     @property

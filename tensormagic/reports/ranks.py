@@ -80,7 +80,7 @@ class Placed:
         return found
 
 
-# Many ranks as one picture: what the ranks of a run wrote down, held against each other.
+# Many ranks as one picture: what the ranks of a run wrote down, compared with each other.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +185,7 @@ class Arrivals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankReport(Report):
-    """What the ranks of a run wrote down, held against each other.
+    """What the ranks of a run wrote down, compared with each other.
 
     Attributes:
         title: Where it was read from.

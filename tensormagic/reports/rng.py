@@ -19,11 +19,11 @@ class GeneratorState:
     """One generator, as it stands.
 
     Attributes:
-        name: What a person calls it: ``"torch, CPU"``, ``"numpy.random"``, ``"random"``, ``"loader.generator"``.
+        name: What a user calls it: ``"torch, CPU"``, ``"numpy.random"``, ``"random"``, ``"loader.generator"``.
         library: Whose it is.
         algorithm: ``"MT19937"``, ``"Philox"``, ``"PCG64"`` …
         device: Where it draws.
-        seed: What it was seeded with, as a person would write it; empty where that is unknown.
+        seed: What it was seeded with, as a user would write it; empty where that is unknown.
         seeding: ``"chosen"``: a seed that somebody wrote down; ``"entropy"``: one of the system's, which no second run
             will have; ``"default"``: never seeded, and the same in every run (a new ``torch.Generator()``);
             ``"unknown"``.
@@ -166,7 +166,7 @@ class RngComparison(Report):
         sides: The draw of each run; None where it has ended.
         places: The line of each.
         starts: The generator of each, as it stood when the run began.
-        complete: Whether all draws were held against each other; long runs keep only their first.
+        complete: Whether all draws were compared with each other; long runs keep only their first.
     """
 
     kind_name: ClassVar[str] = "rng comparison"

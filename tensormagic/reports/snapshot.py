@@ -92,7 +92,7 @@ class SnapshotBlock:
         requested: Bytes that were asked for.
         state: In use, or waiting for another stream.
         line: Index into `SnapshotReport.lines`; -1 where none is known.
-        way: The lines of the person's that led there, the outermost first; the last is the one that allocated it.
+        way: The lines of the user's that led there, the outermost first; the last is the one that allocated it.
         stream: The stream it was allocated for.
         label: What the program called it (``torch.cuda.memory._set_memory_metadata``), or a profiler's category.
     """
@@ -160,7 +160,7 @@ class RefusedAllocation:
         free: Bytes that the driver counted as free.
         live: Bytes that were in use, as asked for; None where the history does not tell.
         seconds: When, from the first event on; None where events have no times.
-        way: The lines of the person's that led there, the outermost first.
+        way: The lines of the user's that led there, the outermost first.
     """
 
     device: str

@@ -377,7 +377,7 @@ class Step:
         outcome: ``"same object"`` (an input was returned as it is), ``"view"`` (other sizes or strides over the memory
             of an input), ``"written in place"`` (the same object, changed), ``"copy"`` (values of the inputs in new
             memory), ``"new"`` (computed into new memory), ``"separate"`` (shares nothing with its inputs; whether the
-            memory is new is not known, for a function of the person's own made it), ``"unknown"`` (it has no memory
+            memory is new is not known, for a function of the user's own made it), ``"unknown"`` (it has no memory
             that can be compared).
         of: The input it shares memory with, as it stands in the expression; empty where with none.
         nbytes: Bytes of the result where it is in new memory, else 0.

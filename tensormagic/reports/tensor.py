@@ -346,7 +346,7 @@ class Component:
     """A tensor inside the tensor.
 
     Attributes:
-        name: How a person reaches it, e.g. ``"x.crow_indices()"``.
+        name: How a user reaches it, e.g. ``"x.crow_indices()"``.
         role: What it is for, in one sentence.
         report: The tensor itself, without a search for who shares it.
     """

@@ -1,4 +1,4 @@
-"""Many tensors, a line each: all that a person has or a collection holds, and a model as a tree of its modules."""
+"""Many tensors, a line each: all that a user has or a collection holds, and a model as a tree of its modules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tensormagic.reports.base import Report
 from tensormagic.reports.finding import Gap
 from tensormagic.reports.tensor import TensorReport
 
-# Every tensor a person has, a line each: the report behind ``%tensors``, and behind ``%tensor`` for a collection.
+# Every tensor a user has, a line each: the report behind ``%tensors``, and behind ``%tensor`` for a collection.
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class ModelReport(Report):
     """A model as a tree of its modules.
 
     Attributes:
-        model: What the person calls it.
+        model: What the user calls it.
         rows: The model itself, then what is inside, in the order in which it was registered.
         modules: How many modules there are.
         parameter_bytes: What all parameters take.

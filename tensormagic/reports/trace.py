@@ -238,7 +238,7 @@ class TraceReport(Report):
         cell: The traced source.
         seconds: Wall time from start to end (or to now, while running).
         own_seconds: The part of it spent inside the tracer's own hooks.
-        locations: The person's lines that anything here points to.
+        locations: The user's lines that anything here points to.
         graphs: Most used first.
         passes: The kept passes; see ``passes_seen``.
         passes_seen: How many there were.

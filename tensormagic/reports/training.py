@@ -40,8 +40,8 @@ class Observation:
             ``"advantage"``: a score's logarithm was multiplied by a difference that has a gradient; ``"target"``: a
             loss compares with a target made by the network that is trained; ``"dropout"``, ``"dropout in eval"``: a
             dropout that the mode of the module around it does not reach.
-        op: What was called, as a person knows it: ``"reshape"``, ``"mse_loss"``.
-        location: Index into `TraceReport.locations` of the person's line; None where all of it is library code.
+        op: What was called, as a user knows it: ``"reshape"``, ``"mse_loss"``.
+        location: Index into `TraceReport.locations` of the user's line; None where all of it is library code.
         module: Path of the innermost module whose forward was running.
         calls: How often this line made this call.
         looked: At how many of these it was looked closely.
@@ -132,7 +132,7 @@ class OptimizerUse:
     """One optimizer that stepped.
 
     Attributes:
-        name: What the person calls it, else its class; empty for updates by hand, without an optimizer.
+        name: What the user calls it, else its class; empty for updates by hand, without an optimizer.
         type_name: Its class; empty for updates by hand.
         steps: How often it stepped.
         patterns: How, in order of first appearance.
@@ -204,7 +204,7 @@ class IdleOptimizer:
     """An optimizer that made no step in the run, though it holds parameters that got gradients.
 
     Attributes:
-        name: What the person calls it, else its class.
+        name: What the user calls it, else its class.
         holds: Indices into `TraceReport.parameters`.
     """
 
@@ -235,7 +235,7 @@ class StateLoad:
 
     Attributes:
         location: Index into `TraceReport.locations` of the line.
-        module: What the person calls the module, else its class.
+        module: What the user calls the module, else its class.
         given: How many keys it was given.
         unexpected: How many of them the module does not have.
         missing: How many of its own it was not given.

@@ -211,7 +211,7 @@ GraphForm = Literal["items", "sum"]
 
 @dataclass(frozen=True, slots=True)
 class KeptMemory:
-    """A storage that no name of the person's leads to, and that something of the session keeps alive.
+    """A storage that no name of the user's leads to, and that something of the session keeps alive.
 
     Attributes:
         holders: What leads to it: ``"Out[5]"`` and ``"_5"``, or ``"the last error (ValueError), local y of f"``.
@@ -307,7 +307,7 @@ class Growth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchReport(Report):
-    """What a look at everything that a person has named, and at what the session keeps besides, has found.
+    """What a look at everything that a user has named, and at what the session keeps besides, has found.
 
     Attributes:
         looked: How many objects were looked through.

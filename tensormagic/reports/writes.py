@@ -96,7 +96,7 @@ class Write:
     """All in-place writes of one op on one line.
 
     Attributes:
-        location: The person's line.
+        location: The user's line.
         op: As torch names it: ``"add_"``, ``"copy_"``, ``"mm.out"``.
         target: What was written to first, as named in the code or the namespace: ``"x"``, ``"net.weight"``; empty
             where it has no name.
@@ -128,7 +128,7 @@ class WritesReport(Report):
         seconds: Wall time.
         writes: By line, in the order in which the lines first wrote.
         writes_seen: How many writes there were.
-        engine_writes: Writes that backward made itself (it adds up gradients): not the person's, and not listed.
+        engine_writes: Writes that backward made itself (it adds up gradients): not the user's, and not listed.
         names_searched: How many names and attributes were looked through for others that share memory, last time.
         gaps: What could not be seen.
     """
