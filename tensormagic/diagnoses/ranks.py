@@ -203,6 +203,19 @@ def collectives_part(report: RankReport) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+def same_order(report: TraceReport) -> Iterator[Finding]:
+    """TM905: a DistributedSampler that was not told the epoch gives the same order again."""
+    for one in report.training.same_order if report.training is not None else ():
+        yield Finding(
+            code="TM905", severity="warning",
+            message=f"{one.loader} gave its data in the same order in two rounds of the loop over {one.epoch}: its "
+            "DistributedSampler shuffles by the epoch that it is told, and was told none.",
+            location=report.location(one.location),
+            remedy=f"`{one.loader}.sampler.set_epoch({one.epoch})` before this loop.",
+            subject=one.loader,
+        )  # fmt: skip
+
+
 def same_generators(report: RankReport) -> Iterator[Finding]:
     """TM909: ranks draw the same numbers in their forwards."""
     for one in _those(report, "generators"):

@@ -230,6 +230,21 @@ class UsedUpIterator:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SameOrder:
+    """A loader whose DistributedSampler was not told the epoch: the second round had the order of the first.
+
+    Attributes:
+        location: Index into `TraceReport.locations` of the inner ``for``.
+        loader: What the loader is called.
+        epoch: The variable of the outer loop.
+    """
+
+    location: int | None
+    loader: str
+    epoch: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StateLoad:
     """A call of ``load_state_dict(strict=False)`` that was given keys which the module does not have.
 
@@ -354,6 +369,7 @@ class Training:
         alike: Indices into `TraceReport.parameters` of weights whose rows are all the same at the end of the run.
         idle: Optimizers that made no step.
         used_up: Loops over iterators that are empty from the second round on.
+        same_order: Loaders that gave their data in the same order in two rounds of a loop.
         loads: Calls of ``load_state_dict(strict=False)`` with keys that do not fit.
         names: The names of each module that has several.
     """
@@ -371,6 +387,7 @@ class Training:
     alike: tuple[int, ...] = ()
     idle: tuple[IdleOptimizer, ...] = ()
     used_up: tuple[UsedUpIterator, ...] = ()
+    same_order: tuple[SameOrder, ...] = ()
     loads: tuple[StateLoad, ...] = ()
     names: tuple[tuple[str, ...], ...] = ()
 

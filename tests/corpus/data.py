@@ -8,6 +8,10 @@ from itertools import pairwise
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+import tensormagic as tm
 
 
 @functools.cache
@@ -41,3 +45,21 @@ def train_classifier(net: nn.Module, *, steps: int = 6, lr: float = 0.01, flat: 
         loss = F.cross_entropy(net(images.flatten(1) if flat else images), classes)
         loss.backward()
         optimizer.step()
+
+
+def train_in_epochs(*, told: bool, shuffle: bool = True, per_batch: int = 1, epochs: int = 3):
+    """Train as one of two ranks does, whose sampler is told the epoch or not; returns the trace's report."""
+    net, (images, classes) = mlp(64, 16, 10), digits()
+    optimizer, data = torch.optim.Adam(net.parameters()), TensorDataset(images[:64].flatten(1), classes[:64])
+    sampler = DistributedSampler(data, num_replicas=2, rank=0, shuffle=shuffle)
+    loader = DataLoader(data, batch_size=8, sampler=sampler)
+    with tm.trace(namespace={"net": net, "loader": loader}) as trace:
+        for epoch in range(epochs):
+            if told:
+                sampler.set_epoch(epoch)
+            for inputs, targets in loader:
+                for _ in range(per_batch):
+                    optimizer.zero_grad()
+                    F.cross_entropy(net(inputs), targets).backward()
+                    optimizer.step()
+    return trace.report

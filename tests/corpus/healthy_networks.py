@@ -11,10 +11,25 @@ from torch import nn
 
 import tensormagic as tm
 from tests.corpus.cases import healthy
-from tests.corpus.data import batches, mlp, train_classifier
+from tests.corpus.data import batches, mlp, train_classifier, train_in_epochs
 
 REAL, FAKE = torch.ones(32, 1), torch.zeros(32, 1)
 bce = F.binary_cross_entropy_with_logits
+
+
+@healthy(nearly="TM905")
+def a_sampler_that_is_told_the_epoch():
+    return train_in_epochs(told=True)
+
+
+@healthy(nearly="TM905")
+def a_sampler_that_keeps_the_order():
+    return train_in_epochs(told=False, shuffle=False)
+
+
+@healthy(nearly="TM905")
+def several_steps_a_batch_in_one_epoch():
+    return train_in_epochs(told=False, per_batch=4, epochs=1)
 
 
 @healthy(nearly="TM316")

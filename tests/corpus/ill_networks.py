@@ -10,7 +10,7 @@ from torch import nn
 
 import tensormagic as tm
 from tests.corpus.cases import ill
-from tests.corpus.data import batches, mlp, train_classifier
+from tests.corpus.data import batches, mlp, train_classifier, train_in_epochs
 
 REAL, FAKE = torch.ones(32, 1), torch.zeros(32, 1)
 bce = F.binary_cross_entropy_with_logits
@@ -308,6 +308,15 @@ def the_second_of_two_models():
                 F.cross_entropy(net(images.flatten(1)), classes).backward()
             first_optimizer.step()
     return trace.report
+
+
+# TM905: data that repeats between epochs
+
+
+@ill("TM905", severity="warning", line="for inputs, targets in loader:", subject="loader",
+     says=("same order in two rounds of the loop over epoch", "loader.sampler.set_epoch(epoch)"))  # fmt: skip
+def a_sampler_that_is_not_told_the_epoch():
+    return train_in_epochs(told=False)
 
 
 # TM623: a target network left behind

@@ -197,6 +197,7 @@ def _training() -> reports.Training:
         clips=(reports.Clipping(location=0, calls=9, late=2, empty=1, exhausted=3),),
         alike=(0,), idle=(reports.IdleOptimizer(name=HOSTILE, holds=(0,)),), names=((HOSTILE, "net"),),
         used_up=(reports.UsedUpIterator(location=0, name=HOSTILE, type_name="generator", rounds=-1),),
+        same_order=(reports.SameOrder(location=0, loader=HOSTILE, epoch=HOSTILE),),
         loads=(reports.StateLoad(location=0, module=HOSTILE, given=4, unexpected=4, missing=4, example=HOSTILE,
                                  wanted="0.weight", strip="module."),),
     )  # fmt: skip

@@ -1,26 +1,30 @@
-"""What is seen of a training beside passes and steps: used-up iterators, loads that do not fit, alike units."""
+"""What is seen of a training beside passes and steps: how its loops get data, loads that do not fit, alike units."""
 
 from __future__ import annotations
 
 import ast
 import itertools
 import sys
+import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import partial
-from types import FrameType, GeneratorType, ModuleType
+from types import CodeType, FrameType, GeneratorType, ModuleType
 from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.data.distributed import DistributedSampler
 
 from tensormagic.collectors.hooks.replacing import Replacement, skip_in_dynamo, without_dynamo
 from tensormagic.collectors.objects.holdings import is_a
 from tensormagic.collectors.objects.identity import Leaves, place_of
 from tensormagic.collectors.where.source import SourceLines, is_own_frame, lines_of, names_of
-from tensormagic.reports import StateLoad, UsedUpIterator
+from tensormagic.reports import SameOrder, StateLoad, UsedUpIterator
 
-# A ``for`` over an iterator that was made outside of the loop around it: the second round finds nothing in it.
+# A ``for`` over an iterator that was made outside of the loop around it: the second round finds nothing in it. One over
+# a loader whose DistributedSampler was not told the epoch: the second round has the same order.
 
 MOST_LINES = 5000  # of a file whose loops are looked at
 MOST_FRAMES = 4  # of the person's above a backward
@@ -30,17 +34,38 @@ _ENDLESS = (itertools.count, itertools.cycle, itertools.repeat)
 _Loop = ast.For | ast.While
 
 
-class UsedUp:
-    """Finds such loops around the lines that call backward, once for each line."""
+@dataclass(frozen=True, slots=True)
+class _FirstRound:
+    """The first round of a loop over a loader that shuffles, as it stood when a backward was called in it."""
+
+    code: CodeType
+    outer: str
+    value: Any
+    sampler: weakref.ref[DistributedSampler[Any]]
+    epoch: int
+    found: SameOrder
+
+
+class LoopsOverData:
+    """Finds such loops around the lines that call backward, once for each line.
+
+    Attributes:
+        used_up: Iterators that are empty from the second round on, by file and line of the loop.
+        same_order: Loaders whose second round was seen to have the order of the first.
+    """
 
     def __init__(self, sites: SourceLines) -> None:
         self._sites = sites
         self._looked: set[int | None] = set()
         self._trees: dict[str, ast.Module | None] = {}
-        self.found: dict[tuple[str, int], UsedUpIterator] = {}
+        self._first: dict[int | None, _FirstRound] = {}
+        self.used_up: dict[tuple[str, int], UsedUpIterator] = {}
+        self.same_order: list[SameOrder] = []
 
     def look(self, site: int | None, frame: FrameType | None) -> None:
         """Look at the loops around a backward; ``frame`` is where it was called."""
+        if first := self._first.get(site):
+            self._look_again(site, first, frame)
         if site in self._looked or len(self._looked) >= MOST_LOOPS:
             return
         self._looked.add(site)
@@ -48,10 +73,21 @@ class UsedUp:
         while frame is not None and left:
             if is_own_frame(frame):
                 left -= 1
-                self._look_in(frame)
+                self._look_in(frame, site)
             frame = frame.f_back
 
-    def _look_in(self, frame: FrameType) -> None:
+    def _look_again(self, site: int | None, first: _FirstRound, frame: FrameType | None) -> None:
+        """Note a loader that is gone through once more, and whose sampler has the epoch that it had."""
+        while frame is not None and frame.f_code is not first.code:
+            frame = frame.f_back
+        sampler = first.sampler()
+        if frame is None or sampler is None or _value(first.outer, frame) == first.value:
+            return
+        del self._first[site]
+        if sampler.epoch == first.epoch:
+            self.same_order.append(first.found)
+
+    def _look_in(self, frame: FrameType, site: int | None) -> None:
         name = frame.f_code.co_filename
         if name not in self._trees:
             self._trees[name] = _tree_of(lines_of(name, frame.f_globals))
@@ -63,13 +99,26 @@ class UsedUp:
                     value = _value(called, frame)
                     if _is_used_up(value) and not _is_bound_in(outer, called):
                         self._add(frame, inner, called, value, _rounds(outer, frame))
+                    elif (sampler := _shuffling(value)) is not None and isinstance(outer, ast.For):
+                        self._begin(frame, site, (outer, inner), called, sampler)
 
     def _add(self, frame: FrameType, loop: ast.For, called: str, value: Any, rounds: int) -> None:
         if rounds != 1:
             place = (frame.f_code.co_filename, loop.lineno)
-            self.found.setdefault(place, UsedUpIterator(
+            self.used_up.setdefault(place, UsedUpIterator(
                 location=self._sites.number(*place), name=called, type_name=type(value).__name__, rounds=rounds,
             ))  # fmt: skip
+
+    def _begin(
+        self, frame: FrameType, site: int | None, loops: tuple[ast.For, ast.For], called: str,
+        sampler: DistributedSampler[Any],
+    ) -> None:  # fmt: skip
+        (outer, inner), code = loops, frame.f_code
+        epoch = outer.target.id if isinstance(outer.target, ast.Name) else ""
+        if type(value := _value(epoch, frame)) is int and type(sampler.epoch) is int:
+            line = self._sites.number(code.co_filename, inner.lineno)
+            found = SameOrder(location=line, loader=called, epoch=epoch)
+            self._first[site] = _FirstRound(code, epoch, value, weakref.ref(sampler), sampler.epoch, found)
 
 
 def _tree_of(lines: list[str]) -> ast.Module | None:
@@ -121,6 +170,12 @@ def _is_used_up(value: Any) -> bool:
     if kind is GeneratorType or issubclass(kind, torch.utils.data.dataloader._BaseDataLoaderIter):
         return True
     return hasattr(kind, "__next__") and kind.__module__ in {"builtins", "itertools"}
+
+
+def _shuffling(value: Any) -> DistributedSampler[Any] | None:
+    """Return the sampler of a loader whose order depends on the epoch that the sampler is told."""
+    sampler = value.sampler if type(value) is torch.utils.data.DataLoader else None
+    return sampler if type(sampler) is DistributedSampler and sampler.shuffle else None
 
 
 def _is_bound_in(loop: _Loop, name: str) -> bool:

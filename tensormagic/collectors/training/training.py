@@ -23,7 +23,7 @@ from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.gradients.pass_log import Following, PassLog
 from tensormagic.collectors.hooks.replacing import BackwardCall
 from tensormagic.collectors.objects.identity import Leaves
-from tensormagic.collectors.training.habits import StateLoads, UsedUp, alike, name_of, names_of_one
+from tensormagic.collectors.training.habits import LoopsOverData, StateLoads, alike, name_of, names_of_one
 from tensormagic.collectors.training.held import Elsewhere, Growth, Held, ModelModes
 from tensormagic.collectors.training.stepping import Moment, Stepping, probes_of
 from tensormagic.collectors.training.updates import ByHand
@@ -157,7 +157,7 @@ class TrainingWatcher:
         self._loop, self._growth = recorder.calls.loop, Growth(recorder.origins)
         self._loop.region = recorder.cuts.region_site
         self._modes: dict[str, ModelModes] = {}
-        self._used_up, self.loads = UsedUp(sites), StateLoads(sites, leaves, namespace)
+        self._loops, self.loads = LoopsOverData(sites), StateLoads(sites, leaves, namespace)
         self._alike: tuple[int, ...] = ()
         self._idle: tuple[IdleOptimizer, ...] = ()
         self._names: tuple[tuple[str, ...], ...] = ()
@@ -180,7 +180,7 @@ class TrainingWatcher:
 
     def _before_pass(self, site: int | None, nodes: Sequence[Any], caller: FrameType | None) -> None:
         self._running += 1
-        self._used_up.look(site, caller)
+        self._loops.look(site, caller)
         self._by_hand.before_pass(self._backward, self._passes)
         for optimizer in self._alive():
             optimizer.stepping.before_pass(self._backward)
@@ -375,7 +375,8 @@ class TrainingWatcher:
             alike=self._alike,
             idle=self._idle,
             names=self._names,
-            used_up=tuple(self._used_up.found.values()),
+            used_up=tuple(self._loops.used_up.values()),
+            same_order=tuple(self._loops.same_order),
             loads=tuple(self.loads.found.values()),
             modes=tuple(modes.report() for modes in list(self._modes.values())),
             clips=tuple(
