@@ -227,17 +227,10 @@ def _kept_away(finding: Finding, _report: Report, line: str) -> str:
     if place is None or operand is None or finding.subject not in _LIFTED | _CLAMPED:
         return ""
     if finding.subject in _LIFTED:
-        return _spliced(line, operand, f"({ast.unparse(operand)} + {_SMALL})" if _bare(place) else _plus(operand))
+        lifted = f"{ast.unparse(operand)} + {_SMALL}"
+        is_method = isinstance(place, ast.Call) and not place.args
+        return _spliced(line, operand, f"({lifted})" if is_method else lifted)
     return _spliced(line, operand, f"{_atom(operand)}.clamp_min({_SMALL})")
-
-
-def _plus(operand: ast.expr) -> str:
-    return f"{ast.unparse(operand)} + {_SMALL}"
-
-
-def _bare(place: ast.expr) -> bool:
-    """Whether the op is a method of its operand."""
-    return isinstance(place, ast.Call) and not place.args
 
 
 def _singular(line: str, op: str) -> tuple[ast.expr | None, ast.expr | None]:

@@ -218,6 +218,7 @@ def _vanishing_finding(report: TraceReport, worst: _Weight, best: _Weight, lost:
     node, location = _leaf_node(report, worst.name)
     zero = sum(_is_always_zero(series) for series in report.parameters if len(series.shape) > 1)
     others = f"; {plural(lost - 1, 'other weight')} as well" if lost > 1 else ""
+    nodes = [node for graph in report.graphs for node in graph.nodes]
     beyond = f"; beyond it, {plural(zero, 'weight gets', 'weights get')} exactly zero" if zero else ""
     return Finding(
         code="TM403",
@@ -226,7 +227,7 @@ def _vanishing_finding(report: TraceReport, worst: _Weight, best: _Weight, lost:
         f"against {scientific(best.norm)} at {best.name}{others}{beyond}.",
         location=location,
         evidence={worst.name: worst.norm, best.name: best.norm, "weights below": lost, "weights at zero": zero},
-        remedy=_SQUASHED if _squashes(report) else _SHRUNK,
+        remedy=_SQUASHED if any(node.op in _SQUASHING for node in nodes) else _SHRUNK,
         subject=worst.name,
         node=node,
     )
@@ -236,10 +237,6 @@ def _is_always_zero(series: ParameterSeries) -> bool:
     """Whether gradients came, and every one was zero: next to ones below 1e-6, those have underflowed."""
     norms = [norm for norm in series.norms if norm != UNTOUCHED]
     return bool(norms) and not any(norms)
-
-
-def _squashes(report: TraceReport) -> bool:
-    return any(node.op in _SQUASHING for graph in report.graphs for node in graph.nodes)
 
 
 # -- TM404 --------------------------------------------------------------------------------------------------------

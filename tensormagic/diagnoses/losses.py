@@ -86,7 +86,8 @@ def _finding(report: TraceReport, one: Observation, clash: _Clash) -> Finding:
     made = report.location(one.made)
     here = report.location(one.location)
     name = called(one.operands[0], "its input")
-    words = {"x": name, "made": one.detail, "floor": _floor(one), "range": _range(one.detail)}
+    side = "above" if one.detail in {"softmax", "sigmoid"} else "below"
+    words = {"x": name, "made": one.detail, "floor": _floor(one), "range": f"{side} 0.5"}
     return Finding(
         code="TM608",
         severity=clash.severity,
@@ -111,10 +112,6 @@ def _floor(one: Observation) -> str:
         return ""
     least = math.log1p((classes - 1) / math.e)
     return f", so that the loss cannot fall below {least:.3g} with {plural(classes, 'class', 'classes')}"
-
-
-def _range(made: str) -> str:
-    return "above 0.5" if made in {"softmax", "sigmoid"} else "below 0.5"
 
 
 # TM606: a model is trained in the mode that is meant for evaluation, or evaluated in that meant for training.

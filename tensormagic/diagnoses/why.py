@@ -5,14 +5,248 @@ Not a rule: nothing is found to be wrong here, somebody asked. What is decided, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Sequence
 
-from tensormagic.diagnoses import why_answers as absent
-from tensormagic.diagnoses import why_answers as present
-from tensormagic.diagnoses.rule import shortest
-from tensormagic.diagnoses.why_question import Question
-from tensormagic.reports import GradientFacts, TraceReport, WhyGroup, WhyReport
+from tensormagic.diagnoses import why_question as absent
+from tensormagic.diagnoses.rule import scientific, shortest
+from tensormagic.diagnoses.why_question import Question, place_words, traced_way, upstream
+from tensormagic.reports import Finding, GradientFacts, Graph, TraceReport, WayStep, WhyGroup, WhyReport
 from tensormagic.words import is_or_are, listed, part_of, plural
+
+# Why ``.grad`` is what it is: NaN, zero, several passes together, scaled; or simply what the last pass brought.
+
+SINCE = "This holds if no other backward has run since that cell."
+MOSTLY = 0.5  # a share of zeros from which on they are named
+_ZEROS = {
+    **dict.fromkeys(("relu", "threshold", "clamp", "clamp_min", "hardtanh", "leaky_relu"),
+                    "all of its input lies where its slope is zero"),
+    **dict.fromkeys(("sigmoid", "tanh", "softmax", "log_softmax"), "it is saturated: its slope is zero"),
+    **dict.fromkeys(("mul", "div", "mm", "addmm", "bmm"), "what it is multiplied with there is zero"),
+    **dict.fromkeys(("where", "masked_fill", "index", "masked_select", "slice", "select", "gather"),
+                    "none of its elements was selected"),
+    **dict.fromkeys(("max", "amax", "maximum", "min", "amin", "minimum", "max_pool2d_with_indices"),
+                    "others were the largest, or the smallest"),
+    **dict.fromkeys(("round", "floor", "ceil", "sign", "trunc"), "its slope is zero everywhere"),
+    **dict.fromkeys(("nll_loss", "nll_loss2_d"), "all targets are ignored"),
+}  # fmt: skip
+
+
+def not_finite(question: Question) -> WhyReport | None:
+    """It holds NaN or infinities."""
+    facts = question.facts
+    bad = facts.nan + facts.inf
+    if not bad:
+        return None
+    what = "NaN" if facts.nan else "infinity"
+    head = f"{question.grad} holds {what} ({part_of(bad, facts.numel)})"
+    found = _birth(question)
+    if found is None:
+        described = [
+            one for one in _findings(question) if one.code in {"TM401", "TM402", "TM406"} and _above(question, one)
+        ]
+        says = f"{head}: {described[0].message}" if described else f"{head}."
+        remedy = (
+            described[0].remedy
+            if described
+            else "Run the cell under `%%tracegrad`: it finds the line that made the first."
+        )
+        return question.described(
+            "NaN" if facts.nan else "infinite",
+            says,
+            evidence=(question.unseen,),
+            remedy=(remedy,),
+            way=_way_back(question),
+        )
+    graph, node, number = found
+    trace = question.trace
+    place = trace.location(graph.nodes[node].location) if trace is not None else None
+    made = f"{graph.nodes[node].op}{place_words(place)} produced the first in pass {number}."
+    at = (trace.graphs.index(graph), node) if trace is not None else None
+    described = [one for one in _findings(question) if one.code in {"TM402", "TM406"} and one.node == at]
+    says, evidence, way = (
+        f"{head} because {made}",
+        tuple(one.message for one in described[:1]),
+        _way_back(question, (node,)),
+    )
+    if not described and (fault := _forward_fault(question, at)):  # backward was given what was not finite already
+        described, place = [fault], fault.location
+        says, evidence = f"{head}: {fault.message}", (f"In backward, {made}",)
+    return question.described(
+        "NaN" if facts.nan else "infinite", says, evidence=evidence, location=place,
+        remedy=tuple(one.remedy for one in described[:1]), way=way,
+    )  # fmt: skip
+
+
+def _above(question: Question, finding: Finding) -> bool:
+    """Whether what was found to be not finite was on the way to the gradient, and the last pass brought it that."""
+    if question.graph is None or question.trace is None or (question.last is not None and math.isfinite(question.last)):
+        return False
+    graph, leaf = question.graph
+    if finding.node is None:
+        return finding.code == "TM401"
+    return question.trace.graphs[finding.node[0]] is graph and finding.node[1] in upstream(graph, leaf)
+
+
+def _forward_fault(question: Question, at: tuple[int, int] | None) -> Finding | None:
+    """Return what was wrong with the forward of the graph in which a node is, where something was."""
+    faults = (one for one in _findings(question) if one.code == "TM401" and one.severity == "error" and one.node)
+    return next((one for one in faults if at is not None and one.node is not None and one.node[0] == at[0]), None)
+
+
+def _birth(question: Question) -> tuple[Graph, int, int] | None:
+    """Return the graph, the node and the pass of the first NaN or infinity that could have come here."""
+    if question.graph is None or (question.last is not None and math.isfinite(question.last)):  # it came later
+        return None
+    graph, leaf = question.graph
+    above = upstream(graph, leaf)
+    found = [(birth.pass_number, birth.node) for birth in graph.first_nonfinite if birth.node in above]
+    return (graph, *min(found)[::-1]) if found else None
+
+
+def zero(question: Question) -> WhyReport | None:
+    """All of it is exactly zero."""
+    facts, last = question.facts, question.last
+    if not facts.numel or facts.zero < facts.numel:
+        return None
+    head = f"Every element of {question.grad} is exactly zero"
+    if last is not None and last > 0:
+        says = f"{head} because it was set to zero: the last pass gave it a gradient of norm {scientific(last)}."
+        rests = "`zero_grad(set_to_none=False)` and `grad.zero_()` do that."
+        return question.described("cleared", says, evidence=(rests,), way=_way_back(question),
+                             remedy=("Look at it between `loss.backward()` and `zero_grad()`.",))  # fmt: skip
+    if last is not None:
+        return _came_as_zero(question, head)
+    rests = (
+        "Either backward brought zeros (a dead ReLU, a mask, a factor of zero), or `zero_grad(set_to_none=False)` ran."
+    )
+    return question.described("zero", f"{head}.", evidence=(rests, question.unseen), remedy=(
+        "Run the cell under `%%tracegrad` and ask again: it sees where the gradient becomes zero.",))  # fmt: skip
+
+
+def _came_as_zero(question: Question, head: str) -> WhyReport:
+    found, trace = question.graph, question.trace
+    node = _makes_zero(*found) if found is not None else None
+    if found is None or node is None or trace is None:
+        says = f"{head} because what backward started with was zero already."
+        return question.described("zero", says, way=_way_back(question), remedy=("Look at the loss: it is constant.",))
+    op = found[0].nodes[node].op
+    place = trace.location(found[0].nodes[node].location)
+    norm = scientific(found[0].frames[-1].norms[node])
+    says = f"{head} because {op}{place_words(place)} got a gradient of norm {norm} and passed on nothing but zeros"
+    why = _ZEROS.get(op, "")
+    described = [one for one in _findings(question) if one.code == "TM405" and question.name in one.message]
+    return question.described(
+        "zero", f"{says}: {why}." if why else f"{says}.", location=place, way=_way_back(question, (node,)),
+        evidence=tuple(one.message for one in described[:1]), remedy=tuple(one.remedy for one in described[:1]),
+    )  # fmt: skip
+
+
+def _makes_zero(graph: Graph, leaf: int) -> int | None:
+    """Return the node on the way to a leaf that got a gradient and sent on zeros, the one nearest to the loss."""
+    if not graph.frames:
+        return None
+    norms, feeders = graph.frames[-1].norms, dict[int, list[int]]()
+    for edge in graph.edges:
+        feeders.setdefault(edge.target, []).append(edge.source)
+    waiting, seen, found = [leaf], {leaf}, list[int]()
+    for at in waiting:  # grows while it is walked
+        if norms[at] == 0:
+            found += [feeder for feeder in feeders.get(at, ()) if norms[feeder] > 0]
+            above = [feeder for feeder in feeders.get(at, ()) if feeder not in seen]
+            seen.update(above)
+            waiting += above
+    return max(found, default=None)
+
+
+def scaled(question: Question) -> WhyReport | None:
+    """A ``GradScaler``'s factor is still in it."""
+    facts, found = question.facts, question.graph
+    if facts.scale == 1 or found is None or not question.close(facts.norm, question.last):
+        return None
+    if not any(found[0].nodes[root].op == "mul" for root in found[0].roots):
+        return None
+    says = f"{question.grad} is {facts.scale:g} times the gradient of the loss: the GradScaler's scale is still in it."
+    remedy = ("scaler.unscale_(optimizer)  # before you look at gradients or clip them",)
+    return question.described("scaled", says, evidence=(_norm_words(question),), remedy=remedy, way=_way_back(question))
+
+
+def accumulated(question: Question) -> WhyReport | None:
+    """It is more than what the last pass brought."""
+    facts, norms, series = question.facts, question.norms, question.series
+    last = question.last
+    if facts.norm is None or series is None or not last or not facts.norm > last * 1.01:
+        return None
+    times = facts.norm / last
+    equal = len(norms) > 1 and question.close(max(norms), min(norms))
+    if equal and abs(times - round(times)) < 1e-3 * times:
+        says = f"{question.grad} is {round(times)} times what one pass gives: backward ran {round(times)} times, and "
+        says += "nothing cleared it in between."
+    else:
+        says = (
+            f"{question.grad} holds the sum of several passes (norm {scientific(facts.norm)}; the last one alone gave "
+        )
+        says += f"{scientific(last)}): it was not zeroed in between."
+    remedy = ("optimizer.zero_grad()  # before each backward, unless gradients are to be added up",)
+    return question.described(
+        "accumulated", says, evidence=(_passes(question), SINCE), remedy=remedy, way=_way_back(question)
+    )
+
+
+def scaled_down(question: Question) -> WhyReport | None:
+    """It is less than what the last pass brought."""
+    facts, last = question.facts, question.last
+    if facts.norm is None or last is None or not facts.norm < last * 0.99:
+        return None
+    share = f"{scientific(facts.norm / last)} of what the last pass gave"
+    if question.close(facts.norm * facts.scale, last) and facts.scale != 1:
+        says = (
+            f"{question.grad} is the gradient of the loss: the GradScaler's scale of {facts.scale:g} was removed again."
+        )
+        return question.described("fine", says, evidence=(_norm_words(question),), way=_way_back(question))
+    says = f"{question.grad} is {share}: something scaled it down afterwards, such as `clip_grad_norm_`."
+    return question.described(
+        "scaled down", says, evidence=(_norm_words(question), _passes(question), SINCE), way=_way_back(question)
+    )
+
+
+def fine(question: Question) -> WhyReport:
+    """Nothing is wrong with it."""
+    facts, last = question.facts, question.last
+    head = f"{question.grad} is fine"
+    same = last is not None and question.close(facts.norm, last)
+    brought = f"its norm is {scientific(last or 0.0)}, from the last pass" if same else _norm_words(question).strip(".")
+    zeros = f"{plural(facts.zero, 'element')} of {facts.numel} are exactly zero." if facts.zero else ""
+    few = facts.numel and facts.zero / facts.numel < MOSTLY
+    evidence = (_passes(question), zeros if not few else "")
+    return question.described("fine", f"{head}: {brought}.", evidence=evidence, way=_way_back(question))
+
+
+def _norm_words(question: Question) -> str:
+    norm = question.facts.norm
+    return f"its norm is {scientific(norm)}." if norm is not None else "its norm could not be read."
+
+
+def _passes(question: Question) -> str:
+    """Return what the passes brought, the last few."""
+    norms, series = question.norms, question.series
+    if series is None or len(norms) < 2:
+        return ""
+    shown = ", ".join(map(scientific, norms[-5:]))
+    return f"{plural(series.touched, 'pass', 'passes')} gave it a gradient; norms of the last: {shown}."
+
+
+def _findings(question: Question) -> Sequence:  # type: ignore[type-arg]
+    return question.trace.findings if question.trace is not None and question.is_seen else ()
+
+
+def _way_back(question: Question, bad: Sequence[int] = ()) -> tuple[WayStep, ...]:
+    if question.trace is None or question.graph is None:
+        return ()
+    return traced_way(question.trace, *question.graph, bad)
+
+
+# Which reasons are tried, in which order.
 
 MEANT = frozenset({"fine", "frozen", "scaled down"})
 
@@ -23,7 +257,7 @@ ABSENT: tuple[Check, ...] = (
     absent.not_from_this_loss, absent.gone_through, absent.no_backward_yet, absent.unused, absent.nothing_known,
 )  # fmt: skip
 PRESENT: tuple[Check, ...] = (
-    present.not_finite, present.zero, present.scaled, present.accumulated, present.scaled_down, present.fine,
+    not_finite, zero, scaled, accumulated, scaled_down, fine,
 )  # fmt: skip
 
 
@@ -46,7 +280,7 @@ def explain_module(name: str, every: Iterable[GradientFacts], trace: TraceReport
         name=name, reason=described[0].reason if len(described) == 1 else "several",
         answer=_says(name, answers, described),
         groups=tuple(sorted(described, key=lambda group: group.fine)), source=max(answer.source for answer in answers)
-        if answers else "", evidence=_findings(trace) if any(answer.source for answer in answers) else (),
+        if answers else "", evidence=_sentences(trace) if any(answer.source for answer in answers) else (),
         remedy=answers[0].remedy if len(described) == 1 and not described[0].fine else (),
     )  # fmt: skip
 
@@ -65,7 +299,7 @@ def _says(name: str, answers: list[WhyReport], groups: tuple[WhyGroup, ...]) -> 
     return f"{which[0].upper()}{which[1:]} of {name} {has} no gradient, or a faulty one."
 
 
-def _findings(trace: TraceReport | None) -> tuple[str, ...]:
+def _sentences(trace: TraceReport | None) -> tuple[str, ...]:
     """Return what else was found in the run, as a sentence each: gradients may be in order where training is not."""
     found = trace.findings if trace is not None else ()
     return tuple(f"{one.code}: {one.message}" for one in found if one.severity != "note")
