@@ -14,7 +14,7 @@ from tensormagic.renderers.document.columns import pack_delta
 from tensormagic.reports import UNTOUCHED, LiveFrame
 from tests.support.missing import missing
 
-MODULE = Path(tensormagic.renderers.__file__).parent / "static" / "trace" / "delta.js"
+MODULE = Path(tensormagic.renderers.__file__).parent / "static" / "trace" / "link.js"
 READ = """
 import { readFileSync } from "node:fs";
 import { unpackDelta } from "./delta.mjs";

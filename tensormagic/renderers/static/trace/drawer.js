@@ -2,10 +2,8 @@
 /** One node, in words. */
 
 import { cutsOf } from "./cuts.js";
-import { keepingFocus } from "./focus.js";
-import { forwardOf } from "./forward.js";
+import { keepingFocus, html, say, digits, number, normText, plural, bytesText, badText, level, glyph, GLYPHS, percentText } from "./words.js";
 import { statistics, statisticsAt, updateText } from "./measures.js";
-import { html, say, digits, number, normText, plural, bytesText, badText, level, glyph, GLYPHS } from "./words.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./constants.js").Box} Box */
@@ -235,4 +233,35 @@ function saved(tensors) {
     ),
   );
   return [html("div", {}, html("div", { class: "part small" }, "Saved tensors"), html("table", {}, ...rows))];
+}
+
+// What the forward made of a node, at the pass that is shown or the nearest one before it; where it was asked for.
+
+/** The newest forward value of a node up to a pass. @param {Model} model @param {number} graph @param {number} node @param {number} pass */
+function forwardAt(model, graph, node, pass) {
+  const frames = model.graphs[graph].frames.filter(
+    (/** @type {any} */ frame) => frame.forward && frame.pass <= pass && frame.forward.norms[node] !== -1,
+  );
+  return frames[frames.length - 1] ?? null;
+}
+
+/** @param {Model} model @param {number} graph @param {number} node @param {number} pass @returns {Element[]} */
+function forwardOf(model, graph, node, pass) {
+  const frame = forwardAt(model, graph, node, pass);
+  if (!frame) return [];
+  const { norms, abs_max: largest, mean, std, zero_share: zeros, bad } = frame.forward,
+    counts = bad.get(node);
+  /** @type {[string, string, boolean][]} */
+  const rows = [
+    ["norm", counts ? badText(.../** @type {[number, number]} */ (counts)) : normText(norms[node]), Boolean(counts)],
+    ["|max|", normText(largest[node]), false],
+    ["mean", number(Number(mean?.[node] ?? 0)), false],
+    ["std", normText(std[node]), false],
+    ["zeros", percentText(zeros?.[node] ?? 0), false],
+  ];
+  const heading = html("div", { class: "part small" }, "Forward value ", html("span", { class: "quiet" }, `pass ${frame.pass}`));
+  const cells = rows.map(([name, value, wrong]) =>
+    html("tr", {}, html("th", { scope: "row" }, name), html("td", { class: wrong ? "bad" : "" }, value)),
+  );
+  return [html("div", {}, heading, html("table", {}, ...cells))];
 }

@@ -3,8 +3,7 @@
 
 import { Camera, FAR } from "./camera.js";
 import { html, svg, later } from "./words.js";
-import { hatchPattern, boxMark, paintBox, frameMark, wireMark, paintWire, wireState, around, bornMark, findingMarks, derivativeMarks } from "./marks.js";
-import { crashMarks } from "./crash.js";
+import { hatchPattern, boxMark, paintBox, frameMark, wireMark, paintWire, wireState, around, bornMark, findingMarks, derivativeMarks, crashMarks } from "./marks.js";
 import { cutMarks } from "./cuts.js";
 import { FarView, inks, mapSize, sheet, specks } from "./minimap.js";
 import { listenTo } from "./hands.js";

@@ -1,7 +1,8 @@
 // @ts-check
-/** Whether a kernel still feeds a live panel: where it has gone, the panel must not say for ever that it runs. */
+/** What comes from a kernel, taken apart, and whether one still feeds a live panel: where it has gone, the panel must not run for ever. */
 
 /** @typedef {import("./panel.js").Panel} Panel */
+/** @typedef {import("./constants.js").DeltaHeader} DeltaHeader */
 
 export const SILENT = 10; // seconds without a word, of which the kernel sends one every 4 (live.py)
 const LOOK_MILLISECONDS = 1000;
@@ -59,4 +60,17 @@ function regain(panel) {
   if (panel.model.doc.state !== "lost") return;
   panel.following = true;
   panel.update({ ...panel.model.doc, state: "running" });
+}
+
+// Takes apart what a kernel sends of a run that goes on: one buffer, written by columns.py.
+
+const NUMBERS = ["structure", "graph", "pass", "step", "running", "cursor", "reached", "finished", "seconds", "resting", "next", "nodes", "parameters"];
+
+/** @param {DataView} view of the message's buffer @returns {[DeltaHeader, Float32Array]} */
+export function unpackDelta({ buffer, byteOffset, byteLength }) {
+  const bytes = buffer.slice(byteOffset, byteOffset + byteLength), // numbers have to be aligned
+    numbers = new Float64Array(bytes, 0, NUMBERS.length),
+    header = /** @type {any} */ (Object.fromEntries(NUMBERS.map((name, at) => [name, numbers[at]])));
+  for (const name of ["running", "resting"]) header[name] = Boolean(header[name]);
+  return [header, new Float32Array(bytes, numbers.byteLength)];
 }

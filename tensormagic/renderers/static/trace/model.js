@@ -1,8 +1,7 @@
 // @ts-check
 /** A trace document, decoded: columns turned back into what the views ask for. */
 
-import { CRASH_BELOW } from "./crash.js";
-import { decodedForward } from "./forward.js";
+import { CRASH_BELOW } from "./marks.js";
 import { decodedMeasures } from "./measures.js";
 import { changed, decoded, lossOf, plural, stepped } from "./words.js";
 import { placesOf } from "./folds.js";
@@ -184,4 +183,12 @@ export function samePicture(old, now) {
     JSON.stringify(old.drawing.boxes) === JSON.stringify(now.drawing.boxes) &&
     old.drawing.wires.length === now.drawing.wires.length
   );
+}
+
+/** The forward values of a frame as the drawer asks for them (columns.py). @param {any} forward @returns {any} */
+function decodedForward(forward) {
+  if (!forward) return null;
+  const { norms, abs_max: largest, std, bad, ...others } = forward;
+  const counts = new Map(bad.map((/** @type {number[]} */ [node, nan, inf]) => [node, [nan, inf]]));
+  return { norms: decoded(norms), abs_max: decoded(largest), std: decoded(std), bad: counts, ...others };
 }

@@ -2,16 +2,14 @@
 /** Everything together: which pass of which graph is shown, and what is selected. */
 
 import { VERSION, UNTOUCHED } from "./constants.js";
-import { html, later, say, lossText } from "./words.js";
+import { html, later, say, lossText, hide } from "./words.js";
 import { Model, samePicture } from "./model.js";
-import { hide } from "./focus.js";
 import { Folds } from "./folds.js";
 import { upTo } from "./player.js";
 import { close } from "./choosing.js";
 import { drawNotes, fillChooser, sayBoxes, sayWhere, warnLines } from "./saying.js";
 import { known, looksAt, nameOf, note, recall } from "./memory.js";
 import { relight, sayPath } from "./path.js";
-import { atTurns } from "./side.js";
 import { makePlayers, makeViews, putTogether } from "./parts.js";
 
 /** @typedef {import("./constants.js").Picture} Picture */
@@ -410,4 +408,22 @@ export class Panel {
     this.endTurns();
     this.root.remove();
   }
+}
+
+// When the page turns light or dark, or goes to paper: what is painted on a sheet does not follow by itself.
+
+/** Have `look` called at such turns. Nothing holds it that outlives its panel: a cleared output is nowhere disposed of.
+ * @param {()=>void} look of a panel, which keeps it @returns {()=>void} ends it */
+export function atTurns(look) {
+  const weak = new WeakRef(look),
+    queries = [matchMedia("(prefers-color-scheme: dark)"), matchMedia("print")];
+  const heard = () => (weak.deref() ?? end)();
+  const marks = new MutationObserver(heard); // hosts write their theme on one of the two
+  const end = () => {
+    marks.disconnect();
+    queries.map((query) => (query.onchange = null));
+  };
+  for (const root of [document.documentElement, document.body]) marks.observe(root, { attributes: true });
+  queries.map((query) => (query.onchange = heard));
+  return end;
 }

@@ -1,8 +1,7 @@
 // @ts-check
 /** The way through one node: what leads to it from the loss and from it to the leaves stays, the rest steps back. */
 
-import { hide } from "./focus.js";
-import { digits, level, plural, say } from "./words.js";
+import { hide, digits, level, plural, say } from "./words.js";
 import { UNTOUCHED } from "./constants.js";
 
 /** @typedef {import("./panel.js").Panel} Panel */

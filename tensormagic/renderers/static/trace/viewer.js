@@ -10,8 +10,7 @@
 
 import { html } from "./words.js";
 import { Panel } from "./panel.js";
-import { Link } from "./link.js";
-import { unpackDelta } from "./delta.js";
+import { Link, unpackDelta } from "./link.js";
 
 /**
  * Draw a trace document into an element.
