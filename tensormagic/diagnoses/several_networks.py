@@ -231,7 +231,7 @@ def _one_network(report: TraceReport) -> Iterator[Finding]:
     training = report.training
     stepped = {report.parameters[number].owner for use in _uses(report) for number in use.holds}
     for names in training.names if training is not None else ():
-        copies = [name for name in names if COPIED.search(name)]
+        copies = [name for name in names if COPIED.search(name.rpartition(".")[2])]
         others = [name for name in names if name not in copies]
         if copies and others and stepped & set(names):
             yield Finding(

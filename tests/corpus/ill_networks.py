@@ -27,7 +27,7 @@ def _pair():
 @ill("TM303", severity="warning", subject="gen.0.weight", line="fake = gen(torch.randn(32, 8)).detach()",
      says=("all 4 parameters of gen", "detach for the other loss alone: `fake.detach()`"))  # fmt: skip
 def a_fake_that_is_detached_for_both_losses():
-    """Detached once, for the discriminator, and used for the generator's loss too."""
+    """For the discriminator, and used for the generator's loss too (nikhilsinghmus/image2reverb#37)."""
     gen, dis, og, od = _pair()
     with tm.trace(namespace={"gen": gen, "dis": dis, "og": og, "od": od}) as trace:
         for images, _ in batches(5, 32):
@@ -49,7 +49,7 @@ def a_fake_that_is_detached_for_both_losses():
 @ill("TM316", severity="warning", line="od.step()", related=("bce(dis(fake), REAL).backward()",), subject="od",
      says=("gradients of two losses, in 4 of its 5 steps", "`od.zero_grad()`"))  # fmt: skip
 def a_discriminator_that_is_cleared_too_early():
-    """Both are cleared at the top; the generator's loss then goes through the discriminator."""
+    """Both are cleared at the top; the generator's loss then goes through it (Lightning-AI/pytorch-lightning#591)."""
     gen, dis, og, od = _pair()
     with tm.trace(namespace={"gen": gen, "dis": dis, "og": og, "od": od}) as trace:
         for images, _ in batches(5, 32):
@@ -113,6 +113,7 @@ def a_domain_classifier_that_learns_to_be_fooled():
     says=("All 16 units of net.0.weight and net.2.weight", "are exactly zero", "nn.init.kaiming_uniform_"),
 )
 def a_network_of_zeros():
+    """wagonhelm/NaNmnist#2."""
     net = mlp(64, 16, 10)
     for parameter in net.parameters():
         nn.init.zeros_(parameter)
@@ -180,6 +181,7 @@ def _step(net, optimizer, images, classes):
 @ill("TM620", severity="warning", line="for images, classes in data:", subject="data",
      says=("data is an iterator (generator)", "the first of 3 rounds"))  # fmt: skip
 def a_generator_for_all_epochs():
+    """BindsNET/bindsnet#188: after the first round of the outer loop nothing is left."""
     net = mlp(64, 16, 10)
     optimizer, data = torch.optim.Adam(net.parameters()), batches(4)
     with tm.trace(namespace={"net": net}) as trace:
@@ -205,6 +207,7 @@ def inputs_and_targets_that_were_zipped_once():
 
 @ill("TM620", severity="warning", line="for images, classes in loader:", says=("SingleProcessDataLoaderIter",))
 def the_iterator_of_a_loader():
+    """pytorch/pytorch#6179: the data can be gone through once."""
     net = mlp(64, 16, 10)
     optimizer = torch.optim.Adam(net.parameters())
     pairs = [(images[0], classes[0]) for images, classes in batches(8)]
@@ -341,12 +344,14 @@ def _q_learning(q, target, steps, *, graph=False):
     "TM623", severity="note", says=("target has the shapes of q", "100 steps", "target.load_state_dict(q.state_dict())")
 )
 def a_target_network_that_is_never_copied():
+    """shakedzy/tic_tac_toe#1: the condition for the copy is never true."""
     q = mlp(64, 16, 2)
     return _q_learning(q, copy.deepcopy(q), 100)
 
 
 @ill("TM623", severity="warning", line="optimizer.step()", subject="target", says=("one module", "copy.deepcopy(q)"))
 def a_target_network_that_is_the_network():
+    """andri27-ts/Reinforcement-Learning#14: the target points to the moving network."""
     q = mlp(64, 16, 2)
     return _q_learning(q, q, 5)
 
@@ -357,3 +362,27 @@ def a_target_network_that_is_the_network():
 def a_target_network_that_gets_gradients():
     q = mlp(64, 16, 2)
     return _q_learning(q, copy.deepcopy(q), 5, graph=True)
+
+
+class Agent:
+    """Both networks are the model that it is given."""
+
+    def __init__(self, model):
+        self.policy_net, self.target_net = model.to("cpu"), model.to("cpu")
+
+
+@ill("TM623", severity="warning", line="optimizer.step()", subject="agent.target_net",
+     says=("agent.target_net and agent.policy_net are one module", "copy.deepcopy(agent.policy_net)"))  # fmt: skip
+def an_agent_whose_networks_are_one():
+    """datawhalechina/easy-rl#140: `to()` returns the module itself."""
+    agent = Agent(mlp(64, 16, 2))
+    optimizer = torch.optim.Adam(agent.policy_net.parameters(), lr=1e-3)
+    with tm.trace(namespace={"agent": agent, "optimizer": optimizer}) as trace:
+        for images, classes in batches(5, 16):
+            with torch.no_grad():
+                wanted = classes / 10 + 0.9 * agent.target_net(images.flatten(1)).max(1).values
+            loss = F.smooth_l1_loss(agent.policy_net(images.flatten(1))[:, 0], wanted)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return trace.report
