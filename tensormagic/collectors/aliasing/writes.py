@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import ChainMap
 from collections.abc import Callable, Mapping
-from time import perf_counter, process_time
+from time import process_time
 from types import FrameType
 from typing import Any
 
@@ -31,8 +31,8 @@ from tensormagic.collectors.geometry.strides import Written, does_write, prepare
 from tensormagic.collectors.hooks.modes import Engine
 from tensormagic.collectors.hooks.stepping_off import Listener
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.where.source import CellNumber, SourceLines, is_own_frame, names_of
-from tensormagic.reports import Cell, Clash, Gap, Write, WritesReport
+from tensormagic.collectors.where.source import SourceLines, is_own_frame, names_of
+from tensormagic.reports import Clash, Gap, Write, WritesReport
 from tensormagic.words import plural, seconds_text
 
 # What is known of the writes so far: a tally for each line and op, with the names that it changed.
@@ -312,28 +312,14 @@ _graph_task: Callable[[], int] = torch._C._current_graph_task_id
 
 
 class WriteListener(Listener):
-    """Watches a run for in-place writes.
-
-    Args:
-        namespace: Where names are looked up; read, never written, and not copied.
-        cell: The source that is watched, for the report.
-        cell_number: Gives a cell's execution count from its file name.
-        clock: Seconds, monotonic.
-    """
+    """Watches a run for in-place writes; arguments as `Listener` takes them."""
 
     used_before = "this watch was used before; make a new one with tensormagic.watch_writes()"
     hears_operations = True
 
-    def __init__(
-        self,
-        namespace: Mapping[str, Any],
-        cell: Cell,
-        *,
-        cell_number: CellNumber | None = None,
-        clock: Callable[[], float] = perf_counter,
-    ) -> None:
-        super().__init__(cell, clock)
-        self._log = WriteLog(namespace, SourceLines(cell_number) if cell_number is not None else SourceLines())
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self._log = WriteLog(self._namespace, self._sites)
         self._engine_writes = 0  # how often backward itself wrote
 
     def prepare(self) -> None:
@@ -368,10 +354,7 @@ class WriteListener(Listener):
     def report(self) -> WritesReport:
         """Return everything known so far."""
         return WritesReport(
-            state=self.run.state,
-            error=self.run.error,
-            cell=self.run.cell,
-            seconds=self.run.seconds,
+            **self.run.fields(),
             writes=self._log.writes(),
             writes_seen=self._log.seen,
             engine_writes=self._engine_writes,

@@ -404,7 +404,7 @@ class FailureListener(Listener):
     used_before = "this was used before; make a new one with tensormagic.explain()"
 
     def __init__(self, namespace: Mapping[str, Any]) -> None:
-        super().__init__(Cell("", None, ()))
+        super().__init__(namespace, Cell("", None, ()))
         self._around = Surroundings(namespace, None, MODE_CALLS)
         self.found: FailureReport | None = None
 

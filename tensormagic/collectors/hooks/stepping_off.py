@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from time import perf_counter
 from types import FrameType
@@ -24,6 +24,7 @@ from tensormagic.collectors.hooks.replacing import (
 )
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.where.caller import Callers, uncounted
+from tensormagic.collectors.where.source import CellNumber, SourceLines
 from tensormagic.reports import Cell, State
 
 # Where a dispatch mode steps off, so that the run stays the person's.
@@ -271,12 +272,19 @@ class RunState:
         """Wall time so far, or in all."""
         return (self.ended or self.clock()) - self.began if self.began else 0.0
 
+    def fields(self) -> dict[str, Any]:
+        """Return what every report of a run says of it."""
+        return {"cell": self.cell, "state": self.state, "error": self.error, "seconds": self.seconds}
+
 
 class Listener:
     """One question to a run. What is not overridden is not needed.
 
     Args:
+        namespace: Where names are looked up; read, never written, and not copied.
         cell: The source that runs, for the report.
+        cell_number: Gives a cell's execution count from its file name.
+        title: A name for the run.
         clock: Seconds, monotonic.
 
     Attributes:
@@ -286,8 +294,18 @@ class Listener:
     used_before: ClassVar[str]  # the error for somebody who starts the run twice
     hears_operations: ClassVar[bool] = False  # whether `wants` and `around` are called
 
-    def __init__(self, cell: Cell, clock: Callable[[], float] = perf_counter) -> None:
+    def __init__(
+        self,
+        namespace: Mapping[str, Any],
+        cell: Cell,
+        *,
+        cell_number: CellNumber | None = None,
+        title: str = "",
+        clock: Callable[[], float] = perf_counter,
+    ) -> None:
         self.run = RunState(cell, clock)
+        self._namespace, self._title = namespace, title
+        self._sites = SourceLines(cell_number) if cell_number is not None else SourceLines()
 
     # -- the life of a run, in this order ---------------------------------------------------------------------------
 

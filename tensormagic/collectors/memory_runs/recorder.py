@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from threading import RLock
-from time import perf_counter
 from types import FrameType
 from typing import Any
 
@@ -34,7 +33,6 @@ from tensormagic.collectors.memory_runs.run_report import Account, Described, Gr
 from tensormagic.collectors.objects.identity import ModuleNames, RunningModules
 from tensormagic.collectors.ops import storages
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.where.source import CellNumber, SourceLines
 from tensormagic.reports import AllocatorRun, Cell, FailureReport, Gap, Leak
 from tensormagic.reports.memory import Category, DeviceMemory
 from tensormagic.reports.memory_run import MemoryFrame, MemoryRunReport
@@ -61,10 +59,8 @@ class MemoryRecorder(Listener):
     Args:
         namespace: Where names are looked up; read, never written, and not copied.
         cell: The source that runs, for the report.
-        cell_number: Gives a cell's execution count from its file name.
-        title: A name for the run.
         functions: To go through line by line: themselves, or what a person writes for them.
-        clock: Seconds, monotonic.
+        options: As `Listener` takes them.
 
     Raises:
         UnknownNameError: for what is no function that is written in Python.
@@ -72,25 +68,16 @@ class MemoryRecorder(Listener):
 
     used_before = "this object was used before; make a new one with tensormagic.track_memory()"
 
-    def __init__(  # noqa: PLR0913  (two parameters; the rest are options, by name)
-        self,
-        namespace: Mapping[str, Any],
-        cell: Cell,
-        *,
-        cell_number: CellNumber | None = None,
-        title: str = "",
-        functions: Iterable[Any] = (),
-        clock: Callable[[], float] = perf_counter,
+    def __init__(
+        self, namespace: Mapping[str, Any], cell: Cell, *, functions: Iterable[Any] = (), **options: Any
     ) -> None:
-        super().__init__(cell, clock)
-        self._namespace, self._title = namespace, title
-        self._sites = SourceLines(cell_number) if cell_number is not None else SourceLines()
+        super().__init__(namespace, cell, **options)
         names = ModuleNames(namespace)
         names.on_root = self._note_module
         modules = RunningModules(names)
         self._profile = LineProfile(functions, namespace, cell)
         walk, site_of = self._profile.walk(self._sites, modules.path_in)
-        self.mode = MemoryMode(walk, site_of, self._fold, clock)
+        self.mode = MemoryMode(walk, site_of, self._fold, self.run.clock)
         self.stepping = SteppingOff(self.mode, walk_nodes, looks=True)
         self._totals: Totals = {}
         self._iterations = Iterations()
@@ -291,11 +278,8 @@ class MemoryRecorder(Listener):
         lines = self._profile.lines(account.lines, self._sites)
         failed, memory = self._failed, self._failed.memory if self._failed is not None else None
         return MemoryRunReport(
-            cell=self.run.cell,
-            state=self.run.state,
-            error=self.run.error,
+            **self.run.fields(),
             title=self._title,
-            seconds=self.run.seconds,
             operations=self.mode.operations,
             before=self._before,
             after=account.devices(),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from time import perf_counter
 from types import FrameType
 from typing import Any
 
@@ -14,8 +13,8 @@ import torch
 from tensormagic.collectors.hooks.stepping_off import Listener
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.rng.generators import TYPES, Reading, defaults, generators, identity, read, state_of
-from tensormagic.collectors.where.source import CellNumber, SourceLines
-from tensormagic.reports import Cell, Gap
+from tensormagic.collectors.where.source import SourceLines
+from tensormagic.reports import Gap
 from tensormagic.reports.rng import Draw, DrawKind, DrawSum, GeneratorState, RngRunReport
 
 # What is known of the draws so far: each time that a generator's state was another one than at the look before.
@@ -227,29 +226,14 @@ def may_draw(op: Any) -> bool:
 
 
 class DrawListener(Listener):
-    """Watches a run for draws of random numbers.
-
-    Args:
-        namespace: Where names are looked up; read, never written, and not copied.
-        cell: The source that is watched, for the report.
-        cell_number: Gives a cell's execution count from its file name.
-        clock: Seconds, monotonic.
-    """
+    """Watches a run for draws of random numbers; arguments as `Listener` takes them."""
 
     used_before = "this object was used before; make a new one with tensormagic.track_rng()"
     hears_operations = True
 
-    def __init__(
-        self,
-        namespace: Mapping[str, Any],
-        cell: Cell,
-        *,
-        cell_number: CellNumber | None = None,
-        clock: Callable[[], float] = perf_counter,
-    ) -> None:
-        super().__init__(cell, clock)
-        self._sites = SourceLines(cell_number) if cell_number is not None else SourceLines()
-        self._log = DrawLog(namespace, self._sites)
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self._log = DrawLog(self._namespace, self._sites)
         self._gap: Gap | None = None
 
     def passed(self, filename: str, first: int, last: int) -> None:
@@ -290,10 +274,7 @@ class DrawListener(Listener):
         """Return everything known so far."""
         gap, left = self._gap, self.run.unheard
         return RngRunReport(
-            state=self.run.state,
-            error=self.run.error,
-            cell=self.run.cell,
-            seconds=self.run.seconds,
+            **self.run.fields(),
             before=self._log.starts,
             after=self._log.ends,
             sums=self._log.sums,

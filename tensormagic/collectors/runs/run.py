@@ -131,14 +131,7 @@ class Run:
         if len(self._each) == 1:
             return self._each[0].report()
         parts = {name: each.report() for name, each in self.listeners.items()}
-        return RunReport(
-            cell=run.cell,
-            title=parts["trace"].title,
-            state=run.state,
-            error=run.error,
-            seconds=run.seconds,
-            **parts,
-        )
+        return RunReport(**run.fields(), title=parts["trace"].title, **parts)
 
 
 def listener(question: str, *arguments: Any, **keywords: Any) -> Any:

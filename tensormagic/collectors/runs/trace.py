@@ -15,7 +15,6 @@ from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from threading import RLock, get_ident
-from time import perf_counter
 from types import FrameType
 from typing import Any
 
@@ -66,7 +65,7 @@ from tensormagic.collectors.training.parallel import ParallelWatcher
 from tensormagic.collectors.training.training import TrainingWatcher
 from tensormagic.collectors.training.updates import UpdateWatcher
 from tensormagic.collectors.where.caller import error_text, sequence_number, state_after, uncounted
-from tensormagic.collectors.where.source import CellNumber, SourceLines
+from tensormagic.collectors.where.source import CellNumber
 from tensormagic.errors import NonFiniteError
 from tensormagic.gc_pause import gc_paused
 from tensormagic.reports import Cell, Gap, LiveFrame, Pass, TraceReport
@@ -83,8 +82,7 @@ class Tracer(Listener):
         namespace: Where names are looked up; read, never written, and not copied.
         cell: The source that is traced, for the report.
         cell_number: Gives a cell's execution count from its file name.
-        title: A name for the run; by default that of the model.
-        clock: Seconds, monotonic.
+        options: As `Listener` takes them; the title is by default that of the model.
 
     Attributes:
         passing: See `Follower`; a tracer that rests between steps sets it.
@@ -95,17 +93,9 @@ class Tracer(Listener):
     used_before = "this trace was used before; make a new one with tensormagic.trace()"
 
     def __init__(
-        self,
-        namespace: Mapping[str, Any],
-        cell: Cell,
-        *,
-        cell_number: CellNumber | None = None,
-        title: str = "",
-        clock: Callable[[], float] = perf_counter,
+        self, namespace: Mapping[str, Any], cell: Cell, *, cell_number: CellNumber | None = None, **options: Any
     ) -> None:
-        super().__init__(cell, clock)
-        self._namespace, self._title = namespace, title
-        self._sites = SourceLines(cell_number) if cell_number is not None else SourceLines()
+        super().__init__(namespace, cell, cell_number=cell_number, **options)
         self._modules = ModuleNames(namespace)
         self._leaves = Leaves(namespace, self._modules)
         self._module_watch = ModuleWatch(self._modules, namespace, cell_number)
@@ -470,10 +460,7 @@ class Tracer(Listener):
         captured = [Gap("calls", self._captures.gap)] if self._captures.gap else []
         return TraceReport(
             title=self._title or self._leaves.model_name(self._cuts.reached),
-            state=self.run.state,
-            error=self.run.error,
-            cell=self.run.cell,
-            seconds=self.run.seconds,
+            **self.run.fields(),
             own_seconds=self.own_seconds,
             graphs=graphs,
             passes=tuple(row.done for row in self._passes.rows()),
