@@ -23,7 +23,7 @@ SLOW = (
     "tests/tools/test_site.py",
     "tests/notebooks/test_first_light.py",
     "tests/collectors/tracing/test_compiled.py",
-    "tests/collectors/releases/test_freed.py",
+    "tests/collectors/memory/test_freed.py",
     "tests/renderers/test_hostile.py",
     "tests/browser/test_trace_panel.py",
     "tests/browser/test_hosts.py",

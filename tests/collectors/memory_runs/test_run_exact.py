@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tensormagic as tm
-from tests.collectors.live_memory.programs import STEPS, Count, Program
+from tests.collectors.memory.programs import STEPS, Count, Program
 from tests.support.gaps import own_gaps
 
 numbers = st.integers(0, 40)

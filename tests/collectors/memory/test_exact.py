@@ -16,7 +16,7 @@ from tensormagic.collectors.memory.live_memory import collect_memory
 from tensormagic.collectors.memory.survey import Survey
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk
-from tests.collectors.live_memory.programs import STEPS, Program, counted
+from tests.collectors.memory.programs import STEPS, Program, counted
 
 numbers = st.integers(0, 40)
 programs = st.lists(st.tuples(st.integers(0, len(STEPS) - 1), st.tuples(numbers, numbers, numbers)), max_size=14)

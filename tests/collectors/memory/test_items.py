@@ -13,8 +13,8 @@ from tensormagic.collectors.memory import roots as containers_module
 from tensormagic.collectors.memory.flow import Dominance, flow_of
 from tensormagic.collectors.memory.freed import collect_releases
 from tensormagic.collectors.memory.roots import containers
-from tests.collectors.releases.programs import freed_by
-from tests.collectors.releases.test_reachability import GRAPHS, reached
+from tests.collectors.memory.freeing_programs import freed_by
+from tests.collectors.memory.test_reachability import GRAPHS, reached
 
 MADE = "import torch, collections\nfrom torch import nn\nzeros = torch.zeros\n"
 

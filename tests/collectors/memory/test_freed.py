@@ -16,7 +16,7 @@ from torch import nn
 import tensormagic as tm
 from tensormagic.collectors.memory.freed import CIRCLES, ELSEWHERE, collect_releases
 from tensormagic.reports import Release
-from tests.collectors.releases.programs import freed_by, run
+from tests.collectors.memory.freeing_programs import freed_by, run
 
 
 @pytest.fixture(autouse=True)

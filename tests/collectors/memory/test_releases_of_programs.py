@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
 from tensormagic.collectors.memory.freed import collect_releases
-from tests.collectors.releases.programs import freed_by, programs, quick_collections, run
+from tests.collectors.memory.freeing_programs import freed_by, programs, quick_collections, run
 
 
 @pytest.fixture(scope="module", autouse=True)
