@@ -152,10 +152,26 @@ def _used_up(report: TraceReport, one: UsedUpIterator) -> Finding:
 
 
 def loads_without_effect(report: TraceReport) -> Iterator[Finding]:
-    """TM621: ``load_state_dict(strict=False)`` with keys of which none, or few, are the module's."""
+    """TM621: ``load_state_dict(strict=False)`` with keys that the module does not have; or its own tensors."""
     for load in report.training.loads if report.training is not None else ():
-        if 2 * load.unexpected >= load.given:
+        if load.own:
+            yield _own_load(report, load)
+        elif 2 * load.unexpected >= load.given:
             yield _load(report, load)
+
+
+def _own_load(report: TraceReport, load: StateLoad) -> Finding:
+    return Finding(
+        code="TM621",
+        severity="warning",
+        message=f"load_state_dict changes nothing in {load.module}: it was given {load.module}'s own tensors, and "
+        "`state_dict()` makes no copy of them.",
+        location=report.location(load.location),
+        evidence={"given": load.given},
+        remedy=f"To go back to earlier weights, keep a copy: `copy.deepcopy({load.module}.state_dict())`; to copy "
+        "another network, load the `state_dict()` of that one.",
+        subject=load.module,
+    )
 
 
 def _load(report: TraceReport, load: StateLoad) -> Finding:

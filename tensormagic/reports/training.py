@@ -246,7 +246,7 @@ class SameOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateLoad:
-    """A call of ``load_state_dict(strict=False)`` that was given keys which the module does not have.
+    """A call of ``load_state_dict`` that was given keys which the module does not have, or its own tensors.
 
     Attributes:
         location: Index into `TraceReport.locations` of the line.
@@ -257,16 +257,18 @@ class StateLoad:
         example: The first key that it does not have.
         wanted: The first that it was not given.
         strip: What has to be taken from the beginning of each given key, so that all of them fit; else empty.
+        own: Whether it was given its own parameters: nothing changes.
     """
 
     location: int | None
     module: str
     given: int
-    unexpected: int
-    missing: int
-    example: str
-    wanted: str
+    unexpected: int = 0
+    missing: int = 0
+    example: str = ""
+    wanted: str = ""
     strip: str = ""
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

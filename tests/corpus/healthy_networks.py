@@ -196,6 +196,17 @@ def a_checkpoint_with_an_old_head():
     return trace.report
 
 
+@healthy(nearly="TM621")
+def the_best_weights_as_a_copy():
+    net = mlp(64, 16, 10)
+    with tm.trace(namespace={"net": net}) as trace:
+        best = copy.deepcopy(net.state_dict())
+        train_classifier(net, flat=True)
+        net.load_state_dict(best)
+        net.load_state_dict(mlp(64, 16, 10).state_dict())
+    return trace.report
+
+
 @healthy(nearly="TM622")
 def only_the_generator_s_half_of_a_step():
     """The gradients go through a discriminator that is stepped in another cell."""

@@ -263,6 +263,34 @@ def a_backbone_of_another_library():
     return trace.report
 
 
+@ill("TM621", severity="warning", line="net.load_state_dict(best)", says=("net's own tensors", "copy.deepcopy("))
+def the_best_weights_without_a_copy():
+    """What is kept of the best epoch changes with every step after it."""
+    net = mlp(64, 16, 10)
+    with tm.trace(namespace={"net": net}) as trace:
+        best = net.state_dict()
+        train_classifier(net, flat=True)
+        net.load_state_dict(best)
+    return trace.report
+
+
+@ill("TM621", severity="warning", line="target.load_state_dict(target.state_dict())", says=("target's own tensors",))
+def a_target_network_that_is_loaded_from_itself():
+    """thesouther/MARL#8."""
+    q = mlp(64, 16, 2)
+    target = copy.deepcopy(q)
+    optimizer = torch.optim.Adam(q.parameters(), lr=1e-3)
+    with tm.trace(namespace={"q": q, "target": target}) as trace:
+        for images, classes in batches(6, 16):
+            with torch.no_grad():
+                wanted = classes / 10 + 0.9 * target(images.flatten(1)).max(1).values
+            optimizer.zero_grad()
+            F.smooth_l1_loss(q(images.flatten(1))[:, 0], wanted).backward()
+            optimizer.step()
+            target.load_state_dict(target.state_dict())
+    return trace.report
+
+
 # TM622: an optimizer that makes no step
 
 

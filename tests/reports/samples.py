@@ -199,7 +199,7 @@ def _training() -> reports.Training:
         used_up=(reports.UsedUpIterator(location=0, name=HOSTILE, type_name="generator", rounds=-1),),
         same_order=(reports.SameOrder(location=0, loader=HOSTILE, epoch=HOSTILE),),
         loads=(reports.StateLoad(location=0, module=HOSTILE, given=4, unexpected=4, missing=4, example=HOSTILE,
-                                 wanted="0.weight", strip="module."),),
+                                 wanted="0.weight", strip="module.", own=True),),
     )  # fmt: skip
 
 

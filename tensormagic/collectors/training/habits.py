@@ -230,24 +230,40 @@ class StateLoads:
         return Replacement(_MODULE, _ANSWER, partial(_asking, self)) if hasattr(_MODULE, _ANSWER) else nullcontext()
 
     def note(self, frame: FrameType, missing: list[str], unexpected: list[str]) -> None:
-        """Look at what did not fit. Never raises."""
+        """Look at what did not fit, and whether all that was given are the module's own tensors. Never raises."""
+        if frame.f_code is not _LOAD or len(self.found) >= MOST_LOADS:
+            return
         try:
-            if frame.f_code is _LOAD and unexpected and missing and len(self.found) < MOST_LOADS:
-                module, given = frame.f_locals["self"], list(frame.f_locals["state_dict"])
-                self._note(frame, module, given, (missing, unexpected))
+            with torch._C.DisableTorchFunction():
+                names = frame.f_locals
+                module, state = names["self"], names["state_dict"]
+                if unexpected and missing:
+                    self._note(frame, module, list(state), (missing, unexpected))
+                elif not names["assign"] and _is_own(module, state):
+                    self._add(frame, module, list(state), own=True)
         except Exception:  # what a person's own class of keys raises is no business of a look
             return
 
     def _note(self, frame: FrameType, module: nn.Module, given: list[str], odd: tuple[list[str], list[str]]) -> None:
-        called = place_of(module, self._namespace) or self._leaves.modules.path(module) or type(module).__name__
         (missing, unexpected), wanted = odd, {name for name, _ in module.named_parameters()}
         strip = unexpected[0].removesuffix(missing[0])
         fits = strip != unexpected[0] and {key.removeprefix(strip) for key in given} >= wanted
+        self._add(frame, module, given, unexpected=len(unexpected), missing=len(missing), example=unexpected[0],
+                  wanted=missing[0], strip=strip if fits else "")  # fmt: skip
+
+    def _add(self, frame: FrameType, module: nn.Module, given: list[str], **odd: Any) -> None:
+        called = place_of(module, self._namespace) or self._leaves.modules.path(module) or type(module).__name__
         site = self._sites.of_frame(frame.f_back)
-        self.found.setdefault(site, StateLoad(
-            location=site, module=called, given=len(given), unexpected=len(unexpected), missing=len(missing),
-            example=unexpected[0], wanted=missing[0], strip=strip if fits else "",
-        ))  # fmt: skip
+        self.found.setdefault(site, StateLoad(location=site, module=called, given=len(given), **odd))
+
+
+def _is_own(module: nn.Module, state: Mapping[str, Any]) -> bool:
+    """Return whether a module is given its own parameters, under their own names."""
+    own = list(module.named_parameters())
+    return bool(own) and all(
+        name in state and state[name].numel() > 0 and state[name].data_ptr() == parameter.data_ptr() != 0
+        for name, parameter in own
+    )
 
 
 def _asking(loads: StateLoads, original: Any) -> Any:
