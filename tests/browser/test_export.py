@@ -15,7 +15,7 @@ from nbconvert import HTMLExporter
 from playwright.sync_api import Page, expect
 
 from tensormagic import renderers, reports
-from tensormagic.renderers.export import MOST_CARRIED, MOST_IN_FILE, carried, stem
+from tensormagic.renderers import MOST_CARRIED, MOST_IN_FILE, carried, stem
 from tensormagic.reports import Gap
 from tests.browser.conftest import NOTEBOOK
 from tests.renderers import samples_viewer, test_every_renderer

@@ -14,7 +14,7 @@ from tensormagic import renderers, reports
 from tensormagic.errors import TensorMagicError
 from tensormagic.renderers import files
 from tensormagic.renderers.basics.markup import in_address
-from tensormagic.views.pictures.graph_svg import EITHER_SIDE
+from tensormagic.renderers.basics.theme import EITHER_SIDE
 from tests.renderers import samples_sharing, test_every_renderer
 from tests.renderers.markup_reader import Page
 

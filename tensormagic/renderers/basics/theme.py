@@ -61,7 +61,9 @@ OTHER_SLICE = "#aab1ba"  # of a tensor's storage: read, but not in the slice tha
 LEAF_GROUND, SELF_GROUND = ("#e3eef6", "#1b2f42"), ("#fff4cf", "#3a3112")
 
 _ROLE = re.compile(r"--([\w-]+):[^;]*?light-dark\((#\w+),(#\w+)\)")
-_EITHER_SIDE = re.compile(r"--([\w-]+):(#\w+)")
+# An image is dark where the element that shows it is.
+EITHER_SIDE: str = "@media (prefers-color-scheme:dark){svg{filter:invert(.91) hue-rotate(180deg)}}"
+_COLOURED = re.compile(r"--([\w-]+):(#\w+)")
 _ASKED = re.compile(r"\$([a-z]+(?:-\w+)?\d?)")
 
 
@@ -69,7 +71,7 @@ _ASKED = re.compile(r"\$([a-z]+(?:-\w+)?\d?)")
 def _roles() -> dict[str, tuple[str, str]]:
     """Return every role with its light and its dark colour, ``n0`` to ``n5`` of the norm among them."""
     sheet = static("tokens.css")
-    named = {name: (colour, colour) for name, colour in _EITHER_SIDE.findall(sheet)}
+    named = {name: (colour, colour) for name, colour in _COLOURED.findall(sheet)}
     named |= {name: (light, dark) for name, light, dark in _ROLE.findall(sheet)}
     steps = zip(NORM_SCALE_LIGHT, NORM_SCALE_DARK, strict=True)
     named |= {"leaf": LEAF_GROUND, "self": SELF_GROUND}

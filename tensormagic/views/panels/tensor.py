@@ -161,7 +161,7 @@ _VERDICTS: dict[str, Callable[[LayoutReport], str]] = {
 }
 
 
-SHEETS = ("tensor.css", "tensor_values.css", "kind.css")
+SHEETS = ("tensor.css", "kind.css")
 _METADATA_WIDTH, _DATA_WIDTH = 120, 2000  # characters of a value, and of ``x.data``, at most
 _VERDICT_COLUMNS = (Column(look="name"), Column(look="wide"))
 _STATISTICS = (Column(look="quiet"), Column(), Column(look="quiet"), Column(look="number"))
@@ -186,7 +186,7 @@ def view(report: TensorReport) -> Panel:
     statistics = None if single else report.statistics
     lead = ValueRange(statistics) if statistics is not None and statistics.count else ""
     second = [" \u00b7 ".join(_details(report))]
-    sheets = SHEETS if any(map(_is_large, report.kinds)) else SHEETS[:2]
+    sheets = SHEETS if any(map(_is_large, report.kinds)) else SHEETS[:1]
     label = f"Tensor {name(report)}"
     return Panel("tensor", "tensor", name(report), _facts(report, single), body, label, second, lead, sheets=sheets)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from tensormagic.renderers.basics.markup import escape, svg_image, tag
 from tensormagic.renderers.basics.svg_paths import number
+from tensormagic.renderers.basics.theme import EITHER_SIDE
 from tensormagic.renderers.graph import marks
 from tensormagic.renderers.graph.drawing import Box, Drawing, draw
 from tensormagic.renderers.graph.values import (
@@ -30,7 +31,7 @@ from tensormagic.reports import FirstNonfinite, Frame, Graph, Node, TraceReport
 from tensormagic.views import to_html
 from tensormagic.views.nodes import Cell, Column, Picture, Section, Table
 from tensormagic.views.panels.trace_words import measured, norm_text, run_text, touched
-from tensormagic.views.pictures.graph_svg import EITHER_SIDE, SOLID, Scene, graph_svg, legend_svg, styled
+from tensormagic.views.pictures.graph_svg import SOLID, Scene, graph_svg, legend_svg, styled
 from tensormagic.words import DOT, count, listed, plural, shortened
 
 _MOST_BOXES, _TEXT_BOXES, _ENDED_BOXES = 64, 24, 32  # a picture cannot be zoomed into: it shows less than the panel

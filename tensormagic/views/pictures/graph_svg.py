@@ -129,8 +129,6 @@ STYLE = inked(
 )
 
 # No gradient was asked for: nothing is missing, so nothing is dashed.
-# An image is dark where the element that shows it is.
-EITHER_SIDE = "@media (prefers-color-scheme:dark){svg{filter:invert(.91) hue-rotate(180deg)}}"
 SOLID = inked(".tms .snone,.tms .wnone{stroke:$ink-2;stroke-dasharray:none}.tms .l.q{fill:$ink}")
 
 
