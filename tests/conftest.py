@@ -11,6 +11,7 @@ from typing import Any
 import nbformat
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 from IPython.core.interactiveshell import InteractiveShell
 
 from tests.support.kernel import ROOT, notebook_of, run_notebook
@@ -22,6 +23,13 @@ from tests.support.workers import SlowFilesFirst, in_order
 from tools.system import find_dot
 
 __all__ = ["simulated"]
+
+# A busy machine makes no example wrong. In continuous integration the examples are the same each time: new ones are for
+# whoever can look into what they find.
+settings.register_profile(
+    "tensormagic", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
+)
+settings.load_profile("tensormagic")
 
 # What a folder's tests need, so that they can be left out.
 MARKS = {ROOT / "tests" / name: getattr(pytest.mark, mark) for name, mark in (
