@@ -33,10 +33,11 @@ WIDTH = 840
 COLOURS = 16
 _SECTION = re.compile(r'<section class="([^"]*)"')
 _ADDRESS = re.compile(r"\b0x[0-9a-f]+")
-_WORD = re.compile(r"[^\W\d_]{3,}")
+_WORD = re.compile(r"(?<![^\W_])[^\W\d_]{3,}(?![^\W_])")  # no part of a hash
 _VARIES = frozenset(
     {"KiB", "MiB", "GiB", "tracing"}
 )  # a unit depends on the number before it, as does the cost of tracing
+VARIES = "varies"
 _CODE = re.compile(r"\bTM\d{3}\b")
 # Draws a screenshot with few colours: the most frequent ones, each pixel the nearest of them. One byte a pixel.
 _FEWER = """async ([picture, most]) => {
@@ -80,8 +81,11 @@ def text_of(output: Any) -> str:
 def words(cell: Any) -> Counter[str]:
     """Return what two runs of a cell have in common, as numbers and bars have not: words, and the codes of findings.
 
-    Of what is in the memory of the machine, it is the codes alone.
+    Of what is in the memory of the machine, it is the codes alone; of a cell with the tag ``varies``, which depends on
+    time or on uninitialised memory, nothing.
     """
+    if VARIES in cell.metadata.get("tags", []):
+        return Counter()
     text = "\n".join(text_of(output).replace("0x…", "") for output in cell.outputs)
     said = [] if "%gpumem" in cell.source else [word for word in _WORD.findall(text) if word not in _VARIES]
     return Counter([*said, *_CODE.findall(text)])

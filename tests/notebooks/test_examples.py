@@ -70,13 +70,17 @@ def test_stored_outputs_are_fresh(example, executed):
         ("%tensor x", "x needs 96 KiB in 2 s, at 0x55", True),
         ("%gpumem", "x needs 96 KiB in 2 s, at 0x55", False),
         ("%gpumem", "TM501 x takes 96 KiB", True),
+        ("%tensor x", "x takes 96 KiB in 2 s, at 0x55, 6bfac1", False),
+        ("%tensor x  # varies", "anything", False),
     ],
 )
 def test_words_make_an_output_stale(source, now, is_stale):
-    """Words do, numbers and units do not; of what is in the memory of the machine, findings alone."""
+    """Words do, numbers, units and hashes do not; of what is in the memory of the machine, findings alone."""
 
     def notebook(text):
-        cell = nbformat.v4.new_code_cell(source, outputs=[nbformat.v4.new_output("stream", text=text)], id="one")
+        tags = {"tags": ["varies"]} if "varies" in source else {}
+        shown = [nbformat.v4.new_output("stream", text=text)]
+        cell = nbformat.v4.new_code_cell(source, outputs=shown, metadata=tags, id="one")
         return nbformat.v4.new_notebook(cells=[cell])
 
     assert stale(notebook("x takes 96 KiB in 2 s, at 0x55"), notebook(now)) == (["one"] if is_stale else [])

@@ -24,6 +24,12 @@ PACKAGE_DIRECTORY = str(Path(__file__).resolve().parents[2]) + os.path.sep
 _LIBRARIES = ("stdlib", "platstdlib", "purelib", "platlib")
 _LIBRARY_DIRECTORIES = tuple(sysconfig.get_path(name) + os.path.sep for name in _LIBRARIES)
 _INSTALLED = tuple(f"{os.path.sep}{name}{os.path.sep}" for name in ("site-packages", "dist-packages"))
+# Installed elsewhere (``pip install --target``, an editable torch), these are libraries all the same.
+_HOSTS = tuple(
+    str(Path(sys.modules[name].__file__ or "").parent) + os.path.sep
+    for name in ("torch", "IPython", "ipykernel")
+    if getattr(sys.modules.get(name), "__file__", None)
+)
 
 MOST_PLACES = 1 << 14  # in code that are known by their instruction; beyond, they are looked up by their line again
 MAX_SOURCE_LINES = 400  # a longer file is not put into the report as a whole; the lines that matter always are
@@ -47,7 +53,7 @@ def is_own_code(filename: str) -> bool:
         return filename.startswith(("<ipython", "<stdin", "<string", "<cell", "<doctest"))
     if any(folder in filename for folder in _INSTALLED):  # also the user's (--user) and the system's
         return False
-    return not filename.startswith((PACKAGE_DIRECTORY, *_LIBRARY_DIRECTORIES))
+    return not filename.startswith((PACKAGE_DIRECTORY, *_HOSTS, *_LIBRARY_DIRECTORIES))
 
 
 def is_own_frame(frame: FrameType) -> bool:

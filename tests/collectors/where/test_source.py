@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import json
 import linecache
+import os
+import subprocess
 import sys
 import sysconfig
 from pathlib import Path
@@ -14,6 +16,7 @@ import torch
 
 import tensormagic
 from tensormagic.collectors.where.source import SourceLines, is_own_code, lines_of
+from tests.support.kernel import ROOT
 
 PURELIB = sysconfig.get_path("purelib")
 
@@ -131,3 +134,16 @@ def test_code_of_any_name_is_traced(filename):
     exec(compile(code, filename, "exec"), names)
     assert len(names["trace"].report.graphs) == 1
     assert lines_of(filename) == []
+
+
+def test_a_shell_that_is_installed_elsewhere_is_a_library(tmp_path):
+    """As with ``pip install --target``; what lies beside it is the user's own."""
+    (tmp_path / "IPython").mkdir()
+    (tmp_path / "IPython" / "__init__.py").touch()
+    code = (
+        "import IPython\nfrom tensormagic.collectors.where.source import is_own_code\n"
+        f"print(is_own_code(IPython.__file__), is_own_code({str(tmp_path / 'mine.py')!r}))"
+    )
+    settings = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    ran = subprocess.run([sys.executable, "-c", code], env=settings, capture_output=True, text=True, check=True)
+    assert ran.stdout == "False True\n"
