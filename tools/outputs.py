@@ -15,7 +15,6 @@ import struct
 import sys
 import tempfile
 import zlib
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,17 +77,19 @@ def text_of(output: Any) -> str:
     return _ADDRESS.sub("0x…", text)
 
 
-def words(cell: Any) -> Counter[str]:
+def words(cell: Any) -> set[str]:
     """Return what two runs of a cell have in common, as numbers and bars have not: words, and the codes of findings.
+
+    How often a word comes is no part of it: rows of a table can be more on another processor.
 
     Of what is in the memory of the machine, it is the codes alone; of a cell with the tag ``varies``, which depends on
     time or on uninitialised memory, nothing.
     """
     if VARIES in cell.metadata.get("tags", []):
-        return Counter()
+        return set()
     text = "\n".join(text_of(output).replace("0x…", "") for output in cell.outputs)
     said = [] if "%gpumem" in cell.source else [word for word in _WORD.findall(text) if word not in _VARIES]
-    return Counter([*said, *_CODE.findall(text)])
+    return {*said, *_CODE.findall(text)}
 
 
 def stale(stored: Any, fresh: Any) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
 
+from tensormagic.renderers.basics.markup import text_width
 from tensormagic.renderers.basics.svg_paths import number
 from tensormagic.renderers.basics.theme import BAD_COLOUR, DIVERGING
 from tensormagic.renderers.terminal.text_canvas import wrapped
@@ -27,6 +28,7 @@ from tensormagic.views.pictures.placement import (
 from tensormagic.views.to_svg import legend_svg
 from tensormagic.words import (
     count,
+    listed,
     number_of_bytes,
     plural,
     ranks_text,
@@ -51,7 +53,8 @@ _LEGEND = (
     "less than a tenth", "less than half", "a little less", "like the median of the ranks", "a little more",
     "more than twice", "more than ten times", "not finite", "no gradient",
 )  # fmt: skip
-_ROW, _LABEL = 13.0, 120.0
+_ROW, _LABEL, _SMALL, _NARROW = 13.0, 120.0, 10.0, 28.0
+_MEDIAN = "rgba(128,128,128,0.22)"  # of what is as usual: on dark paper no brighter than on light
 
 RANKS = (
     Column("rank", lambda one: str(one.rank), "number"),
@@ -189,9 +192,19 @@ class RankMap(Picture):
         look = f"in {plural(len(rows), 'row')} of ranks that look alike{more and f', {more}'}"
         return f"{first}, {look}{f'; not finite on {bad[0]}' if bad else ''}"
 
+    @cached_property
+    def _names(self) -> list[str]:
+        return [shortened(name, 40) for name in self.report.names]
+
     def _legend(self) -> list[int]:
         rows, _ = self._found
         return sorted({level for _, each in rows for level in each})
+
+    def _columns(self) -> str:
+        """Say which parameter a column is, where its head does not."""
+        names = self._names
+        several = "" if len(names) <= _MOST_COLUMNS else f", {-(-len(names) // _MOST_COLUMNS)} in each"
+        return f"columns: {listed(names) if len(names) <= 4 else f'{names[0]} to {names[-1]}'}{several}"
 
     def text(self, width: int) -> Iterable[str]:
         """Return a sign for each parameter."""
@@ -203,24 +216,32 @@ class RankMap(Picture):
                 signs = "".join(_SIGNS[level] for level in each[start : start + room])
                 yield f"  {ranks.ljust(label)}  {signs}".rstrip()
         parts = [f"{_SIGNS[level]} {_LEGEND[level]}" for level in self._legend() if level != _NONE]
-        yield from wrapped("; ".join([*parts, *([more] if more else [])]), width, "  ", "  ")
+        yield from wrapped("; ".join([*parts, *([more] if more else []), self._columns()]), width, "  ", "  ")
 
     def svg(self, width: float) -> tuple[str, float]:
-        """Return a box for each parameter, and a legend below."""
+        """Return a box for each parameter, with its name above where there is room, and a legend below."""
         rows, more = self._found
-        columns = max(len(rows[0][1]), 1)
-        wide = min((width - _LABEL - 8) / columns, 28.0)
-        drawn = [words(4, at * _ROW + 11.5, shortened(ranks, 20)) for at, (ranks, _) in enumerate(rows)]
-        for at, (_, each) in enumerate(rows):
+        columns, names = max(len(rows[0][1]), 1), self._names
+        room = (width - _LABEL - 8) / columns
+        needed = max((text_width(name, _SMALL) for name in names), default=0.0) + 6
+        wide, top = (
+            (max(needed, _NARROW), _ROW) if len(names) == columns and needed <= room else (min(room, _NARROW), 0)
+        )
+        drawn = [words(_LABEL + at * wide, 9.5, name) for at, name in enumerate(names if top else ())]
+        for at, (ranks, each) in enumerate(rows):
+            y = top + at * _ROW
+            drawn.append(words(4, y + 11.5, shortened(ranks, 20)))
             fills = ["none" if level == _NONE else _colour(level) for level in each]
-            drawn.append(patches([fills], (_LABEL, at * _ROW + 2, wide, _ROW - 1.5), gap=0.6))
+            drawn.append(patches([fills], (_LABEL, y + 2, wide, _ROW - 1.5), gap=0.6))
+        y = top + len(rows) * _ROW + 8
+        for line in [*([] if top else [self._columns()]), *([more] if more else [])]:
+            drawn.append(words(_LABEL, y + 4, line))
+            y += 15
         legend, high = legend_svg(
             [(_colour(level), _LEGEND[level]) for level in self._legend() if level != _NONE], width
         )
-        y = len(rows) * _ROW + 8
         drawn.append(f'<g transform="translate(4,{number(y)})">{legend}</g>')
-        y += high + (15 if more else 0)
-        return lettered("".join([*drawn, words(4, y - 4, more) if more else ""])), y + 4
+        return lettered("".join(drawn)), y + high + 4
 
     def html(self) -> str:
         """Return it as a picture with its words."""
@@ -229,4 +250,4 @@ class RankMap(Picture):
 
 
 def _colour(level: int) -> str:
-    return BAD_COLOUR if level == _BAD else DIVERGING[level]
+    return BAD_COLOUR if level == _BAD else _MEDIAN if level == _SAME else DIVERGING[level]
