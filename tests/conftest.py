@@ -117,20 +117,13 @@ def dot() -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests by where they are, and put them into the order in which workers are given them.
-
-    What waits for another process (a browser, a kernel) has a second try, which the summary names: a machine that is
-    busy with something else can be too slow for it once. In continuous integration so has every test.
-    """
-    everywhere = "CI" in os.environ
+    """Mark the tests by where they are, and put them into the order in which workers are given them."""
     for item in items:
         for folder, mark in MARKS.items():
             if folder in item.path.parents:
                 item.add_marker(mark)
         if SLOW_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.notebook)
-        if everywhere or item.get_closest_marker("browser") or item.get_closest_marker("notebook"):
-            item.add_marker(pytest.mark.flaky(reruns=1))
     items[:] = in_order(items)
 
 

@@ -24,7 +24,7 @@ from tests.support.every_magic import CELLS, SETUP
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "build" / "matrix"
 RUNNER = ("nbconvert", "ipykernel")  # what `tensormagic demo --headless` needs beside the package
-TESTS = ("expecttest", "hypothesis", "import-linter", "pytest", "pytest-rerunfailures", "pytest-xdist", "setuptools")
+TESTS = ("expecttest", "hypothesis", "import-linter", "pytest", "pytest-xdist", "setuptools")
 QUICK = ("-q", "--numprocesses", "logical", "-m", "not browser and not notebook and not corpus", "tests")
 # Of the repository's own tools, which are held in the newest environment alone.
 NOT_HERE = ("tests/contracts", "tests/tools", "tests/browser", "tests/notebooks")

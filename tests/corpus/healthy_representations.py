@@ -73,7 +73,7 @@ def contrastive_learning():
 def similarity_with_a_stop_gradient():
     encoder, predictor = nn.Sequential(nn.Linear(64, 32), nn.BatchNorm1d(32), nn.ReLU()), mlp(32, 16, 32)
     optimizer = torch.optim.SGD([*encoder.parameters(), *predictor.parameters()], lr=0.05, momentum=0.9)
-    with tm.trace(namespace=locals()) as trace:
+    with tm.trace(namespace={"encoder": encoder, "predictor": predictor, "optimizer": optimizer}) as trace:
         for images, _ in batches(4):
             x = images.flatten(1)
             z1, z2 = (encoder(x + 0.1 * torch.randn_like(x)) for _ in range(2))

@@ -102,7 +102,7 @@ def test_ipython_in_a_pipe_that_is_not_unicode(tmp_path):
     ran = subprocess.run(command, capture_output=True, check=True, cwd=tmp_path, env=environment)
     written = ran.stdout.decode("cp1252")
     assert "offset(i, j) = 0 + 3·i + 1·j" in written
-    assert "+----+----+----+" in written
+    assert "+---+---+---+" in written
     assert written.splitlines()[-1] == "own"
 
 

@@ -126,7 +126,7 @@ def test_the_fields_of_reports_are_told(site):
     functions = (site / "api" / "functions.html").read_text(encoding="utf-8")
     assert 'id="tensormagic.inspect"' in functions
     fields = re.sub(r"<[^>]*>", "", (site / "api" / "reports.html").read_text(encoding="utf-8"))
-    assert "One plain sentence with the person’s own names and numbers." in fields
+    assert "One plain sentence with the user’s own names and numbers." in fields
 
 
 def clicks(pages: dict[str, Page], start: str) -> dict[str, int]:

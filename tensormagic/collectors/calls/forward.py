@@ -19,6 +19,7 @@ from tensormagic.collectors.faults.autograd_watch import GETS_GRAD, SETS_DATA, A
 from tensormagic.collectors.gradients.measures import SmallResults
 from tensormagic.collectors.graphs.live_nodes import flat
 from tensormagic.collectors.hooks.modes import TransparentMode, active_modes, set_modes
+from tensormagic.collectors.hooks.stepping_off import STANDING_IN
 from tensormagic.collectors.objects.identity import ModuleNames, RunningModules
 from tensormagic.collectors.quiet import answers_itself, here, without_modes
 from tensormagic.collectors.where.caller import (
@@ -183,6 +184,8 @@ class ForwardRecorder(TransparentMode):
     ) -> Any:
         """Make the call and note which nodes it made."""
         watched = _watched(func)
+        if watched is None and STANDING_IN:
+            watched = _watched(STANDING_IN.get(func))
         role = before = None
         frame = above = sys._getframe(1)
         if (code := above.f_code).co_name in _BETWEEN:

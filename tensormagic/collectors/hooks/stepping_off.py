@@ -89,6 +89,9 @@ _CALLS: tuple[tuple[Any, str], ...] = (
 )  # fmt: skip
 
 
+STANDING_IN: dict[Any, Any] = {}
+"""Of these functions of torch's, by what stands in for them at present: a function mode is called for the latter."""
+
 NodeWalk = Callable[[Iterable[Any], int], Iterable[Any]]
 
 
@@ -112,6 +115,7 @@ class SteppingOff:
         self._mode, self._walk, self._looks = mode, walk, looks
         self._callers = Callers()
         self._replaced: list[Replacement] = []
+        self._standing_in: list[Any] = []
         self._left = -1
         self.captures = Captures(self._leave, leave_dispatch=self._leave, made=self._look if looks else None)
         self.compiled_calls = 0
@@ -129,6 +133,8 @@ class SteppingOff:
 
     def _forget(self) -> None:
         self._callers = Callers()  # the stand-ins hold the globals of those for whom they stand
+        while self._standing_in:
+            STANDING_IN.pop(self._standing_in.pop(), None)
 
     def _replace(self, stack: Undoing, owner: Any, name: str, make: Callable[[list[Replacement], Any], Any]) -> None:
         if isinstance(owner, type) and name not in vars(owner):  # it is inherited
@@ -159,7 +165,10 @@ class SteppingOff:
             self._mode.note_whole(original.__name__, result, frame)
             return result
 
-        return functools.wraps(original)(call)
+        stand_in = functools.wraps(original)(call)
+        self._standing_in.append(stand_in)
+        STANDING_IN[stand_in] = inspect.unwrap(original)
+        return stand_in
 
     def _resizing(self, _: list[Replacement], original: Any) -> Callable[..., Any]:
         @uncounted

@@ -90,6 +90,18 @@ def _without_alias(name):
     return re.sub(r"reshape_?alias", "view", str(name), flags=re.IGNORECASE).lower().removesuffix("backward0")
 
 
+@pytest.mark.parametrize(
+    "besides", [{"memory": True}, {"writes": True}, {"draws": True}, {"level": "ops"}], ids="+".join
+)
+def test_a_call_around_which_the_mode_is_off_is_seen(besides):
+    """Torch computes `cross_entropy` otherwise under a mode, so another function stands there: it is the same call."""
+    net = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.Softmax(dim=1))
+    with tm.trace(namespace={"net": net}, **besides) as trace:
+        torch.nn.functional.cross_entropy(net(torch.ones(16, 8)), torch.zeros(16, dtype=torch.long)).backward()
+    report = trace.report.trace if isinstance(trace.report, RunReport) else trace.report
+    assert [finding.code for finding in report.findings if finding.code == "TM608"] == ["TM608"]
+
+
 def test_one_dispatch_mode_serves_all_who_listen():
     """With memory it is that of the memory run; without, one of their own."""
     for besides in (ASKED, {"writes": True, "draws": True}):
