@@ -15,13 +15,15 @@ from tensormagic.errors import UnknownTopicError
 _SECONDS = 2.0
 
 
+def _add_save(parser: argparse.ArgumentParser, forms: str) -> None:
+    help_ = f"write it as {forms}; can be repeated"
+    parser.add_argument("--save", action="append", default=[], type=Path, metavar="FILE", help=help_)
+
+
 def _show_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the command takes."""
     parser.add_argument("report", type=Path, help="a .json file from report.save or --save")
-    parser.add_argument(
-        "--save", action="append", default=[], type=Path, metavar="FILE",
-        help="write it as .html, .svg or .txt; can be repeated",
-    )  # fmt: skip
+    _add_save(parser, ".html, .svg or .txt")
     parser.add_argument("--browser", action="store_true", help="open it as a page in the browser")
 
 
@@ -49,10 +51,7 @@ def _show(given: argparse.Namespace) -> int:
 def _ranks_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the command takes."""
     parser.add_argument("folder", type=Path, help="the folder that every rank was given")
-    parser.add_argument(
-        "--save", action="append", default=[], type=Path, metavar="FILE",
-        help="write it as .html .svg .txt or .json; may be given several times",
-    )  # fmt: skip
+    _add_save(parser, ".html, .svg, .txt or .json")
     parser.add_argument("--watch", action="store_true", help="refresh every two seconds, until all ranks have ended")
 
 

@@ -107,8 +107,7 @@ def _panel(followed: api.MemoryRun) -> MemoryPanel | None:
 _CELL = Magic(
     name="%%gpumem",
     does="Run the cell and show its memory: over time, by line and by category, with what was alive at the peak and "
-    "what "
-    "is left.",
+    "what is left.",
     makes="MemoryRunReport",
     takes={
         "--title": {"default": "", "metavar": "TEXT", "help": "a name for the run"},

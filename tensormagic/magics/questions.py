@@ -239,8 +239,7 @@ MAGICS = {
                 "nargs": "*",
                 "metavar": "RUN",
                 "help": "the folder that every rank was given as tensormagic.trace(ranks=...), or a list of their "
-                "trace "
-                "reports",
+                "trace reports",
             }
         },
         needs="run",

@@ -136,7 +136,8 @@ def test_a_budget_traces_the_first_step_and_says_what_it_cost():
     pacing = report.pacing
     assert steps_of(report)[0] == 1
     assert pacing.steps == len(steps_of(report)) == len({one.step for one in report.passes})
-    assert 1 <= pacing.steps < 60
+    assert pacing.steps < 60
+    assert pacing.steps > 1 or pacing.cost > 0.5  # a first step that took the budget of all is the only one
     assert pacing.cost > 0
     assert report.steps_seen == 60
 
