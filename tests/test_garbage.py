@@ -11,7 +11,7 @@ import torch
 
 import tensormagic as tm
 from tensormagic.gc_pause import gc_paused
-from tensormagic.renderers import files
+from tensormagic.views.page import files
 
 
 @pytest.fixture(autouse=True)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tensormagic import renderers
+from tensormagic import views
 from tensormagic.reports import Report
-from tests.renderers import (
+from tests.views import (
     samples_comparison,
     samples_failure,
     samples_freeing,
@@ -57,7 +57,7 @@ class Exhibit:
 
     def html(self) -> str:
         """Return the panel."""
-        return renderers.render(self.make(), "html")
+        return views.render(self.make(), "html")
 
 
 def _of(samples: Mapping[str, Report], name: str) -> Callable[[], Report]:

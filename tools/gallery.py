@@ -12,7 +12,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, sync_playwright
 
-from tensormagic.renderers.basics.markup import escape
+from tensormagic.views.markup import escape
 from tools.exhibits import EXHIBITS, Exhibit
 from tools.system import find_chromium
 

@@ -21,7 +21,7 @@ from tensormagic.reports.run import scalars, sender
 
 if TYPE_CHECKING:
     from tensormagic.collectors.runs.trace import Tracer
-    from tensormagic.renderers.live import LivePanel
+    from tensormagic.views.page.live import LivePanel
 
 
 # Which steps of a run are to be traced: from what a user says to a `Pace`, or to an error that helps.
@@ -92,12 +92,12 @@ def open_progress(frame: Callable[[], LiveFrame], report: Callable[[], TraceRepo
         frame: Returns what changes quickly.
         report: Returns a consistent snapshot of everything.
     """
-    from tensormagic.renderers.terminal.terminal import INTERVAL, terminal_sender
+    from tensormagic.views.page.terminal import INTERVAL, terminal_sender
 
     sender = terminal_sender()
     if sender is None:
         return None
-    from tensormagic.renderers.live import LivePanel, Seams
+    from tensormagic.views.page.live import LivePanel, Seams
 
     panel = LivePanel(frame, report, mode="terminal", seams=Seams(sender, INTERVAL))
     panel.start()

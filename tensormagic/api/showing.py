@@ -58,9 +58,9 @@ def _into_marimo(report: Report, *, slide: bool) -> bool:
     marimo = sys.modules.get("marimo")
     if marimo is None or not marimo.running_in_notebook():
         return False
-    from tensormagic import renderers
+    from tensormagic import views
 
-    marimo.output.append(marimo.iframe(renderers.render(report, "html", slide=True)) if slide else report)
+    marimo.output.append(marimo.iframe(views.render(report, "html", slide=True)) if slide else report)
     return True
 
 
@@ -70,36 +70,36 @@ def form_of(path: str | os.PathLike[str]) -> str:
     Raises:
         TensorMagicError: where its ending names none; what is given, what there is, and what to do instead.
     """
-    from tensormagic.renderers import files
+    from tensormagic.views.page import files
 
     return files.form_of(path)
 
 
 def print_text(report: Report) -> None:
     """Print a report as text: in a terminal as wide as that is, and in colours where they are wanted."""
-    from tensormagic.renderers.terminal.terminal import print_report
+    from tensormagic.views.page.terminal import print_report
 
     print_report(report)
 
 
 def print_anywhere() -> None:
     """Let this process print any character, whatever standard output can hold: for the command line."""
-    from tensormagic.renderers.terminal.text_canvas import never_raise
+    from tensormagic.views.text_canvas import never_raise
 
     never_raise(sys.stdout)
 
 
 def prints_best() -> bool:
     """Say whether `print_text` does better than any display: in a terminal, and where not every character can go."""
-    from tensormagic.renderers.terminal.terminal import is_terminal
-    from tensormagic.renderers.terminal.text_canvas import EVERY_BAR, holds
+    from tensormagic.views.page.terminal import is_terminal
+    from tensormagic.views.text_canvas import EVERY_BAR, holds
 
     return is_terminal(sys.stdout) or not holds(getattr(sys.stdout, "encoding", None), EVERY_BAR)
 
 
 def print_page(text: str) -> None:
     """Print a page of Markdown: set and coloured in a terminal, and as it is into anything else."""
-    from tensormagic.renderers.terminal.terminal import print_markdown
+    from tensormagic.views.page.terminal import print_markdown
 
     print_markdown(text)
 

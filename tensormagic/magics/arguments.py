@@ -163,7 +163,7 @@ class Magic:
 
 def _figures_of(report: type[Report]) -> str:
     """Return the help on the figures of a kind of report."""
-    from tensormagic.renderers.figures import KINDS
+    from tensormagic.views.page.figures import KINDS
 
     kinds = [kind for kind, entry in KINDS.items() if issubclass(report, entry.report_class)]
     others = f"; --figure=KIND picks one of {', '.join(kinds)}" if len(kinds) > 1 else ""
@@ -172,9 +172,9 @@ def _figures_of(report: type[Report]) -> str:
 
 def _endings_of(report: type[Report]) -> str:
     """Return the endings of the files that a kind of report can be written to."""
-    from tensormagic import renderers
+    from tensormagic import views
 
-    return " ".join(f".{form}" for form in sorted([*renderers.forms_of(report), "json"]))
+    return " ".join(f".{form}" for form in sorted([*views.forms_of(report), "json"]))
 
 
 def output_of(options: object) -> Output:

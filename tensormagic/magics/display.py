@@ -53,7 +53,7 @@ def bundle(
     **_more: Any,
 ) -> dict[str, Any]:
     """Return a report in all the forms that a front end may choose from; at ``place``, where it is shown before."""
-    from tensormagic.renderers import files
+    from tensormagic.views.page import files
 
     shown = dict(files.bundle(report, folded=folded, slide=slide))
     if not slide:
@@ -138,7 +138,7 @@ def _attempt(action: Callable[[], Any]) -> str:
 
 def _show_figure(report: Report, kind: str) -> None:
     """Show a figure by its mimetype alone: plotly's own display would put all of plotly.js into the notebook."""
-    from tensormagic.renderers import files
+    from tensormagic.views.page import files
 
     figure = json.loads(report.figure(kind).to_json())
     display({"application/vnd.plotly.v1+json": figure, "text/plain": files.bundle(report)["text/plain"]}, raw=True)

@@ -24,7 +24,7 @@ from tensormagic.magics.shared_assets import Placement
 from tensormagic.reports import Cell, Report
 
 if TYPE_CHECKING:
-    from tensormagic.renderers.live_memory import MemoryPanel
+    from tensormagic.views.page.live_memory import MemoryPanel
 
 
 def _report(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
@@ -96,7 +96,7 @@ def _repaint(handle: Any, followed: api.MemoryRun, place: Placement) -> None:
 
 def _panel(followed: api.MemoryRun) -> MemoryPanel | None:
     """Return a live panel; None where the host's widgets are broken, and the output is painted again instead."""
-    from tensormagic.renderers.live_memory import MemoryPanel  # with the widgets that it needs
+    from tensormagic.views.page.live_memory import MemoryPanel  # with the widgets that it needs
 
     try:
         return MemoryPanel(followed.frame, lambda: followed.report)

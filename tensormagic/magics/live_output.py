@@ -19,8 +19,8 @@ from tensormagic.magics.display import bundle, deliver_after_run
 from tensormagic.magics.frames import note_told
 
 if TYPE_CHECKING:
-    from tensormagic.renderers.live import LivePanel, Mode
     from tensormagic.reports import Gap, RunReport, TraceReport
+    from tensormagic.views.page.live import LivePanel, Mode
 
 
 AnyRun = TypeVar("AnyRun", "TraceReport", "RunReport")
@@ -99,7 +99,7 @@ def last_report(shell: Any) -> TraceReport | None:
 def forget(shell: Any) -> None:
     """Let go of what is kept of a shell's last run."""
     _LAST.pop(id(shell), None)
-    if live := sys.modules.get("tensormagic.renderers.live"):
+    if live := sys.modules.get("tensormagic.views.page.live"):
         live.dismiss_retired()
 
 
@@ -150,7 +150,7 @@ def _is_idle(report: TraceReport | RunReport) -> bool:
 
 def _open_panel(trace: api.Trace, mode: str, *, wall: bool) -> tuple[LivePanel, Any, list[Any]]:
     """Return the panel, the display that holds it, and that of its last picture, once there is one."""
-    from tensormagic.renderers.live import LivePanel  # with the widgets that it needs
+    from tensormagic.views.page.live import LivePanel  # with the widgets that it needs
 
     handles: list[Any] = []
     kept: list[Any] = []

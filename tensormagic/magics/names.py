@@ -14,7 +14,7 @@ from IPython.core.error import UsageError
 
 from tensormagic.collectors import requirements
 from tensormagic.magics.frames import Explained
-from tensormagic.renderers.figures import KINDS
+from tensormagic.views.page.figures import KINDS
 
 MOST_NAMES = 6  # of the user's latest tensors, where nothing resembles the name that was typed
 

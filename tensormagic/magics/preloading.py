@@ -22,19 +22,19 @@ DELAY = 0.2  # seconds after loading: the cell that loads is answered first
 # the other a module inside can refuse each other (Python ends the wait of the one in the package), and so it is never
 # the cell's import that fails.
 _PACKAGES = (
-    "reports", "diagnoses", "diagnoses.mismatches", "comparisons", "collectors.kinds", "renderers",
+    "reports", "diagnoses", "diagnoses.mismatches", "comparisons", "collectors.kinds", "views",
 )  # fmt: skip
 _OF_TENSOR = (
     "api.looking", "collectors.tensors.tensor", "collectors.tensors.picture", "collectors.tensors.arrays",
     "collectors.aliasing.copies", "collectors.aliasing.expression",
-    "renderers.files", "renderers.terminal.terminal", "views.to_text",
-    "views.to_html", "views.to_svg", "views.panels.tensor", "renderers.figures", "magics.tensor",
+    "views.page.files", "views.page.terminal", "views.to_text",
+    "views.to_html", "views.to_svg", "views.panels.tensor", "views.page.figures", "magics.tensor",
 )  # fmt: skip
 _OF_TRACE = (
-    "magics.tracegrad", "api.running", "collectors.runs.run", "collectors.runs.paced", "renderers.document.page",
+    "magics.tracegrad", "api.running", "collectors.runs.run", "collectors.runs.paced", "views.page.trace_page",
     "views.to_text",
 )  # fmt: skip
-NEEDED = (*_PACKAGES, *_OF_TENSOR, *_OF_TRACE, "renderers.live", *(f"magics.{name}" for name in FILES))
+NEEDED = (*_PACKAGES, *_OF_TENSOR, *_OF_TRACE, "views.page.live", *(f"magics.{name}" for name in FILES))
 
 
 def preload_soon(*, delay: float = DELAY) -> Callable[[], None]:
@@ -68,6 +68,6 @@ class _Preload:
                 self._missing.pop()
                 if off.is_set():
                     return
-            from tensormagic.renderers import live
+            from tensormagic.views.page import live
 
             live.warm_up()

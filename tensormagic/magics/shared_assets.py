@@ -189,7 +189,7 @@ class Placement:
         pages = _PAGES.get(id(get_ipython()))
         if pages is None:
             return html
-        from tensormagic.renderers import assets
+        from tensormagic.views import assets
 
         if new := assets.keys(html) - self._decided:
             self._elsewhere |= pages.elsewhere(sorted(new))

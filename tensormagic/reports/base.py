@@ -147,7 +147,7 @@ def _hints(cls: type) -> dict[str, Any]:
 # that is imported when a report is first drawn: until then it costs nothing.
 
 FORMAT_VERSION = 1
-_DRAWS = "tensormagic.renderers.files"  # a name, no import: plain data needs nothing that is above it
+_DRAWS = "tensormagic.views.page.files"  # a name, no import: plain data needs nothing that is above it
 
 ReportType = TypeVar("ReportType", bound="Report")
 

@@ -2,15 +2,24 @@
 
 `nodes` holds what a panel can be made of, ``panels`` a file for each panel (its sentences, and one ``view(report)``),
 and ``to_html``, ``to_text`` and ``to_svg`` each draw every node in one form. To add a panel, write a module with a
-``view(report)`` and add a line here: it then has all three forms. Modules are imported when first used.
+``view(report)`` and add a line here: it then has all three forms. ``page`` holds what is more than a panel: the viewer
+of a traced run, live panels, files, figures. Modules are imported when first used.
 """
 
 from __future__ import annotations
 
+import json
+import re
+from functools import cache
 from importlib import import_module
 from typing import Any
 
-from tensormagic.reports import Report
+from tensormagic.errors import TensorMagicError
+from tensormagic.gc_pause import gc_paused
+from tensormagic.reports import Report, RunReport, TraceReport
+from tensormagic.views.assets import code, module, once_each, static, with_loader
+from tensormagic.views.markup import escape, in_address, made_once, packed, plain, plain_report, tag
+from tensormagic.views.theme import EITHER_SIDE
 
 PANELS: dict[str, str] = {
     # report's kind_name → module with a view(report) -> Panel
@@ -42,10 +51,196 @@ FORMS = {
     "svg": "tensormagic.views.to_svg",
     "txt": "tensormagic.views.to_text",
 }
+_TRACE_PAGE = "tensormagic.views.page.trace_page"  # of a traced run, with its viewer
+
+# The line "Export" below a panel: its picture, its page and its report, taken from the output itself.
+#
+# Everything is done in the page, by code that all outputs share; where scripts do not run there is no such line. The
+# report travels packed in its output as long as it is small: an output stays small before it can do everything.
+
+MOST_CARRIED = 10_000  # characters of a packed report that an output in a notebook carries
+# Bytes of an output in a notebook, by kind, without its plain text (some 4,000 more): where more is taken, the report
+# stays out.
+ROOM = {"tensor": 76_000}
+MOST_IN_FILE = 2_000_000  # and that a page of its own does
+_TIMES_SMALLER = 30  # at best, packed
+_LEAST_NODE = 60  # characters of a packed report for a node of a graph, at least
+_END = "</section>"
+_MAGICS = {
+    "trace": "tracegrad", "comparison": "compare", "failure": "explain", "memory": "gpumem", "memory run": "gpumem-run",
+    "memory snapshot": "gpumem-snapshot", "freeing": "gpumem-free", "writes": "aliases-cell", "watch": "watch",
+    "rng run": "rng-run", "run": "tracegrad-run", "rng comparison": "rng-compare",
+}  # fmt: skip
+_SIZE = re.compile(
+    r'<svg\b[^>]*?\swidth="([\d.]+)"[^>]*?\sheight="([\d.]+)"|<svg\b[^>]*?\sviewBox="0 0 ([\d.]+) ([\d.]+)"'
+)
+_GAP = 12.0
+
+
+def render(report: Report, form: str, *, in_file: bool = False, slide: bool = False, **options: Any) -> str:
+    """Return ``report`` in one form: ``"html"``, ``"svg"`` or ``"txt"``.
+
+    Args:
+        report: What is shown.
+        form: How.
+        in_file: Whether it becomes a file of its own, which may be larger than an output in a notebook.
+        slide: Whether HTML is for a wall: large type, one part at a time.
+        **options: What this kind of panel takes.
+
+    Raises:
+        TensorMagicError: where this kind of report has no such form; the message lists those there are.
+    """
+    if form not in forms_of(type(report)):
+        forms = ", ".join([*forms_of(type(report)), "json"])
+        raise TensorMagicError(f"a {report.kind_name} report has no form {form!r}; there are: {forms}")
+    if isinstance(report, RunReport):
+        with gc_paused(), made_once():
+            return _render_parts(plain_report(report), form, in_file=in_file, slide=slide, **options)
+    if slide and isinstance(report, TraceReport):
+        options["wall"] = True
+    with gc_paused(), made_once():
+        if form == "html" and isinstance(report, TraceReport):
+            text: str = import_module(_TRACE_PAGE).render(plain_report(report), **options)
+        else:
+            text = draw(plain_report(report), form, **options)
+        if form != "html":
+            return text
+        text = print_styles(text)
+        if slide:
+            return with_slides(text)
+        return with_export(report, text, most=MOST_IN_FILE if in_file else MOST_CARRIED)
 
 
 def draw(report: Report, form: str, **options: Any) -> str:
     """Return the panel of a report as ``"html"``, ``"svg"`` or ``"txt"``, which may be given its ``width``."""
-    view = import_module(PANELS[report.kind_name]).view(report)
-    drawn: str = import_module(FORMS[form]).render(view, **options)
+    drawn: str = import_module(FORMS[form]).render(import_module(PANELS[report.kind_name]).view(report), **options)
     return drawn
+
+
+def _render_parts(report: RunReport, form: str, *, in_file: bool = False, slide: bool = False, **options: Any) -> str:
+    """Return all of it in one form: ``"html"``, ``"svg"`` or ``"txt"``; the options are those of every panel."""
+    top = draw(report, form, **options)
+    if form == "html":
+        top = print_styles(top)
+        most = MOST_IN_FILE if in_file else MOST_CARRIED
+        top = with_slides(top) if slide else with_export(report, top, most=most)
+        parts = [render(part, form, in_file=in_file, slide=slide) for part in report.parts]
+        return once_each("".join([top, *parts]))
+    parts = [render(part, form, **options) for part in report.parts]
+    return _stacked([top, *parts]) if form == "svg" else "\n".join([top, *parts])
+
+
+def _stacked(pictures: list[str]) -> str:
+    """Return pictures below one another as one."""
+    high, wide, placed = 0.0, 0.0, []
+    for picture in pictures:
+        width, height = _size(picture)
+        placed.append(picture.replace("<svg ", f'<svg y="{high:.0f}" ', 1))
+        wide, high = max(wide, width), high + height + _GAP
+    size = f'width="{wide:.0f}" height="{high - _GAP:.0f}" viewBox="0 0 {wide:.0f} {high - _GAP:.0f}"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">{"".join(placed)}</svg>'
+
+
+def _size(picture: str) -> tuple[float, float]:
+    found = _SIZE.search(picture)
+    if found is None:
+        return 0.0, 0.0
+    width, height = (float(number) for number in found.groups() if number is not None)
+    return width, height
+
+
+def forms_of(report: type[Report]) -> list[str]:
+    """Return the forms in which a kind of report can be drawn."""
+    return [*FORMS] if report.kind_name in PANELS else []
+
+
+def folded(report: Report) -> str:
+    """Return a tensor's panel as HTML that takes one line until it is opened: below a picture of several."""
+    inside = import_module("tensormagic.views.panels.tensors").folded(plain_report(report))
+    return f'<section class="tm tm-folded">{inside}</section>'
+
+
+def sentence(text: str, form: str) -> str:
+    """Return one sentence that stands in the place of a report, in the same form."""
+    return escape(plain(text)) if form in {"html", "svg"} else plain(text)
+
+
+def figure(report: Report, kind: str) -> Any:
+    """Return a plotly figure of ``report``; see `tensormagic.views.page.figures`."""
+    return import_module("tensormagic.views.page.figures").figure(plain_report(report), kind)
+
+
+def with_export(report: Report, html: str, *, most: int = MOST_CARRIED) -> str:
+    """Return a panel with what offers to export it; unchanged where the fragment is no section.
+
+    Args:
+        report: What the panel shows.
+        html: The panel.
+        most: Characters of packed report that it may carry.
+    """
+    if not html.endswith(_END):
+        return html
+    whole = with_loader(html.removesuffix(_END) + _code() + _held(report, "") + _END)
+    if most <= MOST_CARRIED and report.kind_name in ROOM:
+        most = min(most, ROOM[report.kind_name] - len(whole.encode()))
+    return whole.replace(_held(report, ""), _held(report, carried(report, most)))
+
+
+def _held(report: Report, text: str) -> str:
+    return tag("script", text, type="text/plain", class_="tm-report", data_name=stem(report))
+
+
+def stem(report: Report) -> str:
+    """Return what the files of a report are called, without their ending: ``tracegrad-net-loss``."""
+    magic = _MAGICS.get(report.kind_name, report.kind_name)
+    name = getattr(report, "name", "") or getattr(report, "title", "") or getattr(report, "expression", "")
+    words = re.sub(r"[\W_]+", "-", f"{magic} {name}".lower())
+    return words[:60].strip("-")
+
+
+def carried(report: Report, most: int) -> str:
+    """Return the report as packed JSON that `tensormagic.load` reads; nothing where that is longer than ``most``."""
+    nodes = sum(len(graph.nodes) for graph in report.graphs) if isinstance(report, TraceReport) else 0
+    if _LEAST_NODE * nodes > most:
+        return ""  # writing it down to learn that would take longer than drawing the panel
+    text = json.dumps(report.to_dict(), allow_nan=False, separators=(",", ":"))
+    if len(text) > most * _TIMES_SMALLER:
+        return ""
+    small = packed(text)
+    return small if len(small) <= most else ""
+
+
+@cache
+def _code() -> str:
+    return code("export", module("export", "menu.js").replace("export function", "function"), "offerExport")
+
+
+# A panel for a lecture: large type, everything open, one part at a time where scripts run, one long page where not.
+#
+# The slides are the panel's own parts, in their order: findings first, then the picture, then each table. So a panel
+# needs nothing of its own to be shown on a wall.
+
+_STYLE_END = in_address("</style>")  # as it stands in the address of a picture
+_CLOSED = re.compile(r"<details(?![^>]*\sopen[\s=>])")
+
+
+def with_slides(html: str) -> str:
+    """Return a panel as slides; unchanged where the fragment is no section."""
+    if not html.endswith(_END):
+        return html
+    opened = _CLOSED.sub('<details open=""', html).replace('class="tm ', 'class="tm tm-slides ', 1)
+    opened = opened.replace(_STYLE_END, EITHER_SIDE + _STYLE_END)  # a run's picture is dark in the dark
+    more = tag("style", static("slide.css")) + tag("script", static("slide.js"))
+    return f"{opened.removesuffix(_END)}{more}{_END}"
+
+
+# A panel on paper: light whatever the screen is, everything open and unrolled, no controls, nothing cut.
+#
+# The rules travel with each panel: a page that holds panels, a notebook above all, knows nothing of them.
+
+
+def print_styles(html: str) -> str:
+    """Return a panel that can be printed; unchanged where the fragment is no section."""
+    if not html.endswith(_END):
+        return html
+    return f"{html.removesuffix(_END)}{tag('style', static('print.css'))}{_END}"

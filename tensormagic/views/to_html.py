@@ -7,11 +7,10 @@ from collections.abc import Iterable, Sequence
 from functools import singledispatch
 from itertools import groupby
 
-from tensormagic.renderers.assets import static
-from tensormagic.renderers.basics import svg_paths, theme
-from tensormagic.renderers.basics.markup import corner, escape, tag
-from tensormagic.renderers.basics.theme import SIGNS, icon, sheet
 from tensormagic.reports import Finding, Gap
+from tensormagic.views import svg_paths, theme
+from tensormagic.views.assets import static
+from tensormagic.views.markup import corner, escape, tag
 from tensormagic.views.nodes import (
     Bar,
     Cell,
@@ -39,6 +38,7 @@ from tensormagic.views.nodes import (
     letters,
 )
 from tensormagic.views.pictures.timeline_stack import category_style
+from tensormagic.views.theme import SIGNS, icon, sheet
 from tensormagic.words import evidence_text, plural
 
 __all__ = ["SIGNS", "finding_html", "findings_html", "gaps_html", "related_html", "remedy_html", "with_code"]

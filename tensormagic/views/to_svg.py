@@ -8,12 +8,9 @@ from dataclasses import replace
 from functools import singledispatch
 from itertools import accumulate
 
-from tensormagic.renderers.basics import theme
-from tensormagic.renderers.basics.markup import escape, fitted, tag, text_width, wrapped
-from tensormagic.renderers.basics.svg_paths import number
-from tensormagic.renderers.basics.theme import role
-from tensormagic.renderers.terminal.text_canvas import printable
 from tensormagic.reports import Finding
+from tensormagic.views import theme
+from tensormagic.views.markup import escape, fitted, tag, text_width, wrapped
 from tensormagic.views.nodes import (
     Bar,
     Cell,
@@ -35,6 +32,9 @@ from tensormagic.views.nodes import (
 )
 from tensormagic.views.pictures.timeline_stack import COLOURS, LETTERS, LINE_COLOURS
 from tensormagic.views.pictures.timeline_stack import OTHER as OTHER_LINES
+from tensormagic.views.svg_paths import number
+from tensormagic.views.text_canvas import printable
+from tensormagic.views.theme import role
 from tensormagic.views.to_text import inline, plain
 from tensormagic.words import count, plural, shortened
 

@@ -11,8 +11,6 @@ from dataclasses import replace
 from functools import singledispatch
 from itertools import chain, groupby
 
-from tensormagic.renderers.basics.theme import SIGNS
-from tensormagic.renderers.terminal.text_canvas import columns_of, cut, printable, share_bar, table, wrapped
 from tensormagic.reports import Finding
 from tensormagic.views.nodes import (
     Bar,
@@ -38,6 +36,8 @@ from tensormagic.views.nodes import (
     left_out_words,
     letters,
 )
+from tensormagic.views.text_canvas import columns_of, cut, printable, share_bar, table, wrapped
+from tensormagic.views.theme import SIGNS
 from tensormagic.words import NOT_EQUAL, evidence_text, plural, tuple_text
 
 NARROWEST = 40

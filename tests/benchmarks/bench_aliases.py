@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import tensormagic as tm
-from tensormagic import renderers
+from tensormagic import views
 
 pytestmark = pytest.mark.benchmark
 
@@ -56,8 +56,8 @@ def test_table():
     namespace = _separate(MANY)
     collected = _seconds(lambda: tm.tensors(namespace))
     table = tm.tensors(namespace)
-    rendered = _seconds(lambda: renderers.render(table, "html"))
-    size = len(renderers.render(table, "html"))
+    rendered = _seconds(lambda: views.render(table, "html"))
+    size = len(views.render(table, "html"))
     print(f"\n    {MANY} tensors: collected in {1000 * collected:.0f} ms, rendered in {1000 * rendered:.0f} ms, "
           f"{size / 1000:.0f} KB")  # fmt: skip
     assert collected + rendered < 0.300

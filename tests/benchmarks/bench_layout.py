@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic import renderers
-from tensormagic.renderers.document.document import trace_document
-from tensormagic.renderers.graph.drawing import draw
+from tensormagic import views
+from tensormagic.views.graph.drawing import draw
+from tensormagic.views.page.document import trace_document
 
 pytestmark = pytest.mark.benchmark
 
@@ -43,6 +43,6 @@ def test_layout_and_document(report):
 
 def test_saved_size(report):
     """The output that stays in the notebook is under 300 KB."""
-    size = len(renderers.render(report, "html").encode())
+    size = len(views.render(report, "html").encode())
     print(f"\n    saved output: {size / 1000:.0f} KB")
     assert size < 300_000

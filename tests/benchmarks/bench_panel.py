@@ -46,7 +46,7 @@ requestAnimationFrame(look);
 FIRST = """
 %load_ext tensormagic
 from dataclasses import replace
-from tests.renderers import samples_viewer
+from tests.views import samples_viewer
 report = replace(samples_viewer.large_run(200, passes=40), findings=samples_viewer.broken_run().findings)
 """
 REST = "import time; time.sleep(2)"
@@ -56,8 +56,8 @@ LIVE = """
 import time
 from dataclasses import replace
 from IPython.display import display
-from tensormagic.renderers.live import LivePanel
-from tests.renderers.samples_viewer import large_run, live_frame
+from tensormagic.views.page.live import LivePanel
+from tests.views.samples_viewer import large_run, live_frame
 
 begun = int(1000 * time.time())
 run = replace(large_run(2000, passes=3), title=str(begun), state="running", findings=())

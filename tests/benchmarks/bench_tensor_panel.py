@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import tensormagic as tm
-from tensormagic import renderers
+from tensormagic import views
 
 pytestmark = pytest.mark.benchmark
 
@@ -38,8 +38,8 @@ def test_a_billion_elements(kind):
     x = TENSORS[kind]
     report = tm.inspect(x, "x", namespace={})
     look = fastest(lambda: tm.inspect(x, "x", namespace={}))
-    draw = fastest(lambda: renderers.render(report, "html"))
-    size = len(renderers.render(report, "html").encode())
+    draw = fastest(lambda: views.render(report, "html"))
+    size = len(views.render(report, "html").encode())
     print(f"\n    {kind}: {look:.1f} ms to inspect, {draw:.1f} ms to draw, {size / 1000:.0f} KB")
     assert look + draw < 50
     assert size < 100_000
@@ -49,6 +49,6 @@ def test_several_on_one_strip():
     """Five views of 10⁹ elements on one strip in under 50 ms."""
     views = {"all": BILLION, "even": BILLION[::2], "odd": BILLION[1::2], "words": BILLION.view(torch.float32),
              "columns": BILLION.view(10**5, 10**4)[:, :100]}  # fmt: skip
-    took = fastest(lambda: renderers.render(tm.overlay(views), "html"))
+    took = fastest(lambda: views.render(tm.overlay(views), "html"))
     print(f"\n    overlay of five: {took:.1f} ms")
     assert took < 50

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, sync_playwright
 
-from tensormagic.renderers.basics.markup import json_block
-from tensormagic.renderers.document import page as trace_html
-from tensormagic.renderers.document.document import Limits, trace_document
+from tensormagic.views.markup import json_block
+from tensormagic.views.page import trace_page as trace_html
+from tensormagic.views.page.document import Limits, trace_document
 from tests.browser.conftest import FLAGS
-from tests.renderers import samples_viewer
 from tests.support.missing import missing
+from tests.views import samples_viewer
 from tools.system import find_chromium
 
 pytestmark = pytest.mark.benchmark

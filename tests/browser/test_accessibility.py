@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tensormagic import renderers
-from tensormagic.renderers.document.document import trace_document
+from tensormagic import views
 from tensormagic.reports import Report
-from tests.renderers import samples_viewer
-from tests.renderers.every_panel import FORMS, SAMPLES
+from tensormagic.views.page.document import trace_document
 from tests.support import axe
 from tests.support.lab import LabNotebook
+from tests.views import samples_viewer
+from tests.views.every_panel import FORMS, SAMPLES
 
 pytestmark = pytest.mark.browser
 
@@ -48,7 +48,7 @@ def _opened(page: Page) -> Page:
 @pytest.mark.parametrize("which", ["first", "largest"])
 def test_axe_finds_nothing_on_any_panel(static_page: OpenPage, which: str, dark: bool) -> None:
     """One page holds a panel of every kind, all open, as a notebook does: no rule of axe is broken."""
-    panels = "\n".join(renderers.render(report, "html") for report in chosen(which).values())
+    panels = "\n".join(views.render(report, "html") for report in chosen(which).values())
     page = _opened(static_page(f'<!doctype html><html lang="en"><body>{panels}</body></html>', dark=dark))
     found = axe.check(page, off=NOT_OURS)
     assert found.violations == []
@@ -77,7 +77,7 @@ def test_axe_finds_nothing_where_something_is_open(static_page: OpenPage, dark: 
     expect(page.locator(".drawer")).to_be_visible()
     found = axe.check(page, off=NOT_OURS)
     assert (found.violations, found.open) == ([], [])
-    slides = renderers.render(chosen("largest")["tensor"], "html", slide=True)
+    slides = views.render(chosen("largest")["tensor"], "html", slide=True)
     page = static_page(f'<!doctype html><html lang="en"><body>{slides}</body></html>', dark=dark)
     page.locator(".tm-stage").press("ArrowRight")
     found = axe.check(page, off=NOT_OURS)
@@ -85,7 +85,7 @@ def test_axe_finds_nothing_where_something_is_open(static_page: OpenPage, dark: 
 
 
 def _page(*reports: Report) -> str:
-    panels = "\n".join(renderers.render(report, "html") for report in reports)
+    panels = "\n".join(views.render(report, "html") for report in reports)
     return f'<!doctype html><html lang="en"><body>{panels}</body></html>'
 
 
@@ -141,8 +141,8 @@ def test_running_trace_says_at_most_one_thing_a_second(static_page: OpenPage) ->
 
 def _mounted(static_page: OpenPage, report: Report) -> Page:
     """Return a page whose panel is kept as ``window.panel``."""
-    from tensormagic.renderers.basics.markup import json_block
-    from tensormagic.renderers.document import page as trace_html
+    from tensormagic.views.markup import json_block
+    from tensormagic.views.page import trace_page as trace_html
 
     call = f"window.panel = mount(document.querySelector('section'), {json_block(trace_document(report))});"
     page = static_page(
@@ -155,7 +155,7 @@ def _mounted(static_page: OpenPage, report: Report) -> Page:
 
 def test_panels_lose_nothing_on_a_narrow_page(static_page: OpenPage) -> None:
     """At 320 pixels, which is also a laptop at 400 %, no panel is wider than the page: wide parts scroll inside."""
-    panels = "\n".join(renderers.render(report, "html") for report in chosen("first").values())
+    panels = "\n".join(views.render(report, "html") for report in chosen("first").values())
     page = _opened(static_page(f'<!doctype html><html lang="en"><body>{panels}</body></html>', width=320))
     wide = page.evaluate(
         "() => [...document.querySelectorAll('section.tm')].filter(one => one.getBoundingClientRect().right > 321)"
@@ -166,7 +166,7 @@ def test_panels_lose_nothing_on_a_narrow_page(static_page: OpenPage) -> None:
 
 def test_focus_is_seen_and_nothing_moves_where_that_is_not_wanted(static_page: OpenPage) -> None:
     """The outline of the focus is two pixels of the accent; with reduced motion no element has a transition."""
-    page = static_page(renderers.render(chosen("first")["trace"], "html"))
+    page = static_page(views.render(chosen("first")["trace"], "html"))
     _opened(page)
     page.emulate_media(reduced_motion="reduce")
     moving = page.evaluate(
@@ -181,9 +181,9 @@ def test_focus_is_seen_and_nothing_moves_where_that_is_not_wanted(static_page: O
 
 def test_hostile_text_stays_text_in_the_viewers(static_page: OpenPage) -> None:
     """With markup in every field no program of it runs, no element of it comes to be, in all panels at once."""
-    from tests.renderers.hostile import ALL_MARKUP, MARK, everywhere
+    from tests.views.hostile import ALL_MARKUP, MARK, everywhere
 
-    panels = "\n".join(renderers.render(everywhere(report, ALL_MARKUP), "html") for report in chosen("first").values())
+    panels = "\n".join(views.render(everywhere(report, ALL_MARKUP), "html") for report in chosen("first").values())
     watch = f"<script>window.{MARK} = () => {{ window.ran = true }}</script>"
     page = _opened(static_page(f'<!doctype html><html lang="en"><body>{watch}{panels}</body></html>'))
     assert page.evaluate("() => window.ran") is None

@@ -10,10 +10,10 @@ from urllib.parse import unquote
 import pytest
 from playwright.sync_api import Page, expect
 
-from tensormagic.renderers.document import page as trace_html
-from tests.renderers import samples_trace
-from tests.renderers.samples_failure import SAMPLES
+from tensormagic.views.page import trace_page as trace_html
 from tests.support.lab import LabNotebook
+from tests.views import samples_trace
+from tests.views.samples_failure import SAMPLES
 
 pytestmark = pytest.mark.browser
 

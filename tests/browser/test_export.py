@@ -14,12 +14,12 @@ import pytest
 from nbconvert import HTMLExporter
 from playwright.sync_api import Page, expect
 
-from tensormagic import renderers, reports
-from tensormagic.renderers import MOST_CARRIED, MOST_IN_FILE, carried, stem
+from tensormagic import reports, views
 from tensormagic.reports import Gap
+from tensormagic.views import MOST_CARRIED, MOST_IN_FILE, carried, stem
 from tests.browser.conftest import NOTEBOOK
-from tests.renderers import samples_viewer, test_every_renderer
-from tests.renderers.test_files import KINDS, sample
+from tests.views import samples_viewer, test_every_renderer
+from tests.views.test_files import KINDS, sample
 
 SVG = "{http://www.w3.org/2000/svg}"
 # The share of points that clearly differ between the panel on the screen and its picture, both seen from afar.
@@ -50,7 +50,7 @@ def panel(static_page: Callable[..., Page]) -> Callable[..., Page]:
     """Return a function that opens panels on one page, with the first one's line open."""
 
     def open_panel(*shown: reports.Report, **options: object) -> Page:
-        body = "".join(renderers.render(report, "html") for report in shown)
+        body = "".join(views.render(report, "html") for report in shown)
         page = static_page("<!doctype html><html lang=en><meta charset=utf-8>" + body, **options)
         page.locator(".tm-export summary").first.click()
         return page
@@ -236,7 +236,7 @@ def test_keyboard(panel):
 
 def test_without_scripts_there_is_no_line(static_page):
     """Nothing promises what cannot be done."""
-    page = static_page(renderers.render(sample("why"), "html"), scripts=False)
+    page = static_page(views.render(sample("why"), "html"), scripts=False)
     assert page.get_by_text("Export").count() == 0
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tensormagic.renderers.document.document import trace_document
+from tensormagic.views.page.document import trace_document
 from tests.browser.test_trace_viewer import FEW, _deep, _mounted
-from tests.renderers import samples_viewer
+from tests.views import samples_viewer
 
 pytestmark = pytest.mark.browser
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from tensormagic import renderers
-from tests.renderers import samples_memory, samples_tensor, samples_viewer
-from tests.renderers.every_panel import SAMPLES
+from tensormagic import views
 from tests.support import axe
+from tests.views import samples_memory, samples_tensor, samples_viewer
+from tests.views.every_panel import SAMPLES
 
 pytestmark = pytest.mark.browser
 
@@ -28,7 +28,7 @@ CUT = """() => [...document.querySelectorAll(".tm, .tm *")].filter((one) => {
 def _panels() -> str:
     reports = (samples_viewer.broken_run(), samples_tensor.transpose_slice(), samples_memory.gpt())
     reports += tuple(SAMPLES[kind][name] for kind, name in (("comparison", "larger"), ("tensors", "few")))
-    html = "".join(renderers.render(one, "html") for one in reports)
+    html = "".join(views.render(one, "html") for one in reports)
     return f'<!doctype html><html lang="en"><body>{html}</body></html>'
 
 

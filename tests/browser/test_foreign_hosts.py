@@ -10,9 +10,9 @@ from html import escape
 
 from playwright.sync_api import expect
 
-from tensormagic.renderers.document import page as trace_html
-from tests.renderers import samples_tensor, samples_viewer
-from tests.renderers.samples_tensor import as_html
+from tensormagic.views.page import trace_page as trace_html
+from tests.views import samples_tensor, samples_viewer
+from tests.views.samples_tensor import as_html
 
 OUTPUTS = (
     trace_html.render(samples_viewer.calm_run(2)),

@@ -10,11 +10,11 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from tensormagic import renderers
+from tensormagic import views
 from tests.browser.test_trace_viewer import _deep, _mounted
-from tests.renderers import samples_sharing, samples_viewer
-from tests.renderers.every_panel import SAMPLES
 from tests.support.lab import LabNotebook
+from tests.views import samples_sharing, samples_viewer
+from tests.views.every_panel import SAMPLES
 
 pytestmark = pytest.mark.browser
 
@@ -163,7 +163,7 @@ def test_arrows_move_both_sliders(static_page: OpenPage) -> None:
 
 def test_enter_folds_out_and_arrows_scroll(static_page: OpenPage) -> None:
     """What is folded opens at its heading; what is long scrolls where it stands."""
-    page = static_page(renderers.render(samples_viewer.broken_run(), "html"))
+    page = static_page(views.render(samples_viewer.broken_run(), "html"))
     heading = page.locator(".tm-folds summary").first
     heading.focus()
     page.keyboard.press("Enter")
@@ -179,7 +179,7 @@ def test_enter_folds_out_and_arrows_scroll(static_page: OpenPage) -> None:
 
 def test_table_of_tensors_is_sorted_by_keys(static_page: OpenPage) -> None:
     """A head of the table is a button: Enter sorts by it, and once more the other way round."""
-    page = static_page(renderers.render(samples_sharing.TABLES["many"], "html"))
+    page = static_page(views.render(samples_sharing.TABLES["many"], "html"))
     names, head = page.locator(".tm-rows tbody th"), page.get_by_role("button", name="shape")
     before = names.all_text_contents()
     head.focus()
@@ -193,7 +193,7 @@ def test_table_of_tensors_is_sorted_by_keys(static_page: OpenPage) -> None:
 
 def test_arrows_of_a_tensor_stop_at_its_edges_and_leave_the_browser_its_own(static_page: OpenPage) -> None:
     """All four in the grid, along the strip with two; with Ctrl held they move nothing."""
-    page = static_page(renderers.render(SAMPLES["tensor"]["transpose_slice"], "html"))
+    page = static_page(views.render(SAMPLES["tensor"]["transpose_slice"], "html"))
     grid, now = page.locator(".tm-grid"), page.locator(".tm-now")
     page.wait_for_function("() => document.querySelector('section.tm-tensor').tensormagicPanel")
     grid.focus()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tensormagic.renderers.document import page as trace_html
-from tests.renderers import samples_viewer
+from tensormagic.views.page import trace_page as trace_html
+from tests.views import samples_viewer
 
 pytestmark = pytest.mark.browser
 

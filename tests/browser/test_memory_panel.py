@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from tensormagic import renderers
-from tests.renderers.samples_memory import SAMPLES
-from tests.renderers.samples_memory_run import SAMPLES as RUNS
+from tensormagic import views
 from tests.support.lab import LabNotebook
+from tests.views.samples_memory import SAMPLES
+from tests.views.samples_memory_run import SAMPLES as RUNS
 
 HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>memory</title><body>'
 # The lowest contrast of any text on a treemap, a bar or a line: its ink against the ground that it stands on.
@@ -35,7 +35,7 @@ LOWEST_CONTRAST = """panel => {
 
 
 def shown(report) -> str:
-    return HEAD + renderers.render(report, "html")
+    return HEAD + views.render(report, "html")
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
@@ -68,7 +68,7 @@ def test_rectangles_are_as_large_as_their_bytes(static_page: Callable[..., Page]
 
 def test_the_timeline_is_switched_without_scripts(static_page: Callable[..., Page]) -> None:
     """By category or by line; each of two panels on a page has its own switch; Enter does nothing."""
-    page = static_page(shown(RUNS["training"]) + renderers.render(RUNS["training"], "html"), scripts=False)
+    page = static_page(shown(RUNS["training"]) + views.render(RUNS["training"], "html"), scripts=False)
     first, second = page.locator("section.tm-memory").nth(0), page.locator("section.tm-memory").nth(1)
     expect(first.locator(".tm-by-category")).to_be_visible()
     expect(first.locator(".tm-by-line")).to_be_hidden()

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tensormagic import views
-from tests.renderers.samples_overlay import SAMPLES
+from tests.views.samples_overlay import SAMPLES
 
 HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>overlay</title><body>'
 

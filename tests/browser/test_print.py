@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from tensormagic import renderers
-from tests.renderers import samples_viewer
-from tests.renderers.test_files import KINDS, sample
+from tensormagic import views
+from tests.views import samples_viewer
+from tests.views.test_files import KINDS, sample
 
 HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>paper</title>'
 A4 = 718  # points between the margins
@@ -34,7 +34,7 @@ def paper(static_page: Callable[..., Page]) -> Callable[[str], Page]:
     """Return a function that lays a panel out for paper."""
 
     def lay_out(kind: str) -> Page:
-        page = static_page(HEAD + renderers.render(sample(kind), "html"), width=A4)
+        page = static_page(HEAD + views.render(sample(kind), "html"), width=A4)
         page.wait_for_function("() => !document.querySelector('.tm-static') || document.querySelector('.tmv')")
         page.emulate_media(media="print")
         return page
@@ -70,7 +70,7 @@ def test_paper_is_light_in_a_dark_host(paper):
 
 def test_map_of_a_graph_is_left_out(static_page):
     """There is nothing to point at."""
-    page = static_page(HEAD + renderers.render(samples_viewer.large_run(300, passes=3), "html"))
+    page = static_page(HEAD + views.render(samples_viewer.large_run(300, passes=3), "html"))
     page.get_by_role("button", name="zoom in").click(click_count=6)
     expect(page.locator(".map")).to_be_visible()
     page.emulate_media(media="print")

@@ -9,16 +9,16 @@ from collections import Counter
 import pytest
 from playwright.sync_api import expect
 
-from tensormagic import renderers
-from tensormagic.renderers import assets
+from tensormagic import views
+from tensormagic.views import assets
 from tests.browser.test_hosts import restart
-from tests.renderers import samples_tensor, samples_viewer
-from tests.renderers.test_files import sample
+from tests.views import samples_tensor, samples_viewer
+from tests.views.test_files import sample
 
 pytestmark = pytest.mark.browser
 
 RUN = samples_viewer.calm_run(2)
-WHOLE = renderers.render(RUN, "html")
+WHOLE = views.render(RUN, "html")
 LEAN = assets.lean(WHOLE, dict.fromkeys(assets.keys(WHOLE), 3))
 ADD = (
     "html => { const place = document.body.appendChild(document.createElement('div'));"
@@ -64,8 +64,8 @@ def test_what_is_exported_brings_the_code_along(static_page):
 @pytest.mark.parametrize(("kind", "part"), [("tensors", ".tm-tools"), ("overlay", ".tm-said")])
 def test_smaller_viewers_are_shared_too(static_page, kind, part):
     """The table and the strip find theirs; a tensor's grid answers the pointer."""
-    tensor = renderers.render(samples_tensor.transpose_slice(), "html")
-    pages = [renderers.render(sample(kind), "html"), tensor]
+    tensor = views.render(samples_tensor.transpose_slice(), "html")
+    pages = [views.render(sample(kind), "html"), tensor]
     lean = [assets.lean(html, dict.fromkeys(assets.keys(html), 1)) for html in pages]
     page = static_page("".join((*lean, *pages)))
     expect(page.locator(part)).to_have_count(2)

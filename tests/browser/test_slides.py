@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.renderers import samples_overlay, samples_sharing
-from tests.renderers.test_files import KINDS, sample
+from tests.views import samples_overlay, samples_sharing
+from tests.views.test_files import KINDS, sample
 from tools.exhibits import EXHIBITS
 
 # The smallest type of what is shown, in points of the screen; not in pictures, and not what stands behind icons.

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.renderers.samples_tensor import SAMPLES, as_html
+from tests.views.samples_tensor import SAMPLES, as_html
 
 HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>panel</title><body>'
 

@@ -9,7 +9,7 @@ import torch
 from playwright.sync_api import Locator, Page, expect
 
 import tensormagic as tm
-from tests.renderers.samples_tensor import as_html
+from tests.views.samples_tensor import as_html
 
 HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>panel</title><body>'
 PERMUTED = torch.arange(60.0).reshape(3, 4, 5).permute(2, 0, 1)  # (5, 3, 4) with stride (1, 20, 5)

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.renderers.samples_tensor import as_html
-from tests.renderers.samples_values import SAMPLES
-from tests.renderers.test_tensor_shot import colour, images, signals
+from tests.views.samples_tensor import as_html
+from tests.views.samples_values import SAMPLES
+from tests.views.test_tensor_shot import colour, images, signals
 
 HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>panel</title><body>'
 BROKEN = "() => [...document.images].filter(image => !image.complete || !image.naturalWidth).map(image => image.alt)"

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tensormagic import renderers, views
-from tests.renderers.samples_sharing import ALIASES, TABLES
+from tensormagic import views
+from tests.views.samples_sharing import ALIASES, TABLES
 
 HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>tables</title><body>'
 
@@ -78,7 +78,7 @@ def test_without_scripts_the_table_is_there(static_page: Callable[..., Page]) ->
 @pytest.mark.parametrize("width", [700, 1100])
 def test_cards_of_aliases_fit(static_page: Callable[..., Page], width: int) -> None:
     """In a narrow notebook cell and a wide one nothing runs over the panel's edge, and strips stand on one axis."""
-    page = static_page(HEAD + renderers.render(ALIASES["slices"], "html"), width=width)
+    page = static_page(HEAD + views.render(ALIASES["slices"], "html"), width=width)
     section = page.locator("section.tm-aliases")
     assert section.evaluate("each => each.scrollWidth - each.clientWidth") <= (240 if width < 800 else 0)
     lefts = page.locator(".tm-reach").evaluate_all("all => all.map(each => each.getBoundingClientRect().left)")

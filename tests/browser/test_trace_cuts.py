@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from tensormagic.renderers.document import page as trace_html
-from tests.renderers import samples_trace as samples
+from tensormagic.views.page import trace_page as trace_html
+from tests.views import samples_trace as samples
 
 pytestmark = pytest.mark.browser
 

@@ -13,13 +13,13 @@ import torch
 from playwright.sync_api import Page, expect
 
 import tensormagic
-from tensormagic.renderers.basics.markup import json_block
-from tensormagic.renderers.document import page as trace_html
-from tensormagic.renderers.document.columns import pack_delta
-from tensormagic.renderers.document.document import Limits, trace_document
 from tensormagic.reports import UNREADABLE, Finding, LiveFrame, TraceReport
-from tests.renderers import samples_viewer
+from tensormagic.views.markup import json_block
+from tensormagic.views.page import trace_page as trace_html
+from tensormagic.views.page.columns import pack_delta
+from tensormagic.views.page.document import Limits, trace_document
 from tests.support.lab import LabNotebook
+from tests.views import samples_viewer
 
 pytestmark = pytest.mark.browser
 
@@ -29,8 +29,8 @@ LIVE_CELL = """
 import time
 from dataclasses import replace
 from IPython.display import display
-from tensormagic.renderers.live import LivePanel
-from tests.renderers.samples_viewer import large_run, live_frame
+from tensormagic.views.page.live import LivePanel
+from tests.views.samples_viewer import large_run, live_frame
 
 run = replace(large_run(200, passes=3), state="running", findings=())
 place = {"number": 1, "reached": 0}
@@ -49,9 +49,9 @@ print("gaps", panel.gaps)
 FINAL_CELL = """
 from dataclasses import replace
 from IPython.display import display
-from tensormagic.renderers.files import bundle
-from tensormagic.renderers.live import LivePanel
-from tests.renderers.samples_viewer import broken_run, calm_run, live_frame
+from tensormagic.views.page.files import bundle
+from tensormagic.views.page.live import LivePanel
+from tests.views.samples_viewer import broken_run, calm_run, live_frame
 
 run = replace(calm_run(3), state="running")
 panel = LivePanel(lambda: live_frame(run, 4, 5), lambda: run)

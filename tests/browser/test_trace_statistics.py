@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import Page, expect
 
-from tensormagic.renderers.document import page as trace_html
 from tensormagic.reports import UNTOUCHED, TraceReport
-from tests.renderers import samples_viewer
+from tensormagic.views.page import trace_page as trace_html
+from tests.views import samples_viewer
 
 pytestmark = pytest.mark.browser
 

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import Page, expect
 
-from tensormagic.renderers.basics.markup import json_block
-from tensormagic.renderers.document import page as trace_html
-from tensormagic.renderers.document.document import Limits, trace_document
 from tensormagic.reports import NodeCosts, OpsReport, TraceReport
-from tests.renderers import samples_viewer
+from tensormagic.views.markup import json_block
+from tensormagic.views.page import trace_page as trace_html
+from tensormagic.views.page.document import Limits, trace_document
+from tests.views import samples_viewer
 
 pytestmark = pytest.mark.browser
 

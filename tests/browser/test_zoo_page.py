@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tensormagic import api
-from tests.renderers.samples_tensor import as_html
 from tests.support.zoo import ZOO
+from tests.views.samples_tensor import as_html
 
 HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>zoo</title><body>'
 

@@ -15,10 +15,10 @@ from tensormagic import api
 from tensormagic.collectors.kinds import kind as kind_module
 from tensormagic.collectors.kinds import study
 from tensormagic.reports import TensorReport
-from tests.renderers.markup_reader import Page
-from tests.renderers.samples_tensor import as_html, as_svg, as_text
 from tests.support import zoo_classes
 from tests.support.zoo import ZOO
+from tests.views.markup_reader import Page
+from tests.views.samples_tensor import as_html, as_svg, as_text
 
 HTML_LIMIT = 100_000  # bytes of a panel
 

@@ -20,11 +20,11 @@ from tensormagic.commands import parser as command_parser
 from tensormagic.diagnoses import RULES
 from tensormagic.magics import about
 from tensormagic.magics.extension import TensorMagic
-from tensormagic.renderers.figures import KINDS
+from tensormagic.views.page.figures import KINDS
 from tests.corpus.no_gpu import generators_checked
-from tests.renderers.snapshots import REFRESH
 from tests.support.apart import run_apart
 from tests.support.kernel import ROOT
+from tests.views.snapshots import REFRESH
 
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))

@@ -78,7 +78,7 @@ def test_loading_the_extension_imports_no_torch_no_plot_and_no_widget():
 
 def test_loading_the_extension_imports_nothing_that_a_shell_does_not_need_yet():
     """No report, no diagnosis, no drawing, no collector, and no magic's own module before it is used."""
-    beyond = [f"tensormagic.{layer}" for layer in ("reports", "diagnoses", "comparisons", "renderers", "commands")]
+    beyond = [f"tensormagic.{layer}" for layer in ("reports", "diagnoses", "comparisons", "views", "commands")]
     assert [name for name in ours_after(LOAD) if name.startswith(tuple(beyond))] == []
     assert [name for name in ours_after(LOAD) if name.startswith("tensormagic.collectors.")] == [
         "tensormagic.collectors.requirements"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tensormagic.reports import Growth, LoneView, UntiedPair
-from tests.renderers.samples_watch import MIB, found, growth, hidden, kept, line, loose, stored
+from tests.views.samples_watch import MIB, found, growth, hidden, kept, line, loose, stored
 
 ERROR = "the last error (ValueError), local x of f"
 

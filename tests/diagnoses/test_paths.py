@@ -8,7 +8,7 @@ from dataclasses import replace
 from tensormagic.diagnoses import diagnose
 from tensormagic.diagnoses.zero_gradients import Paths
 from tensormagic.reports import Graph
-from tests.renderers import samples_trace
+from tests.views import samples_trace
 
 
 def _deep(layers, norms=None):

@@ -71,7 +71,7 @@ def test_broken_widgets_leave_the_panel_to_be_painted(notebook, monkeypatch):
     def broken(*_, **__):
         raise ImportError("no widgets here")
 
-    monkeypatch.setattr("tensormagic.renderers.live_memory._widget_class", broken)
+    monkeypatch.setattr("tensormagic.views.page.live_memory._widget_class", broken)
     _, pages = run(notebook, seconds=0.3)
     assert len(pages) >= 3
     assert "finished" in pages[-1]

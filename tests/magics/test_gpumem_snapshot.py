@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from tensormagic import SnapshotReport
-from tests.renderers.samples_snapshot import trained
+from tests.views.samples_snapshot import trained
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from tensormagic import api
 from tensormagic.api import showing
 from tensormagic.diagnoses import RULES
 from tensormagic.errors import TensorMagicError
-from tensormagic.renderers.terminal.terminal import print_markdown
+from tensormagic.views.page.terminal import print_markdown
 from tests.support.kernel import ROOT
 from tests.support.screen import Screen, Terminal
 

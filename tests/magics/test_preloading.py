@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from tensormagic.magics import preloading
-from tensormagic.renderers import live
+from tensormagic.views.page import live
 from tests.support.kernel import ROOT
 
 # A notebook's shell, in a process that has imported nothing of ours yet.
@@ -126,7 +126,7 @@ def test_a_cell_that_comes_in_the_middle_is_answered():
         f"done = [shell.run_cell(cell).success for cell in ('%tensor x', {cell!r})]\n"
         "[thread.join(60) for thread in threads()]\n"
         "shown = shell.display_pub.outputs[0]['data']['text/plain']\n"
-        "print(json.dumps([done, shown[:6], 'tensormagic.renderers.live' in ours(), shell.user_ns['seen']]))"
+        "print(json.dumps([done, shown[:6], 'tensormagic.views.page.live' in ours(), shell.user_ns['seen']]))"
     )
     assert told == [[True, True], "── x ─", True, "x"]
 

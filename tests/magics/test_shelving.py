@@ -10,7 +10,7 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 
 from tensormagic.magics import extension
 from tensormagic.magics.shared_assets import AllocationLog, Request
-from tensormagic.renderers import assets
+from tensormagic.views import assets
 
 PIECE = "export"
 

@@ -8,7 +8,7 @@ import re
 import pytest
 from IPython.core.error import UsageError
 
-from tensormagic import renderers
+from tensormagic import views
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import TensorReport
 
@@ -310,14 +310,14 @@ def test_nothing_is_bound_or_changed(cell, shell):
 @pytest.mark.parametrize("form", ["html", "txt"])
 def test_a_renderer_that_fails_is_a_visible_line(cell, monkeypatch, form):
     """The other form is shown; where the one should be stands what happened."""
-    render = renderers.render
+    render = views.render
 
     def failing(report, asked):
         if asked == form:
             raise RuntimeError("ink ran out")
         return render(report, asked)
 
-    monkeypatch.setattr(renderers, "render", failing)
+    monkeypatch.setattr(views, "render", failing)
     ran = cell("%tensor a")
     assert ran.error is None
     broken, whole = ("text/html", "text/plain") if form == "html" else ("text/plain", "text/html")

@@ -11,10 +11,10 @@ import sys
 import pytest
 import torch
 
-from tensormagic.renderers.document import page as trace_html
 from tensormagic.reports import UNTOUCHED, Parallel, TraceReport
-from tests.renderers import trace_forms
+from tensormagic.views.page import trace_page as trace_html
 from tests.support.kernel import ROOT
+from tests.views import trace_forms
 
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no processes to speak to")
 

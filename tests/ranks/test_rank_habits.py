@@ -8,7 +8,7 @@ import pytest
 from tensormagic.comparisons.rank_files import Begun, Facts, OnePass, OneStep
 from tensormagic.comparisons.ranks import compare_ranks
 from tensormagic.diagnoses import diagnose
-from tensormagic.renderers.files import Outlet
+from tensormagic.views.page.files import Outlet
 
 GIB = 2**30
 

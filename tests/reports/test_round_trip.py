@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from tensormagic import reports
-from tests.renderers import samples_freeing, samples_model, samples_rng, samples_run, samples_start
 from tests.reports.samples import (
     HOSTILE,
     alias_report,
@@ -30,6 +29,7 @@ from tests.reports.samples import (
 )
 from tests.reports.samples_memory import memory_report, memory_run_report
 from tests.reports.samples_snapshot import snapshot_report
+from tests.views import samples_freeing, samples_model, samples_rng, samples_run, samples_start
 
 SAMPLES = {
     "aliases": alias_report,

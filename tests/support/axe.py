@@ -10,7 +10,7 @@ from playwright.sync_api import Page
 
 SOURCE = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
 # What axe leaves to a person: all of it is contrast that it cannot compute, looked at here, and why it is fine. The
-# colours themselves are held against every ground that they can stand on in tests/renderers/test_contrast.py.
+# colours themselves are held against every ground that they can stand on in tests/views/test_contrast.py.
 REVIEWED = {
     "it is overlapped by another element": "the thin wire over the layout lets clicks and light through",
     "it's partially obscured by another element": "what is scrolled away in a box of its own",

@@ -24,7 +24,7 @@ SLOW = (
     "tests/notebooks/test_first_light.py",
     "tests/collectors/tracing/test_compiled.py",
     "tests/collectors/memory/test_freed.py",
-    "tests/renderers/test_hostile.py",
+    "tests/views/test_hostile.py",
     "tests/browser/test_trace_panel.py",
     "tests/browser/test_hosts.py",
     "tests/browser/test_shelf.py",

@@ -17,7 +17,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 from tensormagic.collectors.tensors.autograd import autograd_details
 from tensormagic.collectors.tensors.picture import picture
 from tensormagic.collectors.tensors.statistics import values
-from tensormagic.renderers.graph.words import FORMULAS
+from tensormagic.views.graph.words import FORMULAS
 from tensormagic.views.panels.why import path_svg
 
 pytestmark = pytest.mark.sweep

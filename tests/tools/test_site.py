@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from tensormagic.renderers.assets import keys
+from tensormagic.views.assets import keys
 from tests.support.kernel import ROOT, notebook_of, run_notebook
 from tests.support.missing import missing, needs_module
 

@@ -9,7 +9,7 @@ import pytest
 from tensormagic.reports import AliasPair
 from tensormagic.views.nodes import Items, Paragraph, Section, Strip, Table
 from tensormagic.views.panels import aliases
-from tests.renderers.samples_sharing import ALIASES, SLICES, TIED, member
+from tests.views.samples_sharing import ALIASES, SLICES, TIED, member
 
 
 def sections(case):

@@ -9,13 +9,13 @@ import pytest
 
 from tensormagic.comparisons import compare_traces
 from tensormagic.errors import TensorMagicError
-from tensormagic.renderers.figures import figure
 from tensormagic.reports import LossPair, Moment
 from tensormagic.views.nodes import Bar, Findings, Noted, Section, Table, Words
+from tensormagic.views.page.figures import figure
 from tensormagic.views.panels.comparison import factor, summary, times, view
 from tensormagic.views.pictures.losses import LossesPicture, loss_scale, loss_svg
 from tests.comparisons import samples
-from tests.renderers.samples_comparison import SAMPLES
+from tests.views.samples_comparison import SAMPLES
 
 SENTENCES = {
     "larger": (

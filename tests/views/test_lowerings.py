@@ -6,7 +6,6 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tensormagic.renderers.terminal.text_canvas import columns_of, cut, table, wrapped
 from tensormagic.reports import Finding, Gap
 from tensormagic.views import to_html, to_svg, to_text
 from tensormagic.views.nodes import (
@@ -28,7 +27,8 @@ from tensormagic.views.nodes import (
     Words,
     letters,
 )
-from tests.renderers.markup_reader import Page
+from tensormagic.views.text_canvas import columns_of, cut, table, wrapped
+from tests.views.markup_reader import Page
 
 
 def panel(*body, **more):

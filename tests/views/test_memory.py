@@ -7,17 +7,17 @@ from dataclasses import replace
 
 import pytest
 
-from tensormagic import renderers
+from tensormagic import views
 from tensormagic.reports import AllocatedBlock, DeviceMemory, Holder, ProcessUse, Release
 from tensormagic.views.panels.memory import device_bar, held_by, release_notes, summary
 from tensormagic.views.panels.memory_run import peak_tiles
-from tests.renderers.markup_reader import Page
-from tests.renderers.samples_memory import GIB, MIB, SAMPLES, storage
-from tests.renderers.samples_memory_run import SAMPLES as RUNS
+from tests.views.markup_reader import Page
+from tests.views.samples_memory import GIB, MIB, SAMPLES, storage
+from tests.views.samples_memory_run import SAMPLES as RUNS
 
 
 def page(report) -> Page:
-    return Page(renderers.render(report, "html"))
+    return Page(views.render(report, "html"))
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def page(report) -> Page:
 )
 def test_sizes_are_kept(report, most: int) -> None:
     """What exports it included: a hundred storages in 64 KB, ten thousand in 150, two thousand moments in 120."""
-    assert len(renderers.render(report, "html").encode()) <= most
+    assert len(views.render(report, "html").encode()) <= most
 
 
 def test_a_device_is_a_bar_that_adds_up() -> None:
@@ -133,7 +133,7 @@ def test_a_run_that_died_says_first_what_was_refused() -> None:
 def test_what_only_the_allocator_saw_is_told() -> None:
     """Its peak beside that of the tensors; which line used memory inside of operations, the most first."""
     for form in ("html", "txt"):
-        told = renderers.render(RUNS["died"], form)
+        told = views.render(RUNS["died"], form)
         text = " ".join((Page(told).text if form == "html" else told).split())
         peaks = "at most 90 MiB in use, tensors by themselves at most 82 MiB"
         assert f"412 events of the allocator of cuda:0; {peaks}" in text

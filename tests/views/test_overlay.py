@@ -9,8 +9,8 @@ import pytest
 from tensormagic import views
 from tensormagic.views.nodes import Findings
 from tensormagic.views.panels.overlay import view
-from tests.renderers.markup_reader import Page
-from tests.renderers.samples_overlay import SAMPLES
+from tests.views.markup_reader import Page
+from tests.views.samples_overlay import SAMPLES
 
 
 def rows(html: str) -> list[list[tuple[int, str]]]:

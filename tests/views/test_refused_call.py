@@ -8,16 +8,16 @@ from dataclasses import replace
 import pytest
 
 from tensormagic import views
-from tensormagic.renderers.basics.markup import text_width
-from tensormagic.renderers.document import page as trace_html
-from tensormagic.renderers.document.document import trace_document
-from tensormagic.renderers.graph.marks import with_crash
 from tensormagic.reports import FailureReport, Location
+from tensormagic.views.graph.marks import with_crash
+from tensormagic.views.markup import text_width
 from tensormagic.views.nodes import Clash, Shape, Words
+from tensormagic.views.page import trace_page as trace_html
+from tensormagic.views.page.document import trace_document
 from tensormagic.views.panels.refused_call import marked, operands, rule_nodes, torch_said, view, way
-from tests.renderers import samples_trace, trace_forms
-from tests.renderers.markup_reader import Page, svg_of
-from tests.renderers.samples_failure import SAMPLES
+from tests.views import samples_trace, trace_forms
+from tests.views.markup_reader import Page, svg_of
+from tests.views.samples_failure import SAMPLES
 
 
 def table(name):

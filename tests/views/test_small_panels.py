@@ -7,10 +7,10 @@ from dataclasses import replace
 from tensormagic.reports import Cell, DeviceGain, Gap
 from tensormagic.views.nodes import Column, Findings, Paragraph, Section, Source, Table, Words
 from tensormagic.views.panels import freeing, rng, watch
-from tests.renderers import samples_rng
-from tests.renderers.samples_freeing import SAMPLES as FREEING
-from tests.renderers.samples_watch import SAMPLES as WATCH
-from tests.renderers.samples_watch import found
+from tests.views import samples_rng
+from tests.views.samples_freeing import SAMPLES as FREEING
+from tests.views.samples_watch import SAMPLES as WATCH
+from tests.views.samples_watch import found
 
 
 def part(panel, kind):

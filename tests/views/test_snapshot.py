@@ -10,7 +10,7 @@ from tensormagic import views
 from tensormagic.views.nodes import Findings, Paragraph
 from tensormagic.views.panels import snapshot
 from tensormagic.views.panels.snapshot import drawn_stretches
-from tests.renderers.samples_snapshot import SAMPLES
+from tests.views.samples_snapshot import SAMPLES
 
 
 @pytest.mark.parametrize("name", ["training", "longest"])

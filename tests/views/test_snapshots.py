@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tensormagic import views
-from tests.renderers import (
+from tests.views import (
     samples_comparison,
     samples_failure,
     samples_freeing,
@@ -24,7 +24,7 @@ from tests.renderers import (
     samples_why,
     samples_writes,
 )
-from tests.renderers.snapshots import assert_snapshot
+from tests.views.snapshots import assert_snapshot
 
 SAMPLES = {
     "aliases": samples_sharing.ALIASES["slices"],
@@ -58,5 +58,5 @@ def test_a_panel_is_drawn_as_it_was(panel, form):
 
 
 def test_every_panel_has_a_snapshot():
-    """A new panel is looked at, too; those of traced runs are in ``tests/renderers/trace``."""
+    """A new panel is looked at, too; those of traced runs are in ``tests/views/trace``."""
     assert {report.kind_name for report in SAMPLES.values()} | {"trace"} == set(views.PANELS)

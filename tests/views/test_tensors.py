@@ -8,11 +8,11 @@ import re
 import pytest
 
 from tensormagic import views
-from tensormagic.renderers import figure
-from tensormagic.renderers.basics.markup import unpacked
+from tensormagic.views import figure
+from tensormagic.views.markup import unpacked
 from tensormagic.views.panels.tensors import TensorRows, row_cells
-from tests.renderers.markup_reader import Page
-from tests.renderers.samples_sharing import ALIASES, TABLES, row
+from tests.views.markup_reader import Page
+from tests.views.samples_sharing import ALIASES, TABLES, row
 
 
 def test_static_table_is_complete():

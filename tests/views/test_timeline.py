@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tensormagic import views
-from tensormagic.renderers.terminal.text_canvas import barred, heights, share_bar
 from tensormagic.reports import Timeline
 from tensormagic.views.pictures.timeline import ROWS, areas, scale_top
 from tensormagic.views.pictures.timeline_stack import (
@@ -26,7 +25,8 @@ from tensormagic.views.pictures.timeline_stack import (
     ticks,
     tops,
 )
-from tests.renderers.samples_memory_run import SAMPLES
+from tensormagic.views.text_canvas import barred, heights, share_bar
+from tests.views.samples_memory_run import SAMPLES
 
 MIB = 2**20
 

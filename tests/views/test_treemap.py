@@ -7,7 +7,7 @@ import pytest
 from tensormagic.views.panels.memory import inner, root, tile
 from tensormagic.views.pictures.timeline_stack import MIXED
 from tensormagic.views.pictures.treemap import Box, Cell, Group, Tile, cell_lines, header_words, treemap
-from tests.renderers.samples_memory import storage
+from tests.views.samples_memory import storage
 
 
 def cells(map_):

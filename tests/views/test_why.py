@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tensormagic.views.nodes import Items, Paragraph, Section, Table, Words
 from tensormagic.views.panels.why import WayPicture, line_words, view
-from tests.renderers.samples_why import SAMPLES
+from tests.views.samples_why import SAMPLES
 
 
 def part(name, kind):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tensormagic.views.nodes import Findings, Section, Source, Strip, Words
 from tensormagic.views.panels.writes import headline, source_lines, view
-from tests.renderers import samples_writes as samples
+from tests.views import samples_writes as samples
 
 
 def part(report, kind):

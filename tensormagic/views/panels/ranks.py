@@ -8,11 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
 
-from tensormagic.renderers.basics.markup import text_width
-from tensormagic.renderers.basics.svg_paths import number
-from tensormagic.renderers.basics.theme import BAD_COLOUR, DIVERGING
-from tensormagic.renderers.terminal.text_canvas import wrapped
 from tensormagic.reports import UNTOUCHED, RankReport
+from tensormagic.views.markup import text_width
 from tensormagic.views.nodes import Column, Findings, Node, Panel, Picture, Section, table_of
 from tensormagic.views.pictures.cells import patches
 from tensormagic.views.pictures.placement import (
@@ -25,6 +22,9 @@ from tensormagic.views.pictures.placement import (
     placements_text,
     words,
 )
+from tensormagic.views.svg_paths import number
+from tensormagic.views.text_canvas import wrapped
+from tensormagic.views.theme import BAD_COLOUR, DIVERGING
 from tensormagic.views.to_svg import legend_svg
 from tensormagic.words import (
     count,

@@ -10,8 +10,8 @@ from dataclasses import replace
 from itertools import groupby
 from typing import NamedTuple
 
-from tensormagic.renderers.graph.marks import RAN, REFUSED, crash_words
 from tensormagic.reports import Clashing, FailureReport, Location, Operand, TraceReport
+from tensormagic.views.graph.marks import RAN, REFUSED, crash_words
 from tensormagic.views.nodes import (
     Cell,
     Clash,

@@ -6,9 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from tensormagic.renderers.basics.markup import escape, tag
-from tensormagic.renderers.basics.svg_paths import number
-from tensormagic.renderers.basics.theme import role
 from tensormagic.reports import (
     LineMemory,
     Location,
@@ -21,6 +18,7 @@ from tensormagic.reports import (
     StretchState,
     Timeline,
 )
+from tensormagic.views.markup import escape, tag
 from tensormagic.views.nodes import (
     Cell,
     Column,
@@ -37,6 +35,8 @@ from tensormagic.views.nodes import (
 from tensormagic.views.pictures.timeline import TimelinePicture
 from tensormagic.views.pictures.timeline_stack import BEFORE, OTHER_LINES, Layer, line_colour, line_ranks
 from tensormagic.views.pictures.treemap import LEFT_OUT, Tile, TreemapPicture
+from tensormagic.views.svg_paths import number
+from tensormagic.views.theme import role
 from tensormagic.views.to_svg import text_svg
 from tensormagic.words import DOT, count, number_of_bytes, percent, plural, seconds_text, shortened
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tensormagic.renderers.basics.markup import escape, tag
 from tensormagic.reports import AutogradReport, Barrier, KindReport, LayoutReport, Statistics, TensorReport, ViewReport
+from tensormagic.views.markup import escape, tag
 from tensormagic.views.nodes import Cell, Column, Findings, Node, Panel, Paragraph, Picture, Section, Table, Words
 from tensormagic.views.panels.tensor_autograd import autograd_nodes, broken, summary
 from tensormagic.views.panels.tensor_line import name, shape

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensormagic.renderers.graph.words import formulas
 from tensormagic.reports import BEYOND, NOTHING, AutogradDetails, AutogradReport, Hook, Path, SavedState, TensorReport
+from tensormagic.views.graph.words import formulas
 from tensormagic.views.nodes import Cell, Column, Node, Section, Table, Words
 from tensormagic.views.panels.tensor_line import name
 from tensormagic.views.panels.why import PathPicture

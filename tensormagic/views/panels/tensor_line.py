@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensormagic.renderers.terminal.text_canvas import fewer, printable, sparkline
 from tensormagic.reports import Statistics, TensorReport
+from tensormagic.views.text_canvas import fewer, printable, sparkline
 from tensormagic.words import MINUS, number_of_bytes, short_count, short_number, shortened, tuple_text
 
 _BARS, _LABEL = 8, 40

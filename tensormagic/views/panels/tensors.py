@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tensormagic.renderers.assets import code_of, loader
-from tensormagic.renderers.basics import theme
-from tensormagic.renderers.basics.markup import escape, json_block, packed, tag
 from tensormagic.reports import MemoryTotal, TensorReport, TensorRow, TensorTable
-from tensormagic.views import to_html, to_svg, to_text
+from tensormagic.views import theme, to_html, to_svg, to_text
+from tensormagic.views.assets import code_of, loader
+from tensormagic.views.markup import escape, json_block, packed, tag
 from tensormagic.views.nodes import Chip, Column, Findings, Node, Panel, Picture, Table, clipped, letters
 from tensormagic.views.panels import tensor, tensor_line
 from tensormagic.views.panels.tensor import SHEETS as TENSOR_SHEETS

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tensormagic.renderers.graph.drawing import Box, draw
-from tensormagic.renderers.graph.marks import with_crash
-from tensormagic.renderers.graph.values import value_of
-from tensormagic.renderers.graph.words import cut_heading, cut_sentences, ended_sentence
+from tensormagic.views.graph.drawing import Box, draw
+from tensormagic.views.graph.marks import with_crash
+from tensormagic.views.graph.values import value_of
+from tensormagic.views.graph.words import cut_heading, cut_sentences, ended_sentence
 from tensormagic.views.nodes import Bar, Cell, Column, Findings, Node, Panel, Paragraph, Section, Table, Words, table_of
 from tensormagic.views.panels import refused_call
 from tensormagic.views.panels.trace_words import UNTITLED, all_clear, bad_text, run_lines, run_text, state_text, touched

@@ -6,12 +6,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tensormagic.renderers.basics.markup import escape, fitted, svg_image, tag, text_width
-from tensormagic.renderers.basics.svg_paths import arrowhead, line, number
-from tensormagic.renderers.basics.theme import inked, role
-from tensormagic.renderers.graph.layout import Spacing, lay_out
-from tensormagic.renderers.terminal.text_canvas import cut, table
 from tensormagic.reports import BEYOND, GradientFacts, Path, PathNode, WayStep, WhyGroup, WhyReport
+from tensormagic.views.graph.layout import Spacing, lay_out
+from tensormagic.views.markup import escape, fitted, svg_image, tag, text_width
 from tensormagic.views.nodes import (
     Cell,
     Column,
@@ -25,6 +22,9 @@ from tensormagic.views.nodes import (
     Words,
     table_of,
 )
+from tensormagic.views.svg_paths import arrowhead, line, number
+from tensormagic.views.text_canvas import cut, table
+from tensormagic.views.theme import inked, role
 from tensormagic.views.to_svg import text_svg
 from tensormagic.words import count, listed, plural, short_number, shortened, tuple_text
 

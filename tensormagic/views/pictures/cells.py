@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from tensormagic.renderers.basics import svg_paths, theme
-from tensormagic.renderers.basics.markup import corner, escape, tag
-from tensormagic.renderers.basics.svg_paths import number
-from tensormagic.renderers.terminal.text_canvas import Canvas, printable
 from tensormagic.reports import Grid
+from tensormagic.views import svg_paths, theme
+from tensormagic.views.markup import corner, escape, tag
+from tensormagic.views.svg_paths import number
+from tensormagic.views.text_canvas import Canvas, printable
 from tensormagic.words import MINUS, count, listed, short_number, shortened
 
 LEVELS = 24  # colours in a legend and in a map

@@ -11,12 +11,11 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tensormagic.renderers.basics.markup import escape, svg_image, tag
-from tensormagic.renderers.basics.svg_paths import number
-from tensormagic.renderers.basics.theme import EITHER_SIDE
-from tensormagic.renderers.graph import marks
-from tensormagic.renderers.graph.drawing import Box, Drawing, draw
-from tensormagic.renderers.graph.values import (
+from tensormagic.reports import FirstNonfinite, Frame, Graph, Node, TraceReport
+from tensormagic.views import to_html
+from tensormagic.views.graph import marks
+from tensormagic.views.graph.drawing import Box, Drawing, draw
+from tensormagic.views.graph.values import (
     Value,
     births_by_box,
     forward_mark,
@@ -25,13 +24,14 @@ from tensormagic.renderers.graph.values import (
     shown_frame,
     value_of,
 )
-from tensormagic.renderers.graph.words import gradient_text, value_text, whole_shape
-from tensormagic.renderers.terminal.text_canvas import bar, columns_of, printable, wrapped
-from tensormagic.reports import FirstNonfinite, Frame, Graph, Node, TraceReport
-from tensormagic.views import to_html
+from tensormagic.views.graph.words import gradient_text, value_text, whole_shape
+from tensormagic.views.markup import escape, svg_image, tag
 from tensormagic.views.nodes import Cell, Column, Picture, Section, Table
 from tensormagic.views.panels.trace_words import measured, norm_text, run_text, touched
 from tensormagic.views.pictures.graph_svg import SOLID, Scene, graph_svg, legend_svg, styled
+from tensormagic.views.svg_paths import number
+from tensormagic.views.text_canvas import bar, columns_of, printable, wrapped
+from tensormagic.views.theme import EITHER_SIDE
 from tensormagic.words import DOT, count, listed, plural, shortened
 
 _MOST_BOXES, _TEXT_BOXES, _ENDED_BOXES = 64, 24, 32  # a picture cannot be zoomed into: it shows less than the panel

@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from tensormagic.renderers.basics.markup import fitted, tag, text_width
-from tensormagic.renderers.basics.svg_paths import Canvas, Point, arrowhead, hatching, line, number, point
-from tensormagic.renderers.basics.theme import NORM_EXPONENTS, NORM_SCALE_LIGHT, inked
-from tensormagic.renderers.graph.drawing import (
+from tensormagic.reports import UNREADABLE, FirstNonfinite, Frame, Graph
+from tensormagic.views.graph.drawing import (
     BADGE_HEIGHT,
     BADGE_SIZE,
     CUT_INDENT,
@@ -20,11 +18,13 @@ from tensormagic.renderers.graph.drawing import (
     Wire,
     badge_rows,
 )
-from tensormagic.renderers.graph.marks import NodeMark, marks_svg
-from tensormagic.renderers.graph.values import Value, bad_among, births_by_box, value_of
-from tensormagic.renderers.graph.words import gradient_text, value_text, wire_text
-from tensormagic.reports import UNREADABLE, FirstNonfinite, Frame, Graph
+from tensormagic.views.graph.marks import NodeMark, marks_svg
+from tensormagic.views.graph.values import Value, bad_among, births_by_box, value_of
+from tensormagic.views.graph.words import gradient_text, value_text, wire_text
+from tensormagic.views.markup import fitted, tag, text_width
 from tensormagic.views.panels.trace_words import NOT_MEASURABLE, norm_text
+from tensormagic.views.svg_paths import Canvas, Point, arrowhead, hatching, line, number, point
+from tensormagic.views.theme import NORM_EXPONENTS, NORM_SCALE_LIGHT, inked
 from tensormagic.words import count, plural
 
 # -- cuts -------------------------------------------------------------------------------------------------------------

@@ -10,12 +10,12 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from tensormagic.renderers.basics.markup import escape, svg_image, tag
-from tensormagic.renderers.basics.svg_paths import number, point
-from tensormagic.renderers.basics.theme import MIXED_COLOUR, RUN_COLOURS
-from tensormagic.renderers.terminal.text_canvas import wrapped
 from tensormagic.reports.comparison import ComparisonReport, LossPair
+from tensormagic.views.markup import escape, svg_image, tag
 from tensormagic.views.nodes import Picture
+from tensormagic.views.svg_paths import number, point
+from tensormagic.views.text_canvas import wrapped
+from tensormagic.views.theme import MIXED_COLOUR, RUN_COLOURS
 from tensormagic.views.to_svg import legend_svg, text_svg
 from tensormagic.words import plural, short_number, shortened
 

@@ -10,13 +10,10 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tensormagic.renderers.basics.markup import escape, fitted, text_width
-from tensormagic.renderers.basics.svg_paths import Canvas, eased, hatching, number, point, polyline
-from tensormagic.renderers.basics.theme import inked
-from tensormagic.renderers.graph.words import shape_text, whole_shape
-from tensormagic.renderers.terminal.text_canvas import LEGEND, bar, bars, columns_of, printable, wrapped
 from tensormagic.reports import UNTOUCHED, ParameterSeries, Pass, TraceReport
 from tensormagic.views import to_html
+from tensormagic.views.graph.words import shape_text, whole_shape
+from tensormagic.views.markup import escape, fitted, text_width
 from tensormagic.views.nodes import Column, Picture, Section, Table
 from tensormagic.views.panels.trace_words import (
     NOT_MEASURABLE,
@@ -30,6 +27,9 @@ from tensormagic.views.panels.trace_words import (
     touched,
 )
 from tensormagic.views.pictures.graph_svg import styled
+from tensormagic.views.svg_paths import Canvas, eased, hatching, number, point, polyline
+from tensormagic.views.text_canvas import LEGEND, bar, bars, columns_of, printable, wrapped
+from tensormagic.views.theme import inked
 from tensormagic.words import plural, seconds_text, short_number
 
 _MOST_ROWS, _MOST_PASSES = 16, 8  # of the tables

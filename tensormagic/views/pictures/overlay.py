@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from tensormagic.renderers.assets import code_of, loader
-from tensormagic.renderers.basics import theme
-from tensormagic.renderers.basics.markup import text_width
 from tensormagic.reports import OverlayElement, OverlayMember, OverlayReport, OverlayRow, OverlayStorage
+from tensormagic.views import theme
+from tensormagic.views.assets import code_of, loader
+from tensormagic.views.markup import text_width
 from tensormagic.views.nodes import Picture
 from tensormagic.views.pictures.cells import CHARACTER, Cell, Cells, Row, lettered
 from tensormagic.words import count, plural, shortened

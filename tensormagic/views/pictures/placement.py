@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tensormagic.renderers.basics.markup import escape, tag
-from tensormagic.renderers.basics.svg_paths import number
-from tensormagic.renderers.basics.theme import BAD_COLOUR, DIVERGING, OTHER_COLOUR, role
-from tensormagic.renderers.terminal.text_canvas import wrapped
 from tensormagic.reports import Arrivals, Placed
+from tensormagic.views.markup import escape, tag
 from tensormagic.views.nodes import Picture
 from tensormagic.views.pictures.cells import PAPER, Cell, Cells, Row
 from tensormagic.views.pictures.cells import lettered as code_lettered
+from tensormagic.views.svg_paths import number
+from tensormagic.views.text_canvas import wrapped
+from tensormagic.views.theme import BAD_COLOUR, DIVERGING, OTHER_COLOUR, role
 from tensormagic.views.to_svg import legend_svg
 from tensormagic.words import (
     ELLIPSIS,

@@ -10,8 +10,8 @@ import math
 from contextlib import suppress
 from dataclasses import dataclass
 
-from tensormagic.renderers.basics import theme
 from tensormagic.reports import Grid, LayoutReport, Statistics, Strip, StripCell, TensorReport
+from tensormagic.views import theme
 from tensormagic.views.panels.tensor_line import name
 from tensormagic.views.pictures.cells import fraction
 from tensormagic.words import DOT, ELLIPSIS, TIMES, count, listed, plural, series, shortened, signed

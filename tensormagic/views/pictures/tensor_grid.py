@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from tensormagic.renderers.basics import svg_paths, theme
-from tensormagic.renderers.basics.markup import escape, tag, text_width
-from tensormagic.renderers.terminal.text_canvas import Canvas
 from tensormagic.reports import Grid, Strip, StripCell, TensorReport
+from tensormagic.views import svg_paths, theme
+from tensormagic.views.markup import escape, tag, text_width
 from tensormagic.views.panels.tensor_line import name
 from tensormagic.views.pictures.cells import (
     CHARACTER,
@@ -47,6 +46,7 @@ from tensormagic.views.pictures.tensor_elements import (
     unravel,
     value_range,
 )
+from tensormagic.views.text_canvas import Canvas
 from tensormagic.words import TIMES, count, plural, series, short_count, shortened
 
 LABELS = 78.0  # pixels for what stands at the left of cells

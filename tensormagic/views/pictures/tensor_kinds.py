@@ -9,10 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tensormagic.renderers.basics import theme
-from tensormagic.renderers.basics.markup import escape, tag
-from tensormagic.renderers.basics.svg_paths import number
-from tensormagic.renderers.terminal.text_canvas import wrapped
 from tensormagic.reports import (
     NOT_STORED,
     OUTSIDE,
@@ -22,6 +18,8 @@ from tensormagic.reports import (
     StoredList,
     StoredMap,
 )
+from tensormagic.views import theme
+from tensormagic.views.markup import escape, tag
 from tensormagic.views.nodes import Picture
 from tensormagic.views.pictures.cells import (
     CHARACTER,
@@ -45,6 +43,8 @@ from tensormagic.views.pictures.cells import (
     text,
 )
 from tensormagic.views.pictures.tensor_elements import value_range
+from tensormagic.views.svg_paths import number
+from tensormagic.views.text_canvas import wrapped
 from tensormagic.views.to_html import scroll, with_code
 from tensormagic.words import (
     ELLIPSIS,

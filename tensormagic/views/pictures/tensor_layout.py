@@ -13,12 +13,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from tensormagic.renderers.assets import code_of, loader
-from tensormagic.renderers.basics import theme
-from tensormagic.renderers.basics.markup import escape, json_block, packed, tag
-from tensormagic.renderers.basics.svg_paths import number
-from tensormagic.renderers.terminal.text_canvas import Canvas
 from tensormagic.reports import Grid, Statistics, StripCell, TensorReport
+from tensormagic.views import theme
+from tensormagic.views.assets import code_of, loader
+from tensormagic.views.markup import escape, json_block, packed, tag
 from tensormagic.views.nodes import Picture
 from tensormagic.views.panels.tensor_line import name
 from tensormagic.views.pictures.cells import (
@@ -57,6 +55,8 @@ from tensormagic.views.pictures.tensor_grid import (
     strip_text,
     thinned,
 )
+from tensormagic.views.svg_paths import number
+from tensormagic.views.text_canvas import Canvas
 from tensormagic.words import count, short_number, shortened
 
 _GUTTER = 9  # columns of a terminal at the left of a formula

@@ -6,14 +6,14 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tensormagic.renderers.basics import svg_paths
-from tensormagic.renderers.basics.markup import escape, svg_image, tag
-from tensormagic.renderers.basics.svg_paths import number, point
-from tensormagic.renderers.basics.theme import inked
-from tensormagic.renderers.terminal.text_canvas import BLOCKS, NOT_FINITE, wrapped
 from tensormagic.reports import ImageFrame, SignalLine, TensorPicture, TensorReport
+from tensormagic.views import svg_paths
+from tensormagic.views.markup import escape, svg_image, tag
 from tensormagic.views.nodes import Picture
 from tensormagic.views.panels.tensor_line import name
+from tensormagic.views.svg_paths import number, point
+from tensormagic.views.text_canvas import BLOCKS, NOT_FINITE, wrapped
+from tensormagic.views.theme import inked
 from tensormagic.views.to_svg import text_svg
 from tensormagic.words import TIMES, count, ordinal, plural, short_number, shortened
 

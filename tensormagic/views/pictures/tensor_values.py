@@ -7,16 +7,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tensormagic.renderers.basics import svg_paths
-from tensormagic.renderers.basics.markup import escape, tag
-from tensormagic.renderers.basics.svg_paths import number
-from tensormagic.renderers.basics.theme import role
-from tensormagic.renderers.terminal.text_canvas import BLOCKS, ZERO, fewer, sparkline, wrapped
-from tensormagic.renderers.terminal.text_canvas import NOT_FINITE as BAD
 from tensormagic.reports import DimensionSlices, Statistics, TensorReport
+from tensormagic.views import svg_paths
+from tensormagic.views.markup import escape, tag
 from tensormagic.views.nodes import Cell, Picture, Words
 from tensormagic.views.pictures.cells import HATCHED, PALETTE, SKIP, fraction, image, lettered, patches, text
 from tensormagic.views.pictures.tensor_elements import TABLE_CELLS
+from tensormagic.views.svg_paths import number
+from tensormagic.views.text_canvas import BLOCKS, ZERO, fewer, sparkline, wrapped
+from tensormagic.views.text_canvas import NOT_FINITE as BAD
+from tensormagic.views.theme import role
 from tensormagic.views.to_html import with_code
 from tensormagic.views.to_svg import text_svg
 from tensormagic.words import DOT, MINUS, TIMES, count, listed, plural, series, short_count, short_number

@@ -7,12 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from tensormagic.renderers.basics import theme
-from tensormagic.renderers.basics.markup import attributes, escape, svg_image, tag
-from tensormagic.renderers.basics.svg_paths import number
-from tensormagic.renderers.basics.theme import role
-from tensormagic.renderers.terminal.text_canvas import barred, heights
 from tensormagic.reports import Timeline
+from tensormagic.views import theme
+from tensormagic.views.markup import attributes, escape, svg_image, tag
 from tensormagic.views.nodes import Picture
 from tensormagic.views.pictures.timeline_stack import (
     COLOURS,
@@ -27,6 +24,9 @@ from tensormagic.views.pictures.timeline_stack import (
     ticks,
     tops,
 )
+from tensormagic.views.svg_paths import number
+from tensormagic.views.text_canvas import barred, heights
+from tensormagic.views.theme import role
 from tensormagic.views.to_svg import legend_svg, text_svg
 from tensormagic.words import count, number_of_bytes, percent, seconds_text, shortened
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tensormagic.renderers.basics.theme import BEFORE_COLOUR, KIND_COLOURS, MIXED_COLOUR, OTHER_COLOUR, ink_on
 from tensormagic.reports import CATEGORIES, MemoryRunReport, Timeline
+from tensormagic.views.theme import BEFORE_COLOUR, KIND_COLOURS, MIXED_COLOUR, OTHER_COLOUR, ink_on
 from tensormagic.words import count
 
 # What stands for a category of memory: its colour, the letter of its style class, its words.

@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tensormagic.renderers.basics.markup import escape, fitted, tag, text_width
-from tensormagic.renderers.basics.svg_paths import number
-from tensormagic.renderers.basics.theme import ink_on, role
-from tensormagic.renderers.terminal.text_canvas import barred
+from tensormagic.views.markup import escape, fitted, tag, text_width
 from tensormagic.views.nodes import Picture
 from tensormagic.views.pictures.timeline_stack import COLOURS, LETTERS, MIXED, PLURALS
+from tensormagic.views.svg_paths import number
+from tensormagic.views.text_canvas import barred
+from tensormagic.views.theme import ink_on, role
 from tensormagic.views.to_svg import one_line, text_svg
 from tensormagic.words import count, listed, number_of_bytes, percent, plural, shortened
 

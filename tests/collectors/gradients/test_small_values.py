@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import tensormagic
-from tensormagic.renderers.graph.words import value_text, wire_text
 from tensormagic.reports import TraceReport
+from tensormagic.views.graph.words import value_text, wire_text
 
 
 def traced(loss, **options) -> TraceReport:

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn.modules import module as torch_modules
 
 import tensormagic as tm
-from tensormagic import renderers
+from tensormagic import views
 from tensormagic.collectors.session import model
 from tensormagic.errors import TensorMagicError
 
@@ -189,7 +189,7 @@ def test_parameters_that_are_not_made_yet():
     net = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.LazyLinear(3), nn.ReLU()), nn.LazyBatchNorm1d())
     unmade = [row.unmade for row in tm.model(net, "net").rows]
     assert unmade == [6, 0, 2, 2, 0, 4]
-    text = renderers.render(tm.model(net, "net"), "txt")
+    text = views.render(tm.model(net, "net"), "txt")
     assert "parameters, more not made yet" in text
     assert "made by the first forward: parameters of net.1.0 and net.2" in text
     net(torch.ones(2, 2))

@@ -1,1 +1,0 @@
-"""What every renderer needs: markup, phrases, colours, small drawings."""

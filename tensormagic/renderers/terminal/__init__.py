@@ -1,1 +1,0 @@
-"""What only a terminal can show, and what is drawn in characters."""

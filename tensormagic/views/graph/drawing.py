@@ -1,0 +1,364 @@
+"""From an autograd graph to a drawing: fold what a person does not think of as a step, then lay the rest out.
+
+Everything that draws the graph (the static picture, the live panel) starts from the same `Drawing`. A cut is an input
+of a box from which nothing goes back, just as a leaf is one at which the way ends by nature: it is written under the
+box that used the value, as leaves are. Where the box that made the value is drawn too, a severed wire leads from one to
+the other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from tensormagic.reports.base import quickly
+from tensormagic.views.graph.coarsening import Part, coarsen, hierarchy
+from tensormagic.views.graph.folding import Folding, Group, fold
+from tensormagic.views.graph.layout import Spacing, lay_out
+from tensormagic.views.graph.words import cut_label, gradient_text, leaf_label, shows_values, value_text, wire_text
+from tensormagic.views.markup import text_width
+from tensormagic.words import count, plural
+
+if TYPE_CHECKING:
+    from tensormagic.reports import Cut, Graph, SmallValues
+
+
+# -- cuts -------------------------------------------------------------------------------------------------------------
+
+MOST_ROWS = 2
+MOST_WIRES = 24  # severed wires of one drawing: more would hide the others
+
+Pair = tuple[int, int]
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class CutRow:
+    """One line under a box: what ended the way of something that the box used.
+
+    Attributes:
+        label: ``"detach, line 10"``.
+        cuts: Indices into `Graph.cuts`.
+    """
+
+    label: str
+    cuts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DetachedWire:
+    """A line between two boxes along which no gradient goes, though the value went there.
+
+    Attributes:
+        source: Id of the box that made the value.
+        target: Id of the box that used it.
+        points: The line, from source to target.
+        cut: Index into `Graph.cuts`.
+    """
+
+    source: int
+    target: int
+    points: tuple[Point, ...]
+    cut: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The cuts of one drawing.
+
+    Attributes:
+        rows: For every box, its lines.
+        pairs: ``(source, target)`` boxes of the severed wires, with the cut of each.
+        stubs: Boxes that made a value which some cut takes, or which was read, where no wire says so: box → cuts.
+    """
+
+    rows: tuple[tuple[CutRow, ...], ...]
+    pairs: dict[Pair, int]
+    stubs: dict[int, tuple[int, ...]]
+
+
+def ends_of(graph: Graph, groups: Sequence[Group], wired: Mapping[Pair, object]) -> Ends:
+    """Return where the cuts of ``graph`` stand; ``wired`` are the pairs of groups that have a wire already."""
+    if not graph.cuts:
+        return Ends(((),) * len(groups), {}, {})
+    owner = {node: number for number, group in enumerate(groups) for node in (*group.leaves, *group.nodes)}
+    places = [(owner.get(_index(cut.source), -1), owner.get(_index(cut.target), -1)) for cut in graph.cuts]
+    labels: list[dict[str, list[int]]] = [{} for _ in groups]
+    pairs: dict[Pair, int] = {}
+    stubs: dict[int, list[int]] = {}
+    for at, (cut, (source, target)) in enumerate(zip(graph.cuts, places, strict=True)):
+        if cut.detachment and target >= 0:
+            labels[target].setdefault(cut_label(cut), []).append(at)
+        if _has_wire(cut, source, target, wired) and len(pairs) < MOST_WIRES:
+            pairs.setdefault((source, target), at)
+        elif source >= 0 and source != target and not cut.selects:
+            stubs.setdefault(source, []).append(at)
+    rows = tuple(
+        _cut_rows(found, group.kind in {"module", "repeat"}) for found, group in zip(labels, groups, strict=True)
+    )
+    return Ends(rows, pairs, {box: tuple(cuts) for box, cuts in stubs.items()})
+
+
+def _index(index: int | None) -> int:
+    return -1 if index is None else index
+
+
+def _has_wire(cut: Cut, source: int, target: int, wired: Mapping[Pair, object]) -> bool:
+    """Say whether a wire can be drawn: forward, and where there is no other."""
+    return cut.detachment and not cut.earlier and 0 <= source < target and (target, source) not in wired
+
+
+def _cut_rows(found: Mapping[str, Sequence[int]], inside: bool) -> tuple[CutRow, ...]:  # noqa: FBT001  (of a folded box)
+    rows = [CutRow(f"{label} ×{len(cuts)}" if len(cuts) > 1 else label, tuple(cuts)) for label, cuts in found.items()]
+    most = 1 if inside else MOST_ROWS
+    if len(rows) <= most:
+        return tuple(rows)
+    rest = tuple(cut for row in rows[most - 1 :] for cut in row.cuts)
+    words = f"{count(len(rest))} cuts" if most == 1 else f"{count(len(rest))} more cuts"
+    return (*rows[: most - 1], CutRow(words, rest))
+
+
+# -- boxes and wires --------------------------------------------------------------------------------------------------
+
+LABEL_SIZE = 12.0
+DETAIL_SIZE = 10.5
+BADGE_SIZE = 10.0
+HEAD_HEIGHT = 40.0
+BADGE_HEIGHT = 15.0
+MOST_BADGES = 4
+CUT_INDENT = 20.0  # where the words of a cut begin, to the right of its sign
+ROW_WIDTH = 890.0
+MOST_REPEATED = 3
+
+_PADDING = 10.0
+_NARROWEST = 38.0
+_VALUE_GAP = 64.0, 200.0  # between boxes with numbers: the local derivative stands there
+_WIDEST = 190.0
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """A leaf that collects a gradient, folded into a box that uses it.
+
+    Attributes:
+        node: Index of the accumulate node.
+        label: Its name, short; with ``(in 3 boxes)`` where several boxes use it. Where very many do, it is a badge of
+            the first of them alone.
+    """
+
+    node: int
+    label: str
+
+
+_badge = quickly(Badge)
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """One box of the drawing.
+
+    Attributes:
+        id: Its place in `Drawing.boxes`.
+        nodes: Indices of the graph's nodes it stands for, badges not included. The gradient of the first one that was
+            reached is the gradient of the box: the others were folded into it.
+        label: What it does.
+        detail: Shape of what it makes.
+        kind: ``"op"``, ``"custom"``, ``"accumulate"``, ``"views"``, ``"module"`` or ``"repeat"``.
+        badges: Leaves folded into it.
+        x: Left side.
+        y: Top.
+        width: Of the box, badges included.
+        height: Of the box, badges included.
+        cuts: What it used and sends no gradient to, a line each below the badges.
+    """
+
+    id: int
+    nodes: tuple[int, ...]
+    label: str
+    detail: str
+    kind: str
+    badges: tuple[Badge, ...]
+    x: float
+    y: float
+    width: float
+    height: float
+    cuts: tuple[CutRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """A line between two boxes.
+
+    Attributes:
+        source: Id of the box that sends the gradient (drawn at the right).
+        target: Id of the box that receives it.
+        points: The line, from source to target.
+        edges: Indices of the graph's edges it stands for.
+    """
+
+    source: int
+    target: int
+    points: tuple[tuple[float, float], ...]
+    edges: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A graph, folded and laid out.
+
+    Attributes:
+        width: Of the whole, in pixels.
+        height: Of the whole.
+        boxes: In forward order.
+        wires: Between them.
+        node_count: Nodes of the graph.
+        folded: How many of them do not have a box of their own.
+        note: What was folded, in one sentence; empty where every node has its box.
+        parts: What lies inside the boxes: the first ones are the boxes themselves, in their order.
+        detachment: Lines along which a value went, and no gradient goes.
+        stubs: Boxes from which a value was taken in such a way, and no line says so; with the cuts.
+    """
+
+    width: float
+    height: float
+    boxes: tuple[Box, ...]
+    wires: tuple[Wire, ...]
+    node_count: int
+    folded: int
+    note: str
+    parts: tuple[Part, ...] = ()
+    detachment: tuple[DetachedWire, ...] = ()
+    stubs: dict[int, tuple[int, ...]] = field(default_factory=dict)
+
+
+def draw(graph: Graph, *, max_boxes: int = 160, inside: bool = True) -> Drawing:
+    """Return the drawing of ``graph``, folded into at most ``max_boxes`` boxes.
+
+    Args:
+        graph: What to draw.
+        max_boxes: How many boxes fit.
+        inside: Whether to say as well what lies inside the boxes: `Drawing.parts`.
+    """
+    fine = fold(graph)
+    folding = coarsen(graph, fine, max_boxes)
+    uses = Counter(leaf for group in folding.groups for leaf in group.leaves)
+    groups = _leaves_once(folding.groups, uses)
+    badges = [_badges(graph, group, uses) for group in groups]
+    ends = ends_of(graph, groups, folding.edges)
+    sizes = [
+        with_cuts(box_size(group, marks), rows, badges=bool(marks))
+        for group, marks, rows in zip(groups, badges, ends.rows, strict=True)
+    ]
+    sizes = _with_values(graph, groups, sizes) if (each := shows_values(graph)) else sizes
+    forward = [*((target, source) for source, target in folding.edges), *ends.pairs]
+    layout = lay_out(
+        sizes,
+        forward,
+        Spacing(_value_gap(graph, folding) if each else 32.0, wrap_width=ROW_WIDTH),
+        heads=[HEAD_HEIGHT] * len(sizes),
+    )
+    boxes = tuple(
+        Box(number, group.nodes, group.label, group.detail, group.kind, marks, *position, *size, rows)
+        for number, (group, marks, rows, position, size) in enumerate(
+            zip(groups, badges, ends.rows, layout.positions, sizes, strict=True)
+        )
+    )
+    wires = tuple(
+        Wire(source, target, route[::-1], edges)
+        for ((source, target), edges), route in zip(folding.edges.items(), layout.routes, strict=False)
+    )
+    detachment = tuple(
+        DetachedWire(*pair, route, cut)
+        for (pair, cut), route in zip(ends.pairs.items(), layout.routes[len(wires) :], strict=True)
+    )
+    folded = len(graph.nodes) - len(boxes)
+    parts = hierarchy(fine.groups, folding.groups) if inside else ()
+    return Drawing(
+        layout.width, layout.height, boxes, wires, len(graph.nodes), folded, _note(graph, folding), parts,
+        detachment, ends.stubs,
+    )  # fmt: skip
+
+
+def _with_values(
+    graph: Graph, groups: Sequence[Group], sizes: Sequence[tuple[float, float]]
+) -> list[tuple[float, float]]:
+    """Return sizes with room for the numbers in and over each box, in every pass."""
+    values = [frame.values for frame in graph.frames if frame.values is not None]
+    return [
+        (max([width, *(_value_width(one, group.nodes[0]) for one in values)]), height)
+        for group, (width, height) in zip(groups, sizes, strict=True)
+    ]
+
+
+def _value_gap(graph: Graph, folding: Folding) -> float:
+    """Return how far columns stand apart: the local derivatives have room between them, in every pass."""
+    values = [frame.values for frame in graph.frames if frame.values is not None]
+    texts = (wire_text(graph, one, edges) for one in values for edges in folding.edges.values())
+    least, most = _VALUE_GAP
+    return min(max((least, *(text_width(text, DETAIL_SIZE) + 18 for text in texts))), most)
+
+
+def _value_width(values: SmallValues, node: int) -> float:
+    inside, over = value_text(values.made[node]), gradient_text(values.gradients[node])
+    return round(min(max(text_width(inside, DETAIL_SIZE) + 2 * _PADDING, text_width(over, DETAIL_SIZE) + 6), _WIDEST))
+
+
+def badge_rows(box: Box) -> tuple[tuple[Badge, ...], int]:
+    """Return the badges that are written out under a box, and how many more there are, in one line."""
+    shown = _written_out(box.kind, len(box.badges))
+    return box.badges[:shown], len(box.badges) - shown
+
+
+def _written_out(kind: str, badges: int) -> int:
+    """Return how many badges are written out: all that have room; of a box of many steps all or none."""
+    if badges <= MOST_BADGES:
+        return badges
+    return 0 if kind in {"module", "repeat"} else MOST_BADGES - 1
+
+
+def _badges(graph: Graph, group: Group, uses: Counter[int]) -> tuple[Badge, ...]:
+    return tuple(_badge(leaf, _badge_label(graph, leaf, uses[leaf])) for leaf in group.leaves)
+
+
+def _badge_label(graph: Graph, leaf: int, uses: int) -> str:
+    """Return the name of a leaf, and in how many boxes it is used where that is more than one."""
+    label = leaf_label(graph.nodes[leaf])
+    return f"{label} (in {uses} boxes)" if uses > 1 else label
+
+
+def _leaves_once(groups: Sequence[Group], uses: Counter[int]) -> list[Group]:
+    """Leave a leaf that very many boxes use (of a recurrent network) on the first of them only."""
+    seen: set[int] = set()
+    left = []
+    for group in groups:
+        leaves = tuple(leaf for leaf in group.leaves if uses[leaf] <= MOST_REPEATED or leaf not in seen)
+        seen.update(leaves)
+        left.append(replace(group, leaves=leaves))
+    return left
+
+
+def box_size(group: Group, badges: tuple[Badge, ...]) -> tuple[float, float]:
+    """Return the width and height of a box with its badges."""
+    written = _written_out(group.kind, len(badges))
+    rows = written + (written < len(badges))
+    wanted = [text_width(group.label, LABEL_SIZE, bold=True), text_width(group.detail, DETAIL_SIZE)]
+    wanted += [text_width(badge.label, BADGE_SIZE) + BADGE_HEIGHT for badge in badges[:written]]
+    width = min(max(max(wanted) + 2 * _PADDING, _NARROWEST), _WIDEST)
+    return round(width), HEAD_HEIGHT + (rows * BADGE_HEIGHT + 3 if rows else 0)
+
+
+def with_cuts(size: tuple[float, float], rows: Sequence[CutRow], *, badges: bool) -> tuple[float, float]:
+    """Return the size of a box that also has ``rows`` of cuts."""
+    if not rows:
+        return size
+    wanted = max(text_width(row.label, BADGE_SIZE) for row in rows) + CUT_INDENT + 4
+    return round(min(max(size[0], wanted), _WIDEST)), size[1] + len(rows) * BADGE_HEIGHT + (0 if badges else 3)
+
+
+def _note(graph: Graph, folding: Folding) -> str:
+    """Return what was folded beyond leaves and views; empty where nothing was."""
+    if not folding.note:
+        return ""
+    return f"{plural(len(graph.nodes), 'node')} drawn as {plural(len(folding.groups), 'box', 'boxes')}: {folding.note}"

@@ -1,0 +1,407 @@
+"""A layered layout of its own: sizes and edges in, coordinates and routed lines out, left to right.
+
+Own code because nothing else fits: the Python libraries are GPL, hang on unrolled recurrent networks or let boxes
+overlap, and a layout in JavaScript could not feed a static picture. Pure, deterministic, iterative. A graph that is
+wider than the page is broken into rows, like lines of text: a line that goes on in the next row leaves at the right
+end, runs back between the rows and comes in at the left. The lanes are nested, so that these lines do not cross each
+other. An edge too long to get bends runs round the boxes in the same space between the rows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from tensormagic.views.graph.layers import Columns, Edge, Extent, Placement, Ports, adjacency, order, rank
+
+Point = tuple[float, float]
+Size = tuple[float, float]
+
+_LANE = 8.0
+_EVEN_STEP = 30.0
+_STRETCH = 1.12
+_MOST_EVENED = 24  # in a longer picture one short row is not seen
+_ABOVE_LANES = 10.0
+_BELOW_LANES = 24.0  # what belongs to a box of the next row can be written above it
+_TURN = 8.0  # the arrowhead of a line that turns at the row's end needs this much
+
+
+@dataclass(frozen=True, slots=True)
+class Spacing:
+    """The distances of a layout, in pixels.
+
+    Attributes:
+        column_gap: Least distance between two columns.
+        row_gap: Least distance between two boxes of a column.
+        wrap_width: Where to break the columns into a new row; None: never.
+        max_span: An edge over more columns than this gets no bends of its own but runs round the boxes.
+    """
+
+    column_gap: float = 32.0
+    row_gap: float = 20.0  # the value over a box stands in it
+    wrap_width: float | None = None
+    max_span: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Layered:
+    """A graph with every edge cut at the columns it crosses.
+
+    Attributes:
+        columns: Nodes and bends, column by column.
+        column_of: The column of every item.
+        extents: How far every item reaches above and below its axis, the height at which lines touch it.
+        paths: For every edge its items, left to right; empty for a loop, only its ends where it is too long.
+        real_count: How many of the items are nodes.
+    """
+
+    columns: Columns
+    column_of: list[int]
+    extents: list[Extent]
+    paths: list[list[int]]
+    real_count: int
+
+
+class Page:
+    """The coordinates of a layered graph whose axes are known."""
+
+    def __init__(self, layered: Layered, sizes: Sequence[Size], axes: Sequence[float], spacing: Spacing) -> None:
+        """Break into rows and place everything; ``sizes`` are those of the nodes, ``axes`` of all items."""
+        self._layered, self._sizes, self._spacing = layered, sizes, spacing
+        self._axes = [round(axis) for axis in axes]  # whole pixels: level lines are sharp, and short to write
+        self._ports = Ports(layered.columns, layered.extents, self._axes)
+        self._widths = [
+            max((sizes[item][0] for item in column if item < layered.real_count), default=0.0)
+            for column in layered.columns.members
+        ]
+        self._gaps = [self._gap(number) for number in range(len(self._widths) - 1)] + [0.0]
+        self._row_of = self._break(spacing.wrap_width)
+        self._even_rows(spacing.wrap_width)
+        self.row_count = self._row_of[-1] + 1
+        self._assign_lanes()
+        self._place_columns()
+        self._place_rows()
+
+    def positions(self) -> tuple[Point, ...]:
+        """Return the top left corner of every node."""
+        return tuple(self._position(item) for item in range(self._layered.real_count))
+
+    def route(self, path: Sequence[int]) -> list[Point]:
+        """Return the points of the line that runs through the items of ``path``."""
+        if not path:
+            return []
+        if (path[0], path[-1]) in self._long_lanes and len(path) == 2:
+            return self._long_route(path[0], path[-1])
+        points: list[Point] = []
+        for left, right in pairwise(path):
+            points.extend(self._leaving(left, right))
+            points.extend(self._between_rows(left, right))
+            points.extend(self._reaching(left, right))
+        return _without_needless(points)
+
+    def _position(self, item: int) -> Point:
+        column, width = self._layered.column_of[item], self._sizes[item][0]
+        x = self._column_x[column] + (self._widths[column] - width) // 2
+        return round(x, 1), round(self._y(item, self._axes[item]) - self._layered.extents[item][0], 1)
+
+    def _y(self, item: int, height: float) -> float:
+        return height + self._row_shift[self._row_of[self._layered.column_of[item]]]
+
+    def _gap(self, number: int) -> float:
+        """Return the distance after a column: wider where lines climb far, so that they stay readable."""
+        leave, reach = self._ports.leave, self._ports.reach
+        links = [
+            (item, head) for item in self._layered.columns.members[number]
+            for head in self._layered.columns.following[item]
+        ]  # fmt: skip
+        climb = max((abs(leave[link] - reach[link]) for link in links), default=0.0)
+        return round(self._spacing.column_gap + min(climb * 0.12, 36.0))
+
+    def _even_rows(self, limit: float | None) -> None:
+        """Break earlier where that needs no more rows; let rows grow a little where that saves a row for one box."""
+        if limit is not None and self._row_of.count(self._row_of[-1]) == 1:
+            wider = self._break(limit * _STRETCH)
+            self._row_of, limit = (wider, limit * _STRETCH) if wider[-1] < self._row_of[-1] else (self._row_of, limit)
+        rows = self._row_of[-1]
+        while limit is not None and 0 < rows <= _MOST_EVENED and (limit := limit - _EVEN_STEP) > 0:
+            earlier = self._break(limit)
+            if earlier[-1] > rows:
+                break
+            self._row_of = earlier
+
+    def _break(self, limit: float | None) -> list[int]:
+        """Return the row of every column, where no row with several columns is wider than ``limit``."""
+        rows, row, start = [0] * len(self._widths), 0, 0
+        while limit is not None and (end := self._row_end(start, limit)) < len(self._widths):
+            rows[start:end] = [row] * (end - start)
+            row, start = row + 1, end
+        return rows[:start] + [row] * (len(rows) - start)
+
+    def _row_end(self, start: int, limit: float) -> int:
+        """Return where the row from column ``start`` ends: late, but where few lines are cut."""
+        ends, used = [], 0.0
+        for column in range(start, len(self._widths)):
+            used += self._widths[column]
+            if used > limit and column > start:
+                break
+            ends.append((column + 1, used))
+            used += self._gaps[column]
+        else:
+            return len(self._widths)
+        late = [(self._cut_lines(end), -end) for end, width in ends if width > limit * 0.6 or end == ends[-1][0]]
+        return -min(late)[1]
+
+    def _cut_lines(self, column: int) -> int:
+        return sum(len(self._layered.columns.preceding[item]) for item in self._layered.columns.members[column])
+
+    def _assign_lanes(self) -> None:
+        """Give every line that runs between two rows its lane: the lowest line at a row's end turns first."""
+        self._lanes: dict[tuple[int, int], int] = {}
+        self._lane_count = [0] * self.row_count
+        members = self._layered.columns.members
+        for column in range(len(members) - 1):
+            row = self._row_of[column]
+            if self._row_of[column + 1] != row:
+                links = {(item, head) for item in members[column] for head in self._layered.columns.following[item]}
+                falling = sorted(links, key=lambda link: (-self._ports.leave[link], -self._ports.reach[link]))
+                self._lanes.update({link: lane for lane, link in enumerate(falling)})
+                self._lane_count[row] = len(falling)
+        self._long_lanes = dict.fromkeys(self._long_links(), (0, 0))
+        for link in self._long_lanes:
+            self._long_lanes[link] = (self._next_lane(self._row(link[0])), self._next_lane(self._row(link[1]) - 1))
+
+    def _long_links(self) -> list[tuple[int, int]]:
+        bent = self._ports.leave
+        paths = (path for path in self._layered.paths if len(path) == 2)
+        return list(dict.fromkeys((path[0], path[1]) for path in paths if (path[0], path[1]) not in bent))
+
+    def _row(self, item: int) -> int:
+        return self._row_of[self._layered.column_of[item]]
+
+    def _next_lane(self, row: int) -> int:
+        """Take the next lane below ``row``; -1 stands for above the first row, where none is needed."""
+        if row < 0:
+            return 0
+        self._lane_count[row] += 1
+        return self._lane_count[row] - 1
+
+    def _place_columns(self) -> None:
+        most = max(self._lane_count)
+        self._margin = (most + 1) * _LANE if self.row_count > 1 else 0.0
+        self._column_x, self._row_right = [0.0] * len(self._widths), [0.0] * self.row_count
+        x, row = self._margin, 0
+        for column, width in enumerate(self._widths):
+            if self._row_of[column] != row:
+                x, row = self._margin, self._row_of[column]
+            self._column_x[column] = x
+            self._row_right[row] = x + width
+            x += width + self._gaps[column]
+        self.width = round(max(self._row_right) + self._margin + (_TURN if self.row_count > 1 else 0.0), 1)
+
+    def _place_rows(self) -> None:
+        self._row_shift, self._row_bottom, y = [0.0] * self.row_count, [0.0] * self.row_count, 0.0
+        for row, (low, high) in enumerate(self._extents()):
+            self._row_shift[row] = y - low
+            self._row_bottom[row] = y + high - low
+            lanes = self._lane_count[row]
+            y = self._row_bottom[row]
+            if row + 1 < self.row_count or lanes:
+                y += _ABOVE_LANES + lanes * _LANE + (_BELOW_LANES if row + 1 < self.row_count else 0.0)
+        self.height = round(y, 1)
+
+    def _extents(self) -> list[tuple[float, float]]:
+        spans = [(float("inf"), float("-inf"))] * self.row_count
+        for column, members in enumerate(self._layered.columns.members):
+            low, high = spans[self._row_of[column]]
+            first, last = members[0], members[-1]
+            extents, axes = self._layered.extents, self._axes
+            top, bottom = axes[first] - extents[first][0], axes[last] + extents[last][1]
+            spans[self._row_of[column]] = (min(low, top), max(high, bottom))
+        return spans
+
+    def _leaving(self, left: int, right: int) -> list[Point]:
+        column = self._layered.column_of[left]
+        y = self._y(left, self._ports.leave[left, right])
+        return [(self._edge_x(left, right=True), y), (self._column_x[column] + self._widths[column], y)]
+
+    def _reaching(self, left: int, right: int) -> list[Point]:
+        y = self._y(right, self._ports.reach[left, right])
+        return [(self._column_x[self._layered.column_of[right]], y), (self._edge_x(right, right=False), y)]
+
+    def _edge_x(self, item: int, *, right: bool) -> float:
+        if item < self._layered.real_count:
+            return self._position(item)[0] + (self._sizes[item][0] if right else 0.0)
+        column = self._layered.column_of[item]
+        return self._column_x[column] + (self._widths[column] if right else 0.0)
+
+    def _between_rows(self, left: int, right: int) -> list[Point]:
+        row = self._row(left)
+        if self._row(right) == row:
+            return []
+        lane = self._lanes[left, right]
+        turn = self._row_right[row] + _TURN + (lane + 1) * _LANE
+        back = self._margin - (self._lane_count[row] - lane) * _LANE
+        leave, reach = self._y(left, self._ports.leave[left, right]), self._y(right, self._ports.reach[left, right])
+        y = self._lane_y(row, lane)
+        return [(turn, leave), (turn, y), (back, y), (back, reach)]
+
+    def _lane_y(self, row: int, lane: int) -> float:
+        return self._row_bottom[row] + _ABOVE_LANES + (lane + 0.5) * _LANE
+
+    def _long_route(self, left: int, right: int) -> list[Point]:
+        lanes, rows = self._long_lanes[left, right], (self._row(left), self._row(right))
+        start, end = self._middle(left, right=True), self._middle(right, right=False)
+        down, up = start[0] + self._to_gap(left, right=True), end[0] - self._to_gap(right, right=False)
+        y = self._lane_y(rows[0], lanes[0])
+        if rows[0] == rows[1]:
+            return [start, (down, start[1]), (down, y), (up, y), (up, end[1]), end]
+        back, above = _LANE / 2, self._lane_y(rows[1] - 1, lanes[1])
+        return [start, (down, start[1]), (down, y), (back, y), (back, above), (up, above), (up, end[1]), end]
+
+    def _middle(self, item: int, *, right: bool) -> Point:
+        return self._edge_x(item, right=right), self._y(item, self._axes[item])
+
+    def _to_gap(self, item: int, *, right: bool) -> float:
+        """Return how far the gap beside the column is from the side of ``item``, and a little more."""
+        column = self._layered.column_of[item]
+        side = self._column_x[column] + (self._widths[column] if right else 0.0)
+        return abs(side - self._edge_x(item, right=right)) + self._spacing.column_gap / 3
+
+
+def _without_needless(points: list[Point]) -> list[Point]:
+    """Round to a tenth of a pixel and leave out points that lie on a level line between their neighbours."""
+    kept: list[Point] = []
+    for x, y in points:
+        point = (round(x, 1), round(y, 1))
+        if kept and kept[-1] == point:
+            continue
+        if len(kept) > 1 and kept[-1][1] == kept[-2][1] == point[1] and kept[-2][0] <= kept[-1][0] <= point[0]:
+            kept.pop()
+        kept.append(point)
+    return kept
+
+
+# -- from sizes and edges to a layout ---------------------------------------------------------------------------------
+
+_BEND_HEIGHT = 2.0
+_BEND_BUDGET = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where everything lies.
+
+    Attributes:
+        width: Of the whole.
+        height: Of the whole.
+        positions: Top left corner of every box, in the order of the sizes.
+        routes: For every edge the points of its line, from the first node's right side to the second's left.
+        ranks: The column of every box.
+        rows: How many rows the columns were broken into.
+        crossings: How many pairs of lines cross between neighbouring columns (lines round the boxes not counted).
+    """
+
+    width: float
+    height: float
+    positions: tuple[Point, ...]
+    routes: tuple[tuple[Point, ...], ...]
+    ranks: tuple[int, ...]
+    rows: int
+    crossings: int
+
+
+def lay_out(
+    sizes: Sequence[Size],
+    edges: Sequence[Edge],
+    spacing: Spacing | None = None,
+    *,
+    heads: Sequence[float] | None = None,
+) -> Layout:
+    """Lay a graph out from left to right.
+
+    Args:
+        sizes: Width and height of every node.
+        edges: Pairs of node numbers; the first is drawn to the left of the second unless the edges run in a circle.
+        spacing: Distances; default: those of `Spacing`.
+        heads: The height of the upper part of every node, the one that lines lead to; default: the whole of it.
+    """
+    spacing = spacing or Spacing()
+    if not sizes:
+        return Layout(0.0, 0.0, (), tuple(() for _ in edges), (), 0, 0)
+    ranks = rank(len(sizes), edges)
+    heads = heads or [height for _, height in sizes]
+    extents = [(head / 2, height - head / 2) for (_, height), head in zip(sizes, heads, strict=True)]
+    layered = _cut(extents, edges, ranks, spacing)
+    crossings = order(layered.columns)
+    axes = Placement(layered.columns, layered.extents, layered.real_count, spacing.row_gap).run()
+    page = Page(layered, sizes, axes, spacing)
+    return Layout(
+        width=page.width, height=page.height, positions=page.positions(), ranks=tuple(ranks),
+        routes=tuple(_turned(page.route(path), edge, path) for path, edge in zip(layered.paths, edges, strict=True)),
+        rows=page.row_count, crossings=crossings,
+    )  # fmt: skip
+
+
+def _turned(route: list[Point], edge: Edge, path: list[int]) -> tuple[Point, ...]:
+    """Return the route so that it starts at the edge's first node (an edge of a circle was turned round)."""
+    return tuple(reversed(route)) if path and path[0] != edge[0] else tuple(route)
+
+
+def _cut(extents: list[Extent], edges: Sequence[Edge], ranks: list[int], spacing: Spacing) -> Layered:
+    """Put a bend into every column that an edge crosses.
+
+    Edges that leave the same node, or arrive at the same, share their bends: they run as one line up to where they
+    part. Without that the steps of a recurrent network, each fed by one ``unbind``, would be drawn as wide ribbons.
+    """
+    column_of, real_count = list(ranks), len(ranks)
+    spans = {edge: abs(ranks[edge[0]] - ranks[edge[1]]) for edge in edges}
+    longest = _longest_span(sorted(spans[edge] for edge in edges), spacing.max_span)
+    ends = [sorted(edge, key=ranks.__getitem__) for edge in edges]
+    shared = _shared_ends([(left, right) for left, right in ends])
+    paths: list[list[int]] = []
+    bends: dict[tuple[int, int], int] = {}
+    for edge, (left, right) in zip(edges, ends, strict=True):
+        if left == right or spans[edge] > longest:
+            paths.append([left, right] if left != right else [])
+            continue
+        between = [(shared[left, right], column) for column in range(ranks[left] + 1, ranks[right])]
+        for place in between:
+            if place not in bends:
+                bends[place] = len(column_of)
+                column_of.append(place[1])
+        paths.append([left, *(bends[place] for place in between), right])
+    extents += [(_BEND_HEIGHT / 2, _BEND_HEIGHT / 2)] * len(bends)
+    links = dict.fromkeys(link for path, edge in zip(paths, edges, strict=True) for link in _links(path, spans[edge]))
+    return Layered(_columns(column_of, list(links)), column_of, extents, paths, real_count)
+
+
+def _links(path: list[int], span: int) -> Iterator[Edge]:
+    """Return the pieces of an edge from column to column; none of one that got no bends though it needs them."""
+    return pairwise(path) if len(path) == span + 1 else iter(())
+
+
+def _shared_ends(edges: Sequence[Edge]) -> dict[Edge, int]:
+    """Return for every edge the end that it has in common with more of the others."""
+    leaving = Counter(left for left, _ in set(edges))
+    arriving = Counter(right for _, right in set(edges))
+    return {(left, right): left if leaving[left] >= arriving[right] else right for left, right in edges}
+
+
+def _longest_span(spans: Sequence[int], max_span: int) -> int:
+    """Return the longest span that still gets bends: at most ``max_span``, and less where bends would run out."""
+    bends = 0
+    for span in spans:
+        bends += span - 1
+        if span > max_span or bends > _BEND_BUDGET:
+            return span - 1
+    return max_span
+
+
+def _columns(column_of: list[int], links: list[Edge]) -> Columns:
+    members: list[list[int]] = [[] for _ in range(max(column_of) + 1)]
+    for item, column in enumerate(column_of):
+        members[column].append(item)
+    following, preceding = adjacency(len(column_of), links)
+    return Columns(members, following, preceding)

@@ -1,0 +1,321 @@
+"""The numbers of a traced run for its viewer, in columns, and what changed since the last look."""
+
+from __future__ import annotations
+
+import math
+import struct
+from array import array
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from itertools import chain, islice, pairwise
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from tensormagic.reports import MEASURES, UNREADABLE
+from tensormagic.views.graph.drawing import DETAIL_SIZE, LABEL_SIZE, Badge, box_size
+from tensormagic.views.graph.words import gradient_text, leaf_label, value_text, whole_shape, wire_text
+from tensormagic.views.markup import fitted
+
+if TYPE_CHECKING:
+    from tensormagic.reports import Edge, Frame, GradientStatistics, Graph, LiveFrame, Node, SavedTensor
+    from tensormagic.views.graph.drawing import Drawing
+    from tensormagic.views.graph.folding import Group
+
+
+# How the viewer's document stays small: columns, a table of strings, norms as whole numbers, and thinned frames.
+#
+# A graph of two thousand nodes with its passes is a few megabytes as plain JSON objects. As columns of indices and
+# small integers it packs to some tens of kilobytes, and a browser still reads it with nothing but ``JSON.parse``. Of
+# the passes all norms are kept, all statistics of as many as there is room for. What lies inside the folded boxes
+# comes as columns too, one entry a part: the first parts of `coarsening.hierarchy` are the drawn boxes, which the
+# document has already, so that the columns begin with the part whose place is the number of boxes. Nodes and leaves
+# are listed of whole parts alone: those of the others are what lies inside them.
+
+Item = TypeVar("Item")
+Code = int | str | None  # of a norm, see `norm_code`
+
+CODES_PER_DECADE = 250  # a step of 0.9 %: norms are written with two digits
+
+
+class Interned:
+    """A table of distinct values: `index` puts one in, or finds it, and says where."""
+
+    def __init__(self) -> None:
+        """Start with an empty table."""
+        self._places: dict[Any, int] = {}
+
+    def index(self, value: Any) -> int:
+        """Return the place of ``value``, which is hashable and JSON-ready."""
+        return self._places.setdefault(value, len(self._places))
+
+    def column(self, values: Sequence[Any]) -> list[int]:
+        """Return `index` of each."""
+        for value in dict.fromkeys(values):
+            self._places.setdefault(value, len(self._places))
+        return list(map(self._places.__getitem__, values))
+
+    @property
+    def values(self) -> list[Any]:
+        """The distinct values, in order of their places."""
+        return list(self._places)
+
+
+def norm_code(norm: float) -> Code:
+    """Return a norm as the viewer reads it.
+
+    Returns:
+        250 · log10(norm), rounded; ``None`` for untouched, ``"u"`` for a gradient that could not be measured, ``"n"``
+        NaN, ``"i"`` infinite, ``"z"`` exactly zero.
+    """
+    if norm < 0:
+        return "u" if norm == UNREADABLE else None
+    if math.isnan(norm):
+        return "n"
+    if math.isinf(norm):
+        return "i"
+    return round(CODES_PER_DECADE * math.log10(norm)) if norm > 0 else "z"
+
+
+def norm_codes(norms: Iterable[float]) -> list[Code]:
+    """Return `norm_code` of each."""
+    per_decade, log10, top = CODES_PER_DECADE, math.log10, math.inf
+    return [round(per_decade * log10(norm)) if 0 < norm < top else norm_code(norm) for norm in norms]
+
+
+def code_steps(codes: Iterable[Code]) -> list[Code]:
+    """Return each number as its difference from the last one before it: a series that moves little packs to little."""
+    return [code for (code,) in code_changes([code] for code in codes)]
+
+
+def code_changes(rows: Iterable[Sequence[Code]]) -> list[list[Code]]:
+    """Return rows of codes with every number as its difference from the last number above it in its column."""
+    above: dict[int, int] = {}
+    changed = []
+    for row in rows:
+        changed.append([code if not isinstance(code, int) else code - above.get(at, 0) for at, code in enumerate(row)])
+        above.update((at, code) for at, code in enumerate(row) if isinstance(code, int))
+    return changed
+
+
+def rounded(value: float, digits: int = 4) -> float | str:
+    """Return ``value`` with so many significant digits, or its name where JSON has no number for it."""
+    return float(f"{value:.{digits}g}") if math.isfinite(value) else str(value)
+
+
+def plain(value: float | str | None) -> float | str | None:
+    """Return a scalar as JSON can hold it: non-finite floats by name."""
+    return rounded(value) if isinstance(value, float) else value
+
+
+def is_finite(frame: Frame) -> bool:
+    """Say whether every gradient of that pass was finite."""
+    return not frame.bad and all(map(math.isfinite, frame.norms))
+
+
+def thinned(items: Sequence[Item], most: int, *, keep: Callable[[Item], bool]) -> list[Item]:
+    """Return at most about ``most`` of ``items``: evenly spread, with first, last and the first that ``keep`` wants."""
+    if len(items) <= most:
+        return list(items)
+    last = len(items) - 1
+    places = {round(step * last / max(most - 2, 1)) for step in range(max(most - 1, 2))}
+    places |= {next((place for place, item in enumerate(items) if keep(item)), 0), 0, last}
+    return [items[place] for place in sorted(places)]
+
+
+def steps(numbers: Iterable[int]) -> list[int]:
+    """Return each number as its difference from the one before, the first from 0: neighbours pack to almost nothing."""
+    return [after - before for before, after in pairwise((0, *numbers))]
+
+
+def edge_columns(edges: Sequence[Edge]) -> list[list[int]]:
+    """Return sources as `steps`, targets as their distance below the source, and the numbers of the inputs."""
+    sources = steps(edge.source for edge in edges)
+    return [sources, [edge.source - edge.target for edge in edges], [edge.input_number for edge in edges]]
+
+
+def node_columns(
+    nodes: Sequence[Node], strings: Interned, saved: Interned, described: Container[int] = ()
+) -> dict[str, list[Any]]:
+    """Return one column for each thing the viewer shows of a node; texts are places in ``strings``.
+
+    Of a gradient's statistics only pass and count stand here where its pass is in ``described``: its frame has more.
+    """
+    text = strings.column
+    return {
+        "op": text([node.op for node in nodes]),
+        "name": text([node.name for node in nodes]),
+        "kind": text([node.kind for node in nodes]),
+        "location": [node.location for node in nodes],
+        "guessed": [node.index for node in nodes if not node.exact_location],
+        "module": text([node.module for node in nodes]),
+        "variable": text([node.variable for node in nodes]),
+        "shapes": text(_of_each([node.shapes for node in nodes], _shapes_text)),
+        "dtype": text([node.dtype for node in nodes]),
+        "device": text([node.device for node in nodes]),
+        "saved": _saved_places(nodes, strings, saved),
+        "statistics": [_statistics_row(node.statistics, described) for node in nodes],
+    }
+
+
+def _of_each(values: Sequence[Item], function: Callable[[Item], str]) -> list[str]:
+    """Return ``function`` of each, called once for all equal ones."""
+    known = {value: function(value) for value in dict.fromkeys(values)}
+    return list(map(known.__getitem__, values))
+
+
+def _shapes_text(shapes: Sequence[Sequence[int]]) -> str:
+    return ", ".join(map(whole_shape, shapes))
+
+
+def _saved_places(nodes: Sequence[Node], strings: Interned, saved: Interned) -> list[list[int]]:
+    """Return the places in ``saved`` of what each node saves; tensors that nodes share are written down once."""
+    known: dict[int, int] = {}
+    for node in nodes:
+        for tensor in node.saved:
+            if id(tensor) not in known:
+                known[id(tensor)] = saved.index(_saved_row(tensor, strings))
+    return [[known[id(tensor)] for tensor in node.saved] for node in nodes]
+
+
+def _saved_row(tensor: SavedTensor, strings: Interned) -> tuple[int, int, int, int, int]:
+    text = strings.index
+    shape = text(whole_shape(tensor.shape))
+    return text(tensor.name), shape, text(tensor.dtype), tensor.nbytes, text(tensor.state)
+
+
+def _statistics_row(numbers: GradientStatistics | None, described: Container[int]) -> list[Any] | None:
+    if numbers is None:
+        return None
+    if numbers.pass_number in described:
+        return [numbers.pass_number, numbers.count]
+    reals = [rounded(real, 3) for real in (numbers.norm, numbers.abs_max, numbers.mean, numbers.std)]
+    return [numbers.pass_number, numbers.count, *reals, numbers.zero, numbers.nan, numbers.inf]
+
+
+# -- passes -----------------------------------------------------------------------------------------------------------
+
+_CODED = frozenset({"abs_max", "std"})  # like norms: never negative
+
+
+def frame_rows(frames: Sequence[Frame], most_values: int) -> list[dict[str, Any]]:
+    """Return a row for each pass; with ``measures`` where it was measured in full and is one of those that fit.
+
+    ``norms`` and ``parts`` are codes, each as its difference from the last number of that node in the rows before.
+    ``measures`` holds a column for each of `reports.MEASURES` that says anything, by node index: a norm's code for the
+    largest magnitude and the deviation, a plain number for the rest, None where there is none.
+    """
+    full = [frame for frame in frames if len(frame.measures) or frame.forward is not None]
+    most = max(most_values // max(*(map(len, _described(full[0]))), 1), 1) if full else 0
+    described = (
+        {frame.pass_number for frame in thinned(full, max(most, 2), keep=lambda _: False)} if most_values else set()
+    )
+    norms = code_changes(norm_codes(frame.norms) for frame in frames)
+    parts = code_changes(norm_codes(frame.parts) for frame in frames)
+    return [
+        {
+            **_norms(frame, of_nodes, of_parts),
+            **(_all(frame) if frame.pass_number in described else {}),
+        }
+        for frame, of_nodes, of_parts in zip(frames, norms, parts, strict=True)
+    ]
+
+
+def _norms(frame: Frame, norms: list[Code], parts: list[Code]) -> dict[str, Any]:
+    bad = [[int(node), nan, inf] for node, (nan, inf) in frame.bad.items()]
+    row = {"pass": frame.pass_number, "norms": norms, "bad": bad}
+    return {**row, "parts": parts} if parts else row
+
+
+def value_words(graph: Graph, wires: Sequence[Sequence[int]], frame: Frame) -> dict[str, Any]:
+    """Return the words of a small graph in one pass: in each node, over it, and on each wire."""
+    if (values := frame.values) is None:
+        return {}
+    said = [wire_text(graph, values, edges) for edges in wires]
+    return {"values": [[*map(value_text, values.made)], [*map(gradient_text, values.gradients)], said]}
+
+
+def _forward(frame: Frame) -> dict[str, Any]:
+    """Return what the forward of a pass made, in the form of its gradients; nothing where that was not asked for."""
+    values = frame.forward
+    if values is None:
+        return {}
+    bad = [[int(node), nan, inf] for node, (nan, inf) in values.bad.items()]
+    return {"forward": {"norms": norm_codes(values.norms), "bad": bad, **dict(_columns(values.measures))}}
+
+
+def _described(frame: Frame) -> tuple[array[float], array[float]]:
+    return frame.measures, frame.forward.measures if frame.forward is not None else array("f")
+
+
+def _all(frame: Frame) -> dict[str, Any]:
+    return {**({"measures": dict(_columns(frame.measures))} if len(frame.measures) else {}), **_forward(frame)}
+
+
+def _columns(measures: array[float]) -> Iterator[tuple[str, list[Any]]]:
+    width = len(MEASURES)
+    there = [value >= 0 or math.isnan(value) for value in measures[::width]]  # the first is a magnitude
+    for place, name in enumerate(MEASURES):
+        column = [value if here else None for value, here in zip(measures[place::width], there, strict=True)]
+        if name in _CODED:
+            yield name, norm_codes(-1.0 if value is None else value for value in column)
+        elif any(column):
+            yield name, [value if value is None else rounded(value, 3) for value in column]
+
+
+# -- parts inside boxes -----------------------------------------------------------------------------------------------
+
+
+def part_columns(graph: Graph, drawing: Drawing, strings: Interned) -> dict[str, list[Any]]:
+    """Return the parts inside the boxes of ``drawing``; texts are places in ``strings``, sizes are pixels.
+
+    Returns:
+        ``parent`` (place of the part it lies in), ``label``, ``detail``, ``kind``, ``module``, ``width``, ``nodes`` and
+        ``leaves`` (empty where further parts lie inside; each number is the step from the one before it in the column,
+        which packs to a third).
+    """
+    inner = drawing.parts[len(drawing.boxes) :]
+    groups = [part.group for part in inner]
+    widths = [_width(graph, group) for group in groups]
+    text = strings.index
+    return {
+        "parent": [part.parent for part in inner],
+        "label": [
+            text(fitted(group.label, width - 8, LABEL_SIZE, bold=True))
+            for group, width in zip(groups, widths, strict=True)
+        ],
+        "detail": [
+            text(fitted(group.detail, width - 6, DETAIL_SIZE)) for group, width in zip(groups, widths, strict=True)
+        ],
+        "kind": [text(group.kind) for group in groups],
+        "module": [text(group.module) for group in groups],
+        "width": widths,
+        "nodes": _steps([part.group.nodes if part.whole else () for part in inner]),
+        "leaves": _steps([part.group.leaves if part.whole else () for part in inner]),
+    }
+
+
+def _steps(rows: Sequence[tuple[int, ...]]) -> list[list[int]]:
+    """Return the rows with every number as its difference from the one before, over all rows."""
+    every = iter(steps(chain.from_iterable(rows)))
+    return [list(islice(every, len(row))) for row in rows]
+
+
+def _width(graph: Graph, group: Group) -> int:
+    badges = tuple(Badge(leaf, leaf_label(graph.nodes[leaf])) for leaf in group.leaves)
+    return round(box_size(group, badges)[0])
+
+
+# What changed since the last look, as the bytes that a live panel's page is sent: thirty times a second.
+#
+# One buffer holds all of it: numbers, then norms. There is no JSON to write here and to read there, and what is
+# around the buffer is the same each time, so that it is made once (live.py). `link.js` takes it apart again.
+
+_NUMBERS = struct.Struct("<13d")  # what counts steps is exact in a float64; the norms after them stay aligned
+
+
+def pack_delta(frame: LiveFrame) -> bytes:
+    """Return thirteen float64, in the order of `NUMBERS` in `link.js`, then float32: node norms, parameter norms."""
+    numbers = _NUMBERS.pack(
+        frame.structure, frame.graph, frame.pass_number, frame.step, frame.running, frame.cursor, frame.reached,
+        frame.finished_pass, frame.seconds, frame.resting, frame.next_step,
+        len(frame.norms), len(frame.parameter_norms),
+    )  # fmt: skip
+    return numbers + frame.norms.tobytes() + frame.parameter_norms.tobytes()

@@ -1,0 +1,444 @@
+"""The document that the trace viewer reads, live and saved alike; what changes between two of them is in columns.py.
+
+The viewer is a browser module; it knows no Python and no report. What it shows is fixed here, as versioned plain
+JSON: a new field is harmless, a changed meaning raises `VERSION`. Nothing is left out silently: where passes, graphs
+or parameters are too many for one output, ``cuts`` says how many of how many are here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tensormagic.views.graph.drawing import (
+    BADGE_SIZE,
+    CUT_INDENT,
+    DETAIL_SIZE,
+    LABEL_SIZE,
+    Box,
+    Drawing,
+    badge_rows,
+)
+from tensormagic.views.graph.drawing import draw as lay_out
+from tensormagic.views.graph.marks import Crash, marks_of
+from tensormagic.views.graph.values import forward_mark, run_scale
+from tensormagic.views.graph.words import cut_label, cut_sentence, whole_shape
+from tensormagic.views.markup import fitted
+from tensormagic.views.page.columns import (
+    Interned,
+    code_steps,
+    edge_columns,
+    frame_rows,
+    is_finite,
+    node_columns,
+    norm_codes,
+    part_columns,
+    plain,
+    rounded,
+    steps,
+    thinned,
+    value_words,
+)
+from tensormagic.views.panels.trace_words import overhead_text, paced_text, run_lines, run_text, touched, verdict
+from tensormagic.views.pictures.gradient_graph import trace_alternative
+from tensormagic.words import evidence_text, plural
+
+if TYPE_CHECKING:
+    from tensormagic.reports import Cut, Finding, FirstNonfinite, Graph, Location, ParameterSeries, Pass, TraceReport
+
+
+VERSION = 4
+
+
+class Draw(Protocol):
+    """Lays a graph out; `tensormagic.views.graph.drawing.draw` does."""
+
+    def __call__(self, graph: Graph, *, max_boxes: int) -> Drawing:
+        """Return the drawing of ``graph`` with at most about ``max_boxes`` boxes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one document may hold.
+
+    Attributes:
+        boxes: Drawn boxes of one graph.
+        frame_values: Norms in all frames of all graphs together; of graphs below 2,000 nodes fewer.
+        measure_values: Other numbers about gradients, in all frames of all graphs together; likewise.
+        series_values: Norms in all parameters' series together; of less than 300 parameters fewer.
+        parameters: Parameters with a series.
+        graphs: Graphs.
+        nodes: Nodes of all graphs together; the first graph is always whole.
+    """
+
+    boxes: int = 32
+    frame_values: int = 16_000
+    measure_values: int = 8_000
+    series_values: int = 10_000
+    parameters: int = 300
+    graphs: int = 8
+    nodes: int = 6_000
+
+    def frames_of(self, nodes: int) -> int:
+        """Return how many norms the frames may hold of graphs with so many nodes: a small run stays small."""
+        return min(self.frame_values, max(4_000, 8 * nodes))
+
+    def measures_of(self, nodes: int) -> int:
+        """Return how many other numbers about gradients."""
+        return min(self.measure_values, max(2_500, 4 * nodes))
+
+    def series_of(self, parameters: int) -> int:
+        """Return how many norms the series of so many parameters may hold."""
+        return min(self.series_values, max(2_500, 32 * parameters))
+
+
+SAVED_LIMITS = Limits()
+LIVE_LIMITS = Limits(frame_values=4_000, measure_values=0)
+
+
+def trace_document(
+    report: TraceReport, *, limits: Limits = SAVED_LIMITS, draw: Draw | None = None, crash: Crash | None = None
+) -> dict[str, Any]:
+    """Return everything the viewer shows of ``report`` as JSON-ready data.
+
+    Args:
+        report: A finished run, or a snapshot of a running one.
+        limits: How much to keep; what is left out is said in ``cuts``.
+        draw: The layout; by default `drawing.draw`.
+        crash: Where the run ended, as `with_crash` found it.
+    """
+    builder = _Builder(report, limits, draw or lay_out, crash)
+    return {
+        "version": VERSION,
+        **_header(report),
+        "findings": [_finding(report, finding) for finding in report.findings],
+        "graphs": builder.graphs(),
+        "parameters": builder.parameters(),
+        "parameters_seen": len(report.parameters),
+        "passes": builder.passes(),
+        "locations": [_location(location) for location in report.locations],
+        "source": source_rows(report),
+        "gaps": [[gap.section, gap.reason] for gap in report.gaps],
+        "strings": builder.strings.values,
+        "saved": list(map(list, builder.saved.values)),
+        "cuts": builder.cuts,
+        "crash": None if crash is None else [crash.graph, crash.node, crash.words],
+    }
+
+
+def _header(report: TraceReport) -> dict[str, Any]:
+    return {
+        "title": report.title,
+        "state": report.state,
+        "said": "" if report.state == "running" else run_text(report),
+        "verdict": verdict(report),
+        "rest": report.pacing.next_step if report.pacing is not None and report.pacing.resting else -1,
+        "cost": paced_text(report) or overhead_text(report),
+        "below": list(run_lines(report)),
+        "scale": list(run_scale(report)) if any(graph.frames for graph in report.graphs) else None,
+        "seconds": rounded(report.seconds),
+        "passes_seen": report.passes_seen,
+        "passes_traced": report.passes_traced,
+        "steps_seen": report.steps_seen,
+        "cell": {"filename": report.cell.filename, "count": report.cell.count},
+    }
+
+
+def _location(location: Location) -> list[Any]:
+    return [location.label, location.line, location.text, location.function]
+
+
+def _finding(report: TraceReport, finding: Finding) -> dict[str, Any]:
+    return {
+        "code": finding.code,
+        "severity": finding.severity,
+        "message": finding.message,
+        "remedy": finding.remedy,
+        "fix": finding.fix,
+        "where": finding.location.label if finding.location else "",
+        "text": finding.location.text if finding.location else "",
+        "location": _known_location(report, finding.location),
+        "node": list(finding.node) if finding.node else None,
+        "subject": finding.subject,
+        "related": [
+            [line.what, line.location.label, line.location.text, _known_location(report, line.location)]
+            for line in finding.related
+        ],
+        "evidence": evidence_text(finding.evidence),
+    }
+
+
+def _known_location(report: TraceReport, wanted: Location | None) -> int | None:
+    if wanted is None:
+        return None
+    place = (wanted.filename, wanted.line)
+    return next((i for i, known in enumerate(report.locations) if (known.filename, known.line) == place), None)
+
+
+class _Builder:
+    """The parts of one document that share the table of strings and the list of what was left out."""
+
+    def __init__(self, report: TraceReport, limits: Limits, draw: Draw, crash: Crash | None) -> None:
+        self.report, self.limits, self.draw, self.crash = report, limits, draw, crash
+        self.strings, self.saved = Interned(), Interned()
+        self.cuts: list[str] = []
+
+    def graphs(self) -> list[dict[str, Any]]:
+        kept = self._kept_graphs()
+        total = sum(len(graph.nodes) * len(graph.frames) for graph in kept)
+        most = self.limits.frames_of(sum(len(graph.nodes) for graph in kept))
+        share = min(most / total, 1.0) if total else 1.0
+        return [self._graph(graph, at, max(int(len(graph.frames) * share), 2)) for at, graph in enumerate(kept)]
+
+    def _kept_graphs(self) -> list[Graph]:
+        kept: list[Graph] = []
+        nodes = 0
+        for graph in self.report.graphs[: self.limits.graphs]:
+            nodes += len(graph.nodes)
+            if kept and nodes > self.limits.nodes:
+                break
+            kept.append(graph)
+        self._cut(len(kept), len(self.report.graphs), "graphs are shown, the most used first")
+        return kept
+
+    def _graph(self, graph: Graph, place: int, most: int) -> dict[str, Any]:
+        frames = thinned(graph.frames, most, keep=lambda frame: not is_finite(frame))
+        self._cut(len(frames), len(graph.frames), f"kept passes of graph {graph.number} are shown node by node")
+        drawing = self.draw(graph, max_boxes=self.limits.boxes)
+        edges = [wire.edges for wire in drawing.wires]
+        rows = frame_rows(frames, self.limits.measures_of(len(graph.nodes)) // len(self.report.graphs))
+        rows = [row | value_words(graph, edges, frame) for row, frame in zip(rows, frames, strict=True)]
+        described = {row["pass"] for row in rows if "measures" in row}
+        passes = plural(graph.passes_seen, "pass", "passes")
+        if self.crash is not None and self.crash.graph == place and not graph.passes_seen:
+            passes = "up to the refused call"
+        return {
+            "number": graph.number,
+            "name": f"graph {graph.number}: {plural(len(graph.nodes), 'node')}, {passes}",
+            "said": "" if self.report.state == "running" else trace_alternative(self.report, graph=place),
+            "passes_seen": graph.passes_seen,
+            "nodes": {
+                **node_columns(graph.nodes, self.strings, self.saved, described),
+                **cost_columns(self.report, graph),
+            },
+            "edges": edge_columns(graph.edges),
+            "roots": list(graph.roots),
+            "order": steps(graph.order),
+            "frames": rows,
+            "shared_edges": list(graph.shared_edges),
+            "births": [_birth(birth) for birth in graph.first_nonfinite],
+            "forward_mark": _birth(mark) if (mark := forward_mark(graph)) is not None else None,
+            "marks": [[mark.node, mark.words, mark.severity] for mark in marks_of(self.report, graph)],
+            "drawing": _drawing(drawing),
+            "ends": ends_document(self.report, graph, drawing),
+            "parts": part_columns(graph, drawing, self.strings),
+        }
+
+    def parameters(self) -> list[dict[str, Any]]:
+        kept = self.report.parameters[: self.limits.parameters]
+        self._cut(len(kept), len(self.report.parameters), "parameters are shown")
+        places = self._pass_places()
+        return [_parameter(parameter, places) for parameter in kept]
+
+    def passes(self) -> list[list[Any]]:
+        rows = [self.report.passes[place] for place in self._pass_places()]
+        self._cut(len(rows), len(self.report.passes), "kept passes are shown in the charts")
+        return [_pass(one) for one in rows]
+
+    def _pass_places(self) -> list[int]:
+        passes = self.report.passes
+        series = min(len(self.report.parameters), self.limits.parameters)
+        most = max(self.limits.series_of(series) // max(series, 1), 12)
+        return thinned(range(len(passes)), most, keep=lambda place: not passes[place].finite)
+
+    def _cut(self, kept: int, total: int, what: str) -> None:
+        if kept < total:
+            self.cuts.append(f"{kept} of {total} {what}")
+
+
+def _pass(one: Pass) -> list[Any]:
+    described = [
+        one.number,
+        one.step,
+        one.graph,
+        one.outcome,
+        rounded(one.seconds),
+        one.reached,
+        one.location,
+        one.finite,
+    ]
+    return [*described, plain(one.value)]
+
+
+def _birth(birth: FirstNonfinite) -> dict[str, Any]:
+    return {
+        "pass": birth.pass_number,
+        "node": birth.node,
+        "receiver": birth.receiver,
+        "input": birth.input_number,
+        "nan": birth.nan,
+        "inf": birth.inf,
+        "count": birth.count,
+        "incoming": rounded(birth.incoming_norm),
+        "saved": birth.saved_name,
+        "saved_zero": birth.saved_zero,
+        "saved_negative": birth.saved_negative,
+        "saved_bad": birth.saved_bad,
+        "certain": birth.certain,
+    }
+
+
+def _parameter(parameter: ParameterSeries, places: list[int]) -> dict[str, Any]:
+    norms, updates = parameter.norms, parameter.updates
+    any_update = any(map(touched, updates))
+    return {
+        "name": parameter.name,
+        "shape": whole_shape(parameter.shape),
+        "dtype": parameter.dtype,
+        "numel": parameter.numel,
+        "requires_grad": parameter.requires_grad,
+        "used": parameter.used,
+        "touched": parameter.touched,
+        "norms": code_steps(norm_codes(norms[place] for place in places if place < len(norms))),
+        "updates": code_steps(norm_codes(updates[place] for place in places if place < len(updates)))
+        if any_update
+        else [],
+    }
+
+
+def _drawing(drawing: Drawing) -> dict[str, Any]:
+    return {
+        "width": _tenths(drawing.width),
+        "height": _tenths(drawing.height),
+        "note": drawing.note,
+        "folded": drawing.folded,
+        "boxes": [_box(box) for box in drawing.boxes],
+        "wires": _wires(drawing),
+    }
+
+
+def _box(box: Box) -> list[Any]:
+    place = [_tenths(value) for value in (box.x, box.y, box.width, box.height)]
+    label = fitted(box.label, box.width - 8, LABEL_SIZE, bold=True)
+    detail = fitted(box.detail, box.width - 6, DETAIL_SIZE)
+    badges = [[badge.node, fitted(badge.label, box.width - 18, BADGE_SIZE)] for badge in box.badges]
+    return [*place, list(box.nodes), label, detail, box.kind, badges, len(badge_rows(box)[0])]
+
+
+def _wires(drawing: Drawing) -> list[list[Any]]:
+    places = {box.id: place for place, box in enumerate(drawing.boxes)}
+    return [[places[wire.source], places[wire.target], _flat(wire.points)] for wire in drawing.wires]
+
+
+def _flat(points: Iterable[tuple[float, float]]) -> list[float]:
+    return [_tenths(value) for point in points for value in point]
+
+
+def _tenths(value: float) -> float:
+    tenths = round(value, 1)
+    return int(tenths) if tenths == int(tenths) else tenths
+
+
+# -- cuts -------------------------------------------------------------------------------------------------------------
+
+
+def ends_document(report: TraceReport, graph: Graph, drawing: Drawing) -> dict[str, Any] | None:
+    """Return the cuts of a graph and where they are drawn, each box identified by its place; None where there is none.
+
+    Of each cut: source, target, whether it is severed, location, label, and the whole in one sentence.
+    """
+    if not graph.cuts:
+        return None
+    return {"cuts": [_cut_row(report, graph, cut) for cut in graph.cuts], **_cuts_drawn(graph, drawing)}
+
+
+def _cut_row(report: TraceReport, graph: Graph, cut: Cut) -> list[Any]:
+    words = cut_sentence(report, graph, cut)
+    return [cut.source, cut.target, cut.detachment, cut.location, cut_label(cut), words]
+
+
+def _cuts_drawn(graph: Graph, drawing: Drawing) -> dict[str, Any]:
+    """Return the lines under boxes, the severed wires, and the stubs."""
+    places = {box.id: place for place, box in enumerate(drawing.boxes)}
+    rows = [
+        [places[box.id], [[fitted(row.label, box.width - CUT_INDENT, BADGE_SIZE), list(row.cuts)] for row in box.cuts]]
+        for box in drawing.boxes
+        if box.cuts
+    ]
+    wires = [
+        [places[wire.source], places[wire.target], [round(value, 1) for at in wire.points for value in at], wire.cut]
+        for wire in drawing.detachment
+    ]
+    stubs = [
+        [places[box], list(cuts), any(graph.cuts[cut].detachment for cut in cuts)]
+        for box, cuts in drawing.stubs.items()
+    ]
+    return {"rows": rows, "wires": wires, "stubs": stubs}
+
+
+# -- what operations took ---------------------------------------------------------------------------------------------
+
+COST_COLUMNS = ("forward_seconds", "forward_bytes", "backward_seconds", "backward_bytes")
+
+
+def cost_columns(report: TraceReport, graph: Graph) -> dict[str, list[float]]:
+    """Return a column for each of `COST_COLUMNS`, a mean a pass for each node; none where nothing was measured."""
+    costs = next((one for one in report.ops.nodes if one.graph == graph.number), None) if report.ops else None
+    if costs is None:
+        return {}
+    columns = {name: getattr(costs, name) for name in COST_COLUMNS}
+    return {name: [_three_digits(value) for value in values] for name, values in columns.items() if any(values)}
+
+
+def _three_digits(value: float) -> float:
+    """Return three significant digits: more are noise, and cost bytes."""
+    number = float(f"{value:.3g}")
+    return int(number) if number == int(number) else number
+
+
+# -- the source -------------------------------------------------------------------------------------------------------
+
+WHOLE = 120  # a cell of at most so many lines is shown whole
+AROUND = 2  # lines shown before and after one that took part, in a longer one
+
+Row = list[Any]  # [line number, text, location indices]; line 0 with a text: a heading; without: lines left out
+
+
+def source_rows(report: TraceReport) -> list[Row]:
+    """Return the rows of the source list: ``[line, text, [location, ...]]``; line 0 marks headings and omissions."""
+    by_file: dict[str, dict[int, list[int]]] = {}
+    for index, location in enumerate(report.locations):
+        by_file.setdefault(location.filename, {}).setdefault(location.line, []).append(index)
+    rows = _cell_rows(report.cell.lines, by_file.pop(report.cell.filename, {}), report)
+    for lines in by_file.values():
+        rows += _file_rows(lines, report)
+    return rows
+
+
+def _cell_rows(lines: tuple[str, ...], located: dict[int, list[int]], report: TraceReport) -> list[Row]:
+    if not lines:
+        return _file_rows(located, report)
+    wanted = range(1, len(lines) + 1) if len(lines) <= WHOLE else _neighbourhood(located, len(lines))
+    rows: list[Row] = []
+    last = 0
+    for line in wanted:
+        if line > last + 1:
+            rows.append([0, "", []])
+        rows.append([line, lines[line - 1].rstrip("\n"), located.get(line, [])])
+        last = line
+    return rows
+
+
+def _neighbourhood(located: dict[int, list[int]], count: int) -> list[int]:
+    near = {line + shift for line in located for shift in range(-AROUND, AROUND + 1)}
+    return sorted(line for line in near if 1 <= line <= count)
+
+
+def _file_rows(located: dict[int, list[int]], report: TraceReport) -> list[Row]:
+    if not located:
+        return []
+    first = report.locations[next(iter(located.values()))[0]]
+    heading = first.label.rsplit(",", 1)[0]
+    texts = {line: report.locations[places[0]].text for line, places in located.items()}
+    return [[0, heading, []], *([line, texts[line], located[line]] for line in sorted(located))]

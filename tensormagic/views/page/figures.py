@@ -1,0 +1,402 @@
+"""Reports as Plotly figures: the second view, for what one wants to zoom into, compare or publish.
+
+Plotly is imported here alone, and on the first call. A figure does not know the theme of the page it lands on, and no
+ink reads well on white and on near-black: it brings its own paper, light, or dark where the person's own default
+template is (``plotly.io.templates.default = "plotly_dark"``). What cannot be placed on an axis, a NaN on a log scale
+for one, is marked and counted, never dropped.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from tensormagic.errors import RequirementError, TensorMagicError
+from tensormagic.reports import (
+    UNREADABLE,
+    AliasReport,
+    ComparisonReport,
+    MemoryReport,
+    MemoryRunReport,
+    ParameterSeries,
+    Report,
+    RunReport,
+    Statistics,
+    TensorReport,
+    TensorTable,
+    TraceReport,
+)
+from tensormagic.views import theme
+from tensormagic.views.page import figures_panels
+from tensormagic.views.panels.tensor_line import name
+from tensormagic.views.panels.trace_words import NOT_MEASURABLE, touched
+from tensormagic.views.pictures.tensor_elements import (
+    DrawnLayout,
+    drawn_layout,
+    element,
+    formula_at,
+    index_at,
+    shown,
+    strip_shown,
+    value_range,
+)
+from tensormagic.views.pictures.tensor_grid import cell_title
+from tensormagic.views.pictures.tensor_values import statistics_scope
+from tensormagic.words import count, plural, short_number, shortened
+
+FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
+ANNOTATED_CELLS = 144
+MOST_LINES = 24
+MOST_POINTS = 200
+NOTE_WIDTH = 110  # characters of a line under the title
+
+
+def figure(report: Report, kind: str) -> Any:
+    """Return a ``plotly.graph_objects.Figure`` of ``report``.
+
+    Args:
+        report: A tensor's or a trace's report.
+        kind: One of `kinds_of` the report.
+
+    Raises:
+        TensorMagicError: for a kind that this report does not have, or has no data for.
+        RequirementError: where plotly is not installed.
+    """
+    if isinstance(report, RunReport):
+        return figure(next((part for part in report.parts if kind in kinds_of(part)), report.trace), kind)
+    chosen = KINDS.get(kind)
+    if chosen is None or not isinstance(report, chosen.report_class):
+        known = ", ".join(f'"{one}"' for one in kinds_of(report))
+        if not known:
+            raise TensorMagicError(f"there is no figure of a {report.kind_name} report")
+        raise TensorMagicError(f'there is no figure "{kind}" of a {report.kind_name} report; it has: {known}')
+    return chosen.draw(_plotly(), report)
+
+
+def kinds_of(report: Report) -> tuple[str, ...]:
+    """Return the kinds of figure that this report can be drawn as."""
+    if isinstance(report, RunReport):
+        return tuple(kind for part in report.parts for kind in kinds_of(part))
+    return tuple(kind for kind, entry in KINDS.items() if isinstance(report, entry.report_class))
+
+
+def _plotly() -> Any:
+    try:
+        import plotly.graph_objects as plotly
+    except ImportError as error:
+        raise RequirementError("figures need plotly, which is not installed: pip install plotly") from error
+    return plotly
+
+
+def _styled(figure_: Any, title: str, note: str = "", *, height: int = 340) -> Any:
+    lines = textwrap.wrap(_plain(note), NOTE_WIDTH)
+    small = [f"<span style='font-size:11px'>{line}</span>" for line in lines]
+    text = "<br>".join([f"<b>{_plain(title)}</b>", *small])
+    dark = _on_dark_paper()
+    ink, quiet, grid, paper = (theme.role(name, dark=dark) for name in ("ink", "line-2", "line", "bg"))
+    axis = {"gridcolor": grid, "zeroline": False, "linecolor": quiet, "ticks": "outside", "tickcolor": quiet}
+    figure_.update_layout(
+        title={"text": text, "x": 0.01, "xanchor": "left", "font": {"size": 14}}, template="none",
+        height=height + 14 * len(lines),
+        font={"family": FONT, "size": 12, "color": ink}, paper_bgcolor=paper, plot_bgcolor=paper,
+        margin={"l": 60, "r": 20, "t": 48 + 14 * len(lines), "b": 48},
+        hovermode="closest",
+    )  # fmt: skip
+    figure_.update_xaxes(**axis)
+    figure_.update_yaxes(**axis)
+    return figure_
+
+
+def _on_dark_paper() -> bool:
+    import plotly.io
+
+    return "dark" in str(plotly.io.templates.default)
+
+
+def _framed(draw: Callable[[Any, Any], figures_panels.Framed]) -> Callable[[Any, Any], Any]:
+    def framed(plotly: Any, report: Any) -> Any:
+        made = draw(plotly, report)
+        return _styled(made.figure, made.title, made.note, height=made.height)
+
+    return framed
+
+
+def _plain(text: str) -> str:
+    """Plotly reads tags in its texts: leave none of a person's."""
+    return text.replace("<", "\u2039").replace(">", "\u203a")
+
+
+def _scale() -> list[list[Any]]:
+    return [[at / 9, theme.offset_colour(at / 9)] for at in range(10)]
+
+
+def _picture(report: TensorReport, kind: str) -> DrawnLayout:
+    picture = drawn_layout(report)
+    if picture is None or not picture.drawable:
+        reasons = "; ".join(f"{gap.section}: {gap.reason}" for gap in report.gaps)
+        without = "it has no element" if picture is not None else "it has no strides; its panel shows the rest"
+        raise TensorMagicError(f'no "{kind}" figure of {name(report)}: {reasons or without}')
+    return picture
+
+
+def strides(plotly: Any, report: TensorReport) -> Any:
+    """Draw the index grid, coloured by storage offset; hover tells index, offset and value."""
+    picture = _picture(report, "strides")
+    grid = picture.grid
+    drawn = plotly.Heatmap(
+        z=[list(row) for row in grid.offsets], x=_labels(grid.columns), y=_labels(grid.rows), colorscale=_scale(),
+        customdata=_value_texts(picture), hovertemplate=_hover(report, picture, "offset %{z}"), **_gaps(picture),
+        colorbar={"title": {"text": "offset"}, "outlinewidth": 0, "thickness": 12},
+    )  # fmt: skip
+    if len(grid.rows) * len(grid.columns) <= ANNOTATED_CELLS:
+        drawn.update(texttemplate="%{z}")
+    figure_ = plotly.Figure(drawn)
+    note = shown(report) or formula_at(picture.layout, picture.index)
+    _styled(figure_, f"Storage offset at each index of {name(report)}", note, height=_height(len(grid.rows)))
+    return _index_axes(figure_, picture)
+
+
+def _labels(at: tuple[int, ...]) -> list[str]:
+    return [str(index) for index in at]
+
+
+def _height(rows: int) -> int:
+    return min(max(140 + 24 * rows, 220), 520)
+
+
+def _gaps(picture: DrawnLayout) -> dict[str, int]:
+    small = len(picture.grid.rows) * len(picture.grid.columns) <= ANNOTATED_CELLS
+    return {"xgap": int(small), "ygap": int(small)}
+
+
+def _value_texts(picture: DrawnLayout) -> list[list[str]] | None:
+    values_ = picture.grid.values
+    return [[_plain(shortened(text, 24)) for text in row] for row in values_] if values_ else None
+
+
+def _hover(report: TensorReport, picture: DrawnLayout, ending: str) -> str:
+    """Return one template for all cells: the index from the axes, the value from the cell's own data."""
+    grid = picture.grid
+    axes = {grid.row_dim: "%{y}", grid.column_dim: "%{x}"}
+    index = ", ".join(axes.get(dim, str(at)) for dim, at in enumerate(grid.fixed))
+    value = " = %{customdata}" if grid.values else ""
+    own_name = _plain(name(report)).replace("%{", "% {")
+    parts = [f"{own_name}[{index}]{value}" if index else own_name + value, ending]
+    return ", ".join(part for part in parts if part) + "<extra></extra>"
+
+
+def _hover_text(report: TensorReport, picture: DrawnLayout, row: int, column: int) -> str:
+    value = picture.value(row, column)
+    where = element(report, index_at(picture.grid, row, column))
+    return _plain(f"{where}{f' = {shortened(value, 24)}' if value else ''}, offset {picture.grid.offsets[row][column]}")
+
+
+def _index_axes(figure_: Any, picture: DrawnLayout) -> Any:
+    names, grid = picture.layout.dim_names, picture.grid
+    for update, dim, more in (
+        (figure_.layout.xaxis.update, grid.column_dim, {}),
+        (figure_.layout.yaxis.update, grid.row_dim, {"autorange": "reversed"}),
+    ):
+        update(title={"text": "" if dim is None else names[dim]}, type="category", showgrid=False, **more)
+    return figure_
+
+
+def storage(plotly: Any, report: TensorReport) -> Any:
+    """Draw the storage strip: coloured where it is read, empty where it is not."""
+    picture = _picture(report, "storage")
+    strip = picture.strip
+    if strip is None:
+        raise TensorMagicError(f'no "storage" figure of {name(report)}: its storage is empty')
+    middles = [None if cell.distinct == 0 else (cell.start + cell.stop - 1) / 2 for cell in strip.cells]
+    drawn = plotly.Heatmap(
+        z=[middles], x=[cell.start for cell in strip.cells], y=["storage"], colorscale=_scale(), xgap=1,
+        zmin=picture.low, zmax=max(picture.high, picture.low + 1), customdata=[[cell_title(c) for c in strip.cells]],
+        hovertemplate="%{customdata}<extra></extra>", hoverongaps=True, showscale=False,
+    )  # fmt: skip
+    unread = sum(cell.distinct == 0 for cell in strip.cells)
+    parts = [strip_shown(report), f"{plural(unread, 'cell')} not read, left empty" if unread else ""]
+    figure_ = plotly.Figure(drawn)
+    title = f"Storage behind {name(report)}: {plural(strip.stop - strip.start, 'element')}"
+    _styled(figure_, title, "; ".join(part for part in parts if part), height=190)
+    figure_.update_xaxes(title={"text": "storage offset"}, showgrid=False)
+    figure_.update_yaxes(showgrid=False, showticklabels=False, ticks="")
+    return figure_
+
+
+def values(plotly: Any, report: TensorReport) -> Any:
+    """Draw the values as a heatmap, NaN and Inf marked in red, beside their histogram."""
+    picture, statistics = _picture(report, "values"), report.statistics
+    scale = value_range(picture.grid, statistics)
+    if statistics is None or not picture.grid.levels:
+        reasons = "; ".join(f"{gap.section}: {gap.reason}" for gap in report.gaps) or "its values were not read"
+        raise TensorMagicError(f'no "values" figure of {name(report)}: {reasons}')
+    figure_ = plotly.Figure()
+    figure_.add_trace(_value_map(plotly, report, picture, scale))
+    _mark_bad(plotly, figure_, report, picture)
+    _histogram(plotly, figure_, statistics)
+    notes = [shown(report), statistics_scope(statistics), _bad_counts(statistics)]
+    figure_.update_layout(
+        xaxis={"domain": [0, 0.56]}, xaxis2={"domain": [0.72, 1], "anchor": "y2", "title": {"text": "value"}},
+        yaxis2={"anchor": "x2", "title": {"text": "elements"}}, showlegend=False, bargap=0.05,
+    )  # fmt: skip
+    _styled(figure_, f"Values of {name(report)}", "; ".join(note for note in notes if note),
+            height=_height(len(picture.grid.rows)))  # fmt: skip
+    return _index_axes(figure_, picture)
+
+
+def _value_map(plotly: Any, report: TensorReport, picture: DrawnLayout, scale: tuple[float, float] | None) -> Any:
+    grid = picture.grid
+    finite = [[float(f"{level:.4g}") if math.isfinite(level) else None for level in row] for row in grid.levels]
+    low, high = scale or (0.0, 1.0)
+    return plotly.Heatmap(
+        z=finite, x=_labels(grid.columns), y=_labels(grid.rows), colorscale=_scale(), zmin=low, zmax=high,
+        customdata=_value_texts(picture), hovertemplate=_hover(report, picture, ""), hoverongaps=True,
+        colorbar={"x": 0.575, "thickness": 10, "outlinewidth": 0}, **_gaps(picture),
+    )  # fmt: skip
+
+
+def _mark_bad(plotly: Any, figure_: Any, report: TensorReport, picture: DrawnLayout) -> None:
+    grid = picture.grid
+    for kind, symbol in (("NaN", "x"), ("Inf", "diamond")):
+        at = [(r, c) for r in range(len(grid.rows)) for c in range(len(grid.columns)) if picture.bad(r, c) == kind]
+        if at:
+            figure_.add_trace(plotly.Scatter(
+                x=[str(grid.columns[c]) for _, c in at], y=[str(grid.rows[r]) for r, _ in at],
+                mode="markers", name=kind,
+                marker={"symbol": symbol, "color": theme.BAD_COLOUR, "size": 7 if len(at) < ANNOTATED_CELLS else 4},
+                text=[_hover_text(report, picture, r, c) for r, c in at] if len(at) < ANNOTATED_CELLS else None,
+                hovertemplate="%{text}<extra></extra>" if len(at) < ANNOTATED_CELLS else f"{kind}<extra></extra>",
+            ))  # fmt: skip
+
+
+def _histogram(plotly: Any, figure_: Any, statistics: Statistics) -> None:
+    edges, counts = statistics.histogram_edges, statistics.histogram_counts
+    if not counts:
+        return
+    ends = list(pairwise(edges))
+    middles = [(low + high) / 2 for low, high in ends]
+    widths = [high - low or abs(low) * 0.1 or 1.0 for low, high in ends]  # a single value still gets a bar
+    ranges = [f"{short_number(low)} to {short_number(high)}" for low, high in ends]
+    texts = [f"{where}: {count(number)}" for where, number in zip(ranges, counts, strict=True)]
+    figure_.add_trace(
+        plotly.Bar(x=middles, y=list(counts), width=widths, xaxis="x2", yaxis="y2", marker={"color": theme.BAR_COLOUR},
+                   text=texts, textposition="none", hovertemplate="%{text}<extra></extra>")
+    )  # fmt: skip
+
+
+def _bad_counts(statistics: Statistics) -> str:
+    parts = [("NaN", statistics.nan), ("+Inf", statistics.positive_infinity), ("−Inf", statistics.negative_infinity)]
+    return ", ".join(f"{count(number)} {label}" for label, number in parts if number)
+
+
+def gradient_flow(plotly: Any, report: TraceReport) -> Any:
+    """Draw each parameter's gradient norm over the passes, on a log scale; what has no logarithm, at its edges."""
+    chosen = _longest_lines(report.parameters)
+    if not report.passes or not chosen:
+        raise TensorMagicError('no "gradient_flow" figure: no parameter received a gradient')
+    every = -(-len(report.passes) // MOST_POINTS)
+    figure_, positive = plotly.Figure(), _positive_norms(chosen)
+    low, high = (min(positive), max(positive)) if positive else (1e-3, 1.0)
+    last = len(report.passes) - 1
+    kept = [at for at in range(last + 1) if at % every == 0 or at == last or _bad_at(chosen, at)]
+    numbers = [report.passes[at].number for at in kept]
+    for place, series in enumerate(chosen):
+        norms = [series.norms[at] for at in kept]
+        figure_.add_trace(
+            _flow_line(plotly, series, numbers, norms, theme.LINE_COLOURS[place % len(theme.LINE_COLOURS)])
+        )
+    _mark_edges(plotly, figure_, chosen, (numbers, kept), (low, high))
+    note = _flow_note(report, len(chosen), len(kept))
+    _styled(figure_, f"Gradient norm per parameter: {shortened(report.title, 60)}", note, height=420)
+    figure_.update_xaxes(title={"text": "backward pass"})
+    figure_.update_yaxes(title={"text": "gradient norm"}, type="log", exponentformat="power")
+    return figure_.update_layout(legend={"font": {"size": 11}})
+
+
+def _longest_lines(parameters: tuple[ParameterSeries, ...]) -> list[ParameterSeries]:
+    came = [series for series in parameters if any(map(touched, series.norms))]
+    ranked = sorted(came, key=lambda series: (not _has_bad(series), -series.numel))[:MOST_LINES]
+    return [series for series in came if series in ranked]
+
+
+def _has_bad(series: ParameterSeries) -> bool:
+    return any(not math.isfinite(norm) for norm in series.norms)
+
+
+def _bad_at(chosen: list[ParameterSeries], at: int) -> bool:
+    return any(not math.isfinite(series.norms[at]) for series in chosen)
+
+
+def _positive_norms(chosen: list[ParameterSeries]) -> list[float]:
+    return [norm for series in chosen for norm in series.norms if math.isfinite(norm) and norm > 0]
+
+
+def _flow_line(plotly: Any, series: ParameterSeries, numbers: list[int], norms: list[float], colour: str) -> Any:
+    drawable = [float(f"{norm:.4g}") if math.isfinite(norm) and norm > 0 else None for norm in norms]
+    return plotly.Scatter(
+        x=numbers, y=drawable, name=_plain(shortened(series.name, 40)), mode="lines+markers", connectgaps=False,
+        line={"color": colour, "width": 1.5}, marker={"size": 4},
+        hovertemplate=f"{_plain(series.name)}<br>pass %{{x}}, norm %{{y:.3g}}<extra></extra>",
+    )  # fmt: skip
+
+
+def _mark_edges(
+    plotly: Any, figure_: Any, chosen: list[ParameterSeries], passes: tuple[list[int], list[int]],
+    limits: tuple[float, float],
+) -> None:  # fmt: skip
+    low, high = limits
+    marks = (
+        ("NaN or Inf", "x", theme.BAD_COLOUR, high * 2, lambda norm: not math.isfinite(norm)),
+        ("exactly zero", "triangle-down", theme.ZERO_COLOUR, low / 2, lambda norm: norm == 0),
+        (NOT_MEASURABLE, "circle-open", theme.ALONE_COLOUR, low / 4, lambda norm: norm == UNREADABLE),
+    )
+    for label, symbol, colour, height, wanted in marks:
+        points = [
+            (number, series)
+            for series in chosen
+            for number, at in zip(*passes, strict=True)
+            if wanted(series.norms[at])
+        ]
+        if points:
+            texts = [f"{_plain(series.name)}, pass {number}: {label}" for number, series in points]
+            figure_.add_trace(plotly.Scatter(
+                x=[number for number, _ in points], y=[height] * len(points), mode="markers", name=label,
+                marker={"symbol": symbol, "color": colour, "size": 9}, text=texts,
+                hovertemplate="%{text}<extra></extra>",
+            ))  # fmt: skip
+
+
+def _flow_note(report: TraceReport, lines: int, points: int) -> str:
+    parts = []
+    if lines < len(report.parameters):
+        parts.append(f"{lines} of {plural(len(report.parameters), 'parameter')} drawn: those with a gradient, "
+        "non-finite ones first, then the largest")  # fmt: skip
+    if points < report.passes_traced:
+        parts.append(f"{points} of {plural(report.passes_traced, 'pass', 'passes')} drawn")
+    return "; ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of figure: which reports have it, and what draws it."""
+
+    report_class: type[Report] | tuple[type[Report], ...]
+    draw: Callable[[Any, Any], Any]
+
+
+KINDS = {
+    "strides": Kind(TensorReport, strides),
+    "storage": Kind(TensorReport, storage),
+    "values": Kind(TensorReport, values),
+    "gradient_flow": Kind(TraceReport, gradient_flow),
+    "memory_map": Kind(AliasReport, _framed(figures_panels.memory_map)),
+    "sizes": Kind(TensorTable, _framed(figures_panels.sizes)),
+    "treemap": Kind((MemoryReport, MemoryRunReport), _framed(figures_panels.treemap)),
+    "timeline": Kind(MemoryRunReport, _framed(figures_panels.timeline)),
+    "lines": Kind(MemoryRunReport, _framed(figures_panels.lines)),
+    "gradient_ratio": Kind(ComparisonReport, _framed(figures_panels.gradient_ratio)),
+}

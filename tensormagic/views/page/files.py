@@ -1,0 +1,281 @@
+"""What a notebook or a file is given of a report."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from tensormagic import views
+from tensormagic.errors import TensorMagicError
+from tensormagic.gc_pause import gc_paused
+from tensormagic.reports import Report
+from tensormagic.views.markup import escape, made_once, tag
+from tensormagic.views.text_canvas import LOOKALIKES
+
+# What a notebook is given of a panel: HTML, text, LaTeX, and what is left where scripts are removed.
+
+# An output for exports that let hardly a tag through and print the others: nbconvert with ``sanitize_html``.
+#
+# Such an export reads on inside ``<style>`` and ``<script>``, where a browser reads no markup. The panel stands
+# between two marks that a browser takes for a style sheet and for a script of no known kind, both without effect;
+# what the export makes of the same marks is a comment around the panel, which it drops, and the text of the report
+# after it. JupyterLab, where a notebook is not trusted, and GitHub drop style and script with what they hold: they
+# show the panel and no text.
+
+MOST_TEXT = 2_400  # bytes, of which a drawn line takes three a character: what comes first is what matters
+_BEFORE, _AFTER = "<style><!--</style>", '<script type="text/plain">-->{}</script>'
+_ENDS = ("-->", "--!>")  # of a comment: with one of them in the panel, the rest of it would be printed
+_ALL = (
+    "This export removed the panel; to export the rest of its text:"
+    " jupyter nbconvert --NbConvertBase.display_data_priority=\"['text/plain']\""
+)
+
+
+def with_text(html: str, text: str) -> str:
+    """Return an output with the text that a sanitised export shows in its place.
+
+    Args:
+        html: The panel.
+        text: The same report as text; of a long one the beginning is taken, and said how the rest is had.
+    """
+    if any(end in html for end in _ENDS):
+        return html
+    return tag("div", _BEFORE, html, _AFTER.format(tag("pre", tag("code", escape(_beginning(text))))))
+
+
+def _beginning(text: str) -> str:
+    written = text.encode()
+    if len(written) <= MOST_TEXT:
+        return text
+    lines, _, cut = written[:MOST_TEXT].decode(errors="ignore").rpartition("\n")
+    return f"{lines or cut}\n\n{_ALL}"
+
+
+# A report in a PDF: its text as LaTeX, with every bar, box and line drawn as a rule.
+#
+# ``nbconvert --to pdf`` takes ``text/latex`` where there is one, else the plain text. The font that it sets plain
+# text in has neither blocks nor box drawings: XeLaTeX leaves them out without an error, and everything to their right
+# stands in the wrong column. Rules need no font. They are as wide as a character of whatever font is in use
+# (``\fontdimen2``, the width of a space), so that columns stay columns; LaTeX's ``fancyvrb``, which every export of
+# notebooks loads, sets them.
+
+# Widths are in eighths of a character, heights in hundredths of an ex above the lower end of a full block. All of them
+# are whole numbers from 0: in the listings of a notebook "-" and "." are commands.
+_FULL, _TOP = 8, 220
+_RULE = (119, 109)  # where a horizontal line begins and ends, seen from above: in the macros too
+# \tmr: advance, width, upper and lower end, grey. \tmx: where the horizontal arm begins and how long it is, upper and
+# lower end of the vertical one. \tml: a line, how long. \tms: a bar, how many eighths high. A number of one digit needs
+# no braces: a report has hundreds of them, and is saved with the notebook.
+_MACROS = r"""\providecommand\tmw{\dimexpr\fontdimen2\font/8\relax}\providecommand\tmh{\dimexpr.01ex\relax}%
+\providecommand\tmr[5]{{\ifdefined\color\color[gray]{.#5}\fi
+\lower.5ex\hbox to#1\tmw{\vrule width#2\tmw height#3\tmh depth-#4\tmh\hfil}}}%
+\providecommand\tmx[4]{\lower.5ex\hbox to8\tmw{\rlap{\kern#1\tmw\vrule width#2\tmw height119\tmh depth-109\tmh}%
+\kern3.8\tmw\vrule width10\tmh height#3\tmh depth-#4\tmh\hfil}}%
+\providecommand\tml[1]{\tmr{#1}{#1}{119}{109}0}%
+\providecommand\tms[1]{\tmr88{\ifcase#1\or27\or55\or82\or110\or137\or165\or192\else220\fi}00}%
+"""
+_BARS = "▁▂▃▄▅▆▇█"
+_HEIGHTS = {letter: _TOP * (at + 1) // 8 for at, letter in enumerate(_BARS)}
+_FEW = 3  # bars alike, that are written one by one
+_WIDTHS = {letter: at + 1 for at, letter in enumerate("▏▎▍▌▋▊▉")}
+_GREYS = {"░": 85, "▒": 65, "▓": 40}
+# left, right, up, down
+_ARMS = {
+    "│": (0, 0, 1, 1), "┌": (0, 1, 0, 1), "┐": (1, 0, 0, 1), "└": (0, 1, 1, 0), "┘": (1, 0, 1, 0),
+    "├": (0, 1, 1, 1), "┤": (1, 0, 1, 1), "┬": (1, 1, 0, 1), "┴": (1, 1, 1, 0), "┼": (1, 1, 1, 1),
+}  # fmt: skip
+_FOUND_IN_FONTS = frozenset("±²³µ·×–—•…←→−\u00a0")
+_ESCAPES = {"\\": r"\textbackslash{}", "{": r"\{", "}": r"\}"}
+_RUNS = re.compile(r"(.)\1*", re.DOTALL)
+
+
+def listing(text: str) -> str:
+    """Return plain text as a LaTeX listing, small enough that 100 columns fit the page."""
+    set_ = "".join(_run(found[1], len(found[0])) for found in _RUNS.finditer(text.rstrip("\n")))
+    return f"{_MACROS}\\begin{{Verbatim}}[commandchars=\\\\\\{{\\}},fontsize=\\scriptsize]\n{set_}\n\\end{{Verbatim}}"
+
+
+def _run(letter: str, times: int) -> str:
+    """Return a run of one character; of what is as wide as the run is, one rule."""
+    width = times * _FULL
+    if letter == "─":
+        return _call("tml", width)
+    if letter in _HEIGHTS and times <= _FEW:
+        return _call("tms", _BARS.index(letter) + 1) * times
+    if letter in _HEIGHTS:
+        return _rule(width, width, _HEIGHTS[letter], 0)
+    if letter in _GREYS:
+        return _rule(width, width, _TOP, 0, _GREYS[letter])
+    return _one(letter) * times
+
+
+def _one(letter: str) -> str:
+    if letter in _WIDTHS:
+        return _rule(_FULL, _WIDTHS[letter], _TOP, 0)
+    if letter in _ARMS:
+        return _arms(*_ARMS[letter])
+    if letter not in _FOUND_IN_FONTS:
+        letter = LOOKALIKES.get(letter, letter)
+    return "".join(_ESCAPES.get(one, one) for one in letter)
+
+
+def _rule(*numbers: int) -> str:
+    grey = numbers[4] if len(numbers) > 4 else 0
+    return _call("tmr", *numbers[:4], grey)
+
+
+def _arms(left: int, right: int, up: int, down: int) -> str:
+    upper, lower = (_TOP if up else _RULE[0]), (0 if down else _RULE[1])
+    return _call("tmx", (1 - left) * 4, (left + right) * 4, upper, lower)
+
+
+def _call(macro: str, *numbers: int) -> str:
+    return f"\\{macro}" + "".join(f"{number}" if number < 10 else f"{{{number}}}" for number in numbers)
+
+
+# A report for hosts that choose for themselves: one mimebundle, from which each front end takes the best it can show.
+#
+# HTML is what notebooks show; the text is for terminals and for hosts that trust no HTML; as LaTeX it is for PDF.
+# There is no widget in it and no ``image/svg+xml``: a widget would be dead in a saved notebook, and an SVG beside it
+# makes an export to LaTeX fail where Inkscape is missing.
+
+
+def bundle(report: Report, *, folded: bool = False, slide: bool = False) -> dict[str, str]:
+    """Return a report as static HTML, as text, and as this text for LaTeX; what cannot be drawn becomes a line."""
+    slides = partial(views.render, form="html", slide=True)
+    with gc_paused(), made_once():
+        html = _or_reason(report, "html", slides if slide else views.folded if folded else None)
+        text = _or_reason(report, "txt")
+    return {"text/html": with_text(html, text), "text/latex": listing(text), "text/plain": text}
+
+
+def _or_reason(report: Report, form: str, render: Callable[[Report], str] | None = None) -> str:
+    try:
+        return render(report) if render else views.render(report, form)
+    except Exception as error:  # noqa: BLE001  (showing never raises)
+        reason = f"tensormagic could not draw this report as {form}: {type(error).__name__}: {error}"
+        return views.sentence(reason, form)
+
+
+# The ways out of a report: files, figures and text; the first report that is drawn imports this.
+#
+# A file appears whole or not at all: what is written first is a neighbour with a name of its own, which then takes
+# the place of what stood there. A save that fails leaves the old file as it was, and no other.
+
+_FORMS = {".html": "html", ".htm": "html", ".svg": "svg", ".txt": "txt", ".json": "json"}
+_PACKED = {".gz", ".bz2", ".xz", ".zip", ".zst"}
+_PICTURES = {".png", ".jpg", ".jpeg", ".webp", ".gif", ".pdf"}
+_PAGE = (
+    '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    "<title>{title}</title><style>body{{margin:16px;background:Canvas;color-scheme:light dark}}"
+    "main>:is(h1,h2){{position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)}}</style></head>"
+    "<body><main><h1>tensormagic</h1><h2>{title}</h2>{body}</main></body></html>\n"
+)
+
+
+def form_of(path: str | os.PathLike[str]) -> str:
+    """Return the form in which a report is written to ``path``.
+
+    Raises:
+        TensorMagicError: where its ending names none; what is given, what there is, and what to do instead.
+    """
+    suffix = Path(path).suffix.lower()
+    form = _FORMS.get(suffix)
+    if form is None:
+        described = f"cannot save to {os.fspath(path)!r}: the file's extension selects the format: {', '.join(_FORMS)}"
+        raise TensorMagicError(described + _advice(suffix))
+    return form
+
+
+def _advice(suffix: str) -> str:
+    """Return what to do instead of an ending that people try."""
+    if suffix in _PACKED:
+        return f"; compressed files are not supported: save without {suffix}, and compress the file yourself"
+    if suffix in _PICTURES:
+        return f"; {suffix} needs a browser: save as .svg, or as .html and choose Export there (PNG), or print it (PDF)"
+    return ""
+
+
+class Outlet:
+    """Connects `Report.save`, `Report.figure` and ``str(report)`` with the renderers."""
+
+    def save(self, report: Report, path: str | os.PathLike[str], *, slide: bool = False) -> None:
+        """Write ``report`` in the form that the ending of ``path`` names; a folder that is not there is made."""
+        form = form_of(path)
+        if slide and form != "html":
+            raise TensorMagicError(f"slides are a page: save to .html, not to {os.fspath(path)!r}")
+        try:
+            target = Path(path).expanduser().resolve()
+        except (ValueError, RuntimeError) as error:  # a NUL in it, a link to itself, a ~ of nobody
+            raise TensorMagicError(f"cannot create the file {os.fspath(path)!r}: {error}") from error
+        text = _as_file(report, form, slide=slide)
+        _make_folder(target.parent)
+        _replace(target, text)
+
+    def figure(self, report: Report, kind: str) -> Any:
+        """Return a plotly figure."""
+        return views.figure(report, kind)
+
+    def text(self, report: Report) -> str:
+        """Return plain text."""
+        return views.render(report, "txt")
+
+    def bundle(self, report: Report) -> dict[str, str]:
+        """Return all forms that a host may choose from."""
+        return bundle(report)
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:  # "file exists" would sound as if that were needed
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from error
+
+
+def _replace(target: Path, text: str) -> None:
+    """Put ``text`` where ``target`` is, all of it or nothing; a link is followed, permissions stay what they were."""
+    target = target.resolve()
+    _refuse_what_must_stay(target)
+    part = target.with_name(f".{target.name[:80]}.{uuid4().hex[:8]}.part")
+    try:
+        with part.open("x", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+        if target.exists():
+            part.chmod(stat.S_IMODE(target.stat().st_mode))
+        part.replace(target)
+    except BaseException as error:
+        _put_away(part, target, error)
+        raise
+
+
+def _put_away(part: Path, target: Path, error: BaseException) -> None:
+    """Remove what was begun; an error names the file that was asked for, not the neighbour that nobody knows."""
+    with suppress(OSError):
+        part.unlink()
+    if isinstance(error, OSError):
+        error.filename = str(target)
+        del error.filename2  # set to None it would be shown
+
+
+def _refuse_what_must_stay(target: Path) -> None:
+    """A replacement would go around a file's own protection: writing to it would have been refused."""
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
+    if target.exists() and not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
+
+
+def _as_file(report: Report, form: str, *, slide: bool) -> str:
+    if form == "json":
+        return json.dumps(report.to_dict(), allow_nan=False, indent=1)
+    body = views.render(report, form, **({"in_file": True, "slide": slide} if form == "html" else {}))
+    return _PAGE.format(title=escape(f"tensormagic: {report.kind_name}"), body=body) if form == "html" else body

@@ -1,0 +1,332 @@
+"""A report in a terminal: its width, its colours, and a screen of it at a time."""
+
+from __future__ import annotations
+
+import atexit
+import math
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
+
+from tensormagic import views
+from tensormagic.reports import UNTOUCHED, Graph, LiveFrame, Report, TraceReport
+from tensormagic.views.markup import plain_report
+from tensormagic.views.panels.trace_words import measured, norm_text, overhead_text, touched
+from tensormagic.views.text_canvas import bars, curve, writable
+from tensormagic.views.theme import norm_scale
+from tensormagic.words import DOT, plural, seconds_text, short_number, shortened
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+# The bottom rows of a terminal, kept for a few lines that change, while everything else scrolls above them.
+#
+# A terminal can scroll a part of its rows alone (DECSTBM, in every terminal since the VT100; apt draws its progress
+# so). That is gentler than the usual way, which puts something of its own in the place of ``sys.stdout``: here
+# nothing of the run is replaced, and what it prints, logs, or lets another program print stays whole, whichever way
+# it goes out.
+
+_FEWEST_ABOVE = 6  # rows that must be left to the person
+_SAVE, _RESTORE, _DOWN, _CLEAR, _PLAIN = "\x1b7", "\x1b8", "\x1bD", "\x1b[2K", "\x1b[0m"
+
+Size = Callable[[], os.terminal_size]
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Say whether ``stream`` is a terminal that understands where to write."""
+    try:
+        return stream is not None and stream.isatty() and os.environ.get("TERM", "") not in {"", "dumb"}
+    except (ValueError, OSError):  # closed
+        return False
+
+
+class BottomRows:
+    """Rows at the bottom of a terminal.
+
+    Args:
+        stream: The terminal.
+        rows: How many.
+        size: Says how large the terminal is.
+    """
+
+    def __init__(self, stream: TextIO, rows: int, size: Size | None = None) -> None:
+        self._stream, self._rows = stream, rows
+        self._size = size or (lambda: os.get_terminal_size(stream.fileno()))
+        self._height = 0  # of the terminal when the rows were taken; 0: they are not
+        self._process = 0  # that took them: a fork of it must not give them back
+
+    @property
+    def width(self) -> int:
+        """Columns that a line may take; the last is left free, where some terminals wrap."""
+        return max(self._size().columns - 1, 1)
+
+    def draw(self, lines: Sequence[str]) -> None:
+        """Write the lines; a line more than there are rows is left out. Nothing where the terminal is too low."""
+        height = self._size().lines
+        if height != self._height:
+            self.close()
+            if height < self._rows + _FEWEST_ABOVE:
+                return
+            self._take(height)
+        first = height - self._rows + 1
+        drawn = (f"\x1b[{first + at};1H{_PLAIN}{_CLEAR}{line}" for at, line in enumerate(lines[: self._rows]))
+        self._write(f"{_SAVE}{''.join(drawn)}{_RESTORE}")
+
+    def close(self) -> None:
+        """Clear the rows and give them back; calling it again does nothing."""
+        if not self._height or self._process != os.getpid():
+            return
+        atexit.unregister(self.close)
+        first = min(self._height, self._size().lines) - self._rows + 1
+        cleared = "".join(f"\x1b[{first + at};1H{_PLAIN}{_CLEAR}" for at in range(self._rows))
+        self._height = 0
+        self._write(f"{_SAVE}{cleared}\x1b[r{_RESTORE}")
+
+    def _take(self, height: int) -> None:
+        """Make room without moving the cursor's column, then let only the rows above scroll."""
+        atexit.register(self.close)
+        self._height, self._process = height, os.getpid()
+        room = f"{_DOWN * self._rows}\x1b[{self._rows}A"
+        self._write(f"{room}{_SAVE}\x1b[1;{height - self._rows}r{_RESTORE}")
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
+
+
+# A page of the documentation in a terminal: headings, tables and code set by Rich; elsewhere its Markdown as it is.
+
+WIDEST_PAGE = 100  # columns: longer lines are hard to read
+
+
+def print_markdown(text: str, stream: TextIO | None = None) -> None:
+    """Print a page of Markdown: set and coloured in a terminal, and plain into anything else."""
+    out = stream or sys.stdout
+    try:
+        from rich.console import Console
+        from rich.markdown import Markdown
+    except ImportError:
+        print(text, file=out)
+        return
+    if not is_terminal(out):
+        print(text, file=out)
+        return
+    console = Console(file=out, force_jupyter=False)
+    page = Markdown(text, code_theme="ansi_dark", hyperlinks=False)
+    console.print(page, width=min(console.width, WIDEST_PAGE))
+
+
+# What a running trace says in a terminal: six lines, each always about the same, so that no eye need search.
+
+ROWS = 6
+_GAP = f" {DOT} "
+_LABEL = 10  # columns of the word before each line
+_WIDEST = 48  # columns of a row of bars
+
+
+def block(report: TraceReport, frame: LiveFrame, width: int) -> list[str]:
+    """Return the lines: where it is, how the loss goes, the gradient flow, who gets most and least, findings.
+
+    Args:
+        report: The last whole report: names, losses, findings.
+        frame: The newest numbers.
+        width: Columns.
+    """
+    title = f" {shortened(report.title or 'tracegrad', width // 2)} "
+    lines = [
+        f"──{title}".ljust(width, "─"),
+        _labelled("step", _GAP.join(_place(report, frame))),
+        _labelled("loss", _losses(report, width - _LABEL)),
+        _labelled("flow", _flow(report, frame, width - _LABEL)),
+        _labelled("gradients", _ends(report, frame)),
+        _findings(report),
+    ]
+    return ["".join(letter if letter.isprintable() else "\ufffd" for letter in _cut(line, width)) for line in lines]
+
+
+def _labelled(label: str, text: str) -> str:
+    return f"{label:<{_LABEL}}{text}"
+
+
+def _cut(line: str, width: int) -> str:
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def _place(report: TraceReport, frame: LiveFrame) -> Iterator[str]:
+    yield f"{frame.step}"
+    yield plural(frame.finished_pass, "backward pass", "backward passes")
+    yield seconds_text(frame.seconds)
+    if overhead := overhead_text(report):
+        yield overhead
+
+
+def _losses(report: TraceReport, width: int) -> str:
+    """Return the loss of the first pass and of the newest, and between them a bar for every stretch of passes."""
+    losses = [one.value for one in report.passes if one.value is not None]
+    if not losses:
+        return "none yet"
+    first, last = short_number(losses[0]), short_number(losses[-1])
+    room = min(width - len(first) - len(last) - 2, _WIDEST)
+    return f"{first} {curve(losses, room)} {last}" if len(losses) > 1 and room > 0 else last
+
+
+def _flow(report: TraceReport, frame: LiveFrame, width: int) -> str:
+    """Return a bar for every stretch of nodes, from the loss on, in the order in which backward reached them."""
+    graph = _graph(report, frame)
+    if graph is None:
+        return "no backward yet"
+    inner = [at for at in graph.order if at < len(frame.norms) and graph.nodes[at].kind != "accumulate"]
+    norms = [frame.norms[at] for at in inner]
+    if not any(map(touched, norms)):
+        return "backward begins"
+    ends = norm_scale(norms)
+    scale = "  loss → input, norms {} to {}".format(*(norm_text(10.0**exponent) for exponent in ends))
+    drawn = bars(norms, max(min(width - len(scale), _WIDEST), 8), ends)
+    return f"{drawn}{scale}"
+
+
+def _graph(report: TraceReport, frame: LiveFrame) -> Graph | None:
+    return next((graph for graph in report.graphs if graph.number == frame.graph), None)
+
+
+def _ends(report: TraceReport, frame: LiveFrame) -> str:
+    """Return the parameter with a NaN where there is one, else those with the largest and the smallest gradient."""
+    names = [parameter.name for parameter in report.parameters]
+    pairs = [(norm, name) for norm, name in zip(frame.parameter_norms, names, strict=False) if norm != UNTOUCHED]
+    bad = [name for norm, name in pairs if not math.isfinite(norm)]
+    if bad:
+        more = f" and {plural(len(bad) - 1, 'other')}" if len(bad) > 1 else ""
+        return f"NaN or Inf in {bad[0]}{more}"
+    known = sorted(pair for pair in pairs if measured(pair[0]))
+    if not known:
+        return "none yet"
+    return _GAP.join(_described(known))
+
+
+def _described(known: Sequence[tuple[float, str]]) -> Iterator[str]:
+    yield f"largest {known[-1][1]} {norm_text(known[-1][0])}"
+    if len(known) > 1:
+        yield f"smallest {known[0][1]} {norm_text(known[0][0])}"
+
+
+def _findings(report: TraceReport) -> str:
+    if not report.findings:
+        return _labelled("findings", "none so far")
+    first = report.findings[0]
+    more = f"  (+{len(report.findings) - 1})" if len(report.findings) > 1 else ""
+    return _labelled("findings", f"{first.code} {first.severity}{more}: {first.message.replace('`', '')}")
+
+
+# Reports in a terminal: text as wide as the window and coloured where that is wanted, and a running trace below.
+#
+# Rich decides what a terminal can do (its width, its colours, ``NO_COLOR``); it is imported by the first report that
+# a terminal shows. Into a pipe or a file goes plain text, and where Rich is not installed, plain text goes
+# everywhere.
+
+NARROWEST, WIDEST = 40, 160
+INTERVAL = 0.1  # seconds between two looks: a terminal shows lines, not motion
+REFRESH = 0.5  # and between two whole reports: losses and findings come with them
+
+STYLES = (
+    (r"^(?:compare|──) .*$", "bold"),
+    (r"^error  .*$", "bold red"),
+    (r"✖\S*", "bold red"),
+    (r"^─+$", "dim"),
+    (r"[▁▂▃▄▅▆▇█]+", "cyan"),
+    (r"(?<=[▁▂▃▄▅▆▇█·0?!])!+|!+(?=[▁▂▃▄▅▆▇█·0?!])", "bold red"),  # among bars: NaN or Inf
+    (r"(?<=^flow      )!+(?= )", "bold red"),
+    (r"(?m)^(?:not shown|not compared)\b.*$", "dim"),
+    (r"(?m)^ ?(?:no problems found|all gradients equal)\b.*$", "green"),
+    (r"\S note +TM\d{3}\b", "bold blue"),
+    (r"\S warning +TM\d{3}\b", "bold yellow"),
+    (r"\S error +TM\d{3}\b", "bold red"),
+    (r"\b(?:NaN|[+−]?Inf)\b(?! +0\b)", "bold red"),  # not where none was counted
+)
+
+
+def print_report(report: Report, stream: TextIO | None = None) -> None:
+    """Print a report: as wide as the terminal and in colours, or, into anything else, as plain text."""
+    out = stream or sys.stdout
+    console = _console(out)
+    if console is None:
+        print(_writable(views.render(report, "txt", **_told_width(out)), out), file=out)
+        return
+    text = views.render(report, "txt", width=_bounded(console.width))
+    console.print(_coloured(_writable(text.rstrip("\n"), out)), soft_wrap=True)
+
+
+def _bounded(columns: int) -> int:
+    return min(max(columns, NARROWEST), WIDEST)
+
+
+def _told_width(stream: TextIO) -> dict[str, Any]:
+    """Return the width of a terminal that takes no more than text (``TERM=dumb``); nothing of a pipe or a file."""
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0
+    except (OSError, ValueError):  # no descriptor, or none of a terminal
+        columns = 0
+    return {"width": _bounded(columns)} if columns else {}
+
+
+def _writable(text: str, stream: TextIO) -> str:
+    return writable(text, getattr(stream, "encoding", None))
+
+
+def _console(stream: TextIO) -> Console | None:
+    """Return what knows the terminal behind ``stream``; None where there is none, or where Rich is missing."""
+    if not is_terminal(stream):
+        return None
+    try:
+        from rich.console import Console
+    except ImportError:
+        return None
+    return Console(file=stream, force_jupyter=False, highlight=False, emoji=False, markup=False)
+
+
+def _coloured(text: str) -> Any:
+    from rich.text import Text
+
+    coloured = Text(text)
+    for pattern, style in STYLES:
+        coloured.highlight_regex(pattern if pattern.startswith("(?m)") else f"(?m){pattern}", style)
+    return coloured
+
+
+def terminal_sender() -> TerminalSender | None:
+    """Return what shows a running trace at the bottom of the terminal; None where there is no terminal."""
+    stream = next((stream for stream in (sys.stderr, sys.stdout) if is_terminal(stream)), None)
+    console = _console(stream) if stream is not None else None
+    return None if console is None or console.legacy_windows else TerminalSender(console)
+
+
+class TerminalSender:
+    """Shows a running trace in the bottom rows of a terminal; it is gone when the run has ended."""
+
+    refresh = REFRESH
+
+    def __init__(self, console: Console) -> None:
+        """Show in the terminal of ``console``; nothing is written before the first state."""
+        self._console = console
+        self._rows = BottomRows(console.file, ROWS)  # type: ignore[arg-type]
+        self._report: TraceReport | None = None
+
+    def document(self, report: TraceReport) -> None:
+        """Keep what the next state is compared with."""
+        self._report = plain_report(report)
+
+    def delta(self, frame: LiveFrame) -> None:
+        """Show the newest state."""
+        if self._report is not None:
+            lines = block(self._report, frame, self._rows.width)
+            self._rows.draw([self._ansi(_writable(line, self._console.file)) for line in lines])  # type: ignore[arg-type]
+
+    def _ansi(self, line: str) -> str:
+        with self._console.capture() as captured:
+            self._console.print(_coloured(line), soft_wrap=True, end="")
+        return captured.get()
+
+    def close(self) -> None:
+        """Take the lines away."""
+        self._rows.close()

@@ -1,0 +1,222 @@
+"""Shapes for SVG, each as short as it can be written, and pictures of pixels as PNG."""
+
+from __future__ import annotations
+
+import base64
+import math
+import struct
+import zlib
+from collections.abc import Sequence
+from itertools import pairwise
+
+from tensormagic.views import theme
+from tensormagic.views.markup import escape
+
+# Shapes for SVG, each as short as it can be written.
+
+# SVG path data: lines through points, arrowheads, hatching. No ids and no references, so pictures can be repeated.
+
+Point = tuple[float, float]
+
+_CORNER = 6.0
+
+
+def number(value: float) -> str:
+    """Return a coordinate with at most one decimal, none where it is whole, and no zero before it."""
+    text = f"{value:.1f}".removesuffix(".0")
+    return text.replace("0.", ".") if abs(value) < 1 else text
+
+
+def point(x: float, y: float) -> str:
+    """Return ``x,y`` as path data."""
+    return f"{number(x)},{number(y)}"
+
+
+def polyline(points: Sequence[Point]) -> str:
+    """Return a path of straight pieces through ``points``, which have at most one decimal: each from the one before."""
+    steps = (_step(before, after) for before, after in pairwise(points))
+    return f"M{point(*points[0])}l{' '.join(steps).replace(' -', '-').replace(',-', '-')}"
+
+
+def eased(points: Sequence[Point], off: float = 0.4) -> list[Point]:
+    """Return points without those so near to the line between their neighbours; of two in a row one stays."""
+    kept = [points[0]]
+    for at in range(1, len(points)):
+        before, here = points[at - 1], points[at]
+        last = at == len(points) - 1
+        if last or kept[-1] is not before or _distance(here, before, points[at + 1]) > off:
+            kept.append(here)
+    return kept
+
+
+def _distance(place: Point, start: Point, end: Point) -> float:
+    """Return how far a place is from the straight line through two others."""
+    across, down = end[0] - start[0], end[1] - start[1]
+    length = math.hypot(across, down) or 1.0
+    return abs(across * (place[1] - start[1]) - down * (place[0] - start[0])) / length
+
+
+def line(points: Sequence[Point]) -> str:
+    """Return a path through ``points``: level and upright pieces with round corners, slanting ones as soft curves."""
+    parts = [f"M{point(*points[0])}"]
+    at = points[0]
+    for index in range(1, len(points)):
+        end, following = points[index], points[index + 1] if index + 1 < len(points) else None
+        if at[0] != end[0] and at[1] != end[1]:
+            parts.append(_curve(at, end))
+        elif following is not None and _is_corner(at, end, following):
+            before, after = _towards(end, at), _towards(end, following)
+            parts.append(f"{_straight(at, before)}q{_step(before, end)} {_step(before, after)}")
+            end = after
+        else:
+            parts.append(_straight(at, end))
+        at = end
+    return "".join(parts)
+
+
+def _step(start: Point, end: Point) -> str:
+    return point(end[0] - start[0], end[1] - start[1])
+
+
+def _straight(start: Point, end: Point) -> str:
+    return f"H{number(end[0])}" if start[1] == end[1] else f"V{number(end[1])}"
+
+
+def _curve(start: Point, end: Point) -> str:
+    across, down = end[0] - start[0], end[1] - start[1]
+    middle = round(across / 2)
+    return f"c{middle},0 {point(middle, down)} {point(across, down)}"
+
+
+def _is_corner(start: Point, corner: Point, end: Point) -> bool:
+    level, upright = start[1] == corner[1], start[0] == corner[0]
+    return (level and corner[0] == end[0]) or (upright and corner[1] == end[1])
+
+
+def _towards(corner: Point, other: Point) -> Point:
+    """Return the point where rounding ``corner`` begins, on the way to ``other``."""
+    length = abs(corner[0] - other[0]) + abs(corner[1] - other[1])
+    share = min(_CORNER, length / 2) / length if length else 0.0
+    return corner[0] + (other[0] - corner[0]) * share, corner[1] + (other[1] - corner[1]) * share
+
+
+def arrowhead(tip: Point, length: float, half: float) -> str:
+    """Return a triangle that points left, its tip at ``tip``."""
+    return f"M{point(*tip)}l{number(length)}-{number(half)}v{number(2 * half)}z"
+
+
+def hatching(x: float, y: float, width: float, height: float, step: float = 6.0) -> str:
+    """Return slanting lines that fill a rectangle without leaving it."""
+    parts, at = [], x
+    while at + height <= x + width:
+        parts.append(f"M{point(at, y + height)}l{number(height)},{number(-height)}")
+        at += step
+    return "".join(parts)
+
+
+# Collects shapes and texts by their style, so that a picture of hundreds of boxes stays a small file.
+#
+# Shapes of one style become one path, texts of one style one group. Within a canvas nothing may lie on anything of
+# another style that is not its own ground; what must lie above goes onto a canvas of its own.
+
+
+class Canvas:
+    """Paths and texts, each by style: a class of the picture's style sheet."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._paths: dict[str, list[str]] = {}
+        self._texts: dict[str, list[str]] = {}
+
+    def path(self, style: str, data: str) -> None:
+        """Add path data to the path of that style."""
+        self._paths.setdefault(style, []).append(data)
+
+    def text(self, style: str, x: float, y: float, words: str, *, title: str = "") -> None:
+        """Add a text; ``title`` is its tooltip."""
+        tip = f"<title>{escape(title)}</title>" if title else ""
+        place = f'x="{round(x)}" y="{number(y)}"'
+        self._texts.setdefault(style, []).append(f"<text {place}>{tip}{escape(words)}</text>")
+
+    def svg(self) -> str:
+        """Return everything: the paths in the order their styles first came, then the texts."""
+        paths = (f'<path class="{style}" d="{"".join(data)}"/>' for style, data in self._paths.items())
+        texts = (f'<g class="{style}">{"".join(items)}</g>' for style, items in self._texts.items())
+        return "".join([*paths, *texts])
+
+
+# A heatmap as a small PNG, written with the standard library alone.
+#
+# Hosts that strip ``<svg>`` and ``<style>`` still show an ``<img>`` with a PNG in its address, and a page of 1024
+# cells is a tenth of the size of the same cells as markup. One byte a pixel, with a palette; what is not a number is
+# drawn as transparent hatching, which reads on light and dark pages alike.
+
+CLEAR, LINE = 0, 1  # palette entries: nothing, and the hatch line
+FIRST_COLOUR = 2
+NOT_A_NUMBER, PLUS_INFINITY, MINUS_INFINITY = -1, -2, -3
+EMPTY = -4  # a cell with nothing in it
+_HATCH_LINE = bytes.fromhex(theme.MIXED_COLOUR[1:])
+
+
+def heatmap(cells: Sequence[Sequence[int]], palette: Sequence[str], *, size: int) -> str:
+    """Return an ``<img src>`` of cells drawn as squares of ``size`` pixels.
+
+    Args:
+        cells: For each cell the place of its colour in ``palette``, or one of the negative constants above.
+        palette: Colours as ``#rrggbb``, at most 254.
+        size: Pixels along the side of one cell.
+    """
+    lines = b"".join(b"\0" + line for at, row in enumerate(cells) for line in _pixel_lines(row, at * size, size))
+    width, height = len(cells[0]) * size, len(cells) * size
+    header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
+    chunks = (
+        _chunk(b"IHDR", header),
+        _chunk(b"PLTE", bytes(_palette(palette))),
+        _chunk(b"tRNS", b"\0"),
+        _chunk(b"IDAT", zlib.compress(lines, 9)),
+        _chunk(b"IEND", b""),
+    )
+    return _data_uri(*chunks)
+
+
+def _palette(palette: Sequence[str]) -> list[int]:
+    channels = [int(colour[at : at + 2], 16) for colour in palette for at in (1, 3, 5)]
+    return [0, 0, 0, *_HATCH_LINE, *channels]
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def _pixel_lines(row: Sequence[int], top: int, size: int) -> list[bytes]:
+    return [
+        b"".join(_cell_line(cell, at * size, y, size) for at, cell in enumerate(row)) for y in range(top, top + size)
+    ]
+
+
+def _cell_line(cell: int, left: int, y: int, size: int) -> bytes:
+    if cell >= 0:
+        return bytes([FIRST_COLOUR + cell]) * size
+    return bytes(LINE if _hatched(cell, x, y) else CLEAR for x in range(left, left + size))
+
+
+def _hatched(cell: int, x: int, y: int) -> bool:
+    rising, falling = (x + y) % 5 == 0, (x - y) % 5 == 0
+    if cell == EMPTY:
+        return False
+    if cell == NOT_A_NUMBER:
+        return rising or falling
+    return rising if cell == PLUS_INFINITY else falling
+
+
+def image(pixels: bytes, width: int, height: int) -> str:
+    """Return an ``<img src>`` of 8-bit pixels: level and opacity, or red, green, blue and opacity, row by row."""
+    stride = len(pixels) // height
+    lines = b"".join(b"\0" + pixels[at : at + stride] for at in range(0, len(pixels), stride))
+    grey_or_colour = 4 if stride == 2 * width else 6
+    header = struct.pack(">IIBBBBB", width, height, 8, grey_or_colour, 0, 0, 0)
+    return _data_uri(_chunk(b"IHDR", header), _chunk(b"IDAT", zlib.compress(lines, 9)), _chunk(b"IEND", b""))
+
+
+def _data_uri(*chunks: bytes) -> str:
+    return "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"".join(chunks)).decode("ascii")

@@ -1,0 +1,359 @@
+"""Text of a terminal: a canvas, tables, wrapping, bars, and what a terminal can write."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import math
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import zip_longest
+from typing import TextIO
+
+from rich.cells import cell_len, set_cell_size
+
+from tensormagic.reports import UNTOUCHED
+from tensormagic.views.panels.trace_words import NOT_MEASURABLE, measured, touched
+from tensormagic.views.theme import NORM_EXPONENTS
+
+# A canvas of characters, and which characters a terminal can show.
+
+# A page of characters to draw on: boxes, wires and tables for the terminal, measured as a terminal shows them.
+
+_TOGETHER = re.compile(r"(?<=\d) (?=(?:[KMGTP]i)?B\b|%)|(?<=\d,) (?=\W?\d)")  # a unit, the sizes of a shape
+
+
+class Canvas:
+    """Lines of characters that grow as they are written to."""
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._lines: list[list[str]] = []
+
+    @property
+    def height(self) -> int:
+        """How many lines there are."""
+        return len(self._lines)
+
+    def put(self, line: int, column: int, text: str) -> None:
+        """Write ``text`` at a line and column, over what stands there."""
+        while len(self._lines) <= line:
+            self._lines.append([])
+        row = self._lines[line]
+        row.extend(" " * (column + len(text) - len(row)))
+        row[column : column + len(text)] = text
+
+    def lines(self) -> list[str]:
+        """Return the lines, without spaces at their ends."""
+        return ["".join(row).rstrip() for row in self._lines]
+
+
+def table(
+    rows: Sequence[Sequence[str]], *, indent: int = 1, gap: int = 3, width: int = 0, right: Sequence[int] = ()
+) -> list[str]:
+    """Return rows of text in columns as wide as their widest cell, as a terminal shows it: a Chinese letter takes two.
+
+    Args:
+        rows: The cells, row by row; a cell may have several lines.
+        indent: Spaces before the first column.
+        gap: Spaces between two.
+        width: Of a line; what is wider goes on below, first between the words of cells, then cell by cell under the
+            first of its row. 0: as wide as it is.
+        right: The columns that are aligned to the right.
+    """
+    widths = [max(columns_of(line) for row in rows for line in row[at].split("\n")) for at in range(len(rows[0]))]
+    room = width - indent - gap * (len(widths) - 1)
+    if width and sum(widths) > room:
+        words = [
+            max(columns_of(word) for row in rows for word in _whole(row[at]).split(" ")) for at in range(len(widths))
+        ]
+        if sum(words) > room:
+            return [line for row in rows for line in _stacked(row, indent, gap, width)]
+        widths = _squeezed(widths, words, room)
+    return [line for row in rows for line in _row(row, widths, right, (" " * indent, " " * gap))]
+
+
+def _squeezed(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """Return the widths of columns that fit into ``room``, the widest narrowed first, none below its ``least``."""
+    fitted = list(widths)
+    while sum(fitted) > room:
+        fitted[max((width, at) for at, width in enumerate(fitted) if width > least[at])[1]] -= 1
+    return fitted
+
+
+def _stacked(row: Sequence[str], indent: int, gap: int, width: int) -> list[str]:
+    """Return a row as its first cell that says something, and below it the others."""
+    first, *others = [cell for cell in map(_whole, row) if cell.strip()] or [""]
+    further = " " * (indent + 6)
+    described = (" " * gap).join(others)
+    return [
+        *wrapped(first, width, " " * indent, further),
+        *(wrapped(described, width, " " * (indent + 4), further) if described else ()),
+    ]
+
+
+def _row(row: Sequence[str], widths: Sequence[int], right: Sequence[int], spaces: tuple[str, str]) -> Iterator[str]:
+    cells = (_lines(cell, width) for cell, width in zip(row, widths, strict=True))
+    for parts in zip_longest(*cells, fillvalue=""):
+        aligned = (_aligned(part, widths[at], right=at in right) for at, part in enumerate(parts))
+        yield spaces[0] + spaces[1].join(aligned).rstrip()
+
+
+def _aligned(text: str, width: int, *, right: bool) -> str:
+    free = " " * (width - columns_of(text))
+    return free + text if right else text + free
+
+
+def _lines(cell: str, width: int) -> list[str]:
+    """Return a cell in lines of at most ``width``."""
+    lines = cell.split("\n")
+    return [part for line in lines for part in ([line] if columns_of(line) <= width else wrapped(_whole(line), width))]
+
+
+def _whole(cell: str) -> str:
+    """Return a cell in one line, in which no number parts from its unit, and no shape is parted."""
+    return _TOGETHER.sub("\u00a0", cell.replace("\n", " "))
+
+
+def columns_of(text: str) -> int:
+    """Return how many columns a terminal gives to ``text``."""
+    return len(text) if text.isascii() else cell_len(text)
+
+
+def cut(text: str, width: int) -> str:
+    """Return ``text`` in at most ``width`` columns, spaces kept, an ellipsis where something was cut."""
+    return text if columns_of(text) <= width else set_cell_size(text, width - 1).rstrip() + "\u2026"
+
+
+def wrapped(text: str, width: int, first: str = "", further: str = "") -> list[str]:
+    """Return ``text`` in lines of at most ``width`` columns, broken between words.
+
+    Args:
+        text: What is broken; no-break spaces hold words together.
+        width: Columns of a line.
+        first: What the first line begins with.
+        further: What the others begin with.
+    """
+    if columns_of(text) == len(text):
+        lines = textwrap.wrap(text, width, initial_indent=first, subsequent_indent=further, break_on_hyphens=False)
+        return lines or [first.rstrip()]
+    lines, line = [], first
+    for word in filter(None, text.split(" ")):
+        lead = first if not lines else further
+        room = width - columns_of(further)
+        joined = line + word if line == lead else f"{line} {word}"
+        if columns_of(joined) <= width:
+            line = joined
+            continue
+        if line != lead:
+            lines.append(line)
+        *whole, rest = [word[at : at + room // 2] for at in range(0, len(word), max(room // 2, 1))]
+        if columns_of(word) <= room:
+            whole, rest = [], word
+        lines += [further + part for part in whole]
+        line = further + rest
+    return [*lines, line]
+
+
+def printable(line: str) -> str:
+    """Return ``line`` with every character that a terminal could obey, or break a line at, replaced."""
+    if line.replace("\u00a0", " ").isprintable():  # nearly every line
+        return line
+    return "".join(char if char.isprintable() or char == "\u00a0" else "\ufffd" for char in line)
+
+
+# Characters of a terminal: those it can show, and what stands for those it cannot.
+
+# Bars made of characters: a norm on a logarithmic scale, a loss on a linear one, in one column of a terminal each.
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+NOT_FINITE, NONE, ZERO, BLIND = "!", "·", "0", "?"
+LEGEND = {NOT_FINITE: "NaN or Inf", NONE: "no gradient", ZERO: "exactly zero", BLIND: NOT_MEASURABLE}
+
+
+def bar(norm: float, exponents: tuple[float, float] = NORM_EXPONENTS) -> str:
+    """Return one character for a norm; ``exponents`` are the decimal logarithms at the scale's ends."""
+    if not measured(norm):
+        return BLIND if touched(norm) else NONE
+    if not math.isfinite(norm):
+        return NOT_FINITE
+    if norm == 0:
+        return ZERO
+    low, high = exponents
+    share = (math.log10(norm) - low) / (high - low)
+    return BLOCKS[min(max(int(share * len(BLOCKS)), 0), len(BLOCKS) - 1)]
+
+
+def bars(norms: Sequence[float], width: int, exponents: tuple[float, float]) -> str:
+    """Return a series in at most ``width`` characters; one character is the largest of its stretch, NaN above all."""
+    columns = min(width, len(norms))
+    stretches = (norms[len(norms) * at // columns : len(norms) * (at + 1) // columns] for at in range(columns))
+    return "".join(bar(largest(stretch), exponents) for stretch in stretches)
+
+
+def curve(values: Sequence[float], width: int) -> str:
+    """Return a series in at most ``width`` characters, from its least value to its greatest on a linear scale.
+
+    One character is the last value of its stretch, so that the end is what is true now; one that is not finite, the
+    stretch's own or an earlier one in it, stands out.
+    """
+    finite = [value for value in values if math.isfinite(value)]
+    low, high = min(finite, default=0.0), max(finite, default=0.0)
+    columns = min(width, len(values))
+    stretches = (values[len(values) * at // columns : len(values) * (at + 1) // columns] for at in range(columns))
+    return "".join(_height(stretch, low, high) for stretch in stretches)
+
+
+def _height(stretch: Sequence[float], low: float, high: float) -> str:
+    if not all(map(math.isfinite, stretch)):
+        return NOT_FINITE
+    span = high / 2 - low / 2  # halves: the whole of it may be too large for a float
+    share = (stretch[-1] / 2 - low / 2) / span if span > 0 else 0.0
+    return BLOCKS[min(int(share * len(BLOCKS)), len(BLOCKS) - 1)]
+
+
+def largest(norms: Sequence[float]) -> float:
+    """Return the largest of ``norms``; one that is not finite counts as larger than all others."""
+    bad = next((norm for norm in norms if not math.isfinite(norm)), None)
+    # What could not be measured lies below "no gradient" as a number, but above it as news.
+    return max(norms, key=lambda norm: (measured(norm), touched(norm), norm), default=UNTOUCHED) if bad is None else bad
+
+
+# Text for streams that cannot hold every character: Windows' code pages, ``LANG=C``, an old log file.
+#
+# Every report is text with bars, boxes and arrows in it. Printing one into a stream of another encoding would raise
+# UnicodeEncodeError in the middle of somebody's run; so what the stream cannot hold is written with what every stream
+# can. Bars keep their order of ink and boxes their edges; a character that has no lookalike becomes a question mark.
+
+# One column stays one column wherever columns may stand under each other. What is read together is replaced together:
+# a code page that has three of the eight bars would otherwise mix two scales.
+EVERY_BAR = "▁▂▃▄▅▆▇█▏▎▍▌▋▊▉▐▕░▒▓"
+_JOINED = (
+    (EVERY_BAR, ".:;=+%#@''||||||'.:#"),
+    ("─│┌┐└┘├┤┬┴┼", "-|+++++++++"),
+    ("▮▯", "#_"),
+)
+_EACH = tuple(zip("▲▼△▽◄►○●✖✗✓✔←→↑↓−–‾·•…×µ⋮≈∩𝛻“”", '^v^v<>oOxxvv<>^v--~-*~xu:~&d""', strict=True))
+_LONGER = (("≠", "!="), ("≤", "<="), ("≥", ">="), ("±", "+-"), ("—", "--"), ("²", "^2"), ("³", "^3"), ("∞", "inf"))
+_SPACES = tuple((space, " ") for space in "\u00a0\u202f\u2009")
+LOOKALIKES = {letter: like for pair in _JOINED for letter, like in zip(*pair, strict=True)} | dict(
+    (*_EACH, *_LONGER, *_SPACES)
+)
+
+_TIMES = re.compile(r"(?<=\w)·(?=\w)")  # 12·j; between words, and where nothing stands in a row of bars, it is a dash
+
+
+def writable(text: str, encoding: str | None) -> str:
+    """Return ``text`` as a stream of that encoding can hold it; unchanged where it can hold all of it.
+
+    Args:
+        text: What is to be written.
+        encoding: The stream's; None where it holds any text, as `io.StringIO` does.
+    """
+    if encoding is None or holds(encoding, text):
+        return text
+    if not holds(encoding, "·"):
+        text = _TIMES.sub("*", text)
+    return text.translate(_table(encoding)).encode(encoding, "replace").decode(encoding)
+
+
+def holds(encoding: str | None, text: str) -> bool:
+    """Say whether a stream of that encoding can hold ``text``; without an encoding it holds any."""
+    if encoding is None:
+        return True
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    except LookupError:  # an encoding that Python does not know: the stream has its own way
+        return True
+    return True
+
+
+@cache
+def _table(encoding: str) -> dict[int, str]:
+    return {ord(letter): LOOKALIKES[letter] for letter in _replaced(encoding)}
+
+
+def _replaced(encoding: str) -> Iterator[str]:
+    together = {letters for letters, _ in _JOINED if not holds(encoding, letters)}
+    for letter in LOOKALIKES:
+        if not holds(encoding, letter) or any(letter in letters for letters in together):
+            yield letter
+
+
+def never_raise(stream: TextIO) -> None:
+    """Let ``print`` to ``stream`` take lookalikes for what it cannot hold, from now on: for a process of our own."""
+    if isinstance(stream, io.TextIOWrapper):
+        codecs.register_error(__name__, _instead)
+        stream.reconfigure(errors=__name__)
+
+
+def _instead(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    missing = error.object[error.start : error.end]
+    return "".join(LOOKALIKES.get(letter, "?") for letter in missing), error.end
+
+
+# Bars made of characters, an eighth of a column fine, and rows of a table that hold one.
+
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+_RISING = " ▁▂▃▄▅▆▇█"
+FULL = "█"
+
+
+def share_bar(share: float, width: int) -> str:
+    """Return a share_bar that fills ``share`` of ``width`` columns; what is above nothing shows at least an eighth."""
+    eighths = min(max(round(share * width * 8), int(share > 0)), width * 8)
+    whole, part = divmod(eighths, 8)
+    return FULL * whole + (_EIGHTHS[part] if part else "")
+
+
+def barred(rows: Sequence[tuple[str, int, Sequence[str]]], width: int, *, names: int = 36, top: int = 0) -> list[str]:
+    """Return a line a row: name, share_bar, then what else there is to say; below it where it has no room there.
+
+    Args:
+        rows: Name, number, and further cells; the first of these, the number in words, is aligned to the right.
+        width: Columns of a line.
+        names: Columns of the longest name; a longer one is cut.
+        top: The number that fills a share_bar; the largest by default.
+    """
+    if not rows:
+        return []
+    top = top or max(number for _, number, _ in rows) or 1
+    named = min(max(len(name) for name, _, _ in rows), names)
+    first = max(len(cells[0]) for _, _, cells in rows)
+    room = min(max(width - named - first - 24, 6), 28)
+    lines = []
+    for name, number, cells in rows:
+        described = "  ".join(cell for cell in cells[1:] if cell)
+        shown = name if len(name) <= named else name[: named - 1] + "…"
+        line = f"  {shown:<{named}}  {share_bar(number / top, room):<{room}}  {cells[0]:>{first}}"
+        beside = f"{line}  {described}".rstrip()
+        below = textwrap.wrap(described, width, initial_indent=" " * 6, subsequent_indent=" " * 6)
+        lines += [beside] if len(beside) <= width else [line, *below]
+    return lines
+
+
+def heights(values: Sequence[int], top: int, rows: int) -> list[str]:
+    """Return a chart of ``rows`` lines, a column a value, an eighth of a line fine; the first line is the highest."""
+    eighths = [min(max(round(value / max(top, 1) * rows * 8), int(value > 0)), rows * 8) for value in values]
+    return [
+        "".join(_RISING[min(max(height - 8 * (rows - 1 - row), 0), 8)] for height in eighths).rstrip()
+        for row in range(rows)
+    ]
+
+
+def sparkline(counts: Sequence[int]) -> str:
+    """Return a histogram as one line of bars; an empty bin is a dot, so that it is not taken for a small one."""
+    highest, bars = max(counts, default=0) or 1, _RISING[1:]
+    return "".join(bars[round((len(bars) - 1) * number / highest)] if number else "\u00b7" for number in counts)
+
+
+def fewer(counts: Sequence[int], most: int) -> tuple[int, ...]:
+    """Return a histogram of at most so many bins: neighbours are added up."""
+    together = -(-len(counts) // most) or 1
+    return tuple(sum(counts[at : at + together]) for at in range(0, len(counts), together))

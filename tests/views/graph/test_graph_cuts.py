@@ -1,0 +1,97 @@
+"""The ends of the gradient's way in a drawing: under the box that used the value, a severed wire from its maker."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tensormagic.reports import Cut
+from tensormagic.views.graph.drawing import BADGE_HEIGHT, MOST_ROWS, draw
+from tensormagic.views.page import trace_page as trace_html
+from tensormagic.views.page.document import trace_document
+from tests.views import samples_trace as samples
+from tests.views import trace_forms
+
+
+def by_label(drawing, label, number=0):
+    return [box for box in drawing.boxes if box.label == label][number]
+
+
+def test_a_cut_stands_under_the_box_that_used_the_value():
+    """As a leaf does: a line with what ended the way, for which the box grows; only reading adds none."""
+    graph = samples.cuts().graphs[0]
+    plain, drawing = draw(samples.digits_cnn()), draw(graph)
+    assert {box.label: [row.label for row in box.cuts] for box in drawing.boxes if box.cuts} == {
+        "linear": ["detach, line 10"], "mse_loss": ["no_grad, line 3"],
+    }  # fmt: skip
+    assert by_label(drawing, "linear").height == by_label(plain, "linear").height + BADGE_HEIGHT
+    assert by_label(drawing, "mse_loss").height == by_label(plain, "mse_loss").height + BADGE_HEIGHT + 3
+
+
+def test_a_severed_wire_leads_from_the_maker_to_the_user():
+    """It begins at the right side of the one and ends at the left side of the other; it is none of the wires."""
+    drawing = draw(samples.cuts().graphs[0])
+    (wire,) = drawing.detachment
+    maker, user = drawing.boxes[wire.source], drawing.boxes[wire.target]
+    assert (maker.label, user.label, wire.cut) == ("view ×2", "linear", 0)
+    assert wire.points[0][0] == maker.x + maker.width
+    assert wire.points[-1][0] == user.x
+    assert len(drawing.wires) == len(draw(samples.digits_cnn()).wires)
+
+
+def test_a_value_that_is_read_leaves_a_stub():
+    """Where no wire can say so: a cap at the box whose value was read."""
+    drawing = draw(samples.cuts().graphs[0])
+    assert {drawing.boxes[box].label: cuts for box, cuts in drawing.stubs.items()} == {"+": (3,)}
+
+
+@pytest.mark.parametrize(("count", "rows"), [(1, 1), (2, 2), (7, MOST_ROWS)])
+def test_many_cuts_of_one_box_are_counted(count, rows):
+    """More than two lines are told as a number; none is lost."""
+    graph = samples.digits_cnn()
+    mse = next(node.index for node in graph.nodes if node.op == "mse_loss")
+    cuts = tuple(Cut(kind="detach", op="detach", line=line, target=mse) for line in range(1, count + 1))
+    box = by_label(draw(replace(graph, cuts=cuts)), "mse_loss")
+    assert len(box.cuts) == rows
+    assert sorted(cut for row in box.cuts for cut in row.cuts) == list(range(count))
+
+
+def test_every_cut_of_a_folded_block_is_in_its_line():
+    """A block of many steps tells how many cuts are in it."""
+    graph = samples.transformer(8)
+    targets = [node.index for node in graph.nodes if node.op in {"mul", "add"}][:6]
+    cuts = tuple(Cut(kind="detach", op="detach", line=at, target=node) for at, node in enumerate(targets, 1))
+    boxes = draw(replace(graph, cuts=cuts), max_boxes=6).boxes
+    assert sorted(cut for box in boxes for row in box.cuts for cut in row.cuts) == list(range(len(targets)))
+
+
+def test_what_comes_from_an_earlier_pass_has_no_wire():
+    """Its maker stands behind its user, or far away: both have their mark, and no line crosses the picture."""
+    graph = samples.cuts().graphs[0]
+    drawing = draw(replace(graph, cuts=(replace(graph.cuts[0], earlier=True),)))
+    assert not drawing.detachment
+    assert [drawing.boxes[box].label for box in drawing.stubs] == ["view ×2"]
+
+
+def test_the_document_tells_where_cuts_stand():
+    """Rows, wires and stubs by the place of their box, and every cut in words."""
+    report = samples.cuts()
+    (graph,) = trace_document(report)["graphs"]
+    ends, boxes = graph["ends"], graph["drawing"]["boxes"]
+    assert [boxes[place][5] for place, _ in ends["rows"]] == ["linear", "mse_loss"]
+    assert [[boxes[source][5], boxes[target][5], cut] for source, target, _, cut in ends["wires"]] == [
+        ["view ×2", "linear", 0]
+    ]
+    assert ends["cuts"][0][-1] == ("detach, line 10: view (line 10) // addmm, input 1, 32×512 float32, 40 times")
+    assert trace_document(samples.report())["graphs"][0]["ends"] is None
+
+
+def test_picture_text_and_tables_say_it():
+    """Nothing of it needs a script."""
+    report = samples.cuts()
+    assert "detach, line 10" in trace_forms.svg(report)
+    assert "2 cuts in the graph; 2 values only read or used as a mask or index" in trace_forms.text(report)
+    html = trace_html.render(report)
+    assert "view (line 10)" in html
+    assert "only selects elements in mse_loss" in html

@@ -1,0 +1,324 @@
+"""The layered layout: nothing overlaps, lines go where they should, crossings are as few as Graphviz's."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+from itertools import combinations, pairwise
+
+import pytest
+
+from tensormagic.views.graph.drawing import HEAD_HEIGHT, draw
+from tensormagic.views.graph.layers import inversions, isotonic, rank, topological_order
+from tensormagic.views.graph.layout import Spacing, lay_out
+from tests.views import samples_trace as samples
+
+CHAIN = ([(80, 40)] * 30, [(at, at + 1) for at in range(29)])
+
+
+def random_graph(seed, count=60):
+    chance = random.Random(seed)
+    edges = [(max(0, at - chance.randint(1, 6)), at) for at in range(1, count) for _ in range(chance.randint(1, 2))]
+    return [(chance.randint(30, 150), chance.choice([40, 58, 73, 103])) for _ in range(count)], edges
+
+
+def sample_graph(graph, max_boxes=10**9):
+    """Return sizes and left-to-right edges of a sample's drawing."""
+    drawing = draw(graph, max_boxes=max_boxes)
+    sizes = [(box.width, box.height) for box in drawing.boxes]
+    return sizes, [(wire.target, wire.source) for wire in drawing.wires]
+
+
+GRAPHS = {
+    "mlp": sample_graph(samples.mlp()),
+    "resnet": sample_graph(samples.resnet(30)),
+    "transformer": sample_graph(samples.transformer(8)),
+    "chain": CHAIN,
+    **{f"random {seed}": random_graph(seed) for seed in range(4)},
+}
+SPACINGS = {
+    "one row": Spacing(),
+    "rows": Spacing(wrap_width=800.0),
+    "long edges": Spacing(wrap_width=800.0, max_span=2),
+}
+
+
+@pytest.fixture(params=GRAPHS)
+def graph(request):
+    return GRAPHS[request.param]
+
+
+@pytest.fixture(params=SPACINGS)
+def spacing(request):
+    return SPACINGS[request.param]
+
+
+def rectangles(sizes, layout):
+    return [(x, y, x + width, y + height) for (width, height), (x, y) in zip(sizes, layout.positions, strict=True)]
+
+
+def test_no_two_boxes_overlap(graph, spacing):
+    """However dense the graph and however it is broken into rows, boxes stand clear of each other."""
+    places = sorted(rectangles(graph[0], lay_out(*graph, spacing)))
+    for number, (_, top, right, bottom) in enumerate(places):
+        for other in places[number + 1 :]:
+            if other[0] >= right:
+                break
+            assert other[1] >= bottom or other[3] <= top
+
+
+def test_no_line_runs_through_a_box(graph, spacing):
+    """Between its two ends a line passes beside every box, also where it runs back to the next row."""
+    layout = lay_out(*graph, spacing)
+    places = rectangles(graph[0], layout)
+    for edge, route in zip(graph[1], layout.routes, strict=True):
+        for (x1, y1), (x2, y2) in pairwise(route):
+            left, right, top, bottom = min(x1, x2), max(x1, x2), min(y1, y2), max(y1, y2)
+            for box, (x, y, x_end, y_end) in enumerate(places):
+                apart = right <= x + 0.2 or left >= x_end - 0.2 or bottom <= y + 0.2 or top >= y_end - 0.2
+                assert apart, (edge, box)
+
+
+def test_everything_lies_on_the_page(graph, spacing):
+    """The stated width and height hold every box and every point of every line."""
+    layout = lay_out(*graph, spacing)
+    corners = [corner for x, y, x_end, y_end in rectangles(graph[0], layout) for corner in ((x, y), (x_end, y_end))]
+    for x, y in [*corners, *(point for route in layout.routes for point in route)]:
+        assert -0.1 <= x <= layout.width + 0.1
+        assert -0.1 <= y <= layout.height + 0.1
+
+
+def test_lines_join_the_sides_of_their_boxes(graph, spacing):
+    """A line starts at its first box's right side and ends at its second's left side."""
+    layout = lay_out(*graph, spacing)
+    places = rectangles(graph[0], layout)
+    for (tail, head), route in zip(graph[1], layout.routes, strict=True):
+        assert route[0][0] == pytest.approx(places[tail][2], abs=0.11)
+        assert route[-1][0] == pytest.approx(places[head][0], abs=0.11)
+        assert places[tail][1] < route[0][1] < places[tail][3]
+        assert places[head][1] < route[-1][1] < places[head][3]
+
+
+def test_edges_point_to_the_right(graph):
+    """Every edge leads to a later column."""
+    ranks = lay_out(*graph).ranks
+    assert all(ranks[tail] < ranks[head] for tail, head in graph[1])
+
+
+def test_the_same_graph_is_always_drawn_the_same_way(graph, spacing):
+    """Nothing rests on chance or on the order of a set."""
+    assert lay_out(*graph, spacing) == lay_out(*graph, spacing)
+
+
+def test_rows_are_at_most_as_wide_as_asked():
+    """A row of several columns, its lanes apart, fits the width; a chain of 30 boxes needs five rows of 800."""
+    layout = lay_out(*CHAIN, Spacing(wrap_width=800.0))
+    assert layout.rows == 5
+    assert layout.width <= 800 + 60
+
+
+def test_the_last_row_is_not_left_with_one_box():
+    """Eight boxes where seven fit become four and four."""
+    layout = lay_out([(80, 40)] * 8, [(at, at + 1) for at in range(7)], Spacing(wrap_width=7 * 112.0))
+    assert sorted(y for _, y in layout.positions) == [0.0] * 4 + [layout.positions[4][1]] * 4
+
+
+def test_a_box_wider_than_a_row_gets_a_row_of_its_own():
+    """The width is a wish; no box is cut."""
+    layout = lay_out([(50, 40), (500, 40), (50, 40)], [(0, 1), (1, 2)], Spacing(wrap_width=200.0))
+    assert layout.rows == 3
+
+
+def test_a_chain_is_level():
+    """A chain is drawn as one level line, each wire of two points."""
+    layout = lay_out(*CHAIN)
+    assert len({y for _, y in layout.positions}) == 1
+    assert {len(route) for route in layout.routes} == {2}
+
+
+def test_a_skip_connection_goes_round_the_level_chain():
+    """The chain of ops stays level; the skip over it bends."""
+    sizes, edges = [(60, 40)] * 5, [(0, 1), (1, 2), (2, 3), (3, 4), (0, 4)]
+    layout = lay_out(sizes, edges)
+    heights = [y for _, y in layout.positions]
+    assert max(heights[1:4]) - min(heights[1:4]) < 1
+    assert len(layout.routes[4]) > 2
+
+
+def test_lines_touch_the_upper_part_of_a_box():
+    """Where a box has badges below, lines lead to its head."""
+    layout = lay_out([(60, 100), (60, 40)], [(0, 1)], heads=[40, 40])
+    assert layout.routes[0] == ((60.0, 20.0), (92.0, 20.0))
+
+
+def test_nothing_gives_an_empty_page():
+    """No node, no size."""
+    layout = lay_out([], [])
+    assert (layout.width, layout.height, layout.positions, layout.rows) == (0.0, 0.0, (), 0)
+
+
+def test_a_circle_is_drawn_and_each_line_starts_at_its_own_node():
+    """Edges that run in a circle are turned round for the columns, not in the picture."""
+    sizes = [(60, 40)] * 3
+    layout = lay_out(sizes, [(0, 1), (1, 2), (2, 0)])
+    assert layout.ranks == (0, 1, 2)
+    start, end = layout.routes[2][0], layout.routes[2][-1]
+    assert start[0] == layout.positions[2][0]
+    assert end[0] == layout.positions[0][0] + 60
+
+
+def test_a_loop_has_no_line():
+    """An edge from a node to itself takes no room."""
+    layout = lay_out([(60, 40)], [(0, 0)])
+    assert layout.routes == ((),)
+
+
+def test_two_edges_between_the_same_nodes_are_both_drawn():
+    """``x * x`` sends two gradients to ``x``: both have a line."""
+    layout = lay_out([(60, 40)] * 2, [(0, 1), (0, 1)])
+    assert len(layout.routes) == 2
+    assert all(len(route) >= 2 for route in layout.routes)
+
+
+def test_components_do_not_mix():
+    """Two chains that do not touch are drawn above each other, without a crossing."""
+    sizes, edges = [(60, 40)] * 6, [(0, 2), (2, 4), (1, 3), (3, 5)]
+    layout = lay_out(sizes, edges)
+    assert layout.crossings == 0
+    assert len({layout.positions[at][1] for at in (0, 2, 4)}) == 1
+
+
+def test_a_source_stands_next_to_what_it_feeds():
+    """A weight that is used late stands beside its use, through the transpose between them."""
+    ranks = rank(6, [(0, 1), (1, 2), (2, 3), (4, 5), (5, 3)])
+    assert ranks == [0, 1, 2, 3, 1, 2]
+
+
+def test_forward_order_takes_the_smallest_index_first():
+    """The order is the one of creation wherever that is possible, and all nodes are in it where it is not."""
+    assert topological_order(4, [(3, 0), (0, 1)]) == [2, 3, 0, 1]
+    assert topological_order(3, [(0, 1), (1, 0), (1, 2)]) == [0, 1, 2]
+
+
+def test_edges_too_long_for_bends_run_round_the_boxes():
+    """A weight that 300 steps share does not fill the columns with bends: height stays that of the chain."""
+    edges = [(at, at + 1) for at in range(99)] + [(0, at) for at in range(70, 100)]
+    layout = lay_out([(60, 40)] * 100, edges, Spacing(max_span=8))
+    assert len({y for _, y in layout.positions}) == 1
+    assert all(len(route) >= 6 for route in layout.routes[99:])
+
+
+def test_lines_from_one_box_run_together():
+    """Twelve steps that one ``unbind`` feeds: the lines to them leave as one, and part where they are used."""
+    steps = range(1, 13)
+    edges = [(0, step) for step in steps] + [(step, step + 1) for step in steps[:-1]]
+    layout = lay_out([(60, 40)] * 13, edges)
+    second_points = {route[2] for route in layout.routes[3:12]}
+    assert len(second_points) == 1
+    assert layout.height < 120
+
+
+def test_lines_to_one_box_run_together():
+    """And so do those of all steps into one ``stack``."""
+    steps = range(12)
+    edges = [(step, 12) for step in steps] + [(step, step + 1) for step in steps[:-1]]
+    assert lay_out([(60, 40)] * 13, edges).height < 120
+
+
+def test_very_deep_graphs_are_laid_out():
+    """5,000 nodes in a row need no recursion."""
+    layout = lay_out([(60, 40)] * 5000, [(at, at + 1) for at in range(4999)])
+    assert layout.positions[-1] == (pytest.approx(4999 * 92.0), 0.0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_inversions_are_counted_as_by_hand(seed):
+    """The Fenwick tree counts what comparing all pairs counts."""
+    chance = random.Random(seed)
+    values = [chance.randrange(12) for _ in range(40)]
+    assert inversions(values, 12) == sum(first > second for first, second in combinations(values, 2))
+
+
+def test_isotonic_regression_pools_what_falls():
+    """Weighted means of falling neighbours, everything else untouched."""
+    assert isotonic([1, 3, 2, 5], [1, 1, 1, 1]) == [1, 2.5, 2.5, 5]
+    assert isotonic([4, 1], [3, 1]) == [3.25, 3.25]
+    assert isotonic([], []) == []
+
+
+def crossings(lines):
+    """Count the pairs of polylines, without a common end node, that cross; ``lines``: [(tail, head, points)]."""
+    pieces = sorted(
+        (min(a[0], b[0]), max(a[0], b[0]), a, b, number)
+        for number, (_, _, points) in enumerate(lines)
+        for a, b in pairwise(points)
+    )
+    crossed = set()
+    for number, (_, right, a, b, line) in enumerate(pieces):
+        for left, _, c, d, other in pieces[number + 1 :]:
+            if left > right:
+                break
+            if not {lines[line][0], lines[line][1]} & {lines[other][0], lines[other][1]} and intersect(a, b, c, d):
+                crossed.add((min(line, other), max(line, other)))
+    return len(crossed)
+
+
+def intersect(a, b, c, d):
+    return turn(a, b, c) * turn(a, b, d) < 0 and turn(c, d, a) * turn(c, d, b) < 0
+
+
+def turn(a, b, c):
+    return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
+
+
+def test_crossings_are_counted_as_drawn():
+    """The counter of this test file: an X counts once, a common end not at all."""
+    assert crossings([(0, 1, [(0, 0), (9, 9)]), (2, 3, [(0, 9), (9, 0)])]) == 1
+    assert crossings([(0, 1, [(0, 0), (9, 9)]), (0, 3, [(0, 9), (9, 0)])]) == 0
+
+
+def dot_lines(dot, sizes, edges):
+    """Return the lines that Graphviz draws from left to right, its splines as short pieces."""
+    boxes = [f"{at} [width={width / 72},height={height / 72}];" for at, (width, height) in enumerate(sizes)]
+    arrows = [f"{tail}->{head};" for tail, head in edges]
+    source = 'digraph{rankdir=LR;node[shape=box,fixedsize=true,label=""];' + "".join(boxes + arrows) + "}"
+    plain = subprocess.run([dot, "-Tplain"], input=source, capture_output=True, text=True, check=True).stdout
+    lines = []
+    for words in (line.split() for line in plain.splitlines() if line.startswith("edge")):
+        numbers = list(map(float, words[4 : 4 + 2 * int(words[3])]))
+        lines.append((int(words[1]), int(words[2]), flattened(list(zip(numbers[::2], numbers[1::2], strict=True)))))
+    return lines
+
+
+def flattened(control):
+    """Return points on the cubic pieces of a spline."""
+    points = [control[0]]
+    for at in range(0, len(control) - 3, 3):
+        for t in (0.25, 0.5, 0.75, 1.0):
+            weights = ((1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3)
+            piece = control[at : at + 4]
+            points.append(tuple(sum(w * p[axis] for w, p in zip(weights, piece, strict=True)) for axis in (0, 1)))
+    return points
+
+
+def raw_graph(graph):
+    """Return every node as a box of its own: nothing folded."""
+    return [(80, HEAD_HEIGHT)] * len(graph.nodes), [(edge.target, edge.source) for edge in graph.edges]
+
+
+COMPARED = {
+    "mlp": GRAPHS["mlp"],
+    "resnet-30": GRAPHS["resnet"],
+    "transformer-8": GRAPHS["transformer"],
+    "mlp, nothing folded": raw_graph(samples.mlp()),
+    "resnet-30, nothing folded": raw_graph(samples.resnet(30)),
+    "transformer-8, nothing folded": raw_graph(samples.transformer(8)),
+}
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_crossings_are_as_few_as_those_of_graphviz(name, dot):
+    """Of the same graph, drawn in one row, at most one crossing in fifty edges more than Graphviz's ``dot`` has."""
+    sizes, edges = COMPARED[name]
+    ours = [(*edge, route) for edge, route in zip(edges, lay_out(sizes, edges).routes, strict=True)]
+    assert crossings(ours) <= crossings(dot_lines(dot, sizes, edges)) + len(edges) // 50

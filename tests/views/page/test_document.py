@@ -1,0 +1,180 @@
+"""The viewer's document: what it holds, in numbers, and how small it stays."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from tensormagic.reports import UNREADABLE, UNTOUCHED, Cell, Edge, Location
+from tensormagic.views.page.columns import edge_columns, norm_code, thinned
+from tensormagic.views.page.document import SAVED_LIMITS, VERSION, Limits, trace_document
+from tests.views import samples_viewer
+
+
+@pytest.mark.parametrize(
+    ("norm", "code"),
+    [
+        (1.0, 0),
+        (0.01, -500),
+        (0.177, -188),
+        (0.0, "z"),
+        (math.nan, "n"),
+        (math.inf, "i"),
+        (UNTOUCHED, None),
+        (UNREADABLE, "u"),
+        (1e-45, -11250),
+    ],
+)
+def test_norm_code(norm: float, code: int | str | None) -> None:
+    """A norm is a step of a 250th of a decade; what is no positive number has a sign of its own."""
+    assert norm_code(norm) == code
+
+
+def test_norm_code_keeps_two_digits() -> None:
+    """Reading a code back is at most 0.47 % off."""
+    for norm in (0.123456, 7.77e-9, 3.14e5):
+        code = norm_code(norm)
+        assert isinstance(code, int)
+        assert 10 ** (code / 250) == pytest.approx(norm, rel=0.0047)
+
+
+def test_thinning_keeps_first_last_and_the_wanted_one() -> None:
+    """Of a hundred items some ten are kept: the ends, the first wanted one, and others evenly between."""
+    kept = thinned(range(100), 10, keep=lambda item: item > 42)
+    assert kept[0] == 0
+    assert kept[-1] == 99
+    assert 43 in kept
+    assert len(kept) <= 11
+    assert max(right - left for left, right in pairwise(kept)) <= 13
+
+
+@pytest.mark.parametrize("most", [2, 3, 12])
+def test_thinning_leaves_short_series_alone(most: int) -> None:
+    """What fits is not thinned."""
+    assert thinned([1, 2], most, keep=bool) == [1, 2]
+
+
+def test_document_is_versioned_strict_json() -> None:
+    """The document survives strict JSON, a run full of NaN included."""
+    document = trace_document(samples_viewer.broken_run())
+    assert document["version"] == VERSION == 4
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+
+
+def test_document_holds_nodes_as_columns() -> None:
+    """Every column has one entry a node, and texts are places in the table of strings."""
+    report = samples_viewer.broken_run()
+    document = trace_document(report)
+    columns = document["graphs"][0]["nodes"]
+    strings = document["strings"]
+    nodes = report.graphs[0].nodes
+    assert [strings[place] for place in columns["op"]] == [node.op for node in nodes]
+    assert [strings[place] for place in columns["variable"]] == [node.variable for node in nodes]
+    assert columns["location"] == [node.location for node in nodes]
+    log = next(node for node in nodes if node.op == "log")
+    assert strings[columns["shapes"][log.index]] == "32×10"
+    saved = [document["saved"][place] for place in columns["saved"][log.index]]
+    assert [(strings[row[0]], row[3], strings[row[4]]) for row in saved] == [
+        ("self", 1280, "ok"),
+        ("result", 1280, "freed"),
+    ]
+    assert columns["statistics"][log.index] == [1, 320, 0.177, 0.031, -0.0031, 0.0095, 288, 0, 0]
+
+
+def test_document_holds_frames_births_and_findings() -> None:
+    """The frames carry codes and counts, the birth its numbers, the finding its node and known line."""
+    report = samples_viewer.broken_run(passes=3, at=2)
+    document = trace_document(report)
+    graph = document["graphs"][0]
+    log = report.graphs[0].first_nonfinite[0].node
+    assert [frame["pass"] for frame in graph["frames"]] == [1, 2, 3]
+    assert graph["frames"][1]["norms"][log - 1] == "n"
+    assert [log - 1, 3, 0] in graph["frames"][1]["bad"]
+    assert graph["births"][0] == {
+        "pass": 2, "node": log, "receiver": log - 1, "input": 0, "nan": 3, "inf": 0, "count": 320, "incoming": 0.177,
+        "saved": "self", "saved_zero": 3, "saved_negative": 0, "saved_bad": 0, "certain": True,
+    }  # fmt: skip
+    finding = document["findings"][0]
+    assert (finding["node"], finding["location"], finding["where"]) == ([0, log], 5, "cell 5, line 6")
+    assert document["gaps"] == [["saved tensors", "the graph was freed before they could be read"]]
+
+
+def test_document_draws_boxes_and_wires_by_place() -> None:
+    """Every node is in a box or a badge, and wires join boxes by their place."""
+    drawing = trace_document(samples_viewer.calm_run())["graphs"][0]["drawing"]
+    covered = {node for box in drawing["boxes"] for node in [*box[4], *(badge[0] for badge in box[8])]}
+    assert covered == set(range(15))
+    assert len(drawing["wires"]) == len(drawing["boxes"]) - 1 == 8
+    assert all(len(points) >= 4 for _, _, points in drawing["wires"])
+
+
+def test_source_rows_point_to_locations() -> None:
+    """The cell's lines come whole, each with the locations on it; lines of other files follow under their name."""
+    base = samples_viewer.calm_run()
+    elsewhere = Location("/home/x/model.py", 40, "return x.exp()")
+    rows = trace_document(replace(base, locations=(*base.locations, elsewhere)))["source"]
+    assert rows[5] == [6, "    logp = p.log()", [5]]
+    assert rows[-2:] == [[0, "model.py", []], [40, "return x.exp()", [10]]]
+
+
+def test_long_source_is_cut_to_what_took_part() -> None:
+    """Of a file of 500 lines only those that took part are listed, with their neighbours, and the gaps between."""
+    base = samples_viewer.calm_run()
+    lines = tuple(f"line {number}" for number in range(1, 501))
+    rows = trace_document(replace(base, cell=Cell(base.cell.filename, 5, (*base.cell.lines, *lines))))["source"]
+    assert [row[0] for row in rows] == list(range(1, 13))
+    far = replace(base.locations[0], line=300)
+    rows = trace_document(replace(base, locations=(far,), cell=Cell(far.filename, 5, lines)))["source"]
+    assert [row[0] for row in rows] == [0, 298, 299, 300, 301, 302]
+
+
+def test_limits_are_kept_and_said() -> None:
+    """What the limits leave out is named with both numbers."""
+    limits = Limits(frame_values=300, series_values=48, parameters=4)
+    document = trace_document(samples_viewer.broken_run(passes=100, at=60), limits=limits)
+    frames = document["graphs"][0]["frames"]
+    assert {1, 60, 100} <= {frame["pass"] for frame in frames}
+    assert (len(document["parameters"]), document["parameters_seen"]) == (4, 6)
+    assert all(len(parameter["norms"]) == len(document["passes"]) for parameter in document["parameters"])
+    assert document["cuts"] == [
+        f"{len(frames)} of 100 kept passes of graph 1 are shown node by node",
+        "4 of 6 parameters are shown",
+        f"{len(document['passes'])} of 100 kept passes are shown in the charts",
+    ]
+
+
+def test_graphs_beyond_the_limit_are_left_out_and_said() -> None:
+    """Of twenty graphs the most used are shown."""
+    base = samples_viewer.calm_run(2)
+    graphs = tuple(replace(base.graphs[0], number=number) for number in range(1, 21))
+    document = trace_document(replace(base, graphs=graphs))
+    assert [graph["number"] for graph in document["graphs"]] == list(range(1, SAVED_LIMITS.graphs + 1))
+    assert "8 of 20 graphs are shown, the most used first" in document["cuts"]
+
+
+def test_empty_run_has_an_empty_document() -> None:
+    """A run without a backward has no graph, and nothing fails."""
+    base = samples_viewer.calm_run(1)
+    document = trace_document(replace(base, graphs=(), parameters=(), passes=(), passes_seen=0, locations=()))
+    assert (document["graphs"], document["parameters"], document["passes"]) == ([], [], [])
+
+
+def test_the_loss_of_every_pass_travels_with_it():
+    """What backward was called on stands in the pass's row, by name where JSON has no number for it."""
+    report = samples_viewer.calm_run(3)
+    values = (2.30259, math.nan, None)
+    passes = tuple(replace(one, value=value) for one, value in zip(report.passes, values, strict=True))
+    rows = trace_document(replace(report, passes=passes))["passes"]
+    assert [row[8] for row in rows] == [2.303, "nan", None]
+
+
+def test_edges_and_order_are_steps() -> None:
+    """What lies next to each other in a graph is a small number: sources and order as steps, targets below sources."""
+    edges = (Edge(3, 2, 0, 0), Edge(3, 0, 1, 0), Edge(5, 3, 0, 0))
+    assert edge_columns(edges) == [[3, 0, 2], [1, 3, 2], [0, 1, 0]]
+    assert edge_columns(()) == [[], [], []]
+    assert trace_document(samples_viewer.calm_run(1))["graphs"][0]["order"] == [14, *[-1] * 14]

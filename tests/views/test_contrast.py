@@ -1,0 +1,196 @@
+"""What can be read and seen: every text and every mark against every ground, computed from the one table of colours.
+
+WCAG 2, level AA: text 4.5 (1.4.3), what has to be told apart or found, the focus among it, 3 (1.4.11). axe sees the
+pages of the samples alone, and no picture; here are all pairs that the rules can make, on the grounds of the hosts.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise, product
+from pathlib import Path
+
+import pytest
+
+from tensormagic.views import theme
+from tensormagic.views.pictures import timeline_stack
+from tensormagic.views.pictures.timeline import areas
+from tensormagic.views.pictures.timeline_stack import by_category, by_line
+from tests.views.samples_memory_run import SAMPLES
+
+VIEWS = Path(theme.__file__).parent
+TEXT, MARK = 4.5, 3.0
+# What panels lie on: our own ground where a host tells none, JupyterLab's, VS Code's.
+GROUNDS = {False: (theme.role("bg"), "#ffffff"), True: (theme.role("bg", dark=True), "#111111", "#1e1e1e")}
+WORDS = ("ink", "ink-2", "accent", "ok", "error", "warning", "note")
+TINTS = ("error-bg", "warning-bg", "note-bg")
+SIDES = ("LIGHT", "DARK")
+SCALES = {name: [getattr(theme, f"{name}_SCALE_{side}") for side in SIDES] for name in ("NORM", "TIME", "BYTES")}
+KINDS = {**timeline_stack.COLOURS, **dict(enumerate((*theme.KIND_COLOURS, *theme.CHIP_COLOURS, *theme.RUN_COLOURS)))}
+each_side = pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+
+
+def whole(colour):
+    """A colour with all its six digits."""
+    return colour if len(colour) == 7 else "#" + "".join(2 * digit for digit in colour[1:])
+
+
+def contrast(one, other):
+    """The contrast of two colours, short ones too."""
+    return theme.contrast(whole(one), whole(other))
+
+
+def mixed(colour, share, ground):
+    """What ``color-mix(in srgb, colour share, ground)`` is."""
+    pairs = zip(*(bytes.fromhex(whole(one)[1:]) for one in (colour, ground)), strict=True)
+    return "#" + "".join(f"{round(share * one + (1 - share) * other):02x}" for one, other in pairs)
+
+
+def surfaces(dark):
+    """All that words of a panel stand on, by name."""
+    ink, found = theme.role("ink", dark=dark), {name: theme.role(name, dark=dark) for name in TINTS}
+    for ground in GROUNDS[dark]:
+        found |= {ground: whole(ground), f"bg-2 of {ground}": mixed(ink, 0.04, ground)}
+        found[f"band of {ground}"] = mixed(ink, 0.06, ground)
+    return found
+
+
+def rule(sheet, selector):
+    """The declarations of a rule, by the end of its selector."""
+    text = (VIEWS / "static" / sheet).read_text(encoding="utf-8")
+    return re.search(re.escape(selector) + r"\{([^}]*)\}", text)[1]
+
+
+def share_of_mix(declarations, colour):
+    """How much of ``colour`` a rule mixes with the ground."""
+    return float(re.search(re.escape(f"color-mix(in srgb,{colour}") + r" (\d+)%,var\(--bg\)\)", declarations)[1]) / 100
+
+
+@each_side
+def test_words_are_read_on_everything_that_words_stand_on(dark):
+    """Each ink, and the colour of each severity, has 4.5 on each ground, band and tint."""
+    pairs = product(WORDS, surfaces(dark).items())
+    low = {(ink, name): contrast(theme.role(ink, dark=dark), ground) for ink, (name, ground) in pairs}
+    assert {pair: value for pair, value in low.items() if value < TEXT} == {}
+
+
+@each_side
+def test_marks_are_seen_on_everything_that_they_stand_on(dark):
+    """The focus, edges of what can be used, hatching and signs have 3 on each ground, band and tint."""
+    marks = ("accent", "line-2", "hatch", "bar", "error", "warning", "note", "ok")
+    grounds = surfaces(dark) | {"skip": theme.role("skip", dark=dark)}
+    low = {(mark, name): contrast(theme.role(mark, dark=dark), one) for mark in marks for name, one in grounds.items()}
+    assert {pair: value for pair, value in low.items() if value < MARK} == {}
+
+
+@each_side
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_step_of_a_scale_is_seen(scale, dark):
+    """A line or a rim in the faintest colour of a scale has 3 on the ground and in an opened box; the next has more."""
+    steps = SCALES[scale][dark]
+    for name, ground in surfaces(dark).items():
+        found = [contrast(step, ground) for step in steps]
+        assert found[0] >= MARK or "band" in name, (name, found)
+        assert all(before < after for before, after in pairwise(found))
+
+
+@each_side
+@pytest.mark.parametrize("scale", SCALES)
+def test_names_are_read_on_the_plates_of_the_far_view(scale, dark):
+    """From far away a box is filled with a part of its colour: its name has 4.5 on each."""
+    share = share_of_mix(rule("trace_viewer.css", ".tmv.tmv.tmv .far .box .plate"), "currentColor")
+    grounds = product(SCALES[scale][dark], GROUNDS[dark])
+    assert min(contrast(theme.role("ink", dark=dark), mixed(step, share, one)) for step, one in grounds) >= TEXT
+
+
+@each_side
+def test_numbers_are_read_on_the_bars_behind_them(dark):
+    """The columns of bytes beside the lines of a cell have their bars behind the numbers."""
+    steps = SCALES["NORM"][dark]
+    tints = {".tm-bp": ("var(--n2)", steps[2]), ".tm-bk": ("var(--kept)", theme.KIND_COLOURS[1])}
+    tints[".tm-ba"] = ("var(--line-2)", theme.role("line-2", dark=dark))
+    for selector, (name, colour) in tints.items():
+        share = share_of_mix(rule("source.css", f".tm {selector}"), name)
+        for ground in GROUNDS[dark]:
+            assert contrast(theme.role("ink", dark=dark), mixed(colour, share, ground)) >= TEXT
+
+
+def test_numbers_are_read_in_every_cell_of_a_heat_map():
+    """Of black and white the better one has 4.5 on each colour of cividis."""
+    colours = [theme.offset_colour(at / 255) for at in range(256)]
+    assert min(contrast(theme.ink_on(colour), colour) for colour in colours) >= TEXT
+
+
+def test_black_or_white_is_read_on_any_colour():
+    """It could not be otherwise: of all greys the worst for both still has 4.5 with one of them."""
+    greys = [f"#{level:02x}{level:02x}{level:02x}" for level in range(256)]
+    assert min(contrast(theme.ink_on(grey), grey) for grey in greys) > 4.54
+
+
+def test_names_are_read_on_the_colours_of_kinds():
+    """A box of a treemap, a chip, a strip: its ink has 4.5 on its colour."""
+    low = {kind: contrast(theme.ink_on(colour), colour) for kind, colour in KINDS.items()}
+    assert {kind: value for kind, value in low.items() if value < TEXT} == {}
+
+
+def test_what_is_written_on_caps_and_chips_is_read():
+    """White on the head of a group, black on every chip, ink on every ground of a tensor's graph on paper."""
+    assert contrast(theme.role("on-cap"), theme.role("cap")) >= TEXT
+    assert contrast(theme.role("on-cap"), theme.GROUP_COLOUR) >= TEXT
+    assert min(contrast(theme.role("on-chip"), one) for one in (*theme.CHIP_COLOURS, *theme.RUN_COLOURS)) >= TEXT
+    paper = (theme.LEAF_GROUND[0], theme.SELF_GROUND[0], theme.OTHER_SLICE, theme.role("skip"))
+    assert min(contrast(theme.role("ink"), ground) for ground in paper) >= TEXT
+
+
+def test_every_boundary_of_a_timeline_is_seen():
+    """Along the top of each area runs a line that has 3 with the area below it, and one of the two has 3 on paper."""
+    drawn = SAMPLES["training"].timelines[0]
+    painted = "".join(areas(drawn, layers)[1] for layers in (by_category(drawn), by_line(drawn)))
+    pairs = re.findall(r'<g fill="(#\w+)"><path id="\w+" d="[^"]+"/></g><use [^>]* fill="(#\w+)"/>', painted)
+    assert len(pairs) == painted.count("<path") > 6
+    for edge, colour in {*pairs, *((theme.edge_of(one), one) for one in timeline_stack.LINE_COLOURS)}:
+        assert contrast(edge, colour) >= MARK
+        for ground in (*GROUNDS[False], *GROUNDS[True]):
+            assert max(contrast(edge, ground), contrast(colour, ground)) >= MARK, (edge, colour, ground)
+
+
+@each_side
+def test_a_tensors_graph_is_read(dark):
+    """Names and shapes in the boxes of leaves, of the tensor itself, and of what was changed in place."""
+    grounds = [theme.LEAF_GROUND[dark], theme.SELF_GROUND[dark], theme.role("error-bg", dark=dark)]
+    inks = [theme.role(name, dark=dark) for name in ("ink", "ink-2")]
+    assert min(contrast(ink, ground) for ink in inks for ground in grounds) >= TEXT
+
+
+FIGURE_MARKS = (*theme.LINE_COLOURS, *theme.RUN_COLOURS, theme.BAR_COLOUR, theme.BAD_COLOUR, theme.ALONE_COLOUR,
+                theme.MIXED_COLOUR)  # fmt: skip
+
+
+@each_side
+def test_lines_and_bars_are_seen_on_either_paper(dark):
+    """What is drawn without knowing its ground has 3 on the light one and on the dark one."""
+    low = {colour: min(contrast(colour, ground) for ground in GROUNDS[dark]) for colour in FIGURE_MARKS}
+    assert {colour: value for colour, value in low.items() if value < MARK} == {}
+
+
+def _colours(path):
+    """The colours that a source names, without those of its comments and docstrings."""
+    text = path.read_text(encoding="utf-8")
+    text = re.sub(r'"""[\s\S]*?"""|/\*[\s\S]*?\*/|^\s*(?:#|//).*$|\s# .*$', "", text, flags=re.MULTILINE)
+    return re.findall(r"#(?:[0-9a-fA-F]{6}|[0-9a-fA-F]{3})\b|rgba?\([\d., ]+\)", text)
+
+
+SOURCES = sorted(path for path in VIEWS.rglob("*.py") if path.name != "theme.py")
+
+
+def test_no_renderer_has_a_colour_of_its_own():
+    """HTML, SVG and Plotly take every colour from the table: what is tested above is all there is."""
+    assert {path.name: found for path in SOURCES if (found := _colours(path))} == {}
+
+
+def test_scripts_have_only_colours_of_the_table():
+    """A script that paints cells cannot read the table: what it names stands there, or is black or white."""
+    known = {one for both in theme._roles().values() for one in both} | {theme.OTHER_SLICE, theme.MIXED_COLOUR}
+    known |= {"#fff", "#000", "rgb(0, 0, 0)", "rgb(255, 255, 255)"}
+    scripts = sorted((VIEWS / "static").rglob("*.js"))
+    assert {path.name: found for path in scripts if (found := set(_colours(path)) - known)} == {}

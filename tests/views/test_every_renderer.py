@@ -1,0 +1,204 @@
+"""What every renderer owes every report: a person's text stays text, findings and gaps are shown, size is kept.
+
+A new panel is a line in ``PANELS``, a new renderer one in ``RENDERERS``, a new sample an entry in its samples:
+everything here then runs on it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tensormagic import views
+from tensormagic.reports import Report
+from tensormagic.views.markup import plain_report
+from tensormagic.views.page import trace_page as trace_html
+from tests.views import (
+    samples_comparison,
+    samples_failure,
+    samples_freeing,
+    samples_memory,
+    samples_memory_run,
+    samples_model,
+    samples_ops,
+    samples_overlay,
+    samples_ranks,
+    samples_rng,
+    samples_run,
+    samples_sharing,
+    samples_snapshot,
+    samples_start,
+    samples_tensor,
+    samples_trace,
+    samples_values,
+    samples_watch,
+    samples_why,
+    samples_writes,
+    trace_forms,
+)
+from tests.views.markup_reader import Page
+
+
+@dataclass(frozen=True)
+class Renderer:
+    """A renderer under test: what it makes of which reports, at most how large, and what it owes."""
+
+    name: str
+    render: Callable[[Any], str]
+    samples: Mapping[str, Report]
+    output: str  # "html", "svg" or "text"
+    most_bytes: int
+    tells_findings: bool = True  # a picture alone does not
+
+
+TENSORS = samples_tensor.SAMPLES | samples_values.SAMPLES
+TRACES = {
+    make.__name__: make()
+    for make in (
+        samples_trace.broken,
+        samples_trace.one_pass,
+        samples_trace.empty,
+        samples_trace.failed,
+        samples_trace.untouched,
+        samples_trace.paced,
+        samples_trace.hostile,
+    )
+} | samples_ops.SAMPLES
+
+# Panels that are trees of nodes: name, samples, and at most how many bytes as HTML and as text.
+PANELS = (
+    ("aliases", samples_sharing.ALIASES, 120_000, 40_000),
+    ("comparison", samples_comparison.SAMPLES, 100_000, 24_000),
+    ("failure", samples_failure.SAMPLES, 40_000, 12_000),
+    ("freeing", samples_freeing.SAMPLES, 40_000, 12_000),
+    ("memory", samples_memory.SAMPLES, 150_000, 24_000),
+    ("memory_run", samples_memory_run.SAMPLES, 120_000, 24_000),
+    ("model", samples_model.SAMPLES, 120_000, 24_000),
+    ("snapshot", samples_snapshot.SAMPLES, 120_000, 24_000),
+    ("overlay", samples_overlay.SAMPLES, 100_000, 24_000),
+    ("ranks", samples_ranks.SAMPLES, 64_000, 24_000),
+    ("rng", samples_rng.SAMPLES, 40_000, 12_000),
+    ("run", samples_run.SAMPLES, 60_000, 12_000),
+    ("start", samples_start.SAMPLES, 40_000, 12_000),
+    ("tensor", TENSORS, 63_000, 24_000),
+    ("tensors", samples_sharing.TABLES, 200_000, 24_000),
+    ("watch", samples_watch.SAMPLES, 60_000, 24_000),
+    ("why", samples_why.SAMPLES, 30_000, 12_000),
+    ("writes", samples_writes.SAMPLES, 140_000, 40_000),
+)
+
+
+def of_panels() -> Iterator[Renderer]:
+    """Yield each panel in each form."""
+    for name, samples, most_html, most_text in PANELS:
+        yield Renderer(f"{name}_html", partial(views.draw, form="html"), samples, "html", most_html)
+        yield Renderer(f"{name}_text", partial(views.draw, form="txt"), samples, "text", most_text)
+        yield Renderer(f"{name}_svg", partial(views.draw, form="svg"), samples, "svg", 120_000)
+
+
+RENDERERS = (
+    *of_panels(),
+    Renderer("trace_html", trace_html.render, TRACES, "html", 300_000),
+    Renderer("trace_text", trace_forms.text, TRACES, "text", 24_000),
+    Renderer("trace_svg", trace_forms.svg, TRACES, "svg", 120_000),
+)
+
+CASES = [pytest.param(one, sample, id=f"{one.name}-{sample}") for one in RENDERERS for sample in one.samples]
+SHAPES = {"svg", "title", "style", "defs", "pattern", "rect", "path", "text", "tspan", "use", "g"}
+TELLING = [case for case in CASES if case.values[0].tells_findings]
+each_case = pytest.mark.parametrize(("renderer", "sample"), CASES)
+each_telling_case = pytest.mark.parametrize(("renderer", "sample"), TELLING)
+
+
+def seen(renderer: Renderer, output: str) -> str:
+    """What a person reads of an output, without spaces and line breaks, which renderers choose themselves."""
+    if renderer.output == "html":
+        output = Page(output).text
+    elif renderer.output == "svg":
+        output = " ".join(ET.fromstring(output).itertext())
+    return "".join(output.split())
+
+
+def said(text: str) -> str:
+    """A sentence as `seen` gives it back: no spaces, no backticks, no control characters."""
+    return "".join(char for char in text if char.isprintable() and char not in " `")
+
+
+@each_case
+def test_output_is_well_formed(renderer: Renderer, sample: str) -> None:
+    """HTML closes what it opens, SVG is XML, text holds no character that a terminal would obey."""
+    output = renderer.render(renderer.samples[sample])
+    if renderer.output == "html":
+        assert Page(output).left_open == []
+    elif renderer.output == "svg":
+        assert ET.fromstring(output).tag == "{http://www.w3.org/2000/svg}svg"
+    else:
+        assert [char for char in output if not char.isprintable() and char not in "\n\u00a0"] == []
+
+
+@each_case
+def test_size_is_kept(renderer: Renderer, sample: str) -> None:
+    """No output is larger than its renderer promises."""
+    assert len(renderer.render(renderer.samples[sample]).encode()) <= renderer.most_bytes
+
+
+@each_telling_case
+def test_findings_are_told_in_full(renderer: Renderer, sample: str) -> None:
+    """Every finding is there with its code, severity, message and remedy."""
+    report = plain_report(renderer.samples[sample])
+    text = "".join(char for char in seen(renderer, renderer.render(report)) if char.isprintable() and char != "\ufffd")
+    for finding in report.findings:
+        for part in (finding.code, finding.severity, finding.message, finding.remedy):
+            assert said(part) in text
+
+
+@each_telling_case
+def test_gaps_are_named(renderer: Renderer, sample: str) -> None:
+    """Everything that could not be read is named, with the reason."""
+    report = plain_report(renderer.samples[sample])
+    text = "".join(char for char in seen(renderer, renderer.render(report)) if char.isprintable() and char != "\ufffd")
+    for gap in getattr(report, "gaps", ()):
+        assert said(gap.section) in text
+        assert said(gap.reason) in text
+
+
+@each_case
+def test_output_needs_nothing_from_outside(renderer: Renderer, sample: str) -> None:
+    """No address but data is loaded, and no element has an id that a second copy would repeat."""
+    output = renderer.render(renderer.samples[sample])
+    if renderer.output != "html":
+        assert re.findall(r"""href=["'](?!#)""", output) == []  # a shape of its own picture may be drawn twice
+        return
+    page = Page(output)
+    for _, attributes in page.elements:
+        assert "id" not in attributes
+        assert (attributes.get("src") or "data:image/").startswith("data:image/")
+        assert not (attributes.get("href") or "").startswith("http")
+
+
+@pytest.mark.parametrize("renderer", [one for one in RENDERERS if one.output != "text"], ids=lambda one: one.name)
+def test_hostile_text_never_becomes_markup(renderer: Renderer) -> None:
+    """A name, dtype, message or value that is markup stays text, in elements, attributes and data alike."""
+    output = renderer.render(renderer.samples["hostile"])
+    if renderer.output == "svg":
+        assert {element.tag.rsplit("}")[-1] for element in ET.fromstring(output).iter()} <= SHAPES
+        return
+    page = Page(output)
+    assert not [name for _, attributes in page.elements for name in attributes if name.startswith("on")]
+    plain = Page(renderer.render(next(iter(renderer.samples.values()))))
+    assert [kind for kind, _ in page.scripts] == [kind for kind, _ in plain.scripts]
+    assert all(json.loads(text) for kind, text in page.scripts if kind == "application/json")
+
+
+@pytest.mark.parametrize("renderer", RENDERERS, ids=lambda one: one.name)
+def test_same_report_same_output(renderer: Renderer) -> None:
+    """Rendering twice gives the same characters."""
+    report = next(iter(renderer.samples.values()))
+    assert renderer.render(report) == renderer.render(report)

@@ -1,0 +1,192 @@
+"""Every report type is saved in every form it has, whole or not at all; what cannot be is told in a sentence."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+import tensormagic as tm
+from tensormagic import reports, views
+from tensormagic.errors import TensorMagicError
+from tensormagic.views.markup import in_address
+from tensormagic.views.page import files
+from tensormagic.views.theme import EITHER_SIDE
+from tests.views import samples_sharing, test_every_renderer
+from tests.views.markup_reader import Page
+
+FORMS = ("html", "htm", "json", "txt", "svg")
+TYPES = {kind.kind_name: kind for kind in vars(reports).values()
+         if isinstance(kind, type) and issubclass(kind, reports.Report) and kind is not reports.Report}  # fmt: skip
+KINDS = sorted(TYPES)
+REPORT = samples_sharing.ALIASES["slices"]
+
+
+def sample(kind: str) -> reports.Report:
+    """Return a report of that kind: the first that the renderers are tested with."""
+    every = (report for one in test_every_renderer.RENDERERS for report in one.samples.values())
+    return next(report for report in every if report.kind_name == kind)
+
+
+def refusal(path: str | Path, report: reports.Report = REPORT) -> str:
+    with pytest.raises(TensorMagicError) as refused:
+        report.save(path)
+    return str(refused.value)
+
+
+def assert_holds(path: Path, report: reports.Report) -> None:
+    """The file is what its ending says, and holds the report."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".json":
+        assert type(report).load(path) == report or repr(type(report).load(path)) == repr(report)
+    elif path.suffix == ".svg":
+        assert ET.fromstring(text).tag.endswith("svg")
+    elif path.suffix == ".txt":
+        assert text == str(report)
+    else:
+        assert text.startswith("<!doctype html>")
+        assert f"tensormagic: {report.kind_name}" in text
+        assert any(name == "section" for name, _ in Page(text).elements)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("form", FORMS)
+def test_every_report_in_every_form(kind, form, tmp_path):
+    """It is written and holds what it should; or the error names the forms that there are, and no file appears."""
+    report, path = sample(kind), tmp_path / f"run.{form}"
+    if form in {"svg", "txt"} and form not in views.forms_of(TYPES[kind]):
+        told = refusal(path, report)
+        assert f"a {kind} report has no form '{form}'; there are: html, txt, json" in told
+        assert list(tmp_path.iterdir()) == []
+    else:
+        report.save(path)
+        assert_holds(path, report)
+        assert [one.name for one in tmp_path.iterdir()] == [path.name]
+
+
+def test_every_report_has_a_page_and_text():
+    """No kind of report is left without them."""
+    for kind in TYPES.values():
+        assert {"html", "txt"} <= set(views.forms_of(kind))
+
+
+def test_paths_of_all_kinds(tmp_path, monkeypatch):
+    """Strings, paths, ``~``, an ending in capitals, a folder that is not there, one relative to here."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    REPORT.save("~/home.json")
+    REPORT.save(Path("~/a/b/c.JSON"))
+    REPORT.save("here.Html")
+    REPORT.save(str(tmp_path / "two words.and.dots.txt"))
+    assert sorted(str(one.relative_to(tmp_path)) for one in tmp_path.rglob("*.*")) == [
+        "a/b/c.JSON", "here.Html", "home.json", "two words.and.dots.txt",
+    ]  # fmt: skip
+    assert tm.load("~/a/b/c.JSON") == REPORT
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("run.html.gz", "compressed files are not supported: save without .gz, and compress the file yourself"),
+        ("run.png", ".png needs a browser: save as .svg, or as .html and choose Export there (PNG), or print it (PDF)"),
+        ("run.pdf", ".pdf needs a browser"),
+        ("run.parquet", "the file's extension selects the format: .html, .htm, .svg, .txt, .json"),
+        ("run", "the file's extension selects the format"),
+    ],
+)
+def test_unknown_endings_say_what_to_do(name, advice, tmp_path):
+    """Given, expected, and what to do; nothing is written."""
+    told = refusal(tmp_path / name)
+    assert advice in told
+    assert repr(str(tmp_path / name)) in told
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_save_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
+    """Also where the disk is full in the middle of it: the old text, its permissions, and no file beside it."""
+    path = tmp_path / "run.txt"
+    path.write_text("old", encoding="utf-8")
+
+    def full(self, target):
+        raise OSError(28, "No space left on device", str(self))
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match="No space left") as failed:
+        REPORT.save(path)
+    assert failed.value.filename == str(path)
+    assert path.read_text(encoding="utf-8") == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_report_that_cannot_be_drawn_leaves_the_old_file(tmp_path, monkeypatch):
+    """The renderer fails before anything is written."""
+    path = tmp_path / "run.html"
+    path.write_text("old", encoding="utf-8")
+    monkeypatch.setattr(views, "render", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        REPORT.save(path)
+    assert path.read_text(encoding="utf-8") == "old"
+
+
+def test_an_old_file_is_replaced_and_keeps_its_permissions(tmp_path):
+    """A file that the group may read stays one; a link goes on pointing where it did."""
+    path, link = tmp_path / "run.json", tmp_path / "latest.json"
+    path.write_text("old", encoding="utf-8")
+    path.chmod(0o640)
+    link.symlink_to(path)
+    REPORT.save(link)
+    assert link.is_symlink()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert json.loads(path.read_text(encoding="utf-8"))["tensormagic"] == "aliases"
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_new_file_has_the_permissions_of_any_new_file(tmp_path):
+    """Those that the person's umask gives, not those of a temporary file."""
+    (tmp_path / "any").touch()
+    REPORT.save(tmp_path / "run.txt")
+    assert (tmp_path / "run.txt").stat().st_mode == (tmp_path / "any").stat().st_mode
+
+
+def test_files_that_must_stay(tmp_path, monkeypatch):
+    """A file that may not be written, and a folder of that name: refused by name, and left."""
+    path, folder = tmp_path / "run.txt", tmp_path / "run.html"
+    path.write_text("old", encoding="utf-8")
+    folder.mkdir()
+    monkeypatch.setattr(files.os, "access", lambda *_: False)  # for root every file can be written
+    with pytest.raises(PermissionError) as refused:
+        REPORT.save(path)
+    assert refused.value.filename == str(path)
+    with pytest.raises(IsADirectoryError):
+        REPORT.save(folder)
+    assert path.read_text(encoding="utf-8") == "old"
+    assert {one.name for one in tmp_path.iterdir()} == {"run.html", "run.txt"}
+
+
+def test_text_that_utf8_cannot_say(tmp_path):
+    """A name with half of a surrogate pair stops no save."""
+    report = reports.TensorTable(title="half \ud800")
+    for form in ("txt", "html", "json"):
+        report.save(tmp_path / f"run.{form}")
+        assert "half" in (tmp_path / f"run.{form}").read_text(encoding="utf-8")
+
+
+def test_slides_are_pages(tmp_path):
+    """Large, everything open; another form is refused with what to do."""
+    sample("memory").save(tmp_path / "run.html", slide=True)
+    page = (tmp_path / "run.html").read_text(encoding="utf-8")
+    assert 'class="tm tm-slides tm-memory"' in page
+    assert page.count("<details") == page.count('<details open=""') > 0
+    with pytest.raises(TensorMagicError, match=r"slides are a page: save to \.html, not to '.*run\.svg'"):
+        sample("memory").save(tmp_path / "run.svg", slide=True)
+
+
+def test_the_picture_of_a_run_is_dark_on_a_dark_slide(tmp_path):
+    """It has a ground of its own, which is light anywhere else."""
+    sample("trace").save(tmp_path / "slides.html", slide=True)
+    sample("trace").save(tmp_path / "page.html")
+    assert in_address(f"{EITHER_SIDE}</style>") in (tmp_path / "slides.html").read_text()
+    assert EITHER_SIDE not in (tmp_path / "page.html").read_text()

@@ -1,0 +1,341 @@
+"""The live panel: what it sends, when it sends nothing, and that it leaves the run alone."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tensormagic.reports import LiveFrame, TraceReport
+from tensormagic.views.page import live
+from tensormagic.views.page.columns import pack_delta
+from tensormagic.views.page.live import LivePanel, Seams, WidgetSender
+from tensormagic.views.page.sampler import THREAD_NAME, Pace
+from tests.views import samples_viewer
+
+
+class Recorder:
+    """A sender that remembers what it was given."""
+
+    refresh = 2.0
+
+    def __init__(self) -> None:
+        self.sent: list[Any] = []
+
+    def document(self, report: TraceReport) -> None:
+        self.sent.append(("document", report.title))
+
+    def delta(self, frame: LiveFrame) -> None:
+        self.sent.append(("delta", frame.pass_number, frame.reached))
+
+    def close(self) -> None:
+        self.sent.append(("close",))
+
+
+class Run:
+    """A run by hand: what it looks like now, and what time it is."""
+
+    def __init__(self) -> None:
+        self.whole = replace(samples_viewer.calm_run(2), state="running")
+        self.now = 100.0
+        self.frame = samples_viewer.live_frame(self.whole, 1, 4)
+
+    def panel(self, sender: Any = None, *, interval: float = 30.0, **choices: Any) -> LivePanel:
+        seams = Seams(sender, interval, lambda: self.now)
+        return LivePanel(lambda: self.frame, lambda: self.whole, seams=seams, **choices)
+
+
+@pytest.fixture
+def run() -> Run:
+    """A run with nothing sent of it yet."""
+    return Run()
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    """Where it is sent."""
+    return Recorder()
+
+
+def test_first_look_sends_everything(run: Run, recorder: Recorder) -> None:
+    """The first look sends the document, then the newest frame."""
+    run.panel(recorder).tick()
+    assert recorder.sent == [("document", "digits-cnn"), ("delta", 1, 4)]
+
+
+def test_nothing_is_sent_when_nothing_changed(run: Run, recorder: Recorder) -> None:
+    """Time alone is no change, not even with a NaN among the norms."""
+    run.frame.norms[0] = float("nan")
+    panel = run.panel(recorder)
+    panel.tick()
+    recorder.sent.clear()
+    run.now, run.frame = 103.9, replace(run.frame, seconds=4.0)
+    panel.tick()
+    assert recorder.sent == []
+
+
+def test_a_word_every_few_seconds_says_that_the_kernel_is_there(run: Run, recorder: Recorder) -> None:
+    """What did not change is sent again after four seconds, and once: a page that hears nothing is not told so."""
+    panel = run.panel(recorder)
+    panel.tick()
+    recorder.sent.clear()
+    for run.now in (104.0, 105.0, 107.0, 108.0):
+        panel.tick()
+    assert recorder.sent == [("delta", 1, 4), ("delta", 1, 4)]
+
+
+def test_states_between_two_looks_are_left_out(run: Run, recorder: Recorder) -> None:
+    """A thousand states between two looks are one message: the newest."""
+    panel = run.panel(recorder)
+    panel.tick()
+    recorder.sent.clear()
+    for number in range(2, 1002):
+        run.frame = samples_viewer.live_frame(run.whole, number, 7)
+    panel.tick()
+    assert recorder.sent == [("delta", 1001, 7)]
+
+
+def test_documents_are_rebuilt_at_most_once_a_second(run: Run, recorder: Recorder) -> None:
+    """A structure that keeps growing is sent whole once a second; frames go on meanwhile."""
+    panel = run.panel(recorder)
+    for step in range(30):
+        run.now = 100 + step / 10
+        run.frame = samples_viewer.live_frame(run.whole, 1, step % 15, structure=step)
+        panel.tick()
+    kinds = [message[0] for message in recorder.sent]
+    assert kinds.count("document") == 3
+    assert kinds.count("delta") == 30
+
+
+def test_numbers_alone_refresh_the_document_later(run: Run, recorder: Recorder) -> None:
+    """With the structure unchanged a whole document follows after two seconds, for findings and kept passes."""
+    panel = run.panel(recorder)
+    for step in range(41):
+        run.now = 100 + step / 10
+        run.frame = samples_viewer.live_frame(run.whole, 1 + step, 3)
+        panel.tick()
+    assert [message[0] for message in recorder.sent].count("document") == 3
+
+
+def test_slow_documents_are_built_less_often(run: Run, recorder: Recorder) -> None:
+    """A document that takes 0.2 s is built once in ten seconds: two percent of the time."""
+    panel = run.panel(recorder)
+    build = recorder.document
+
+    def slow(report: TraceReport) -> None:
+        run.now += 0.2
+        build(report)
+
+    recorder.document = slow  # type: ignore[method-assign]
+    start = run.now
+    while run.now < start + 30:
+        run.now += 0.5
+        run.frame = samples_viewer.live_frame(run.whole, int(run.now), 3, structure=int(run.now))
+        panel.tick()
+    assert [message[0] for message in recorder.sent].count("document") == 3
+
+
+def test_stop_flushes_the_newest_state(run: Run, recorder: Recorder) -> None:
+    """What changed after the last look is sent by the stop, whole documents included."""
+    with run.panel(recorder):
+        run.frame = samples_viewer.live_frame(run.whole, 9, 15, structure=9)
+    assert recorder.sent == [("document", "digits-cnn"), ("delta", 9, 15)]
+
+
+def test_thread_ends_with_the_panel(run: Run, recorder: Recorder) -> None:
+    """The sampler is a daemon of a known name while the panel runs, and gone afterwards; a second stop does nothing."""
+    panel = run.panel(recorder, interval=0.001)
+    panel.start()
+    sampler = next(thread for thread in threading.enumerate() if thread.name == THREAD_NAME)
+    assert sampler.daemon
+    panel.stop()
+    assert not sampler.is_alive()
+    sent = len(recorder.sent)
+    panel.stop()
+    assert len(recorder.sent) == sent
+
+
+def test_errors_do_not_reach_the_run(run: Run, recorder: Recorder) -> None:
+    """An exception while showing becomes one gap, however often it comes, and the next look tries again."""
+    panel = run.panel(recorder)
+    whole, run.whole = run.whole, None  # type: ignore[assignment]
+    for now in (100.0, 110.0, 120.0):
+        run.now = now
+        panel.tick()
+    assert [(gap.section, gap.reason[:14]) for gap in panel.gaps] == [("live panel", "AttributeError")]
+    run.whole, run.now = whole, 130.0
+    panel.tick()
+    assert recorder.sent[-2:] == [("document", "digits-cnn"), ("delta", 1, 4)]
+
+
+def test_exception_of_the_cell_goes_on(run: Run, recorder: Recorder) -> None:
+    """The panel stops, flushes and lets the cell's own exception through."""
+    with pytest.raises(KeyError, match="the cell's own"), run.panel(recorder):
+        raise KeyError("the cell's own")
+    assert recorder.sent[-1] == ("delta", 1, 4)
+
+
+def test_off_starts_no_thread(run: Run) -> None:
+    """Mode "off" sends nothing and starts nothing, and its bundle is static."""
+    panel = run.panel(mode="off")
+    with panel:
+        assert THREAD_NAME not in [thread.name for thread in threading.enumerate()]
+    assert sorted(panel.bundle()) == ["text/html", "text/plain"]
+
+
+def test_html_mode_updates_static_html(run: Run) -> None:
+    """Mode "html" replaces the output by static HTML four times a second at most, without a script."""
+    updates: list[dict[str, Any]] = []
+    panel = run.panel(mode="html", update=updates.append)
+    for step in range(20):
+        run.now = 100 + 5 * step
+        run.frame = samples_viewer.live_frame(run.whole, 1 + step // 2, 3)
+        panel.tick()
+    assert len(updates) == 10
+    assert all("<script" not in bundle["text/html"] for bundle in updates)
+    assert all(len(bundle["text/html"]) <= live.HTML_BYTES for bundle in updates)
+
+
+def test_html_updates_of_large_graphs_leave_the_picture_out() -> None:
+    """An update is at most 100 KB, however large the graph."""
+    bundle = live.running_bundle(samples_viewer.large_run(2000, passes=3))
+    assert len(bundle["text/html"]) <= live.HTML_BYTES
+
+
+def test_widget_gets_documents_and_binary_deltas(run: Run) -> None:
+    """The widget holds the document, and a delta is one message with one buffer."""
+    panel = run.panel()
+    assert isinstance(panel.sender, WidgetSender)
+    widget = panel.sender.widget
+    messages: list[tuple[Any, Any]] = []
+    widget.send = lambda content, buffers: messages.append((content, buffers))
+    panel.tick()
+    assert widget._document["state"] == "running"
+    assert messages == [({}, [pack_delta(run.frame)])]
+    assert len(messages[0][1][0]) == 8 * 13 + 4 * (15 + 6)
+    view = panel.bundle()["application/vnd.jupyter.widget-view+json"]
+    assert view["model_id"] == widget.model_id
+    panel.close()
+    assert widget.comm is None
+
+
+def test_widget_that_cannot_be_made_is_a_gap(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broken widget installation leaves a gap and a static panel."""
+
+    def broken() -> Any:
+        raise ImportError("no anywidget here")
+
+    monkeypatch.setattr(live, "_widget_class", broken)
+    panel = run.panel()
+    assert [gap.reason for gap in panel.gaps] == ["ImportError: no anywidget here"]
+    assert sorted(panel.bundle()) == ["text/html", "text/plain"]
+
+
+def test_the_first_graph_is_sent_without_delay(run: Run, recorder: Recorder) -> None:
+    """Before the first backward the page shows all there is; the first graph then waits for no second to pass."""
+    panel = run.panel(recorder)
+    begun, run.frame = run.frame, replace(run.frame, graph=0, structure=0, norms=run.frame.norms[:0])
+    panel.tick()
+    assert recorder.sent == [("delta", 1, 4)]
+    run.now, run.frame = 100.05, begun
+    panel.tick()
+    assert recorder.sent[1:] == [("document", "digits-cnn"), ("delta", 1, 4)]
+
+
+def test_a_run_without_a_graph_sends_its_end(run: Run, recorder: Recorder) -> None:
+    """A cell without a backward has a last document all the same: it says how the cell ended."""
+    run.frame = replace(run.frame, graph=0)
+    with run.panel(recorder):
+        pass
+    assert ("document", "digits-cnn") in recorder.sent
+
+
+def test_the_sampler_sets_its_own_pace(run: Run, recorder: Recorder) -> None:
+    """Without an interval given, a look is timed, and the documents in it are not."""
+    panel = LivePanel(lambda: run.frame, lambda: run.whole, seams=Seams(recorder))
+    processor = {"now": 0.0}
+    panel.pace = Pace(clock=lambda: processor["now"])
+
+    def document(report: TraceReport) -> None:
+        processor["now"] += 0.5
+
+    def delta(frame: LiveFrame) -> None:
+        processor["now"] += 0.001
+
+    recorder.document, recorder.delta = document, delta  # type: ignore[method-assign]
+    panel.tick()
+    assert panel.pace.cost == pytest.approx(0.001)
+
+
+def test_a_retired_panel_keeps_its_widget_until_the_next_one_retires(run: Run) -> None:
+    """A page that is opened again finds the last run as it ended; of older ones nothing is left."""
+    live.dismiss_retired()
+    first, second = run.panel(), run.panel()
+    for panel in (first, second):
+        panel.start()
+        run.whole = replace(run.whole, state="finished")
+        run.frame = replace(run.frame, structure=run.frame.structure + 1)
+        panel.retire()
+    assert isinstance(first.sender, WidgetSender)
+    assert isinstance(second.sender, WidgetSender)
+    assert first.sender.widget.comm is None
+    assert second.sender.widget.comm is not None
+    assert second.sender.widget._document["state"] == "finished"
+    live.dismiss_retired()
+    assert second.sender.widget.comm is None
+
+
+def test_a_closed_panel_leaves_no_widget_behind(run: Run) -> None:
+    """Neither its own nor that of its layout; no channel to the page stays open."""
+    from comm import get_comm_manager
+    from ipywidgets.widgets.widget import _instances
+
+    live.dismiss_retired()
+    before, channels = set(_instances), set(get_comm_manager().comms)
+    for _ in range(3):
+        panel = run.panel()
+        panel.start()
+        panel.retire()
+    live.dismiss_retired()
+    assert set(_instances) == before
+    assert set(get_comm_manager().comms) == channels
+
+
+def test_a_widget_that_cannot_be_closed_does_not_stop_the_next(run: Run, recorder: Recorder) -> None:
+    """Its kernel may have gone."""
+
+    def broken() -> None:
+        raise RuntimeError("no kernel")
+
+    recorder.close = broken  # type: ignore[method-assign]
+    run.panel(recorder).retire()
+    live.dismiss_retired()
+    assert live._retired == []
+
+
+def test_warming_up_makes_no_widget() -> None:
+    """It imports and reads, and opens nothing in the page."""
+    from comm import get_comm_manager
+
+    before = set(get_comm_manager().comms)
+    live.warm_up()
+    assert set(get_comm_manager().comms) == before
+    assert live._widget_class.cache_info().currsize == 1
+
+
+def test_a_run_that_rests_is_told_seldom_and_builds_no_document(run: Run, recorder: Recorder) -> None:
+    """Steps that go by untraced are a word four times a second at most; what is shown of the graph stays."""
+    panel = run.panel(recorder)
+    panel.tick()
+    run.frame = replace(run.frame, running=False, resting=True, next_step=90)
+    run.now += 5
+    panel.tick()
+    recorder.sent.clear()
+    for step in range(20, 40):
+        run.frame = replace(run.frame, step=step)
+        run.now += 0.1
+        panel.tick()
+    assert {kind for kind, *_ in recorder.sent} == {"delta"}
+    assert 5 <= len(recorder.sent) <= 9

@@ -1,0 +1,114 @@
+"""What is invisible is written out, what is too long is cut and says so, and everything else stays as it is."""
+
+from __future__ import annotations
+
+import dataclasses
+from array import array
+
+import pytest
+
+from tensormagic.reports import Frame, Graph, Node, SavedTensor
+from tensormagic.views import sentence
+from tensormagic.views.markup import escape, json_block, plain, plain_report
+from tests.reports.samples import tensor_report, trace_report
+from tests.views.hostile import HUGE, everywhere, with_text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\x1b[31mb", r"a\x1b[31mb"),
+        ("x\x00\x07\x9b", r"x\x00\x07\x9b"),
+        ("a\u202eb\u2069", r"a\u202eb\u2069"),
+        ("\ud83d", r"\ud83d"),
+        ("a\r\nb\tc", "a\\r\nb\tc"),
+        ("\u2028\ufeff\u200b", r"\u2028\ufeff\u200b"),
+        ("e" + "\u0300" * 9, "e" + "\u0300" * 4 + "…"),
+    ],
+)
+def test_what_is_invisible_is_written_as_python_writes_it(text: str, shown: str) -> None:
+    """Controls, directions, separators and half pairs are seen; more accents than any language has are not."""
+    assert plain(text) == shown
+    assert plain(plain(text)) == shown
+
+
+@pytest.mark.parametrize("text", ["x", "שלום", "مرحبا", "naïve café", "👩\u200d👧", "тензор", "a\n\tb", "", "\u00a0"])
+def test_what_people_write_stays(text: str) -> None:
+    """Letters of any script, joined pictures, tabs and line ends are left alone."""
+    assert plain(text) == text
+
+
+def test_long_text_is_cut_and_says_so() -> None:
+    """Of a million letters four hundred are shown, with the count; lines are cut one by one."""
+    assert plain("x" * HUGE) == "x" * 400 + "… (1\u00a0000\u00a0000 characters)"
+    assert plain("x" * 500) == "x" * 500
+    assert plain(f"a\n{'b' * 501}\nc") == f"a\n{'b' * 400}… (501 characters)\nc"
+    many = plain("line\n" * HUGE)
+    assert len(many) < 20_000
+    assert many.endswith("… (5\u00a0000\u00a0000 characters)")
+    assert plain(many) == many
+    assert plain("\x1b" * 500) == r"\x1b" * 100 + "… (500 characters)"
+
+
+def test_report_without_such_text_is_the_very_same() -> None:
+    """Nothing is copied where nothing has to change; where it has, every text of every part is plain, not data."""
+    calm = everywhere(trace_report(), "calm")
+    assert plain_report(calm) is calm
+    for make in (trace_report, tensor_report):
+        shown = plain_report(everywhere(make(), "\u202e"))
+        wanted = with_text(make(), lambda path, _: "\u202e" if path == "ImageFrame.pixels" else r"\u202e")
+        assert shown.to_dict() == wanted.to_dict()
+
+
+def test_escape_and_data_write_out_what_is_invisible_too() -> None:
+    """Where text reaches markup by another way, it is no less safe."""
+    assert escape("<\u202e\x00>") == r"&lt;\u202e\x00&gt;"
+    assert json_block("</script>\u2028\ud800") == r'"\u003c/script\u003e\u2028\ud800"'
+
+
+def test_reason_in_the_place_of_a_panel_is_text() -> None:
+    """Where a report could not be drawn, the error's own words are no markup either."""
+    assert sentence("KeyError: '<b>\x1b'", "html") == r"KeyError: &#x27;&lt;b&gt;\x1b&#x27;"
+    assert sentence("KeyError: '<b>\x1b'", "txt") == r"KeyError: '<b>\x1b'"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """Holds others of its kind, as a module or a folder does; and a part that holds only numbers."""
+
+    name: str
+    parts: tuple[_Part, ...] = ()
+    sizes: tuple[_Size, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Size:
+    wide: int
+
+
+def test_what_holds_its_own_kind_is_gone_through() -> None:
+    """At every depth; what can hold no text is not."""
+    inner = _Part("x\x1b", sizes=(_Size(1),))
+    found = plain_report(_Part("a", (_Part("b", (inner,)),)))
+    assert found.parts[0].parts[0].name == r"x\x1b"
+    assert found.parts[0].parts[0].sizes is inner.sizes
+
+
+def test_one_wild_text_among_many_records_is_found() -> None:
+    """Records of one class are looked at field by field: one that is wild is written out, all others stay."""
+    saved = SavedTensor("self", (2,), "float32", 8, "ok")
+    nodes = [Node(at, "AddBackward0", "add", "op", module="net", saved=(saved,)) for at in range(40)]
+    graph = Graph(1, tuple(nodes), ())
+    assert plain_report(graph) is graph
+    nodes[30] = Node(30, "AddBackward0", "add", "op", module="net\x1b", saved=(saved,))
+    nodes[31] = Node(31, "AddBackward0", "add", "op", saved=(SavedTensor("a\x00", (2,), "float32", 8, "ok"),))
+    shown = plain_report(Graph(1, tuple(nodes), ()))
+    assert (shown.nodes[30].module, shown.nodes[31].saved[0].name) == ("net\\x1b", "a\\x00")
+    assert all(new is old for new, old in zip(shown.nodes[:30], nodes[:30], strict=True))
+
+
+def test_wild_keys_of_a_mapping_are_written_out() -> None:
+    """A frame tells the nodes whose gradient is bad by text."""
+    frame = Frame(1, array("f", [1.0]), bad={"0": (1, 0)})
+    assert plain_report(frame) is frame
+    assert plain_report(Frame(1, array("f", [1.0]), bad={"\x1b": (1, 0)})).bad == {"\\x1b": (1, 0)}

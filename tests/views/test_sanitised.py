@@ -1,0 +1,133 @@
+"""Previews that let hardly any HTML through: everything is still said, and nothing of the machinery shows as text.
+
+Two rules that are published: GitHub's for user content (github.com/gjtorikian/html-pipeline: no style, script, svg, no
+class, no inline style, pictures from the web alone), and nbconvert's ``--sanitize-html``, which turns what it forbids
+into text that a person sees.
+"""
+
+from __future__ import annotations
+
+import re
+
+import bleach
+import nbformat
+import pytest
+from nbconvert import HTMLExporter, MarkdownExporter, PythonExporter, SlidesExporter
+
+from tensormagic.views import render
+from tensormagic.views.markup import plain_report
+from tensormagic.views.page.files import MOST_TEXT, bundle, with_text
+from tests.views import samples_memory, samples_memory_run, samples_snapshot
+from tests.views.markup_reader import Page
+from tests.views.test_every_renderer import RENDERERS, said
+
+# fmt: off
+GITHUB_TAGS = frozenset({
+    "h1", "h2", "h3", "h4", "h5", "h6", "br", "b", "i", "strong", "em", "a", "pre", "code", "img", "tt", "div", "ins",
+    "del", "sup", "sub", "p", "picture", "ol", "ul", "table", "thead", "tbody", "tfoot", "blockquote", "dl", "dt",
+    "dd", "kbd", "q", "samp", "var", "hr", "ruby", "rt", "rp", "li", "tr", "td", "th", "s", "strike", "summary",
+    "details", "caption", "figure", "figcaption", "abbr", "bdo", "cite", "dfn", "mark", "small", "source", "span",
+    "time", "wbr",
+})
+# fmt: on
+_EVERYWHERE = ["alt", "align", "colspan", "rowspan", "width", "height", "title", "scope", "open"]
+GITHUB_ATTRIBUTES = {"*": _EVERYWHERE, "img": ["src"]}
+MACHINERY = ("--s1", "{", "function(", "=>", "H4sI", "const ", "data:image")
+CASES = [
+    pytest.param(one, name, id=f"{one.name}-{name}")
+    for one in RENDERERS
+    if one.output == "html"
+    for name in one.samples
+]
+WITH_VIEWER = ("trace_html", "run_html")  # the second folds a trace in, beside what it says itself
+# A sample of each panel, and every one with hostile text.
+FEW = [one for one in CASES if one.values[1] == next(iter(one.values[0].samples)) or "hostile" in one.values[1]]
+
+
+def as_github(html: str) -> str:
+    """Return what is left of ``html``: of a script and a style nothing, of other tags their text."""
+    html = re.sub(r"<(script|style)\b.*?</\1>", "", html, flags=re.DOTALL)
+    return bleach.clean(html, GITHUB_TAGS, GITHUB_ATTRIBUTES, protocols={"http", "https"}, strip=True)
+
+
+@pytest.mark.parametrize(("renderer", "sample"), CASES)
+def test_everything_is_said_on_github(renderer, sample):
+    """Findings with their remedies and gaps with their reasons are text, and each picture tells what it shows."""
+    report = plain_report(renderer.samples[sample])
+    page = Page(as_github(renderer.render(report)))
+    text = "".join(char for char in page.text if char.isprintable() and char not in " \ufffd?")
+    for finding in report.findings:
+        assert _said(finding.message) in text
+        assert _said(finding.remedy) in text
+    for gap in getattr(report, "gaps", ()):
+        assert _said(gap.reason) in text
+    if "hostile" not in sample:
+        assert [word for word in MACHINERY if word in page.text] == []
+
+
+def _said(text: str) -> str:
+    return said(text).replace("?", "")  # what bleach writes for a control character
+
+
+@pytest.fixture(scope="module")
+def notebook():
+    """A saved notebook with a panel of every kind."""
+    samples = [next(iter(one.samples.values())) for one in RENDERERS if one.output == "html"]
+    cells = [
+        nbformat.v4.new_code_cell("x", outputs=[nbformat.v4.new_output("display_data", bundle(one))]) for one in samples
+    ]
+    return nbformat.v4.new_notebook(cells=cells)
+
+
+@pytest.mark.parametrize("exporter", [HTMLExporter, SlidesExporter, MarkdownExporter])
+def test_nbconvert_keeps_the_panels(notebook, exporter):
+    """Each panel stands there once, a trace with its viewer, and needs nothing."""
+    exported, _ = exporter().from_notebook_node(notebook)
+    assert exported.count("<section") >= len(notebook.cells)
+    assert exported.count("data-tm-waiting=") == len(WITH_VIEWER)
+    assert "application/vnd.jupyter.widget" not in exported
+    assert exported.count("<code>offset(i, j) = 1 + 1·i + 12·j</code>") == 1
+
+
+def test_a_script_holds_no_output(notebook):
+    """``--to script`` is code alone."""
+    exported, _ = PythonExporter().from_notebook_node(notebook)
+    assert "tm" not in exported
+
+
+def test_a_sanitised_export_shows_the_text(notebook):
+    """Panels go as a whole, none of their markup is printed, and the text of each stands in their place."""
+    exported, _ = HTMLExporter(sanitize_html=True).from_notebook_node(notebook)
+    body = exported.partition("<main>")[2]
+    text = Page(body).text
+    assert "offset(i, j) = 1 + 1·i + 12·j" in text
+    assert "─┬─" in text
+    assert [word for word in (*MACHINERY, "&lt;section", "&lt;p", "tm-") if word in body] == []
+    assert body.count("<pre><code>") == body.count("&lt;style&gt;") == len(notebook.cells)
+
+
+@pytest.mark.parametrize(("renderer", "sample"), FEW)
+def test_every_panel_can_be_taken_out_as_a_whole(renderer, sample):
+    """Nothing in it ends the comment that a sanitised export makes of it, and browsers show no text beside it."""
+    report = plain_report(renderer.samples[sample])
+    output = with_text(render(report, "html"), "<text> -->")
+    assert "".join(bleach.clean(output, {"div", "pre", "code"}, {}).split()) == (
+        "<div>&lt;style&gt;<pre><code>&lt;text&gt;--&gt;</code></pre>&lt;/script&gt;</div>"
+    )
+    assert "<text> -->" not in Page(output).text
+
+
+def test_of_a_long_text_the_beginning_is_told():
+    """Whole lines as far as there is room, and how the rest is had; what would end the comment is left alone."""
+    told = with_text("", "\n".join(["a line of forty characters, more or less"] * 100))
+    lines = told.partition("<code>")[2].partition("</code>")[0].split("\n")
+    assert MOST_TEXT / 41 - 1 < lines.index("") <= MOST_TEXT / 41
+    assert "display_data_priority" in lines[-1]
+    assert with_text("<section>--></section>", "text") == "<section>--></section>"
+
+
+@pytest.mark.parametrize("sample", [samples_memory_run.training, samples_memory.gpt, samples_snapshot.found])
+def test_nothing_runs_together_without_styles(sample):
+    """Labels of axes, legends and cells of a map are words of their own where no rule sets them apart."""
+    text = Page(as_github(render(sample(), "html"))).text
+    assert re.findall(r"(?:[KMG]iB|\d B)\w", text) == []
