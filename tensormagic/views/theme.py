@@ -56,6 +56,7 @@ MIXED_COLOUR: str = "#868f99"
 # Marks of figures, which may lie on light paper or on dark: bars, what is not finite, what is zero, what has no group.
 BAR_COLOUR, BAD_COLOUR, ZERO_COLOUR, ALONE_COLOUR = "#5f86ab", "#d64545", LINE_COLOURS[1], "#7d8793"
 GROUP_COLOUR = "#4a525c"  # round what belongs together, under white
+MEDIAN_COLOUR = "rgba(128,128,128,0.22)"  # of ranks, what is as usual: no brighter on dark paper than on light
 OTHER_SLICE = "#aab1ba"  # of a tensor's storage: read, but not in the slice that is drawn
 # Of a tensor's graph, light and dark: a leaf, the tensor itself.
 LEAF_GROUND, SELF_GROUND = ("#e3eef6", "#1b2f42"), ("#fff4cf", "#3a3112")

@@ -24,7 +24,7 @@ from tensormagic.views.pictures.placement import (
 )
 from tensormagic.views.svg_paths import number
 from tensormagic.views.text_canvas import wrapped
-from tensormagic.views.theme import BAD_COLOUR, DIVERGING
+from tensormagic.views.theme import BAD_COLOUR, DIVERGING, MEDIAN_COLOUR
 from tensormagic.views.to_svg import legend_svg
 from tensormagic.words import (
     count,
@@ -54,7 +54,6 @@ _LEGEND = (
     "more than twice", "more than ten times", "not finite", "no gradient",
 )  # fmt: skip
 _ROW, _LABEL, _SMALL, _NARROW = 13.0, 120.0, 10.0, 28.0
-_MEDIAN = "rgba(128,128,128,0.22)"  # of what is as usual: on dark paper no brighter than on light
 
 RANKS = (
     Column("rank", lambda one: str(one.rank), "number"),
@@ -250,4 +249,4 @@ class RankMap(Picture):
 
 
 def _colour(level: int) -> str:
-    return BAD_COLOUR if level == _BAD else _MEDIAN if level == _SAME else DIVERGING[level]
+    return BAD_COLOUR if level == _BAD else MEDIAN_COLOUR if level == _SAME else DIVERGING[level]
