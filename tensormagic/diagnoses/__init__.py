@@ -29,9 +29,8 @@ from tensormagic.diagnoses import (
     zero_gradients,
 )
 from tensormagic.diagnoses.fixes import with_fix
-from tensormagic.diagnoses.rule import Rule
+from tensormagic.diagnoses.rule import Rule, likelihood
 from tensormagic.reports import (
-    SEVERITIES,
     FailureReport,
     Finding,
     MemoryReport,
@@ -165,7 +164,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def diagnose(report: Report) -> tuple[Finding, ...]:
-    """Return every finding about ``report``, the most severe first, in order of code within a severity.
+    """Return every finding about ``report``, the most severe first, within a severity the likeliest (`likelihood`).
 
     What is found about the call that ended a run is found about the run, unless an error with the same code says more.
     """
@@ -173,7 +172,7 @@ def diagnose(report: Report) -> tuple[Finding, ...]:
     if isinstance(report, TraceReport) and report.failure is not None:
         known = {finding.code for finding in found if finding.severity == "error"}
         found += [finding for finding in _found(report.failure) if finding.code not in known]
-    return tuple(sorted(_of_one_cause(found), key=lambda finding: (SEVERITIES.index(finding.severity), finding.code)))
+    return tuple(sorted(_of_one_cause(found), key=likelihood))
 
 
 def _of_one_cause(found: list[Finding]) -> list[Finding]:

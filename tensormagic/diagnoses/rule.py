@@ -100,7 +100,7 @@ def joined(reports: Iterable[Report]) -> tuple[Finding, ...]:
     for report in reports:
         known = {(finding.code, line_of(finding)) for finding in found}
         found += [one for one in report.findings if line_of(one) is None or (one.code, line_of(one)) not in known]
-    found.sort(key=_severity)
+    found.sort(key=likelihood)
     firsts: dict[_Line | int, int] = {}
     for at, finding in enumerate(found):
         firsts.setdefault(line_of(finding) or at, at)
@@ -113,8 +113,13 @@ def line_of(finding: Finding) -> _Line | None:
     return None if finding.location is None else (finding.location.filename, finding.location.line)
 
 
-def _severity(finding: Finding) -> tuple[int, str]:
-    return SEVERITIES.index(finding.severity), finding.code
+_MEASURED = frozenset({"TM312", "TM403", "TM404", "TM405", "TM601", "TM617"})
+"""What gradients and weights did: another finding of the same run may say why, and comes first."""
+
+
+def likelihood(finding: Finding) -> tuple[int, bool, str]:
+    """Return the place of a finding among others: what is proven first, a cause before what was measured of it."""
+    return SEVERITIES.index(finding.severity), finding.code in _MEASURED, finding.code
 
 
 # Small phrases that several diagnoses use: numbers, parameters, how often a thing was seen.

@@ -21,6 +21,7 @@ Node: TypeAlias = "str | Findings | Section | Paragraph | Items | Table | Source
 # How words look; "left" and "right": the name of one of two runs, "up" and "down": the sign of which has more.
 Look = Literal["quiet", "strong", "code", "badge", "error", "failed", "warning", "left", "right", "up", "down"]
 
+SHOWN_FINDINGS = 3  # of a panel, the likeliest; the others are folded
 _NAME_WIDTH = 34  # characters
 
 
@@ -62,12 +63,21 @@ class Findings:
         gaps: Each is named, with its reason.
         clear: The sentence where there is no finding; none where empty.
         where: What stands before the message of each, where they are of several runs; they are then closed.
+        most: How many are shown; the others are folded, and named.
     """
 
     findings: Sequence[Finding]
     gaps: Sequence[Gap] = ()
     clear: str = ""
     where: Sequence[Cell] = ()
+    most: int = SHOWN_FINDINGS
+
+    @property
+    def rest(self) -> str:
+        """What stands for those that are folded: ``2 more findings: TM102, TM106``; empty where none is."""
+        rest = self.findings[self.most :]
+        codes = ", ".join(dict.fromkeys(finding.code for finding in rest))
+        return f"{plural(len(rest), 'more finding')}: {codes}" if rest else ""
 
 
 @dataclass(frozen=True, slots=True)

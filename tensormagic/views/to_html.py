@@ -102,23 +102,23 @@ def scroll(label: str, *content: str, class_: str = "") -> str:
 
 # Findings and gaps as HTML: a row each, its remedy one click away; complete where styles and scripts are stripped.
 
-MOST_SHOWN = 4  # rows of the strip; more stand behind one more row
-
 
 def with_code(text: str) -> str:
     """Return ``text`` escaped, with what stands between backticks as code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
-def findings_html(findings: Iterable[Finding]) -> str:
+def findings_html(node: Findings) -> str:
     """Return the findings strip, errors with their remedies shown; nothing where there is no finding."""
-    rows = [finding_html(finding, explanation_html(finding)) for finding in findings]
-    most = MOST_SHOWN if len(rows) > MOST_SHOWN + 1 else len(rows)
-    shown = "".join(rows[:most])
-    if rows[most:]:
-        summary = tag("summary", f"{len(rows) - most} more findings")
-        shown += tag("details", summary, *rows[most:], class_="tm-fold tm-rest")
-    return tag("div", shown, class_="tm-find") if rows else ""
+    if node.where:
+        pairs = zip(node.findings, node.where, strict=True)
+        rows = [finding_html(finding, [remedy_html(finding)], before=f"{cell(where)}: ", is_open=False)
+                for finding, where in pairs]  # fmt: skip
+    else:
+        rows = [finding_html(finding, explanation_html(finding)) for finding in node.findings]
+    rest = [tag("summary", escape(node.rest)), *rows[node.most :]]
+    folded = tag("details", *rest, class_="tm-fold tm-rest") if node.rest else ""
+    return tag("div", *rows[: node.most], folded, class_="tm-find") if rows else ""
 
 
 def finding_html(finding: Finding, explanation: Iterable[str], *, before: str = "", is_open: bool | None = None) -> str:
@@ -257,12 +257,7 @@ def cell(node: Cell) -> str:
 
 @html.register
 def _(node: Findings) -> str:
-    if node.where:
-        pairs = zip(node.findings, node.where, strict=True)
-        rows = (finding_html(finding, [remedy_html(finding)], before=f"{cell(where)}: ", is_open=False)
-                for finding, where in pairs)  # fmt: skip
-        return tag("div", *rows, class_="tm-find") + gaps_html(node.gaps)
-    found = findings_html(node.findings) or (all_clear(node.clear) if node.clear else "")
+    found = findings_html(node) or (all_clear(node.clear) if node.clear else "")
     return found + gaps_html(node.gaps)
 
 

@@ -169,8 +169,9 @@ def draw(node: Node, page: Page) -> None:
 
 @draw.register
 def _(node: Findings, page: Page) -> None:
-    for at, finding in enumerate(node.findings):
+    for at, finding in enumerate(node.findings[: node.most]):
         page.put(*_finding(finding, f"{_one_line(node.where[at])}: " if node.where else ""))
+    _paragraph(page, node.rest, ink=theme.role("ink-2"))
     if not node.findings and node.clear:
         _paragraph(page, plain(node.clear), ink=theme.role("ok"), bold=True)
     for gap in node.gaps:

@@ -82,10 +82,16 @@ def plain(words: str) -> str:
     return printable(_SPACES.sub(" ", words.replace("`", "")).strip())
 
 
-def finding_lines(finding: Finding, width: int) -> list[str]:
-    """Return a finding: sign, severity, code and message, then remedy and place, under a hanging indent."""
+def finding_lines(finding: Finding, width: int, *, title: bool = False) -> list[str]:
+    """Return a finding: sign, severity, code and message, then remedy and place, under a hanging indent.
+
+    Of one that is folded there is the title alone: what was found, and where.
+    """
     head = f" {SIGNS[finding.severity]} {finding.severity:<8} {finding.code}  "
     hanging = " " * len(head)
+    if title:
+        place = f" ({finding.location.label})" if finding.location is not None else ""
+        return wrapped(plain(finding.message) + place, width, head, hanging)
     extra = [finding.remedy and f"remedy: {plain(finding.remedy)}"]
     if finding.location is not None:
         extra.append(f"{finding.location.label}: {finding.location.text}".rstrip(": "))
@@ -112,7 +118,12 @@ def inline(node: Cell) -> str:
 def _(node: Findings, width: int) -> Iterator[str]:
     for at, finding in enumerate(node.findings):
         before = f"{inline(node.where[at])}: " if node.where else ""
-        yield from finding_lines(replace(finding, message=before + finding.message), width)
+        if at < node.most:
+            yield from finding_lines(replace(finding, message=before + finding.message), width)
+            continue
+        if at == node.most:
+            yield from wrapped(f"and {node.rest.partition(':')[0]}:", width, " ", " ")
+        yield from finding_lines(replace(finding, message=before + finding.message), width, title=True)
     if not node.findings and node.clear:
         yield from wrapped(plain(node.clear), width, " ", " ")
     for gap in node.gaps:

@@ -37,14 +37,17 @@ def ill():
     return dataclasses.replace(report, parameters=forgotten)
 
 
-def test_the_most_severe_comes_first_then_the_code():
-    """Errors, warnings, notes; within a severity by code."""
+def test_the_most_severe_comes_first_then_a_cause_then_the_code():
+    """Errors, warnings, notes; within a severity what was measured comes after what may explain it."""
     both = diagnose(ill())
     assert [found.code for found in both] == ["TM402", "TM601"]
     shared = diagnose(hostile())
-    order = [(SEVERITIES.index(found.severity), found.code) for found in shared]
+    measured = {"TM312", "TM403", "TM404", "TM405", "TM601", "TM617"}
+    order = [(SEVERITIES.index(found.severity), found.code in measured, found.code) for found in shared]
     assert len(order) > 1
     assert order == sorted(order)
+    warnings = [found.code for found in shared if found.severity == "warning"]
+    assert warnings != sorted(warnings)  # TM312 after TM605
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,9 @@ import re
 import pytest
 
 from tensormagic.reports import Finding
-from tensormagic.views import theme, to_html
+from tensormagic.views import theme, to_html, to_svg, to_text
+from tensormagic.views.nodes import SHOWN_FINDINGS, Findings, Panel
+from tensormagic.views.theme import SIGNS
 from tensormagic.views.to_html import findings_html
 from tests.support.kernel import ROOT
 from tests.views.markup_reader import Page
@@ -69,14 +71,30 @@ def test_every_class_that_a_viewer_gives_has_its_rule():
     assert {name for name in given if f".{name}" not in theme.sheet("tensor.css")} == set()
 
 
-def test_a_long_strip_is_folded_and_complete():
-    """Four rows are shown; the others stand behind a fifth, which says how many; errors are open."""
-    html = findings_html([finding(300, "error"), *map(finding, range(301, 309))])
+def test_the_likeliest_three_are_shown_and_the_rest_is_folded_and_complete():
+    """Three rows are shown; the others stand behind a fourth, which says how many and which; errors are open."""
+    found = [finding(300, "error"), *map(finding, range(301, 309))]
+    html = findings_html(Findings(found))
     page = Page(html)
-    assert "5 more findings" in page.text
+    assert "6 more findings: TM303, TM304, TM305, TM306, TM307, TM308" in page.text
     assert all(f"remedy {number}" in page.text for number in range(300, 309))
     assert html.count('open=""') == 1
-    assert "more findings" not in findings_html(map(finding, range(300, 305)))
+    assert "1 more finding: TM303" in findings_html(Findings(found[:4]))
+    assert "more finding" not in findings_html(Findings(found[:3]))
+    script = (STATIC / "trace/headline.js").read_text()
+    assert f"const SHOWN_FINDINGS = {SHOWN_FINDINGS};" in script  # the viewer shows as many
+
+
+def test_what_is_folded_has_its_line_in_a_terminal_and_in_a_picture():
+    """Nothing is lost: sign, severity, code and what was found."""
+    text = to_text.render(Panel("rng", "rng", "Five", (), [Findings([*map(finding, range(300, 305))])]), width=70)
+    assert "and 2 more findings:" in text
+    lines = [line for line in text.splitlines() if "TM303" in line or "TM304" in line]
+    assert lines == [f" {SIGNS['warning']} warning  TM{number}  message {number}" for number in (303, 304)]
+    assert text.count("remedy: ") == 3
+    assert "2 more findings: TM303, TM304" in to_svg.render(
+        Panel("rng", "rng", "Five", (), [Findings([*map(finding, range(300, 305))])])
+    )
 
 
 def test_icons_stay_signs_without_styles():

@@ -5,10 +5,11 @@ The panel of each question stands below, as it stands alone.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import groupby
 
-from tensormagic.reports import Finding, RunReport
-from tensormagic.views.nodes import Cell, Findings, Node, Panel, Section, Words
+from tensormagic.reports import SEVERITIES, Finding, RunReport
+from tensormagic.views.nodes import SHOWN_FINDINGS, Cell, Findings, Node, Panel, Section, Words
 from tensormagic.words import listed, plural, seconds_text, shortened
 
 ASKED = {"trace": "gradients", "memory run": "memory", "writes": "writes", "rng run": "random numbers"}
@@ -41,12 +42,15 @@ def body(report: RunReport) -> list[Node]:
     if not report.findings:
         return [Findings((), report.gaps, CLEAR)]
     nodes: list[Node] = [Findings((), report.gaps)] if report.gaps else []
-    for several, groups in groupby(_by_line(report.findings), lambda group: len(group) > 1):
+    worst = sorted(report.findings, key=lambda finding: SEVERITIES.index(finding.severity))[:SHOWN_FINDINGS]
+    shown = tuple(finding for finding in report.findings if finding in worst)
+    folded = [finding for finding in report.findings if finding not in worst]
+    for several, groups in groupby(_by_line(shown), lambda group: len(group) > 1):
         if several:
             nodes += [Section(_line_title(group[0]), [_listed(report, group)], _together(group)) for group in groups]
         else:
             nodes.append(_listed(report, [group[0] for group in groups]))
-    return nodes
+    return [*nodes, replace(_listed(report, folded), most=0)] if folded else nodes
 
 
 def _by_line(findings: tuple[Finding, ...]) -> list[list[Finding]]:

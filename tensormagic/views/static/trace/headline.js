@@ -122,6 +122,7 @@ export class Headline {
     const sorted = [...doc.findings].sort((left, right) => rank.indexOf(left.severity) - rank.indexOf(right.severity));
     const rows = sorted.map((finding) => findingElement(finding, this.hooks));
     const rest = this.all ? [] : rows.slice(SHOWN_FINDINGS);
+    const codes = [...new Set(sorted.slice(SHOWN_FINDINGS).map((finding) => finding.code))];
     for (const row of rest) row.hidden = true;
     const click = () => {
       this.all = true;
@@ -130,7 +131,7 @@ export class Headline {
       more?.remove();
     };
     const more = rest.length
-      ? html("button", { type: "button", class: "more", click }, `${plural(rest.length, "more finding")}`)
+      ? html("button", { type: "button", class: "more", click }, `${plural(rest.length, "more finding")}: ${codes.join(", ")}`)
       : null;
     const verdict = this.running() ? null : this.verdict();
     const paced = (this.running() ? [] : doc.below).map((/** @type {string} */ line) =>
