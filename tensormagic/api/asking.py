@@ -20,7 +20,8 @@ from tensormagic.api.watching import diagnosed
 from tensormagic.collectors import requirements
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.comparisons import compare_draws, compare_traces
-from tensormagic.comparisons.ranks import ranks_of, read_ranks
+from tensormagic.comparisons.ranks import Given as Ranks
+from tensormagic.comparisons.ranks import ranks_of
 from tensormagic.diagnoses.why import explain as explain_gradient
 from tensormagic.diagnoses.why import explain_module
 from tensormagic.errors import NotATensorError, ReportFormatError, TensorMagicError
@@ -264,17 +265,17 @@ def _loaded(path: str | os.PathLike[str]) -> TraceReport | RngRunReport:
     return report if isinstance(report, TraceReport | RngRunReport) else TraceReport.load(path)  # which says what it is
 
 
-def ranks(of: str | os.PathLike[str] | Iterable[TraceReport]) -> RankReport:
+def ranks(of: Ranks | Iterable[Ranks]) -> RankReport:
     """Return what the ranks of a run came to, compared with each other: what parts them, and where it began.
 
     Args:
-        of: The folder that every rank was given as ``tensormagic.trace(ranks=folder)``, also while they run; or the
-            trace report of each rank, as ``rc[:].pull("r").get()`` gives them.
+        of: The folder that every rank was given as ``tensormagic.trace(ranks=folder)``, also while they run; the
+            trace report of each rank, as ``rc[:].pull("r").get()`` gives them; or several folders, single files in
+            them, and results of this function that are to be merged, as a tree of any shape: each level may run
+            elsewhere, since the results can be pickled.
 
     Raises:
         ReportFormatError: where there is no such folder, or what is in it was written by no rank.
         TraceError: where a report is of no rank, or two are of the same.
     """
-    if isinstance(of, str | os.PathLike):
-        return diagnosed(read_ranks(Path(of).expanduser()))
     return diagnosed(ranks_of(of))

@@ -65,7 +65,7 @@ class Begun:
 
 @dataclass(slots=True)
 class Facts:
-    """Everything that a rank wrote."""
+    """Everything that a rank wrote, and into which folder."""
 
     row: dict[str, Any] = field(default_factory=dict)
     world: int = 1
@@ -78,6 +78,7 @@ class Facts:
     begun: Begun | None = None
     began: float = 0.0
     gap: str = ""
+    folder: str = ""
     by_pass: bool = False  # whether a step is called by the pass before it: its own number is not known
 
     @property
@@ -98,7 +99,7 @@ def read_file(path: Path) -> Facts:
     Raises:
         ReportFormatError: where no rank wrote it.
     """
-    facts, since = Facts(), list[int]()
+    facts, since = Facts(folder=str(path.parent)), list[int]()
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             if reason := _refused(facts, line, since):

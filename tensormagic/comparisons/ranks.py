@@ -7,6 +7,7 @@ Where that is not known nothing is said of it.
 from __future__ import annotations
 
 import math
+import os
 from array import array
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -25,36 +26,47 @@ _ALIKE = 1e-4  # norms of one tensor differ by less, relative to the larger: sum
 Key = TypeVar("Key", bound=Hashable)
 
 
-def read_ranks(folder: Path) -> RankReport:
-    """Return what the ranks wrote into a folder, held against each other; also while they run.
+Given = str | os.PathLike[str] | TraceReport | RankReport
+
+
+def ranks_of(of: Given | Iterable[Given]) -> RankReport:
+    """Return ranks compared: of folders and files that they wrote, of their reports, or of what this returned before.
+
+    What is compared is what all of them wrote, so it does not matter in which order, and how often, it was merged.
 
     Raises:
         ReportFormatError: where there is no such folder, or no file of a rank in it.
-    """
-    files = sorted(folder.glob("rank*.jsonl")) if folder.is_dir() else []
-    if not files:
-        what = "has no file rank*.jsonl" if folder.is_dir() else "is no folder"
-        raise ReportFormatError(
-            f"{str(folder)!r} {what}: each rank writes one with tensormagic.trace(ranks={str(folder)!r})"
-        )
-    found = [read_file(path) for path in files]
-    return compare_ranks(found, str(folder))
-
-
-def ranks_of(reports: Iterable[TraceReport]) -> RankReport:
-    """Return the reports of all ranks, held against each other: as ``rc[:].pull("r")`` gives them.
-
-    Raises:
         TraceError: where one is no report, or not of a rank, or two are of the same.
     """
-    given = list(reports) if isinstance(reports, Iterable) else [reports]
-    if any(not isinstance(one, TraceReport) for one in given):
-        raise TraceError("tensormagic.ranks() takes a folder, or the trace report of each rank")
-    found = [of_report(report) for report in given]
+    several = isinstance(of, Iterable) and not isinstance(of, str | os.PathLike)
+    given: list[Any] = list(of) if several else [of]  # type: ignore[arg-type]
+    found = sorted((one for each in given for one in _written(each)), key=lambda one: one.rank)
     every = [one.rank for one in found]
     if not found or len(set(every)) < len(every):
         raise TraceError(f"one report of each rank is needed, but these are of ranks {every}")
-    return compare_ranks(sorted(found, key=lambda one: one.rank), "")
+    if len({one.by_pass for one in found}) > 1:
+        raise TraceError("some of these are files that ranks wrote, some trace reports: give one kind for all ranks")
+    return compare_ranks(found, ", ".join(sorted({one.folder for one in found} - {""})))
+
+
+def _written(given: Any) -> Sequence[Facts]:
+    """Return what the ranks in one part wrote."""
+    if isinstance(given, TraceReport):
+        return [of_report(given)]
+    if isinstance(given, RankReport):
+        if given.ranks and not given.written:
+            raise TraceError("a saved report of ranks cannot be merged: it holds what was found, not what was compared")
+        return given.written
+    if not isinstance(given, str | os.PathLike):
+        raise TraceError("tensormagic.ranks() takes a folder, or the trace report of each rank")
+    path = Path(given).expanduser()
+    files = [path] if path.is_file() else sorted(path.glob("rank*.jsonl")) if path.is_dir() else []
+    if not files:
+        what = "has no file rank*.jsonl" if path.is_dir() else "is no folder"
+        raise ReportFormatError(
+            f"{str(path)!r} {what}: each rank writes one with tensormagic.trace(ranks={str(path)!r})"
+        )
+    return [read_file(file) for file in files]
 
 
 # -- holding against each other -----------------------------------------------------------------------------------
@@ -65,7 +77,7 @@ def compare_ranks(found: Sequence[Facts], title: str) -> RankReport:
     world = max(one.world for one in found)
     gaps = [Gap("ranks", f"rank {one.rank}: {one.gap}") for one in found if one.gap]
     gaps += [Gap("ranks", f"rank {one.rank} is of another run, of more ranks") for one in found if one.rank >= world]
-    found = [one for one in found if one.rank < world]
+    written, found = found, [one for one in found if one.rank < world]
     names = found[0].names
     bad_pass, bad_ranks, bad_line = _first_bad(found)
     at_pass, brought = _last_of_all(found, names, {one.rank: _norms(one) for one in found}, bad_pass)
@@ -77,7 +89,7 @@ def compare_ranks(found: Sequence[Facts], title: str) -> RankReport:
         compared_pass=at_pass, compared_step=0 if found[0].by_pass else at_step,
         compared_after=at_step if found[0].by_pass else 0, brought=brought, used=used, differences=tuple(differences),
         bad_pass=bad_pass, bad_ranks=bad_ranks, bad_line=bad_line, spread=spread_of(found[0]), arrivals=arrivals(found),
-        gaps=tuple(gaps),
+        gaps=tuple(gaps), written=tuple(written),
     )  # fmt: skip
 
 

@@ -155,7 +155,7 @@ RULES: tuple[Rule, ...] = (
     Rule("TM910", "batches of different sizes on ranks", RankReport, ranks.uneven_batches),
     Rule("TM911", "an optimizer made before sharding", TraceReport, optimizers.made_before_sharding),
     Rule("TM912", "unexpected placements of a DTensor", RankReport, ranks.placements_differ),
-    Rule("TM912", "unexpected placements of a DTensor", TraceReport, ranks.lies_whole),
+    Rule("TM912", "unexpected placements of a DTensor", TraceReport, ranks.unexpected_placements),
     Rule("TM913", "clipped by the norm of a shard", RankReport, ranks.clipped_by_shard),
     Rule("TM914", "a rank that takes more memory", RankReport, ranks.memory_uneven),
     Rule("TM915", "a rank for which the others wait", RankReport, ranks.straggler),

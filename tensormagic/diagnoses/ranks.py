@@ -263,10 +263,27 @@ def placements_differ(report: RankReport) -> Iterator[Finding]:
         yield from _whole(Whole(max(sizes)[1], len(whole), len(several), sum(size for size, _ in sizes), every))
 
 
-def lies_whole(report: TraceReport) -> Iterator[Finding]:
-    """TM912: where some parameters are cut over a mesh, others that are large lie whole on each rank of it."""
-    if report.parallel is not None and report.parallel.whole is not None:
+def unexpected_placements(report: TraceReport) -> Iterator[Finding]:
+    """TM912: large parameters that are whole on each rank where others are cut; a part of a sum taken for all of it."""
+    if report.parallel is None:
+        return
+    if report.parallel.whole is not None:
         yield from _whole(report.parallel.whole)
+    for one in report.parallel.parts[:1]:
+        yield Finding(
+            code="TM912", severity="warning",
+            message=f"The loss was computed from {_part(len(report.parallel.parts))} of a sum over {one.over}: "
+            f"to_local() of a DTensor whose placements are {' '.join(one.placements)} returns what this rank adds "
+            "to it.",
+            evidence={"results": len(report.parallel.parts)},
+            location=report.location(one.location),
+            remedy="`full_tensor()` instead of `to_local()` adds the parts up; so does "
+            "`redistribute(placements=[Replicate()])` before it.",
+        )  # fmt: skip
+
+
+def _part(several: int) -> str:
+    return "this rank's part" if several == 1 else f"this rank's part, in {count(several)} places,"
 
 
 def _whole(one: Whole) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ import os
 import types
 import typing
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import Field, dataclass, field, fields, make_dataclass
 from functools import cache
@@ -26,6 +26,7 @@ from tensormagic.reports.finding import Finding
 # floats travel as ``{"float": "nan"}``, ``"inf"`` or ``"-inf"``, which no text can be mistaken for. Packed arrays
 # travel as lists.
 
+UNSAVED: Mapping[str, bool] = types.MappingProxyType({"saved": False, "encoded": True})  # of a field that is in no file
 _FLOAT = "float"
 _PLAIN = {str: "text", int: "a whole number", bool: "true or false"}
 # Fields that were called otherwise in files saved before 0.1.0: the name of today, and the older one.
@@ -52,12 +53,17 @@ def encode(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | str):
         return value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: encode(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {name: encode(getattr(value, name)) for name in _saved(type(value))}
     if isinstance(value, dict):
         return {str(key): encode(item) for key, item in value.items()}
     if isinstance(value, tuple | list | array):
         return [encode(item) for item in value]
     raise ReportFormatError(f"a report holds plain data only, but here is a {type(value).__name__}: {value!r:.80}")
+
+
+@cache
+def _saved(cls: type) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(cls) if field.metadata.get("saved", True))
 
 
 def decode(data: Any, hint: Any) -> Any:

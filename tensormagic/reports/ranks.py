@@ -7,9 +7,9 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
-from tensormagic.reports.base import Report
+from tensormagic.reports.base import UNSAVED, Report
 from tensormagic.reports.finding import Gap
 from tensormagic.reports.graph import Floats, no_numbers, require
 
@@ -204,6 +204,7 @@ class RankReport(Report):
         spread: How parameters are spread that are DTensors, as the first rank says.
         arrivals: When each rank came to the last collectives.
         gaps: What could not be read.
+        written: Everything that each rank wrote, by which the report can be merged with others; it is not saved.
     """
 
     kind_name: ClassVar[str] = "ranks"
@@ -224,6 +225,7 @@ class RankReport(Report):
     spread: tuple[Placed, ...] = ()
     arrivals: Arrivals | None = None
     gaps: tuple[Gap, ...] = ()
+    written: tuple[Any, ...] = field(default=(), repr=False, compare=False, metadata=UNSAVED)
 
     def check(self) -> None:
         """Raise ReportFormatError where a part points at what is not there."""

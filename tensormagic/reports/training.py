@@ -419,6 +419,21 @@ class Whole:
 
 
 @dataclass(frozen=True, slots=True)
+class TakenPart:
+    """A part of a sum over ranks that a loss was computed from as if it were the whole.
+
+    Attributes:
+        over: The dimensions of the mesh over which the parts are to be added up.
+        placements: Of the DTensor, one for each dimension of its mesh.
+        location: Index into the report's locations: where ``to_local()`` was called, or the library did.
+    """
+
+    over: str
+    placements: tuple[str, ...]
+    location: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Parallel:
     """The place of a process in a run of several.
 
@@ -429,9 +444,11 @@ class Parallel:
             gradients are reduced), ``"FSDP1"``, ``"FSDP2"`` (each holds a shard, gradients are reduced and sharded),
             ``"DTensor"`` (the gradients are DTensors themselves, as under tensor parallelism).
         whole: Parameters that lie whole on each rank, where others are cut; None without such.
+        parts: Parts of sums that were taken for the whole.
     """
 
     rank: int
     world_size: int
     kinds: tuple[Spread, ...] = ()
     whole: Whole | None = None
+    parts: tuple[TakenPart, ...] = ()

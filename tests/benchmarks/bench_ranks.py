@@ -17,10 +17,12 @@ pytestmark = pytest.mark.benchmark
 RANKS, PARAMETERS, STEPS, ODD = 1024, 300, 100, 777
 SECONDS, BYTES = 10.0, 10**9
 MEASURED = """
-import json, resource, sys, time
+import json, pathlib, resource, sys, time
 import tensormagic as tm
 began = time.process_time()
-report = tm.ranks(sys.argv[1])
+files = sorted(pathlib.Path(sys.argv[1]).iterdir())
+given = sys.argv[1] if len(sys.argv) < 3 else [tm.ranks(files[at : at + 128]) for at in range(0, len(files), 128)]
+report = tm.ranks(given)
 read = time.process_time() - began
 html, text = report._repr_html_(), str(report)
 told = {"read": read, "seconds": time.process_time() - began, "html": len(html), "text": len(text),
@@ -32,6 +34,14 @@ print(json.dumps(told))
 
 def packed(numbers):
     return base64.b64encode(numbers.tobytes()).decode()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The folder of such a run."""
+    folder = tmp_path_factory.mktemp("ranks")
+    write(folder)
+    return folder
 
 
 def write(folder):
@@ -73,12 +83,12 @@ def write(folder):
         (folder / f"rank{rank:05d}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def test_a_thousand_ranks_are_read_compared_and_drawn(tmp_path):
+@pytest.mark.parametrize("how", [[], ["parts"]], ids=["at once", "in eight parts"])
+def test_a_thousand_ranks_are_read_compared_and_drawn(folder, how):
     """In seconds of CPU, and in a gigabyte; the odd one is named."""
-    write(tmp_path)
-    size = sum(path.stat().st_size for path in tmp_path.iterdir())
+    size = sum(path.stat().st_size for path in folder.iterdir())
     done = subprocess.run(
-        [sys.executable, "-c", MEASURED, str(tmp_path)], capture_output=True, text=True, check=True, cwd=ROOT
+        [sys.executable, "-c", MEASURED, str(folder), *how], capture_output=True, text=True, check=True, cwd=ROOT
     )
     told = json.loads(done.stdout)
     print(f"\n{size / 1e6:.0f} MB, {told['read']:.1f} s to read and compare, {told['seconds']:.1f} s with drawing")

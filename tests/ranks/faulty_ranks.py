@@ -177,6 +177,23 @@ def healthy_dropout():
     train(net)
 
 
+def healthy_dropped_inputs():
+    net = dropping_inputs()
+    torch.manual_seed(dist.get_rank())
+    train(net)
+
+
+def healthy_loader():
+    """A loader draws a seed each time it begins, the same on all ranks, and nothing else is drawn."""
+    net = wrapped()
+    opt = torch.optim.SGD(net.parameters(), 0.1)
+    for step in range(STEPS):
+        for x in torch.utils.data.DataLoader(batch(step), batch_size=6):
+            opt.zero_grad()
+            net(x).pow(2).mean().backward()
+            opt.step()
+
+
 def healthy_buffers():
     train(normed(broadcast_buffers=True))
 
@@ -227,6 +244,12 @@ def dropping():
     return DistributedDataParallel(net)
 
 
+def dropping_inputs():
+    """What is dropped first has no gradient: no node is made before it has drawn."""
+    torch.manual_seed(0)
+    return DistributedDataParallel(nn.Sequential(nn.Dropout(0.1), nn.Linear(8, 16), nn.Linear(16, 4)))
+
+
 def normed(**options):
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 4))
@@ -266,6 +289,21 @@ def same_masks():
     net = dropping()
     torch.manual_seed(1)
     train(net)
+
+
+def same_masks_of_inputs():
+    net = dropping_inputs()
+    torch.manual_seed(1)
+    train(net)
+
+
+def same_masks_before_the_model():
+    net = wrapped()
+    opt = torch.optim.SGD(net.parameters(), 0.1)
+    for step in range(STEPS):
+        opt.zero_grad()
+        net(nn.functional.dropout(batch(step), 0.1)).pow(2).mean().backward()
+        opt.step()
 
 
 def smaller_last_batch():
@@ -336,7 +374,8 @@ def killed():
 PROGRAMS = (
     healthy, healthy_clipped, healthy_accumulation, healthy_sharded, healthy_rates, healthy_dropout, healthy_buffers,
     healthy_sharded_clipped, healthy_last_batch, healthy_tensor_parallel, healthy_fixed_input, healthy_other_lines,
-    own_buffers, same_data, same_masks, smaller_last_batch, clipped_by_shards, whole_by_mistake, slow,
+    healthy_dropped_inputs, healthy_loader, same_masks_of_inputs, same_masks_before_the_model, own_buffers,
+    same_data, same_masks, smaller_last_batch, clipped_by_shards, whole_by_mistake, slow,
     another_collective, left_out, never_reduced, past_the_wrapper,
     added_after, changed_by_hand, started_apart, drifted, other_rates, nan_on_one, one_more_pass, killed,
 )  # fmt: skip

@@ -81,3 +81,94 @@ def test_a_large_parameter_that_lies_whole(world, left_out):
         assert trace.report.findings[0].message == (
             "Each rank holds 1 of 2 DTensors whole, with 67 % of the elements: Sequential.2.weight is the largest."
         )
+
+
+def sharded_inside(seen):
+    """Return what is found where ``seen`` makes a loss of a product whose parts lie on two ranks."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("tp",))
+    w = nn.Parameter(distribute_tensor(torch.ones(8, 4), mesh, [Shard(0)]))
+    with tm.trace() as trace:
+        for _ in range(2):
+            seen(distribute_tensor(torch.ones(6, 8), mesh, [Shard(1)]) @ w).backward()
+    report = trace.report
+    assert tm.TraceReport.from_dict(report.to_dict()) == report
+    return report
+
+
+def test_a_part_of_a_sum_that_is_taken_for_the_whole(world):
+    """``to_local()`` of a product of shards is what this rank adds to it; the line that took it is named."""
+    world(2)
+    report = sharded_inside(lambda y: y.to_local().pow(2).mean())
+    (finding,) = report.findings
+    assert (finding.code, finding.severity) == ("TM912", "warning")
+    assert finding.message == (
+        "The loss was computed from this rank's part of a sum over tp: to_local() of a DTensor whose placements are "
+        "P(sum) returns what this rank adds to it."
+    )
+    assert finding.location is not None
+    assert "test_fake_backend.py" in finding.location.label
+    assert [one.over for one in report.parallel.parts] == ["tp"]
+
+
+def reduced_by_hand(y):
+    """Add the parts up by a Function of its own, as Megatron does."""
+
+    class Reduced(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            x = x.clone()
+            dist.all_reduce(x)
+            return x
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad
+
+    return Reduced.apply(y.to_local()).pow(2).mean()
+
+
+def reduced_in_place(y):
+    """Add the parts up where they lie."""
+    local = y.to_local().clone()
+    dist.all_reduce(local)
+    return local.pow(2).mean()
+
+
+def given_back(y):
+    """Make a DTensor of the part again, and of that the whole."""
+    from torch.distributed.tensor import DTensor, Partial
+
+    return DTensor.from_local(y.to_local(), y.device_mesh, [Partial()]).full_tensor().pow(2).mean()
+
+
+def reduced_by_torch(y):
+    """Add the parts up by torch's differentiable collective."""
+    import torch.distributed.nn.functional as collectives
+
+    return collectives.all_reduce(y.to_local()).pow(2).mean()
+
+
+def reduced_functionally(y):
+    """Add the parts up by a functional collective."""
+    from torch.distributed._functional_collectives import all_reduce
+
+    return all_reduce(y.to_local(), "sum", y.device_mesh.get_group()).pow(2).mean()
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        lambda y: y.full_tensor().pow(2).mean(),
+        lambda y: y.pow(2).mean().full_tensor(),
+        lambda y: (y.to_local().detach().sum() * 0 + y.full_tensor()).pow(2).mean(),  # looked at, and not learned from
+        reduced_by_hand, reduced_in_place, given_back, reduced_by_torch, reduced_functionally,
+    ],
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore:.*is deprecated:FutureWarning", "ignore:c10d..allreduce_:UserWarning")
+def test_parts_that_are_added_up_are_no_fault(world, seen):
+    """By DTensor itself, by a collective of torch's, or by hand."""
+    world(2)
+    assert sharded_inside(seen).findings == ()

@@ -25,7 +25,7 @@ WORLD = 2
 HEALTHY = (
     "healthy", "healthy_clipped", "healthy_accumulation", "healthy_sharded", "healthy_rates", "healthy_dropout",
     "healthy_buffers", "healthy_sharded_clipped", "healthy_last_batch", "healthy_tensor_parallel",
-    "healthy_fixed_input", "healthy_other_lines",
+    "healthy_fixed_input", "healthy_other_lines", "healthy_dropped_inputs", "healthy_loader",
 )  # fmt: skip
 FAULTS = {
     "never_reduced": ("TM902", "no pass since the previous step reduced them"),
@@ -40,6 +40,8 @@ FAULTS = {
     "own_buffers": ("TM904", "1.running_mean is different on rank 1"),
     "same_data": ("TM905", "Ranks 0 and 1 were given the same input in all 5 forwards"),
     "same_masks": ("TM909", "at each of 5 forwards, and 5 of them drew"),
+    "same_masks_of_inputs": ("TM909", "at each of 5 forwards, and 4 of them drew"),
+    "same_masks_before_the_model": ("TM909", "at each of 5 forwards, and 4 of them drew"),
     "smaller_last_batch": ("TM910", "in 1 of 5 forwards, first in pass 5"),
     "clipped_by_shards": ("TM913", "Before step 2 the ranks scaled the shards of their gradients"),
     "whole_by_mistake": ("TM912", "Each rank holds 2 of 4 DTensors whole"),
@@ -126,6 +128,16 @@ def test_a_file_that_ends_within_a_line_is_read_up_to_there(folder, tmp_path):
     assert "TM900" in codes(report)
 
 
+@pytest.mark.parametrize("program", ["healthy", "drifted", "slow", "clipped_by_shards", "nan_on_one"])
+def test_parts_of_a_folder_are_merged(folder, program):
+    """File by file, each elsewhere: the panel is that of the folder."""
+    parts = [tm.ranks(file) for file in sorted((folder / program).iterdir())]
+    assert len(parts) == WORLD
+    assert [part.findings[0].code for part in parts] == ["TM900"] * WORLD  # one rank of two
+    both = tm.ranks(pickle.loads(pickle.dumps(parts)))
+    assert both.to_dict() == tm.ranks(folder / program).to_dict()
+
+
 def test_a_rank_that_left_no_file_is_missed(folder, tmp_path):
     """The world is as large as the others say."""
     shutil.copytree(folder / "healthy", tmp_path / "one")
@@ -154,6 +166,12 @@ def test_reports_of_one_process_are_refused():
         tm.ranks([trace.report])
     with pytest.raises(tm.TraceError, match="one report of each rank"):
         tm.ranks([])
+
+
+def test_files_and_reports_are_not_mixed(folder, reports):
+    """Steps have numbers in the one, and are called by the pass before them in the other."""
+    with pytest.raises(tm.TraceError, match="give one kind for all ranks"):
+        tm.ranks([reports[0]["healthy"], folder / "healthy" / "rank00001.jsonl"])
 
 
 def test_a_folder_that_cannot_be_written_is_a_gap_and_no_error(tmp_path):

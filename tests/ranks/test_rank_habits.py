@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import tensormagic as tm
 from tensormagic.comparisons.rank_files import Begun, Facts, OnePass, OneStep
 from tensormagic.comparisons.ranks import compare_ranks
 from tensormagic.diagnoses import diagnose
@@ -151,3 +156,53 @@ def test_of_a_gpu_nothing_is_said_of_stragglers():
     for one in ranks:
         one.begun.kinds = [(kind[0], kind[1], "nccl:all_reduce", *kind[3:]) for kind in one.begun.kinds]
     assert said(ranks) == []
+
+
+@st.composite
+def runs(draw):
+    """Draw ranks that write of a run, and where parts of it were changed on some of them."""
+    world = draw(st.integers(2, 7))
+    found = []
+    for rank in range(world):
+        one = facts(rank, world, kinds=("DDP",), replicas=tuple(range(world)), peak=draw(st.integers(1, 9)) * GIB)
+        for step in (1, 2):
+            norms = np.array([draw(st.sampled_from([0.5, 0.5, 0.5, 1.0, np.nan])) for _ in one.names], np.float32)
+            one.passes[step].norms = one.steps[step].used = norms
+            one.hashes[step] = np.array([draw(st.sampled_from([7, 7, 7, 8]))] * 2, np.uint64)
+        if draw(st.booleans()):
+            begun(one, ["gloo:all_reduce"] * draw(st.integers(1, 3)), at=rank * 0.001)
+        found.append(one)
+    return found[: draw(st.integers(1, world))]
+
+
+def merged(draw, parts):
+    """Merge reports as a tree of a shape that is drawn, in an order that is drawn."""
+    if len(parts) == 1:
+        return parts[0]
+    at = draw(st.integers(1, len(parts) - 1))
+    return tm.ranks(draw(st.permutations([merged(draw, parts[:at]), merged(draw, parts[at:])])))
+
+
+@given(runs(), st.data())
+def test_merging_as_a_tree_is_merging_at_once(found, data):
+    """Whatever the shape of the tree: the same data, to be merged again, and the same panel."""
+    leaves = [compare_ranks([one], "") for one in data.draw(st.permutations(found))]
+    tree, flat = merged(data.draw, leaves), tm.ranks(leaves)
+    tree = pickle.loads(pickle.dumps(tree))
+    assert tree.to_dict() | {"findings": []} == flat.to_dict() | {"findings": []}
+    assert [one.rank for one in tree.written] == [one.rank for one in flat.written] == list(range(len(found)))
+    if len(found) > 1:
+        assert tree.findings == flat.findings
+        assert str(tree) == str(flat)
+
+
+def test_what_cannot_be_merged(tmp_path):
+    """The same rank twice; a report that was saved, which holds what was found and not what was compared."""
+    one = compare_ranks([facts(0)], "")
+    with pytest.raises(tm.TraceError, match=r"one report of each rank is needed, but these are of ranks \[0, 0\]"):
+        tm.ranks([one, one])
+    one.save(tmp_path / "one.json")
+    saved = tm.load(tmp_path / "one.json")
+    assert saved == one
+    with pytest.raises(tm.TraceError, match="a saved report of ranks cannot be merged"):
+        tm.ranks([saved, compare_ranks([facts(1)], "")])

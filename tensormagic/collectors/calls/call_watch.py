@@ -193,6 +193,13 @@ def cleared(watch: NotesOfLoop, call: Call) -> None:
         watch.loop.cleared = watch.site(call)
 
 
+def reduced(watch: CallWatch, call: Call) -> None:
+    """Note of what node a result is that ranks add up where it lies: autograd does not know of it."""
+    x = call.args[0] if call.args else call.kwargs.get("tensor")
+    if isinstance(x, torch.Tensor) and x.grad_fn is not None and len(watch.reduced) < MOST_MODULES:
+        watch.reduced.add(x.grad_fn._sequence_nr())
+
+
 def clipped(watch: NotesOfLoop, call: Call) -> None:
     """Look at a call of `clip_grad_norm_`, from inside: at what it is given, and whether a step has used it already."""
     if not call.frame.f_code.co_filename.replace("\\", "/").endswith(_CLIP_FILE):
@@ -241,6 +248,8 @@ class CallWatch(NotesOfBroadcasts, NotesOfFresh, NotesOfDoubles, NotesOfLoop, No
         doubles: Where float64 tensors were made.
         sequences: What recurrent layers gave that take time first.
         dropouts: Dropouts that their model knows, by identity.
+        drops: Whether a dropout was seen that drops.
+        reduced: Numbers of nodes whose results ranks have added up in place.
         seconds: Spent here.
         loop: What they show of the training loop.
     """
@@ -253,6 +262,8 @@ class CallWatch(NotesOfBroadcasts, NotesOfFresh, NotesOfDoubles, NotesOfLoop, No
         self.wide, self.fresh, self.doubles = Wide(), Fresh(), Doubles()
         self.sequences = Sequences()
         self.dropouts: dict[int, weakref.ref[Any]] = {}
+        self.drops = False
+        self.reduced: set[int] = set()
         self.seconds = 0.0
         self.loop = LoopNotes()
 
@@ -383,6 +394,8 @@ def _functions(names: Iterable[str]) -> Iterable[Any]:
 
 def _watched() -> dict[Any, Watched]:
     looks: dict[Any, tuple[Look, ...]] = {PROFILED: (cleared,)}
+    if torch.distributed.is_available():
+        looks[torch.distributed.all_reduce] = (reduced,)
     for look, names in _LOOKS:
         for function in dict.fromkeys(_functions(names)):
             looks[function] = (*looks.get(function, ()), look)

@@ -305,13 +305,15 @@ _MOST_DROPOUTS = 1024
 
 
 class NotesOfDropouts(CallNotes):
-    """Notes beside which the dropouts are remembered that their model knows."""
+    """Notes beside which the dropouts are remembered that their model knows, and whether any of all dropped."""
 
     dropouts: dict[int, weakref.ref[Any]]
+    drops: bool
 
 
 def dropped(watch: NotesOfDropouts, call: Call) -> None:
     """Note a dropout that drops whatever mode the module around it is in."""
+    watch.drops = watch.drops or _draws(call)
     above = call.frame.f_back
     if above is not None and above.f_code is _FORWARD:
         module = above.f_locals["self"]

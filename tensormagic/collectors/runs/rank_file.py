@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import pickle
 import socket
 import sys
 import time
@@ -35,14 +36,13 @@ from tensormagic.collectors.training.parallel import (
     Forwards,
     ParallelWatcher,
     buffers_of,
-    collectives_since,
     hash_of,
-    newest_record,
     placed,
     world_size,
 )
 from tensormagic.collectors.training.training import held_by
 from tensormagic.collectors.training.updates import leave_steps, watch_steps
+from tensormagic.collectors.where.caller import Gathered, own_frame
 from tensormagic.collectors.where.source import SourceLines
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Gap, Pass
 
@@ -215,7 +215,8 @@ class RankFile:
         self._ended += 1
         is_kept = self._is_kept(self._ended)
         shards = [each for reference in self._shards if (each := reference()) is not None] if is_kept else []
-        end = PassEnd(self._norms(shards) if shards else None, self._forwards.taken(), time.time(), is_kept=is_kept)
+        forward = self._forwards.taken(drops=self._recorder.calls.drops)
+        end = PassEnd(self._norms(shards) if shards else None, forward, time.time(), is_kept=is_kept)
         self._recorder.first_node = self._first_node if self._is_kept(self._ended + 1) else None
         return end
 
@@ -305,7 +306,7 @@ def _put(found: array[float], of: list[int], read: list[float]) -> None:
         found[number] = norm
 
 
-def _packed(numbers: array[float]) -> str:
+def _packed(numbers: array[Any]) -> str:
     return base64.b64encode(numbers.tobytes()).decode()
 
 
@@ -319,3 +320,66 @@ def _peak() -> int:
 
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return int(most if sys.platform == "darwin" else most * 1024)
+
+
+# The collectives that this process has begun, as torch's flight recorder wrote them down: read once, at the end.
+#
+# The recorder is on by default and is torch's own: nothing is added to a collective, and none is begun here. Its
+# interface is private: where it is not as expected, nothing is reported.
+
+MOST = 2000
+_DUMPS = ("_dump_fr_trace", "_dump_nccl_trace")
+
+
+def newest_record() -> dict[str, int]:
+    """Return the number of the last record of each recorder; -1 where it has none."""
+    return {dump: max((one["record_id"] for one in _entries(dump, lines=False)), default=-1) for dump in _DUMPS}
+
+
+def collectives_since(newest: dict[str, int], sites: SourceLines) -> dict[str, Any]:
+    """Return what was begun after these records: of each its group, number, kind, sizes, line and moment; packed."""
+    groups = _ranks_of_groups()
+    kinds: dict[tuple[Any, ...], int] = {}
+    lines: dict[Gathered, str] = {}
+    numbers, which, moments = array("i"), array("i"), array("d")
+    for dump in _DUMPS:
+        for one in _entries(dump, lines=True)[-MOST:]:
+            if one["record_id"] <= newest.get(dump, -1) or one["is_p2p"]:
+                continue
+            group = str(one["process_group"][0])
+            frame = own_frame(one.get("frames"))
+            if frame is not None and frame not in lines:
+                lines[frame] = sites.at(*frame).label
+            line = lines[frame] if frame is not None else ""
+            operation = str(one["profiling_name"])
+            sizes = str(one["input_sizes"]).replace(" ", "")
+            kind = (group, tuple(groups.get(group, ())), operation, sizes, line)
+            which.append(kinds.setdefault(kind, len(kinds)))
+            numbers.append(one["collective_seq_id"])
+            moments.append(one["time_created_ns"] * 1e-9)
+    return {"kinds": list(kinds), "n": _packed(numbers), "which": _packed(which), "moments": _packed(moments)}
+
+
+def _entries(dump: str, *, lines: bool) -> list[dict[str, Any]]:
+    """Return what a recorder holds, the oldest first; nothing where this torch has no such recorder."""
+    if not torch.distributed.is_available():
+        return []
+    from torch._C import _distributed_c10d
+
+    read = getattr(_distributed_c10d, dump, None)
+    if read is None:
+        return []
+    try:
+        found = pickle.loads(read(True, lines, False))  # noqa: S301, FBT003  (torch's own, from this process; C++)
+        return sorted(found.get("entries", ()), key=lambda one: int(one["record_id"]))
+    except (KeyError, RuntimeError, TypeError):
+        return []
+
+
+def _ranks_of_groups() -> dict[str, list[int]]:
+    """Return the ranks of each group that this process is in, by the group's name."""
+    try:
+        world = torch.distributed.distributed_c10d._world
+        return {str(world.pg_names[group]): sorted(world.pg_group_ranks[group]) for group in world.pg_map}
+    except (AttributeError, KeyError):
+        return {}

@@ -291,6 +291,7 @@ class Tracer(Listener):
         graph = self._graphs.of(found, inner=inner)
         if graph is not None and len(self._graphs) > before:
             self._passes.use(graph.structure)
+            self._parallel.look(found, graph.structure, graph.nodes, self._recorder.calls.reduced)
             self._structure += 1
         return graph
 

@@ -1,17 +1,14 @@
-"""A run of several processes, as one rank knows it: what is spread and reduced, its groups, its collectives."""
+"""A run of several processes, as one rank knows it: what is spread and reduced, its groups, its inputs."""
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import gc
 import hashlib
-import pickle
 import sys
 import weakref
-from array import array
 from collections import UserDict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
@@ -19,13 +16,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from tensormagic.collectors.graphs.live_nodes import runs_python
+from tensormagic.collectors.graphs.structure import GraphStructure, Walk
 from tensormagic.collectors.kinds.subclasses import placement_text
 from tensormagic.collectors.objects.holdings import attributes_of, is_a
 from tensormagic.collectors.objects.identity import Leaves, outermost_call
 from tensormagic.collectors.quiet import answers_itself, here, is_whole
-from tensormagic.collectors.where.caller import Gathered, own_frame
-from tensormagic.collectors.where.source import SourceLines
-from tensormagic.reports import Parallel, Spread, Whole
+from tensormagic.reports import Node, Parallel, Spread, TakenPart, Whole
 
 # What a rank can say of a run of several by itself: by what the run is spread, and which passes reduced gradients.
 #
@@ -56,6 +53,7 @@ class ParallelWatcher:
         self.kinds: dict[Spread, None] = {}
         self.several = world_size() > 1
         self._rank = self._world = 0
+        self._parts: list[TakenPart] = []
 
     def is_there(self) -> bool:
         """Return whether several processes take part, as far as was seen."""
@@ -128,7 +126,35 @@ class ParallelWatcher:
 
     def report(self) -> Parallel | None:
         """Return what is known so far; None in a run of one process, or before a pass."""
-        return Parallel(self._rank, self._world, tuple(self.kinds), self._whole()) if self._world else None
+        if not self._world:
+            return None
+        return Parallel(self._rank, self._world, tuple(self.kinds), self._whole(), tuple(self._parts))
+
+    def look(self, found: Walk, structure: GraphStructure, nodes: Sequence[Node], reduced: Collection[int]) -> None:
+        """Look in a new graph for results that are parts of a sum, and were taken by ``to_local()`` as they are.
+
+        Between the root and such a node nothing may add the parts up: no collective, also none in place (``reduced``
+        has the numbers of such nodes, where torch tells of them), and no code of the person's.
+        """
+        if not any(map(_is_taken, found.nodes)) or not hasattr(torch.distributed.distributed_c10d, _TELLS):
+            return
+        waiting, seen = [structure.index[place] for place in found.roots], set[int]()
+        live = dict(zip(structure.index, found.nodes, strict=True))
+        below: dict[int, list[int]] = {}
+        for edge in structure.edges:
+            below.setdefault(edge.source, []).append(edge.target)
+        while waiting:
+            at = waiting.pop()
+            if at in seen or _may_reduce(node := live[at]) or node._sequence_nr() in reduced:
+                continue
+            seen.add(at)
+            waiting += below.get(at, ())
+            if _is_taken(node) and len(self._parts) < _MOST_PARTS:
+                spec = node.dtensor_spec
+                names = spec.mesh.mesh_dim_names or [f"dim {dim}" for dim in range(spec.mesh.ndim)]
+                dims = [name for name, how in zip(names, spec.placements, strict=True) if how.is_partial()]
+                how = tuple(placement_text(one) for one in spec.placements)
+                self._parts.append(TakenPart(", ".join(dims), how, nodes[at].location))
 
     def _whole(self) -> Whole | None:
         """Return which parameters lie whole here although they are DTensors, beside others that are cut."""
@@ -155,6 +181,27 @@ class ParallelWatcher:
             self._wrapped = [one for name, module in roots for one in _wrapped_in(name, module)]
             bare = {id(module): name for name, module in roots if name not in {one.root for one in self._wrapped}}
             self._wrapped += _wrapped_around(bare) if bare else ()
+
+
+def _is_taken(node: Any) -> bool:
+    """Return whether a node is of ``to_local()`` of a DTensor that is partial over a mesh of several ranks."""
+    spec = getattr(node, "dtensor_spec", None) if type(node).__name__ == "_ToTorchTensorBackward" else None
+    sizes = spec.mesh.shape if spec is not None else ()
+    return spec is not None and any(
+        how.is_partial() and size > 1 for how, size in zip(spec.placements, sizes, strict=True)
+    )
+
+
+def _may_reduce(node: Any) -> bool:
+    """Return whether a node may add up what several ranks have: collectives, and Functions of the person's."""
+    made_by = getattr(getattr(type(node), "_forward_cls", None), "__module__", "")
+    of_ranks = made_by.startswith("torch.distributed") and not _is_taken(node)
+    return of_ranks or runs_python(node) or any(word in node.name() for word in _COLLECTIVE)
+
+
+_COLLECTIVE = ("Reduce", "reduce", "c10d")
+_TELLS = "handle_torch_function"  # with it, modes see `torch.distributed.all_reduce`
+_MOST_PARTS = 8
 
 
 def _meshes(module: Any) -> list[Any]:
@@ -292,12 +339,15 @@ class Forwards:
         given: A number that is the same for the same values; None where they cannot be read.
         sizes: The first size of each tensor.
         state: Of the generators, as that call began; None where it was not read.
+        drew_before: Whether they had drawn since the pass before: the loader draws there too, once an epoch.
     """
 
     def __init__(self) -> None:
         self.given: int | None = None
         self.sizes: tuple[int, ...] = ()
         self.state: int | None = None
+        self.drew_before = False
+        self._ended: int | None = None
 
     def note(self, frame: FrameType) -> bool:
         """Look at the outermost module that runs in a frame; returns whether there is one."""
@@ -316,13 +366,15 @@ class Forwards:
             total = (total * _ODD + hash_of(read) + len(x.shape)) & _MASK
         self.given, self.sizes = total, tuple(int(x.shape[0]) for x in local if x.dim())
         self.state = generators()
+        self.drew_before = self._ended is not None and self._ended != self.state
         return True
 
-    def taken(self) -> dict[str, Any] | None:
-        """Return what is written of it, and forget it."""
+    def taken(self, *, drops: bool) -> dict[str, Any] | None:
+        """Return what is written of it, and forget it; ``drops``: whether a dropout was seen in this run."""
         if self.given is None:
             return None
-        drew = self.state is not None and self.state != generators()
+        self._ended = generators()
+        drew = self.state is not None and (self.state != self._ended or (drops and self.drew_before))
         found = {"given": f"{self.given:016x}", "sizes": self.sizes[:1], "state": f"{self.state:016x}", "drew": drew}
         self.given = self.state = None
         return found
@@ -385,70 +437,3 @@ def placed(parameters: Iterable[tuple[int, Any]]) -> dict[str, Any]:
             coordinates.append(list(mesh.get_coordinate() or ()))
         of.append([number, meshes[key], [placement_text(one) for one in spec.placements], list(map(int, spec.shape))])
     return {"meshes": list(meshes), "coordinates": coordinates, "of": of}
-
-
-# The collectives that this process has begun, as torch's flight recorder wrote them down: read once, at the end.
-#
-# The recorder is on by default and is torch's own: nothing is added to a collective, and none is begun here. Its
-# interface is private: where it is not as expected, nothing is reported.
-
-MOST = 2000
-_DUMPS = ("_dump_fr_trace", "_dump_nccl_trace")
-
-
-def newest_record() -> dict[str, int]:
-    """Return the number of the last record of each recorder; -1 where it has none."""
-    return {dump: max((one["record_id"] for one in _entries(dump, lines=False)), default=-1) for dump in _DUMPS}
-
-
-def collectives_since(newest: dict[str, int], sites: SourceLines) -> dict[str, Any]:
-    """Return what was begun after these records: of each its group, number, kind, sizes, line and moment; packed."""
-    groups = _ranks_of_groups()
-    kinds: dict[tuple[Any, ...], int] = {}
-    lines: dict[Gathered, str] = {}
-    numbers, which, moments = array("i"), array("i"), array("d")
-    for dump in _DUMPS:
-        for one in _entries(dump, lines=True)[-MOST:]:
-            if one["record_id"] <= newest.get(dump, -1) or one["is_p2p"]:
-                continue
-            group = str(one["process_group"][0])
-            frame = own_frame(one.get("frames"))
-            if frame is not None and frame not in lines:
-                lines[frame] = sites.at(*frame).label
-            line = lines[frame] if frame is not None else ""
-            operation = str(one["profiling_name"])
-            sizes = str(one["input_sizes"]).replace(" ", "")
-            kind = (group, tuple(groups.get(group, ())), operation, sizes, line)
-            which.append(kinds.setdefault(kind, len(kinds)))
-            numbers.append(one["collective_seq_id"])
-            moments.append(one["time_created_ns"] * 1e-9)
-    return {"kinds": list(kinds), "n": _packed(numbers), "which": _packed(which), "moments": _packed(moments)}
-
-
-def _packed(numbers: array[Any]) -> str:
-    return base64.b64encode(numbers.tobytes()).decode()
-
-
-def _entries(dump: str, *, lines: bool) -> list[dict[str, Any]]:
-    """Return what a recorder holds, the oldest first; nothing where this torch has no such recorder."""
-    if not torch.distributed.is_available():
-        return []
-    from torch._C import _distributed_c10d
-
-    read = getattr(_distributed_c10d, dump, None)
-    if read is None:
-        return []
-    try:
-        found = pickle.loads(read(True, lines, False))  # noqa: S301, FBT003  (torch's own, from this process; C++)
-        return sorted(found.get("entries", ()), key=lambda one: int(one["record_id"]))
-    except (KeyError, RuntimeError, TypeError):
-        return []
-
-
-def _ranks_of_groups() -> dict[str, list[int]]:
-    """Return the ranks of each group that this process is in, by the group's name."""
-    try:
-        world = torch.distributed.distributed_c10d._world
-        return {str(world.pg_names[group]): sorted(world.pg_group_ranks[group]) for group in world.pg_map}
-    except (AttributeError, KeyError):
-        return {}
