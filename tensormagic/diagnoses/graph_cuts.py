@@ -29,6 +29,7 @@ _OPERATORS = {
     "floor_divide": "//", "__floordiv__": "//", "__rfloordiv__": "//",
 }  # fmt: skip
 _BLOCKS = {"no_grad": "torch.no_grad()", "inference_mode": "torch.inference_mode()"}
+_CHECKPOINT = "checkpoint(…, use_reentrant=True)"
 _FREE = frozenset({"float", "int", "index", "complex", "tensor", "as_tensor", "asarray"})
 
 _BY_KIND = {
@@ -44,6 +45,7 @@ _BY_KIND = {
     "non-differentiable": "replace it with something differentiable",
 }
 _BY_OP = {
+    "checkpoint": "pass `use_reentrant=False`: the re-entrant one records nothing if no input asks for a gradient",
     "argmax": "argmax is not differentiable: use `F.softmax(x, dim)`, or `F.gumbel_softmax(x, hard=True)` for a hard "
     "choice",
     "argmin": "argmin is not differentiable: use `F.softmin(x, dim)`",
@@ -81,7 +83,7 @@ def call_words(cut: Cut, place: Location | None = None) -> str:
     if _drawn(cut, place):
         return "`.sample()`"
     if cut.kind in _BLOCKS:
-        return f"`{_switch(cut, place) or _BLOCKS[cut.kind]}`"
+        return f"`{_CHECKPOINT if cut.op == 'checkpoint' else _switch(cut, place) or _BLOCKS[cut.kind]}`"
     return f"`{_call(cut)}`"
 
 

@@ -220,14 +220,16 @@ _JOINING = frozenset({"add", "sub", "rsub"})
 def terms_without_gradient(report: TraceReport) -> Iterator[Finding]:
     """TM313: a number that came out of parameters is added to a loss without its history: a note, for it may be meant.
 
-    What the cut leaves without any gradient is reported as TM303; here all parameters learn, though not from this term.
+    What the cut leaves without any gradient is reported as TM303; here all parameters learn, though not from this term,
+    or it came out of a network that no optimizer holds.
     """
     told: set[tuple[int | None, int | None]] = set()
     for graph in report.graphs:
         numbers = _near_the_root(graph)
         for cut in graph.cuts:
             where = (cut.location, graph.nodes[cut.target].location if cut.target is not None else None)
-            if cut.target in numbers and not (cut.left_out or cut.earlier or cut.selects) and where not in told:
+            learned = any(one.held is not False for one in cut.left_out)
+            if cut.target in numbers and not (learned or cut.earlier or cut.selects) and where not in told:
                 told.add(where)
                 yield _term(report, graph, cut)
 
@@ -256,7 +258,11 @@ def _term(report: TraceReport, graph: Graph, cut: Cut) -> Finding:
     here, joined = report.location(cut.location), report.location(graph.nodes[cut.target].location)
     what = cut.source_name or "a value"
     mend = instead(cut, here)
-    keep = mend if "`.rsample()`" in mend else "keep its history: leave out what ends it"
+    keep = "keep its history: leave out what ends it"
+    if "`.rsample()`" in mend:
+        keep = mend
+    elif cut.left_out:
+        keep = "compute it from the outputs of the network that is trained"
     return Finding(
         code="TM313",
         severity="note",

@@ -146,7 +146,7 @@ def softmax_elsewhere(report: TraceReport) -> Iterator[Finding]:
     Proven where a likelihood picks classes from it and where it weighs the samples of a batch against each other;
     else a note: slots and capsules compete on purpose.
     """
-    proven = {one.made for one in of_kind(report, "normalised over") if not one.detail.startswith("samples")}
+    proven = {one.made for one in of_kind(report, "normalised over") if not one.detail.startswith(("samples", "alone"))}
     for one in of_kind(report, "normalised over"):
         if not (one.detail.startswith("samples") and one.location in proven):
             yield _finding(report, "TM612", one, _softmax(one), "softmax applied here")
@@ -155,6 +155,12 @@ def softmax_elsewhere(report: TraceReport) -> Iterator[Finding]:
 def _softmax(one: Observation) -> _Told:
     kind, dim, *rest = one.detail.split()
     name = called(one.operands[0], "its input")
+    if kind == "alone":
+        says = f"{one.op} goes over dimension {dim} of {name}, of shape {tuple_text(one.operands[0].shape)}"
+        without = "the loss is 0" if one.op == "cross_entropy" else "the result is 1"
+        says += f": with one score to choose from, {without} everywhere, and no gradient goes back."
+        for_one = "For yes or no by one score: `F.binary_cross_entropy_with_logits(scores, targets)`"
+        return "warning", says, f"{for_one}; for weights over places: normalise the dimension that is summed"
     if kind == "classes":
         says = f"{one.op} picks classes from dimension 1 of {name}, and its softmax went over dimension {dim}"
         return "warning", f"{says}: samples compete with each other for each class.", "Over the classes: `dim=1`"

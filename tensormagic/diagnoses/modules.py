@@ -189,7 +189,9 @@ def _hiding(hidden: UnregisteredModules) -> Finding:
     what = plural(hidden.modules, "module") if hidden.modules else plural(hidden.parameters, "parameter")
     kind = "ModuleDict" if hidden.container == "dict" else "ModuleList"
     kind = kind if hidden.modules else kind.replace("Module", "Parameter")
-    attribute = hidden.name.rpartition(".")[2]
+    attribute, inside = hidden.name.rpartition(".")[2], _inside(hidden)
+    if hidden.container == "dict" and not _are_named(inside):
+        inside = "…"
     missing = f"{plural(hidden.parameters, 'parameter')} ({plural(hidden.numel, 'element')})"
     return Finding(
         code="TM605",
@@ -198,9 +200,21 @@ def _hiding(hidden: UnregisteredModules) -> Finding:
         f"{missing} are missing from {hidden.owner}.parameters(), which has {count(hidden.registered)}.",
         location=hidden.location,
         evidence={"parameters missing": hidden.parameters, "elements": hidden.numel, "optimized": hidden.optimized},
-        remedy=f"Let the module register them: `self.{attribute} = nn.{kind}({_inside(hidden)})`",
+        remedy=f"Let the module register them: `self.{attribute} = nn.{kind}({inside})`",
         subject=hidden.name,
     )
+
+
+def _are_named(inside: str) -> bool:
+    """Return whether a module can register what is written there: a flat dictionary whose keys may be text."""
+    tree = ast.parse(inside, mode="eval").body if inside not in {"", "…"} else None
+    if isinstance(tree, ast.DictComp):
+        return not isinstance(tree.value, ast.Dict | ast.DictComp | ast.List) and "range(" not in inside
+    if not isinstance(tree, ast.Dict):
+        return True
+    keys = [getattr(key, "value", "") for key in tree.keys]
+    flat = not any(isinstance(value, ast.Dict | ast.DictComp | ast.List) for value in tree.values)
+    return flat and not any(isinstance(key, int | float | tuple) for key in keys)
 
 
 def _inside(hidden: UnregisteredModules) -> str:

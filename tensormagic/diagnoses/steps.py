@@ -233,22 +233,23 @@ _WITHOUT_STATE = frozenset({"SGD", "LBFGS"})  # or without any that is to be kep
 
 
 def made_anew(report: TraceReport) -> Iterator[Finding]:
-    """TM616: optimizers for the same parameters that each made one step at one line: their state is lost each time.
+    """TM616: optimizers for the same parameters that stepped at one line, one after another: their state is lost.
 
-    A note for SGD, which has a state only with momentum.
+    A note for SGD, which has a state only with momentum, and where each made several steps: rounds may be meant.
     """
     groups: dict[tuple[str, int | None, tuple[int, ...]], list[OptimizerUse]] = {}
     for use in report.training.optimizers if report.training is not None else ():
-        if use.holds and use.steps == 1 and len(use.patterns) == 1:
+        if use.holds and len({pattern.location for pattern in use.patterns}) == 1:
             groups.setdefault((use.type_name, use.patterns[0].location, use.holds), []).append(use)
     for (kind, line, holds), uses in groups.items():
-        if len(uses) >= FEWEST_ANEW and kind != "LBFGS":
+        once, same = all(use.steps == 1 for use in uses), sum(use.again for use in uses) >= len(uses) - 1
+        if len(uses) >= FEWEST_ANEW and same and (kind not in _WITHOUT_STATE or (once and kind == "SGD")):
             yield Finding(
                 code="TM616",
-                severity="note" if kind in _WITHOUT_STATE else "warning",
-                message=f"{count(len(uses))} {kind} optimizers of the same {plural(len(holds), 'parameter')} made one "
-                "step each: what an optimizer remembers of earlier steps (momentum, averages, the number of the step) "
-                "is lost every time.",
+                severity="note" if kind in _WITHOUT_STATE or not once else "warning",
+                message=f"{count(len(uses))} {kind} optimizers of the same {plural(len(holds), 'parameter')} made "
+                f"{'one step each' if once else 'a few steps each, one after another'}: what an optimizer remembers of "
+                "earlier steps (momentum, averages, the number of the step) is lost every time.",
                 location=report.location(line),
                 evidence={"optimizers": len(uses), "parameters": len(holds)},
                 remedy=f"Make it once, before the loop: `{optimizer_code(uses[0])} = torch.optim.{kind}(…)`",
@@ -326,14 +327,25 @@ def clipped_in_vain(report: TraceReport) -> Iterator[Finding]:
             yield Finding(
                 code="TM618",
                 severity="warning",
-                message=f"clip_grad_norm_ clipped nothing in {_of_calls(told[0], clip.calls)}: {told[1]}.",
+                message=f"clip_grad_norm_ {told[1].format(of=_of_calls(told[0], clip.calls))}.",
                 location=report.location(clip.location),
-                evidence={"calls": clip.calls, "late": clip.late, "empty": clip.empty, "exhausted": clip.exhausted},
+                evidence={
+                    "calls": clip.calls,
+                    "late": clip.late,
+                    "empty": clip.empty,
+                    "exhausted": clip.exhausted,
+                    "scaled": clip.scaled,
+                },
                 remedy=told[2],
                 subject="clip_grad_norm_",
             )
 
 
+_NOTHING = "clipped nothing in {of}"
+_STILL_SCALED = (
+    "was given gradients with the GradScaler's factor in {of}: it clips as if they were that much larger, and "
+    "`scaler.step` divides by the factor afterwards"
+)
 _BETWEEN = (
     "Clip between the backward and the step: `loss.backward(); clip_grad_norm_(model.parameters(), 1.0); "
     "optimizer.step()`"
@@ -342,16 +354,22 @@ _BETWEEN = (
 
 def _clip(clip: Clipping) -> tuple[int, str, str] | None:
     if clip.exhausted:
-        why = "it was given a generator that was used up, so no parameter at all"
+        why = f"{_NOTHING}: it was given a generator that was used up, so no parameter at all"
         return (
             clip.exhausted,
             why,
             "Ask for the parameters anew in each call: `clip_grad_norm_(model.parameters(), 1.0)`",
         )
     if clip.late == clip.calls >= IN_A_ROW:
-        return clip.late, "the optimizer had used the gradients already, and no backward ran since", _BETWEEN
+        return (
+            clip.late,
+            f"{_NOTHING}: the optimizer had used the gradients already, and no backward ran since",
+            _BETWEEN,
+        )
     if clip.empty == clip.calls >= IN_A_ROW:
-        return clip.empty, "no parameter had a gradient then", _BETWEEN
+        return clip.empty, f"{_NOTHING}: no parameter had a gradient then", _BETWEEN
+    if clip.scaled >= max(IN_A_ROW, clip.calls - 1):  # the scaler is known from the first step on
+        return clip.scaled, _STILL_SCALED, "Unscale before: `scaler.unscale_(optimizer)`, and then clip"
     return None
 
 

@@ -155,6 +155,7 @@ class OptimizerUse:
         foreign: How many of its steps used gradients to which two backward passes had added, the first of which another
             optimizer had used before the second ran.
         foreign_at: Index into `TraceReport.locations` of the line of that first backward.
+        again: Whether an optimizer before it stepped the same tensors, and not those of another model of that name.
     """
 
     name: str
@@ -178,6 +179,7 @@ class OptimizerUse:
     repeated_of: int = 0
     foreign: int = 0
     foreign_at: int | None = None
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +192,7 @@ class Clipping:
         late: How often an optimizer had used the gradients already, and no backward had run since.
         empty: How often none of the parameters had a gradient.
         exhausted: How often it was given no parameter at all: a generator that was used up.
+        scaled: How often the gradients still had the factor of the ``GradScaler`` that steps.
     """
 
     location: int | None
@@ -197,6 +200,7 @@ class Clipping:
     late: int = 0
     empty: int = 0
     exhausted: int = 0
+    scaled: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,7 +41,16 @@ def run_of(*, parameters=(), clips=(), **facts):
 def test_optimizers_made_anew(kind, number, severity):
     """Four of the same parameters with one step each; fewer may be stages, and LBFGS does its work in one step."""
     once = {"type_name": kind, "steps": 1, "holds": (0, 1)}
-    found = list(steps.made_anew(run_of(uses=[once] * number)))
+    found = list(steps.made_anew(run_of(uses=[once, *[{**once, "again": True}] * (number - 1)])))
+    assert [(one.code, one.severity) for one in found] == ([("TM616", severity)] if severity else [])
+    assert not list(steps.made_anew(run_of(uses=[once] * number))), "of another model of that name each time"
+
+
+@pytest.mark.parametrize(("kind", "severity"), [("AdamW", "note"), ("SGD", "")])
+def test_optimizers_made_anew_for_each_epoch(kind, severity):
+    """Rounds of several steps may be meant; plain SGD has nothing to lose."""
+    few = {"type_name": kind, "steps": 3, "holds": (0, 1), "again": True}
+    found = list(steps.made_anew(run_of(uses=[few] * 5)))
     assert [(one.code, one.severity) for one in found] == ([("TM616", severity)] if severity else [])
 
 
@@ -64,7 +73,8 @@ def test_updates_that_are_lost_in_rounding(lost, severity):
 @pytest.mark.parametrize(
     ("counts", "says"),
     [({"late": 4}, "used the gradients already"), ({"empty": 4}, "no parameter had a gradient"),
-     ({"exhausted": 3}, "3 of 4 calls"), ({"late": 3}, ""), ({"empty": 1}, ""), ({}, "")],
+     ({"exhausted": 3}, "3 of 4 calls"), ({"late": 3}, ""), ({"empty": 1}, ""), ({}, ""),
+     ({"scaled": 3}, "GradScaler's factor in 3 of 4 calls"), ({"scaled": 2}, "")],
 )  # fmt: skip
 def test_clipping_in_vain(counts, says):
     """What happens in some calls only may be meant; a generator that is used up is not."""

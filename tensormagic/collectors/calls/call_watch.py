@@ -37,6 +37,7 @@ PROFILED: Final[Any] = torch.ops.profiler._record_function_enter_new
 
 CLIPS: Final = ("stack", "tensor")  # what `clip_grad_norm_` calls once, with gradients and without
 _CLIP_FILE, _CLIP = "torch/nn/utils/clip_grad.py", "clip_grad_norm_"
+_SCALED_STEP = torch.amp.GradScaler.step.__code__
 _MEASURES = 1e6  # a limit from which on nobody wants to clip, but to know the norm
 
 MOST_DEPTH = 1 << 12  # nodes that are gone through in search of the sum before
@@ -103,7 +104,9 @@ class LoopNotes:
         drifting: Normalisations that took statistics although their weights are frozen.
         region: Gives the line that has switched gradients off.
         stepped: The optimizers that made a step since the last backward.
-        clips: By line, calls of `clip_grad_norm_`: all, after the step, without gradients, without parameters.
+        clips: By line, calls of `clip_grad_norm_`: all, after the step, without gradients, without parameters, of
+            gradients that still had a ``GradScaler``'s factor.
+        scalers: The ``GradScaler`` that steps an optimizer, by the optimizer's identity.
     """
 
     cleared: int | None = None
@@ -113,12 +116,20 @@ class LoopNotes:
     region: Callable[[], int | None] = lambda: None
     stepped: dict[int, weakref.ref[Any]] = field(default_factory=dict)
     clips: dict[int | None, list[int]] = field(default_factory=dict)
+    scalers: dict[int, tuple[weakref.ref[Any], weakref.ref[Any]]] = field(default_factory=dict)
     _lines: dict[int, _Line] = field(default_factory=dict)
 
     def sums(self) -> tuple[RunningSum, ...]:
         """Return the sums that went on over steps."""
         lines = list(self._lines.items())
         return tuple(RunningSum(location=site, steps=line.steps) for site, line in lines if line.steps > 1)
+
+    def stepped_by(self, optimizer: Any, frame: FrameType | None) -> None:
+        """Note the ``GradScaler`` that makes a step, if one does: clipping has to wait for its `unscale_`."""
+        while frame is not None and frame.f_code is not _SCALED_STEP:
+            frame = frame.f_back
+        if frame is not None:
+            self.scalers[id(optimizer)] = weakref.ref(optimizer), weakref.ref(frame.f_locals["self"])
 
     def add(self, site: int, node: Any) -> None:
         """Note that a line has made a sum."""
@@ -210,21 +221,31 @@ def clipped(watch: NotesOfLoop, call: Call) -> None:
     if frame is None or not float(frame.f_locals.get("max_norm", 0)) < _MEASURES:
         return
     parameters = frame.f_locals.get("parameters")
-    counts = watch.loop.clips.setdefault(watch.site(call), [0, 0, 0, 0])
+    counts = watch.loop.clips.setdefault(watch.site(call), [0, 0, 0, 0, 0])
     counts[0] += 1
     if not isinstance(parameters, list) or not parameters:
         counts[3] += 1
     elif call.name == "tensor":
         counts[2] += 1
     else:
-        counts[1] += _is_used(watch.loop, parameters)
+        wanted = next((id(one) for one in parameters if one.grad is not None), 0)
+        counts[1] += any(_holds(reference(), wanted) for reference in watch.loop.stepped.values())
+        counts[4] += any(_is_scaled(*pair, wanted) for pair in watch.loop.scalers.values())
 
 
-def _is_used(loop: LoopNotes, parameters: list[torch.Tensor]) -> bool:
-    """Return whether an optimizer that holds one of these has stepped since the last backward."""
-    wanted = next((id(one) for one in parameters if one.grad is not None), 0)
-    alive = (optimizer for reference in loop.stepped.values() if (optimizer := reference()) is not None)
-    return any(id(one) == wanted for each in alive for group in each.param_groups for one in group["params"])
+def _holds(optimizer: Any, wanted: int) -> bool:
+    """Return whether an optimizer has the parameter of that identity."""
+    groups = optimizer.param_groups if optimizer is not None else ()
+    return any(id(one) == wanted for group in groups for one in group["params"])
+
+
+def _is_scaled(optimizer: weakref.ref[Any], scaler: weakref.ref[Any], wanted: int) -> bool:
+    """Return whether the gradient of a parameter still has its scaler's factor: `unscale_` was not called yet."""
+    owner, scales = optimizer(), scaler()
+    if scales is None or not scales.is_enabled() or not _holds(owner, wanted):
+        return False
+    state = scales._per_optimizer_states.get(id(owner))
+    return state is None or state["stage"].name == "READY"
 
 
 # Which calls the tracer looks at, in one table: every other call costs one look-up.
@@ -369,7 +390,9 @@ _LOOKS: tuple[tuple[Look, tuple[str, ...]], ...] = (
     (seen_losses.no_logarithms, seen_losses.DIVERGENCES),
     (seen_losses.likelihood_over, seen_losses.LIKELIHOODS),
     (seen_losses.weights_over, seen_losses.PRODUCTS),
+    (seen_losses.einsum_over, seen_losses.EINSUMS),
     (seen_losses.samples_over, seen_losses.SOFTMAXES),
+    (seen_losses.alone, (*seen_losses.SOFTMAXES, "cross_entropy_loss", "cross_entropy")),
     (seen_calls.recurred, seen_calls.LAYERS),
     (seen_calls.last_of_the_batch, seen_calls.INDEXING),
     (seen_losses.not_detached, seen_losses.SCORING),

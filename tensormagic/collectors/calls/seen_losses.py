@@ -106,6 +106,7 @@ def _above_zero(scores: torch.Tensor) -> str:
 
 LIKELIHOODS = ("nll_loss_nd", "nll_loss")
 PRODUCTS = ("matmul", "__matmul__", "bmm")
+EINSUMS = ("einsum",)
 SOFTMAXES = ("softmax", "log_softmax")
 _SOFTMAX_NODES = {"SoftmaxBackward0": "softmax", "LogSoftmaxBackward0": "log_softmax"}
 _LINEAR = frozenset({"AddmmBackward0", "MmBackward0"})
@@ -143,6 +144,47 @@ def weights_over(watch: CallNotes, call: Call) -> None:
                 return
 
 
+def einsum_over(watch: CallNotes, call: Call) -> None:
+    """Note attention weights that an ``einsum`` sums over another index than the one that was normalised.
+
+    Only where the scores are products of two tensors, as those of queries and keys are: assignments to clusters, which
+    a layer makes, are normalised over what is kept.
+    """
+    equation, *given = call.args
+    given = list(given[0]) if len(given) == 1 and isinstance(given[0], tuple | list) else given
+    if not isinstance(equation, str) or "->" not in equation or "." in equation:
+        return
+    terms, out = (side.strip() for side in equation.replace(" ", "").split("->"))
+    for at, (term, x) in enumerate(zip(terms.split(","), given, strict=True)):
+        node = _behind_dropout(x.grad_fn) if isinstance(x, torch.Tensor) and x.dim() > 1 else None
+        summed = [place for place, index in enumerate(term) if index not in out and x.shape[place] > 1]
+        if node is None or node.name() != "SoftmaxBackward0" or not summed:
+            continue
+        dim, scores = _dim_of(node, x.dim()), _past(first_input(node), _SCALED)
+        if term[dim] in out and x.shape[dim] > 1 and scores is not None and scores.name() == "BmmBackward0":
+            made = watch.line_of_node(node._sequence_nr())
+            watch.note(
+                "normalised over", call, operands=given, about=at, made=made, detail=f"product {dim} {summed[0]}"
+            )
+            return
+
+
+def alone(watch: CallNotes, call: Call) -> None:
+    """Note a softmax over the one score of a linear layer, and a likelihood of one class: 1 whatever is learned."""
+    x = call.args[0] if call.args else None
+    if not isinstance(x, torch.Tensor) or x.dim() < 2 or x.grad_fn is None:
+        return
+    node = getattr(call.result, "grad_fn", None)
+    if call.name in {"cross_entropy_loss", "cross_entropy"}:
+        if x.shape[1] == 1:
+            watch.note("normalised over", call, operands=(x,), detail="alone 1", of=2)
+    elif node is not None and node.name() in _SOFTMAX_NODES and x.shape[dim := _dim_of(node, x.dim())] == 1:
+        layer = _past(x.grad_fn, _ADDING)  # a bias
+        weight = _weight(layer) if layer is not None and dim == x.dim() - 1 else None
+        if weight is not None and 1 in weight.shape:
+            watch.note("normalised over", call, operands=(x,), detail=f"alone {dim}")
+
+
 def _behind_dropout(node: Any) -> Any:
     """Return the node before a dropout, which multiplies by a mask; the node itself where it is none."""
     if node is None or node.name() not in {"MulBackward0", "NativeDropoutBackward0"}:
@@ -165,6 +207,8 @@ def samples_over(watch: CallNotes, call: Call) -> None:
 SCORING = ("mul", "__mul__", "__rmul__")
 COMPARING = ("mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss")
 _SCALING = frozenset({"NegBackward0", "ExpBackward0", "SumBackward0", "SumBackward1", "DivBackward0"})
+_SCALED = frozenset({"MulBackward0", "DivBackward0", "MaskedFillBackward0"})
+_ADDING = frozenset({"AddBackward0"})
 _LOGITS = frozenset({"LogSoftmaxBackward0", "SubBackward0"})
 _AFFINE = frozenset({"AddBackward0", "MulBackward0", "RsubBackward1"})
 _BEST = frozenset({"MaxBackward0", "AmaxBackward0", "MaxBackward1"})

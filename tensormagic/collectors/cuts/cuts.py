@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
+import torch.utils.checkpoint
 
 from tensormagic.collectors.cuts.detachment_values import (
     GRAD_MODE,
@@ -54,6 +55,7 @@ _TORCH = Path(torch.__file__).parent
 _OF_TORCH = str(_TORCH) + os.path.sep
 _SWITCHES = (str(_TORCH / "autograd" / "grad_mode.py"), str(_TORCH / "utils" / "_contextlib.py"))
 _IGNORED = (str(_TORCH / "optim") + os.path.sep, str(_TORCH / "utils" / "checkpoint.py"))
+_CHECKPOINT = torch.utils.checkpoint.CheckpointFunction.forward.__code__
 _NUMBERS = (float, complex)  # a fresh object each time; small integers are shared by all
 
 Call = tuple[Any, "str | None", bool]  # a function, its role, and whether gradients are off
@@ -66,6 +68,7 @@ class Region(NamedTuple):
     site: int | None  # the person's line
     ignored: bool  # whether that is nobody's business: an optimizer's
     by_library: bool  # whether code did it that is neither the person's own nor torch's on the person's behalf
+    op: str  # what did it, where that is no switch: a re-entrant checkpoint none of whose inputs asks for a gradient
 
 
 class Cuts:
@@ -184,12 +187,14 @@ class Cuts:
             return
         self._regions.append(self._region)
         del self._regions[:-MOST_REGIONS]
-        ignored = frame is not None and frame.f_code.co_filename.startswith(_IGNORED)
+        lost = off and self._region is None and frame is not None and frame.f_code is _CHECKPOINT
+        lost = lost and frame is not None and not _asks_for_gradient((tuple(frame.f_locals["args"]), None))
+        ignored = frame is not None and frame.f_code.co_filename.startswith(_IGNORED) and not lost
         site = self._sites.of_frame(frame)
         while frame is not None and frame.f_code.co_filename.startswith(_OF_TORCH):
             frame = frame.f_back  # who calls `dist.sample()` need not know that torch draws under `no_grad`
         by_library = frame is not None and not is_own_code(frame.f_code.co_filename)
-        self._region = Region(site, ignored, by_library) if off else None
+        self._region = Region(site, ignored, by_library, "checkpoint" if lost else "") if off else None
 
     def _detached(self, history: tuple[int, str], result: Any, frame: FrameType) -> None:
         """Note that ``result`` lost its history in place."""
@@ -276,6 +281,7 @@ class Cuts:
     ) -> Detachment:
         kind, op = what
         region = self._region if kind == "no_grad" else None
+        op = region.op or op if region is not None else op
         site = region.site if region is not None else self._sites.of_frame(frame)
         number, name = history_of(source) if source is not None else (-1, "")
         leaf = weakref.ref(source) if source is not None and not has_history(source) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -175,6 +175,7 @@ class Moment:
     forward: bool = True  # whether a forward has run since the last step
     within: bool = False  # whether a backward runs right now
     seen: bool = True  # whether everything since the step before was seen
+    reached: Collection[int] = ()  # the leaves that the last backward led to
 
 
 _Key = tuple[StepKind, "int | None", "int | None", "int | None"]
@@ -236,17 +237,17 @@ class Stepping:
         self.discarded: Counter[int] = Counter()  # passes whose gradients no step used, by their line
         self.foreign: Counter[int | None] = Counter()  # passes that another optimizer had used before, by their line
         self._is_used_elsewhere = False
-        self._mixed: int | None = None
+        self._mixed: tuple[int | None, Collection[int]] = None, ()  # the line, and the leaves that it led to
         self._is_mixed = False
 
-    def before_pass(self, last: int | None = None) -> None:
-        """Look before a backward; ``last`` is the line of the one before it."""
+    def before_pass(self, last: int | None = None, reached: Collection[int] = ()) -> None:
+        """Look before a backward; ``last`` is the line of the one before it, ``reached`` the leaves that it led to."""
         if last is not None and any(probe.is_discarded() for probe in self._probes):
             self.discarded[last] += 1
         stale = [probe for probe in self._probes if probe.before_pass()]
         if self._is_used_elsewhere or self._is_mixed:
             there = any(probe.brought and not probe.used for probe in self._probes)
-            self._mixed = last if self._is_used_elsewhere and not self._is_mixed else self._mixed
+            self._mixed = (last, reached) if self._is_used_elsewhere and not self._is_mixed else self._mixed
             self._is_mixed, self._is_used_elsewhere = there, False
         if stale and self._stale.now():
             self._ask(stale, "_cleared_transparent")
@@ -315,8 +316,10 @@ class Stepping:
         """Judge a step and look after it; ``parameters`` are all of the optimizer's."""
         kind = self._kind(moment, parameters)
         self._count(kind, moment)
-        if self._is_mixed and kind == "fresh" and self._mixed != moment.backward:  # else batches that add up
-            self.foreign[self._mixed] += 1
+        line, reached = self._mixed
+        same = line == moment.backward and set(reached) <= set(moment.reached)  # batches that add up
+        if self._is_mixed and kind == "fresh" and not same:
+            self.foreign[line] += 1
         self._unanswered = self._is_mixed = self._is_used_elsewhere = False
         for probe in self._probes:
             probe.after_step()

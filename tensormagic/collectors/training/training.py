@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from threading import get_ident
 from time import perf_counter
 from types import FrameType
@@ -21,6 +21,7 @@ import torch
 from tensormagic.collectors import devices
 from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.gradients.pass_log import Following, PassLog
+from tensormagic.collectors.gradients.traced_graph import TracedGraph
 from tensormagic.collectors.hooks.replacing import BackwardCall
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.training.habits import LoopsOverData, StateLoads, alike, name_of, names_of_one
@@ -75,7 +76,18 @@ class Restarts:
 class Followed:
     """An optimizer that steps: who it is, what it holds, and how it stepped."""
 
-    __slots__ = ("graphed", "held", "name", "rate", "reference", "restarts", "resting", "stepping", "type_name")
+    __slots__ = (
+        "again",
+        "graphed",
+        "held",
+        "name",
+        "rate",
+        "reference",
+        "restarts",
+        "resting",
+        "stepping",
+        "type_name",
+    )
 
     def __init__(self, optimizer: torch.optim.Optimizer, name: str, stepping: Stepping, held: Held) -> None:
         self.reference = weakref.ref(optimizer)
@@ -86,6 +98,7 @@ class Followed:
         self.resting = 0
         self.restarts = Restarts()
         self.graphed = 0
+        self.again = False
 
     def read_rate(self, optimizer: torch.optim.Optimizer) -> None:
         """Read the learning rate of the step that was made: the largest of all groups; on a device nobody waits."""
@@ -116,6 +129,7 @@ class Followed:
             rate=self.rate,
             resting=self.resting,
             graphed=self.graphed,
+            again=self.again,
             foreign=sum(self.stepping.foreign.values()),
             foreign_at=next(iter(self.stepping.foreign.most_common(1)), (None, 0))[0],
             repeated=self.restarts.states,
@@ -164,9 +178,11 @@ class TrainingWatcher:
         self._steps = 0
         self._finished = False
         self._backward: int | None = None
+        self._reached: Collection[int] = ()  # the leaves that the last pass led to
         self._passes, self._running, self._nodes = 0, 0, 0
         self._whole = True  # no pass went by on another thread
         self._seen = True
+        self._met: dict[int, weakref.ref[torch.Tensor]] = {}  # the first parameter of each optimizer, by identity
         self.optimizers_seen = 0
         self.seconds = 0.0
         self._gaps: dict[str, Gap] = {}
@@ -183,7 +199,7 @@ class TrainingWatcher:
         self._loops.look(site, caller)
         self._by_hand.before_pass(self._backward, self._passes)
         for optimizer in self._alive():
-            optimizer.stepping.before_pass(self._backward)
+            optimizer.stepping.before_pass(self._backward, self._reached)
         self._growth.before_pass(site, nodes, self._steps + self._by_hand.updates)
         self._backward = site
 
@@ -192,9 +208,10 @@ class TrainingWatcher:
         if followed.graph is not None and followed.thread == self._home:
             self._by_hand.reached(followed.graph.structure)
         if self._concerns(call, followed):
-            self._guarded(self._after_pass, followed.site)
+            self._guarded(self._after_pass, followed.site, followed.graph)
 
-    def _after_pass(self, site: int | None) -> None:
+    def _after_pass(self, site: int | None, graph: TracedGraph | None) -> None:
+        self._reached = graph.structure.leaf_of.values() if graph is not None else ()
         self._running -= 1
         self._passes += 1
         self._seen, self._loop.cleared, self._loop.passes = True, None, self._passes
@@ -260,13 +277,15 @@ class TrainingWatcher:
             return
         followed.held.look(optimizer)
         self._loop.stepped[id(optimizer)] = followed.reference
+        if self._loop.clips:
+            self._loop.stepped_by(optimizer, sys._getframe(3))
         followed.read_rate(optimizer)
         gradient = next((one.grad for one in held_by(optimizer) if one.grad is not None), None)
         followed.graphed += gradient is not None and gradient.requires_grad
         followed.restarts.look(followed.stepping.total.steps + 1)
         site, nodes = self._sites.of_frame(sys._getframe(3)), self._recorder.origins.nodes
         moment = Moment(
-            site, self._backward, self._loop.cleared, self._passes,
+            site, self._backward, self._loop.cleared, self._passes, reached=self._reached,
             forward=nodes != self._nodes, within=self._running > 0, seen=self._seen and self._whole,
         )  # fmt: skip
         self._nodes = nodes
@@ -304,6 +323,10 @@ class TrainingWatcher:
         stepping = Stepping(probes_of(held_by(optimizer)), self._brought, self._late)
         name = next((name for name, value in list(self._namespace.items()) if value is optimizer), "")
         found = Followed(optimizer, "" if name.startswith("_") else name, stepping, Held(self._leaves))
+        if (first := next(held_by(optimizer), None)) is not None:
+            known = self._met.get(id(first))
+            found.again = known is not None and known() is first
+            self._met[id(first)] = weakref.ref(first)
         self._followed[id(optimizer)] = found
         stepping.begin()
         self._by_hand.leave_to(held_by(optimizer))
@@ -380,8 +403,8 @@ class TrainingWatcher:
             loads=tuple(self.loads.found.values()),
             modes=tuple(modes.report() for modes in list(self._modes.values())),
             clips=tuple(
-                Clipping(location=site, calls=calls, late=late, empty=empty, exhausted=exhausted)
-                for site, (calls, late, empty, exhausted) in list(self._loop.clips.items())
+                Clipping(location=site, calls=calls, late=late, empty=empty, exhausted=exhausted, scaled=scaled)
+                for site, (calls, late, empty, exhausted, scaled) in list(self._loop.clips.items())
             ),
         )
 
