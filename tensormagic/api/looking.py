@@ -289,7 +289,7 @@ def tensor_lines(value: Any, name: str = "tensor") -> list[str]:
 def _line(value: Any) -> str:
     from tensormagic.collectors.tensors.arrays import collect_array
     from tensormagic.collectors.tensors.tensor import collect_briefly
-    from tensormagic.views.panels.tensor_line import line
+    from tensormagic.views.pictures.tensor_elements import line
 
     return line(collect_array(value) if requirements.is_array(value) else collect_briefly(value))
 

@@ -91,8 +91,7 @@ def print_anywhere() -> None:
 
 def prints_best() -> bool:
     """Say whether `print_text` does better than any display: in a terminal, and where not every character can go."""
-    from tensormagic.views.page.terminal import is_terminal
-    from tensormagic.views.text_canvas import EVERY_BAR, holds
+    from tensormagic.views.text_canvas import EVERY_BAR, holds, is_terminal
 
     return is_terminal(sys.stdout) or not holds(getattr(sys.stdout, "encoding", None), EVERY_BAR)
 

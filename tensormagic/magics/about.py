@@ -16,7 +16,7 @@ from IPython.display import display
 from tensormagic import api
 from tensormagic.errors import TensorMagicError, UnknownTopicError
 from tensormagic.magics.arguments import Magic
-from tensormagic.magics.display import is_notebook
+from tensormagic.magics.frames import is_notebook
 
 # Every magic that has options, in the order in which a user meets them; no file of theirs is imported by loading.
 MAGICS = {

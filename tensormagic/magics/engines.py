@@ -24,7 +24,7 @@ from tensormagic import api
 from tensormagic.background import Background
 from tensormagic.errors import TensorMagicError
 from tensormagic.magics.arguments import Output
-from tensormagic.magics.display import bundle, deliver, relays_updates
+from tensormagic.magics.frames import bundle, deliver, relays_updates
 from tensormagic.reports import RankReport
 
 _SECONDS = 1.0

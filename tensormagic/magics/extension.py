@@ -26,7 +26,7 @@ from traitlets import Bool, Enum, TraitError, Unicode, observe, validate
 from tensormagic import api
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.errors import RequirementError, SettingError
-from tensormagic.magics import about, completion, display, frames, live_output, preloading, shared_assets, watching
+from tensormagic.magics import about, completion, frames, live_output, preloading, shared_assets, watching
 
 # IPython 8.10 and later: a line that ends with a semicolon shows nothing.
 output_can_be_silenced: Callable[[Any], Any] = getattr(magic, "output_can_be_silenced", lambda function: function)
@@ -246,14 +246,14 @@ def load(shell: Any) -> None:
         shell.register_magics(magics)
         stack.callback(_forget, shell, magics)
         stack.callback(magics.watcher.switch, on=False)
-        stack.callback(display.install_formatters(shell))
+        stack.callback(frames.install_formatters(shell))
         stack.callback(completion.install(shell))
         stack.callback(frames.install(shell, lambda: magics.explain))
         stack.callback(shared_assets.install(shell, lambda: str(magics.viewer)))
-        api.install_display(display.show)
+        api.install_display(frames.show)
         stack.callback(_show_as_text_again)
         stack.callback(live_output.forget, shell)
-        if display.is_notebook(shell):
+        if frames.is_notebook(shell):
             stack.callback(preloading.preload_soon())
         _LOADED[id(shell)] = stack.pop_all()
 

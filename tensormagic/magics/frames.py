@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import argparse
+import ast
+import builtins
+import difflib
 import functools
+import json
+import os
+import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
+from IPython.display import display
 
 from tensormagic import api
+from tensormagic.collectors import requirements
 from tensormagic.errors import TensorMagicError
-from tensormagic.magics.arguments import Magic, Output, expressions
+from tensormagic.magics.arguments import Magic, Output, expressions, unquoted
 from tensormagic.magics.cell import CellSource, cell_number
-from tensormagic.magics.display import check, deliver, deliver_after_run, show
+from tensormagic.magics.shared_assets import Placement
+
+if TYPE_CHECKING:
+    from tensormagic.reports import Report
+
 
 # What all magics do: read their line or print help, refuse what cannot work, run a cell, show the report.
 
@@ -165,3 +179,233 @@ def install(shell: Any, is_on: Callable[[], bool]) -> Callable[[], None]:
 def _uninstall(shell: Any, ended: Callable[[Any], None]) -> None:
     shell.events.unregister(_EVENT, ended)
     _TOLD.discard(id(shell))
+
+
+# -- what is shown of a report ----------------------------------------------------------------------------------------
+
+REPORT = ("tensormagic.reports.base", "Report")  # the base of all reports, by name: IPython takes that as well
+DEFAULT_FIGURES = {  # by the kind of report
+    "aliases": "memory_map",
+    "comparison": "gradient_ratio",
+    "memory": "treemap",
+    "memory run": "timeline",
+    "run": "gradient_flow",
+    "tensor": "strides",
+    "tensors": "sizes",
+    "trace": "gradient_flow",
+}
+
+
+def is_notebook(shell: Any) -> bool:
+    """Return whether the shell belongs to a kernel, whose front end can show more than text."""
+    return getattr(shell, "kernel", None) is not None
+
+
+def relays_updates(shell: Any) -> bool:
+    """Return whether what is shown may be replaced later: an engine of ipyparallel's sends outputs on, not updates."""
+    return is_notebook(shell) and not type(shell.kernel).__module__.startswith("ipyparallel.")
+
+
+def bundle(
+    report: Report,
+    *_include_exclude: Any,
+    folded: bool = False,
+    slide: bool = False,
+    place: Placement | None = None,
+    **_more: Any,
+) -> dict[str, Any]:
+    """Return a report in all the forms that a front end may choose from; at ``place``, where it is shown before."""
+    from tensormagic.views.page import files
+
+    shown = dict(files.bundle(report, folded=folded, slide=slide))
+    if not slide:
+        shown["text/html"] = (place or Placement()).lean(shown["text/html"])
+    return shown
+
+
+def show(report: Report, *, folded: bool = False, slide: bool = False) -> None:
+    """Show a report: rich in a notebook, and as text, in colours, in a terminal; ``folded`` where it can be opened."""
+    if api.prints_best():
+        api.print_text(report)
+    else:
+        display(bundle(report, folded=folded, slide=slide), raw=True)
+
+
+def deliver(shell: Any, report: Report, output: Output, *, shown: bool = False, folded: bool = False) -> None:
+    """Send a report where the options say: name, file, figure, text; and, unless ``shown`` already, to the output.
+
+    Raises:
+        UsageError: where the file or the figure cannot be made; the report is bound and shown all the same.
+    """
+    if output.into:
+        shell.user_ns[output.into] = report
+    failed = [_attempt(functools.partial(_save, report, given, slide=output.slide)) for given in output.save]
+    if output.figure is not None:
+        failed.append(
+            _attempt(lambda: _show_figure(report, output.figure or DEFAULT_FIGURES.get(report.kind_name, "")))
+        )
+        if failed[-1] and not shown:
+            show(report, slide=output.slide)
+    elif output.text:
+        api.print_text(report)
+    elif not shown:
+        show(report, folded=folded and not output.slide, slide=output.slide)
+    if reasons := [reason for reason in failed if reason]:
+        raise UsageError("; ".join(reasons))
+
+
+def deliver_after_run(shell: Any, report: Report, output: Output, *, shown: bool = False) -> None:
+    """Send the report of a cell that has run; what fails is a line, not an error: the cell's own outcome counts."""
+    try:
+        deliver(shell, report, output, shown=shown)
+    except UsageError as error:
+        print(f"UsageError: {error}", file=sys.stderr)  # noqa: T201  (as IPython shows it)
+
+
+def check(output: Output) -> None:
+    """Refuse before a cell runs what could only fail after it.
+
+    Raises:
+        UsageError: where a file to save to has an unknown ending, is a folder, or cannot be made where it should be.
+    """
+    for path in map(_path, output.save):
+        if reason := _attempt(functools.partial(api.form_of, path)) or _obstacle(path):
+            raise UsageError(reason)
+
+
+def _obstacle(path: Path) -> str:
+    """Return why no file can be written there; a folder that is not there will be made."""
+    if path.is_dir():
+        return f"cannot save to {str(path)!r}: it is a folder"
+    there = next(folder for folder in path.absolute().parents if folder.exists())
+    if not there.is_dir():
+        return f"cannot save to {str(path)!r}: {str(there)!r} is a file, not a folder"
+    target = path if path.exists() else there
+    return "" if os.access(target, os.W_OK) else f"cannot save to {str(path)!r}: {str(target)!r} cannot be written to"
+
+
+def _path(given: str) -> Path:
+    return Path(unquoted(given) or "").expanduser()
+
+
+def _attempt(action: Callable[[], Any]) -> str:
+    try:
+        action()
+    except TensorMagicError as error:
+        return str(error)
+    except OSError as error:
+        return f"cannot write to {str(error.filename)!r}: {error.strerror}"
+    return ""
+
+
+def _show_figure(report: Report, kind: str) -> None:
+    """Show a figure by its mimetype alone: plotly's own display would put all of plotly.js into the notebook."""
+    from tensormagic.views.page import files
+
+    figure = json.loads(report.figure(kind).to_json())
+    display({"application/vnd.plotly.v1+json": figure, "text/plain": files.bundle(report)["text/plain"]}, raw=True)
+
+
+def _save(report: Report, given: str, *, slide: bool) -> None:
+    path = _path(given)
+    report.save(path, slide=slide and api.form_of(path) == "html")
+    print(f"saved {path}")  # noqa: T201  (what was done, in one line)
+
+
+def install_formatters(shell: Any) -> Callable[[], None]:
+    """Make reports show themselves as the value of a cell; returns what undoes it."""
+    formatter = shell.display_formatter.mimebundle_formatter
+    formatter.for_type_by_name(*REPORT, bundle)
+    return functools.partial(formatter.pop, ".".join(REPORT), None)
+
+
+# -- names and expressions on a line ----------------------------------------------------------------------------------
+
+MOST_NAMES = 6  # of the user's latest tensors, where nothing resembles the name that was typed
+
+
+def value_of(shell: Any, expression: str) -> Any:
+    """Return what an expression gives in the user namespace; its own errors come through as they are.
+
+    Raises:
+        UsageError: where a name in it is not there, or a path leads to nothing; near ones are named.
+    """
+    __tracebackhide__ = True
+    check_names(shell, expression)
+    with paths_told(expression), Explained(shell, expression):
+        return eval(expression, shell.user_global_ns, shell.user_ns)  # noqa: S307  (evaluating it is what was asked for)
+
+
+@contextmanager
+def paths_told(expression: str) -> Iterator[None]:
+    """Report in one line an attribute or key that is not there, ``net.wieght`` or ``d["c"]``; other errors go on."""
+    __tracebackhide__ = True
+    try:
+        yield
+    except (AttributeError, LookupError) as error:
+        if not (_is_path(expression) or _is_typed_attribute(expression, error)):
+            raise
+        raise UsageError(_nothing_there(expression, error)) from None
+
+
+_PATH = (ast.Expression, ast.Attribute, ast.Subscript, ast.Name, ast.Constant, ast.Load, ast.Slice, ast.Tuple,
+         ast.UnaryOp, ast.USub)  # fmt: skip
+
+
+def _is_path(expression: str) -> bool:
+    """Return whether an expression only looks something up: attributes, keys and indices of a name."""
+    return all(isinstance(node, _PATH) for node in ast.walk(ast.parse(expression, mode="eval")))
+
+
+def _is_typed_attribute(expression: str, error: AttributeError | LookupError) -> bool:
+    """Return whether the expression itself asks for the attribute that is missing, not code that it calls."""
+    nodes = ast.walk(ast.parse(expression, mode="eval"))
+    if getattr(error, "name", None) not in {node.attr for node in nodes if isinstance(node, ast.Attribute)}:
+        return False
+    called = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return "<module>" in called and set(called[called.index("<module>") + 1 :]) <= {"__getattr__"}
+
+
+def _nothing_there(expression: str, error: AttributeError | LookupError) -> str:
+    """Return what a path leads to that is not there."""
+    if not isinstance(error, AttributeError):
+        return f"{type(error).__name__}: {error}"
+    nodes = ast.walk(ast.parse(expression, mode="eval"))
+    owners = [ast.unparse(node.value) for node in nodes if isinstance(node, ast.Attribute) and node.attr == error.name]
+    near = difflib.get_close_matches(str(error.name), [name for name in dir(error.obj) if name[0] != "_"], n=3)
+    known = f"; did you mean {' or '.join(near)}?" if near else ""
+    return f"{owners[0]} has no {error.name}{known}" if owners else str(error)
+
+
+def own_namespace(shell: Any) -> dict[str, Any]:
+    """Return the user's names, without those that IPython put there."""
+    return {name: value for name, value in shell.user_ns.items() if name not in shell.user_ns_hidden}
+
+
+def path_of(expression: str) -> str:
+    """Return an expression so that an index or an attribute can be written behind it: ``(a, b)`` for ``a, b``."""
+    return expression if requirements.binds_tightly(expression) else f"({expression})"
+
+
+def check_names(shell: Any, expression: str) -> None:
+    """Raise where a name is not there, naming near ones: a typing error is the commonest."""
+    nodes = list(ast.walk(ast.parse(expression, mode="eval")))
+    bound = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    bound |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    known = bound | {*shell.user_ns, *shell.user_global_ns, *dir(builtins)}
+    for node in nodes:
+        if isinstance(node, ast.Name) and node.id not in known:
+            raise UsageError(f"there is no name {node.id!r} here{_near(shell, node.id)}")
+
+
+def _near(shell: Any, name: str) -> str:
+    from tensormagic.views.page.figures import KINDS
+
+    if name in KINDS:
+        return f"; a kind of figure is joined to its option: --figure={name}"
+    own = [known for known in shell.user_ns if not known.startswith("_") and known not in shell.user_ns_hidden]
+    near = difflib.get_close_matches(name, own, n=3)
+    if near:
+        return f"; did you mean {' or '.join(near)}?"
+    tensors = [known for known in own if requirements.is_tensor(shell.user_ns[known])][-MOST_NAMES:]
+    return f"; tensors here: {', '.join(tensors)}" if tensors else "; there are no tensors yet"

@@ -16,10 +16,17 @@ from tensormagic import api
 from tensormagic.errors import UnknownNameError
 from tensormagic.magics.arguments import Magic, Output, expressions, unquoted
 from tensormagic.magics.cell import cell_number
-from tensormagic.magics.display import bundle, deliver_after_run, relays_updates
-from tensormagic.magics.frames import Explained, Followed, reported
+from tensormagic.magics.frames import (
+    Explained,
+    Followed,
+    bundle,
+    deliver_after_run,
+    path_of,
+    relays_updates,
+    reported,
+    value_of,
+)
 from tensormagic.magics.live_output import Repainter
-from tensormagic.magics.names import path_of, value_of
 from tensormagic.magics.shared_assets import Placement
 from tensormagic.reports import Cell, Report
 

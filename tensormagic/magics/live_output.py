@@ -15,8 +15,7 @@ from IPython.display import display
 from tensormagic import api
 from tensormagic.background import Background
 from tensormagic.magics.arguments import Output
-from tensormagic.magics.display import bundle, deliver_after_run
-from tensormagic.magics.frames import note_told
+from tensormagic.magics.frames import bundle, deliver_after_run, note_told
 
 if TYPE_CHECKING:
     from tensormagic.reports import Gap, RunReport, TraceReport

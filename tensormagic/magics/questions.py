@@ -15,10 +15,17 @@ from IPython.core.error import UsageError
 from tensormagic import api
 from tensormagic.magics.arguments import Magic, Output, check_expression, expressions, unquoted
 from tensormagic.magics.cell import cell_number
-from tensormagic.magics.display import check
-from tensormagic.magics.frames import Explained, Followed, one_expression, reported
+from tensormagic.magics.frames import (
+    Explained,
+    Followed,
+    check,
+    one_expression,
+    own_namespace,
+    path_of,
+    reported,
+    value_of,
+)
 from tensormagic.magics.live_output import last_report
-from tensormagic.magics.names import own_namespace, path_of, value_of
 
 if TYPE_CHECKING:
     from tensormagic.reports import Cell, Report

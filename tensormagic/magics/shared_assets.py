@@ -189,12 +189,12 @@ class Placement:
         pages = _PAGES.get(id(get_ipython()))
         if pages is None:
             return html
-        from tensormagic.views import assets
+        from tensormagic.views import theme
 
-        if new := assets.keys(html) - self._decided:
+        if new := theme.keys(html) - self._decided:
             self._elsewhere |= pages.elsewhere(sorted(new))
             self._decided |= new
-        return assets.lean(html, self._elsewhere)
+        return theme.lean(html, self._elsewhere)
 
 
 def install(shell: Any, mode: Callable[[], str]) -> Callable[[], None]:

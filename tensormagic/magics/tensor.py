@@ -14,9 +14,7 @@ from tensormagic.collectors import requirements
 from tensormagic.errors import TensorMagicError
 from tensormagic.magics.arguments import Magic, Output, expressions, slice_of
 from tensormagic.magics.cell import cell_number, cell_numbers
-from tensormagic.magics.display import deliver
-from tensormagic.magics.frames import Explained
-from tensormagic.magics.names import check_names, path_of, paths_told
+from tensormagic.magics.frames import Explained, check_names, deliver, path_of, paths_told
 from tensormagic.reports import Holder, Hook, Report, TensorReport, TensorTable
 
 MOST_PANELS = 6  # of a collection's tensors, shown in full below the table

@@ -15,8 +15,7 @@ from tensormagic.errors import TraceError
 from tensormagic.magics import engines
 from tensormagic.magics.arguments import Magic, Output, pieces, unquoted
 from tensormagic.magics.cell import cell_number
-from tensormagic.magics.display import check, deliver, is_notebook, relays_updates
-from tensormagic.magics.frames import Followed, run_cell
+from tensormagic.magics.frames import Followed, check, deliver, is_notebook, relays_updates, run_cell
 from tensormagic.magics.live_output import last_report, shown
 from tensormagic.reports import Cell, Pace
 

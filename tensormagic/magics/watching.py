@@ -13,7 +13,7 @@ from tensormagic import api
 from tensormagic.errors import TensorMagicError
 from tensormagic.magics.arguments import check_expression
 from tensormagic.magics.cell import cell_number
-from tensormagic.magics.display import show
+from tensormagic.magics.frames import show
 from tensormagic.magics.live_output import last_report
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Watcher:
         Raises:
             UsageError: for what is no expression, for a name that is not there, or where there is no model among them.
         """
-        from tensormagic.magics.names import value_of
+        from tensormagic.magics.frames import value_of
 
         check_expression(expression)
         given = value_of(self._shell, expression)

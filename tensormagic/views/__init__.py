@@ -17,9 +17,8 @@ from typing import Any
 from tensormagic.errors import TensorMagicError
 from tensormagic.gc_pause import gc_paused
 from tensormagic.reports import Report, RunReport, TraceReport
-from tensormagic.views.assets import code, module, once_each, static, with_loader
 from tensormagic.views.markup import escape, in_address, made_once, packed, plain, plain_report, tag
-from tensormagic.views.theme import EITHER_SIDE
+from tensormagic.views.theme import EITHER_SIDE, code, module, once_each, static, with_loader
 
 PANELS: dict[str, str] = {
     # report's kind_name → module with a view(report) -> Panel

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import io
 import math
+import os
 import re
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -282,6 +283,14 @@ def _replaced(encoding: str) -> Iterator[str]:
     for letter in LOOKALIKES:
         if not holds(encoding, letter) or any(letter in letters for letters in together):
             yield letter
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Say whether ``stream`` is a terminal that understands where to write."""
+    try:
+        return stream is not None and stream.isatty() and os.environ.get("TERM", "") not in {"", "dumb"}
+    except (ValueError, OSError):  # closed
+        return False
 
 
 def never_raise(stream: TextIO) -> None:

@@ -9,7 +9,6 @@ from itertools import groupby
 
 from tensormagic.reports import Finding, Gap
 from tensormagic.views import svg_paths, theme
-from tensormagic.views.assets import static
 from tensormagic.views.markup import corner, escape, tag
 from tensormagic.views.nodes import (
     Bar,
@@ -38,7 +37,7 @@ from tensormagic.views.nodes import (
     letters,
 )
 from tensormagic.views.pictures.timeline_stack import category_style
-from tensormagic.views.theme import SIGNS, icon, sheet
+from tensormagic.views.theme import SIGNS, icon, sheet, static
 from tensormagic.words import evidence_text, plural
 
 __all__ = ["SIGNS", "finding_html", "findings_html", "gaps_html", "related_html", "remedy_html", "with_code"]

@@ -9,7 +9,7 @@ import torch
 from IPython.core.error import UsageError
 
 from tensormagic.magics import engines
-from tensormagic.magics.display import bundle
+from tensormagic.magics.frames import bundle
 from tensormagic.reports import RankReport
 from tests.support.kernel import ROOT
 

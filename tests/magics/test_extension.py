@@ -10,7 +10,7 @@ from IPython.core import magic
 
 from tensormagic import api, reports
 from tensormagic.collectors import requirements
-from tensormagic.magics import display, extension
+from tensormagic.magics import extension, frames
 from tests.support.shell import difference, private_shell, shell_state
 
 MAGICS = {"line": ("aliases", "tensor", "tensormagic", "tensors", "tracegrad"), "cell": ("tracegrad",)}
@@ -110,7 +110,7 @@ def test_every_report_is_shown_by_the_extension_while_it_is_loaded(shell):
     """The formatter is known by name alone, so that loading imports no report; afterwards it is gone."""
     formatter = shell.display_formatter.mimebundle_formatter
     kinds = {kind for kind in vars(reports).values() if isinstance(kind, type) and issubclass(kind, reports.Report)}
-    assert {formatter.lookup_by_type(kind) for kind in kinds} == {display.bundle}
+    assert {formatter.lookup_by_type(kind) for kind in kinds} == {frames.bundle}
     shell.run_line_magic("unload_ext", "tensormagic")
     with pytest.raises(KeyError):
         formatter.lookup_by_type(reports.TensorReport)

@@ -10,7 +10,7 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 
 from tensormagic.magics import extension
 from tensormagic.magics.shared_assets import AllocationLog, Request
-from tensormagic.views import assets
+from tensormagic.views import theme
 
 PIECE = "export"
 
@@ -175,7 +175,7 @@ def lab(shell, cell, monkeypatch):
         parent.update(header={"msg_id": str(next(counter)), "session": page}, content={"code": source})
         parent["metadata"] = {**LAB, "cellId": name, **metadata}
         pages = [bundle["text/html"] for bundle in cell(source).shown]
-        return [sorted(key.split("-")[0] for key in assets.keys(html)) for html in pages]
+        return [sorted(key.split("-")[0] for key in theme.keys(html)) for html in pages]
 
     return run
 
@@ -193,7 +193,7 @@ def test_the_value_of_a_cell_is_a_panel_too(lab, shell):
     """A report in the last line is shown through the formatter."""
     lab("one", "import tensormagic; r = tensormagic.inspect(a)\ntensormagic.show(r)")
     shown = shell.display_formatter.format(shell.user_ns["r"])[0]["text/html"]
-    assert assets.keys(shown) == frozenset()
+    assert theme.keys(shown) == frozenset()
     assert 'data-tm-cell="' in shown
 
 
@@ -201,7 +201,7 @@ def test_what_is_not_shown_there_carries_all(lab, shell):
     """%%capture keeps it for another cell; slides and files are pages of their own."""
     assert lab("one") == [["export", "tensor"]]
     lab("two", "%%capture kept\n%tensor a")
-    assert len(assets.keys(shell.user_ns["kept"].outputs[0].data["text/html"])) == 2
+    assert len(theme.keys(shell.user_ns["kept"].outputs[0].data["text/html"])) == 2
     assert lab("three", "%tensor a --slide") == [["tensor"]]
 
 

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from tensormagic.views.assets import keys
+from tensormagic.views.theme import keys
 from tests.support.kernel import ROOT, notebook_of, run_notebook
 from tests.support.missing import missing, needs_module
 

@@ -10,7 +10,7 @@ import nbformat
 import pytest
 from nbconvert import LatexExporter
 
-from tensormagic.magics.display import bundle
+from tensormagic.magics.frames import bundle
 from tensormagic.views.page.files import listing
 from tests.views.test_every_renderer import RENDERERS
 

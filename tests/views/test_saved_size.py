@@ -11,7 +11,7 @@ import pytest
 
 from tensormagic import views
 from tensormagic.reports import Graph, Report, TraceReport
-from tensormagic.views import assets
+from tensormagic.views import theme
 from tensormagic.views.page.files import bundle
 from tests.support.kernel import ROOT
 from tests.views import samples_trace as samples
@@ -89,7 +89,7 @@ def test_a_tensor_stays_small(name: str) -> None:
 def _lean(report: Report) -> int:
     """Bytes of an output, "Export" and its text included, whose code another output of the notebook carries."""
     html = views.render(report, "html")
-    return len(assets.lean(html, dict.fromkeys(assets.keys(html))).encode()) + len(views.render(report, "txt").encode())
+    return len(theme.lean(html, dict.fromkeys(theme.keys(html))).encode()) + len(views.render(report, "txt").encode())
 
 
 @pytest.mark.parametrize("graph", [samples.mlp(39), samples.transformer(5)], ids=["mlp", "transformer"])
@@ -110,16 +110,16 @@ _PANELS = [
 
 def test_what_the_code_takes() -> None:
     """Each piece, once a notebook; and what every panel needs to find it."""
-    pieces = {key.split("-")[0]: len(element) for html in _PANELS for key, element in assets.elements(html).items()}
+    pieces = {key.split("-")[0]: len(element) for html in _PANELS for key, element in theme.elements(html).items()}
     bounds = {"trace": 75_000, "tensor": 12_000, "export": 12_000, "tensors": 3_000, "overlay": 2_000}
     assert pieces.keys() == bounds.keys()
     assert {name: size for name, size in pieces.items() if size > bounds[name]} == {}
-    assert len(assets.loader()) <= 2_800
+    assert len(theme.loader()) <= 2_800
 
 
 def test_the_page_about_hosts_tells_these_sizes() -> None:
     """To two kilobytes: it is told that a notebook holds so much once."""
-    pieces = {key.split("-")[0]: len(element) for html in _PANELS for key, element in assets.elements(html).items()}
+    pieces = {key.split("-")[0]: len(element) for html in _PANELS for key, element in theme.elements(html).items()}
     text = (ROOT / "docs" / "hosts.md").read_text(encoding="utf-8")
     told = re.search(r"(\d+) KB \(compressed\) for a traced run, (\d+) KB for a tensor and (\d+) KB for", text)
     assert told is not None

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.views.graph.values import forward_mark
+from tensormagic.views.graph.marks import forward_mark
 from tensormagic.views.page.document import trace_document
 from tests.views import trace_forms
 

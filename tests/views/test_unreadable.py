@@ -9,7 +9,7 @@ from xml.etree import ElementTree  # noqa: ICN001  (spelt out, as everything her
 import pytest
 
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Frame, TraceReport
-from tensormagic.views.graph.values import Value, value_of
+from tensormagic.views.graph.marks import Value, value_of
 from tensormagic.views.page import figures
 from tensormagic.views.page.document import trace_document
 from tensormagic.views.panels.trace_words import measured, norm_text, touched

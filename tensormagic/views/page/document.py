@@ -21,8 +21,7 @@ from tensormagic.views.graph.drawing import (
     badge_rows,
 )
 from tensormagic.views.graph.drawing import draw as lay_out
-from tensormagic.views.graph.marks import Crash, marks_of
-from tensormagic.views.graph.values import forward_mark, run_scale
+from tensormagic.views.graph.marks import Crash, forward_mark, marks_of, run_scale
 from tensormagic.views.graph.words import cut_label, cut_sentence, whole_shape
 from tensormagic.views.markup import fitted
 from tensormagic.views.page.columns import (

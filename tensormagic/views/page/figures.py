@@ -32,7 +32,6 @@ from tensormagic.reports import (
 )
 from tensormagic.views import theme
 from tensormagic.views.page import figures_panels
-from tensormagic.views.panels.tensor_line import name
 from tensormagic.views.panels.trace_words import NOT_MEASURABLE, touched
 from tensormagic.views.pictures.tensor_elements import (
     DrawnLayout,
@@ -40,6 +39,7 @@ from tensormagic.views.pictures.tensor_elements import (
     element,
     formula_at,
     index_at,
+    name,
     shown,
     strip_shown,
     value_range,

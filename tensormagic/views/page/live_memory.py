@@ -16,11 +16,10 @@ from typing import Any
 
 from tensormagic import views
 from tensormagic.reports import MemoryFrame, MemoryRunReport
-from tensormagic.views.assets import module, static
 from tensormagic.views.markup import plain, plain_report
 from tensormagic.views.page.live import Bundle, keep_retired, view_of, widget_class
 from tensormagic.views.page.sampler import Sampler
-from tensormagic.views.theme import tokens
+from tensormagic.views.theme import module, static, tokens
 
 PAGE_INTERVAL = 1.0  # seconds between two panels, at least
 PAGE_SHARE = 0.02  # of the time, at most, goes into making them

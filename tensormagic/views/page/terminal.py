@@ -13,7 +13,7 @@ from tensormagic import views
 from tensormagic.reports import UNTOUCHED, Graph, LiveFrame, Report, TraceReport
 from tensormagic.views.markup import plain_report
 from tensormagic.views.panels.trace_words import measured, norm_text, overhead_text, touched
-from tensormagic.views.text_canvas import bars, curve, writable
+from tensormagic.views.text_canvas import bars, curve, is_terminal, writable
 from tensormagic.views.theme import norm_scale
 from tensormagic.words import DOT, plural, seconds_text, short_number, shortened
 
@@ -32,14 +32,6 @@ _FEWEST_ABOVE = 6  # rows that must be left to the person
 _SAVE, _RESTORE, _DOWN, _CLEAR, _PLAIN = "\x1b7", "\x1b8", "\x1bD", "\x1b[2K", "\x1b[0m"
 
 Size = Callable[[], os.terminal_size]
-
-
-def is_terminal(stream: TextIO | None) -> bool:
-    """Say whether ``stream`` is a terminal that understands where to write."""
-    try:
-        return stream is not None and stream.isatty() and os.environ.get("TERM", "") not in {"", "dumb"}
-    except (ValueError, OSError):  # closed
-        return False
 
 
 class BottomRows:

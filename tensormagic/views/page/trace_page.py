@@ -13,7 +13,6 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from tensormagic.views import to_html, to_svg
-from tensormagic.views.assets import code, loader, module, static
 from tensormagic.views.graph.drawing import Drawing, draw
 from tensormagic.views.graph.marks import Crash, with_crash
 from tensormagic.views.markup import packed, svg_image, tag
@@ -21,7 +20,7 @@ from tensormagic.views.nodes import Findings, Panel, Paragraph, Section
 from tensormagic.views.page.document import SAVED_LIMITS, Draw, trace_document
 from tensormagic.views.panels import refused_call, trace
 from tensormagic.views.pictures.gradient_graph import EndedGraph, GradientGraph
-from tensormagic.views.theme import heat_style, sheet
+from tensormagic.views.theme import code, heat_style, loader, module, sheet, static
 from tensormagic.views.to_html import (
     finding_html,
     fold,

@@ -9,10 +9,9 @@ from tensormagic.reports import AutogradReport, Barrier, KindReport, LayoutRepor
 from tensormagic.views.markup import escape, tag
 from tensormagic.views.nodes import Cell, Column, Findings, Node, Panel, Paragraph, Picture, Section, Table, Words
 from tensormagic.views.panels.tensor_autograd import autograd_nodes, broken, summary
-from tensormagic.views.panels.tensor_line import name, shape
 from tensormagic.views.panels.tensor_memory import memory_nodes, memory_summary, sharing_nodes, verdict_nodes
 from tensormagic.views.pictures.placement import PlacementGrid
-from tensormagic.views.pictures.tensor_elements import DrawnLayout, drawn_layout
+from tensormagic.views.pictures.tensor_elements import DrawnLayout, drawn_layout, name, shape
 from tensormagic.views.pictures.tensor_kinds import Components, Stored
 from tensormagic.views.pictures.tensor_layout import LayoutPicture
 from tensormagic.views.pictures.tensor_shot import Shot, heading, notes

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from tensormagic.reports import BEYOND, NOTHING, AutogradDetails, AutogradReport, Hook, Path, SavedState, TensorReport
 from tensormagic.views.graph.words import formulas
 from tensormagic.views.nodes import Cell, Column, Node, Section, Table, Words
-from tensormagic.views.panels.tensor_line import name
 from tensormagic.views.panels.why import PathPicture
+from tensormagic.views.pictures.tensor_elements import name
 from tensormagic.words import listed, plural, short_count, short_number, shortened, tuple_text
 
 STATES = {

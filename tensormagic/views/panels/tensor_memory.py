@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tensormagic.reports import Alias, CopyVerdict, Holder, HoldersReport, LayoutReport, Sharing, Step, TensorReport
 from tensormagic.views.nodes import Cell, Column, Node, Paragraph, Section, Table, Words, table_of
-from tensormagic.views.panels.tensor_line import name
+from tensormagic.views.pictures.tensor_elements import name
 from tensormagic.words import count, listed, number_of_bytes, plural, shortened, tuple_text
 
 WORDS = {

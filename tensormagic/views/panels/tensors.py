@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from tensormagic.reports import MemoryTotal, TensorReport, TensorRow, TensorTable
 from tensormagic.views import theme, to_html, to_svg, to_text
-from tensormagic.views.assets import code_of, loader
 from tensormagic.views.markup import escape, json_block, packed, tag
 from tensormagic.views.nodes import Chip, Column, Findings, Node, Panel, Picture, Table, clipped, letters
-from tensormagic.views.panels import tensor, tensor_line
+from tensormagic.views.panels import tensor
 from tensormagic.views.panels.tensor import SHEETS as TENSOR_SHEETS
+from tensormagic.views.pictures import tensor_elements
+from tensormagic.views.theme import code_of, loader
 from tensormagic.views.to_html import fold, folds, scroll
 from tensormagic.words import count, number_of_bytes, plural, shortened, tuple_text
 
@@ -124,7 +125,7 @@ def _panels(table: TensorTable) -> str:
 
 def folded(report: TensorReport) -> str:
     """Return the panel of a tensor folded under one line that says which it is."""
-    return fold(tag("code", escape(tensor_line.summary(report))), to_html.render(tensor.view(report)))
+    return fold(tag("code", escape(tensor_elements.summary(report))), to_html.render(tensor.view(report)))
 
 
 def once(html: str) -> str:

@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tensormagic.views.graph.drawing import Box, draw
-from tensormagic.views.graph.marks import with_crash
-from tensormagic.views.graph.values import value_of
+from tensormagic.views.graph.marks import value_of, with_crash
 from tensormagic.views.graph.words import cut_heading, cut_sentences, ended_sentence
 from tensormagic.views.nodes import Bar, Cell, Column, Findings, Node, Panel, Paragraph, Section, Table, Words, table_of
 from tensormagic.views.panels import refused_call

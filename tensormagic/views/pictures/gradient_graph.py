@@ -15,7 +15,7 @@ from tensormagic.reports import FirstNonfinite, Frame, Graph, Node, TraceReport
 from tensormagic.views import to_html
 from tensormagic.views.graph import marks
 from tensormagic.views.graph.drawing import Box, Drawing, draw
-from tensormagic.views.graph.values import (
+from tensormagic.views.graph.marks import (
     Value,
     births_by_box,
     forward_mark,

@@ -18,8 +18,7 @@ from tensormagic.views.graph.drawing import (
     Wire,
     badge_rows,
 )
-from tensormagic.views.graph.marks import NodeMark, marks_svg
-from tensormagic.views.graph.values import Value, bad_among, births_by_box, value_of
+from tensormagic.views.graph.marks import NodeMark, Value, bad_among, births_by_box, marks_svg, value_of
 from tensormagic.views.graph.words import gradient_text, value_text, wire_text
 from tensormagic.views.markup import fitted, tag, text_width
 from tensormagic.views.panels.trace_words import NOT_MEASURABLE, norm_text

@@ -12,10 +12,10 @@ from itertools import groupby
 
 from tensormagic.reports import OverlayElement, OverlayMember, OverlayReport, OverlayRow, OverlayStorage
 from tensormagic.views import theme
-from tensormagic.views.assets import code_of, loader
 from tensormagic.views.markup import text_width
 from tensormagic.views.nodes import Picture
 from tensormagic.views.pictures.cells import CHARACTER, Cell, Cells, Row, lettered
+from tensormagic.views.theme import code_of, loader
 from tensormagic.words import count, plural, shortened
 
 WIDTH = 840  # pixels that the cells have where the panel is as wide as it can be

@@ -13,7 +13,6 @@ from itertools import pairwise
 from tensormagic.reports import Grid, Strip, StripCell, TensorReport
 from tensormagic.views import svg_paths, theme
 from tensormagic.views.markup import escape, tag, text_width
-from tensormagic.views.panels.tensor_line import name
 from tensormagic.views.pictures.cells import (
     CHARACTER,
     DENSITY,
@@ -40,6 +39,7 @@ from tensormagic.views.pictures.tensor_elements import (
     element,
     index_at,
     is_slice,
+    name,
     row_dims,
     share_read,
     strip_shown,

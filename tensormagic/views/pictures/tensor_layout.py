@@ -15,10 +15,8 @@ from typing import Any
 
 from tensormagic.reports import Grid, Statistics, StripCell, TensorReport
 from tensormagic.views import theme
-from tensormagic.views.assets import code_of, loader
 from tensormagic.views.markup import escape, json_block, packed, tag
 from tensormagic.views.nodes import Picture
-from tensormagic.views.panels.tensor_line import name
 from tensormagic.views.pictures.cells import (
     CHARACTER,
     INK,
@@ -38,6 +36,7 @@ from tensormagic.views.pictures.tensor_elements import (
     formula_at,
     is_slice,
     jumps,
+    name,
     share_read,
     shown,
     strip_shown,
@@ -57,6 +56,7 @@ from tensormagic.views.pictures.tensor_grid import (
 )
 from tensormagic.views.svg_paths import number
 from tensormagic.views.text_canvas import Canvas
+from tensormagic.views.theme import code_of, loader
 from tensormagic.words import count, short_number, shortened
 
 _GUTTER = 9  # columns of a terminal at the left of a formula

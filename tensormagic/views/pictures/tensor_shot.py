@@ -10,7 +10,7 @@ from tensormagic.reports import ImageFrame, SignalLine, TensorPicture, TensorRep
 from tensormagic.views import svg_paths
 from tensormagic.views.markup import escape, svg_image, tag
 from tensormagic.views.nodes import Picture
-from tensormagic.views.panels.tensor_line import name
+from tensormagic.views.pictures.tensor_elements import name
 from tensormagic.views.svg_paths import number, point
 from tensormagic.views.text_canvas import BLOCKS, NOT_FINITE, wrapped
 from tensormagic.views.theme import inked

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tensormagic.views.markup import escape, fitted, tag, text_width
@@ -166,7 +166,7 @@ def treemap(tiles: Iterable[Tile], width: float, height: float, *, most: int = M
 
 def _placed_group(box: Box, label: str, tiles: Sequence[Tile]) -> Group:
     cells: list[Cell] = []
-    for area, _, same in _laid(_grouped(tiles, lambda tile: tile.category), box):
+    for area, _, same in _laid(_grouped(tiles, _kind), box):
         ranked = sorted(same, key=lambda tile: (-tile.nbytes, tile.label))
         places = squarify([tile.nbytes for tile in ranked], area)
         cells += [Cell(place, tile) for place, tile in zip(places, ranked, strict=True)]
@@ -196,30 +196,20 @@ def _drawable(tiles: Sequence[Tile], area: float, most: int) -> list[Tile]:
     ranked = sorted(tiles, key=lambda tile: -tile.nbytes)
     drawn = [tile for tile in ranked[:most] if tile.nbytes >= least]
     rest: list[Tile] = ranked[len(drawn) :]
-    keys: tuple[Callable[[Tile], Hashable], ...] = (
-        lambda tile: (tile.group, tile.category),
-        lambda tile: tile.category,
-    )
-    for at, key in enumerate(keys):
-        joined = [_joined(same, None if at == 0 else ELSEWHERE) for same in _by(rest, key)]
+    for group in (None, ELSEWHERE):  # together with others of its group, then with others of its kind
+        alike = _grouped(rest, _kind_in_group if group is None else _kind)
+        joined = [_joined(same, group) for same in alike.values()]
         drawn += [tile for tile, _ in joined if tile.nbytes >= least]
         rest = [small for tile, parts in joined if tile.nbytes < least for small in parts]
     return drawn + ([replace(_joined(rest, ELSEWHERE)[0], category=MIXED)] if rest else [])
 
 
-def _within_group(tile: Tile) -> Hashable:
-    return tile.group, tile.category
+def _kind_in_group(tile: Tile) -> str:
+    return f"{tile.category}\n{tile.group}"
 
 
-def _of_category(tile: Tile) -> Hashable:
+def _kind(tile: Tile) -> str:
     return tile.category
-
-
-def _by(tiles: Iterable[Tile], key: Callable[[Tile], Hashable]) -> list[list[Tile]]:
-    groups: dict[Hashable, list[Tile]] = {}
-    for tile in tiles:
-        groups.setdefault(key(tile), []).append(tile)
-    return list(groups.values())
 
 
 def _joined(tiles: Sequence[Tile], group: str | None) -> tuple[Tile, Sequence[Tile]]:
@@ -361,10 +351,7 @@ class TreemapPicture(Picture):
 
     def text(self, width: int) -> Iterator[str]:
         """Return it by name: bytes as bars, and what they are of."""
-        groups: dict[str, list[Tile]] = {}
-        for tile in self.tiles:
-            groups.setdefault(tile.group, []).append(tile)
-        ranked = sorted(groups.items(), key=lambda item: -_total(item[1]))
+        ranked = sorted(_grouped(self.tiles, lambda tile: tile.group).items(), key=lambda item: -_total(item[1]))
         yield f"  by name, of {number_of_bytes(_total(self.tiles))}"
         yield from barred([_name_row(name, inner) for name, inner in ranked[:MOST_NAMES]], width)
         if rest := [tile for _, inner in ranked[MOST_NAMES:] for tile in inner]:
@@ -390,9 +377,7 @@ def treemap_alternative(tiles: Sequence[Tile], what: str) -> str:
     total = sum(tile.nbytes for tile in tiles)
     if not total:
         return f"Treemap of {what}: nothing"
-    kinds = [
-        f"{PLURALS[kind]} {percent(nbytes, total)}" for kind, nbytes in _largest(tiles, lambda tile: tile.category)
-    ]
+    kinds = [f"{PLURALS[kind]} {percent(nbytes, total)}" for kind, nbytes in _largest(tiles, _kind)]
     items = _largest([tile for tile in tiles if tile.group != LEFT_OUT], _called)
     named = ", ".join(f"{name} {number_of_bytes(nbytes)} ({percent(nbytes, total)})" for name, nbytes in items)
     names = {name for name, _ in items}

@@ -15,7 +15,7 @@ import pytest
 from tensormagic.reports import UNTOUCHED, Frame
 from tensormagic.views import to_svg
 from tensormagic.views.graph.drawing import draw
-from tensormagic.views.graph.values import Value, run_scale, value_of
+from tensormagic.views.graph.marks import Value, run_scale, value_of
 from tensormagic.views.pictures.graph_svg import STYLE
 from tensormagic.views.pictures.norms import Norms, chosen, scale_of
 from tensormagic.views.theme import norm_level
