@@ -1,15 +1,24 @@
-"""1,024 ranks with 300 parameters and 100 steps each: files of 410 MB are read, compared and drawn in one process."""
+"""1,024 ranks with 300 parameters and 100 steps each: files of 410 MB are read, compared and drawn in one process.
+
+And what it costs a rank to write: beside a trace that does not.
+"""
 
 from __future__ import annotations
 
 import base64
+import itertools
 import json
+import statistics
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
+import torch
 
+import tensormagic as tm
+from tests.benchmarks.workloads import WORKLOADS
 from tests.support.kernel import ROOT
 
 pytestmark = pytest.mark.benchmark
@@ -99,3 +108,48 @@ def test_a_thousand_ranks_are_read_compared_and_drawn(folder, how):
     assert told["seconds"] < SECONDS
     assert told["peak"] < BYTES
     assert told["html"] < 200_000
+
+
+ROUNDS, WRITTEN_STEPS, MORE = 9, 40, 1.1
+
+
+def unreduced(_state, bucket):
+    """Leave gradients as they are: there is nobody to add them to."""
+    done = torch.futures.Future()
+    done.set_result(bucket.buffer())
+    return done
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_what_a_rank_writes_costs_little_more_than_its_trace(tmp_path):
+    """The encoder of width 128, a rank of two of which the other is not there: at most 1.1 × the trace alone."""
+    from torch.nn.parallel import DistributedDataParallel
+
+    torch.manual_seed(0)
+    torch.distributed.init_process_group("fake", rank=0, world_size=2)
+    try:
+        net = DistributedDataParallel(WORKLOADS["b"]()[0])
+        net.register_comm_hook(None, unreduced)
+        optimizer, x = torch.optim.SGD(net.parameters(), 1e-3), torch.randn(4, 32, 128)
+        numbers = itertools.count()
+
+        def seconds(**options):
+            with tm.trace(namespace={}, **options):
+                began = time.process_time()
+                for _ in range(WRITTEN_STEPS):
+                    optimizer.zero_grad()
+                    (net(x) - x).square().mean().backward()
+                    optimizer.step()
+                return time.process_time() - began
+
+        def both():
+            plain = seconds()
+            return seconds(ranks=tmp_path / str(next(numbers))) / plain
+
+        both()
+        ratio = statistics.median(both() for _ in range(ROUNDS))
+        net = None
+    finally:
+        torch.distributed.destroy_process_group()
+    print(f"\n    ranks= / trace: {ratio:.3f}")
+    assert ratio <= MORE

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
@@ -24,6 +25,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from torch.nn.parallel import DistributedDataParallel
 
 import tensormagic as tm
+from tensormagic.collectors.gradients import pass_log
 
 STEPS = 3
 
@@ -73,6 +75,16 @@ def ddp_no_sync():
         model(batch(10 + step)).pow(2).mean().backward()
         opt.step()
     return stood(model, [])
+
+
+def ddp_static():
+    return train(DistributedDataParallel(net(), static_graph=True))
+
+
+def ddp_hook():
+    model = DistributedDataParallel(net())
+    model.register_comm_hook(None, fp16_compress_hook)
+    return train(model)
 
 
 def fsdp2():
@@ -167,8 +179,8 @@ def one_f_one_b():
 
 
 PROGRAMS = (
-    ddp, ddp_no_sync, fsdp2, fsdp2_kept, fsdp1, fsdp1_original, tensor_parallel, dtensor, gpipe, one_f_one_b,
-    ddp_clipped, fsdp2_kept_back,
+    ddp, ddp_no_sync, ddp_static, ddp_hook, fsdp2, fsdp2_kept, fsdp1, fsdp1_original, tensor_parallel, dtensor, gpipe,
+    one_f_one_b, ddp_clipped, fsdp2_kept_back,
 )  # fmt: skip
 
 
@@ -214,6 +226,7 @@ def main(rank, world, folder):
     """Run everything, and leave what was found in a file."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
+    pass_log.FREE_SECONDS = 600.0  # every step is measured, however busy the machine is
     store = f"file://{folder}/store"
     dist.init_process_group("gloo", init_method=store, rank=rank, world_size=world, timeout=timedelta(seconds=60))
     found = {}
@@ -221,6 +234,7 @@ def main(rank, world, folder):
         found[program.__name__] = {
             "alone": alone(program), "grad": followed(program), "ops": followed(program, level="ops", forward=True),
             "written": followed(program, ranks=f"{folder}/{program.__name__}"),
+            "all": followed(program, memory=True, writes=True, draws=True),
         }  # fmt: skip
     found["looks"] = looks()
     Path(f"{folder}/rank{rank}").write_bytes(pickle.dumps(found))
