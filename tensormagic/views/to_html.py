@@ -197,13 +197,14 @@ def top(view: Panel) -> str:
 
 
 def _style(view: Panel) -> str:
-    """Return the style of a panel's pictures, of listings where it has one, and of kinds of memory where it has any."""
-    sheets = ("source.css", *view.sheets) if any(map(_lists_code, view.body)) else view.sheets
+    """Return the style of a panel's pictures, and of listings, tables and kinds of memory where it has any."""
+    sheets = ("source.css", *view.sheets) if _has(view.body, Source) else tuple(view.sheets)
+    sheets += ("table.css",) if _has([node for node in view.body if _framing(node) != "folded"], Table) else ()
     return "".join(map(static, sheets)) + (category_style() if "memory.css" in sheets else "")
 
 
-def _lists_code(node: Node) -> bool:
-    return isinstance(node, Source) or (isinstance(node, Section) and any(map(_lists_code, node.body)))
+def _has(body: Iterable[Node], kind: type[Source | Table]) -> bool:
+    return any(isinstance(node, kind) or (isinstance(node, Section) and _has(node.body, kind)) for node in body)
 
 
 def inside(view: Panel) -> list[str]:

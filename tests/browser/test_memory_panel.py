@@ -47,13 +47,38 @@ def test_every_text_has_contrast(static_page: Callable[..., Page], report, dark:
     assert page.locator("section.tm-memory").evaluate(LOWEST_CONTRAST) >= 4.5
 
 
-@pytest.mark.parametrize("width", [640, 1100])
+@pytest.mark.parametrize("width", [400, 640, 900, 1100])
 @pytest.mark.parametrize("report", [SAMPLES["gpt"], RUNS["training"]], ids=["now", "run"])
 def test_nothing_runs_over_the_edge(static_page: Callable[..., Page], report, width: int) -> None:
     """In a narrow notebook cell and a wide one all of it is inside of the panel."""
     page = static_page(shown(report), width=width)
     section = page.locator("section.tm-memory")
     assert section.evaluate("each => each.scrollWidth - each.clientWidth") <= 0
+
+
+@pytest.mark.parametrize("width", [400, 900, 1400])
+def test_every_line_is_visible_with_its_bars_beside_the_numbers(static_page: Callable[..., Page], width: int) -> None:
+    """The list of a cell does not scroll; a bar begins where its number ends; swatches belong to the map by line."""
+    page = static_page(shown(RUNS["training"]), width=width)
+    listing = page.locator(".tm-scroll:has(> .tm-code)").first
+    assert listing.evaluate("each => [each.scrollHeight - each.clientHeight, each.scrollWidth - each.clientWidth]") == [
+        0,
+        0,
+    ]
+    assert listing.locator("tbody tr").count() > 8
+    free = listing.locator(".tm-amount").evaluate_all(
+        """all => all.map(each => {
+          const range = document.createRange();
+          range.selectNodeContents(each);
+          const bar = Number.parseFloat(getComputedStyle(each).backgroundSize);
+          return each.getBoundingClientRect().right - bar - range.getBoundingClientRect().right;
+        })"""
+    )
+    assert free
+    assert min(free) >= 0
+    expect(listing.locator(".tm-swatch").first).to_be_hidden()
+    page.get_by_label("by line", exact=True).first.check()
+    expect(listing.locator(".tm-swatch").first).to_be_visible()
 
 
 def test_rectangles_are_as_large_as_their_bytes(static_page: Callable[..., Page]) -> None:

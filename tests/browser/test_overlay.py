@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+import torch
 from playwright.sync_api import Locator, Page, expect
 
-from tensormagic import views
+from tensormagic import api, views
 from tests.views.samples_overlay import SAMPLES
 
 HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>overlay</title><body>'
@@ -54,3 +55,13 @@ def test_runs_of_bytes_say_how_much_is_read(overlay: Callable[[str], Locator]) -
     expect(panel.locator(".tm-said")).to_contain_text("odd: ")
     expect(panel.locator(".tm-said")).to_contain_text(" read")
     expect(panel.locator(".tm-strip td.tm-on")).to_have_count(2)  # the row that reads nothing there is left alone
+
+
+def test_four_tensors_fit_into_900_pixels(static_page: Callable[..., Page]) -> None:
+    """What each has in common with each of the others is all there."""
+    base = torch.arange(48.0).view(6, 8)
+    report = api.overlay({"base": base, "rows": base[1:3], "columns": base[:, 2:5], "row": base[2]})
+    page = static_page(HEAD + f'<div style="width:740px">{views.draw(report, "html")}</div>', width=900)
+    wide = page.locator(".tm-section").evaluate_all("all => all.map(each => each.scrollWidth - each.clientWidth)")
+    assert max(wide) <= 0
+    expect(page.locator("thead th").last).to_be_in_viewport()

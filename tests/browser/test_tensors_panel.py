@@ -62,6 +62,7 @@ def test_panels_below_a_collection_work(tables: list[Locator]) -> None:
     """Opened, a panel answers to the pointer as it does by itself, though its viewer stands there once."""
     table = tables[2]
     expect(table.locator(".tm-tools")).to_be_hidden()
+    table.get_by_text("The panel of each").click()
     table.locator(".tm-panels summary").first.click()
     table.locator(".tm-grid tr").nth(2).locator("td").first.hover()
     expect(table.locator(".tm-now").first).to_have_text("offset(1, 0) = 1 + 1·1 + 12·0 = 2")

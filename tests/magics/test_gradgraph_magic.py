@@ -7,6 +7,7 @@ import re
 import pytest
 from IPython.core.error import UsageError
 
+from tensormagic.views.graph.marks import marks_of
 from tensormagic.reports import TraceReport
 
 
@@ -38,6 +39,15 @@ def test_what_cannot_be_drawn_is_a_plain_message(shell, cell, line, words):
     cell("loss = (net(x) ** 2).mean()")
     with pytest.raises(UsageError, match=re.escape(words)):
         shell.run_line_magic("gradgraph", line)
+
+
+def test_what_was_changed_in_place_is_called_by_its_name(shell, cell):
+    """At the node that made it and at the one that needs it: by its variable, not by torch's slot."""
+    cell("a = torch.ones(3, requires_grad=True); s = a.sigmoid(); t = (s * s).sum()\nwith torch.no_grad(): s.zero_()")
+    shell.run_line_magic("gradgraph", "t --into graph")
+    report = shell.user_ns["graph"]
+    words = {mark.words for mark in marks_of(report, report.graphs[0])}
+    assert words == {"s changed in place"}
 
 
 def test_without_anything_it_helps(shell, capsys):

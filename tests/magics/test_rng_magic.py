@@ -80,7 +80,7 @@ def test_draws_of_a_last_expression_that_fails(cell, names):
     names["random"] = random
     cell("%%rng --into seen --text\na = random.random()\n[random.random(), 1 / 0]")
     assert [one.location for one in names["seen"].sums] == [0, None]
-    assert "random: drew (between statements), 2 values, after this line" in views.render(names["seen"], "txt")
+    assert "random: drew (between statements), 2 × 32 bits, after this line" in views.render(names["seen"], "txt")
 
 
 def test_numbers_are_those_without_the_magic(cell, names):

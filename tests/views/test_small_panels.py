@@ -44,7 +44,7 @@ def test_the_listing_has_each_draw_beside_its_line():
     """Number, code, and who drew there; a line without draws stands alone; setting a generator steps back."""
     lines = {line.number: line for line in part(rng.view(samples_rng.run()), Source).lines}
     assert lines[3].beside == ["torch, CPU: randn 3 times, 36 values"]
-    assert lines[5].beside[0] == "numpy.random: drew (between statements) 3 times, 4 values, since line 3"
+    assert lines[5].beside[0] == "numpy.random: drew (between statements) 3 times, 4 × 32 bits, since line 3"
     assert lines[6].beside == [Words("torch, CPU: seeded, or state set", "quiet")]
     assert (lines[4].beside, lines[4].sign) == ([], "")
 

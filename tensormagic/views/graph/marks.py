@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from tensormagic.reports import UNTOUCHED, FailureReport, Finding, FirstNonfinite, Frame, Graph, TraceReport
+from tensormagic.reports import UNTOUCHED, FailureReport, Finding, FirstNonfinite, Frame, Graph, Node, TraceReport
 from tensormagic.reports.finding import Severity
 from tensormagic.views.graph.drawing import HEAD_HEIGHT, Box, Drawing
 from tensormagic.views.markup import escape, text_width
@@ -148,7 +148,17 @@ def _of_saved(report: TraceReport, graph: Graph) -> Iterator[NodeMark]:
     for node in reversed(graph.nodes) if report.state == "drawn" else ():  # as backward comes to them
         names = [saved.name for saved in node.saved if saved.state == "changed in place"]
         if names:
-            yield NodeMark(node.index, f"saved {names[0]} changed in place", "error")
+            name = _variable(graph, node, names[0]) or f"saved {names[0]}"
+            yield NodeMark(node.index, f"{name} changed in place", "error")
+
+
+def _variable(graph: Graph, node: Node, slot: str) -> str:
+    """Return the variable whose value a node saved in a slot; empty where that is not known."""
+    if slot in {"result", "output", "out"}:
+        return node.variable
+    number = {"self": 0, "input": 0, "other": 1}.get(slot)
+    made = (edge.target for edge in graph.edges if edge.source == node.index and edge.input_number == number)
+    return next((graph.nodes[at].variable for at in made), "")
 
 
 def marks_svg(drawing: Drawing, marks: Iterable[NodeMark]) -> str:

@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from tensormagic.reports import Clashing, FailureReport, Location, Operand, TraceReport
-from tensormagic.views.graph.marks import RAN, REFUSED, crash_words
+from tensormagic.views.graph.marks import REFUSED, crash_words
 from tensormagic.views.nodes import (
     Cell,
     Clash,
@@ -69,11 +69,8 @@ def top_of(report: TraceReport) -> tuple[Panel | None, TraceReport]:
     failure = report.failure
     if failure is None:
         return None, report
-    drawn = None
-    if failure.node is not None:
-        place, node = failure.node
-        drawn = EndedGraph(report.graphs[place], node, crash_words(failure, RAN))
-    elif failure.graph is not None and report.graphs:
+    drawn = None  # a node that failed in backward is marked in the run's own graph
+    if failure.node is None and failure.graph is not None and report.graphs:
         drawn = EndedGraph(failure.graph, failure.graph.roots[0], crash_words(failure, REFUSED))
     rest = tuple(found for found in report.findings if found not in failure.findings)
     return _panel(failure, drawn), replace(report, findings=rest, error="")  # the error is shown above
@@ -81,7 +78,8 @@ def top_of(report: TraceReport) -> tuple[Panel | None, TraceReport]:
 
 def _panel(report: FailureReport, drawn: EndedGraph | None) -> Panel:
     body: list[Node] = [Findings(report.findings, report.gaps), Section("", rule_nodes(report)), way(report)]
-    body += [Section("", [operands(report)]), *([drawn] if drawn is not None else [])]
+    body += [] if report.node is not None and report.mismatch is None else [Section("", [operands(report)])]
+    body += [] if drawn is None else [drawn]
     body.append(Paragraph(("torch said", Words(torch_said(report), "code")), "quiet"))
     below = [memory.view(report.memory, brief=True)] if report.memory is not None else []
     name, what = function_text(report), headline(report)

@@ -176,6 +176,8 @@ def beside(report: RngRunReport, draw: DrawSum) -> str:
     between = f", since line {since.line}" if since and here and since != here else ""
     between = ", after this line" if since and not here else between
     values = "" if draw.values is None else f", {plural(draw.values, 'value')}"
+    if draw.values is not None and draw.kind == "drew" and not draw.op:  # seen by how far the state has moved
+        values = f", {_numbers(draw.values, report.before[draw.generator].bits)}"
     times = f" {count(draw.calls)} times" if draw.calls > 1 else ""
     return f"{report.before[draw.generator].name}: {call_text(draw)}{times}{values}{between}"
 

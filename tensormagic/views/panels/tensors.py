@@ -120,7 +120,8 @@ def _panels(table: TensorTable) -> str:
         if left_out > 0
         else ""
     )
-    return once(folds(tag("div", *panels, more, class_="tm-panels")))
+    title = "The panel of each" if left_out <= 0 else f"The panels of the first {count(len(table.panels))}"
+    return once(folds(fold(title, tag("div", *panels, more, class_="tm-panels"))))
 
 
 def folded(report: TensorReport) -> str:

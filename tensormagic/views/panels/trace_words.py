@@ -208,6 +208,8 @@ def checked_text(report: TraceReport) -> str:
     if norms:
         least, most = norm_text(min(norms)), norm_text(max(norms))
         parts.append(f"parameter norm {least}" if least == most else f"parameter norms from {least} to {most}")
+    zero = sum(bool(series.norms) and series.norms[-1] == 0 for series in report.parameters)
+    parts += [f"{count(zero)} of {plural(len(report.parameters), 'parameter')} got a gradient of zero"] if zero else []
     return ", ".join(parts)
 
 

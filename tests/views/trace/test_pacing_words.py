@@ -104,6 +104,9 @@ def test_the_viewer_is_given_its_verdict():
     assert (kind, words, error) == ("calm", calm, "")
     assert more == "23 nodes checked, parameter norms from 7.2e−5 to 0.11"
     assert "23 nodes checked, 2 cuts, " in verdict(samples.cuts())[3]
+    dead = replace(samples.report().parameters[0], norms=(0.0,))
+    more = verdict(replace(samples.report(), parameters=(dead, *samples.report().parameters[1:])))[3]
+    assert more.endswith(f", 1 of {len(samples.report().parameters)} parameters got a gradient of zero")
     assert verdict(samples.broken()) is None
     assert verdict(replace(samples.report(), state="running")) is None
     note = replace(samples.broken().findings[0], severity="note")
