@@ -199,7 +199,7 @@ def top(view: Panel) -> str:
 def _style(view: Panel) -> str:
     """Return the style of a panel's pictures, and of listings, tables and kinds of memory where it has any."""
     sheets = ("source.css", *view.sheets) if _has(view.body, Source) else tuple(view.sheets)
-    sheets += ("table.css",) if _has([node for node in view.body if _framing(node) != "folded"], Table) else ()
+    sheets += ("table.css",) if view.kind != "tensor" and _has(view.body, Table) else ()  # a tensor's are narrow
     return "".join(map(static, sheets)) + (category_style() if "memory.css" in sheets else "")
 
 

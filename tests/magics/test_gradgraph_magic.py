@@ -7,8 +7,8 @@ import re
 import pytest
 from IPython.core.error import UsageError
 
-from tensormagic.views.graph.marks import marks_of
 from tensormagic.reports import TraceReport
+from tensormagic.views.graph.marks import marks_of
 
 
 def test_it_draws_what_leads_to_the_loss(shell, cell):
