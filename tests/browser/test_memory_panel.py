@@ -159,6 +159,8 @@ def test_the_bytes_move_while_the_cell_runs(notebook: Callable[..., LabNotebook]
     expect(words).to_contain_text("alive", timeout=60_000)
     expect(words).to_contain_text("line 5")
     output.get_by_label("by line", exact=True).check(timeout=20_000)
+    expect(output.locator(".tm-now svg")).to_be_hidden()  # one chart, one header, one peak
+    expect(output.locator(".tm-memory .tm-head")).to_be_hidden()
     folded = output.locator("details").first
     folded.locator("summary").first.click()
     first = words.inner_text()

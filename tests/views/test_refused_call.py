@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tensormagic import views
-from tensormagic.reports import FailureReport, Location
+from tensormagic.reports import FailureReport, Gap, Location
 from tensormagic.views.graph.marks import with_crash
 from tensormagic.views.markup import text_width
 from tensormagic.views.nodes import Clash, Shape, Words
@@ -50,6 +50,16 @@ def test_the_header_says_what_happened_and_where():
 def test_what_does_not_fit_is_marked_where_it_stands(name, column, cells):
     """In its dimension, its dtype, its device or its strides; beside it, what would have fitted."""
     assert [row[column] for row in table(name)] == cells
+
+
+def test_operands_of_which_nothing_is_known_are_left_out():
+    """No table of `not kept`, and no note about it: the finding says what torch's message tells."""
+    report = SAMPLES["linear"]
+    unknown = tuple(replace(one, is_tensor=False, shape=(), text="", dtype="") for one in report.operands)
+    gap = Gap("operands", "not kept by Python after the error: the result of torch.ones(3)")
+    drawn = views.draw(replace(report, operands=unknown, gaps=(gap,)), "txt")
+    assert "not kept" not in drawn
+    assert "not kept" in views.draw(replace(report, gaps=(gap,)), "txt")
 
 
 def test_columns_without_anything_are_left_out():

@@ -77,8 +77,11 @@ def top_of(report: TraceReport) -> tuple[Panel | None, TraceReport]:
 
 
 def _panel(report: FailureReport, drawn: EndedGraph | None) -> Panel:
-    body: list[Node] = [Findings(report.findings, report.gaps), Section("", rule_nodes(report)), way(report)]
-    body += [] if report.node is not None and report.mismatch is None else [Section("", [operands(report)])]
+    known = any(one.is_tensor or one.shape or one.text for one in report.operands)
+    gaps = report.gaps if known else [gap for gap in report.gaps if gap.section != "operands"]
+    body: list[Node] = [Findings(report.findings, gaps), Section("", rule_nodes(report)), way(report)]
+    if known and (report.node is None or report.mismatch is not None):
+        body.append(Section("", [operands(report)]))
     body += [] if drawn is None else [drawn]
     body.append(Paragraph(("torch said", Words(torch_said(report), "code")), "quiet"))
     below = [memory.view(report.memory, brief=True)] if report.memory is not None else []
