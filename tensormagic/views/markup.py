@@ -19,8 +19,6 @@ from typing import Any, TypeVar
 
 from tensormagic.words import plural
 
-# Text that is safe everywhere, how wide it is, and what several forms of a report make once.
-
 # What several forms of one report need is made once: its plain copy, the folding of its graphs.
 #
 # A notebook is given a report as HTML, as text and as LaTeX, and HTML draws a graph more than once. Of a graph of
@@ -58,8 +56,6 @@ def once(make: Callable[[Given], Made]) -> Callable[[Given], Made]:
 
     return made
 
-
-# Text that is safe everywhere, and how wide it is.
 
 # Makes the texts of a report harmless to look at, before anything draws them.
 #

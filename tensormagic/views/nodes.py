@@ -9,7 +9,7 @@ form.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -341,6 +341,16 @@ def left_out_words(node: Table, shown: int) -> str:
     number = len(node.rows) - shown + node.left_out[0]
     nbytes = sum(node.nbytes[shown:]) + node.left_out[1]
     return f"and {plural(number, *node.more)}{f', {number_of_bytes(nbytes)}' if nbytes else ''}" if number else ""
+
+
+def shown_lines(numbers: range, marked: Iterable[int], whole: int, around: int = 2) -> Iterator[int]:
+    """Yield the lines of a listing; of more than ``whole`` those near marked ones, with 0 where some are left out."""
+    near = {line + shift for line in marked for shift in range(-around, around + 1)}
+    last = numbers.start - 1
+    for number in numbers:
+        if len(numbers) <= whole or number in near:
+            yield from [number] if number == last + 1 else [0, number]
+            last = number
 
 
 def letters(number: int) -> str:

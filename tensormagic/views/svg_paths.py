@@ -12,8 +12,6 @@ from itertools import pairwise
 from tensormagic.views import theme
 from tensormagic.views.markup import escape
 
-# Shapes for SVG, each as short as it can be written.
-
 # SVG path data: lines through points, arrowheads, hatching. No ids and no references, so pictures can be repeated.
 
 Point = tuple[float, float]

@@ -19,8 +19,6 @@ from tensormagic.reports import UNTOUCHED
 from tensormagic.views.panels.trace_words import NOT_MEASURABLE, measured, touched
 from tensormagic.views.theme import NORM_EXPONENTS
 
-# A canvas of characters, and which characters a terminal can show.
-
 # A page of characters to draw on: boxes, wires and tables for the terminal, measured as a terminal shows them.
 
 _TOGETHER = re.compile(r"(?<=\d) (?=(?:[KMGTP]i)?B\b|%)|(?<=\d,) (?=\W?\d)")  # a unit, the sizes of a shape
@@ -164,8 +162,6 @@ def printable(line: str) -> str:
         return line
     return "".join(char if char.isprintable() or char == "\u00a0" else "\ufffd" for char in line)
 
-
-# Characters of a terminal: those it can show, and what stands for those it cannot.
 
 # Bars made of characters: a norm on a logarithmic scale, a loss on a linear one, in one column of a terminal each.
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tensormagic.views.graph.drawing import (
     BADGE_SIZE,
-    CUT_INDENT,
     DETAIL_SIZE,
     LABEL_SIZE,
     Box,
@@ -24,6 +23,7 @@ from tensormagic.views.graph.drawing import draw as lay_out
 from tensormagic.views.graph.marks import Crash, forward_mark, marks_of, run_scale
 from tensormagic.views.graph.words import cut_label, cut_sentence, whole_shape
 from tensormagic.views.markup import fitted
+from tensormagic.views.nodes import shown_lines
 from tensormagic.views.page.columns import (
     Interned,
     code_steps,
@@ -44,7 +44,7 @@ from tensormagic.views.pictures.gradient_graph import trace_alternative
 from tensormagic.words import evidence_text, plural
 
 if TYPE_CHECKING:
-    from tensormagic.reports import Cut, Finding, FirstNonfinite, Graph, Location, ParameterSeries, Pass, TraceReport
+    from tensormagic.reports import Finding, FirstNonfinite, Graph, Location, ParameterSeries, Pass, TraceReport
 
 
 VERSION = 4
@@ -116,7 +116,7 @@ def trace_document(
         "parameters": builder.parameters(),
         "parameters_seen": len(report.parameters),
         "passes": builder.passes(),
-        "locations": [_location(location) for location in report.locations],
+        "locations": [[place.label, place.line, place.text] for place in report.locations],
         "source": source_rows(report),
         "gaps": [[gap.section, gap.reason] for gap in report.gaps],
         "strings": builder.strings.values,
@@ -140,12 +140,7 @@ def _header(report: TraceReport) -> dict[str, Any]:
         "passes_seen": report.passes_seen,
         "passes_traced": report.passes_traced,
         "steps_seen": report.steps_seen,
-        "cell": {"filename": report.cell.filename, "count": report.cell.count},
     }
-
-
-def _location(location: Location) -> list[Any]:
-    return [location.label, location.line, location.text, location.function]
 
 
 def _finding(report: TraceReport, finding: Finding) -> dict[str, Any]:
@@ -222,7 +217,6 @@ class _Builder:
                 **cost_columns(self.report, graph),
             },
             "edges": edge_columns(graph.edges),
-            "roots": list(graph.roots),
             "order": steps(graph.order),
             "frames": rows,
             "shared_edges": list(graph.shared_edges),
@@ -257,17 +251,10 @@ class _Builder:
 
 
 def _pass(one: Pass) -> list[Any]:
-    described = [
-        one.number,
-        one.step,
-        one.graph,
-        one.outcome,
-        rounded(one.seconds),
-        one.reached,
-        one.location,
-        one.finite,
-    ]
-    return [*described, plain(one.value)]
+    return [
+        one.number, one.step, one.graph, one.outcome, rounded(one.seconds), one.reached, one.location, one.finite,
+        plain(one.value),
+    ]  # fmt: skip
 
 
 def _birth(birth: FirstNonfinite) -> dict[str, Any]:
@@ -298,7 +285,6 @@ def _parameter(parameter: ParameterSeries, places: list[int]) -> dict[str, Any]:
         "numel": parameter.numel,
         "requires_grad": parameter.requires_grad,
         "used": parameter.used,
-        "touched": parameter.touched,
         "norms": code_steps(norm_codes(norms[place] for place in places if place < len(norms))),
         "updates": code_steps(norm_codes(updates[place] for place in places if place < len(updates)))
         if any_update
@@ -311,7 +297,6 @@ def _drawing(drawing: Drawing) -> dict[str, Any]:
         "width": _tenths(drawing.width),
         "height": _tenths(drawing.height),
         "note": drawing.note,
-        "folded": drawing.folded,
         "boxes": [_box(box) for box in drawing.boxes],
         "wires": _wires(drawing),
     }
@@ -349,31 +334,16 @@ def ends_document(report: TraceReport, graph: Graph, drawing: Drawing) -> dict[s
     """
     if not graph.cuts:
         return None
-    return {"cuts": [_cut_row(report, graph, cut) for cut in graph.cuts], **_cuts_drawn(graph, drawing)}
-
-
-def _cut_row(report: TraceReport, graph: Graph, cut: Cut) -> list[Any]:
-    words = cut_sentence(report, graph, cut)
-    return [cut.source, cut.target, cut.detachment, cut.location, cut_label(cut), words]
-
-
-def _cuts_drawn(graph: Graph, drawing: Drawing) -> dict[str, Any]:
-    """Return the lines under boxes, the severed wires, and the stubs."""
     places = {box.id: place for place, box in enumerate(drawing.boxes)}
-    rows = [
-        [places[box.id], [[fitted(row.label, box.width - CUT_INDENT, BADGE_SIZE), list(row.cuts)] for row in box.cuts]]
-        for box in drawing.boxes
-        if box.cuts
-    ]
-    wires = [
-        [places[wire.source], places[wire.target], [round(value, 1) for at in wire.points for value in at], wire.cut]
-        for wire in drawing.detachment
-    ]
-    stubs = [
-        [places[box], list(cuts), any(graph.cuts[cut].detachment for cut in cuts)]
-        for box, cuts in drawing.stubs.items()
-    ]
-    return {"rows": rows, "wires": wires, "stubs": stubs}
+    return {
+        "cuts": [
+            [cut.source, cut.target, cut.detachment, cut.location, cut_label(cut), cut_sentence(report, graph, cut)]
+            for cut in graph.cuts
+        ],
+        "wires": [
+            [places[wire.source], places[wire.target], _flat(wire.points), wire.cut] for wire in drawing.detachment
+        ],
+    }
 
 
 # -- what operations took ---------------------------------------------------------------------------------------------
@@ -399,7 +369,6 @@ def _three_digits(value: float) -> float:
 # -- the source -------------------------------------------------------------------------------------------------------
 
 WHOLE = 120  # a cell of at most so many lines is shown whole
-AROUND = 2  # lines shown before and after one that took part, in a longer one
 
 Row = list[Any]  # [line number, text, location indices]; line 0 with a text: a heading; without: lines left out
 
@@ -418,20 +387,10 @@ def source_rows(report: TraceReport) -> list[Row]:
 def _cell_rows(lines: tuple[str, ...], located: dict[int, list[int]], report: TraceReport) -> list[Row]:
     if not lines:
         return _file_rows(located, report)
-    wanted = range(1, len(lines) + 1) if len(lines) <= WHOLE else _neighbourhood(located, len(lines))
-    rows: list[Row] = []
-    last = 0
-    for line in wanted:
-        if line > last + 1:
-            rows.append([0, "", []])
-        rows.append([line, lines[line - 1].rstrip("\n"), located.get(line, [])])
-        last = line
-    return rows
-
-
-def _neighbourhood(located: dict[int, list[int]], count: int) -> list[int]:
-    near = {line + shift for line in located for shift in range(-AROUND, AROUND + 1)}
-    return sorted(line for line in near if 1 <= line <= count)
+    return [
+        [line, lines[line - 1].rstrip("\n"), located.get(line, [])] if line else [0, "", []]
+        for line in shown_lines(range(1, len(lines) + 1), located, WHOLE)
+    ]
 
 
 def _file_rows(located: dict[int, list[int]], report: TraceReport) -> list[Row]:

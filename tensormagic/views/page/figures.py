@@ -32,6 +32,7 @@ from tensormagic.reports import (
 )
 from tensormagic.views import theme
 from tensormagic.views.page import figures_panels
+from tensormagic.views.page.figures_panels import plain_text
 from tensormagic.views.panels.trace_words import NOT_MEASURABLE, touched
 from tensormagic.views.pictures.tensor_elements import (
     DrawnLayout,
@@ -93,9 +94,9 @@ def _plotly() -> Any:
 
 
 def _styled(figure_: Any, title: str, note: str = "", *, height: int = 340) -> Any:
-    lines = textwrap.wrap(_plain(note), NOTE_WIDTH)
+    lines = textwrap.wrap(plain_text(note), NOTE_WIDTH)
     small = [f"<span style='font-size:11px'>{line}</span>" for line in lines]
-    text = "<br>".join([f"<b>{_plain(title)}</b>", *small])
+    text = "<br>".join([f"<b>{plain_text(title)}</b>", *small])
     dark = _on_dark_paper()
     ink, quiet, grid, paper = (theme.role(name, dark=dark) for name in ("ink", "line-2", "line", "bg"))
     axis = {"gridcolor": grid, "zeroline": False, "linecolor": quiet, "ticks": "outside", "tickcolor": quiet}
@@ -125,11 +126,6 @@ def _framed(draw: Callable[[Any, Any], figures_panels.Framed]) -> Callable[[Any,
     return framed
 
 
-def _plain(text: str) -> str:
-    """Plotly reads tags in its texts: leave none of a person's."""
-    return text.replace("<", "\u2039").replace(">", "\u203a")
-
-
 def _scale() -> list[list[Any]]:
     return [[at / 9, theme.offset_colour(at / 9)] for at in range(10)]
 
@@ -148,9 +144,9 @@ def strides(plotly: Any, report: TensorReport) -> Any:
     picture = _picture(report, "strides")
     grid = picture.grid
     drawn = plotly.Heatmap(
-        z=[list(row) for row in grid.offsets], x=_labels(grid.columns), y=_labels(grid.rows), colorscale=_scale(),
+        z=[list(row) for row in grid.offsets], x=[*map(str, grid.columns)], y=[*map(str, grid.rows)],
+        colorscale=_scale(), colorbar={"title": {"text": "offset"}, "outlinewidth": 0, "thickness": 12},
         customdata=_value_texts(picture), hovertemplate=_hover(report, picture, "offset %{z}"), **_gaps(picture),
-        colorbar={"title": {"text": "offset"}, "outlinewidth": 0, "thickness": 12},
     )  # fmt: skip
     if len(grid.rows) * len(grid.columns) <= ANNOTATED_CELLS:
         drawn.update(texttemplate="%{z}")
@@ -158,10 +154,6 @@ def strides(plotly: Any, report: TensorReport) -> Any:
     note = shown(report) or formula_at(picture.layout, picture.index)
     _styled(figure_, f"Storage offset at each index of {name(report)}", note, height=_height(len(grid.rows)))
     return _index_axes(figure_, picture)
-
-
-def _labels(at: tuple[int, ...]) -> list[str]:
-    return [str(index) for index in at]
 
 
 def _height(rows: int) -> int:
@@ -175,7 +167,7 @@ def _gaps(picture: DrawnLayout) -> dict[str, int]:
 
 def _value_texts(picture: DrawnLayout) -> list[list[str]] | None:
     values_ = picture.grid.values
-    return [[_plain(shortened(text, 24)) for text in row] for row in values_] if values_ else None
+    return [[plain_text(shortened(text, 24)) for text in row] for row in values_] if values_ else None
 
 
 def _hover(report: TensorReport, picture: DrawnLayout, ending: str) -> str:
@@ -184,7 +176,7 @@ def _hover(report: TensorReport, picture: DrawnLayout, ending: str) -> str:
     axes = {grid.row_dim: "%{y}", grid.column_dim: "%{x}"}
     index = ", ".join(axes.get(dim, str(at)) for dim, at in enumerate(grid.fixed))
     value = " = %{customdata}" if grid.values else ""
-    own_name = _plain(name(report)).replace("%{", "% {")
+    own_name = plain_text(name(report)).replace("%{", "% {")
     parts = [f"{own_name}[{index}]{value}" if index else own_name + value, ending]
     return ", ".join(part for part in parts if part) + "<extra></extra>"
 
@@ -192,7 +184,9 @@ def _hover(report: TensorReport, picture: DrawnLayout, ending: str) -> str:
 def _hover_text(report: TensorReport, picture: DrawnLayout, row: int, column: int) -> str:
     value = picture.value(row, column)
     where = element(report, index_at(picture.grid, row, column))
-    return _plain(f"{where}{f' = {shortened(value, 24)}' if value else ''}, offset {picture.grid.offsets[row][column]}")
+    return plain_text(
+        f"{where}{f' = {shortened(value, 24)}' if value else ''}, offset {picture.grid.offsets[row][column]}"
+    )
 
 
 def _index_axes(figure_: Any, picture: DrawnLayout) -> Any:
@@ -253,7 +247,7 @@ def _value_map(plotly: Any, report: TensorReport, picture: DrawnLayout, scale: t
     finite = [[float(f"{level:.4g}") if math.isfinite(level) else None for level in row] for row in grid.levels]
     low, high = scale or (0.0, 1.0)
     return plotly.Heatmap(
-        z=finite, x=_labels(grid.columns), y=_labels(grid.rows), colorscale=_scale(), zmin=low, zmax=high,
+        z=finite, x=[*map(str, grid.columns)], y=[*map(str, grid.rows)], colorscale=_scale(), zmin=low, zmax=high,
         customdata=_value_texts(picture), hovertemplate=_hover(report, picture, ""), hoverongaps=True,
         colorbar={"x": 0.575, "thickness": 10, "outlinewidth": 0}, **_gaps(picture),
     )  # fmt: skip
@@ -338,9 +332,9 @@ def _positive_norms(chosen: list[ParameterSeries]) -> list[float]:
 def _flow_line(plotly: Any, series: ParameterSeries, numbers: list[int], norms: list[float], colour: str) -> Any:
     drawable = [float(f"{norm:.4g}") if math.isfinite(norm) and norm > 0 else None for norm in norms]
     return plotly.Scatter(
-        x=numbers, y=drawable, name=_plain(shortened(series.name, 40)), mode="lines+markers", connectgaps=False,
+        x=numbers, y=drawable, name=plain_text(shortened(series.name, 40)), mode="lines+markers", connectgaps=False,
         line={"color": colour, "width": 1.5}, marker={"size": 4},
-        hovertemplate=f"{_plain(series.name)}<br>pass %{{x}}, norm %{{y:.3g}}<extra></extra>",
+        hovertemplate=f"{plain_text(series.name)}<br>pass %{{x}}, norm %{{y:.3g}}<extra></extra>",
     )  # fmt: skip
 
 
@@ -362,7 +356,7 @@ def _mark_edges(
             if wanted(series.norms[at])
         ]
         if points:
-            texts = [f"{_plain(series.name)}, pass {number}: {label}" for number, series in points]
+            texts = [f"{plain_text(series.name)}, pass {number}: {label}" for number, series in points]
             figure_.add_trace(plotly.Scatter(
                 x=[number for number, _ in points], y=[height] * len(points), mode="markers", name=label,
                 marker={"symbol": symbol, "color": colour, "size": 9}, text=texts,

@@ -12,11 +12,9 @@ from tensormagic.reports import (
     AliasGroup,
     AliasReport,
     ComparisonReport,
-    LineMemory,
     MemoryReport,
     MemoryRunReport,
     ParameterDifference,
-    TensorRow,
     TensorTable,
 )
 from tensormagic.views.nodes import clipped, letters
@@ -30,8 +28,6 @@ from tensormagic.views.pictures.timeline_stack import COLOURS, Layer, by_categor
 from tensormagic.views.pictures.treemap import Tile
 from tensormagic.views.theme import ALONE_COLOUR, GROUP_COLOUR, LINE_COLOURS, RUN_COLOURS, role
 from tensormagic.words import count, number_of_bytes, plural, shortened, tuple_text
-
-# The plotly figures of shared memory, and of a comparison.
 
 # Figures of shared memory and of many tensors. `tensormagic.views.page.figures` gives them plotly.
 
@@ -95,14 +91,9 @@ def sizes(plotly: Any, table: TensorTable) -> Framed:
     if not rows:
         raise TensorMagicError(f'no "sizes" figure: there are no tensors in {table_title(table)}')
     labels = [plain_text(clipped(row.name)) + (f"  {letters(row.group)}" if row.group else "") for row in rows]
-    bars = plotly.Bar(
-        orientation="h", y=labels, x=[row.nbytes for row in rows],
-        marker={"color": [_colour(row) for row in rows]},
-        customdata=[f"{tuple_text(row.shape)} {row.dtype} {row.device}, {number_of_bytes(row.nbytes)}" for row in rows],
-        hovertemplate="%{y}<br>%{customdata}<extra></extra>",
-    )  # fmt: skip
-    drawn = plotly.Figure(bars)
-    drawn.update_yaxes(autorange="reversed")
+    colours = [LINE_COLOURS[(row.group - 1) % len(LINE_COLOURS)] if row.group else ALONE_COLOUR for row in rows]
+    said = [f"{tuple_text(row.shape)} {row.dtype} {row.device}, {number_of_bytes(row.nbytes)}" for row in rows]
+    drawn = _below_each_other(plotly, labels, [row.nbytes for row in rows], colours, said)
     drawn.update_xaxes(title_text="bytes")
     cut = f"the {MOST_BARS} largest of {count(len(table.rows))}; " if len(rows) < len(table.rows) else ""
     note = cut + "; ".join(total(part) for part in table.totals)
@@ -111,8 +102,15 @@ def sizes(plotly: Any, table: TensorTable) -> Framed:
     )
 
 
-def _colour(row: TensorRow) -> str:
-    return LINE_COLOURS[(row.group - 1) % len(LINE_COLOURS)] if row.group else ALONE_COLOUR
+def _below_each_other(
+    plotly: Any, labels: list[str], long: Sequence[float], colours: list[str], said: list[str]
+) -> Any:
+    """Return bars, the first at the top; pointing at one shows what is said of it."""
+    drawn = plotly.Figure(plotly.Bar(
+        orientation="h", y=labels, x=long, marker={"color": colours}, customdata=said,
+        hovertemplate="%{y}<br>%{customdata}<extra></extra>",
+    ))  # fmt: skip
+    return drawn.update_yaxes(autorange="reversed")
 
 
 def plain_text(text: str) -> str:
@@ -129,14 +127,9 @@ def gradient_ratio(plotly: Any, report: ComparisonReport) -> Framed:
     if not rows:
         raise TensorMagicError('no "gradient_ratio" figure: no gradient of the two runs can be compared')
     ratios = [_ratio(one) or 0.0 for one in rows]
-    bars = plotly.Bar(
-        orientation="h", y=[plain_text(one.name) for one in rows], x=ratios,
-        marker={"color": [RUN_COLOURS[ratio > 0] for ratio in ratios]},
-        customdata=[f"{factor(told_moment(one.norms))}, {when(one.norms)}" for one in rows],
-        hovertemplate="%{y}<br>%{customdata}<extra></extra>",
-    )  # fmt: skip
-    drawn = plotly.Figure(bars)
-    drawn.update_yaxes(autorange="reversed")
+    said = [f"{factor(told_moment(one.norms))}, {when(one.norms)}" for one in rows]
+    colours = [RUN_COLOURS[ratio > 0] for ratio in ratios]
+    drawn = _below_each_other(plotly, [plain_text(one.name) for one in rows], ratios, colours, said)
     drawn.update_xaxes(title_text=f"log10 of the gradient norm in {plain_text(report.right.name)} over that in "
                        f"{plain_text(report.left.name)}")  # fmt: skip
     left_out = len(report.parameters) - len(rows)
@@ -271,13 +264,14 @@ def lines(plotly: Any, report: MemoryRunReport) -> Framed:
     labels = [plain_text(memory_run.line_words(report, at, width=48)) for at, _ in shown]
     figure = plotly.Figure([
         plotly.Bar(
-            orientation="h", y=labels, x=[_amount(line, key) for _, line in shown], name=name, marker={"color": colour},
-            customdata=[number_of_bytes(_amount(line, key)) for _, line in shown],
+            orientation="h", y=labels, x=amounts, name=name, marker={"color": colour},
+            customdata=list(map(number_of_bytes, amounts)),
             hovertemplate=f"%{{y}}<br>{name}: %{{customdata}}<extra></extra>",
         )
-        for key, name, colour in (
-            ("allocated", "allocated", COLOURS["other"]), ("at_peak", "at the peak", COLOURS["saved for backward"]),
-            ("kept", "kept", COLOURS["gradient"]),
+        for name, colour, amounts in (
+            ("allocated", COLOURS["other"], [line.allocated for _, line in shown]),
+            ("at the peak", COLOURS["saved for backward"], [line.at_peak for _, line in shown]),
+            ("kept", COLOURS["gradient"], [line.kept for _, line in shown]),
         )
     ])  # fmt: skip
     figure.update_yaxes(autorange="reversed", automargin=True)
@@ -285,7 +279,3 @@ def lines(plotly: Any, report: MemoryRunReport) -> Framed:
     figure.update_layout(barmode="group")
     cut = f"{len(shown)} of {plural(len(report.lines), 'line')}; " if len(shown) < len(report.lines) else ""
     return Framed(figure, "Memory by line", cut + _sentence(report), 160 + LINE * len(shown))
-
-
-def _amount(line: LineMemory, key: str) -> int:
-    return {"allocated": line.allocated, "at_peak": line.at_peak, "kept": line.kept}[key]

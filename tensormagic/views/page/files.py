@@ -21,8 +21,6 @@ from tensormagic.reports import Report
 from tensormagic.views.markup import escape, made_once, tag
 from tensormagic.views.text_canvas import LOOKALIKES
 
-# What a notebook is given of a panel: HTML, text, LaTeX, and what is left where scripts are removed.
-
 # An output for exports that let hardly a tag through and print the others: nbconvert with ``sanitize_html``.
 #
 # Such an export reads on inside ``<style>`` and ``<script>``, where a browser reads no markup. The panel stands

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -32,6 +32,7 @@ from tensormagic.views.nodes import (
     Section,
     Source,
     Words,
+    shown_lines,
     table_of,
 )
 from tensormagic.views.panels.memory import NO_NAME, kind, releases_sections, storage_lines, storages_sections, tile
@@ -45,7 +46,6 @@ COLUMNS = ("at peak", "allocated", "freed", "kept")
 MOST_BLOCKS, MOST_LEAKS, MOST_TIMELINES, MOST_ALLOCATOR_LINES = 24, 12, 4, 12
 MAP_HEIGHT, MOST_CELLS = 220.0, 160
 WHOLE = 40  # a cell of at most so many lines is listed whole
-AROUND = 2  # lines listed before and after one that did something, in a longer one
 MOST = 160
 _NO_USER_LINE = "none of your lines: backward, libraries"
 _ABOUT_LINES = "bytes: alive at the peak, allocated in total, freed while it ran, kept after the run"
@@ -260,18 +260,10 @@ def function_rows(report: MemoryRunReport, function: FunctionMemory) -> list[Sou
 def _listing(report: MemoryRunReport, source: tuple[str, ...], first: int, lines: dict[int, int]) -> list[SourceRow]:
     if not source:
         return _file(report, lines)
-    numbers: Iterable[int] = range(first, first + len(source))
-    if len(source) > WHOLE:
-        near = {line + shift for line in lines for shift in range(-AROUND, AROUND + 1)}
-        numbers = sorted(near & set(numbers))
-    rows: list[SourceRow] = []
-    last = first - 1
-    for number in numbers:
-        if number > last + 1:
-            rows.append(SourceRow(0, ""))
-        rows.append(_row(report, number, source[number - first].rstrip(), lines.get(number, -1)))
-        last = number
-    return rows
+    return [
+        _row(report, number, source[number - first].rstrip(), lines.get(number, -1)) if number else SourceRow(0, "")
+        for number in shown_lines(range(first, first + len(source)), lines, WHOLE)
+    ]
 
 
 def _file(report: MemoryRunReport, lines: dict[int, int]) -> list[SourceRow]:

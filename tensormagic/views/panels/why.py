@@ -28,8 +28,6 @@ from tensormagic.views.theme import inked, role
 from tensormagic.views.to_svg import text_svg
 from tensormagic.words import count, listed, plural, short_number, shortened, tuple_text
 
-# A way through a graph as a picture: from a tensor to its leaves, or to where its gradient ends.
-
 # The way from a tensor to its leaves as a small picture: leaves at the left, the tensor at the right.
 #
 # An opaque card, dark where the element that shows the image is. Arrows run the way the gradient does. In a terminal

@@ -7,7 +7,20 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tensormagic.reports import ChangedName, Clash, Write, WritesReport
-from tensormagic.views.nodes import Cell, Column, Findings, Line, Node, Panel, Section, Source, Strip, Words, table_of
+from tensormagic.views.nodes import (
+    Cell,
+    Column,
+    Findings,
+    Line,
+    Node,
+    Panel,
+    Section,
+    Source,
+    Strip,
+    Words,
+    shown_lines,
+    table_of,
+)
 from tensormagic.words import count, listed, plural, shortened, tuple_text
 
 WHOLE = 120  # a cell of at most so many lines is shown whole
@@ -203,22 +216,12 @@ def _cell_lines(
 ) -> list[Line]:
     if not lines:
         return _file_lines(filename, writing, signs) if writing else []
-    wanted = range(1, len(lines) + 1) if len(lines) <= WHOLE else _near(writing, len(lines))
     listing: list[Line] = []
-    last = 0
-    for number in wanted:
-        if number > last + 1:
-            listing.append(Line(0, ""))
+    for number in shown_lines(range(1, len(lines) + 1), writing, WHOLE, AROUND):
         writes = tuple(writing.get(number, ()))
         sign = signs.get((filename, number), _plain_sign(writes))
-        listing.append(_line(number, lines[number - 1].rstrip(), writes, sign))
-        last = number
+        listing.append(_line(number, lines[number - 1].rstrip(), writes, sign) if number else Line(0, ""))
     return listing
-
-
-def _near(writing: dict[int, list[Write]], length: int) -> list[int]:
-    near = {line + shift for line in writing for shift in range(-AROUND, AROUND + 1)}
-    return sorted(line for line in near if 1 <= line <= length)
 
 
 def _file_lines(filename: str, writing: dict[int, list[Write]], signs: dict[tuple[str, int], str]) -> list[Line]:

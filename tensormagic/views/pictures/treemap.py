@@ -15,8 +15,6 @@ from tensormagic.views.theme import ink_on, role
 from tensormagic.views.to_svg import one_line, text_svg
 from tensormagic.words import count, listed, number_of_bytes, percent, plural, shortened
 
-# Where the boxes of a treemap lie.
-
 # Divides a rectangle among numbers, so that each piece has its share of the area and is nearly a square.
 #
 # The algorithm is that of Bruls, Huizing and van Wijk ("Squarified Treemaps", 2000): pieces are laid in rows along

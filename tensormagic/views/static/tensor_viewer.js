@@ -156,12 +156,8 @@ const mountTensors = (() => {
 
     /** An element of the grid. */
     pick(row, column) {
-      const { data } = this;
-      const index = [...data.fixed];
-      if (data.rowDim !== null) index[data.rowDim] = data.rows[row];
-      if (data.columnDim !== null) index[data.columnDim] = data.columns[column];
-      const offset = data.offset + index.reduce((sum, at, dim) => sum + at * data.stride[dim], 0);
-      this.show({ row, column, index, offset, cell: this.cellOf(offset) });
+      const offset = this.offsetAt(row, column);
+      this.show({ row, column, index: this.indexAt(row, column), offset, cell: this.cellOf(offset) });
     }
 
     /** A cell of the strip: its first element that the tensor reads, in the grid where that shows it. */

@@ -111,21 +111,8 @@ export class Charts {
       },
       html("bdi", {}, name),
     );
-    return {
-      element: html("div", { class: parameter.requires_grad ? "row" : "row frozen" }, label, plot, value),
-      line,
-      alone,
-      bad,
-      zero,
-      blind,
-      now,
-      knob,
-      share,
-      value,
-      plot,
-      stale: true,
-      parameter,
-    };
+    const element = html("div", { class: parameter.requires_grad ? "row" : "row frozen" }, label, plot, value);
+    return { element, line, alone, bad, zero, blind, now, knob, share, value, plot, stale: true, parameter };
   }
 
   /** One more pass, from the live feed. @param {number} pass @param {Float32Array} norms */
@@ -241,30 +228,15 @@ export class Charts {
     const [line, alone] = this.curve(norms);
     const band = (/** @type {[number, number]} */ [from, to]) =>
       `M${from.toFixed(1)} 1H${to.toFixed(1)}V${ROW_HEIGHT - 1}H${from.toFixed(1)}z`;
-    const floor = (/** @type {[number, number]} */ [from, to]) =>
-      `M${from.toFixed(1)} ${ROW_HEIGHT - 1}H${to.toFixed(1)}`;
-    const middle = (/** @type {[number, number]} */ [from, to]) =>
-      `M${from.toFixed(1)} ${ROW_HEIGHT / 2}H${to.toFixed(1)}`;
+    const floor = (/** @type {[number, number]} */ [from, to]) => `M${from.toFixed(1)} ${ROW_HEIGHT - 1}H${to.toFixed(1)}`;
+    const middle = (/** @type {[number, number]} */ [from, to]) => `M${from.toFixed(1)} ${ROW_HEIGHT / 2}H${to.toFixed(1)}`;
     row.line.setAttribute("d", line);
     row.alone.setAttribute("d", alone);
-    row.bad.setAttribute(
-      "d",
-      this.stretches(norms, (norm) => !Number.isFinite(norm))
-        .map(band)
-        .join(""),
-    );
-    row.zero.setAttribute(
-      "d",
-      this.stretches(norms, (norm) => norm === 0)
-        .map(floor)
-        .join(""),
-    );
-    row.blind.setAttribute(
-      "d",
-      this.stretches(norms, (norm) => norm < UNTOUCHED)
-        .map(middle)
-        .join(""),
-    );
+    const put = (/** @type {Element} */ path, /** @type {(norm:number)=>boolean} */ holds, /** @type {(ends:[number, number])=>string} */ drawn) =>
+      path.setAttribute("d", this.stretches(norms, holds).map(drawn).join(""));
+    put(row.bad, (norm) => !Number.isFinite(norm), band);
+    put(row.zero, (norm) => norm === 0, floor);
+    put(row.blind, (norm) => norm < UNTOUCHED, middle);
     row.stale = false;
     row.width = this.width;
   }

@@ -2,7 +2,7 @@
 /** Where the gradient's way ended: severed wires, and a line under the box that used the value (drawing.py). */
 
 import { HEAD, BADGE } from "./constants.js";
-import { html, svg } from "./words.js";
+import { html, drawerPart, svg } from "./words.js";
 
 /** @typedef {import("./constants.js").Box} Box */
 /** @typedef {[number|null, number|null, boolean, number|null, string, string]} Cut source, target, severed, location, label, words */
@@ -127,14 +127,9 @@ export function cutsOf(model, graph, node, line) {
       location === null ? words : words.replace(/^[^:]*/, ""),
     ),
   );
-  return [
-    html(
-      "div",
-      { class: "node-cuts" },
-      html("div", { class: "part small" }, "Cuts ", html("span", { class: "quiet" }, `where the gradient stops: ${mine.length}`)),
-      ...rows,
-    ),
-  ];
+  const found = drawerPart("Cuts ", `where the gradient stops: ${mine.length}`, ...rows);
+  found.className = "node-cuts";
+  return [found];
 }
 
 /** The sign of a cut in the legend. @returns {Element} */

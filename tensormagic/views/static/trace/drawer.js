@@ -2,7 +2,7 @@
 /** One node, in words. */
 
 import { cutsOf } from "./cuts.js";
-import { keepingFocus, html, say, digits, number, normText, plural, bytesText, badText, level, glyph, GLYPHS, percentText } from "./words.js";
+import { keepingFocus, html, say, digits, number, normText, drawerPart, plural, tableRow, bytesText, badText, level, squareButton, GLYPHS, percentText } from "./words.js";
 import { statistics, statisticsAt, updateText } from "./measures.js";
 
 /** @typedef {import("./model.js").Model} Model */
@@ -51,17 +51,7 @@ export class Drawer {
         { class: "title" },
         html("b", {}, model.boxLabel(graph, node)),
         this.pathButton,
-        html(
-          "button",
-          {
-            type: "button",
-            class: "square bare",
-            title: "close (Escape)",
-            "aria-label": "close",
-            click: () => this.hooks.close(),
-          },
-          glyph(GLYPHS.stop),
-        ),
+        squareButton("close", "close (Escape)", GLYPHS.stop, () => this.hooks.close(), "square bare"),
       ),
       ...(members ? [members] : []),
       this.facts(model, facts),
@@ -131,35 +121,17 @@ export class Drawer {
     const [sources, targets, inputs] = model.graphs[graph].edges,
       rows = [];
     this.normCell = html("td", {});
-    rows.push(html("tr", {}, html("th", { scope: "row" }, "received"), this.normCell));
+    rows.push(tableRow("received", this.normCell));
     this.sent = [];
     for (let edge = 0; edge < sources.length; edge += 1) {
       if (sources[edge] !== node) continue;
       const cell = html("td", {});
       this.sent.push([edge, targets[edge], cell]);
-      rows.push(
-        html(
-          "tr",
-          {},
-          html(
-            "th",
-            { scope: "row" },
-            `input ${inputs[edge]} → ${model.nodeLabel(graph, targets[edge])}`,
-          ),
-          cell,
-        ),
-      );
+      rows.push(tableRow(`input ${inputs[edge]} → ${model.nodeLabel(graph, targets[edge])}`, cell));
     }
     this.story = html("p", { class: "story" });
     this.heading = html("span", { class: "quiet" });
-    const part = html(
-      "div",
-      {},
-      html("div", { class: "part small" }, "Gradient norm ", this.heading),
-      html("table", {}, ...rows),
-      this.story,
-    );
-    return part;
+    return drawerPart("Gradient norm ", this.heading, html("table", {}, ...rows), this.story);
   }
 
   /** @param {Picture} picture */
@@ -174,9 +146,9 @@ export class Drawer {
     say(this.heading, picture.pass ? `pass ${picture.pass}` : "");
     put(this.normCell, norms[node], bad.get(node));
     for (const [edge, target, cell] of this.sent) {
-      const part = model.part(graph, edge, picture.pass);
-      const whole = part === undefined;
-      put(cell, whole ? norms[target] : part, whole ? bad.get(target) : undefined);
+      const share = model.part(graph, edge, picture.pass);
+      const whole = share === undefined;
+      put(cell, whole ? norms[target] : share, whole ? bad.get(target) : undefined);
       cell.title = whole ? "" : `its share: that node received ${normText(norms[target])} in total`;
     }
     this.tell(picture);
@@ -223,16 +195,14 @@ function birthText(birth) {
 function saved(tensors) {
   if (!tensors.length) return [];
   const rows = tensors.map((tensor) =>
-    html(
-      "tr",
-      {},
-      html("th", { scope: "row" }, tensor.name),
+    tableRow(
+      tensor.name,
       html("td", {}, tensor.shape),
       html("td", { title: tensor.dtype }, bytesText(tensor.nbytes)),
       html("td", { class: "state" }, html("span", { class: `dot ${tensor.state.replaceAll(" ", "-")}` }), tensor.state),
     ),
   );
-  return [html("div", {}, html("div", { class: "part small" }, "Saved tensors"), html("table", {}, ...rows))];
+  return [drawerPart("Saved tensors", null, html("table", {}, ...rows))];
 }
 
 // What the forward made of a node, at the pass that is shown or the nearest one before it; where it was asked for.
@@ -259,9 +229,6 @@ function forwardOf(model, graph, node, pass) {
     ["std", normText(std[node]), false],
     ["zeros", percentText(zeros?.[node] ?? 0), false],
   ];
-  const heading = html("div", { class: "part small" }, "Forward value ", html("span", { class: "quiet" }, `pass ${frame.pass}`));
-  const cells = rows.map(([name, value, wrong]) =>
-    html("tr", {}, html("th", { scope: "row" }, name), html("td", { class: wrong ? "bad" : "" }, value)),
-  );
-  return [html("div", {}, heading, html("table", {}, ...cells))];
+  const cells = rows.map(([name, value, wrong]) => tableRow(name, html("td", { class: wrong ? "bad" : "" }, value)));
+  return [drawerPart("Forward value ", `pass ${frame.pass}`, html("table", {}, ...cells))];
 }

@@ -6,10 +6,7 @@ import { html, say, prose, quoting, severityIcon } from "./words.js";
 /** @param {any} finding @param {{node:(graph:number, node:number)=>void, line:(location:number)=>void}} hooks */
 export function findingElement(finding, hooks) {
   const buttons = [];
-  if (finding.node)
-    buttons.push(
-      html("button", { type: "button", click: () => hooks.node(finding.node[0], finding.node[1]) }, "Show node"),
-    );
+  if (finding.node) buttons.push(html("button", { type: "button", click: () => hooks.node(finding.node[0], finding.node[1]) }, "Show node"));
   if (finding.fix) buttons.push(copyButton(finding.fix));
   const where = !finding.where
     ? null
@@ -22,32 +19,21 @@ export function findingElement(finding, hooks) {
     "div",
     { class: `finding ${finding.severity}`, tabindex: -1 },
     severityIcon(finding.severity),
-    html(
-      "span",
-      { class: "code-name", title: `%tensormagic help ${finding.code}` },
-      `${finding.code} ${finding.severity}`,
-    ),
+    html("span", { class: "code-name", title: `%tensormagic help ${finding.code}` }, `${finding.code} ${finding.severity}`),
     html(
       "div",
       { class: "message" },
       html(
         "p",
         { title: finding.evidence },
-        ...(after === undefined
-          ? [...prose(finding.message), where ? " " : null, where]
-          : [...prose(before), where, ...prose(after)]),
+        ...(after === undefined ? [...prose(finding.message), where && " ", where] : [...prose(before), where, ...prose(after)]),
       ),
-      finding.text ? culprit(finding, hooks) : null,
+      finding.text ? sourceLine(finding.where, finding.text, finding.location, hooks) : null,
       ...finding.related.map((/** @type {any} */ line) => relatedLine(line, hooks)),
       finding.remedy ? html("p", { class: "remedy" }, ...quoting(finding.remedy, snippet)) : null,
     ),
     html("div", { class: "actions" }, ...buttons),
   );
-}
-
-/** The line itself, to be seen from far away. @param {any} finding @param {{line:(location:number)=>void}} hooks */
-function culprit(finding, hooks) {
-  return sourceLine(finding.where, finding.text, finding.location, hooks);
 }
 
 /** A second line that matters, below what happened there.

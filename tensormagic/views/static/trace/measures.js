@@ -1,7 +1,7 @@
 // @ts-check
 /** What was measured of a gradient besides its norm, at the pass that is shown or the nearest one before it. */
 
-import { decoded, digits, html, number, normText, percentText, plural, stepped } from "./words.js";
+import { decoded, digits, html, number, normText, drawerPart, percentText, plural, stepped, tableRow } from "./words.js";
 
 /** @typedef {import("./model.js").Model} Model */
 
@@ -29,19 +29,8 @@ export function statisticsAt(model, graph, node, pass) {
   const [nan, inf] = frame.bad.get(node) ?? [0, 0],
     count = first[1],
     of = (/** @type {any[]|undefined} */ column) => Math.round((column?.[node] ?? 0) * count);
-  return [
-    frame.pass,
-    count,
-    frame.norms[node],
-    largest[node],
-    mean?.[node] ?? 0,
-    std[node],
-    of(zero),
-    nan,
-    inf,
-    of(below),
-    of(at),
-  ];
+  const numbers = [frame.norms[node], largest[node], mean?.[node] ?? 0, std[node]];
+  return [frame.pass, count, ...numbers, of(zero), nan, inf, of(below), of(at)];
 }
 
 /** @param {Model} model @param {number} graph @param {number} node */
@@ -55,35 +44,23 @@ function measuredFirst(model, graph, node) {
 export function statistics(row) {
   if (!row) return [];
   const [pass, count, norm, most, mean, std, zero, nan, inf, below = 0, at = 0] = row;
-  /** @type {[string, any, string][]} */
-  const pairs = [
-    ["norm", norm, ""],
-    ["|max|", most, ""],
-    ["mean", mean, ""],
-    ["std", std, ""],
-    ["zeros", zero, ""],
-    ["NaN", nan, ""],
-    ["Inf", inf, ""],
-  ];
-  if (below) pairs.push(["too small", below, "not zero, but below the smallest normal number of this type"]);
-  if (at) pairs.push(["at the limit", at, "at the largest number of this type, or beyond"]);
+  const pairs = Object.entries({ norm, "|max|": most, mean, std, zeros: zero, NaN: nan, Inf: inf });
+  if (below) pairs.push(["too small", below]);
+  if (at) pairs.push(["at the limit", at]);
+  const rows = pairs.map(([name, value]) => {
+    const bad = ["NaN", "Inf", "at the limit"].includes(name) && value;
+    const row = tableRow(name, html("td", { class: bad ? "bad" : "" }, words(name, value, count)));
+    if (RARE.has(name)) row.title = RARE.get(name);
+    return row;
+  });
   const note = nan + inf ? ", mean and std of the finite ones" : "";
-  const heading = html(
-    "div",
-    { class: "part small" },
-    "Gradient statistics ",
-    html("span", { class: "quiet" }, `pass ${pass}, ${plural(count, "element")}${note}`),
-  );
-  const rows = pairs.map(([name, value, title]) =>
-    html(
-      "tr",
-      title ? { title } : {},
-      html("th", { scope: "row" }, name),
-      html("td", { class: ["NaN", "Inf", "at the limit"].includes(name) && value ? "bad" : "" }, words(name, value, count)),
-    ),
-  );
-  return [html("div", {}, heading, html("table", {}, ...rows))];
+  return [drawerPart("Gradient statistics ", `pass ${pass}, ${plural(count, "element")}${note}`, html("table", {}, ...rows))];
 }
+
+const RARE = new Map([
+  ["too small", "not zero, but below the smallest normal number of this type"],
+  ["at the limit", "at the largest number of this type, or beyond"],
+]);
 
 /** Counts with their share, numbers as everywhere. @param {string} name @param {any} value @param {number} count */
 function words(name, value, count) {

@@ -68,13 +68,8 @@ export class Model {
       statistics: columns.statistics[index],
       saved: columns.saved[index]
         .map((/** @type {number} */ place) => this.doc.saved[place])
-        .map((/** @type {any[]} */ [name, shape, dtype, nbytes, state]) => ({
-          name: text[name],
-          shape: text[shape],
-          dtype: text[dtype],
-          nbytes,
-          state: text[state],
-        })),
+        .map((/** @type {any[]} */ [name, shape, dtype, nbytes, state]) =>
+          ({ name: text[name], shape: text[shape], dtype: text[dtype], nbytes, state: text[state] })),
     };
   }
 
@@ -111,18 +106,8 @@ export class Model {
 /** @param {any} graph */
 function decodedGraph(graph) {
   const boxes = graph.drawing.boxes.map(
-    (/** @type {any[]} */ [x, y, w, h, nodes, label, detail, kind, badges, written]) => ({
-      x,
-      y,
-      w,
-      h,
-      nodes,
-      label,
-      detail,
-      kind,
-      badges,
-      written,
-    }),
+    (/** @type {any[]} */ [x, y, w, h, nodes, label, detail, kind, badges, written]) =>
+      ({ x, y, w, h, nodes, label, detail, kind, badges, written }),
   );
   const rows = (/** @type {string} */ name) => changed(graph.frames.map((/** @type {any} */ frame) => frame[name] ?? []));
   const [norms, parts] = [rows("norms"), rows("parts")];

@@ -1,7 +1,7 @@
 // @ts-check
 /** The elements of a panel, and what each of them calls. */
 
-import { html, say, glyph, GLYPHS } from "./words.js";
+import { html, say, squareButton, GLYPHS } from "./words.js";
 import { GraphView } from "./graph.js";
 import { Charts } from "./charts.js";
 import { Source } from "./source.js";
@@ -93,7 +93,7 @@ export function putTogether(panel) {
     change: (/** @type {any} */ event) => panel.chooseGraph(Number(event.target.value)),
   });
   const square = (/** @type {string} */ title, /** @type {string} */ icon, /** @type {()=>void} */ click) =>
-    html("button", { type: "button", class: "square", title, "aria-label": title, click }, glyph(icon));
+    squareButton(title, title, icon, click);
   panel.wayText = html("span", { role: "status" });
   panel.wayChip = html("span", { class: "way", hidden: true }, panel.wayText, square("show the whole graph again (Escape)", GLYPHS.stop, () => endPath(panel)));
   panel.foldButton = square("fold all boxes", GLYPHS.fold, () => foldAll(panel));

@@ -2,7 +2,7 @@
 /**
  * The trace viewer: one module, two transports.
  *
- * `mount(element, document)` draws a trace document (tensormagic/views/document.py, version 1) into an element and
+ * `mount(element, document)` draws a trace document (tensormagic/views/page/document.py) into an element and
  * returns a handle; the saved page calls it once, the live panel calls `update` with newer documents and `delta` with
  * the newest gradient norms. The default export is what anywidget calls. No dependency, no request, no innerHTML: all
  * text becomes text nodes. A delta touches only the attributes that changed and is painted at most once a frame.

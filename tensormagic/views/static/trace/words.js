@@ -24,6 +24,18 @@ function filled(element, attributes, children) {
   return element;
 }
 
+/** A part of the drawer: its title, quiet words beside it, and what stands below. @param {string} title @param {Node|string|null} quiet
+ * @param {...Node} below @returns {any} */
+export function drawerPart(title, quiet, ...below) {
+  const beside = typeof quiet === "string" ? html("span", { class: "quiet" }, quiet) : quiet;
+  return html("div", {}, html("div", { class: "part small" }, title, beside), ...below);
+}
+
+/** A row of a table. @param {string} name @param {...Node} cells @returns {any} */
+export function tableRow(name, ...cells) {
+  return html("tr", {}, html("th", { scope: "row" }, name), ...cells);
+}
+
 /** A member that its class sets before anything reads it. @returns {any} */
 export function later() {
   return null;
@@ -222,6 +234,11 @@ export function glyph(path, solid = false) {
     { class: solid ? "glyph solid" : "glyph", viewBox: "0 0 14 14", "aria-hidden": "true" },
     svg("path", { d: path }),
   );
+}
+
+/** A button that is a sign. @param {string} label @param {string} title @param {string} icon @param {()=>void} click @param {string} [look] */
+export function squareButton(label, title, icon, click, look = "square") {
+  return html("button", { type: "button", class: look, title, "aria-label": label, click }, glyph(icon));
 }
 
 export const GLYPHS = {
