@@ -32,8 +32,8 @@ settings.register_profile(
 settings.load_profile("tensormagic")
 
 # What a folder's tests need, so that they can be left out.
-MARKS = {ROOT / "tests" / name: getattr(pytest.mark, mark) for name, mark in (
-    ("browser", "browser"), ("notebooks", "notebook"), ("corpus", "corpus"))}  # fmt: skip
+MARKS = {"tests/browser/": pytest.mark.browser, "tests/notebooks/": pytest.mark.notebook,
+         "tests/corpus/": pytest.mark.corpus}  # fmt: skip
 # These start kernels, build a wheel or the documentation site: not for `make quick`.
 SLOW_FIXTURES = {"run_cells", "installed", "wheel", "site"}
 
@@ -120,7 +120,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests by where they are, and put them into the order in which workers are given them."""
     for item in items:
         for folder, mark in MARKS.items():
-            if folder in item.path.parents:
+            if item.nodeid.startswith(folder):
                 item.add_marker(mark)
         if SLOW_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.notebook)

@@ -29,12 +29,12 @@ again() {
     "${limit[@]}" "$python" -m pytest --last-failed --last-failed-no-failures none || failed+=("pytest")
 }
 
-# A worker a core, four at most: each holds torch, and the browser's have a server and a browser besides. Threads of
+# A worker a core, and one for the browser, which mostly waits; four at most, since each holds torch. Threads of
 # torch's own would only wait for each other's cores.
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 # Hundreds of processes import the package and its tests: they are compiled once.
 unset PYTHONDONTWRITEBYTECODE
-tests=(--numprocesses "${WORKERS:-logical}" --maxprocesses 4 --durations 40)
+tests=(--numprocesses "${WORKERS:-$(($(getconf _NPROCESSORS_ONLN) + 1))}" --maxprocesses 4 --durations 40)
 [ "$mode" = quick ] && tests+=(-m 'not browser and not notebook and not corpus')
 if [ "$mode" = quick ] && [ -n "$only" ]; then
     # Only files in which the word can be are collected: that takes most of the time.

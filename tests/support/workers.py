@@ -1,46 +1,35 @@
 """How the tests are spread over the workers of pytest-xdist: a file to one worker, what takes longest first.
 
 A file's fixtures are then made once. The longest files come first, so that no worker is still busy with one of them
-when the others have nothing left; those of the browser come last of all, since Playwright's event loop, once it runs
-in a process, is in the way of every other.
+when the others have nothing left. Tests in the browser mostly wait, for a page or for a cell: one worker has them from
+the beginning, beside those that compute, and each of them by itself. The others take them last of all, since
+Playwright's event loop, once it runs in a process, is in the way of every other.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
 
 # By the seconds they take, within either half; a file that is not here has its place in the alphabet.
 SLOW = (
-    "tests/notebooks/test_examples.py",
-    "tests/corpus/test_corpus.py",
-    "tests/contracts/test_distribution.py",
+    "tests/ranks/test_four_ranks.py",
     "tests/magics/test_honesty.py",
-    "tests/collectors/test_transparency.py",
-    "tests/tools/test_site.py",
-    "tests/notebooks/test_first_light.py",
-    "tests/collectors/tracing/test_compiled.py",
-    "tests/collectors/memory/test_freed.py",
+    "tests/collectors/hooks/test_compiled.py",
     "tests/views/test_hostile.py",
-    "tests/browser/test_trace_panel.py",
+    "tests/browser/test_appearance.py",
     "tests/browser/test_hosts.py",
+    "tests/browser/test_live_panel.py",
     "tests/browser/test_shelf.py",
     "tests/browser/test_first_light.py",
-    "tests/browser/test_live_panel.py",
     "tests/browser/test_accessibility.py",
+    "tests/browser/test_live_accessibility.py",
+    "tests/browser/test_print_flood.py",
     "tests/browser/test_export.py",
-    "tests/browser/test_appearance.py",
-    "tests/browser/test_trace_viewer.py",
 )
-# Files whose tests share nothing but what they do with one case: so many parts, by the case's name.
-PARTS = {
-    "tests/corpus/test_corpus.py": 4,
-    "tests/magics/test_honesty.py": 4,
-    "tests/collectors/test_transparency.py": 2,
-}
 _PLACES = {path: place for place, path in enumerate(SLOW)}
 
 
@@ -49,9 +38,13 @@ def in_order(items: Iterable[pytest.Item]) -> list[pytest.Item]:
 
     def place(item: pytest.Item) -> tuple[bool, int]:
         path = file_of(item.nodeid)
-        return path.startswith("tests/browser/"), _PLACES.get(path, len(SLOW))
+        return _in_browser(path), _PLACES.get(path, len(SLOW))
 
     return sorted(items, key=place)
+
+
+def _in_browser(scope: str) -> bool:
+    return scope.startswith("tests/browser/")
 
 
 def file_of(nodeid: str) -> str:
@@ -60,10 +53,23 @@ def file_of(nodeid: str) -> str:
 
 
 class SlowFilesFirst(LoadFileScheduling):
-    """Hands out files in the order of the tests, and those in `PARTS` in parts."""
+    """Hands out files in the order of the tests, and what runs in a browser by the test."""
 
     def _split_scope(self, nodeid: str) -> str:
-        """Return what goes to one worker together with this test."""
-        path, _, name = nodeid.partition("::")
-        case = name.partition("[")[2]
-        return f"{path} {zlib.crc32(case.encode()) % PARTS[path]}" if path in PARTS else path
+        """Return what goes to one worker together with this test: its file, or in the browser itself with its cases."""
+        return nodeid.partition("[")[0] if _in_browser(nodeid) else file_of(nodeid)
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        """Give the last of several workers what runs in a browser, as long as there is any."""
+        if node is self.nodes[-1] is not self.nodes[0] and (scope := self._next_in_browser()):
+            self.workqueue.move_to_end(scope, last=False)
+        super()._assign_work_unit(node)
+
+    def _reschedule(self, node: WorkerController) -> None:
+        """End a worker in which Playwright runs where only other tests are left."""
+        if self.workqueue and not self._next_in_browser() and _in_browser(next(reversed(self.assigned_work[node]), "")):
+            node.shutdown()
+        super()._reschedule(node)
+
+    def _next_in_browser(self) -> str | None:
+        return next(filter(_in_browser, self.workqueue), None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import html
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,8 @@ PACKAGE = Path(tensormagic.__file__).parent
 TOLD = ("title", "aria-label", "alt", "placeholder")  # attributes that a person is told
 
 
-def _plurals() -> set[str]:
+@cache
+def plurals() -> set[str]:
     """Return the plurals of all nouns that the package counts with `tensormagic.words.plural`."""
     found = set()
     sources = (file.read_text(encoding="utf-8") for file in PACKAGE.rglob("*.py"))
@@ -29,26 +31,30 @@ def _plurals() -> set[str]:
     return found
 
 
-PLURALS = _plurals()
-_NOUNS = "|".join(sorted(map(re.escape, PLURALS)))
-_ALONE = r"(?<![\w.,:×−\u00a0/-])(?<!\w )"  # a number that begins here, and is not the end of a name or of a larger one
-SECOND_STYLES = {
-    "digits grouped by something else": re.compile(r"(?<![\d.,])\d{1,3}(?:[,'\u2009\u202f]\d{3})+(?![\d,])"),
-    "digits grouped below 10 000": re.compile(r"(?<![\d\u00a0.])\d\u00a0\d{3}(?![\d\u00a0])"),
-    "a count without groups": re.compile(rf"(?<![\w.])\d{{5,}} (?:{_NOUNS})\b"),
-    "one of several": re.compile(rf"{_ALONE}1 (?:{_NOUNS})\b"),
-    "several of one": re.compile(rf"{_ALONE}(?:[2-9]|\d\d+) (?:tensor|element|node|pass|step|storage|line|name)\b"),
-    "a percent sign without its space": re.compile(r"\d[\u00a0\u202f]?%"),
-    "a bound with a space": re.compile(r"[<>] \d[\d.]* %"),
-    "bytes in other units": re.compile(r"\d (?:bytes?|[kKMGT]B)\b"),
-    "a comma before the last of a list": re.compile(r", and [\d\u00a0]+ more\b"),
-}
+@cache
+def second_styles() -> dict[str, re.Pattern[str]]:
+    """Return what is looked for: a style other than that of the words, by its name."""
+    nouns = "|".join(sorted(map(re.escape, plurals())))
+    alone = r"(?<![\w.,:×−\u00a0/-])(?<!\w )"  # a number that begins here, and is not the end of a name or a larger one
+    return {
+        "digits grouped by something else": re.compile(r"(?<![\d.,])\d{1,3}(?:[,'\u2009\u202f]\d{3})+(?![\d,])"),
+        "digits grouped below 10 000": re.compile(r"(?<![\d\u00a0.])\d\u00a0\d{3}(?![\d\u00a0])"),
+        "a count without groups": re.compile(rf"(?<![\w.])\d{{5,}} (?:{nouns})\b"),
+        "one of several": re.compile(rf"{alone}1 (?:{nouns})\b"),
+        "several of one": re.compile(rf"{alone}(?:[2-9]|\d\d+) (?:tensor|element|node|pass|step|storage|line|name)\b"),
+        "a percent sign without its space": re.compile(r"\d[\u00a0\u202f]?%"),
+        "a bound with a space": re.compile(r"[<>] \d[\d.]* %"),
+        "bytes in other units": re.compile(r"\d (?:bytes?|[kKMGT]B)\b"),
+        "a comma before the last of a list": re.compile(r", and [\d\u00a0]+ more\b"),
+    }
+
+
 CASES = [(kind, form, name) for kind, samples in SAMPLES.items() for form in FORMS[kind] for name in samples]
 
 
 def test_the_nouns_are_found() -> None:
     """What is looked for is what the package counts; a change of how it counts would leave nothing to look for."""
-    assert {"tensors", "elements", "backward passes", "leaves"} <= PLURALS
+    assert {"tensors", "elements", "backward passes", "leaves"} <= plurals()
 
 
 @pytest.mark.parametrize(
@@ -58,7 +64,7 @@ def test_the_nouns_are_found() -> None:
 )  # fmt: skip
 def test_a_second_style_is_seen(text: str) -> None:
     """Each of them is caught, so that finding none in a panel says something."""
-    assert any(pattern.search(text) for pattern in SECOND_STYLES.values())
+    assert any(pattern.search(text) for pattern in second_styles().values())
 
 
 @pytest.mark.parametrize(
@@ -68,7 +74,7 @@ def test_a_second_style_is_seen(text: str) -> None:
 )  # fmt: skip
 def test_the_one_style_passes(text: str) -> None:
     """What is written as it should be is not caught."""
-    assert not [name for name, pattern in SECOND_STYLES.items() if pattern.search(text)]
+    assert not [name for name, pattern in second_styles().items() if pattern.search(text)]
 
 
 @pytest.mark.parametrize(("kind", "form", "name"), CASES, ids=["-".join(case) for case in CASES])
@@ -79,7 +85,7 @@ def test_a_panel_has_one_style(kind: str, form: str, name: str) -> None:
     wrong = [
         (style, text[max(found.start() - 40, 0) : found.end() + 20])
         for text in told
-        for style, second in SECOND_STYLES.items()
+        for style, second in second_styles().items()
         for found in second.finditer(text)
     ]
     assert wrong == []
