@@ -14,7 +14,7 @@ import torch
 from hypothesis import HealthCheck, settings
 from IPython.core.interactiveshell import InteractiveShell
 
-from tests.support.kernel import ROOT, notebook_of, run_notebook
+from tests.support.kernel import notebook_of, run_notebook
 from tests.support.leftovers import leftovers, snapshot
 from tests.support.missing import missing
 from tests.support.shell import difference, private_shell, shell_state

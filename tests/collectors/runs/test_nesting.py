@@ -186,6 +186,7 @@ def test_an_error_is_everybody_s_and_its_traceback_nobody_s():
 STEADY = [case for case in PROGRAMS if case.name != "a_pool_of_threads"]  # whose passes come in any order
 
 
+@pytest.mark.corpus
 @pytest.mark.parametrize("case", STEADY, ids=lambda case: case.name)
 @pytest.mark.filterwarnings("ignore")
 def test_every_program_has_the_trace_that_it_has_alone(case):
