@@ -191,7 +191,8 @@ _WANTED = {"compare": _is_run, "model": _is_model}  # where that is not a tensor
 def _matcher(shell: Any) -> Callable[[Any], Any] | None:
     """Return what completes the same for IPython 8.6 and later; None for an older one.
 
-    Beside what the hook gives, such a one lists jedi's: after ``--`` every name there is, as in ``--x``.
+    Beside what the hook gives, such a one lists jedi's: after ``--`` every name there is, as in ``--x``. Right behind a
+    dot the names come without what precedes it: JupyterLab keeps their order only where there is no text to match.
     """
     try:
         from IPython.core.completer import SimpleCompletion, context_matcher
@@ -199,8 +200,11 @@ def _matcher(shell: Any) -> Callable[[Any], Any] | None:
         return None
 
     def tensormagic_matcher(context: Any) -> dict[str, Any]:
-        found = [SimpleCompletion(text=text, type="magic") for text in _completed(shell, context)]
-        return {"completions": found, "suppress": bool(found), "ordered": True}
+        found, token = _completed(shell, context), context.token
+        owner = token if token.endswith(".") else ""
+        completions = [SimpleCompletion(text=text.removeprefix(owner), type="magic") for text in found]
+        fragment = token.removeprefix(owner)
+        return {"completions": completions, "suppress": bool(found), "ordered": True, "matched_fragment": fragment}
 
     made: Callable[[Any], Any] = context_matcher()(tensormagic_matcher)
     return made

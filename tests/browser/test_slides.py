@@ -6,9 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from playwright.sync_api import Locator, Page, expect
 
-from tests.views import samples_overlay, samples_sharing
+from tensormagic import api
+from tests.views import samples_overlay, samples_sharing, samples_viewer
 from tests.views.test_files import KINDS, sample
 from tools.exhibits import EXHIBITS
 
@@ -269,3 +271,38 @@ def test_a_slide_has_no_header_of_a_later_part(static_page, tmp_path):
     page.keyboard.press("End")
     assert names.evaluate_all(shown) == []
     expect(page.locator(".canvas")).to_be_visible()
+
+
+# Pairs of elements of two kinds that lie over each other on the screen.
+OVERLAPS = """([first, second]) => {
+    const shown = (selector) => [...document.querySelectorAll(selector)].filter((one) => one.checkVisibility());
+    const text = (one) => { const range = document.createRange(); range.selectNodeContents(one); return range; };
+    const box = (one) => (one.matches("text,img,rect") ? one : text(one)).getBoundingClientRect();
+    return shown(first).flatMap((one) => shown(second).filter((other) => {
+        const [a, b] = [box(one), box(other)];
+        return a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1;
+    }).map((other) => [one.textContent, other.textContent]));
+}"""
+
+
+@pytest.mark.parametrize("size", [(1280, 720), (1920, 1080)], ids=["old", "new"])
+def test_nothing_is_printed_over_something_else(static_page, tmp_path, size):
+    """Words over a box leave the numbers alone; maps of a tensor leave its formula alone."""
+    weight = torch.linspace(-1, 1, 64 * 20).view(64, 20).clone()
+    for at, (report, pair) in enumerate(
+        [
+            (samples_viewer.broken_run(), (".born-text", ".box .value")),
+            (api.inspect(weight, name="weight"), (".tm-map img", ".tm-read p, .tm-formula, .tm-legend p")),
+        ]
+    ):
+        path = tmp_path / f"{at}.html"
+        report.save(path, slide=True)
+        page = static_page(path, width=size[0])
+        page.set_viewport_size({"width": size[0], "height": size[1]})
+        page.locator(".tm-stage").focus()
+        while not page.locator(pair[0]).first.is_visible():
+            number, of = position(page)
+            assert number < of
+            page.keyboard.press("ArrowRight")
+            expect(page.locator(".tm-stage > nav span")).to_have_text(f"{number + 1} / {of}")
+        assert page.evaluate(OVERLAPS, list(pair)) == []

@@ -133,6 +133,15 @@ def test_as_a_kernel_asks(shell, cell, line, offered):
         assert [found.text for found in shell.Completer.completions(line, len(line))] == offered
 
 
+def test_behind_a_dot_names_come_in_order_without_what_precedes_it(shell, cell):
+    """Parameters first; JupyterLab sorts by the alphabet what it matches against a text, so there is none."""
+    cell("pass")
+    with provisionalcompleter():
+        found = list(shell.Completer.completions("%tensor net.", 12))
+    assert [one.text for one in found[:2]] == ["weight", "bias"]
+    assert {(one.start, one.end) for one in found} == {(12, 12)}
+
+
 def test_unloading_takes_it_away(shell, cell):
     """Nothing of ours is asked any more."""
     before = len(shell.Completer.custom_matchers)

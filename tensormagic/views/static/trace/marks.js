@@ -186,22 +186,14 @@ export function bornMark(box, birth, width) {
   const where = ["module", "repeat"].includes(box.kind) ? "in here" : "here";
   const height = Math.min(box.h, HEAD),
     words = `◆ ${word} born ${where}${birth.certain ? "" : ", or beside it"}`;
-  // To the right, from where a finite gradient came: its few digits leave room, the counts of NaN at the left do not.
-  const fits = box.x + 6.6 * words.length < width;
+  // Above the numbers, which it would overprint where type is large.
+  const half = 3.6 * words.length;
+  const x = Math.min(Math.max(box.x + box.w / 2, half), Math.max(width - half, half));
   return svg(
     "g",
     {},
     svg("rect", { class: "born-rim", x: box.x, y: box.y, width: box.w, height, rx: 5 }),
-    svg(
-      "text",
-      {
-        class: "born-text",
-        x: fits ? box.x - 14 : box.x + box.w + 4,
-        y: box.y - 8,
-        "text-anchor": fits ? "start" : "end",
-      },
-      words,
-    ),
+    svg("text", { class: "born-text", x, y: box.y - 20, "text-anchor": "middle" }, words),
   );
 }
 
