@@ -270,8 +270,11 @@ _WHY = {
 
 def repeated_modules(report: TraceReport | WatchReport) -> Iterator[Finding]:
     """TM614: one module stands several times in a row in a container: a note, as weights may be shared on purpose."""
+    alike: dict[tuple[object, ...], list[RepeatedModule]] = {}
     for one in _modules(report).repeated:
-        yield _repeated(one, one.location or _line(report, r"\]\s*\*") or _last_backward(report))
+        alike.setdefault((one.kind, one.module, one.times, one.parameters, one.location), []).append(one)
+    for same in alike.values():
+        yield _repeated(same, same[0].location or _line(report, r"\]\s*\*") or _last_backward(report))
 
 
 def _line(report: TraceReport | WatchReport, pattern: str) -> Location | None:
@@ -286,14 +289,16 @@ def _last_backward(report: TraceReport | WatchReport) -> Location | None:
     return report.location(passes[-1].location) if passes and isinstance(report, TraceReport) else None
 
 
-def _repeated(one: RepeatedModule, place: Location | None) -> Finding:
+def _repeated(same: list[RepeatedModule], place: Location | None) -> Finding:
+    one, others = same[0], len(same) - 1
+    as_well = f" (and so {'does' if others == 1 else 'do'} {plural(others, 'other container')})" if others else ""
     return Finding(
         code="TM614",
         severity="note",
         message=f"{one.container} holds one and the same {one.module} {count(one.times)} times in a row: they share "
-        f"{plural(one.parameters, 'parameter')}, and no layer learns anything of its own.",
+        f"{plural(one.parameters, 'parameter')}, and no layer learns anything of its own{as_well}.",
         location=place,
-        evidence={"times": one.times, "parameters": one.parameters},
+        evidence={"times": one.times, "parameters": one.parameters, "containers": len(same)},
         remedy="If each layer is to have its own weights, make it anew each time: "
         f"`nn.{one.kind}({'*' if one.kind == 'Sequential' else ''}[make() for _ in range({one.times})])`, or copy it: "
         "`copy.deepcopy(layer)`",

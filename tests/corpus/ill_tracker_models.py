@@ -162,7 +162,7 @@ class DotAttention(nn.Module):
 
 
 @ill("TM612", line="return self.out(weights @ self.context)", related=("weights = F.softmax",))
-def attention_over_the_batch():
+def attention_whose_weights_go_over_the_batch():
     """PetrochukM/PyTorch-NLP#2: `dim=0` is the batch there, and with one sample every weight is 1."""
     return _classify(DotAttention(8))
 
@@ -313,7 +313,7 @@ def a_factorisation_machine_that_drops_in_eval():
 
 
 @ill("TM610", line="x = nn.Dropout(p=0.5)(x)", says=("`__init__`",))
-def a_dropout_made_in_forward():
+def a_dropout_of_which_eval_knows_nothing():
     """yangze0930/NTS-Net#14: `eval()` does not find it."""
 
     class Tail(nn.Module):

@@ -250,7 +250,8 @@ class Leaves:
             for path, parameter in named:
                 one = of.get(id(parameter))
                 there = parameter if one is None else one.parameter
-                if is_lazy(parameter) or self._is_known(there):
+                lent = one is None and parameter.is_leaf and not isinstance(parameter, torch.nn.Parameter)
+                if lent or is_lazy(parameter) or self._is_known(there):  # lent: by `functional_call`, while it runs
                     continue
                 known, leaf = len(self.known), _describe(there, f"{root}.{path}", root)
                 if one is not None and one.path:

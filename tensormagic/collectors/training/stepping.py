@@ -324,6 +324,15 @@ class Stepping:
         for probe in self._probes:
             probe.after_step()
 
+    def states(self) -> tuple[tuple[int, bytes], ...]:
+        """Return what shows whether a step did anything: versions, and first values; empty where it cannot be told."""
+        there = [parameter for probe in self._probes if (parameter := probe.parameter()) is not None]
+        plain = (type(one) in {torch.Tensor, torch.nn.Parameter} and one.layout is torch.strided for one in there)
+        if not all(plain) or any(one.device.type != "cpu" for one in there):
+            return ()
+        with quiet():
+            return tuple((one._version, bytes(one.detach().flatten()[:4].view(torch.uint8).tolist())) for one in there)
+
     def updated(self, moment: Moment) -> None:
         """Count an update by hand, which was made between the last backward and now."""
         there = [probe for probe in self._probes if probe.brought]

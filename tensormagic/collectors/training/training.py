@@ -78,6 +78,7 @@ class Followed:
 
     __slots__ = (
         "again",
+        "before",
         "graphed",
         "held",
         "name",
@@ -99,6 +100,7 @@ class Followed:
         self.restarts = Restarts()
         self.graphed = 0
         self.again = False
+        self.before: tuple[tuple[int, bytes], ...] = ()  # of parameters, before a step of a class that is not torch's
 
     def read_rate(self, optimizer: torch.optim.Optimizer) -> None:
         """Read the learning rate of the step that was made: the largest of all groups; on a device nobody waits."""
@@ -264,9 +266,12 @@ class TrainingWatcher:
         self._guarded(self._before_step, optimizer)
 
     def _before_step(self, optimizer: torch.optim.Optimizer) -> None:
+        if not _is_torchs(optimizer) and _is_within_its_step(optimizer):
+            return
         followed = self._find(optimizer) or self._meet(optimizer)
         if followed is not None:
             followed.stepping.before_step(self._passes)
+            followed.before = () if _is_torchs(optimizer) else followed.stepping.states()
 
     def after_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Look after a step."""
@@ -275,6 +280,10 @@ class TrainingWatcher:
     def _after_step(self, optimizer: torch.optim.Optimizer) -> None:
         if (followed := self._find(optimizer)) is None:
             return
+        if not _is_torchs(optimizer) and (
+            _is_within_its_step(optimizer) or (followed.before and followed.before == followed.stepping.states())
+        ):
+            return  # a part of a step of a person's own class, or one that waits
         followed.held.look(optimizer)
         self._loop.stepped[id(optimizer)] = followed.reference
         if self._loop.clips:
@@ -407,6 +416,22 @@ class TrainingWatcher:
                 for site, (calls, late, empty, exhausted, scaled) in list(self._loop.clips.items())
             ),
         )
+
+
+_STEP = torch.optim.Optimizer.profile_hook_step(lambda _: None).__code__
+
+
+def _is_torchs(optimizer: torch.optim.Optimizer) -> bool:
+    return type(optimizer).__module__.startswith("torch.optim")
+
+
+def _is_within_its_step(optimizer: torch.optim.Optimizer) -> bool:
+    """Return whether a step of an optimizer was called by its own step: torch tells of both."""
+    frame, steps = sys._getframe(1), 0
+    while frame is not None and steps < 2:
+        steps += frame.f_code is _STEP and frame.f_locals.get("self") is optimizer
+        frame = frame.f_back  # type: ignore[assignment]
+    return steps > 1
 
 
 def held_by(optimizer: torch.optim.Optimizer) -> Iterator[torch.Tensor]:

@@ -112,6 +112,51 @@ def test_steps_inside_backward_and_closures_are_told_apart():
     assert kinds(traced(closure)) == {"inside": 3}
 
 
+class Waiting(torch.optim.SGD):
+    """A class of the person's own, which steps when it is told to."""
+
+    waits = False
+
+    def step(self, closure=None):
+        return None if self.waits else super().step(closure)
+
+
+class WritesToData(torch.optim.Optimizer):
+    """As it was done before 2019: what is written to ``.data`` shows in no version."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, {"lr": 0.1})
+
+    def step(self, closure=None):
+        for parameter in self.param_groups[0]["params"]:
+            parameter.data.add_(parameter.grad.data, alpha=-0.1)
+
+
+def test_a_step_within_a_step_and_one_that_waits():
+    """Torch tells of a step of a subclass and of that of its base: they are one; a call that does nothing is none."""
+    torch.optim.SGD([torch.ones(1, requires_grad=True)])  # from now on torch tells of steps of the base as well
+
+    def steps(net, optimizer):
+        for number in range(6):
+            loss_of(net).backward()
+            optimizer.waits = number % 2 == 0
+            optimizer.step()
+            if number % 2:
+                optimizer.zero_grad()
+
+    assert kinds(traced(steps, lambda net: Waiting(net.parameters(), lr=0.01))) == {"fresh": 3}
+
+
+def test_steps_that_no_version_shows_are_counted():
+    def steps(net, optimizer):
+        for _ in range(3):
+            optimizer.zero_grad()
+            loss_of(net).backward()
+            optimizer.step()
+
+    assert kinds(traced(steps, lambda net: WritesToData(net.parameters()))) == {"fresh": 3}
+
+
 def test_a_step_that_fails_is_not_counted():
     """The pre-hook has run, the post-hook has not."""
 
