@@ -15,7 +15,7 @@ from tensormagic.collectors.requirements import require_torch
 from tensormagic.collectors.where.source import cell_of
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import Cell, FreeingReport, MemoryReport, Release, SnapshotReport
-from tensormagic.reports.finding import with_cells
+from tensormagic.reports.base import with_cells
 from tensormagic.reports.memory_run import MemoryFrame, MemoryRunReport
 from tensormagic.reports.rng import RngReport, RngRunReport
 

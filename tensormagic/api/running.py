@@ -92,6 +92,10 @@ def open_progress(frame: Callable[[], LiveFrame], report: Callable[[], TraceRepo
         frame: Returns what changes quickly.
         report: Returns a consistent snapshot of everything.
     """
+    from tensormagic.views.text_canvas import is_terminal
+
+    if not (is_terminal(sys.stderr) or is_terminal(sys.stdout)):
+        return None
     from tensormagic.views.page.terminal import INTERVAL, terminal_sender
 
     sender = terminal_sender()

@@ -18,8 +18,8 @@ from tensormagic.reports import (
     TensorReport,
     WatchReport,
 )
+from tensormagic.reports.base import Scalar
 from tensormagic.reports.failure import MismatchKind
-from tensormagic.reports.finding import Scalar
 from tensormagic.words import listed, number_of_bytes, part_of, plural
 
 # TM2xx: memory that has more than one name, or is kept for the sake of a small part of it.

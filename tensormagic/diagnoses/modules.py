@@ -23,7 +23,7 @@ from tensormagic.reports import (
     UntiedPair,
     WatchReport,
 )
-from tensormagic.reports.finding import Scalar
+from tensormagic.reports.base import Scalar
 from tensormagic.words import count, listed, plural
 
 # TM603, TM605, TM609: what a module does not know of itself, and parameters that were one and are two.

@@ -16,7 +16,7 @@ from tensormagic.reports import (
     StoredGraph,
     WatchReport,
 )
-from tensormagic.reports.finding import Severity
+from tensormagic.reports.base import Severity
 from tensormagic.words import listed, number_of_bytes, plural
 
 __all__ = [

@@ -21,7 +21,7 @@ from tensormagic.reports import (
     StepPattern,
     TraceReport,
 )
-from tensormagic.reports.finding import Scalar
+from tensormagic.reports.base import Scalar
 from tensormagic.words import count, listed, percent, plural
 
 IN_A_ROW = 2  # steps; a single one may be meant

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from tensormagic.diagnoses.rule import rebound
 from tensormagic.reports import ChangedName, Clash, Finding, Location, Write, WritesReport
+from tensormagic.reports.base import Scalar, Severity
 from tensormagic.reports.failure import SavedWrite
-from tensormagic.reports.finding import Scalar, Severity
 from tensormagic.words import listed, part_of, plural
 
 # Reads a line of the person's for what it does: which name it writes to, how to say it, and what to write instead.

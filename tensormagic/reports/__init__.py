@@ -29,7 +29,17 @@ from tensormagic.reports.autograd import (
     WhyGroup,
     WhyReport,
 )
-from tensormagic.reports.base import FORMAT_VERSION, Outlet, Report
+from tensormagic.reports.base import (
+    FORMAT_VERSION,
+    SEVERITIES,
+    Finding,
+    Gap,
+    Location,
+    Outlet,
+    RelatedLine,
+    Report,
+    Severity,
+)
 from tensormagic.reports.comparison import (
     ComparisonReport,
     GraphDifference,
@@ -42,7 +52,6 @@ from tensormagic.reports.comparison import (
     Side,
 )
 from tensormagic.reports.failure import Clashing, FailureReport, LossWithoutGraph, Mismatch, ModelInSight, Operand
-from tensormagic.reports.finding import SEVERITIES, Finding, Gap, Location, RelatedLine, Severity
 from tensormagic.reports.graph import (
     MEASURES,
     UNREADABLE,

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from tensormagic.errors import ReportFormatError
-from tensormagic.reports.base import Report
-from tensormagic.reports.finding import Gap, Location
+from tensormagic.reports.base import Gap, Location, Report
 
 # Who keeps a tensor alive: what has to let go before its memory is free.
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from tensormagic.reports.base import Report
-from tensormagic.reports.finding import Gap, Location
+from tensormagic.reports.base import Gap, Location, Report
 
 # What stands behind a tensor's place in autograd: the node that made it, what it keeps, the way to the leaves.
 

@@ -10,8 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tensormagic.reports.base import Report
-from tensormagic.reports.finding import Finding, Gap, Location
+from tensormagic.reports.base import Finding, Gap, Location, Report
 from tensormagic.reports.graph import GradientStatistics
 from tensormagic.reports.trace import State
 

@@ -8,8 +8,7 @@ from typing import ClassVar, Literal, TypeVar
 
 from tensormagic.errors import ReportFormatError
 from tensormagic.reports.aliases import Holder
-from tensormagic.reports.base import Report
-from tensormagic.reports.finding import Gap, Location
+from tensormagic.reports.base import Gap, Location, Report
 from tensormagic.reports.watch import KeptMemory, LoneView, StoredGraph
 
 # The moment at which an allocation was refused: what was asked for, where, and what torch reported of the device.

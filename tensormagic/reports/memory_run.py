@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from tensormagic.errors import ReportFormatError
-from tensormagic.reports.base import Report
-from tensormagic.reports.finding import Gap, Location
+from tensormagic.reports.base import Gap, Location, Report
 from tensormagic.reports.graph import Floats
 from tensormagic.reports.memory import Category, DeviceMemory, LiveStorage, OutOfMemory, Release
 from tensormagic.reports.trace import Cell, State

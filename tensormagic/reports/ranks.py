@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from tensormagic.reports.base import UNSAVED, Report
-from tensormagic.reports.finding import Gap
+from tensormagic.reports.base import UNSAVED, Gap, Report
 from tensormagic.reports.graph import Floats, no_numbers, require
 
 # How a tensor is spread over a mesh of ranks, and which rank holds what: whole numbers alone, nobody is asked.

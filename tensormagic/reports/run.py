@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 from tensormagic.errors import SettingError
-from tensormagic.reports.base import Report
-from tensormagic.reports.finding import Gap
+from tensormagic.reports.base import Gap, Report
 from tensormagic.reports.memory_run import MemoryRunReport
 from tensormagic.reports.rng import RngRunReport
 from tensormagic.reports.trace import Cell, Pass, State, TraceReport

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from tensormagic.errors import ReportFormatError
-from tensormagic.reports.base import Report
-from tensormagic.reports.finding import Gap, Location
+from tensormagic.reports.base import Gap, Location, Report
 from tensormagic.reports.memory_run import LineMemory, Timeline
 
 BlockState = Literal["allocated", "awaiting free", "free"]

@@ -10,8 +10,7 @@ from typing import ClassVar
 from tensormagic.errors import ReportFormatError
 from tensormagic.reports.aliases import Alias, HoldersReport
 from tensormagic.reports.autograd import AutogradDetails
-from tensormagic.reports.base import Report
-from tensormagic.reports.finding import Gap
+from tensormagic.reports.base import Gap, Report
 from tensormagic.reports.ranks import Placed
 from tensormagic.reports.storage import CopyVerdict, LayoutReport, StorageReport
 from tensormagic.words import number_of_bytes

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from tensormagic.reports.base import Report
-from tensormagic.reports.finding import Gap
+from tensormagic.reports.base import Gap, Report
 from tensormagic.reports.tensor import TensorReport
 
 # Every tensor a user has, a line each: the report behind ``%tensors``, and behind ``%tensor`` for a collection.

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from tensormagic.reports.base import Report
+from tensormagic.reports.base import Gap, Location, Report
 from tensormagic.reports.failure import FailureReport, LossWithoutGraph, SilentErrors, SwallowedError
-from tensormagic.reports.finding import Gap, Location
 from tensormagic.reports.graph import Cut, Floats, Graph, Node, check_graph, no_numbers, require, within
 from tensormagic.reports.ops import OpsReport
 from tensormagic.reports.training import Observation, Parallel, Training

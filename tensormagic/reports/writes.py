@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from tensormagic.reports.base import Report
-from tensormagic.reports.finding import Gap, Location
+from tensormagic.reports.base import Gap, Location, Report
 from tensormagic.reports.trace import Cell, State
 
 Extent = Literal["", "same", "within", "around", "crosses"]

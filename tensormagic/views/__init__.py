@@ -50,7 +50,6 @@ FORMS = {
     "svg": "tensormagic.views.to_svg",
     "txt": "tensormagic.views.to_text",
 }
-_TRACE_PAGE = "tensormagic.views.page.trace_page"  # of a traced run, with its viewer
 
 # The line "Export" below a panel: its picture, its page and its report, taken from the output itself.
 #
@@ -99,7 +98,7 @@ def render(report: Report, form: str, *, in_file: bool = False, slide: bool = Fa
         options["wall"] = True
     with gc_paused(), made_once():
         if form == "html" and isinstance(report, TraceReport):
-            text: str = import_module(_TRACE_PAGE).render(plain_report(report), **options)
+            text: str = import_module(PANELS["trace"]).render(plain_report(report), **options)
         else:
             text = draw(plain_report(report), form, **options)
         if form != "html":

@@ -12,8 +12,8 @@ import pytest
 from playwright.sync_api import Page, sync_playwright
 
 from tensormagic.views.markup import json_block
-from tensormagic.views.page import trace_page as trace_html
 from tensormagic.views.page.document import Limits, trace_document
+from tensormagic.views.panels import trace as trace_html
 from tests.browser.conftest import FLAGS
 from tests.support.missing import missing
 from tests.views import samples_viewer

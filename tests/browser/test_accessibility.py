@@ -142,7 +142,7 @@ def test_running_trace_says_at_most_one_thing_a_second(static_page: OpenPage) ->
 def _mounted(static_page: OpenPage, report: Report) -> Page:
     """Return a page whose panel is kept as ``window.panel``."""
     from tensormagic.views.markup import json_block
-    from tensormagic.views.page import trace_page as trace_html
+    from tensormagic.views.panels import trace as trace_html
 
     call = f"window.panel = mount(document.querySelector('section'), {json_block(trace_document(report))});"
     page = static_page(

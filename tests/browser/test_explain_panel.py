@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import pytest
 from playwright.sync_api import Page, expect
 
-from tensormagic.views.page import trace_page as trace_html
+from tensormagic.views.panels import trace as trace_html
 from tests.support.lab import LabNotebook
 from tests.views import samples_trace
 from tests.views.samples_failure import SAMPLES

@@ -10,7 +10,7 @@ from html import escape
 
 from playwright.sync_api import expect
 
-from tensormagic.views.page import trace_page as trace_html
+from tensormagic.views.panels import trace as trace_html
 from tests.views import samples_tensor, samples_viewer
 from tests.views.samples_tensor import as_html
 

@@ -15,9 +15,9 @@ from playwright.sync_api import Page, expect
 import tensormagic
 from tensormagic.reports import UNREADABLE, Finding, LiveFrame, TraceReport
 from tensormagic.views.markup import json_block
-from tensormagic.views.page import trace_page as trace_html
 from tensormagic.views.page.columns import pack_delta
 from tensormagic.views.page.document import Limits, trace_document
+from tensormagic.views.panels import trace as trace_html
 from tests.support.lab import LabNotebook
 from tests.views import samples_viewer
 

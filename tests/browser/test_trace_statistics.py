@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tensormagic.reports import UNTOUCHED, TraceReport
-from tensormagic.views.page import trace_page as trace_html
+from tensormagic.views.panels import trace as trace_html
 from tests.views import samples_viewer
 
 pytestmark = pytest.mark.browser

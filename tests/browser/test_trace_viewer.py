@@ -11,8 +11,8 @@ from playwright.sync_api import Page, expect
 
 from tensormagic.reports import NodeCosts, OpsReport, TraceReport
 from tensormagic.views.markup import json_block
-from tensormagic.views.page import trace_page as trace_html
 from tensormagic.views.page.document import Limits, trace_document
+from tensormagic.views.panels import trace as trace_html
 from tests.views import samples_viewer
 
 pytestmark = pytest.mark.browser

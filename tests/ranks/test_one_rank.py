@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tensormagic.reports import UNTOUCHED, Parallel, TraceReport
-from tensormagic.views.page import trace_page as trace_html
+from tensormagic.views.panels import trace as trace_html
 from tests.support.kernel import ROOT
 from tests.views import trace_forms
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tensormagic.reports import Location, MemoryReport
-from tensormagic.reports.finding import with_cells
+from tensormagic.reports.base import with_cells
 from tests.reports.samples_memory import memory_report
 
 

@@ -20,7 +20,7 @@ from tensormagic import views
 from tensormagic.reports import Report
 from tensormagic.views.markup import plain_report
 from tensormagic.views.nodes import SHOWN_FINDINGS
-from tensormagic.views.page import trace_page as trace_html
+from tensormagic.views.panels import trace as trace_html
 from tests.views import (
     samples_comparison,
     samples_failure,

@@ -8,9 +8,9 @@ import pytest
 
 from tensormagic.views import to_html, to_text
 from tensormagic.views.nodes import Table
-from tensormagic.views.page import trace_page as trace_html
 from tensormagic.views.page.document import trace_document
 from tensormagic.views.panels import trace
+from tensormagic.views.panels import trace as trace_html
 from tests.views import samples_ops, samples_trace, trace_forms
 from tests.views.snapshots import assert_snapshot
 

@@ -12,8 +12,8 @@ from tensormagic.reports import FailureReport, Gap, Location
 from tensormagic.views.graph.marks import with_crash
 from tensormagic.views.markup import text_width
 from tensormagic.views.nodes import Clash, Shape, Words
-from tensormagic.views.page import trace_page as trace_html
 from tensormagic.views.page.document import trace_document
+from tensormagic.views.panels import trace as trace_html
 from tensormagic.views.panels.refused_call import marked, operands, rule_nodes, torch_said, view, way
 from tests.views import samples_trace, trace_forms
 from tests.views.markup_reader import Page, svg_of

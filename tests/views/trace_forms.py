@@ -1,4 +1,4 @@
-"""A traced run as text and as SVG, as the package draws it; its page is `tensormagic.views.page.trace_page`."""
+"""A traced run as text and as SVG, as the package draws it; its page is `tensormagic.views.panels.trace`."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ from tensormagic.collectors.graphs.saved_tensors import saved_by
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.caller import sequence_number
 from tensormagic.collectors.where.source import SourceLines, is_own_code, names_of
+from tensormagic.reports.base import Gap, Location
 from tensormagic.reports.failure import GradientRead
-from tensormagic.reports.finding import Gap, Location
 
 # Finds saved tensors that were changed through a NumPy array over the same memory, of which autograd hears nothing.
 #

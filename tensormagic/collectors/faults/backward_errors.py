@@ -24,6 +24,7 @@ from tensormagic.collectors.graphs.saved_tensors import Saved, is_freed, memory_
 from tensormagic.collectors.graphs.structure import NO_NUMBER, start_nodes
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.caller import sequence_number
+from tensormagic.reports.base import Location
 from tensormagic.reports.failure import (
     BackwardFault,
     FreedGraph,
@@ -33,7 +34,6 @@ from tensormagic.reports.failure import (
     WriteKind,
     WrongReturn,
 )
-from tensormagic.reports.finding import Location
 
 # What an error of a backward is about: a saved tensor that changed, a freed graph, a custom Function's gradient.
 

@@ -31,6 +31,7 @@ from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.caller import Origins
 from tensormagic.collectors.where.source import SourceLines, is_expected, is_own_code, names_of
+from tensormagic.reports.base import Location
 from tensormagic.reports.failure import (
     BackwardFault,
     FailureReport,
@@ -40,7 +41,6 @@ from tensormagic.reports.failure import (
     SwallowedError,
     WrongReturn,
 )
-from tensormagic.reports.finding import Location
 from tensormagic.reports.graph import Graph
 
 # Remembers the backwards that torch refused: those that do not end the run were caught by the code around them.

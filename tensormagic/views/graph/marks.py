@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from tensormagic.reports import UNTOUCHED, FailureReport, Finding, FirstNonfinite, Frame, Graph, Node, TraceReport
-from tensormagic.reports.finding import Severity
+from tensormagic.reports.base import Severity
 from tensormagic.views.graph.drawing import HEAD_HEIGHT, Box, Drawing
 from tensormagic.views.markup import escape, text_width
 from tensormagic.views.panels.trace_words import NOT_MEASURABLE, bad_text, measured, norm_text, touched

@@ -16,12 +16,12 @@ from tensormagic.reports import Cell, TraceReport
 from tensormagic.views import to_text
 from tensormagic.views.graph.drawing import Drawing, draw
 from tensormagic.views.markup import plain_report
-from tensormagic.views.page import trace_page as page
 from tensormagic.views.page.columns import pack_delta
 from tensormagic.views.page.document import LIVE_LIMITS, trace_document
 from tensormagic.views.page.files import bundle
 from tensormagic.views.page.sampler import Sampler
 from tensormagic.views.panels import trace
+from tensormagic.views.panels import trace as page
 
 if TYPE_CHECKING:
     from tensormagic.reports import Graph, LiveFrame

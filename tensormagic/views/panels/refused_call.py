@@ -64,11 +64,8 @@ def view(report: FailureReport) -> Panel:
     return _panel(report, drawn)
 
 
-def top_of(report: TraceReport) -> tuple[Panel | None, TraceReport]:
+def top_of(report: TraceReport, failure: FailureReport) -> tuple[Panel, TraceReport]:
     """Return the call that ended a run as the top of the run's panel, and the run without what is shown there."""
-    failure = report.failure
-    if failure is None:
-        return None, report
     drawn = None  # a node that failed in backward is marked in the run's own graph
     if failure.node is None and failure.graph is not None and report.graphs:
         drawn = EndedGraph(failure.graph, failure.graph.roots[0], crash_words(failure, REFUSED))

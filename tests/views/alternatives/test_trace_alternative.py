@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from tensormagic.reports import UNTOUCHED, TraceReport
-from tensormagic.views.page import trace_page as trace_html
 from tensormagic.views.page.document import trace_document
+from tensormagic.views.panels import trace as trace_html
 from tensormagic.views.pictures.gradient_graph import crash_alternative, trace_alternative
 from tests.views import samples_trace, samples_viewer, trace_forms
 from tests.views.hostile import HOSTILE, everywhere

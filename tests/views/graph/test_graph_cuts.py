@@ -8,8 +8,8 @@ import pytest
 
 from tensormagic.reports import Cut
 from tensormagic.views.graph.drawing import BADGE_HEIGHT, MOST_ROWS, draw
-from tensormagic.views.page import trace_page as trace_html
 from tensormagic.views.page.document import trace_document
+from tensormagic.views.panels import trace as trace_html
 from tests.views import samples_trace as samples
 from tests.views import trace_forms
 

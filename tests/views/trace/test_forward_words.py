@@ -8,7 +8,7 @@ from array import array
 import pytest
 
 from tensormagic.reports import ForwardValues
-from tensormagic.views.page import trace_page as page
+from tensormagic.views.panels import trace as page
 from tensormagic.views.panels.trace import forward_numbers
 from tests.views import samples_trace as samples
 from tests.views import trace_forms

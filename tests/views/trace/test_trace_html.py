@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tensormagic.reports import TraceReport
 from tensormagic.views.markup import unpacked
-from tensormagic.views.page import trace_page as trace_html
+from tensormagic.views.panels import trace as trace_html
 from tests.views import samples_viewer
 
 SNAPSHOT = Path(__file__).parents[2] / "snapshots" / "trace_html_small.html"
