@@ -97,7 +97,7 @@ class MemoryRecorder(Listener):
 
     def prepare(self) -> None:
         """Take down what is alive before the run."""
-        self.mode.events += self._standing()
+        self._note_standing()
 
     def begin(self) -> None:
         """Begin the sums."""
@@ -168,9 +168,9 @@ class MemoryRecorder(Listener):
         self._leaks += growth.ended(account.at_peak, self._iterations, self._sites.locations, first=first)
         self._growth_gaps = growth.gaps
 
-    def _standing(self) -> list[Block]:
-        """Return what is there before the run. Never raises."""
-        mode, found = self.mode, list[Block]()
+    def _note_standing(self) -> None:
+        """Note what is there before the run, each at once: it may die while the next are looked for. Never raises."""
+        mode = self.mode
         try:
             for storage, tensor, is_twin in standing():
                 if storage._cdata not in mode.known:
@@ -178,10 +178,9 @@ class MemoryRecorder(Listener):
                     if is_twin:
                         block.nbytes, block.size, block.shared = 0, 0, True
                     block.before, mode.known[block.key] = True, block
-                    found.append(block)
+                    mode.events.append(block)
         except Exception as error:  # an odd tensor: the run is the person's
             mode.gap = f"before the run: {type(error).__name__}: {error}"
-        return found
 
     def _note_module(self, _name: str, module: nn.Module) -> None:
         """Note what the parameters and buffers of a model are that runs: they may die before the run ends."""

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 import tensormagic as tm
+from tensormagic.collectors.memory_runs import recorder
 from tensormagic.errors import TraceError
 from tensormagic.words import count
 from tests.support.gaps import own_gaps
@@ -112,6 +113,25 @@ def test_what_was_there_before_is_told_apart():
     assert timeline.before[0] - timeline.before[-1] == 4000
     assert line_of(run.report, "held.pop").freed == 4000
     assert line_of(run.report, "held.append").kept == 40
+
+
+def test_what_dies_while_it_is_taken_down_is_not_alive(monkeypatch):
+    """Garbage is collected whenever Python likes, also while what stands before the run is looked for."""
+    found, held = recorder.standing, [torch.zeros(1000)]
+
+    def dying():
+        for storage, tensor, is_twin in found():
+            ours = bool(held) and tensor is held[0]
+            yield storage, tensor, is_twin
+            if ours:
+                held.clear()
+
+    monkeypatch.setattr(recorder, "standing", dying)
+    with tm.track_memory() as run:
+        torch.zeros(3)
+    assert not held
+    for timeline in run.report.timelines:
+        timeline.check()
 
 
 def test_two_tensors_over_one_array_count_once():
