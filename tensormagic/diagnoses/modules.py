@@ -341,17 +341,28 @@ def parameter_without_gradient(report: TraceReport) -> Iterator[Finding]:
 
     A model that no backward reached at all is not reported: in adversarial training that is meant. Nor is a
     parameter that a graph leads to: ``autograd.grad`` may have been asked for others only; nor one that its module
-    got anew, as a moving average; nor one that a cut leaves out, which is TM303's to tell.
+    got anew, as a moving average; nor one that a cut leaves out, which is TM303's to tell; nor one that no optimizer
+    holds, where optimizers hold others of its model: a teacher inside of its student's wrapper.
     """
     if hides_parameters(report):
         return
-    cut_off = names_behind_cuts(report)
+    left_out = names_behind_cuts(report) | _not_to_be_trained(report)
     for owner in dict.fromkeys(series.owner for series in report.parameters if series.touched and series.owner):
         of = [series for series in report.parameters if series.owner == owner]
-        missing = [series for series in of if _is_missing(series) and series.name not in cut_off]
+        missing = [series for series in of if _is_missing(series) and series.name not in left_out]
         if missing:
             yield _missing_finding(report, of, missing)
     yield from _models_without_gradient(report)
+
+
+def _not_to_be_trained(report: TraceReport) -> set[str]:
+    """Return the parameters without an optimizer, of the models of which optimizers hold others."""
+    uses = report.training.optimizers if report.training is not None else ()
+    if any(use.unknown_parameters or use.left_out for use in uses):
+        return set()
+    held = {number for use in uses for number in use.holds}
+    owners = {report.parameters[number].owner for number in held}
+    return {each.name for at, each in enumerate(report.parameters) if at not in held and each.owner in owners}
 
 
 def _is_missing(series: ParameterSeries) -> bool:

@@ -213,6 +213,32 @@ def teacher_and_student():
     return trace.report
 
 
+class Distiller(nn.Module):
+    """A wrapper that holds both, as libraries of vision have it."""
+
+    def __init__(self):
+        super().__init__()
+        self.student, self.teacher = nn.Linear(64, 10), nn.Linear(64, 10)
+
+    def forward(self, x, target):
+        return F.kl_div(self.student(x).log_softmax(-1), target, reduction="batchmean")
+
+
+@healthy(nearly="TM601")
+def a_teacher_inside_of_the_wrapper_that_is_called():
+    """The optimizer holds the student alone, and the teacher has spoken before."""
+    both, ((images, _),) = Distiller(), batches(1)
+    optimizer = torch.optim.SGD(both.student.parameters(), lr=0.1)
+    with torch.no_grad():
+        target = both.teacher(images.flatten(1)).softmax(-1)
+    with tm.trace(namespace={"both": both}) as trace:
+        for _ in range(4):
+            optimizer.zero_grad()
+            both(images.flatten(1), target).backward()
+            optimizer.step()
+    return trace.report
+
+
 @healthy(family="policy gradient (REINFORCE)")
 def policy_gradient():
     """REINFORCE: the log-probability of the sampled action times its return."""

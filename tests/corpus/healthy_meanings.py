@@ -59,6 +59,19 @@ def heads_of_a_transformer_in_time_first_order():
     return trace.report
 
 
+@healthy(nearly="TM106")
+def steps_of_samples_that_are_summed_one_by_one():
+    """Integrated gradients: 8 steps of 3 pictures lie one after the other, and pictures are 8 pixels wide, too."""
+    net, steps = nn.Sequential(nn.Flatten(), nn.Linear(64, 4)), torch.linspace(0, 1, 8)
+    with tm.trace(namespace={"net": net}) as trace:
+        for images, _ in batches(3, 3):
+            path = torch.cat([images * step for step in steps]).requires_grad_()
+            (gradient,) = torch.autograd.grad(net(path)[:, 1].sum(), path)
+            total = (gradient.contiguous().view(8, -1) * steps.view(8, 1)).view(8, *images.shape).sum(0)
+            assert total.shape == images.shape
+    return trace.report
+
+
 @healthy(nearly="TM206")
 def one_row_repeated():
     """The same object many times, and views of what nobody writes."""

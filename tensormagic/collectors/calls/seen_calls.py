@@ -160,7 +160,12 @@ def _segments(old: tuple[int, ...], new: tuple[int, ...]) -> list[tuple[tuple[in
 
 
 def _order(before: tuple[int, ...], after: tuple[int, ...]) -> str:
-    """Return how the dimensions would have to be swapped for the new sizes; empty where the sizes do not tell."""
+    """Return how the dimensions would have to be swapped for the new sizes; empty where the sizes do not tell.
+
+    (24, 8, 8) as (8, 192) may be eight steps of three samples each as well: nothing has to be swapped for that.
+    """
+    if len(before) > len(after) == 2 and before[0] % after[0] == 0:
+        return ""
     same = tuple(range(len(before)))
     for order in permutations(same):
         swapped = tuple(before[at] for at in order)
