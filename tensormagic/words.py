@@ -98,10 +98,10 @@ def ranks_text(ranks: Iterable[int], *, most: int = 6) -> str:
             stretches[-1] = [stretches[-1][0], rank]
         else:
             stretches.append([rank])
-    told = []
+    parts = []
     for first, *last in stretches:
-        told += [f"{first} to {last[0]}"] if last and last[0] > first + 1 else [str(rank) for rank in (first, *last)]
-    return f"{'rank' if len(told) == 1 and told[0].isdecimal() else 'ranks'} {listed(told, most=most)}"
+        parts += [f"{first} to {last[0]}"] if last and last[0] > first + 1 else [str(rank) for rank in (first, *last)]
+    return f"{'rank' if len(parts) == 1 and parts[0].isdecimal() else 'ranks'} {listed(parts, most=most)}"
 
 
 def number_of_bytes(number: int) -> str:
@@ -167,7 +167,7 @@ def signed(number: int) -> str:
 
 
 def tuple_text(values: Sequence[object]) -> str:
-    """Return numbers, or what stands for them, as Python writes a tuple: ``(4, 2)``, ``(3,)``, ``()``."""
+    """Return numbers, or what represents them, as Python writes a tuple: ``(4, 2)``, ``(3,)``, ``()``."""
     return f"({values[0]},)" if len(values) == 1 else f"({', '.join(map(str, values))})"
 
 

@@ -43,7 +43,7 @@ def test_who_had_it_off_has_it_off():
 
 
 def test_nothing_changes_on_another_thread():
-    """There the person's own code goes on meanwhile, and may ask, or decide for itself."""
+    """There the user's own code goes on meanwhile, and may ask, or decide for itself."""
     gc.enable()
     found = []
 
@@ -81,7 +81,7 @@ def _searched_in(names, run):
 
 
 def test_none_begins_while_a_pass_is_put_together_or_a_report_drawn():
-    """Of a large graph each search takes half a second; it begins in the person's own code, as before."""
+    """Of a large graph each search takes half a second; it begins in the user's own code, as before."""
 
     def run():
         w = torch.ones(3, requires_grad=True)

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SITE = ROOT / "tools" / "site"
 OUTPUT = ROOT / "build" / "docs"
 
-# The parts of the sidebar: a caption, and patterns of pages, each in the order in which it stands there.
+# The parts of the sidebar: a caption, and patterns of pages, each in the order in which it is there.
 CONTENTS = {
     "Start": ("quick_start.md", "topics.md", "how_it_works.md", "libraries.md", "hosts.md", "comparison.md"),
     "Recipes": ("recipes/*.md",),
@@ -183,7 +183,7 @@ def build(output: Path, *, run_notebooks: bool) -> int:
     assemble(output / "source", run_scripts=run_notebooks)
     shutil.rmtree(output / "html", ignore_errors=True)
     os.environ["TENSORMAGIC_DOCS_NOTEBOOKS"] = "force" if run_notebooks else "off"
-    os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"  # Jupyter's own settings and kernels of the person stay out
+    os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"  # Jupyter's own settings and kernels of the user stay out
     os.environ["IPYTHONDIR"] = str(settings(output / "settings"))
     flags = ("-q", "-W", "--keep-going", "-E", "-j", "auto", "-b", "html")
     places = ("-c", str(SITE), "-d", str(output / "doctrees"), str(output / "source"), str(output / "html"))
@@ -191,7 +191,7 @@ def build(output: Path, *, run_notebooks: bool) -> int:
 
 
 def settings(folder: Path) -> Path:
-    """Make settings for the kernels: none of the person's start-up files, and no alarm that TCP is not encrypted.
+    """Make settings for the kernels: none of the user's start-up files, and no alarm that TCP is not encrypted.
 
     The outputs of a notebook come to lie on one page of the site, which needs the viewer once; what runs the notebooks
     does not say so.

@@ -43,7 +43,7 @@ class Exhibit:
 
     Attributes:
         name: Of its pictures.
-        typed: What a person types to see such a panel.
+        typed: What a user types to see such a panel.
         size: What it shows of the panel: the everyday case, the largest, or one in trouble.
         make: Makes the report.
         viewer: Whether a script draws the panel anew: then there is something to wait for.

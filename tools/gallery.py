@@ -1,6 +1,6 @@
 """Hangs every panel on one page, and takes the pictures of ``docs/design-system.md``: ``make gallery``.
 
-The panels are those of `tools.exhibits`: small, huge and in trouble, light and dark. A person who changes how something
+The panels are those of `tools.exhibits`: small, huge and in trouble, light and dark. A user who changes how something
 looks opens the page, looks at each, and commits the pictures with the change.
 """
 

@@ -189,7 +189,7 @@ def _long_functions(file: File) -> Iterator[str]:
 
 
 def _small_functions(files: Iterable[File]) -> Iterator[str]:
-    """Give the private functions of three lines or less whose name stands once in the package, in a call: inline them.
+    """Give the private functions of three lines or less whose name is once in the package, in a call: inline them.
 
     What has a decorator, yields, or shares its name with a function or an attribute elsewhere, cannot go inline.
     """

@@ -59,7 +59,7 @@ class Walk:
         if event != "call" or not code.co_filename.startswith(self._root):
             return
         self.files.add(code.co_filename)
-        if not code.co_name.startswith("<"):  # a comprehension is part of the function it stands in
+        if not code.co_name.startswith("<"):  # a comprehension is part of the function it is in
             self.functions.add((code.co_filename, code.co_name, code.co_firstlineno))
 
 

@@ -154,7 +154,7 @@ def _tests(python: Path, folder: Path) -> str:
 
 
 def _alone(folder: Path) -> dict[str, str]:
-    """Return an environment in which no setting and no kernel of the person's is found."""
+    """Return an environment in which no setting and no kernel of the user's is found."""
     own = {name: str(folder) for name in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR")}
     kept = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "VIRTUAL_ENV"}}
     return {**kept, **own, "JUPYTER_PREFER_ENV_PATH": "1", "OMP_NUM_THREADS": "1"}

@@ -222,7 +222,7 @@ def compare(left: Run, right: Run, *, names: Sequence[str] | None = None) -> Com
 
     Of two runs whose draws were watched: the first random number that differs.
 
-    Nodes are matched by what they are and what stands around them, so that moved lines, another name of the model, or
+    Nodes are matched by what they are and what is around them, so that moved lines, another name of the model, or
     a layer more do not hide what is the same.
 
     Args:

@@ -13,7 +13,7 @@ from tensormagic.reports import FailureReport
 
 
 class Explanation(_Run[Any]):
-    """What a ``with`` block ran into: ``with tensormagic.explain() as told: …``, then ``told.report``.
+    """What a ``with`` block ran into: ``with tensormagic.explain() as explained: …``, then ``explained.report``.
 
     The exception goes on unchanged. While the block runs, one function mode that only passes calls on is on torch's
     stack.
@@ -43,10 +43,10 @@ def explain(*, namespace: Mapping[str, Any] | None = None) -> Explanation:
 
     >>> import torch, tensormagic
     >>> try:
-    ...     with tensormagic.explain() as told:
+    ...     with tensormagic.explain() as explained:
     ...         torch.ones(2, 3) @ torch.ones(4, 5)
     ... except RuntimeError:
-    ...     [operand.shape for operand in told.report.operands]
+    ...     [operand.shape for operand in explained.report.operands]
     [(2, 3), (4, 5)]
     """
     require_torch()

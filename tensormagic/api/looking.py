@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tensormagic.collectors.aliasing.expression import Evaluation
 
 
-# Looking at tensors and graphs as they stand: nothing is run, hooked, changed or kept.
+# Looking at tensors and graphs as they are: nothing is run, hooked, changed or kept.
 
 
 @contextmanager
@@ -33,8 +33,8 @@ def readable(value: Any, name: str) -> Iterator[None]:
         kind = type(value)
         if str(kind.__module__).partition(".")[0] in {"torch", "numpy", "builtins"}:
             raise
-        told = f"{type(error).__name__} when it is read"
-        raise TensorMagicError(f"{name} cannot be read: its class {kind.__name__} raises {told}") from error
+        reason = f"{type(error).__name__} when it is read"
+        raise TensorMagicError(f"{name} cannot be read: its class {kind.__name__} raises {reason}") from error
 
 
 def inspect(  # noqa: PLR0913  (all but the tensor and its name is keyword-only)
@@ -232,7 +232,7 @@ def _mapping(namespace: Any, function: str) -> Mapping[str, Any]:
 
 
 def gradgraph(tensor: Any, name: str = "loss", *, namespace: Mapping[str, Any] | None = None) -> TraceReport:
-    """Return the autograd graph that leads to a tensor, as it stands: nothing is run, hooked or kept.
+    """Return the autograd graph that leads to a tensor, as it is: nothing is run, hooked or kept.
 
     Args:
         tensor: Something computed, such as a loss.

@@ -203,7 +203,7 @@ def free_history(namespace: Mapping[str, Any], *, drop: bool = False) -> Freeing
     return free_session(namespace, drop=drop)
 
 
-# Random generators: as they stand, and who draws from them in a run.
+# Random generators: as they are, and who draws from them in a run.
 
 
 def rng(namespace: Mapping[str, Any] | None = None) -> RngReport:

@@ -274,7 +274,7 @@ class Trace(_Run[TraceReport]):
         Args:
             writer: TensorBoard's ``SummaryWriter``, a run of Weights & Biases, the module ``mlflow``, a logger of
                 Lightning, or a function of ``(numbers, step)``.
-            prefix: Stands before each name: ``"train/"`` gives ``train/gradients/net.0.weight``.
+            prefix: Comes before each name: ``"train/"`` gives ``train/gradients/net.0.weight``.
 
         Raises:
             SettingError: for a writer that has none of the methods that are known.

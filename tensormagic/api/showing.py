@@ -130,7 +130,7 @@ def _places() -> Iterator[Path]:
 # The documentation where the user is: its pages come with the package, so that help needs no network.
 #
 # A page is known by its topic, which is the name of its file: ``TM302``, ``tracegrad``, ``how_it_works``. What a
-# person types is taken generously: ``tm302``, ``%%tracegrad``, ``how it works``.
+# user types is taken generously: ``tm302``, ``%%tracegrad``, ``how it works``.
 
 INDEX = "index"
 # What the parts of a topic list are called, and the folder of their pages.

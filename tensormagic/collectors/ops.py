@@ -146,7 +146,7 @@ def _inner(tensor: Any) -> list[torch.Tensor]:
 
 # Where an operation was called from: line, module and phase, found in one walk up the stack.
 
-# One walk up the stack: from where an operation was called to the person's line, the module and the phase.
+# One walk up the stack: from where an operation was called to the user's line, the module and the phase.
 #
 # Both dispatch modes that attribute operations to lines take it: the one that counts them and the one that follows
 # their memory.
@@ -154,17 +154,17 @@ def _inner(tensor: Any) -> list[torch.Tensor]:
 _MODULE_CALL = nn.Module._call_impl.__code__
 _TORCH = os.path.dirname(torch.__file__) + os.path.sep  # noqa: PTH120  (compared with file names as Python has them)
 _OPTIMIZERS = (os.path.join(_TORCH, "optim", ""), os.path.join(_TORCH, "amp", "grad_scaler.py"))  # noqa: PTH118
-_STEP_WRAPPER = "wrapper"  # torch's, around the ``step`` of every optimizer, the person's own ones included
+_STEP_WRAPPER = "wrapper"  # torch's, around the ``step`` of every optimizer, the user's own ones included
 _DECORATED = "decorate_context"  # torch's, around what @torch.no_grad() stands on
-_GENERATED = "torchinductor_"  # a folder of files that the compiler wrote: not the person's
+_GENERATED = "torchinductor_"  # a folder of files that the compiler wrote: not the user's
 _LIBRARY, _OWN, _OPTIMIZER = 0, 1, 2
 
 
 class StackWalk:
-    """Finds the person's line, the module and the phase of what a frame runs.
+    """Finds the user's line, the module and the phase of what a frame runs.
 
     Args:
-        sites: Interns the person's lines.
+        sites: Interns the user's lines.
         module_path: Gives the path of the module that is called in a frame.
     """
 
@@ -213,7 +213,7 @@ class StackWalk:
             return f"({type(frame.f_locals.get('self')).__name__})"
 
     def _is_step(self, frame: FrameType) -> bool:
-        """Return whether an own frame is the ``step`` of an optimizer that the person wrote."""
+        """Return whether an own frame is the ``step`` of an optimizer that the user wrote."""
         above = frame.f_back
         if above is not None and above.f_code.co_name == _DECORATED:
             above = above.f_back
@@ -284,7 +284,7 @@ class Places(StackWalk):
     """The places met so far.
 
     Args:
-        sites: Interns the person's lines.
+        sites: Interns the user's lines.
         module_path: Gives the path of the module that is called in a frame.
     """
 
@@ -329,7 +329,7 @@ class Places(StackWalk):
 
 # What the operations of each autograd node took: in the forward, that made it, and in the backward, that it called.
 #
-# In the forward a node is known by its sequence number: it stands there before the operation runs. The numbers wait
+# In the forward a node is known by its sequence number: it is there before the operation runs. The numbers wait
 # in packed columns until a backward walks the graph. In the backward the engine names the node that it works for.
 
 MOST_WAITING = 1 << 18  # calls remembered until their backward comes (6 MB)

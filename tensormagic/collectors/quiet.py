@@ -1,7 +1,7 @@
-"""Where tensormagic's own torch operations run: outside everything the person has switched on.
+"""Where tensormagic's own torch operations run: outside everything the user has switched on.
 
-A collector reads tensors with torch operations. Under the person's function modes, dispatch modes or a tracer of
-ours, those would be recorded as if the person had written them; with gradients on they would grow a graph.
+A collector reads tensors with torch operations. Under the user's function modes, dispatch modes or a tracer of
+ours, those would be recorded as if the user had written them; with gradients on they would grow a graph.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def quiet() -> Iterator[None]:
 def number(size: Any) -> int:
     """Return a size as a plain number: of a symbol the one it was traced with, -1 where it never had one.
 
-    ``int(size)`` would make that number a condition of what the person compiles or exports.
+    ``int(size)`` would make that number a condition of what the user compiles or exports.
     """
     if type(size) is int:
         return size

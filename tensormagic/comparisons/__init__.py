@@ -1,4 +1,4 @@
-"""REPORTS → REPORT: two runs held against one another. Data on data: it sees neither torch nor a renderer."""
+"""REPORTS → REPORT: two runs compared with one another. Data on data: it sees neither torch nor a renderer."""
 
 from tensormagic.comparisons.traces import compare_draws, compare_traces
 

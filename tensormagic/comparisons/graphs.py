@@ -49,13 +49,13 @@ def _owned(report: TraceReport) -> dict[str, set[str]]:
 
 
 def side_names(left: TraceReport, right: TraceReport, given: Iterable[str] | None = None) -> tuple[str, str]:
-    """Return what to call the two runs: as the person says, else by their titles, else ``a`` and ``b``."""
+    """Return what to call the two runs: as the user says, else by their titles, else ``a`` and ``b``."""
     names = tuple(given) if given is not None else (left.title, right.title)
     first, second = names
     return (first, second) if first and second and first != second else ("a", "b")
 
 
-# Matches the nodes of two graphs: by what they are, what they are called, and what stands around them.
+# Matches the nodes of two graphs: by what they are, what they are called, and what is around them.
 #
 # Lines move and indices shift when a cell is edited, so neither is looked at. Every node gets a label of what it is
 # (op, module, name of a leaf); the label is then refined, round by round, by the labels of its neighbours (the
@@ -96,7 +96,7 @@ def common_edges(left: Graph, right: Graph, pairs: dict[int, int]) -> int:
 
 
 def _named(node: Node, rename: Callable[[str], str]) -> tuple[str, ...]:
-    """Return what a node is; the name of what an op made is the person's, and may be another in the other run."""
+    """Return what a node is; the name of what an op made is the user's, and may be another in the other run."""
     return (node.name, node.kind, rename(node.module), rename(node.variable) if node.kind == "accumulate" else "")
 
 

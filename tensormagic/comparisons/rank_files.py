@@ -94,7 +94,7 @@ class Facts:
 
 
 def read_file(path: Path) -> Facts:
-    """Return what stands in a file; a last line that is cut, because the rank was killed, is left out.
+    """Return what is in a file; a last line that is cut, because the rank was killed, is left out.
 
     Raises:
         ReportFormatError: where no rank wrote it.
@@ -151,8 +151,8 @@ def _take_place(facts: Facts, record: Mapping[str, Any]) -> None:
 
 
 def _take_pass(facts: Facts, record: Mapping[str, Any]) -> None:
-    told = (record["loss"], record["finite"], record["reduced"], record["line"], _numbers(record["norms"]))
-    facts.passes[record["n"]] = OnePass(*told, _numbers(record.get("held")), record.get("forward"))
+    fields = (record["loss"], record["finite"], record["reduced"], record["line"], _numbers(record["norms"]))
+    facts.passes[record["n"]] = OnePass(*fields, _numbers(record.get("held")), record.get("forward"))
 
 
 def _take_hash(facts: Facts, record: Mapping[str, Any]) -> None:
@@ -191,7 +191,7 @@ def _numbers(packed: str | None, kind: Any = np.float32) -> Any:
 
 
 def of_report(report: TraceReport) -> Facts:
-    """Return what stands in a report of one rank; steps are called by the pass before them.
+    """Return what is in a report of one rank; steps are called by the pass before them.
 
     Raises:
         TraceError: where it is of a run of one process.

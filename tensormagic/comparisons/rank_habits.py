@@ -56,8 +56,8 @@ def _grouped(found: Sequence[Facts], by: str) -> Iterator[list[Facts]]:
 
 def _forwards(group: Sequence[Facts]) -> list[int]:
     """Return the passes before which all of a group saw what their forward was given."""
-    told = [{number for number, one in each.passes.items() if one.forward} for each in group]
-    return sorted(set.intersection(*told))
+    described = [{number for number, one in each.passes.items() if one.forward} for each in group]
+    return sorted(set.intersection(*described))
 
 
 def _forward(one: Facts, number: int) -> dict[str, Any]:
@@ -90,8 +90,8 @@ def _inputs(group: Sequence[Facts]) -> Iterator[Difference]:
 
 def _same_gradients(group: Sequence[Facts], passes: Sequence[int]) -> bool:
     """Return whether all brought the same gradients, to the bit, before they were reduced."""
-    told = [[one.passes[number] for one in group] for number in passes]
-    kept = [each for each in told if all(one.norms is not None for one in each)]
+    described = [[one.passes[number] for one in group] for number in passes]
+    kept = [each for each in described if all(one.norms is not None for one in each)]
     same = (len({(one.loss, one.norms.tobytes()) for one in each}) == 1 and (each[0].norms > 0).any() for each in kept)
     return len(kept) >= _FEWEST and all(same)
 
@@ -174,14 +174,14 @@ def _clipping(group: Sequence[Facts]) -> Iterator[Difference]:
 
 def _placements(group: Sequence[Facts]) -> Iterator[Difference]:
     """Yield parameters that ranks of one mesh hold in other placements."""
-    told = [{one.names[number]: tuple(how) for number, _, how, _ in one.placed["of"]} for one in group]
-    names = [name for name in told[0] if all(name in each for each in told)]
-    differ = [name for name in names if len({each[name] for each in told}) > 1]
+    described = [{one.names[number]: tuple(how) for number, _, how, _ in one.placed["of"]} for one in group]
+    names = [name for name in described[0] if all(name in each for each in described)]
+    differ = [name for name in names if len({each[name] for each in described}) > 1]
     if differ:
-        how = {one.rank: each[differ[0]] for one, each in zip(group, told, strict=True)}
+        how = {one.rank: each[differ[0]] for one, each in zip(group, described, strict=True)}
         yield Difference(
             what="placements", step=0, ranks=odd_ranks(how), names=tuple(differ[:MOST_NAMES]), count=len(differ),
-            of=len(names), told=tuple((rank, " ".join(each)) for rank, each in how.items()),
+            of=len(names), described=tuple((rank, " ".join(each)) for rank, each in how.items()),
         )  # fmt: skip
 
 
@@ -199,8 +199,8 @@ def _hosts(group: Sequence[Facts]) -> Iterator[Difference]:
     inside = [name for name, size in zip(names, sizes, strict=True) if not crosses[name] and size > 1]
     for name in names:
         if name in _TENSOR and crosses[name] and inside:
-            told = tuple((rank, hosts[rank]) for rank in ranks)
-            yield Difference(what="hosts", step=0, ranks=tuple(ranks), names=(name, inside[0]), told=told)
+            described = tuple((rank, hosts[rank]) for rank in ranks)
+            yield Difference(what="hosts", step=0, ranks=tuple(ranks), names=(name, inside[0]), described=described)
 
 
 def spread_of(one: Facts) -> tuple[Placed, ...]:
@@ -299,19 +299,23 @@ def _parted(joint: _Joint) -> Difference | None:
         each = [joint.kind(row, at) for row in range(len(ranks))]
         same = {(one[0], one[1] if one[0].startswith(_SAME_SIZES) else "") for one in each}
         if len(same) > 1:
-            told = tuple((rank, _told(*one)) for rank, one in zip(ranks, each, strict=True))
+            described = tuple((rank, _described(*one)) for rank, one in zip(ranks, each, strict=True))
             odd = odd_ranks({rank: one[:2] for rank, one in zip(ranks, each, strict=True)})
-            return Difference(what="collectives", step=joint.first + at, ranks=odd, names=(joint.group,), told=told)
+            return Difference(
+                what="collectives", step=joint.first + at, ranks=odd, names=(joint.group,), described=described
+            )
     ahead = int(np.argmax(joint.last))
     waits = joint.members[ahead].row.get("state") in {"failed", "interrupted"}
     if min(joint.last) == max(joint.last) or not waits or common < 0:
         return None
     behind = tuple(rank for rank, last in zip(ranks, joint.last, strict=True) if last < max(joint.last))
-    told = ((ranks[ahead], _told(*joint.kind(ahead, common))),)
-    return Difference(what="absence", step=joint.first + common, ranks=behind, names=(joint.group,), told=told)
+    described = ((ranks[ahead], _described(*joint.kind(ahead, common))),)
+    return Difference(
+        what="absence", step=joint.first + common, ranks=behind, names=(joint.group,), described=described
+    )
 
 
-def _told(operation: str, sizes: str, line: str) -> str:
+def _described(operation: str, sizes: str, line: str) -> str:
     of = f" of {sizes[1:-1]}" if len(sizes) > 2 else ""
     return f"{operation}{of}{f' ({line})' if line else ''}"
 

@@ -204,10 +204,10 @@ def _of_gradients(group: Sequence[Facts]) -> Difference | None:
 
 def _reduced(facts: Facts, step: int) -> Any:
     """Return whether the passes before a step reduced gradients: all, some or none of them."""
-    told = [facts.passes[number].reduced for number in facts.steps[step].passes]
-    if not told or None in told or (facts.by_pass and len(set(told)) > 1):
+    answers = [facts.passes[number].reduced for number in facts.steps[step].passes]
+    if not answers or None in answers or (facts.by_pass and len(set(answers)) > 1):
         return ""  # of reports not every step is known: passes of several may stand before one
-    return "all" if all(told) else "some" if any(told) else "none"
+    return "all" if all(answers) else "some" if any(answers) else "none"
 
 
 def _first_bad(found: Sequence[Facts]) -> tuple[int, tuple[int, ...], str]:

@@ -27,7 +27,7 @@ def compare_traces(left: TraceReport, right: TraceReport, *, names: Iterable[str
     """Return what is different between two traced runs.
 
     Args:
-        left: The run that the other is held against.
+        left: The run that the other is compared with.
         right: The other run.
         names: What to call them; by default their titles, or ``a`` and ``b`` where these are equal.
     """
@@ -140,13 +140,13 @@ def _gaps(left: TraceReport, right: TraceReport, passes: Sequence[PassPair]) -> 
         yield Gap("graphs", f"only the {MOST_GRAPHS} most used graphs of each run are compared")
 
 
-# Two runs held against each other draw by draw: the first that differs is where they part.
+# Two runs compared with each other draw by draw: the first that differs is where they part.
 
 
 def compare_draws(left: RngRunReport, right: RngRunReport, *, names: tuple[str, str] = ("a", "b")) -> RngComparison:
     """Return the first draw that differs between two runs.
 
-    Lines are not held against each other: the same call from a line that has moved draws the same.
+    Lines are not compared with each other: the same call from a line that has moved draws the same.
 
     Args:
         left: One run.

@@ -189,7 +189,7 @@ def _is_about_a_generator(report: FailureReport) -> bool:
 
 
 def _described(report: FailureReport, code: str, kind: MismatchKind) -> Iterator[Finding]:
-    """Yield the finding of a mismatch of one kind; what a backward ran into is not the person's call."""
+    """Yield the finding of a mismatch of one kind; what a backward ran into is not the user's call."""
     clash = report.mismatch
     if clash is None or clash.kind != kind or report.phase == "backward" or not clash.parts:
         return

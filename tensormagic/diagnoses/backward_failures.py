@@ -28,28 +28,28 @@ _UNTRACED = (
 
 def changed_after_saving(report: FailureReport) -> Iterator[Finding]:
     """TM301: a tensor that a node had saved was changed in place before backward came to it."""
-    spoilt = report.backward.spoilt if report.backward is not None else None
-    if spoilt is None:
+    modified = report.backward.modified if report.backward is not None else None
+    if modified is None:
         return
-    first = spoilt.writes[0] if spoilt.writes else None
-    name = tensor_name(spoilt, first)
-    was = f"it was at version {spoilt.saved_version} then and is at version {spoilt.version} now"
+    first = modified.writes[0] if modified.writes else None
+    name = tensor_name(modified, first)
+    was = f"it was at version {modified.saved_version} then and is at version {modified.version} now"
     by = f"was changed in place by {described_write(first)}" if first is not None else "was changed in place"
     yield Finding(
         code="TM301",
         severity="error",
-        message=f"{name} {by} after {saver(spoilt)} had saved it for backward: {was}.",
-        location=(first.location if first is not None else None) or spoilt.location or report.location,
+        message=f"{name} {by} after {saver(modified)} had saved it for backward: {was}.",
+        location=(first.location if first is not None else None) or modified.location or report.location,
         evidence={
-            "saved version": spoilt.saved_version, "version": spoilt.version, "writes seen": spoilt.writes_seen,
-            "other nodes that saved it": spoilt.others,
+            "saved version": modified.saved_version, "version": modified.version, "writes seen": modified.writes_seen,
+            "other nodes that saved it": modified.others,
         },
-        remedy=_kept_graph(spoilt.backward or report.location, first)
-        or _remedy(first, traced=spoilt.graph is not None),
-        subject=spoilt.op if " " in name else name,
-        node=place_of(spoilt),
-        related=lines((f"saved by {spoilt.op}", spoilt.location if first is not None else None),
-                      ("backward", spoilt.backward)),
+        remedy=_kept_graph(modified.backward or report.location, first)
+        or _remedy(first, traced=modified.graph is not None),
+        subject=modified.op if " " in name else name,
+        node=place_of(modified),
+        related=lines((f"saved by {modified.op}", modified.location if first is not None else None),
+                      ("backward", modified.backward)),
     )  # fmt: skip
 
 
@@ -74,22 +74,22 @@ def _remedy(first: SavedWrite | None, *, traced: bool) -> str:
     return instead(first)
 
 
-def tensor_name(spoilt: SpoiltTensor, write: SavedWrite | None) -> str:
-    """Return what a spoilt tensor is called: by the person, in the line that wrote, else by what saved it."""
-    if spoilt.name:
-        return spoilt.name
+def tensor_name(modified: ModifiedSavedTensor, write: SavedWrite | None) -> str:
+    """Return the name of a modified saved tensor: the user's, in the line that wrote, else by what saved it."""
+    if modified.name:
+        return modified.name
     written = target_of(writing(write)) if write is not None else ""
     if written and "." not in written:
         return written
-    return f"The result of {spoilt.op}" if spoilt.slot in _RESULTS else f"An input of {spoilt.op}"
+    return f"The result of {modified.op}" if modified.slot in _RESULTS else f"An input of {modified.op}"
 
 
-def saver(spoilt: SpoiltTensor) -> str:
+def saver(modified: ModifiedSavedTensor) -> str:
     """Return what saved it: ``sigmoid``, ``addmm in net.2``."""
-    return f"{spoilt.op} in {spoilt.module}" if spoilt.module not in {"", spoilt.op} else spoilt.op
+    return f"{modified.op} in {modified.module}" if modified.module not in {"", modified.op} else modified.op
 
 
-def place_of(found: SpoiltTensor | FreedGraph | WrongReturn) -> tuple[int, int] | None:
+def place_of(found: ModifiedSavedTensor | FreedGraph | WrongReturn) -> tuple[int, int] | None:
     """Return graph and node of a fault, where there is a trace that they are of."""
     return None if found.graph is None or found.node is None else (found.graph, found.node)
 
@@ -119,7 +119,7 @@ def freed_graph(report: FailureReport) -> Iterator[Finding]:
 
 
 def _root_of(report: FailureReport) -> str:
-    """Return what backward was called on, where the person has a name for it."""
+    """Return what backward was called on, where the user has a name for it."""
     names = [one.name for one in report.operands if one.is_tensor and one.requires_grad]
     return names[0] if names and " " not in names[0] else ""
 
@@ -141,7 +141,7 @@ def _freed_message(freed: FreedGraph, report: FailureReport) -> str:
 
 
 def _joint(freed: FreedGraph) -> list[str]:
-    """Return what the person calls what both graphs share: one name, several that one line made, or none."""
+    """Return what the user calls what both graphs share: one name, several that one line made, or none."""
     return [freed.joint_name] if freed.joint_name else assigned(freed.joint_location)
 
 
@@ -359,37 +359,37 @@ _ARRAY = "Change the array after backward, or change a copy of it: `.copy()`."
 
 def changed_unseen(report: TraceReport) -> Iterator[Finding]:
     """TM302: a saved tensor was changed in a way that autograd cannot see: what backward computed is wrong."""
-    described: dict[tuple[Location | None, str], list[SpoiltTensor]] = {}
-    for spoilt in report.silent_errors.unseen if report.silent_errors is not None else ():
-        described.setdefault((spoilt.writes[0].location, spoilt.writes[0].call), []).append(spoilt)
+    described: dict[tuple[Location | None, str], list[ModifiedSavedTensor]] = {}
+    for modified in report.silent_errors.unseen if report.silent_errors is not None else ():
+        described.setdefault((modified.writes[0].location, modified.writes[0].call), []).append(modified)
     yield from map(_unseen, described.values())
 
 
-def _unseen(same: list[SpoiltTensor]) -> Finding:
+def _unseen(same: list[ModifiedSavedTensor]) -> Finding:
     """Return the finding about what one line changed: the first that backward came to, and how many more."""
-    spoilt, first = same[0], same[0].writes[0]
+    modified, first = same[0], same[0].writes[0]
     names = list(dict.fromkeys(_name(each, first) for each in same))
     more = f" (and {plural(len(names) - 1, 'other tensor')})" if len(names) > 1 else ""
     how, what_hides, remedy = _by(first)
-    seen: dict[str, Scalar] = {} if first.kind == "array" else {"writes seen": spoilt.writes_seen}
+    seen: dict[str, Scalar] = {} if first.kind == "array" else {"writes seen": modified.writes_seen}
     return Finding(
         code="TM302",
         severity="error",
-        message=f"{names[0]}{more} was changed {how} after {saver(spoilt)} had saved it for backward, and {what_hides} "
-        f"hides that from autograd: the gradients that came through {spoilt.op} are wrong.",
-        location=first.location or spoilt.location,
-        evidence={"tensors": len(names), **seen, "shape": str(spoilt.shape)},
+        message=f"{names[0]}{more} was changed {how} after {saver(modified)} had saved it for backward, and "
+        f"{what_hides} hides that from autograd: the gradients that came through {modified.op} are wrong.",
+        location=first.location or modified.location,
+        evidence={"tensors": len(names), **seen, "shape": str(modified.shape)},
         remedy=remedy,
-        subject=spoilt.op if " " in names[0] else names[0],
-        node=place_of(spoilt),
-        related=lines((f"saved by {spoilt.op}", spoilt.location), ("backward", spoilt.backward)),
+        subject=modified.op if " " in names[0] else names[0],
+        node=place_of(modified),
+        related=lines((f"saved by {modified.op}", modified.location), ("backward", modified.backward)),
     )
 
 
-def _name(spoilt: SpoiltTensor, write: SavedWrite) -> str:
+def _name(modified: ModifiedSavedTensor, write: SavedWrite) -> str:
     """Return what a tensor is called that was changed; one that was made of an array, as the line says that made it."""
-    made = assigned(write.location) if write.call == "as_tensor" and not spoilt.name else []
-    return made[0] if len(made) == 1 else tensor_name(spoilt, write)
+    made = assigned(write.location) if write.call == "as_tensor" and not modified.name else []
+    return made[0] if len(made) == 1 else tensor_name(modified, write)
 
 
 def _by(write: SavedWrite) -> tuple[str, str, str]:

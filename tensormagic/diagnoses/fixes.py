@@ -1,6 +1,6 @@
 """The line to put in place of the one that a finding is about, where that line is certain: one function a code.
 
-A fix is code with the person's own names that can be pasted: the whole line of `Finding.location` again, mended, or
+A fix is code with the user's own names that can be pasted: the whole line of `Finding.location` again, mended, or
 with another line before or after it. Where what is right depends on what is meant, there is none: the remedy says what
 to do. The corpus pastes every fix into its program, and the finding has to be gone.
 """
@@ -35,7 +35,7 @@ def with_fix(finding: Finding, report: Report) -> Finding:
 
 
 def _tree(code: str) -> ast.Module | None:
-    """Return code as its syntax tree; None for what is no statement by itself, or is left open for the person."""
+    """Return code as its syntax tree; None for what is no statement by itself, or is left open for the user."""
     if not code or "…" in code or "..." in code:
         return None
     try:

@@ -1,7 +1,7 @@
 """TM401 of a run: where the forward first held a NaN or Inf, if its loss does, or if nothing else explains a gradient.
 
-It is told instead of TM402 where backward only hands on what the forward made. Where a gradient's NaN is born in the
-same op, TM402 has more to say of it: which slope is infinite there, and what to write instead.
+It replaces TM402 where backward only hands on what the forward made. Where NaN first appears in the same op, TM402 has
+more to say of it: which slope is infinite there, and what to write instead.
 """
 
 from __future__ import annotations

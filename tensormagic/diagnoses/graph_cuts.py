@@ -74,7 +74,7 @@ def _switch(cut: Cut, place: Location | None) -> str:
 
 
 def call_words(cut: Cut, place: Location | None = None) -> str:
-    """Return what ended the way as a person would write it, as code: ``.detach()``, ``torch.no_grad()``, ``argmax``.
+    """Return what ended the way as a user would write it, as code: ``.detach()``, ``torch.no_grad()``, ``argmax``.
 
     Args:
         cut: What ended the way.

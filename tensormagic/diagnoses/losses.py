@@ -223,14 +223,14 @@ def terms_without_gradient(report: TraceReport) -> Iterator[Finding]:
     What the cut leaves without any gradient is reported as TM303; here all parameters learn, though not from this term,
     or it came out of a network that no optimizer holds.
     """
-    told: set[tuple[int | None, int | None]] = set()
+    handled: set[tuple[int | None, int | None]] = set()
     for graph in report.graphs:
         numbers = _near_the_root(graph)
         for cut in graph.cuts:
             where = (cut.location, graph.nodes[cut.target].location if cut.target is not None else None)
             learned = any(one.held is not False for one in cut.left_out)
-            if cut.target in numbers and not (learned or cut.earlier or cut.selects) and where not in told:
-                told.add(where)
+            if cut.target in numbers and not (learned or cut.earlier or cut.selects) and where not in handled:
+                handled.add(where)
                 yield _term(report, graph, cut)
 
 
@@ -283,12 +283,12 @@ def undetached(report: TraceReport) -> Iterator[Finding]:
     """TM314: an advantage or a bootstrapped target with a gradient of its own."""
     for one in of_kind(report, "advantage"):
         says = "weighs the logarithm of a policy's choice and has a gradient of its own"
-        told = f"{called(one.operands[0], 'the difference')} {says}: the policy's loss trains what made it, too."
-        yield _undetached(report, one, "note", told)
+        message = f"{called(one.operands[0], 'the difference')} {says}: the policy's loss trains what made it, too."
+        yield _undetached(report, one, "note", message)
     for one in of_kind(report, "target"):
         says = f"the target of {one.op}, comes out of the network that is trained and has a gradient"
-        told = f"{called(one.operands[0], 'it')}, {says}: the loss moves the target towards the prediction as well."
-        yield _undetached(report, one, "warning" if one.detail == "best" else "note", told)
+        message = f"{called(one.operands[0], 'it')}, {says}: the loss moves the target towards the prediction as well."
+        yield _undetached(report, one, "warning" if one.detail == "best" else "note", message)
 
 
 def _undetached(report: TraceReport, one: Observation, severity: Severity, says: str) -> Finding:

@@ -8,18 +8,18 @@ from tensormagic.diagnoses.rule import binding, called, every_call, of_kind
 from tensormagic.reports import Finding, Observation, RelatedLine, Severity, TraceReport
 from tensormagic.words import count, plural, tuple_text
 
-_Told = tuple[Severity, str, str]  # how certain, the sentence, the remedy
+_Description = tuple[Severity, str, str]  # how certain, the sentence, the remedy
 
 
-def _finding(report: TraceReport, code: str, one: Observation, told: _Told, made: str = "") -> Finding:
+def _finding(report: TraceReport, code: str, one: Observation, described: _Description, made: str = "") -> Finding:
     here, before = report.location(one.location), report.location(one.made)
     return Finding(
         code=code,
-        severity=told[0],
-        message=told[1],
+        severity=described[0],
+        message=described[1],
         location=here,
         evidence={"calls": one.calls, "looked at": one.looked, "seen": one.seen},
-        remedy=told[2],
+        remedy=described[2],
         subject=one.operands[0].name if one.operands else one.op,
         related=(RelatedLine(made, before),) if made and before is not None and before != here else (),
     )
@@ -152,7 +152,7 @@ def softmax_elsewhere(report: TraceReport) -> Iterator[Finding]:
             yield _finding(report, "TM612", one, _softmax(one), "softmax applied here")
 
 
-def _softmax(one: Observation) -> _Told:
+def _softmax(one: Observation) -> _Description:
     kind, dim, *rest = one.detail.split()
     name = called(one.operands[0], "its input")
     if kind == "alone":

@@ -204,7 +204,7 @@ class _Born:
         return self.receiver.variable or self.receiver.op
 
     def _may_be_the_hook(self) -> bool:
-        """Whether a hook of the person's comes in between, and nothing that the op saved explains it."""
+        """Whether a hook of the user's comes in between, and nothing that the op saved explains it."""
         birth = self.birth
         explained = birth.saved_zero or birth.saved_negative or birth.saved_bad or self._is_half_overflow()
         return birth.hooked and not explained and 0 <= birth.incoming_norm < HUGE_NORM

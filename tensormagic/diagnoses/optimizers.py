@@ -267,8 +267,8 @@ _SHARDS = {
 def _of_unused(report: TraceReport, use: OptimizerUse, left_out: _Numbers) -> Finding:
     owners = Counter(report.parameters[number].owner for number in left_out).most_common()
     alike = _alike(report, use, left_out)
-    told = owners if alike else owners[:1]  # all of them were made anew
-    missing, names = sum(each for _, each in told), [name for name, _ in told]
+    reported = owners if alike else owners[:1]  # all of them were made anew
+    missing, names = sum(each for _, each in reported), [name for name, _ in reported]
     count = use.unknown_parameters + len(_held(report, use))
     whose = f" of {use.unknown_owner}" if use.unknown_owner else ""
     if alike and (how := _sharded_by(report)):

@@ -133,12 +133,12 @@ def _by_rank(one: Difference) -> list[str]:
 
 
 def _values(one: Difference) -> str:
-    told = _by_rank(one)
+    described = _by_rank(one)
     usual = [value for rank, value in one.values if rank not in one.ranks]
-    if len(told) > _MOST_TOLD and 2 * len(usual) > len(told):
-        odd = [words for words, (rank, _) in zip(told, one.values, strict=True) if rank in one.ranks]
-        told = [f"{short_number(usual[0])} on most ranks", *odd]
-    return listed(told, most=_MOST_TOLD)
+    if len(described) > _MOST_TOLD and 2 * len(usual) > len(described):
+        odd = [words for words, (rank, _) in zip(described, one.values, strict=True) if rank in one.ranks]
+        described = [f"{short_number(usual[0])} on most ranks", *odd]
+    return listed(described, most=_MOST_TOLD)
 
 
 def _step(one: Difference) -> str:
@@ -184,16 +184,16 @@ def same_inputs(report: RankReport) -> Iterator[Finding]:
 def collectives_part(report: RankReport) -> Iterator[Finding]:
     """TM906: ranks of a group begin other collectives, or one does not come."""
     for one in _those(report, "collectives"):
-        told = [f"rank {rank} {what}" for rank, what in _both(one)]
+        described = [f"rank {rank} {what}" for rank, what in _both(one)]
         yield Finding(
             code="TM906", severity="error",
-            message=f"The ranks diverge at collective {count(one.step)} of {_group(one)}: {listed(told)}.",
+            message=f"The ranks diverge at collective {count(one.step)} of {_group(one)}: {listed(described)}.",
             evidence={"collective": one.step, "ranks": len(one.ranks)},
             remedy="All ranks of a group must start the same collectives in the same order. A common cause is a "
             "collective inside an `if` that only some ranks enter.",
         )  # fmt: skip
     for one in _those(report, "absence"):
-        waits, what = one.told[0]
+        waits, what = one.described[0]
         yield Finding(
             code="TM906", severity="error",
             message=f"{_first(ranks_text(one.ranks))} never reached collective {count(one.step)} of {_group(one)}: "
@@ -204,7 +204,7 @@ def collectives_part(report: RankReport) -> Iterator[Finding]:
 
 
 def same_order(report: TraceReport) -> Iterator[Finding]:
-    """TM905: a DistributedSampler that was not told the epoch gives the same order again."""
+    """TM905: a DistributedSampler that was not given the epoch gives the same order again."""
     for one in report.training.same_order if report.training is not None else ():
         yield Finding(
             code="TM905", severity="warning",
@@ -246,11 +246,11 @@ def uneven_batches(report: RankReport) -> Iterator[Finding]:
 def placements_differ(report: RankReport) -> Iterator[Finding]:
     """TM912: ranks hold a parameter in other placements, or much of a model that is sharded whole on all of them."""
     for one in _those(report, "placements"):
-        told = [f"{how} on rank {rank}" for rank, how in _both(one)]
+        described = [f"{how} on rank {rank}" for rank, how in _both(one)]
         yield Finding(
             code="TM912", severity="error",
             message=f"{count(one.count)} of {plural(one.of, 'parameter')} have different placements on some ranks: "
-            f"{one.names[0]} is {listed(told)}.",
+            f"{one.names[0]} is {listed(described)}.",
             evidence={"parameters": one.count},
             remedy="Shard the model with the same plan on all ranks.",
             subject=one.names[0],
@@ -353,8 +353,8 @@ def mesh_across_hosts(report: RankReport) -> Iterator[Finding]:
         yield Finding(
             code="TM916", severity="warning",
             message=f"The mesh dimension {crosses} spans several machines, and {inside} stays on one: "
-            f"{listed([f'rank {rank} is on {host}' for rank, host in one.told], most=4)}.",
-            evidence={"machines": len({host for _, host in one.told})},
+            f"{listed([f'rank {rank} is on {host}' for rank, host in one.described], most=4)}.",
+            evidence={"machines": len({host for _, host in one.described})},
             remedy=f"Tensor parallelism communicates in every layer: name {crosses} last in `init_device_mesh`, so "
             "that its "
             "ranks are neighbours.",
@@ -363,8 +363,8 @@ def mesh_across_hosts(report: RankReport) -> Iterator[Finding]:
 
 def _both(one: Difference) -> list[tuple[int, str]]:
     """Return what a rank that is like most says, and the first that is not."""
-    usual = [each for each in one.told if each[0] not in one.ranks][:1]
-    return [*usual, *[each for each in one.told if each[0] in one.ranks][:1]]
+    usual = [each for each in one.described if each[0] not in one.ranks][:1]
+    return [*usual, *[each for each in one.described if each[0] in one.ranks][:1]]
 
 
 def _group(one: Difference) -> str:

@@ -44,7 +44,7 @@ class Rule:
     check: Callable[[Any], Iterable[Finding]]
 
 
-# What a person wants silenced: codes in a comment on the line, or switched off for the session.
+# What a user wants silenced: codes in a comment on the line, or switched off for the session.
 #
 # ``# tm: ignore[TM201]`` at the end of a line silences that code where the line is the one that the finding is about,
 # or one that it names; several codes are separated by commas, the first digits stand for a family (``TM2``), and ``#
@@ -68,7 +68,7 @@ def codes_of(text: str) -> tuple[str, ...]:
 
 
 def is_silenced(finding: Finding, ignored: Iterable[str]) -> bool:
-    """Return whether the person silenced this finding: in a comment on one of its lines, or by ``ignored`` codes."""
+    """Return whether the user silenced this finding: in a comment on one of its lines, or by ``ignored`` codes."""
     lines = [line.location for line in finding.related]
     texts = [line.text for line in (finding.location, *lines) if line is not None]
     return _names(ignored, finding.code) or any(_says_ignore(text, finding.code) for text in texts)
@@ -187,7 +187,7 @@ def _above(name: str) -> Iterator[str]:
 
 
 def of_kind(report: TraceReport, kind: ObservationKind) -> Iterator[Observation]:
-    """Yield what was seen of one kind, where the person's line is known: a finding without a line helps nobody."""
+    """Yield what was seen of one kind, where the user's line is known: a finding without a line helps nobody."""
     return (one for one in report.observations if one.kind == kind and one.location is not None)
 
 
@@ -211,7 +211,7 @@ def how_often(one: Observation) -> str:
 
 
 def called(operand: Operand, otherwise: str) -> str:
-    """Return what the person calls an operand, or ``otherwise`` where that is not known."""
+    """Return what the user calls an operand, or ``otherwise`` where that is not known."""
     return operand.name or otherwise
 
 
@@ -219,7 +219,7 @@ _OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": 
 
 
 def expression(one: Observation) -> str:
-    """Return a call of two operands as a person would write it, with the names that are known."""
+    """Return a call of two operands as a user would write it, with the names that are known."""
     left, right = (operand.name or "…" for operand in one.operands[:2])
     sign = _OPERATORS.get(one.op)
     if left == right == "…":
@@ -232,7 +232,7 @@ def _wrapped(name: str) -> str:
 
 
 def optimizer_code(use: OptimizerUse) -> str:
-    """Return an optimizer as code names it: the person's name, else ``optimizer``."""
+    """Return an optimizer as code names it: the user's name, else ``optimizer``."""
     return use.name if use.name.isidentifier() and use.name != use.type_name else "optimizer"
 
 

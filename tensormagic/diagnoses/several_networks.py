@@ -263,18 +263,18 @@ def _one_network(report: TraceReport) -> Iterator[Finding]:
 
 
 def _never_copied(report: TraceReport, trained: set[str], steps: int) -> Iterator[Finding]:
-    told: set[str] = set()
+    reported: set[str] = set()
     for graph in report.graphs:
         for cut in graph.cuts:
             owners = {one.owner for one in cut.left_out}
             owner = next(iter(owners), "")
             is_target = cut.target is not None and graph.nodes[cut.target].op in _COMPARED
             still = cut.left_out and not any(one.written or one.held for one in cut.left_out)
-            if len(owners) != 1 or not still or not is_target or owner in told or owner in trained:
+            if len(owners) != 1 or not still or not is_target or owner in reported or owner in trained:
                 continue
             twin = twin_of(report, owner, cut.left_out, trained)
             if twin:
-                told.add(owner)
+                reported.add(owner)
                 yield Finding(
                     code="TM623",
                     severity="note",

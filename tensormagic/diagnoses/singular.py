@@ -154,7 +154,7 @@ ANY = "Look at the inputs of this line with `%tensor`; clamp or mask it before, 
 # TM406: a NaN gradient from elements that a ``where``, a mask or an index had left out of the result.
 #
 # Autograd sends a gradient of exactly 0 to what was left out. Where the slope is infinite, or the value is none, 0
-# times that is NaN: the person masked the bad value, and gets it back. It is reported only where that is sure: the pass
+# times that is NaN: the user masked the bad value, and gets it back. It is reported only where that is sure: the pass
 # made NaN and no infinity (an infinite slope times anything but 0 is infinite), the loss was finite, and every way
 # from the loss to the op leads through something that leaves elements out, with nothing in between that could have
 # made the zeros itself.

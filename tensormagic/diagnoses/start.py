@@ -22,14 +22,14 @@ def probes_of(report: StartReport) -> tuple[Probe, ...]:
 
 
 def _names(report: StartReport, names: Sequence[str]) -> str:
-    """Return a few names, as a person writes them."""
+    """Return a few names, as a user writes them."""
     return listed([as_code(f"{report.model}.{name}") for name in names], most=3, found=len(names))
 
 
 def _mode(report: StartReport) -> Iterator[Probe]:
     if not report.training:
-        told = "in eval mode: dropout is off and batch normalisation uses its running statistics"
-        yield Probe("mode", "look", told, f"`{report.model}.train()`")
+        text = "in eval mode: dropout is off and batch normalisation uses its running statistics"
+        yield Probe("mode", "look", text, f"`{report.model}.train()`")
     elif report.in_eval:
         yield Probe(
             "mode",
@@ -47,18 +47,18 @@ def _optimizer(report: StartReport) -> Iterator[Probe]:
             yield Probe("parameters", "wrong", "no parameter requires a gradient", "`requires_grad_(True)`")
         return
     if report.unknown_parameters and len(report.missing) == report.trainable > 0:
-        told = f"{report.optimizer} holds {plural(report.unknown_parameters, 'parameter')}, but none of {report.model}"
-        yield Probe("optimizer", "wrong", told, f"Make it from this model: `{_made(report)}`")
+        text = f"{report.optimizer} holds {plural(report.unknown_parameters, 'parameter')}, but none of {report.model}"
+        yield Probe("optimizer", "wrong", text, f"Make it from this model: `{_made(report)}`")
     elif report.missing:
         share = part_of(len(report.missing), report.trainable, "parameter")
-        told = f"{report.optimizer} lacks {_names(report, report.missing)}: {share} that require a gradient"
-        yield Probe("optimizer", "look", told, f"To train them: `{_made(report)}`; otherwise freeze them")
+        text = f"{report.optimizer} lacks {_names(report, report.missing)}: {share} that require a gradient"
+        yield Probe("optimizer", "look", text, f"To train them: `{_made(report)}`; otherwise freeze them")
     elif not report.trainable:
         yield Probe("optimizer", "wrong", "no parameter requires a gradient", "`requires_grad_(True)`")
     else:
         frozen = report.parameters - report.trainable
-        told = f"{report.optimizer} holds all {plural(report.trainable, 'parameter')} that require a gradient"
-        yield Probe("optimizer", "fine", told + (f"; {count(frozen)} are frozen" if frozen else ""))
+        text = f"{report.optimizer} holds all {plural(report.trainable, 'parameter')} that require a gradient"
+        yield Probe("optimizer", "fine", text + (f"; {count(frozen)} are frozen" if frozen else ""))
 
 
 def _made(report: StartReport) -> str:
@@ -99,13 +99,13 @@ def _labels(report: StartReport) -> Iterator[Probe]:
         yield Probe("targets", "unknown", shape)
     elif y.dtype.startswith(("float", "bfloat")):
         fits = out is None or out == y.shape or (math.prod(out) == math.prod(y.shape) and len(out) == len(y.shape))
-        told = f"{shape}, from {scientific(y.low)} to {scientific(y.high)}"
+        text = f"{shape}, from {scientific(y.low)} to {scientific(y.high)}"
         if fits:
-            yield Probe("targets", "fine", told)
+            yield Probe("targets", "fine", text)
         else:
             shapes = tuple_text(out or ())
-            told = f"{told}, against outputs of {shapes}: the loss broadcasts them against each other"
-            yield Probe("targets", "look", told, f"Give both one shape: `y.view({shapes})`")
+            text = f"{text}, against outputs of {shapes}: the loss broadcasts them against each other"
+            yield Probe("targets", "look", text, f"Give both one shape: `y.view({shapes})`")
     else:
         yield _classes(report, y, shape)
 
@@ -113,7 +113,7 @@ def _labels(report: StartReport) -> Iterator[Probe]:
 def _classes(report: StartReport, y: Extent, shape: str) -> Probe:
     assert y.low is not None
     assert y.high is not None
-    told = f"{shape}, classes {y.low:.0f} to {y.high:.0f}"
+    text = f"{shape}, classes {y.low:.0f} to {y.high:.0f}"
     of = report.outputs[1] if report.outputs is not None and len(report.outputs) > 1 else 0
     if report.loss.lower().replace("_", "").startswith(("crossentropy", "nll")) and of:
         if report.value is None and not report.error:
@@ -122,11 +122,11 @@ def _classes(report: StartReport, y: Extent, shape: str) -> Probe:
                 if y.low == 1 and y.high == of
                 else "As many outputs as classes"
             )
-            return Probe("targets", "wrong", f"{told}, and the model has outputs for 0 to {of - 1}", first)
-        told += f" of {of}"
+            return Probe("targets", "wrong", f"{text}, and the model has outputs for 0 to {of - 1}", first)
+        text += f" of {of}"
     if y.different == 1 and math.prod(y.shape) > 1:
-        return Probe("targets", "look", f"{told}: all the same in this batch", "Shuffle the data: `shuffle=True`")
-    return Probe("targets", "fine", told)
+        return Probe("targets", "look", f"{text}: all the same in this batch", "Shuffle the data: `shuffle=True`")
+    return Probe("targets", "fine", text)
 
 
 def _forward(report: StartReport) -> Iterator[Probe]:
@@ -138,9 +138,9 @@ def _forward(report: StartReport) -> Iterator[Probe]:
 
 def _mixing(report: StartReport) -> Iterator[Probe]:
     if report.mixes:
-        told = "the result of the first sample depends on the others of the batch, in eval mode too"
+        text = "the result of the first sample depends on the others of the batch, in eval mode too"
         yield Probe(
-            "samples", "look", told, "Look for a `view`, softmax or mean over the batch dimension (TM106, TM612)"
+            "samples", "look", text, "Look for a `view`, softmax or mean over the batch dimension (TM106, TM612)"
         )
     elif report.mixes is not None:
         yield Probe("samples", "fine", "the result of the first sample does not depend on the others")
@@ -149,21 +149,21 @@ def _mixing(report: StartReport) -> Iterator[Probe]:
 def _initial_loss(report: StartReport) -> Iterator[Probe]:
     if report.value is None:
         return
-    told = f"{report.loss} is {scientific(report.value)}"
+    text = f"{report.loss} is {scientific(report.value)}"
     expected = report.expected
     if not math.isfinite(report.value):
-        yield Probe("initial loss", "wrong", told, "`%%tracegrad` finds where it began")
+        yield Probe("initial loss", "wrong", text, "`%%tracegrad` finds where it began")
     elif expected is None:
-        yield Probe("initial loss", "fine", told)
+        yield Probe("initial loss", "fine", text)
     elif report.value > HIGH * expected and report.value > expected + EXCESS:
         yield Probe(
             "initial loss",
             "look",
-            f"{told}, and {scientific(expected)} for a model that knows nothing",
+            f"{text}, and {scientific(expected)} for a model that knows nothing",
             "Start with smaller weights in the last layer, and scale inputs and targets",
         )
     else:
-        yield Probe("initial loss", "fine", f"{told}; a model that knows nothing has {scientific(expected)}")
+        yield Probe("initial loss", "fine", f"{text}; a model that knows nothing has {scientific(expected)}")
 
 
 def _gradients(report: StartReport) -> Iterator[Probe]:
@@ -199,18 +199,18 @@ def _overfit(report: StartReport) -> Iterator[Probe]:
     if tried is None:
         return
     fell = f"loss from {scientific(tried.first)} to {scientific(tried.last)}"
-    told = f"{plural(tried.samples, 'sample')} in {plural(tried.steps, 'step')} of Adam on a copy: {fell}"
+    text = f"{plural(tried.samples, 'sample')} in {plural(tried.steps, 'step')} of Adam on a copy: {fell}"
     enough = tried.last <= LEARNED * abs(tried.first) or tried.last < tried.first - abs(tried.first) * (1 - LEARNED)
     if enough:
-        yield Probe("learns by heart", "fine", told)
+        yield Probe("learns by heart", "fine", text)
     elif tried.last <= FELL * tried.first:
-        yield Probe("learns by heart", "fine", f"{told}, and still falls")
+        yield Probe("learns by heart", "fine", f"{text}, and still falls")
     elif tried.steps < FEWEST:
-        yield Probe("learns by heart", "unknown", f"{told}: too few steps to tell")
+        yield Probe("learns by heart", "unknown", f"{text}: too few steps to tell")
     else:
         yield Probe(
             "learns by heart",
             "look",
-            told,
+            text,
             "A model that cannot learn a few samples has a bug: run `%%tracegrad` on one step",
         )

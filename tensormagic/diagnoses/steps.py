@@ -322,12 +322,12 @@ _DIGITS = {"bfloat16": "8", "float16": "11"}
 def clipped_in_vain(report: TraceReport) -> Iterator[Finding]:
     """TM618: `clip_grad_norm_` after the step, before there are gradients, or of a generator that is used up."""
     for clip in report.training.clips if report.training is not None else ():
-        told = _clip(clip)
-        if told is not None:
+        clipping = _clip(clip)
+        if clipping is not None:
             yield Finding(
                 code="TM618",
                 severity="warning",
-                message=f"clip_grad_norm_ {told[1].format(of=_of_calls(told[0], clip.calls))}.",
+                message=f"clip_grad_norm_ {clipping[1].format(of=_of_calls(clipping[0], clip.calls))}.",
                 location=report.location(clip.location),
                 evidence={
                     "calls": clip.calls,
@@ -336,7 +336,7 @@ def clipped_in_vain(report: TraceReport) -> Iterator[Finding]:
                     "exhausted": clip.exhausted,
                     "scaled": clip.scaled,
                 },
-                remedy=told[2],
+                remedy=clipping[2],
                 subject="clip_grad_norm_",
             )
 

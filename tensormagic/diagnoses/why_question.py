@@ -20,7 +20,7 @@ from tensormagic.reports import (
 )
 from tensormagic.words import listed, plural
 
-# The way from a tensor towards the loss, stop by stop: from a traced run, or from the graph as it stands.
+# The way from a tensor towards the loss, stop by stop: from a traced run, or from the graph as it is.
 
 MOST_STOPS = 12  # drawn; of a longer way the middle is folded
 _ENDS = 4  # stops that are drawn at each end then

@@ -12,7 +12,7 @@ from tensormagic.reports.base import Scalar, Severity
 from tensormagic.reports.failure import SavedWrite
 from tensormagic.words import listed, part_of, plural
 
-# Reads a line of the person's for what it does: which name it writes to, how to say it, and what to write instead.
+# Reads a line of the user's for what it does: which name it writes to, how to say it, and what to write instead.
 
 LONGEST = 72  # characters of a line that are quoted
 
@@ -110,7 +110,7 @@ def described_write(write: SavedWrite) -> str:
 
 
 def called(call: str) -> str:
-    """Return a call's name as a person knows it."""
+    """Return a call's name as a user knows it."""
     return "an assignment to a part of it" if call == "__setitem__" else f"`{call}`"
 
 
@@ -191,7 +191,7 @@ def _items(target: ast.expr) -> list[ast.expr]:
 def changed_names(report: WritesReport) -> Iterator[Finding]:
     """TM201: a write changed other names; a warning where that is hardly meant, else a note.
 
-    Notes about the same two variables are one: it stands at the line that changed most.
+    Notes about the same two variables are one: it is at the line that changed most.
     """
     meant: dict[tuple[str, tuple[str, ...]], list[tuple[Write, list[ChangedName]]]] = {}
     for write in report.writes:

@@ -83,7 +83,7 @@ class Paths:
 
         Args:
             values: By node.
-            least: What stands for a node without a value.
+            least: What represents a node without a value.
         """
         largest = [least] * len(self._graph.nodes)
         for node in self._from_the_loss():

@@ -165,7 +165,7 @@ def _table(magics: Any) -> str:
 
 
 def _switch(magics: Any, words: list[str]) -> None:
-    """Switch on or off what the words name; the name alone says how it stands."""
+    """Switch on or off what the words name; the name alone says how it is."""
     name, state = words[0], words[1] if len(words) == 2 else ""
     if len(words) > 1 and state not in STATES:
         raise UsageError(f"%tensormagic {name} takes on, off, or nothing, but was given {' '.join(words[1:])!r}")

@@ -69,7 +69,7 @@ def _show_together(shell: Any, values: Mapping[str, Any], output: Output) -> boo
     """Show what the tensors among ``values`` have of the same memory; nothing for fewer than two.
 
     Returns:
-        Whether some of them share memory, so that a picture of it stands there now.
+        Whether some of them share memory, so that a picture of it is there now.
     """
     tensors = {
         expression: value

@@ -92,7 +92,7 @@ class Alias:
     """Another name (or an unnamed object) whose memory lies in the same storage.
 
     Attributes:
-        name: As it stands in the namespace (``"a"``, ``"net.fc.weight"``, ``"batch[0]"``), or what reaches it
+        name: As it is in the namespace (``"a"``, ``"net.fc.weight"``, ``"batch[0]"``), or what reaches it
             (``"x._base"``) where no name does.
         relation: How it comes to share: ``"same object"``, ``"base"``, ``"view of the same base"``,
             ``"view of it"``, ``"same storage"`` (``.data``, ``.detach()``, ``set_``), ``"NumPy array"``.
@@ -136,7 +136,7 @@ class AliasMember:
         base: What it is a view of, or whose memory it has; empty where that has no name.
         operations: The view operations that made it from its base, first to last, as far as autograd recorded them.
         version: The value of its version counter; None where it has none.
-        counter: Which of the group's version counters that is, from 1; None where it has none, or cannot be told.
+        counter: Which of the group's version counters that is, from 1; None where it has none, or is not known.
         requires_grad: Whether gradients are recorded for it.
         overlap: Whether two of its own elements are the same memory.
         coverage: For each of the group's cells, which part of its bytes it reads; None where that was not counted.

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from tensormagic.reports.base import Gap, Location, Report
 
-# What stands behind a tensor's place in autograd: the node that made it, what it keeps, the way to the leaves.
+# What is behind a tensor's place in autograd: the node that made it, what it keeps, the way to the leaves.
 
 
 @dataclass(frozen=True, slots=True)

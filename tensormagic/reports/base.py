@@ -161,6 +161,8 @@ RENAMED = {
     "last_norms": "standing",
     "unregistered_tensors": "loose",
     "unregistered_modules": "hidden",
+    "modified": "spoilt",
+    "described": "told",
 }
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
@@ -355,7 +357,7 @@ class Report:
         """Write the report to ``path``; its ending (.html, .json, .txt, .svg) says in which format.
 
         Args:
-            path: The file; what stands there is replaced, whole or not at all. Folders are made, ``~`` is home.
+            path: The file; what is there is replaced, whole or not at all. Folders are made, ``~`` is home.
             slide: For a wall: large type, one part at a time; only for .html.
 
         Raises:

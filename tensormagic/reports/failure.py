@@ -41,7 +41,7 @@ class SavedWrite:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpoiltTensor:
+class ModifiedSavedTensor:
     """A tensor that is no longer what it was when a node saved it for its backward.
 
     Attributes:
@@ -150,12 +150,12 @@ class BackwardFault:
     """Why a backward raised, where it was for one of these reasons.
 
     Attributes:
-        spoilt: A tensor was changed in place after it was saved.
+        modified: A tensor was changed in place after it was saved.
         freed: The graph was gone through before.
         returned: A custom Function's backward returned what autograd cannot use.
     """
 
-    spoilt: SpoiltTensor | None = None
+    modified: ModifiedSavedTensor | None = None
     freed: FreedGraph | None = None
     returned: WrongReturn | None = None
 
@@ -196,7 +196,7 @@ class SilentErrors:
         reads: ``.grad`` of what keeps none.
     """
 
-    unseen: tuple[SpoiltTensor, ...] = ()
+    unseen: tuple[ModifiedSavedTensor, ...] = ()
     reads: tuple[GradientRead, ...] = ()
 
 
@@ -224,7 +224,7 @@ class Operand:
         is_leaf: Whether it is a leaf of the graph.
         text: A number, a tuple, a string: what was given, as one would write it, shortened; empty for a tensor.
         location: The user's line that made it, where known.
-        place: Which list it stands in and where, for ``torch.cat([a, b])``: ``"tensors[1]"``; empty otherwise.
+        place: Which list it is in and where, for ``torch.cat([a, b])``: ``"tensors[1]"``; empty otherwise.
         least: The least number that it held, where it is small and in the computer's own memory; None where that was
             not read.
         most: The greatest.
@@ -301,7 +301,7 @@ class FailureReport(Report):
             from the names in the failing line.
         mismatch: What did not fit, where that is what was wrong; filled in by the diagnoses.
         gaps: What could not be read.
-        call: What failed in ``location``, as it stands there: ``"self.fc1(x)"``, ``"a @ b"``; empty where not known.
+        call: What failed in ``location``, as written there: ``"self.fc1(x)"``, ``"a @ b"``; empty where not known.
         inside: The function of torch's within which it made the refused call on something of its own; else empty.
         node: ``(graph, node)``, indices into the trace's graphs: the node that was running, where a backward failed.
         backward: Why a backward failed, where it was for one of the usual reasons.

@@ -216,9 +216,9 @@ class FunctionMemory:
         name: As it was asked for: ``"model.forward"``.
         filename: As Python names it.
         first: Number of the first line of ``source`` in that file.
-        source: Its lines as they stand; empty where they cannot be read.
+        source: Its lines as they are; empty where they cannot be read.
         lines: Indices into `MemoryRunReport.lines`, in the order of the source.
-        cell: The execution count of the cell it stands in, or None.
+        cell: The execution count of the cell it is in, or None.
     """
 
     name: str

@@ -156,7 +156,7 @@ class Difference:
     count: int = 0
     of: int = 0
     values: tuple[tuple[int, float], ...] = ()
-    told: tuple[tuple[int, str], ...] = ()
+    described: tuple[tuple[int, str], ...] = ()
     line: str = ""
     reduced: Literal["all", "some", "none", ""] = ""
 

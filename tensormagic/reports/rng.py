@@ -15,7 +15,7 @@ DrawKind = Literal["drew", "set"]
 
 @dataclass(frozen=True, slots=True)
 class GeneratorState:
-    """One generator, as it stands.
+    """One generator, as it is.
 
     Attributes:
         name: What a user calls it: ``"torch, CPU"``, ``"numpy.random"``, ``"random"``, ``"loader.generator"``.

@@ -42,7 +42,7 @@ class ViewReport:
         groups: Dimensions that merge, from the outermost group inwards; dimensions of size 1 are in none of them.
         sizes: How many elements each group spans.
         strides: The stride each group has once it is merged.
-        barriers: What stands between one group and the next; one less than there are groups.
+        barriers: What is between one group and the next; one less than there are groups.
         copy_bytes: What ``.reshape()`` copies where ``.view()`` cannot.
     """
 
@@ -373,13 +373,13 @@ class Step:
     """One call, index or attribute of an expression.
 
     Attributes:
-        code: As it stands in the expression: ``"x.t()"``, ``".contiguous()"``, ``"[1:]"``.
+        code: As it is in the expression: ``"x.t()"``, ``".contiguous()"``, ``"[1:]"``.
         outcome: ``"same object"`` (an input was returned as it is), ``"view"`` (other sizes or strides over the memory
             of an input), ``"written in place"`` (the same object, changed), ``"copy"`` (values of the inputs in new
             memory), ``"new"`` (computed into new memory), ``"separate"`` (shares nothing with its inputs; whether the
             memory is new is not known, for a function of the user's own made it), ``"unknown"`` (it has no memory
             that can be compared).
-        of: The input it shares memory with, as it stands in the expression; empty where with none.
+        of: The input it shares memory with, as written in the expression; empty where with none.
         nbytes: Bytes of the result where it is in new memory, else 0.
         reason: Why so, in words with code between backticks; empty where there is nothing to add.
     """

@@ -169,7 +169,7 @@ class TensorPicture:
 
 # What a kind of tensor stores: facts, the stored elements as they lie in memory, and a map of the stored cells.
 #
-# The kinds themselves are told by `tensormagic.reports.tensor.KindReport`.
+# The kinds themselves are described by `tensormagic.reports.tensor.KindReport`.
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +208,7 @@ class StoredList:
         lines: The arrays, each with a text for every element listed.
         groups: Which row, column or item owns which run of them; empty where there are no such runs.
         group_name: The array that says so: ``"crow_indices"``, ``"offsets"``.
-        example: The place whose way is told step by step (`KindReport.reading`); None where none is.
+        example: The place whose way is explained step by step (`KindReport.reading`); None where none is.
     """
 
     count: int
@@ -323,7 +323,7 @@ class AutogradReport:
         leaves: Names (or ``"(8, 3) leaf"`` where there is none) of the leaves its graph leads to, at most a few.
         leaf_count: How many leaves there are.
         sentence: The state in one sentence, e.g. "a leaf that requires grad: backward() will fill x.grad".
-        details: What stands behind it: hooks, saved tensors, the way to the leaves.
+        details: What is behind it: hooks, saved tensors, the way to the leaves.
     """
 
     requires_grad: bool

@@ -189,7 +189,7 @@ class ParameterSeries:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a graph that stands keeps for its backward; told of a graph that is drawn, not of a run.
+    """What an existing graph keeps for its backward; told of a graph that is drawn, not of a run.
 
     Attributes:
         slots: Saved tensors that are there; one that two nodes save counts twice.
@@ -334,7 +334,7 @@ class TraceReport(Report):
         """Yield the nodes that something went wrong at, by what was collected."""
         raised = self.failure.backward if self.failure is not None else None
         every = [raised, *(one.fault for one in self.swallowed_errors)]
-        faults = (fault for one in every if one is not None for fault in (one.spoilt, one.freed, one.returned))
+        faults = (fault for one in every if one is not None for fault in (one.modified, one.freed, one.returned))
         for fault in (*faults, *(self.silent_errors.unseen if self.silent_errors is not None else ())):
             if fault is not None and fault.graph is not None and fault.node is not None:
                 yield fault.graph, fault.node

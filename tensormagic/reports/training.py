@@ -224,7 +224,7 @@ class UsedUpIterator:
         location: Index into `TraceReport.locations` of the inner ``for``.
         name: What the iterator is called.
         type_name: Its class.
-        rounds: How many rounds the outer loop makes; -1 where that cannot be told.
+        rounds: How many rounds the outer loop makes; -1 where that is not known.
     """
 
     location: int | None
@@ -235,7 +235,7 @@ class UsedUpIterator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SameOrder:
-    """A loader whose DistributedSampler was not told the epoch: the second round had the order of the first.
+    """A loader whose DistributedSampler was not given the epoch: the second round had the order of the first.
 
     Attributes:
         location: Index into `TraceReport.locations` of the inner ``for``.

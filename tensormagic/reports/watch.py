@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from tensormagic.reports.base import Gap, Location, Report
 
-# What stands in a session: what is kept alive by whom, what its modules do not know, what stood still.
+# What is in a session: what is kept alive by whom, what its modules do not know, what stood still.
 
 # Parameters that stood still while others of their model were trained.
 
@@ -47,7 +47,7 @@ class StillParameters:
 
 # What modules hold beside their registries: tensors and modules that ``parameters()`` does not list, and broken ties.
 #
-# Facts alone; whether one of them is a fault depends on what trains the module, which is told here as well.
+# Facts alone; whether one of them is a fault depends on what trains the module, which is reported here as well.
 
 TieEvidence = Literal["was one", "one memory", "equal values"]
 
@@ -157,7 +157,7 @@ class RepeatedModule:
         container: ``"net.blocks"``.
         kind: The container's class: ``"Sequential"``.
         module: The class of the one module: ``"Linear"``.
-        times: How often it stands there in a row.
+        times: How often it is there in a row.
         parameters: How many parameters it has that ask for a gradient.
         location: The line that makes the container.
     """
@@ -202,7 +202,7 @@ class ModulesReport:
     flags: tuple[FlagWithoutEffect, ...] = ()
 
 
-# What stands in a session: what is kept alive by whom, and what its modules hold beside their registries.
+# What is in a session: what is kept alive by whom, and what its modules hold beside their registries.
 
 KeptBy = Literal["history", "traceback", "both"]
 GraphForm = Literal["items", "sum"]

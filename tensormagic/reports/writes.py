@@ -21,7 +21,7 @@ class ChangedName:
     """Another name whose elements a write changed.
 
     Attributes:
-        name: As it stands in the namespace: ``"a"``, ``"best['weight']"``.
+        name: As it is in the namespace: ``"a"``, ``"best['weight']"``.
         relation: How it comes to share with what was written to: ``"same object"``, ``"base"``, ``"view of it"``,
             ``"view of the same base"``, ``"same storage"`` (``.data``, ``.detach()``), ``"NumPy array"``, ``"itself"``
             (the very tensor, reached behind autograd's back through ``.data``), ``"item of a list"``, ``"argument"``

@@ -159,7 +159,7 @@ def folded(report: Report) -> str:
 
 
 def sentence(text: str, form: str) -> str:
-    """Return one sentence that stands in the place of a report, in the same form."""
+    """Return one sentence that is in the place of a report, in the same form."""
     return escape(plain(text)) if form in {"html", "svg"} else plain(text)
 
 
@@ -218,7 +218,7 @@ def _code() -> str:
 # The slides are the panel's own parts, in their order: findings first, then the picture, then each table. So a panel
 # needs nothing of its own to be shown on a wall.
 
-_STYLE_END = in_address("</style>")  # as it stands in the address of a picture
+_STYLE_END = in_address("</style>")  # as it is in the address of a picture
 _CLOSED = re.compile(r"<details(?![^>]*\sopen[\s=>])")
 
 

@@ -282,7 +282,7 @@ def wrapped(text: str, width: float, size: float, most: int) -> list[str]:
     return [fitted(line, width, size) for line in lines]
 
 
-# The one place where text becomes markup: everything a person or a tensor can say is escaped here.
+# The one place where text becomes markup: everything a user or a tensor can say is escaped here.
 #
 # ``escape`` is for element text and quoted attributes alike. ``json_block`` is for data inside a ``<script>``: in
 # there HTML escaping does not apply, but ``</script>`` and ``<!--`` must never appear. What is invisible is written
@@ -346,7 +346,7 @@ def svg_data_uri(svg: str) -> str:
 
 
 def in_address(text: str) -> str:
-    """Return ``text`` as it stands in what `svg_data_uri` returns."""
+    """Return ``text`` as it is in what `svg_data_uri` returns."""
     return text.translate(_PERCENT)
 
 

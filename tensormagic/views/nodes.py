@@ -1,6 +1,6 @@
 """What a panel is made of: a dozen nodes. A panel names them once; HTML, text and SVG are drawn from them.
 
-A text is a ``str``, in which what stands between backticks is code. A cell, of a table or beside a title, is a text or
+A text is a ``str``, in which what is between backticks is code. A cell, of a table or beside a title, is a text or
 a node that fits into a line (`Words`, `Noted`, `Clash`, `Shape`, `Chip`, `Bar`, `Strip`), or a tuple of them, one after
 the other. A node is here because two panels need it; what is truly a drawing is a `Picture`, which draws itself in each
 form.
@@ -74,7 +74,7 @@ class Findings:
 
     @property
     def rest(self) -> str:
-        """What stands for those that are folded: ``2 more findings: TM102, TM106``; empty where none is."""
+        """What represents those that are folded: ``2 more findings: TM102, TM106``; empty where none is."""
         rest = self.findings[self.most :]
         codes = ", ".join(dict.fromkeys(finding.code for finding in rest))
         return f"{plural(len(rest), 'more finding')}: {codes}" if rest else ""
@@ -104,7 +104,7 @@ class Paragraph:
     """A paragraph: what to run (freeing), what writes go unnoticed (aliases).
 
     Attributes:
-        text: Its words; what is not one text stands one after the other.
+        text: Its words; what is not one text is one after the other.
         look: How it looks: ``"quiet"`` for what matters less, ``"warning"`` with its sign.
     """
 
@@ -179,7 +179,7 @@ class Line:
 
     Attributes:
         number: Its number; 0 for a heading, or, without text, for lines left out.
-        text: As it stands.
+        text: As it is.
         beside: What it did, at its right: a draw (rng), what it writes to (writes).
         below: What came of it.
         sign: What stands before it: a severity, or ``"mark"`` for a line that did something.
@@ -204,7 +204,7 @@ class Source:
 
     Attributes:
         lines: Of a cell, or of several files.
-        titles: Of the code, and of what stands at its right; seen only where they are given.
+        titles: Of the code, and of what is at its right; seen only where they are given.
         columns: Titles of the numbers at the left of a line.
     """
 
@@ -258,7 +258,7 @@ class Bar:
 
     Attributes:
         share: How long.
-        words: A number that it stands behind (the lines of a run's memory).
+        words: A number that it is behind (the lines of a run's memory).
         ground: Style class of its colour, where it has one of its own.
     """
 

@@ -37,7 +37,7 @@ class Canvas:
         return len(self._lines)
 
     def put(self, line: int, column: int, text: str) -> None:
-        """Write ``text`` at a line and column, over what stands there."""
+        """Write ``text`` at a line and column, over what is there."""
         while len(self._lines) <= line:
             self._lines.append([])
         row = self._lines[line]

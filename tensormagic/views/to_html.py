@@ -103,7 +103,7 @@ def scroll(label: str, *content: str, class_: str = "") -> str:
 
 
 def with_code(text: str) -> str:
-    """Return ``text`` escaped, with what stands between backticks as code."""
+    """Return ``text`` escaped, with what is between backticks as code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
@@ -382,7 +382,7 @@ def _code(line: Line) -> str:
     return escape(before) + (tag("mark", escape(found)) if found else "") + escape(after)
 
 
-# -- what stands in a line -------------------------------------------------------------------------------------------
+# -- what is in a line -------------------------------------------------------------------------------------------
 
 
 @cell.register(tuple)

@@ -1,4 +1,4 @@
-"""A panel as one SVG file on a light card, for papers and slides: what stands open in a page, from top to bottom."""
+"""A panel as one SVG file on a light card, for papers and slides: what is open in a page, from top to bottom."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def _finding(finding: Finding, where: str) -> tuple[str, float]:
 
 
 def _prose(text: str) -> list[str]:
-    """Return a text broken into lines, as content of text elements; what stands between backticks is set as code.
+    """Return a text broken into lines, as content of text elements; what is between backticks is set as code.
 
     Code may go on from one line to the next: each line closes what it opened. A backtick without a partner stays.
     """

@@ -274,7 +274,7 @@ def _code(lead: str, code: str, width: int) -> Iterator[str]:
     yield from lines if lines[1:] else [(lead + code).rstrip()]
 
 
-# -- what stands in a line -------------------------------------------------------------------------------------------
+# -- what is in a line -------------------------------------------------------------------------------------------
 
 
 inline.register(tuple, lambda node: "  ".join(filter(None, map(inline, node))))

@@ -184,7 +184,7 @@ def test_only_a_run_moves(panel):
 
 
 def markup(page):
-    """Return the panel as it stands, without the mark that the focus leaves."""
+    """Return the panel as it is, without the mark that the focus leaves."""
     return re.sub(' style=""| data-lm-suppress-shortcuts="true"', "", page.locator("section.tm").inner_html())
 
 

@@ -1,4 +1,4 @@
-"""Example 01 as a person sees it: live in JupyterLab and Notebook 7, then saved, reopened, and as a page on disk."""
+"""Example 01 as a user sees it: live in JupyterLab and Notebook 7, then saved, reopened, and as a page on disk."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def assert_answers_a_click(panel: Locator) -> None:
 
 
 def test_the_example_is_live_in_jupyterlab_and_static_afterwards(notebook):
-    """The panel moves while the cell shows [*]; afterwards a static panel stands there, and answers a click.
+    """The panel moves while the cell shows [*]; afterwards a static panel is there, and answers a click.
 
     The fixture adds: no console error, no request that leaves the page.
     """

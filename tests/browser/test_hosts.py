@@ -50,7 +50,7 @@ def restart(lab):
 
 
 def assert_one_panel_each(lab):
-    """The tensor panel stands below its cell, and the finished run below its own, once each."""
+    """The tensor panel is below its cell, and the finished run below its own, once each."""
     expect(lab.output(1).locator(".tm-tensor, .tm")).to_have_count(1)
     expect(lab.output(1)).to_contain_text("offset(i, j) = 0 + 4·i + 1·j")
     panel = lab.output(2).locator(".tmv")
@@ -62,7 +62,7 @@ def assert_one_panel_each(lab):
 
 @each_front
 def test_the_life_of_a_notebook(notebook, front):
-    """At every station each panel stands there once, finished, whether a kernel knows of it or not."""
+    """At every station each panel is there once, finished, whether a kernel knows of it or not."""
     lab = notebook(SET_UP, LOOK, TRAIN, front=front)
     lab.start()
     expect(lab.output(2).locator(".tmv .box").first).to_be_visible(timeout=60_000)

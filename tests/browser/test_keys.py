@@ -1,4 +1,4 @@
-"""Every key that the panels and their pages name: pressed, and held against what a person sees then.
+"""Every key that the panels and their pages name: pressed, and compared with what a user sees then.
 
 Keys of the search, of the path and of the slides have tests beside what they belong to.
 """
@@ -162,7 +162,7 @@ def test_arrows_move_both_sliders(static_page: OpenPage) -> None:
 
 
 def test_enter_folds_out_and_arrows_scroll(static_page: OpenPage) -> None:
-    """What is folded opens at its heading; what is long scrolls where it stands."""
+    """What is folded opens at its heading; what is long scrolls where it is."""
     page = static_page(views.render(samples_viewer.broken_run(), "html"))
     heading = page.locator(".tm-folds summary").first
     heading.focus()

@@ -44,7 +44,7 @@ def test_a_page_that_is_reloaded_while_the_cell_runs_shows_how_it_ended(notebook
 
 
 def _reopened(lab):
-    """Reload the page, as often as a person would.
+    """Reload the page, as often as a user would.
 
     Once in a few dozen loads on a busy machine JupyterLab's widget manager asks the kernel twice at the same time and
     ends without the model; the kernel still has it, and the next load shows it.

@@ -13,7 +13,7 @@ from tests.views.samples_memory import SAMPLES
 from tests.views.samples_memory_run import SAMPLES as RUNS
 
 HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>memory</title><body>'
-# The lowest contrast of any text on a treemap, a bar or a line: its ink against the ground that it stands on.
+# The lowest contrast of any text on a treemap, a bar or a line: its ink against the ground that it is on.
 LOWEST_CONTRAST = """panel => {
   const numbers = colour => (colour.match(/[\\d.]+/g) || []).map(Number);
   const light = ([r, g, b]) => [r, g, b].map(c => c / 255)

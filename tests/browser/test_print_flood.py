@@ -1,4 +1,4 @@
-"""A cell that prints without end beside its live panel: the server's limits are left to the person's own lines."""
+"""A cell that prints without end beside its live panel: the server's limits are left to the user's own lines."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tests.views import samples_overlay, samples_sharing, samples_viewer
 from tests.views.test_files import KINDS, sample
 from tools.exhibits import EXHIBITS
 
-# The smallest type of what is shown, in points of the screen; not in pictures, and not what stands behind icons.
+# The smallest type of what is shown, in points of the screen; not in pictures, and not what is behind icons.
 SMALLEST = """() => Math.min(...[...document.querySelectorAll(".tm-stage *")].filter((one) =>
     [...one.childNodes].some((node) => node.nodeType === 3 && node.data.trim()) && one.checkVisibility()
     && one.getBoundingClientRect().width > 2 && !one.closest("nav,svg,.tm-map,.tm-swatch,small,style,script"))

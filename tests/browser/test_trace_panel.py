@@ -686,7 +686,7 @@ def test_newer_document_keeps_the_drawer_and_the_view(static_page: OpenPage) -> 
 
 
 def test_scrubbing_stops_following_until_asked_back(static_page: OpenPage) -> None:
-    """While it runs, a person can look at an earlier pass; new deltas wait until they go back to live."""
+    """While it runs, a user can look at an earlier pass; new deltas wait until they go back to live."""
     report = replace(samples_viewer.calm_run(5), state="running")
     page = _mounted(static_page, report)
     _send(page, samples_viewer.live_frame(report, 9, 4))

@@ -19,7 +19,7 @@ class Refusal:
         function: What is called.
         operands: Name and shape of every tensor among the operands, in order; the shape is None where only the call
             itself, seen as it was made, tells it.
-        call: The expression in the person's line.
+        call: The expression in the user's line.
         module: The innermost module.
         phase: See `FailureReport`.
     """

@@ -1,4 +1,4 @@
-"""What only a GPU can show: its counters, events and streams, held against what torch counts itself."""
+"""What only a GPU can show: its counters, events and streams, compared with what torch counts itself."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_what_a_backward_takes_has_no_line_of_the_allocators_and_is_no_workspace
 
 
 def test_a_recording_that_begins_in_the_run_goes_on_after_it():
-    """It is the person's: neither ended nor emptied."""
+    """It is the user's: neither ended nor emptied."""
     x = torch.zeros(9, device=DEVICE)
     with tm.track_memory():
         torch.cuda.memory._record_memory_history(max_entries=500)

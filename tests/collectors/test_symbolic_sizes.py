@@ -80,7 +80,7 @@ def conditions(follower):
 
 @pytest.mark.parametrize("follower", REPORTING)
 def test_no_size_becomes_a_condition(follower, tmp_path):
-    """Nothing that we read of a symbol narrows what the person may do with it later."""
+    """Nothing that we read of a symbol narrows what the user may do with it later."""
     alone, _ = conditions(nullcontext())
     followed, run = conditions(FOLLOWERS[follower]())
     assert followed == alone

@@ -108,7 +108,7 @@ def test_shared_subgraphs_are_walked_once() -> None:
 
 
 def test_custom_functions_are_named_and_passed_through() -> None:
-    """A person's own autograd.Function, even one that has an attribute called variable."""
+    """A user's own autograd.Function, even one that has an attribute called variable."""
 
     class Double(torch.autograd.Function):
         @staticmethod

@@ -1,4 +1,4 @@
-"""What the tracer does with torch is not seen by the person's own modes, whichever way round they are entered."""
+"""What the tracer does with torch is not seen by the user's own modes, whichever way round they are entered."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def test_the_zoo_is_large() -> None:
 
 @each_kind
 def test_text_says_what_is_true_of_it(reports: dict[str, TensorReport], kind: str) -> None:
-    """Every sentence stands in the terminal's panel, of which no line is wider than it may be."""
+    """Every sentence is in the terminal's panel, of which no line is wider than it may be."""
     text = as_text(reports[kind])
     read = squeezed(text).casefold()  # titles are in capitals
     assert [said for said in ZOO[kind].says if squeezed(said).casefold() not in read] == []

@@ -39,7 +39,7 @@ def test_every_example_is_listed_with_its_title(capsys):
 
 
 def test_examples_are_copied_and_changes_kept(tmp_path, capsys):
-    """A file that a person has changed is left as it is, and said so; a missing one comes back."""
+    """A file that a user has changed is left as it is, and said so; a missing one comes back."""
     folder = tmp_path / "new" / "course"
     assert main(["examples", str(folder)]) == 0
     changed, removed = folder / "14_script.py", folder / "01_first_light.ipynb"

@@ -1,4 +1,4 @@
-"""Whatever a run leaves behind can be saved, loaded, and held against itself, and then nothing is different."""
+"""Whatever a run leaves behind can be saved, loaded, and compared with itself, and then nothing is different."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def assert_same(report):
 
 @pytest.mark.parametrize("case", PROGRAMS[::3], ids=lambda case: case.name)
 def test_a_program_that_uses_autograd(case):
-    """A third of the programs that the tracer is held against: every kind of backward, hook, region and Function."""
+    """A third of the programs that the tracer is compared with: every kind of backward, hook, region and Function."""
     assert_same(test_programs.outcome(case, traced=True)[1])
 
 

@@ -26,7 +26,7 @@ SAME = (("aten.rand", 3, "1"), ("aten.randn", 4, "2"))
 
 
 def test_equal_runs():
-    """All draws are held against each other."""
+    """All draws are compared with each other."""
     report = compare_draws(run(*SAME), run(*SAME))
     assert (report.difference, report.same, report.complete) == ("none", 2, True)
 

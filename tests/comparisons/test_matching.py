@@ -1,4 +1,4 @@
-"""Nodes of two graphs are matched by what they are and what stands around them, not by index, line or luck."""
+"""Nodes of two graphs are matched by what they are and what is around them, not by index, line or luck."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def test_nothing_to_compare():
 
 
 def test_weights_put_nan_before_missing_before_large():
-    """What a person wants to see first."""
+    """What a user wants to see first."""
     nan = compare_norms([1], [1.0], [math.nan])
     missing = compare_norms([1], [1.0], [UNTOUCHED])
     zero, far = compare_norms([1], [1.0], [0.0]), compare_norms([1], [1.0], [1e30])

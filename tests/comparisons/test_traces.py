@@ -1,4 +1,4 @@
-"""Two runs held against one another: what is the same, what is different, and nothing that is only guessed."""
+"""Two runs compared with one another: what is the same, what is different, and nothing that is only guessed."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def findings():
 
 @pytest.mark.parametrize("count", [programs, sweep, questions, examples, findings], ids=lambda count: count.__name__)
 def test_a_number_in_the_readme_is_counted(count):
-    """Each is what stands there."""
+    """Each is what is there."""
     assert count() in " ".join(README.split())
 
 

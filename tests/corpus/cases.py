@@ -13,7 +13,7 @@ Run = Callable[[], Report]
 
 @dataclass(frozen=True)
 class Case:
-    """One piece of code that a person would really write.
+    """One piece of code that a user would really write.
 
     Attributes:
         run: Runs it and returns the report, of whatever type.

@@ -96,7 +96,7 @@ def an_average_of_weights_and_a_descent_by_hand():
 
 @healthy(nearly="TM302")
 def weights_swapped_for_an_evaluation_and_put_back():
-    """Between forward and backward the averaged weights stand in for a moment."""
+    """Between forward and backward the averaged weights replace a moment."""
     net = nn.Conv2d(1, 2, 3)
     with tm.trace(namespace={"net": net}) as trace:
         x = torch.randn(2, 1, 5, 5, requires_grad=True)

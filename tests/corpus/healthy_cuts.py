@@ -140,7 +140,7 @@ def a_head_trained_on_features_made_under_no_grad():
 
 
 class Siamese(nn.Module):
-    """SimSiam: each half is held against the other, which is detached."""
+    """SimSiam: each half is compared with the other, which is detached."""
 
     def __init__(self):
         super().__init__()

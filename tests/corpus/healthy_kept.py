@@ -32,7 +32,7 @@ def a_view_displayed_of_what_a_model_holds():
 
 
 def fails_with(batch):
-    """Fails on the person's own batch."""
+    """Fails on the user's own batch."""
     small = batch[:1].clone()
     raise ValueError(f"no classes for {tuple(small.shape)}")
 
@@ -45,7 +45,7 @@ def an_error_about_a_batch_that_has_a_name():
 
 
 def fails_over_a_weight(net):
-    """Holds a parameter of the person's model."""
+    """Holds a parameter of the user's model."""
     weight = net.weight
     raise ValueError(f"weights of {tuple(weight.shape)} are too large")
 

@@ -200,7 +200,7 @@ def networks_that_are_trained_one_after_the_other():
 
 @healthy(nearly="TM504")
 def a_snapshot_an_epoch():
-    """One in eight steps: a person who keeps checkpoints."""
+    """One in eight steps: a user who keeps checkpoints."""
     net = nn.Linear(1024, 1024)
     optimizer, x, y = torch.optim.SGD(net.parameters(), lr=0.01), torch.randn(4, 1024), torch.zeros(4, 1024)
     checkpoints = []

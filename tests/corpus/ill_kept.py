@@ -203,7 +203,7 @@ def training_losses_for_the_plot():
 
 
 def runs(namespace: dict, cell, count: int = 5) -> WatchReport:
-    """Run a cell again and again, as a person does who tries things out; returns the last check."""
+    """Run a cell again and again, as a user does who tries things out; returns the last check."""
     reports: list[WatchReport] = []
     for _ in range(count):
         cell()

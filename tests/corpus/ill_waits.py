@@ -1,7 +1,7 @@
 """Runs whose every step waits for a device (TM803).
 
 On a CPU there is nothing to wait for, so that these reports are made by hand: what the tracer leaves of such a loop on
-a machine with an accelerator, with the lines of the program that stands beside each.
+a machine with an accelerator, with the lines of the program that is beside each.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A file of the person's own that the training code imports: findings must point into it, not to the caller."""
+"""A file of the user's own that the training code imports: findings must point into it, not to the caller."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 import tensormagic as tm
 from tensormagic.reports import Report
 
-# Compiled as a file of torch's, as the check is: a traceback must show the person's line as the innermost of theirs.
+# Compiled as a file of torch's, as the check is: a traceback must show the user's line as the innermost of theirs.
 _TORCH = Path(torch.__file__).with_name("check_generator.py")
 _SOURCE = """
 class Checked(TorchFunctionMode):

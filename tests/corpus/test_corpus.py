@@ -44,7 +44,7 @@ def same_numbers():
 
 
 def told(report, expected: str) -> list[Finding]:
-    """Return what a person would have to look at: all above a note, and whatever has the expected code."""
+    """Return what a user would have to look at: all above a note, and whatever has the expected code."""
     return [found for found in report.findings if found.severity != "note" or (expected and found.code == expected)]
 
 
@@ -99,7 +99,7 @@ def test_the_one_illness_is_found_and_nothing_else(case):
 
 
 def _assert_lines_are_there(found: Finding) -> None:
-    """The text of each of a finding's lines is what stands at that line of that file."""
+    """The text of each of a finding's lines is what is at that line of that file."""
     for place in (found.location, *(line.location for line in found.related)):
         if place is not None:
             lines = Path(place.filename).read_text(encoding="utf-8").splitlines()

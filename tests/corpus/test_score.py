@@ -34,7 +34,7 @@ def test_found_at_its_line():
 
 
 def test_found_at_another_line_is_a_miss_and_a_false_alarm():
-    """A person looks at that line."""
+    """A user looks at that line."""
     assert counted(saying(finding("TM309", "x = 1"), code="TM309", line="backward")) == (1, 0, 1, 0)
 
 

@@ -8,12 +8,12 @@ import pytest
 
 from tensormagic.diagnoses import diagnose
 from tensormagic.reports import FailureReport, Location, Operand
-from tensormagic.reports.failure import BackwardFault, FreedGraph, SavedWrite, SpoiltTensor, WrongReturn
+from tensormagic.reports.failure import BackwardFault, FreedGraph, ModifiedSavedTensor, SavedWrite, WrongReturn
 
 MADE = Location("train.py", 3, "y = torch.sigmoid(x)")
 WRITE = Location("train.py", 4, "y += 1")
 CALL = Location("train.py", 9, "loss.backward()")
-SPOILT = SpoiltTensor(
+SPOILT = ModifiedSavedTensor(
     op="sigmoid", slot="result", name="y", shape=(3,), location=MADE, backward=CALL, graph=0, node=1, version=1,
     writes=(SavedWrite(call="add_", location=WRITE, version=1),), writes_seen=1,
 )  # fmt: skip
@@ -41,8 +41,8 @@ def only(report):
 
 
 def test_a_changed_tensor_is_told_with_both_lines_and_both_versions():
-    """The finding stands on the line that wrote; the line that saved and the one that called backward are beside it."""
-    found = only(failed(spoilt=SPOILT))
+    """The finding is on the line that wrote; the line that saved and the one that called backward are beside it."""
+    found = only(failed(modified=SPOILT))
     assert (found.code, found.severity, found.subject, found.node) == ("TM301", "error", "y", (0, 1))
     assert found.message == (
         "y was changed in place by `y += 1` after sigmoid had saved it for backward: "
@@ -67,12 +67,12 @@ def test_a_changed_tensor_is_told_with_both_lines_and_both_versions():
 )  # fmt: skip
 def test_what_has_no_name_is_told_by_what_is_known(changes, words):
     """By the line that wrote, else by the node that saved it; never by a guess."""
-    assert words in only(failed(spoilt=replace(SPOILT, **changes))).message
+    assert words in only(failed(modified=replace(SPOILT, **changes))).message
 
 
 def test_a_write_that_nobody_saw_is_not_invented():
-    """The finding stands where the tensor was saved, and says that what changed it was not seen."""
-    found = only(failed(spoilt=replace(SPOILT, writes=(), writes_seen=0)))
+    """The finding is where the tensor was saved, and says that what changed it was not seen."""
+    found = only(failed(modified=replace(SPOILT, writes=(), writes_seen=0)))
     assert found.location == MADE
     assert [line.what for line in found.related] == ["backward"]
     assert found.remedy.startswith("The change was not seen")
@@ -80,7 +80,7 @@ def test_a_write_that_nobody_saw_is_not_invented():
 
 def test_without_a_trace_the_way_to_the_lines_is_told():
     """Outside a trace nobody knows either line."""
-    found = only(failed(spoilt=replace(SPOILT, writes=(), location=None, graph=None, node=None, backward=None)))
+    found = only(failed(modified=replace(SPOILT, writes=(), location=None, graph=None, node=None, backward=None)))
     assert (found.location, found.node, found.related) == (CALL, None, ())
     assert "%%tracegrad" in found.remedy
 
@@ -136,7 +136,7 @@ def test_a_root_with_several_elements_is_named_with_its_shape():
 
 
 def test_the_root_of_autograd_grad_is_told_without_torchs_list():
-    """Torch puts a single root into a tuple; the person did not."""
+    """Torch puts a single root into a tuple; the user did not."""
     found = only(failed(SCALARS, function="torch.autograd.grad", operands=(root("u[0]"),), call="grad(u, t)"))
     assert found.message.startswith("u has 8 elements")
     assert "torch.autograd.grad(u.sum(), …)" in found.remedy

@@ -12,7 +12,7 @@ from tensormagic.reports.failure import BackwardFault, SwallowedError
 from tests.diagnoses import samples
 from tests.diagnoses.test_backward_failures import CALL, FREED, RETURNED, SPOILT, failed
 
-CAUGHT = SwallowedError(error_type="RuntimeError", error="modified", fault=BackwardFault(spoilt=SPOILT), location=0)
+CAUGHT = SwallowedError(error_type="RuntimeError", error="modified", fault=BackwardFault(modified=SPOILT), location=0)
 
 
 def report(*caught, outcome="failed", **changes):
@@ -23,7 +23,7 @@ def report(*caught, outcome="failed", **changes):
 def test_an_error_that_was_caught_is_a_note_with_both_lines():
     """The same as of one that ended the run, and that somebody caught it."""
     (found,) = diagnose(report(CAUGHT))
-    (uncaught,) = diagnose(failed(spoilt=SPOILT))
+    (uncaught,) = diagnose(failed(modified=SPOILT))
     assert (found.code, found.severity, found.location) == ("TM301", "note", uncaught.location)
     assert (found.related, found.remedy) == (uncaught.related, uncaught.remedy)
     told = "; torch refused this backward, and the code around it caught the error."
@@ -59,5 +59,5 @@ def test_the_other_reasons(code, fault):
 
 def test_the_error_that_ended_the_run_is_told_beside_the_one_that_was_caught():
     """A note does not take the place of the error with the same code."""
-    found = diagnose(report(CAUGHT, failure=failed(spoilt=replace(SPOILT, name="z"))))
+    found = diagnose(report(CAUGHT, failure=failed(modified=replace(SPOILT, name="z"))))
     assert [(one.code, one.severity, one.subject) for one in found] == [("TM301", "error", "z"), ("TM301", "note", "y")]

@@ -1,4 +1,4 @@
-"""Everyday errors, run for real: what clashes is named as a person would name it, and what is said to work works."""
+"""Everyday errors, run for real: what clashes is named as a user would name it, and what is said to work works."""
 
 from __future__ import annotations
 

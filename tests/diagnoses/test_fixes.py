@@ -1,4 +1,4 @@
-"""A fix is a whole line with the person's own names, or there is none."""
+"""A fix is a whole line with the user's own names, or there is none."""
 
 from __future__ import annotations
 

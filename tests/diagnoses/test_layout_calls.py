@@ -22,7 +22,7 @@ COPIED = {"operands": (tensor("h", (8, 512, 64), stride=(32768, 1, 512)),), "res
 
 
 def test_a_copy_is_told_with_its_bytes_calls_and_strides():
-    """The numbers in the sentence are those of the observation, and the line is the person's."""
+    """The numbers in the sentence are those of the observation, and the line is the user's."""
     report = seen("copy", "reshape", nbytes=4 * HIDDEN_COPY, calls=100, looked=8, seen=8, **COPIED)
     (found,) = hidden_copy(report)
     assert found.message == (
@@ -100,7 +100,7 @@ def test_formats_that_meet_seldom_or_cheaply_are_not_told(facts):
 
 
 def test_memory_that_nobody_wrote_is_told_with_both_lines():
-    """The finding stands at the line that reads, and names the one that made it."""
+    """The finding is at the line that reads, and names the one that made it."""
     (found,) = uninitialised(seen("uninitialised", "mul", operands=(tensor("w", (3,)),), nbytes=12, made=1))
     assert found.message == (
         "mul reads w, of shape (3,), before anything was written to it: its values are whatever was in that memory."
@@ -123,7 +123,7 @@ def grew(op, left, right, result):
 
 
 def test_a_table_is_told_with_its_shapes_and_how_many_values_were_meant():
-    """Both operands are named as they stand in the line, and the column is what the remedy squeezes."""
+    """Both operands are named as written in the line, and the column is what the remedy squeezes."""
     report = grew("sub", tensor("pred", (100, 1)), tensor("y", (100,)), (100, 100))
     (found,) = both_broadcast(report)
     assert found.message == (

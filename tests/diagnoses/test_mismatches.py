@@ -237,7 +237,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_what_did_not_fit(name):
-    """Kind, parts, rule and ways out are those that a person would name."""
+    """Kind, parts, rule and ways out are those that a user would name."""
     report, kind, parts, words, works = CASES[name]
     found = mismatch_of(report)
     assert found is not None

@@ -8,13 +8,13 @@ import pytest
 
 from tensormagic.diagnoses import diagnose
 from tensormagic.reports import Location
-from tensormagic.reports.failure import GradientRead, SavedWrite, SilentErrors, SpoiltTensor
+from tensormagic.reports.failure import GradientRead, ModifiedSavedTensor, SavedWrite, SilentErrors
 from tests.diagnoses import samples
 
 MADE = Location("train.py", 3, "q = w.pow(2)")
 WRITE = Location("train.py", 4, "w.data.mul_(10)")
 CALL = Location("train.py", 9, "q.sum().backward()")
-SPOILT = SpoiltTensor(
+SPOILT = ModifiedSavedTensor(
     op="pow", slot="self", name="w", shape=(3,), location=MADE, backward=CALL,
     writes=(SavedWrite(call="mul_", kind="data", location=WRITE, version=1),), writes_seen=1,
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a person does not want to be told is not told, and only that."""
+"""What a user does not want to be told is not told, and only that."""
 
 from __future__ import annotations
 

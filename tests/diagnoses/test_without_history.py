@@ -21,7 +21,7 @@ def refused(*, cuts=(), error=f"RuntimeError: {REFUSED}", **facts):
 
 
 def test_a_line_that_ended_the_way():
-    """The finding stands on that line, and names the other one."""
+    """The finding is on that line, and names the other one."""
     (found,) = diagnose(refused(cut=0, cuts=(Cut(kind="item", op="item", location=2, line=3),)))
     assert (found.code, found.severity, found.subject) == ("TM306", "error", "loss")
     assert found.message == "loss has no graph for backward: `.item()` cut it off."

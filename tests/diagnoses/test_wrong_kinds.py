@@ -15,7 +15,7 @@ SINCE = "a gradient since it was made or cleared"
 SPACE = {
     "torch": torch, "np": np, "nn": nn, "F": F, "Frame": type("DataFrame", (), {"to_numpy": lambda _: np.ones(3)}),
 }  # fmt: skip
-# The line, what stands before it, the rule, what works.
+# The line, what is before it, the rule, what works.
 CASES = (
     ("w + None", "w = nn.Parameter(torch.ones(2))",
      "The operator + combines a tensor with a tensor or a number, not with None (a function without return?).", []),

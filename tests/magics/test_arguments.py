@@ -137,7 +137,7 @@ def test_into_takes_a_name(name):
     ("given", "path"), [("'a b.html'", "a b.html"), ('"x"', "x"), ("x", "x"), ("'x", "'x"), ("'", "'"), (None, None)]
 )
 def test_unquoted(given, path):
-    """Quotes round a file name are the person's, not the file's."""
+    """Quotes round a file name are the user's, not the file's."""
     assert unquoted(given) == path
 
 

@@ -1,4 +1,4 @@
-"""``%compare A B``: names and files as a person types them."""
+"""``%compare A B``: names and files as a user types them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def runs(shell, tmp_path):
 
 
 def test_two_names(shell, cell, runs):
-    """Both are called what the person called them; text, panel, and the report under a name."""
+    """Both are called what the user called them; text, panel, and the report under a name."""
     ran = cell("%compare slow fast --into c --text")
     assert ran.error is None
     assert isinstance(shell.user_ns["c"], ComparisonReport)

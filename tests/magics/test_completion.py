@@ -1,4 +1,4 @@
-"""Tab after %tensor: the person's tensors first, attributes, and options."""
+"""Tab after %tensor: the user's tensors first, attributes, and options."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Net(nn.Module):
 
 
 def train(model, batches):
-    """Train for an epoch, as a person's function would."""
+    """Train for an epoch, as a user's function would."""
     for images, digits in batches:
         nn.functional.cross_entropy(model(images), digits).backward()
 
@@ -86,7 +86,7 @@ def test_the_cells_of_a_page_run(path, shell, cell, names, monkeypatch):
 
 
 def test_the_quoted_verdict_is_what_is_shown(shell, cell, names):
-    """The answer that stands on the page of `%tensor`, word for word."""
+    """The answer that is on the page of `%tensor`, word for word."""
     text = (ROOT / "docs" / "magics" / "tensor.md").read_text(encoding="utf-8")
     (quoted,) = re.findall(r"^```\n(COPY .*?)^```$", text, re.MULTILINE | re.DOTALL)
     shell.user_ns.update(names, x=torch.arange(12.0).reshape(3, 4))

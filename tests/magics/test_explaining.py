@@ -19,7 +19,7 @@ def explanations(ran):
 
 
 def test_it_is_off_until_it_is_switched_on_and_again_afterwards(cell):
-    """%tensormagic explain on, and off; the name alone says how it stands."""
+    """%tensormagic explain on, and off; the name alone says how it is."""
     assert explanations(cell(FAILS)) == []
     assert cell("%tensormagic explain").out.startswith("explain is off")
     assert cell(SWITCH).out.startswith("explain is on")
@@ -89,7 +89,7 @@ def test_under_a_cell_magic_it_is_told_once(cell, magic, switch):
 @pytest.mark.parametrize("magic", ["%tensor", "%gradgraph"])
 @pytest.mark.parametrize("switch", ["pass", SWITCH])
 def test_the_expression_of_a_line_magic_is_explained(cell, magic, switch):
-    """Once; the operands are named as they stand in the expression, and the line is the person's."""
+    """Once; the operands are named as written in the expression, and the line is the user's."""
     cell(switch)
     cell("p, q = torch.ones(2, 3), torch.ones(4, 5)")
     (told,) = explanations(cell(f"r = p\n{magic} p @ q.T"))

@@ -1,4 +1,4 @@
-"""``%gpumem --free``: what only the history keeps is listed, then let go of; nothing of the person's is touched."""
+"""``%gpumem --free``: what only the history keeps is listed, then let go of; nothing of the user's is touched."""
 
 from __future__ import annotations
 
@@ -130,6 +130,6 @@ def test_the_code_that_is_told_frees_what_is_told(cell, shell):
 
 
 def test_what_does_not_go_together_is_refused(cell):
-    """``--yes`` needs ``--free``; names are the person's, whom ``--free`` does not touch."""
+    """``--yes`` needs ``--free``; names are the user's, whom ``--free`` does not touch."""
     assert "%gpumem --free --yes" in cell("%gpumem --yes").err
     assert "use del for your own names" in cell("%gpumem --free a").err

@@ -66,7 +66,7 @@ train(nn.Linear(2, 2**18))
 
 
 def test_the_variables_of_a_function_that_failed_are_looked_through(cell):
-    """That is where a person looks when memory ran out."""
+    """That is where a user looks when memory ran out."""
     ran = cell(f"%%gpumem --into r\n{FAILS}")
     assert isinstance(ran.error, ValueError)
     (found,) = cell("r").value.findings
@@ -92,7 +92,7 @@ def test_a_function_of_an_earlier_cell(cell):
 
 
 def test_a_function_that_the_cell_itself_defines(cell):
-    """It need not be there before; what stands in the cell beside it, a magic say, is no matter."""
+    """It need not be there before; what is in the cell beside it, a magic say, is no matter."""
     cell(f"%%gpumem --func doubled --into r\n{DEFINES}")
     (function,) = cell("r").value.functions
     lines = [cell("r").value.lines[at] for at in function.lines]
@@ -100,7 +100,7 @@ def test_a_function_that_the_cell_itself_defines(cell):
 
 
 def test_functions_of_a_library(cell):
-    """By the name of their module; a module of the person's stands for its forward."""
+    """By the name of their module; a module of the user's stands for its forward."""
     cell("%%gpumem --func torch.nn.functional.softmin --func net --into r\nnn.functional.softmin(net(x), 0)")
     report = cell("r").value
     assert [function.name for function in report.functions] == ["torch.nn.functional.softmin", "net"]

@@ -1,4 +1,4 @@
-"""``%gradgraph``: the graph of what stands, as a person types it."""
+"""``%gradgraph``: the graph of what stands, as a user types it."""
 
 from __future__ import annotations
 

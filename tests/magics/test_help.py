@@ -145,7 +145,7 @@ def test_words_are_looked_up_in_the_pages(cell):
 
 
 def test_a_question_mark_shows_examples(shell):
-    """The docstring has the forms that a person types, and no marks of another language."""
+    """The docstring has the forms that a user types, and no marks of another language."""
     for name in ("tensor", "tensors", "gradgraph", "tracegrad", "why", "compare"):
         kind = "cell" if name == "tracegrad" else "line"
         told = shell.find_magic(name, kind).__doc__

@@ -1,4 +1,4 @@
-"""The honesty suite: under any cell magic, the run is the person's own, bit for bit.
+"""The honesty suite: under any cell magic, the run is the user's own, bit for bit.
 
 Every cell magic is a line in `CELL_MAGICS` and goes through all of it.
 """
@@ -244,7 +244,7 @@ def test_an_interrupt_in_backward_leaves_nothing_behind(shell, magic):
 
 
 def test_no_tensor_and_no_graph_is_kept_alive(shell, magic):
-    """Once the person's names are gone, so are the tensors and the autograd nodes of the traced cell."""
+    """Once the user's names are gone, so are the tensors and the autograd nodes of the traced cell."""
     run(shell, magic, TRAIN)
     namespace = shell.user_ns
     watched = [weakref.ref(namespace[name]) for name in ("out", "loss", "net", "after")]
@@ -285,7 +285,7 @@ def test_fused_inference_path_is_not_left(shell, magic):
 
 
 def test_the_person_s_own_hooks_and_modes_still_work(shell, magic):
-    """Tensor hooks, node hooks and anomaly mode of the person's own do what they do without the magic."""
+    """Tensor hooks, node hooks and anomaly mode of the user's own do what they do without the magic."""
     body = (
         "seen = []\n"
         "x = torch.ones(3, requires_grad=True)\n"

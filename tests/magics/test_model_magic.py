@@ -1,4 +1,4 @@
-"""``%model``: a model, or a call of one, as a person types it."""
+"""``%model``: a model, or a call of one, as a user types it."""
 
 from __future__ import annotations
 

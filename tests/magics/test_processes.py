@@ -1,4 +1,4 @@
-"""Cells that are run by an engine of ipyparallel's, and cells that fork: what is shown is where the person looks."""
+"""Cells that are run by an engine of ipyparallel's, and cells that fork: what is shown is where the user looks."""
 
 from __future__ import annotations
 

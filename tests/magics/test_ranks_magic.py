@@ -1,4 +1,4 @@
-"""``%ranks runs/a``: a folder or reports, as a person types them."""
+"""``%ranks runs/a``: a folder or reports, as a user types them."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def test_aliases_of_names_and_expressions(cell):
 
 
 def test_tensors_over_everything(cell):
-    """The person's tensors with their groups and totals, parameters of a model included."""
+    """The user's tensors with their groups and totals, parameters of a model included."""
     cell("arr = a.numpy()")
     (bundle,) = cell("%tensors").shown
     text = bundle["text/plain"]
@@ -70,7 +70,7 @@ def test_several_tensors(cell):
 
 
 def test_a_data_class(cell):
-    """Attributes of the person's own objects."""
+    """Attributes of the user's own objects."""
     cell("import dataclasses\n@dataclasses.dataclass\nclass Batch:\n    x: object\n    y: object = None")
     cell("batch = Batch(a, [b])")
     text = cell("%tensor batch").shown[0]["text/plain"]

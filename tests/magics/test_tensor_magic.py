@@ -96,7 +96,7 @@ def test_an_expression_is_told_whether_it_copied(cell):
 
 
 def test_who_keeps_it_alive(cell):
-    """Output history and the last error's frame with the cell it stands in; several values hold not each other."""
+    """Output history and the last error's frame with the cell it is in; several values hold not each other."""
     cell("c = a + 1")
     cell("def step(t):\n    return t.view(99)")
     cell("step(c)")
@@ -369,7 +369,7 @@ def test_an_array_lies_on_the_strip_too(cell):
 
 
 def test_a_hook_stands_where_its_cell_is(cell):
-    """By the number of the cell, as the person sees it, not by the name that IPython compiled it under."""
+    """By the number of the cell, as the user sees it, not by the name that IPython compiled it under."""
     cell("w = torch.ones(2, requires_grad=True)\nhandle = w.register_hook(lambda gradient: None)")
     (shown,) = cell("%tensor w").shown
     assert re.search(r"Hooks: <lambda> tensor hook \(cell \d+, line 2\)\.", " ".join(shown["text/plain"].split()))

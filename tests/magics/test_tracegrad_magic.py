@@ -89,7 +89,7 @@ def test_into_also_when_the_cell_failed(cell):
 
 
 def test_save_also_when_the_cell_failed(cell, tmp_path):
-    """The file holds what happened until then; the person's error is still the person's."""
+    """The file holds what happened until then; the user's error is still the user's."""
     path = tmp_path / "run.json"
     ran = cell(f"%%tracegrad --save {path}\n{TRAIN}\n1 / 0")
     assert isinstance(ran.error, ZeroDivisionError)

@@ -27,7 +27,7 @@ def told(ran) -> list[str]:
 
 
 def test_watch_on_is_silent_until_something_is_wrong_and_says_it_once(cell):
-    """The cell that makes it is told of, the next ones are not, and the line is that of the cell."""
+    """The cell that makes it reports on, the next ones are not, and the line is that of the cell."""
     assert cell("%tensormagic watch on").out.startswith("watch is on")
     assert cell("y = torch.ones(3)").shown == []
     ran = cell(LISTED)

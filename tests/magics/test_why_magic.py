@@ -1,4 +1,4 @@
-"""``%why``: why a gradient is what it is, as a person types it."""
+"""``%why``: why a gradient is what it is, as a user types it."""
 
 from __future__ import annotations
 

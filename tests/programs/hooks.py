@@ -1,7 +1,7 @@
-"""Hooks of the person's own: on tensors, leaves, nodes, modules and saved tensors; and which value is shown then.
+"""Hooks of the user's own: on tensors, leaves, nodes, modules and saved tensors; and which value is shown then.
 
 The tracer hooks a node when backward is called, after everybody else: it sees the gradient that the node receives,
-with all that the person's own hooks made of it.
+with all that the user's own hooks made of it.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def bits(value: Any) -> Any:
 
 
 def told(error: BaseException) -> tuple[Any, ...]:
-    """Return an exception as a person sees it, from the program's own frame on."""
+    """Return an exception as a user sees it, from the program's own frame on."""
     frames = [(frame.filename, frame.lineno, frame.name) for frame in traceback.extract_tb(error.__traceback__)]
     start = next(at for at, (_, _, name) in enumerate(frames) if name in {case.name for case in PROGRAMS})
     return type(error), str(error), frames[start:]

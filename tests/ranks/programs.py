@@ -48,7 +48,7 @@ def stood(model, losses):
 
 
 def train(model, steps=STEPS):
-    """Train with SGD; the target is made of what the model says, which is a cut that stands in no parameter's way."""
+    """Train with SGD; the target is made of what the model says, which is a cut that is in no parameter's way."""
     opt = torch.optim.SGD(model.parameters(), 0.1)
     losses = []
     for step in range(steps):

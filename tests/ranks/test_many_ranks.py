@@ -1,4 +1,4 @@
-"""What two ranks wrote, held against each other: each planted fault is found, and nothing where nothing is wrong."""
+"""What two ranks wrote, compared with each other: each planted fault is found, and nothing where nothing is wrong."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_files_and_reports_are_not_mixed(folder, reports):
 
 
 def test_a_folder_that_cannot_be_written_is_a_gap_and_no_error(tmp_path):
-    """The run is the person's."""
+    """The run is the user's."""
     (tmp_path / "file").write_text("")
     with tm.trace(ranks=tmp_path / "file" / "below") as trace:
         torch.ones(2, requires_grad=True).sum().backward()

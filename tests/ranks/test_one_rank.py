@@ -108,7 +108,7 @@ def test_of_a_dtensor_the_shard_that_lies_here_is_measured(found):
 
 @pytest.mark.parametrize("program", ["fsdp1", "fsdp1_original"])
 def test_a_flat_parameter_is_told_by_what_lies_in_it(found, program):
-    """Whether the person sees it or the parameters in it, one name stands for what got the gradient."""
+    """Whether the user sees it or the parameters in it, one name stands for what got the gradient."""
     (one,) = found[program]["grad"][1].parameters
     assert one.name == "FullyShardedDataParallel._flat_param[0.weight … 2.bias, 4 parameters]"
     assert one.shape == (212,)

@@ -10,9 +10,9 @@ from tensormagic.reports.failure import (
     BackwardFault,
     FreedGraph,
     GradientRead,
+    ModifiedSavedTensor,
     SavedWrite,
     SilentErrors,
-    SpoiltTensor,
     SwallowedError,
     WrongReturn,
 )
@@ -142,14 +142,14 @@ def trace_report() -> reports.TraceReport:
 def _quiet_faults() -> SilentErrors:
     line = reports.Location("model.py", 3, HOSTILE)
     write = SavedWrite(call=HOSTILE, kind="set data", location=line, module="net.0", version=3)
-    spoilt = SpoiltTensor(
+    modified = ModifiedSavedTensor(
         op="pow", slot="self", name=HOSTILE, shape=(2, 3), module="net", location=line, backward=line, graph=0, node=1,
         saved_version=1, version=3, writes=(write,), writes_seen=7, others=2,
     )  # fmt: skip
     read = GradientRead(
         name=HOSTILE, op="mul", shape=(4,), location=line, made=line, leaf="x", single=True, passes=2, count=9
     )
-    return SilentErrors((spoilt,), (read, GradientRead(name="", op="", shape=())))
+    return SilentErrors((modified,), (read, GradientRead(name="", op="", shape=())))
 
 
 def _backward_fault() -> BackwardFault:
@@ -757,7 +757,7 @@ def ranks_report() -> reports.RankReport:
         differences=(
             reports.Difference(
                 what="gradients", step=2, ranks=(1,), names=("net.weight",), count=1, of=1, values=((0, 1.0), (1, 2.0)),
-                reduced="some", told=((0, "R"), (1, "S(0)")), line="train.py, line 3",
+                reduced="some", described=((0, "R"), (1, "S(0)")), line="train.py, line 3",
             ),
         ),
         spread=(

@@ -9,8 +9,8 @@ from typing import Any
 from playwright.sync_api import Page
 
 SOURCE = (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
-# What axe leaves to a person: all of it is contrast that it cannot compute, looked at here, and why it is fine. The
-# colours themselves are held against every ground that they can stand on in tests/views/test_contrast.py.
+# What axe leaves to a user: all of it is contrast that it cannot compute, looked at here, and why it is fine. The
+# colours themselves are compared with every ground that they can stand on in tests/views/test_contrast.py.
 REVIEWED = {
     "it is overlapped by another element": "the thin wire over the layout lets clicks and light through",
     "it's partially obscured by another element": "what is scrolled away in a box of its own",
@@ -32,7 +32,7 @@ class Verdict:
 
     Attributes:
         violations: Rule, what it wants, and the elements, one line each.
-        incomplete: Likewise, of rules that a person has to look at.
+        incomplete: Likewise, of rules that a user has to look at.
     """
 
     violations: list[str]
@@ -40,7 +40,7 @@ class Verdict:
 
     @property
     def open(self) -> list[str]:
-        """What a person would still have to look at: undecided, and not `REVIEWED`."""
+        """What a user would still have to look at: undecided, and not `REVIEWED`."""
         known = (line for line in self.incomplete if line.startswith("color-contrast:"))
         decided = {line for line in known if any(reason in line for reason in REVIEWED)}
         return [line for line in self.incomplete if line not in decided]

@@ -1,4 +1,4 @@
-"""Every magic once: what an installation has to be able to do, whatever versions it stands on."""
+"""Every magic once: what an installation has to be able to do, whatever versions it is on."""
 
 from __future__ import annotations
 

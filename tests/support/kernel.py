@@ -21,7 +21,7 @@ def notebook_of(*cells: str) -> nbformat.NotebookNode:
 
 
 def jupyter_environment(folder: Path) -> dict[str, str]:
-    """Return the environment for Jupyter processes that see this checkout and no settings of the person."""
+    """Return the environment for Jupyter processes that see this checkout and no settings of the user."""
     names = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTERLAB_WORKSPACES_DIR", "IPYTHONDIR")
     own = {name: str(folder / name.lower()) for name in names}
     return {

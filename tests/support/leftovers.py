@@ -1,6 +1,6 @@
 """Says what was left behind in torch: modes, hooks, switches, threads, patched functions.
 
-The tool promises that the run is the person's: whatever it puts onto torch is gone when it is done. `snapshot` is
+The tool promises that the run is the user's: whatever it puts onto torch is gone when it is done. `snapshot` is
 taken before a test and again after it; `leftovers` names every difference that means a broken promise.
 """
 

@@ -38,12 +38,12 @@ class Screen:
 
     @property
     def lines(self) -> list[str]:
-        """What stands on the screen."""
+        """What is on the screen."""
         return ["".join(row).rstrip() for row in self.cells]
 
     @property
     def everything(self) -> list[str]:
-        """What has scrolled out, and what stands on the screen, without empty lines."""
+        """What has scrolled out, and what is on the screen, without empty lines."""
         return [line for line in [*self.gone, *self.lines] if line]
 
     def _obey(self, single: str | None, numbers: str | None, letter: str | None) -> None:

@@ -21,7 +21,7 @@ UNWIND = {"filename": "??", "line": 0, "name": "torch::unwind::unwind()"}
 
 
 def frame(line: int, name: str = "forward", filename: str = "/home/ada/train.py") -> dict[str, Any]:
-    """Return a frame of the person's own code."""
+    """Return a frame of the user's own code."""
     return {"filename": filename, "line": line, "name": name}
 
 

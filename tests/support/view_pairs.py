@@ -30,7 +30,7 @@ def strided(draw: some.DrawFn) -> tuple[torch.dtype, tuple[int, ...], tuple[int,
 
 @some.composite
 def chained(draw: some.DrawFn) -> list[tuple[str, tuple[int, ...]]]:
-    """A few view operations, as a person would chain them."""
+    """A few view operations, as a user would chain them."""
     dims = some.integers(0, 1)
     operation = some.one_of(
         some.tuples(some.just("transpose"), some.just((0, 1))),

@@ -1,4 +1,4 @@
-"""One specimen of every kind of tensor that torch (and NumPy) can put in front of a person, and what is true of it.
+"""One specimen of every kind of tensor that torch (and NumPy) can put in front of a user, and what is true of it.
 
 A specimen's sentences hold for exactly this one: the numbers in them are its own. A new kind is one more entry; every
 test of `tests/collectors/test_zoo.py` then runs on it.

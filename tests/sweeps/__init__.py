@@ -1,1 +1,1 @@
-"""Promises held against everything that torch's own test tables know; run whole by ``make sweep``, sampled by tests."""
+"""Promises compared with everything in torch's own test tables; run whole by ``make sweep``, sampled by tests."""

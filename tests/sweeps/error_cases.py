@@ -1,6 +1,6 @@
 """Calls that torch refuses, from its own test tables: every operator and module with inputs that must raise.
 
-Each is made as a person would write it: one line with a name for every argument, in a file that Python can show.
+Each is made as a user would write it: one line with a name for every argument, in a file that Python can show.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def _gradient(x: torch.Tensor) -> torch.Tensor:
 
 
 def _told(error: Exception) -> tuple[Any, ...]:
-    """Return an exception as a person sees it, from the frame on that both runs have in common."""
+    """Return an exception as a user sees it, from the frame on that both runs have in common."""
     frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     return type(error), str(error), frames[2:]
 

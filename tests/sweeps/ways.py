@@ -1,4 +1,4 @@
-"""Puts what is said to work in the place of what failed, as a person would who reads it."""
+"""Puts what is said to work in the place of what failed, as a user would who reads it."""
 
 from __future__ import annotations
 

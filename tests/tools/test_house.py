@@ -180,7 +180,7 @@ def test_the_table_is_put_between_its_marks(measured):
 
 
 def test_a_walk_counts_files_and_functions_below_a_folder(tmp_path):
-    """What stands elsewhere does not count, and a comprehension is part of its function."""
+    """What is elsewhere does not count, and a comprehension is part of its function."""
     (tmp_path / "inside").mkdir()
     for name in ("inside/one.py", "inside/two.py", "outside.py"):
         (tmp_path / name).write_text("def f(g=None):\n    return [g and g() for _ in range(2)], (lambda: 1)()\n")

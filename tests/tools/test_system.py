@@ -100,7 +100,7 @@ def test_ubuntu_is_not_debian(tmp_path, text, answer):
 
 
 def test_what_is_missing_skips_with_its_reason(monkeypatch):
-    """On a person's machine a test that needs what is not there is skipped."""
+    """On a user's machine a test that needs what is not there is skipped."""
     monkeypatch.delenv("CI", raising=False)
     with pytest.raises(pytest.skip.Exception, match="no Chromium"):
         missing("no Chromium")

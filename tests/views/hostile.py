@@ -1,4 +1,4 @@
-"""Texts that a person, a library or an attacker can put into any field of a report, and reports that hold them."""
+"""Texts that a user, a library or an attacker can put into any field of a report, and reports that hold them."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ class Page(HTMLParser):
 
     Attributes:
         elements: Tag and attributes, in order.
-        text: What a person reads, spaces collapsed; scripts and styles left out.
+        text: What a user reads, spaces collapsed; scripts and styles left out.
         scripts: The content of every script, by its type ("" for none).
         left_open: Tags opened and not closed in the right order.
     """

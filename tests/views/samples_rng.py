@@ -1,4 +1,4 @@
-"""Hand-made reports of random generators: as they stand, over a run, and two runs compared."""
+"""Hand-made reports of random generators: as they are, over a run, and two runs compared."""
 
 from __future__ import annotations
 

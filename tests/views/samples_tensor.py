@@ -269,7 +269,7 @@ def non_finite() -> TensorReport:
 
 
 def hostile() -> TensorReport:
-    """Every text a person could choose holds markup."""
+    """Every text a user could choose holds markup."""
     finding = Finding(
         "TM999", "error", f"message {HOSTILE}", Location("<cell>", 3, f"text {HOSTILE}", 5), {"key" + HOSTILE: HOSTILE},
         f"remedy {HOSTILE}", HOSTILE,

@@ -1,4 +1,4 @@
-"""What every renderer owes every report: a person's text stays text, findings and gaps are shown, size is kept.
+"""What every renderer owes every report: a user's text stays text, findings and gaps are shown, size is kept.
 
 A new panel is a line in ``PANELS``, a new renderer one in ``RENDERERS``, a new sample an entry in its samples:
 everything here then runs on it.
@@ -119,7 +119,7 @@ each_telling_case = pytest.mark.parametrize(("renderer", "sample"), TELLING)
 
 
 def seen(renderer: Renderer, output: str) -> str:
-    """What a person reads of an output, without spaces and line breaks, which renderers choose themselves."""
+    """What a user reads of an output, without spaces and line breaks, which renderers choose themselves."""
     if renderer.output == "html":
         output = Page(output).text
     elif renderer.output == "svg":

@@ -132,7 +132,7 @@ def test_a_tensor_without_strides_has_no_figure_of_them(kind: str) -> None:
 
 @pytest.mark.parametrize("name", DRAWN)
 def test_figures_are_small_and_hold_no_markup_of_a_person(name: str) -> None:
-    """Every figure of every sample stays under 40 KB, it has paper of its own, and a person's tags are text."""
+    """Every figure of every sample stays under 40 KB, it has paper of its own, and a user's tags are text."""
     for kind in figures.kinds_of(SAMPLES[name]):
         figure = figures.figure(SAMPLES[name], kind)
         text = figure.to_json()

@@ -145,7 +145,7 @@ def test_an_old_file_is_replaced_and_keeps_its_permissions(tmp_path):
 
 
 def test_a_new_file_has_the_permissions_of_any_new_file(tmp_path):
-    """Those that the person's umask gives, not those of a temporary file."""
+    """Those that the user's umask gives, not those of a temporary file."""
     (tmp_path / "any").touch()
     REPORT.save(tmp_path / "run.txt")
     assert (tmp_path / "run.txt").stat().st_mode == (tmp_path / "any").stat().st_mode

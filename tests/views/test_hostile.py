@@ -55,7 +55,7 @@ def assert_harmless(kind: str, form: str, output: str) -> None:
 
 
 def assert_page_harmless(page: Page) -> None:
-    """Assert that styles, addresses and programs hold nothing of a person's text, and that data is data."""
+    """Assert that styles, addresses and programs hold nothing of a user's text, and that data is data."""
     assert page.left_open == []
     for _, attributes in page.elements:
         for name in ("style", "class", "type"):

@@ -21,7 +21,7 @@ CALL = re.compile(r"\\tm(?:l|s|r(?:\d|\{\d+\}){4}|x(?:\d|\{\d+\}){3})(?:\d|\{\d+
 
 
 def body(latex: str) -> str:
-    """Return what stands between the beginning and the end of the listing."""
+    """Return what is between the beginning and the end of the listing."""
     return latex.split("\\scriptsize]\n", 1)[1].removesuffix("\n\\end{Verbatim}")
 
 

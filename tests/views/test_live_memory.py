@@ -36,7 +36,7 @@ class Page:
 
 
 class Run:
-    """A run that stands where a test puts it, and a clock that a test sets."""
+    """A run that is where a test puts it, and a clock that a test sets."""
 
     def __init__(self):
         self.frame, self.now, self.page = MemoryFrame(0.5, 10, 4096, 8192, 3, "cell 1, line 3"), 100.0, Page()

@@ -1,4 +1,4 @@
-"""The panels of memory: numbers where a person looks for them, sizes kept, everything there without a script."""
+"""The panels of memory: numbers where a user looks for them, sizes kept, everything there without a script."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from tensormagic.views import render
 from tests.views.every_panel import FORMS, SAMPLES
 
 PACKAGE = Path(tensormagic.__file__).parent
-TOLD = ("title", "aria-label", "alt", "placeholder")  # attributes that a person is told
+TOLD = ("title", "aria-label", "alt", "placeholder")  # attributes that a user is told
 
 
 @cache

@@ -21,7 +21,7 @@ def test_text_is_as_stored():
 
 
 def test_html_is_as_stored():
-    """The section of the panel stands in ``tests/snapshots``."""
+    """The section of the panel is in ``tests/snapshots``."""
     style = f"<style>{trace_html.viewer_style()}</style>"
     section = to_html.html(operations(samples_ops.operations())[0])
     assert_snapshot("trace_operations.html", f'{style}<section class="tm tm-trace">{section}</section>')
@@ -92,7 +92,7 @@ def test_nothing_is_shown_at_level_grad():
 
 
 def test_names_cannot_break_out():
-    """What a person or a library called something stays text."""
+    """What a user or a library called something stays text."""
     section = to_html.html(operations(samples_ops.hostile_operations())[0])
     assert "<script" not in section
     assert re.search(r"&lt;script&gt;", section)

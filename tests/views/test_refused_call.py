@@ -1,4 +1,4 @@
-"""A refused call as text and as a panel: what does not fit is framed and said, names and numbers are the person's."""
+"""A refused call as text and as a panel: what does not fit is framed and said, names and numbers are the user's."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Two rules that are published: GitHub's for user content (github.com/gjtorikian/html-pipeline: no style, script, svg, no
 class, no inline style, pictures from the web alone), and nbconvert's ``--sanitize-html``, which turns what it forbids
-into text that a person sees.
+into text that a user sees.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def notebook():
 
 @pytest.mark.parametrize("exporter", [HTMLExporter, SlidesExporter, MarkdownExporter])
 def test_nbconvert_keeps_the_panels(notebook, exporter):
-    """Each panel stands there once, a trace with its viewer, and needs nothing."""
+    """Each panel is there once, a trace with its viewer, and needs nothing."""
     exported, _ = exporter().from_notebook_node(notebook)
     assert exported.count("<section") >= len(notebook.cells)
     assert exported.count("data-tm-waiting=") == len(WITH_VIEWER)
@@ -96,7 +96,7 @@ def test_a_script_holds_no_output(notebook):
 
 
 def test_a_sanitised_export_shows_the_text(notebook):
-    """Panels go as a whole, none of their markup is printed, and the text of each stands in their place."""
+    """Panels go as a whole, none of their markup is printed, and the text of each is in their place."""
     exported, _ = HTMLExporter(sanitize_html=True).from_notebook_node(notebook)
     body = exported.partition("<main>")[2]
     text = Page(body).text

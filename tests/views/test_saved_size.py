@@ -61,7 +61,7 @@ def test_a_run_of_two_hundred_nodes(graph: Graph, count: int) -> None:
 
 
 def test_the_text_of_a_run_and_its_form_for_latex_are_short() -> None:
-    """What stands beside the panel for terminals and for PDF: a bar of a chart is five characters of LaTeX."""
+    """What is beside the panel for terminals and for PDF: a bar of a chart is five characters of LaTeX."""
     shown = bundle(_run(samples.transformer(5), 200))
     assert len(shown["text/plain"].encode()) <= 9_000
     assert len(shown["text/latex"].encode()) <= 7_000

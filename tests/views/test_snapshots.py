@@ -1,4 +1,4 @@
-"""One sample of each panel in each form, exactly: what a person sees of it, looked at when it changes."""
+"""One sample of each panel in each form, exactly: what a user sees of it, looked at when it changes."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_formulas_are_not_guessed() -> None:
 
 
 def test_tree_names_every_listed_node_once() -> None:
-    """The terminal's tree: leaves by name or shape, what was made, what is spoilt."""
+    """The terminal's tree: leaves by name or shape, what was made, what is modified."""
     assert tree(path(), "loss") == [
         "loss",
         "\u2514 MseLossBackward0 ()",

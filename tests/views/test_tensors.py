@@ -67,6 +67,6 @@ def test_figures():
 
 @pytest.mark.parametrize(("case", "told"), [("many", False), ("few", True)])
 def test_a_terminal_leaves_out_the_only_device(case, told):
-    """What stands above the rows tells it; two devices are told in each row."""
+    """What is above the rows tells it; two devices are told in each row."""
     columns = {column.title: column.in_terminal for column in TensorRows(TABLES[case]).drawn().columns}
     assert columns["device"] is told

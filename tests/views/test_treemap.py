@@ -57,12 +57,12 @@ def test_the_number_of_cells_is_bounded() -> None:
     ],
 )
 def test_a_path_is_a_name_and_the_rest(name: str, parts: tuple[str, str]) -> None:
-    """The name is what a person would let go of; the rest is what stands inside of its group."""
+    """The name is what a user would let go of; the rest is what is inside of its group."""
     assert (root(name), inner(name)) == parts
 
 
 def written(name: str, width: float, height: float = 60) -> list[str]:
-    """What stands on a cell of that size, beside another of its group."""
+    """What is on a cell of that size, beside another of its group."""
     drawn = Cell(Box(0, 20, width, height), tile(storage(name, 2**20, "gradient")))
     group = Group(Box(0, 0, 500, 200), root(name), (drawn, drawn))
     return cell_lines(drawn, group)

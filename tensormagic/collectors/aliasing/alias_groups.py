@@ -266,7 +266,7 @@ def collect_aliases(namespace: Mapping[str, object], *, only: Mapping[str, objec
     """Return who shares memory with whom. Never raises for an odd tensor, writes nothing, keeps nothing.
 
     Args:
-        namespace: The person's names.
+        namespace: The user's names.
         only: Show only memory in which one of these lies; what is in here need not be in the namespace.
     """
     with quiet():

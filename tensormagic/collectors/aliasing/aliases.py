@@ -56,7 +56,7 @@ def aliases_of(x: torch.Tensor, namespace: Mapping[str, object], *, name: str) -
 
     Args:
         x: A strided tensor.
-        namespace: The person's names.
+        namespace: The user's names.
         name: The name x is inspected under, which is no alias of itself.
     """
     walk = Walk(namespace)
@@ -106,7 +106,7 @@ def _candidate(x: torch.Tensor, memory: Memory, name: str, item: Any) -> _Candid
         if shift is None or item.layout != torch.strided:
             return None
         return _Candidate(name, _relation(x, item), item, region_of(item, shift))
-    except Exception:  # it has no storage, or none that can be asked for: sparse, nested, a class of the person's
+    except Exception:  # it has no storage, or none that can be asked for: sparse, nested, a class of the user's
         return None
 
 
@@ -319,10 +319,10 @@ def _of_array(array: np.ndarray) -> Footprint:
     )
 
 
-# Who keeps a tensor alive: a walk from everything that the person can name, breadth first, to the tensor.
+# Who keeps a tensor alive: a walk from everything that the user can name, breadth first, to the tensor.
 #
 # The walk goes from known roots (names, ``Out``, the last error) along exact references, so that each holder has a
-# way to it that a person can read. ``gc.get_referrers`` would go the other way: it looks at every object of the
+# way to it that a user can read. ``gc.get_referrers`` would go the other way: it looks at every object of the
 # process and finds ones that have no name. What no way leads to is counted instead: torch knows how many tensors use
 # a storage.
 
@@ -364,7 +364,7 @@ class _Search:
             if is_kind(item, torch.Tensor):
                 self.storages.add(item._cdata)
             self.base_found = self.base_found or (item is self.target.item._base and place.kind != "view")
-            if place.kind not in {"view", "array"}:  # the base of what has a name, which is what a person can delete
+            if place.kind not in {"view", "array"}:  # the base of what has a name, which is what a user can delete
                 self.found.append(_holder(place, "storage", item))
 
     def _note_graph(self, x: torch.Tensor, place: Place) -> None:
@@ -412,7 +412,7 @@ def holders(
 
     Args:
         x: Any tensor; the storage of one that is not strided is not followed.
-        namespace: The person's names.
+        namespace: The user's names.
         names: What tensors are called, by ``tensor._cdata``, as far as that is known.
         besides: Other tensors that are alive only because they are looked at at the same time, and dictionaries of
             all names: no holders.

@@ -144,7 +144,7 @@ def _looked_up(constant: Any, probes: Mapping[Any, Any]) -> Any:
 # Probes (`collectors.aliasing.expression`) look at the value of each part of the expression as it passes. Nothing else
 # differs from a plain ``eval``: no torch mode is on (which would change what fused modules compute), no name is
 # added, calls and their order are the same, an exception comes through with the frames that it has anyway. NumPy's
-# calls and the person's own functions are seen as well as torch's. Values are held weakly; what is inside a lambda or
+# calls and the user's own functions are seen as well as torch's. Values are held weakly; what is inside a lambda or
 # a comprehension runs unobserved.
 
 MOST_PROBES = 200  # a longer expression is evaluated without being watched
@@ -263,7 +263,7 @@ class _Watch:
         return (seen.name.rsplit(".", 1)[-1], _is_library(seen.name)) if seen is not None else ("", False)
 
     def _inputs(self, part: Part) -> list[tuple[str, Footprint]]:
-        """Return the tensors and arrays that a part was made of, each as it stands in the expression."""
+        """Return the tensors and arrays that a part was made of, each as written in the expression."""
         found = []
         for child in inner_parts(part):
             footprint = self._footprint(child)
@@ -280,7 +280,7 @@ class _Watch:
         return seen.footprint if seen is not None else None
 
     def _is_outside(self, part: ast.AST) -> bool:
-        """Return whether a part is a list or tuple that the person holds, rather than one that a call returned."""
+        """Return whether a part is a list or tuple that the user holds, rather than one that a call returned."""
         footprint = self._footprint(part)
         return (
             footprint is not None and footprint.several and isinstance(part, ast.Name | ast.Attribute | ast.Subscript)
@@ -393,6 +393,6 @@ def _home(function: Any) -> str:
 
 
 def _is_library(name: str) -> bool:
-    """Return whether a name is one of torch's or NumPy's own, of those that run none of the person's functions."""
+    """Return whether a name is one of torch's or NumPy's own, of those that run none of the user's functions."""
     first, *rest = name.split(".")
     return first == "numpy" or (first == "torch" and not _CALLING.intersection(rest))

@@ -102,7 +102,7 @@ class StorageAliases:
         )
 
     def learn(self, frame: FrameType | None) -> None:
-        """Look all names up anew: in the namespace, and in the person's functions from ``frame`` outwards."""
+        """Look all names up anew: in the namespace, and in the user's functions from ``frame`` outwards."""
         self._by_storage, self._foreign, self._use_counts, self._bounds, self.searched = {}, [], {}, {}, 0
         with quiet():
             for scope, space in enumerate((self._namespace, *running_spaces(frame, self._namespace))):
@@ -199,7 +199,7 @@ _array_base: Any = np.ndarray.base.__get__
 
 @dataclass(slots=True)
 class Entry:
-    """Something that lies in memory. Holds the person's object: never leaves the collectors.
+    """Something that lies in memory. Holds the user's object: never leaves the collectors.
 
     Attributes:
         item: The tensor, array, buffer or storage.
@@ -207,7 +207,7 @@ class Entry:
         memory: The memory it lies in: its storage's, or that of the array at the end of its chain of bases; None for
             what has none of its own.
         is_tensor: Whether it is a tensor.
-        part_of: The tensor whose part it is, where it is no object that a person has.
+        part_of: The tensor whose part it is, where it is no object that a user has.
     """
 
     item: Any
@@ -319,7 +319,7 @@ def memory_of(item: Any) -> Memory | None:
     try:
         if is_kind(item, torch.Tensor):
             is_strided = item.layout is torch.strided and not item.is_nested and item.shape is not None
-            answers = (item.stride, item.storage_offset, item.numel)  # as code of the person's may do with these
+            answers = (item.stride, item.storage_offset, item.numel)  # as code of the user's may do with these
             is_readable = is_strided and all(ask() is not None for ask in answers)
             return Memory.of(item) if is_readable else None  # the shape of a lazy module's parameter raises
         if is_kind(item, np.ndarray):

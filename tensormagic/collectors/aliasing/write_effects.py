@@ -82,7 +82,7 @@ class Swaps:
         """Return a suspicion where ``operand`` is what this line has written to already.
 
         Args:
-            frame: The person's frame that runs the line.
+            frame: The user's frame that runs the line.
             target: What is about to be written to.
             operand: What is read.
         """
@@ -106,7 +106,7 @@ class Swaps:
         self._before = []
 
 
-# Writing to ``x[0]`` changes x: that is what the person wrote. So is the tensor that a loop goes over, and the one
+# Writing to ``x[0]`` changes x: that is what the user wrote. So is the tensor that a loop goes over, and the one
 # parameter that a module's path and a loop's name both lead to. What is left are the other names of the same memory.
 
 MOST_REMEMBERED = 4096

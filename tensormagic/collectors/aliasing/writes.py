@@ -44,7 +44,7 @@ MOST_REPLAYS = 8  # suspicious calls of one line and op that are done once more,
 FREE_SEARCHES = 0.1  # seconds of this process for looking names up whenever something may have changed; beyond that,
 FIRST_SEARCHES = 1.0  # the same, for a line that has not had its look-up yet
 SEARCH_SHARE = 8  # a look-up waits until so many times what the last one took has passed
-CALLERS = 4  # of the person's functions, from the write outwards, that are asked what they passed
+CALLERS = 4  # of the user's functions, from the write outwards, that are asked what they passed
 _ALONE = 2  # users of a storage when one tensor and the question itself are all
 _use_count = torch._C._storage_Use_Count
 
@@ -81,7 +81,7 @@ class WriteLog:
         return tuple(total.report(self._sites) for total in list(self._totals.values()))
 
     def forget(self) -> None:
-        """Let go of everything that leads to the person's objects."""
+        """Let go of everything that leads to the user's objects."""
         self._storage_aliases = StorageAliases({})
         self._swaps.forget()
         for total in self._totals.values():
@@ -240,12 +240,12 @@ class WriteLog:
 
 
 def _arguments(target: torch.Tensor, frame: FrameType | None, *, named: bool) -> dict[str, torch.Tensor]:
-    """Return what the person handed to a call that is running and that writes to it, although nothing says so.
+    """Return what the user handed to a call that is running and that writes to it, although nothing says so.
 
     Args:
         target: What was written to.
         frame: Where.
-        named: Whether the person's own line says that it writes; then its callers alone are asked.
+        named: Whether the user's own line says that it writes; then its callers alone are asked.
     """
     found: dict[str, torch.Tensor] = {}
     own = own_frame(frame)
@@ -264,7 +264,7 @@ def _is_or_views(target: torch.Tensor, value: Any) -> bool:
 
 
 def own_frame(frame: FrameType | None) -> FrameType | None:
-    """Return the innermost frame of the person's own code, at or above ``frame``."""
+    """Return the innermost frame of the user's own code, at or above ``frame``."""
     while frame is not None and not is_own_frame(frame):
         frame = frame.f_back
     return frame

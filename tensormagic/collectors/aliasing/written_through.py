@@ -21,10 +21,10 @@ from tensormagic.collectors.objects.namespace import is_kind
 from tensormagic.collectors.quiet import quiet
 from tensormagic.reports import Clash
 
-# Through which name a line writes: what the person wrote on the left of ``=``, before ``.add_(…)``, or as ``out=``.
+# Through which name a line writes: what the user wrote on the left of ``=``, before ``.add_(…)``, or as ``out=``.
 #
 # The line is read, not run. Of an expression such as ``net.weight.data[0]`` the last tensor that can be reached
-# without running any code is what the person wrote to: ``net.weight``.
+# without running any code is what the user wrote to: ``net.weight``.
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ _UNREADABLE = Statement()
 
 @dataclass(frozen=True, slots=True)
 class Through:
-    """What a person wrote to."""
+    """What a user wrote to."""
 
     name: str  # as the code has it
     tensor: torch.Tensor  # the tensor of that name; lives no longer than the question

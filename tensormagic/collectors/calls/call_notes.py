@@ -20,11 +20,11 @@ from tensormagic.reports.training import ObservationKind
 
 # One call that was looked at, its operands, and what was found about the calls of a line.
 
-# What the operands of a call are, and what the person calls them in the line that made it.
+# What the operands of a call are, and what the user calls them in the line that made it.
 #
 # Names come from the source, not from the frame's variables: reading those would make a copy that keeps tensors
 # alive. Where Python knows which part of a line is running (from 3.11 on), that part is parsed, and its operands are
-# what stands there: ``pred``, ``self.w``, ``x[:, None]``.
+# what is there: ``pred``, ``self.w``, ``x[:, None]``.
 
 LONGEST = 40  # characters of an operand's text; a longer one is not repeated
 MOST_LINES = 20
@@ -57,7 +57,7 @@ def operand_of(x: torch.Tensor, name: str = "") -> Operand:
 
 
 def operand_names(frame: FrameType, operands: Sequence[torch.Tensor], of: int, path: str) -> list[str]:
-    """Return what each operand is called: by the person's line, or as a part of the module that is running.
+    """Return what each operand is called: by the user's line, or as a part of the module that is running.
 
     Args:
         frame: That which makes the call.
@@ -85,10 +85,10 @@ def _as_attribute(frame: FrameType | None, x: torch.Tensor, path: str) -> str:
 
 
 def operand_texts(frame: FrameType, count: int) -> list[str]:
-    """Return what stands in the source for each of the ``count`` operands of the call that ``frame`` is making.
+    """Return what is in the source for each of the ``count`` operands of the call that ``frame`` is making.
 
     Empty texts where it is unknown: no source, another number of operands, a call from library code. Of a library's
-    call, the operands of the person's own are those that it was given, where it is a module with as many arguments.
+    call, the operands of the user's own are those that it was given, where it is a module with as many arguments.
     """
     modules = 0
     while frame.f_back is not None and not is_own_code(frame.f_code.co_filename):
@@ -124,7 +124,7 @@ def _parsed(text: str) -> ast.AST | None:
 
 
 def operand_parts(frame: FrameType) -> list[ast.expr] | None:
-    """Return the operands of what the person's own ``frame`` is in the middle of; None where not known."""
+    """Return the operands of what the user's own ``frame`` is in the middle of; None where not known."""
     part = running_part(frame) if is_own_code(frame.f_code.co_filename) else None
     return _operands(part) or None
 
@@ -183,7 +183,7 @@ class Call(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What was called, as a person knows it."""
+        """What was called, as a user knows it."""
         name = str(getattr(self.function, "__name__", self.function))
         return _SHOWN.get(name, name)
 
@@ -232,7 +232,7 @@ class CallNotes:
     """What was found about the calls of one run.
 
     Args:
-        sites: Interns the person's lines.
+        sites: Interns the user's lines.
         module_path: Gives the path of the module that runs in a frame.
         line_of_node: Gives the site that made an autograd node.
 
@@ -280,7 +280,7 @@ class CallNotes:
 
         Args:
             kind: As in `Observation`.
-            call: The call; its operands are called as they are in the person's line, where that is known.
+            call: The call; its operands are called as they are in the user's line, where that is known.
             operands: Of the call, in order.
             of: How many operands it has in all, if more than these.
             about: Which of them is noted, if not all.
@@ -304,11 +304,11 @@ class CallNotes:
         return found
 
     def site(self, call: Call) -> int | None:
-        """Return the person's line that made a call."""
+        """Return the user's line that made a call."""
         return self._sites.of_frame(call.frame)
 
     def line_of_node(self, sequence_number: int) -> int | None:
-        """Return the person's line that made an autograd node; None where that is not known exactly."""
+        """Return the user's line that made an autograd node; None where that is not known exactly."""
         return self._line_of_node(sequence_number)
 
     def path(self, call: Call) -> str:

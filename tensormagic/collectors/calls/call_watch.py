@@ -176,7 +176,7 @@ def _reaches(node: Any, number: int) -> bool:
 def normalised(watch: NotesOfLoop, call: Call) -> None:
     """Look at a normalisation in train mode: with gradients off, amid a training; or of a weight that is frozen."""
     graded = _is_grad_enabled()
-    if call.function is torch.nn.functional.batch_norm:  # seen as a whole, beside a mode of the person's
+    if call.function is torch.nn.functional.batch_norm:  # seen as a whole, beside a mode of the user's
         mean, weight, training = call.args[1], call.kwargs.get("weight"), call.kwargs.get("training", False)
     elif len(call.args) > _TRAINING:
         weight, mean, training = call.args[_WEIGHT], call.args[_RUNNING_MEAN], call.args[_TRAINING]
@@ -253,9 +253,9 @@ def _is_scaled(optimizer: weakref.ref[Any], scaler: weakref.ref[Any], wanted: in
 # Looks at single calls of the forward for what is worth knowing, and counts by line.
 #
 # `WATCHED` says which calls are looked at, and by whom; all others cost nothing here. A line of the
-# person's that runs a thousand times is looked at closely in its first calls and at exponentially rarer ones after
+# user's that runs a thousand times is looked at closely in its first calls and at exponentially rarer ones after
 # that; the rest are counted. A call from library code is always looked at: there one place serves many lines of the
-# person's.
+# user's.
 
 Look = Callable[["CallWatch", Call], None]
 
@@ -364,7 +364,7 @@ class Watched(NamedTuple):
     noted: str = ""
 
 
-# The last two are seen as wholes where a mode of the person's is on beside ours, as with ``torch.set_default_device``.
+# The last two are seen as wholes where a mode of the user's is on beside ours, as with ``torch.set_default_device``.
 _OWNERS: tuple[Any, ...] = (
     torch.Tensor,
     torch,

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tensormagic.collectors.gradients.forward_values import ForwardMeter, PassValues
 
 
-# Ends a run where a NaN or Inf is made, for the person who asks for it: ``--stop nan``.
+# Ends a run where a NaN or Inf is made, for the user who asks for it: ``--stop nan``.
 #
 # Of the forward each call is looked at: what it returned, and where that is not finite what it was given. A call that
 # was given a NaN or Inf, or an infinite number such as the ``-inf`` of a mask, makes none. Of the backward the pass
@@ -125,18 +125,18 @@ def _bad_among(values: Iterable[Any]) -> Iterator[tuple[int, int, int]]:
 # Records which line and which module made each autograd node, without looking at a single node.
 #
 # Autograd numbers the nodes that a thread makes, one after the other (``Node._sequence_nr()``). So it is enough to
-# read that counter before and after each torch call of the person's: every node with a number in between was made by
+# read that counter before and after each torch call of the user's: every node with a number in between was made by
 # that call, whatever it is made of inside. The mode costs about 0.3 µs a call and a frame walk more where a node was
-# made; it sees the calls the person wrote, not the engine's.
+# made; it sees the calls the user wrote, not the engine's.
 
 
 _is_grad_enabled = torch.is_grad_enabled
 _watched = WATCHED.get
-_BETWEEN = frozenset({HANDS_OVER, MARK})  # names of frames between the person's line and the mode
+_BETWEEN = frozenset({HANDS_OVER, MARK})  # names of frames between the user's line and the mode
 
 
 class Operations(Protocol):
-    """What level ``ops`` does around each call of the person's; `tensormagic.collectors.runs.ops` does it."""
+    """What level ``ops`` does around each call of the user's; `tensormagic.collectors.runs.ops` does it."""
 
     place: Any  # where the last call comes from, if that was looked up: ``place.origin``
 
@@ -148,15 +148,15 @@ class ForwardRecorder(TransparentMode):
     """The function mode that is on while a run is traced.
 
     Args:
-        sites: Interns the person's lines.
+        sites: Interns the user's lines.
         modules: Names modules.
 
     Attributes:
-        meter: Told of every call that makes a node, where forward values were asked for.
-        small: Told of them too: the results that have few elements.
+        meter: Called with every call that makes a node, where forward values were asked for.
+        small: Called with them too: the results that have few elements.
         stops: Whether the run ends where a call makes a NaN or Inf.
         module_path: Gives the path of the innermost module that runs in a frame.
-        first_node: Told of each call that makes a node, until it is taken away.
+        first_node: Called with each call that makes a node, until it is taken away.
     """
 
     def __init__(self, sites: SourceLines, modules: ModuleNames) -> None:

@@ -79,7 +79,7 @@ def no_logarithms(watch: CallNotes, call: Call) -> None:
 
 
 def _given(call: Call) -> int:
-    """Return how much the person's line gives to a loss: two tensors, and perhaps how to reduce."""
+    """Return how much the user's line gives to a loss: two tensors, and perhaps how to reduce."""
     frame = call.frame
     while frame.f_back is not None and not is_own_code(frame.f_code.co_filename):
         frame = frame.f_back

@@ -22,8 +22,8 @@ from tensormagic.collectors.where.source import is_own_code
 # What ``torch.empty`` gave is known by a weak reference to its storage, so that views of it and an ``nn.Parameter``
 # made of it are known too. The first write by torch ends that, wherever it comes from (the version counter shows
 # writes that are not seen), and so does handing the memory to somebody else. Who writes without telling torch (a
-# compiled extension) changes what stands there: a few bytes from its ends are compared before anything is said. On
-# other devices than the CPU they cannot be had without waiting: there nothing is followed. Only what the person's own
+# compiled extension) changes what is there: a few bytes from its ends are compared before anything is said. On
+# other devices than the CPU they cannot be had without waiting: there nothing is followed. Only what the user's own
 # code asks for is followed, and `Module.to_empty`: torch's own layers fill what they make.
 
 FRESH = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided")
@@ -176,7 +176,7 @@ class NotesOfFresh(CallNotes):
 
 
 def asked_for(watch: NotesOfFresh, call: Call) -> None:
-    """Follow memory that the person's own code has asked for."""
+    """Follow memory that the user's own code has asked for."""
     filename = call.frame.f_code.co_filename.replace("\\", "/")
     if (is_own_code(filename) or filename.endswith(_TO_EMPTY)) and is_followable(call.result):
         watch.fresh.mark(call.result, watch.site(call))
@@ -185,7 +185,7 @@ def asked_for(watch: NotesOfFresh, call: Call) -> None:
 # Random numbers that come from a generator whose seed nobody chose.
 #
 # torch seeds its default generators from the system's entropy, with 64 bits, on a GPU with 53; so does
-# ``torch.seed()`` (c10/core/GeneratorImpl.cpp). A seed that a person or a program writes down is smaller: a date with
+# ``torch.seed()`` (c10/core/GeneratorImpl.cpp). A seed that a user or a program writes down is smaller: a date with
 # its time, 20261121204500, has 45 bits. So a larger one is one that no second run will have: of a quarter of a
 # million seeds that torch draws, one would be taken for a chosen one, and then nothing is said.
 
@@ -351,7 +351,7 @@ def _running(frame: FrameType | None) -> list[nn.Module]:
 
 
 def _own_caller(frame: FrameType | None) -> FrameType | None:
-    """Return the frame that calls a function of torch's, where that is the person's own and a module's forward."""
+    """Return the frame that calls a function of torch's, where that is the user's own and a module's forward."""
     while frame is not None and not is_own_code(frame.f_code.co_filename):
         if frame.f_code is _MODULE_CALL:
             return None

@@ -65,9 +65,9 @@ Given = tuple[tuple[Any, ...], "dict[str, Any] | None"]
 class Region(NamedTuple):
     """Where gradients were switched off."""
 
-    site: int | None  # the person's line
+    site: int | None  # the user's line
     ignored: bool  # whether that is nobody's business: an optimizer's
-    by_library: bool  # whether code did it that is neither the person's own nor torch's on the person's behalf
+    by_library: bool  # whether code did it that is neither the user's own nor torch's on the user's behalf
     op: str  # what did it, where that is no switch: a re-entrant checkpoint none of whose inputs asks for a gradient
 
 
@@ -75,7 +75,7 @@ class Cuts:
     """What is known of ended ways while a run goes on.
 
     Args:
-        sites: Interns the person's lines.
+        sites: Interns the user's lines.
         module_path: Gives the path of the innermost module that runs in a frame.
 
     Attributes:
@@ -205,7 +205,7 @@ class Cuts:
         self._mark(result, detachment)
 
     def _is_nobodys(self) -> bool:
-        """Say whether gradients are off for a reason that is none of the person's.
+        """Say whether gradients are off for a reason that is none of the user's.
 
         That is an optimizer's step, the forward of a custom Function, or a switch from before the trace.
         """

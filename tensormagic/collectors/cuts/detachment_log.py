@@ -29,7 +29,7 @@ from tensormagic.reports.graph import Cut, CutKind
 
 # Looks at a value without a history that backward is about to be called on; torch will refuse, and not say why.
 #
-# Called only then: everything here may take its time, and looks at the names of the person's functions that are
+# Called only then: everything here may take its time, and looks at the names of the user's functions that are
 # running.
 
 MOST_KINDS = 16  # different ones kept of one run

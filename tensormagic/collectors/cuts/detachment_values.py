@@ -67,7 +67,7 @@ ROLES: dict[Any, str] = _roles()
 
 
 def op_label(function: Any, kind: str) -> str:
-    """Return what was called, as a person knows it: ``detach``, ``.data``, ``float``, ``argmax``."""
+    """Return what was called, as a user knows it: ``detach``, ``.data``, ``float``, ``argmax``."""
     if kind == "data":
         return ".data"
     name = str(getattr(function, "__name__", kind))
@@ -352,7 +352,7 @@ class Mark(weakref.ref[Any]):
 
 
 class Held:
-    """Stands in for a weak reference to a Python number, which can have none."""
+    """Replaces a weak reference to a Python number, which can have none."""
 
     __slots__ = ("detachment", "value")
 

@@ -1,6 +1,6 @@
 """Finds the call that torch refused in the traceback of an exception, and what that call was given.
 
-While one of this package's function modes is on, its frame stands in the traceback and still holds the call: function
+While one of this package's function modes is on, its frame is in the traceback and still holds the call: function
 and arguments, exactly as they were made. Without one, the call is read from the line that failed and from the arguments
 of torch's own Python functions. Nothing costs anything before an exception has ended a run.
 
@@ -28,8 +28,8 @@ from tensormagic.errors import TensorMagicError
 
 _TORCH = str(Path(torch.__file__).parent)
 _MODULES = (str(Path(nn.__file__).parent / "modules"), str(Path(nn.__file__).parent / "parallel"))
-_HELPERS = str(Path(nn.__file__).parent / "modules" / "utils.py")  # of functions, for all that it stands there
-# Torch's own machinery around calls: never what a person called.
+_HELPERS = str(Path(nn.__file__).parent / "modules" / "utils.py")  # of functions, for all that it is there
+# Torch's own machinery around calls: never what a user called.
 _MACHINERY = tuple(f"{_TORCH}/{name}" for name in ("_tensor.py", "overrides.py", "utils/", "_dynamo/", "_compile.py",
                    "_ops.py", "_meta_registrations.py", "_prims", "_refs/", "_decomp/"))  # fmt: skip
 _ENGINE = f"{_TORCH}/autograd/"
@@ -53,7 +53,7 @@ class Steps:
 
     Attributes:
         entries: The outermost first.
-        own: Index of the person's innermost frame; -1 where there is none.
+        own: Index of the user's innermost frame; -1 where there is none.
         call: Of the innermost call that a mode of this package made below it: function, arguments, keywords; None
             where there is none.
         caller: The entry of the frame that made that call.
@@ -70,12 +70,12 @@ class Steps:
 
     @property
     def person(self) -> TracebackType | None:
-        """The entry of the person's innermost frame."""
+        """The entry of the user's innermost frame."""
         return self.entries[self.own] if self.own >= 0 else None
 
     @property
     def below(self) -> list[TracebackType]:
-        """The entries below the person's innermost frame."""
+        """The entries below the user's innermost frame."""
         return self.entries[self.own + 1 :]
 
 
@@ -147,7 +147,7 @@ def _entries(trace: TracebackType | None) -> list[TracebackType]:
 
 
 def is_own(frame: FrameType) -> bool:
-    """Return whether a frame runs the person's code."""
+    """Return whether a frame runs the user's code."""
     return is_own_code(frame.f_code.co_filename) and frame.f_code.co_name != MARK
 
 
@@ -165,7 +165,7 @@ def refused_in(steps: Steps, source: str = "") -> Refused | None:
 
     Args:
         steps: The way to it.
-        source: Of the person's innermost frame, where Python cannot know it.
+        source: Of the user's innermost frame, where Python cannot know it.
     """
     below = steps.below
     if steps.call is not None and not (steps.call[0] is _GET_ITEM and _forward_entry(below[-1:])):
@@ -180,12 +180,12 @@ def refused_in(steps: Steps, source: str = "") -> Refused | None:
 
 
 def _raises(entry: TracebackType) -> bool:
-    """Return whether an entry stands at a ``raise`` or a failed ``assert``: what it raised is the person's own."""
+    """Return whether an entry stands at a ``raise`` or a failed ``assert``: what it raised is the user's own."""
     return dis.opname[entry.tb_frame.f_code.co_code[entry.tb_lasti]] == "RAISE_VARARGS"
 
 
 def _of_library(steps: Steps, below: list[TracebackType]) -> Refused:
-    """Return the call that torch's own Python functions, below the person's, made or refused."""
+    """Return the call that torch's own Python functions, below the user's, made or refused."""
     below = list(takewhile(lambda entry: not entry.tb_frame.f_code.co_filename.startswith(_KERNELS), below)) or below
     backward = next((entry for entry in below if entry.tb_frame.f_code in _BACKWARD), None)
     if backward is not None:
@@ -229,7 +229,7 @@ def _read(steps: Steps, entry: TracebackType | None, source: str) -> Refused | N
 
 
 def function_entries(below: list[TracebackType]) -> list[TracebackType]:
-    """Return the entries of torch's own functions, from that which the person, or a module, called inwards."""
+    """Return the entries of torch's own functions, from that which the user, or a module, called inwards."""
     found: list[TracebackType] = []
     for entry in reversed(below):
         if not is_function(entry.tb_frame):
@@ -260,7 +260,7 @@ def _method_of(frame: FrameType) -> Any:
 
 
 def _is_method(frame: FrameType) -> bool:
-    """Return whether a frame runs a method of a module or an optimizer of torch's own that a person calls."""
+    """Return whether a frame runs a method of a module or an optimizer of torch's own that a user calls."""
     homes = (*_MODULES, f"{_TORCH}/optim")
     code = frame.f_code
     return code.co_filename.startswith(homes) and code not in _MODULE_CALLS and code.co_varnames[:1] == ("self",)
@@ -293,7 +293,7 @@ def of_arguments(steps: Steps, entry: TracebackType, func: Any) -> Refused:
 
 
 def _name_in(owner: Any, function: str) -> str:
-    """Return what a person calls a method of an object of torch's: the class alone, where that is what they call."""
+    """Return what a user calls a method of an object of torch's: the class alone, where that is what they call."""
     home = "nn." if isinstance(owner, nn.Module) else f"{type(owner).__module__.rpartition('.')[0]}."
     ending = "" if function in {"forward", "__init__"} else f".{function}"
     return f"{home}{type(owner).__name__}{ending}"
@@ -354,7 +354,7 @@ def modules_in(steps: Steps) -> list[nn.Module]:
 
 
 def handed_to_module(steps: Steps) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return what the person's innermost line gave to the module that it called: arguments and keywords."""
+    """Return what the user's innermost line gave to the module that it called: arguments and keywords."""
     below = steps.below
     if not below or below[0].tb_frame.f_code is not _MODULE_CALLS[1]:
         return (), {}

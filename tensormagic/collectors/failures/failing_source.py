@@ -87,7 +87,7 @@ class Failing:
 
     node: ast.AST  # parsed: an expression, or an augmented assignment
     operation: str  # what Python was doing with it: ``"CALL"``, ``"BINARY_OP"``, ``"STORE_SUBSCR"``
-    text: str  # as it stands in the source, on one line
+    text: str  # as written in the source, on one line
 
 
 def failing_at(entry: TracebackType, source: str = "") -> Failing | None:
@@ -165,7 +165,7 @@ def _parsed(piece: str) -> ast.AST | None:
 #
 # ``a @ b`` is ``Tensor.matmul(a, b)``, ``x[i] = y`` is ``Tensor.__setitem__``, ``if mask:`` asks a tensor for its
 # truth. Operands that would have to be computed again are unknown. Where nothing in the expression is torch's, there
-# is no call: a ``KeyError`` of the person's own is none of our business.
+# is no call: a ``KeyError`` of the user's own is none of our business.
 
 _OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.MatMult: "matmul", ast.Pow: "pow",
@@ -279,7 +279,7 @@ def call_in(failing: Failing, names: Mapping[str, Any], *, only_torch: bool = Fa
 
     Args:
         failing: The expression.
-        names: What names are bound to where it stands.
+        names: What names are bound to where it is.
         only_torch: Whether the error is of a kind that Python's own operators do not raise. Then what is computed by
             functions of torch's is taken for a tensor.
     """
@@ -310,7 +310,7 @@ def call_in(failing: Failing, names: Mapping[str, Any], *, only_torch: bool = Fa
 def attribute_in(failing: Failing, names: Mapping[str, Any], message: str) -> Found | None:
     """Return what an attribute was asked of that it has not: a missing gradient, or several results in place of one.
 
-    Everything else without an attribute is the person's own business.
+    Everything else without an attribute is the user's own business.
     """
     node = failing.node.func if isinstance(failing.node, ast.Call) else failing.node
     if not isinstance(node, ast.Attribute):

@@ -105,7 +105,7 @@ def _is_large(starts: Sequence[Any]) -> bool:
 
 
 # What the report is made of is in the exception's traceback: `failing_call` finds the call in it, `operands` shows
-# what it was given, `operand_names` what the person calls that. The exception is read, never changed, and nothing of
+# what it was given, `operand_names` what the user calls that. The exception is read, never changed, and nothing of
 # it is kept: what is returned is plain data.
 
 _MOST_WAY = 12
@@ -121,7 +121,7 @@ class Surroundings:
         namespace: Where names of models are looked up, besides the functions that were running.
         cell_number: Gives a cell's execution count from its file name; None outside a notebook.
         mode_calls: The code of ``__torch_function__`` of the modes that were on.
-        source: The source of the person's innermost frame, where Python cannot know it.
+        source: The source of the user's innermost frame, where Python cannot know it.
         origin: Gives the line that made a tensor, where that was recorded.
         origins: Knows in which modules nodes were made, where that was recorded.
     """
@@ -223,7 +223,7 @@ def _backward_fault(error: BaseException, steps: Steps, refused: Refused, around
 
 
 def _as_called(steps: Steps, refused: Refused) -> tuple[Refused, str]:
-    """Return the call as the person made it, and, where torch made it inside another, the name of that.
+    """Return the call as the user made it, and, where torch made it inside another, the name of that.
 
     A call inside ``F.cross_entropy`` that was given what that was given is that call.
     """
@@ -273,7 +273,7 @@ def _line_of(entry: TracebackType, cell_number: CellNumber | None) -> Location:
 
 
 def _running(frame: FrameType | None) -> FrameType | None:
-    """Return the person's frame at or above another, that is still running."""
+    """Return the user's frame at or above another, that is still running."""
     while frame is not None and not is_own(frame):
         frame = frame.f_back
     return frame

@@ -1,4 +1,4 @@
-"""What a call that failed was given, as plain data, and what the person calls it."""
+"""What a call that failed was given, as plain data, and what the user calls it."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _schema_roles(name: str) -> tuple[str, ...]:
 
 
 def function_name(func: Any) -> str:
-    """Return what a person calls a function of torch's: ``"torch.mm"``, ``"Tensor.view"``; empty for no function."""
+    """Return what a user calls a function of torch's: ``"torch.mm"``, ``"Tensor.view"``; empty for no function."""
     try:
         wording = resolve_name(func)
     except Exception:  # what cannot be looked up has no other name
@@ -148,7 +148,7 @@ def operand_of(argument: Argument, name: str, made_at: Callable[[Any], Location 
 
     Args:
         argument: The argument.
-        name: What the person calls it.
+        name: What the user calls it.
         made_at: Gives the line that made a tensor.
     """
     value, role, place = argument.value, argument.role, argument.place
@@ -204,7 +204,7 @@ def _other(value: Any) -> dict[str, Any]:
 
 
 def short_text(value: Any, depth: int = 2) -> str:
-    """Return something as one would write it, shortened, without running any of the person's code."""
+    """Return something as one would write it, shortened, without running any of the user's code."""
     kind = type(value)
     if kind in _SCALARS or kind in _PLAIN:
         text = repr(value)
@@ -223,9 +223,9 @@ def short_text(value: Any, depth: int = 2) -> str:
     return text if len(text) <= MOST_TEXT else f"{text[: MOST_TEXT - 1]}…"
 
 
-# What the person calls the operands of a call that failed: names, paths of parameters, expressions.
+# What the user calls the operands of a call that failed: names, paths of parameters, expressions.
 #
-# The expression that failed says it where it is the person's own: ``x``, ``self.scale``, or the result of
+# The expression that failed says it where it is the user's own: ``x``, ``self.scale``, or the result of
 # ``x.mean(1)``. Inside torch's modules, and for what is handed through them, tensors are looked for by identity among
 # the names of the functions that are running, the innermost first.
 
@@ -251,7 +251,7 @@ class OperandNames:
         self._spaces: list[dict[str, Any]] | None = None
 
     def of(self, argument: Argument) -> str:
-        """Return what the person calls an argument; empty where nobody knows."""
+        """Return what the user calls an argument; empty where nobody knows."""
         value = argument.value
         is_tensor = is_kind(value, torch.Tensor)
         if is_kind(value, nn.Parameter) and (path := self._parameter(value)):
@@ -321,7 +321,7 @@ class OperandNames:
         return ""
 
     def _among_names(self, tensor: torch.Tensor) -> str:
-        """Return the name that a running function of the person's has for a tensor."""
+        """Return the name that a running function of the user's has for a tensor."""
         if self._spaces is None:
             self._spaces = list(_spaces(self._steps))
         for space in self._spaces:
@@ -351,7 +351,7 @@ class OperandNames:
         return [*args, *kwargs.values()]
 
     def _given_to_module(self, tensor: torch.Tensor) -> ast.expr | None:
-        """Return the expression by which the person's line gave a tensor to the module that it called."""
+        """Return the expression by which the user's line gave a tensor to the module that it called."""
         person = self._steps.person
         failing = failing_at(person) if person is not None else None
         args, kwargs = handed_to_module(self._steps)
@@ -376,7 +376,7 @@ class OperandNames:
 
 
 def _spaces(steps: Steps) -> Iterator[dict[str, Any]]:
-    """Yield the names of the person's running functions, the innermost first, their modules' or cells' last."""
+    """Yield the names of the user's running functions, the innermost first, their modules' or cells' last."""
     frames = [entry.tb_frame for entry in reversed(steps.entries) if is_own(entry.tb_frame)][:_MOST_FRAMES]
     yield from (dict(names_of(frame)) for frame in frames)
     seen: set[int] = set()
@@ -418,7 +418,7 @@ def _reaches(node: ast.expr) -> bool:
 
 
 def namespace_of(steps: Steps, namespace: Mapping[str, Any]) -> dict[str, Any]:
-    """Return all names that the person's running functions can use; those of the innermost hide others."""
+    """Return all names that the user's running functions can use; those of the innermost hide others."""
     merged = dict(namespace)
     for space in reversed(list(_spaces(steps))):
         merged.update(space)
@@ -426,7 +426,7 @@ def namespace_of(steps: Steps, namespace: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def module_names(steps: Steps, namespace: Mapping[str, Any]) -> ModuleNames:
-    """Return the paths of the modules that were running, as the person reaches them."""
+    """Return the paths of the modules that were running, as the user reaches them."""
     names = ModuleNames(namespace_of(steps, namespace))
     running = modules_in(steps)
     if running:

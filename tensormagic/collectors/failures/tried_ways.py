@@ -248,7 +248,7 @@ def _placeholder(names: dict[str, list[int]], name: str) -> str:
 
 
 def _codes(operands: Sequence[Operand]) -> Iterator[tuple[str, list[int]]]:
-    """Yield what code calls each tensor operand: as the person does, else as torch does."""
+    """Yield what code calls each tensor operand: as the user does, else as torch does."""
     found: dict[str, list[int]] = {}
     tensors = [(at, one) for at, one in enumerate(operands) if one.is_tensor]
     for at, one in tensors:
@@ -270,7 +270,7 @@ def _normal(code: str) -> str:
 
 
 def _resolved(name: str) -> Callable[..., Any] | None:
-    """Return a function of torch's by what a person calls it; None for what is not one."""
+    """Return a function of torch's by what a user calls it; None for what is not one."""
     home, path = (torch.Tensor, name.removeprefix("Tensor.")) if name.startswith("Tensor.") else (None, "")
     if home is None and name.startswith("torch."):
         home, path = torch, name.removeprefix("torch.")  # type: ignore[assignment]

@@ -86,7 +86,7 @@ class NumpyAliases:
     """The arrays over tensors' memory that a run knows of.
 
     Args:
-        sites: Interns the person's lines.
+        sites: Interns the user's lines.
 
     Attributes:
         marks: By address, the arrays that are still there, or the storages over them, weak, and who handed them out.
@@ -114,7 +114,7 @@ class NumpyAliases:
         if array is result:  # of an array that was given nothing can have been saved before
             self._see(record, x, 0, start)
             self._follow(address, array, record)
-        else:  # a weak reference to the person's own array would keep NumPy from resizing it
+        else:  # a weak reference to the user's own array would keep NumPy from resizing it
             self._follow(address, x.untyped_storage(), record)
 
     def _follow(self, address: int, holder: Any, record: WriteRecord) -> None:
@@ -215,7 +215,7 @@ def _is_followable(x: Any) -> bool:
 
 # Notes where ``.grad`` is read of a tensor that is no leaf and keeps no gradient: it is None, and stays so.
 #
-# Torch says so once a process, in a warning. Only what the person's own lines read is noted, and only what was None.
+# Torch says so once a process, in a warning. Only what the user's own lines read is noted, and only what was None.
 
 MOST_READS = 64  # different ones
 MOST_SEARCHED = 64  # nodes on the way to a leaf
@@ -243,7 +243,7 @@ class GradientReads:
     """The readings of a run.
 
     Args:
-        sites: Interns the person's lines.
+        sites: Interns the user's lines.
 
     Attributes:
         leaf_name: Gives the name of a leaf; empty where it has none.
@@ -339,7 +339,7 @@ class AutogradWatch:
     """What is remembered of a run's calls.
 
     Args:
-        sites: Interns the person's lines.
+        sites: Interns the user's lines.
 
     Attributes:
         hooked: Sequence numbers of the nodes that made tensors on which the code has put a hook.
@@ -428,7 +428,7 @@ class AutogradWatch:
         """Say that it ended."""
         self.stepping = False
         try:
-            with torch._C.DisableTorchFunction():  # neither this mode nor one of the person's is to see it
+            with torch._C.DisableTorchFunction():  # neither this mode nor one of the user's is to see it
                 self.writes.note_step(optimizer)
         except Exception as error:
             self._gap = f"{type(error).__name__}: {error}"

@@ -28,9 +28,9 @@ from tensormagic.reports.base import Location
 from tensormagic.reports.failure import (
     BackwardFault,
     FreedGraph,
+    ModifiedSavedTensor,
     ReturnProblem,
     SavedWrite,
-    SpoiltTensor,
     WriteKind,
     WrongReturn,
 )
@@ -88,7 +88,7 @@ class Blame:
         writes: What was seen being written; None where nobody looked.
         origin: Gives the line and the module of the node with a sequence number.
         location: Gives a line by its site.
-        name: Gives the person's name of a tensor; empty where it has none.
+        name: Gives the user's name of a tensor; empty where it has none.
     """
 
     def __init__(
@@ -100,14 +100,14 @@ class Blame:
     ) -> None:
         self._writes, self._origin, self._location, self._name = writes, origin, location, name
 
-    def spoilt(self, found: Candidate, nodes: Sequence[Any]) -> SpoiltTensor:
+    def modified(self, found: Candidate, nodes: Sequence[Any]) -> ModifiedSavedTensor:
         """Return what is known of a saved tensor that was changed."""
         place, node, saved = found
         before, now = saved.versions or (0, 0)
         memory, number = memory_of(saved.tensor), node._sequence_nr()
         records = self._records(memory, number, before)
         location, module = self._origin(number)
-        return SpoiltTensor(
+        return ModifiedSavedTensor(
             op=op_name(node.name()), slot=saved.slot, name=self._name(saved.tensor),
             shape=tuple(saved.tensor.shape), module=module, location=location, node=place,
             saved_version=before, version=now, writes=self.described(records), writes_seen=len(records),
@@ -183,7 +183,7 @@ class FreedBook:
     Args:
         origin: Gives the line and the module of the node with a sequence number.
         location: Gives a line by its site.
-        name: Gives the person's name of what a node made; empty where it has none.
+        name: Gives the user's name of what a node made; empty where it has none.
     """
 
     def __init__(
@@ -426,7 +426,7 @@ def _fault(
     nodes = list(walk_nodes(starts, MOST_NODES))
     blame = Blame(None, _nowhere, _no_line, lambda tensor: _name_in(spaces, tensor))
     if is_about_a_write(error) and (found := find_modified_saved(nodes, error, None)) is not None:
-        return BackwardFault(spoilt=blame.spoilt(found, nodes))
+        return BackwardFault(modified=blame.modified(found, nodes))
     freed = returned = None
     if is_about_a_freed_graph(error):
         freed = FreedBook(_nowhere, _no_line, _no_name).freed(nodes, range(len(starts)), None)
@@ -436,7 +436,7 @@ def _fault(
 
 
 def _name_in(spaces: Spaces, tensor: torch.Tensor) -> str:
-    """Return what the person calls a tensor: by its own name, or as a parameter of a model that has one."""
+    """Return what the user calls a tensor: by its own name, or as a parameter of a model that has one."""
     named = [(name, value) for space in spaces for name, value in list(space.items()) if not name.startswith("_")]
     for name, value in named:
         if isinstance(value, torch.Tensor) and same_start(value, tensor):

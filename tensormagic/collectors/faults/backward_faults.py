@@ -36,8 +36,8 @@ from tensormagic.reports.failure import (
     BackwardFault,
     FailureReport,
     FreedGraph,
+    ModifiedSavedTensor,
     SilentErrors,
-    SpoiltTensor,
     SwallowedError,
     WrongReturn,
 )
@@ -86,14 +86,14 @@ class CaughtBook:
         return tuple(self._every.copy().values())
 
 
-def _about(fault: BackwardFault) -> SpoiltTensor | FreedGraph | WrongReturn | None:
-    return fault.spoilt or fault.freed or fault.returned
+def _about(fault: BackwardFault) -> ModifiedSavedTensor | FreedGraph | WrongReturn | None:
+    return fault.modified or fault.freed or fault.returned
 
 
 # A pass that ends well costs nothing but a look whether anything was written behind autograd's back. One that raises
 # is looked into as long as its nodes live; what is kept is plain data, for the exception that ends the run.
 
-MOST_UNSEEN = 16  # tensors spoilt unseen that are reported
+MOST_UNSEEN = 16  # tensors modified unseen that are reported
 MOST_CHAIN = 16  # exceptions followed through __cause__ and __context__
 MOST_FRAMES = 12
 
@@ -143,7 +143,7 @@ class Faults:
         sites: The lines.
         leaves: Names leaves.
         namespace: Where names are looked up besides the frames that are running.
-        add_gap: Told what could not be looked into: section and reason.
+        add_gap: Called with what could not be looked into: section and reason.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class Faults:
         self._freed = FreedBook(self._origin, self._location, self._name_of_maker)
         self._names: Names | None = None
         self._blame = Blame(self._watch.writes, self._origin, self._location, self._name_of)
-        self._unseen: dict[tuple[int, int, str], SpoiltTensor] = {}
+        self._unseen: dict[tuple[int, int, str], ModifiedSavedTensor] = {}
         self._caught = CaughtBook()
         self._ended_by: tuple[str, str, BackwardFault] | None = None
         self._watch.reads.leaf_name = self._name_of_leaf
@@ -212,8 +212,8 @@ class Faults:
     def _fault(self, ended: Ended, error: BaseException) -> BackwardFault | None:
         nodes, reached, backward = ended.found.nodes, ended.reached, self._location(ended.site)
         if is_about_a_write(error) and (found := find_modified_saved(nodes, error, reached)) is not None:
-            spoilt = self._blame.spoilt(found, nodes)
-            return BackwardFault(spoilt=self._placed(spoilt, ended, backward))
+            modified = self._blame.modified(found, nodes)
+            return BackwardFault(modified=self._placed(modified, ended, backward))
         if is_about_a_freed_graph(error):
             freed = self._freed.freed(nodes, ended.found.roots, reached)
             if freed is None:
@@ -231,10 +231,10 @@ class Faults:
         """Return a fault with the graph and the node that it is about, as the report numbers them."""
         return replace(found, graph=ended.graph, node=ended.index[found.node], backward=backward)
 
-    def _unseen_by(self, ended: Ended, suspect: Suspect) -> SpoiltTensor:
+    def _unseen_by(self, ended: Ended, suspect: Suspect) -> ModifiedSavedTensor:
         node = ended.found.nodes[suspect.place]
         location, module = self._origin(node._sequence_nr())
-        return SpoiltTensor(
+        return ModifiedSavedTensor(
             op=op_name(node.name()), slot=suspect.slot, name=suspect.name, shape=suspect.shape,
             module=module, location=location, backward=self._location(ended.site),
             graph=ended.graph, node=ended.index[suspect.place],
@@ -299,7 +299,7 @@ class Faults:
 
 
 def _all_placed(fault: BackwardFault, graphs: Sequence[Graph]) -> BackwardFault:
-    return BackwardFault(*(_placed(one, graphs) for one in (fault.spoilt, fault.freed, fault.returned)))
+    return BackwardFault(*(_placed(one, graphs) for one in (fault.modified, fault.freed, fault.returned)))
 
 
 def _placed(found: Any, graphs: Sequence[Graph]) -> Any:
@@ -311,7 +311,7 @@ def _placed(found: Any, graphs: Sequence[Graph]) -> Any:
 
 
 class Names:
-    """What the person calls tensors, in the frames that are running, in a namespace, and as leaves of modules."""
+    """What the user calls tensors, in the frames that are running, in a namespace, and as leaves of modules."""
 
     def __init__(self, caller: FrameType | None, namespace: Mapping[str, Any], leaves: Leaves) -> None:
         self._leaves = leaves

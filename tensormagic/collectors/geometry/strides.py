@@ -281,7 +281,7 @@ def _address(x: torch.Tensor, storage: torch.UntypedStorage) -> int:
 #
 # ``.detach()`` shares the counter, ``.data`` does not: the difference between an error and a silently wrong gradient.
 # torch shows a counter's *value*, not which counter it is, and finding out by writing would be a change to the
-# person's tensors. A tensor's C++ part (``c10::TensorImpl``) holds a pointer to its counter, though, at a place that
+# user's tensors. A tensor's C++ part (``c10::TensorImpl``) holds a pointer to its counter, though, at a place that
 # is fixed in one build of torch. That place is not assumed but found: it is the one word that is equal for tensors
 # known to share a counter and differs for tensors known not to. Where there is no such word, or more than one, the
 # answer is "cannot tell".
@@ -358,7 +358,7 @@ class Written:
 
     Attributes:
         slots: Position (None: by name alone) and name of every argument that is written to.
-        name: As a person knows the op: ``"add_"``, ``"mm.out"``.
+        name: As a user knows the op: ``"add_"``, ``"mm.out"``.
         pointwise: Whether element i of the result depends on element i of the operands alone.
         same_value: Whether all elements get one value.
         random: Whether running it again gives something else.

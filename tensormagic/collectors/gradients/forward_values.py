@@ -35,7 +35,7 @@ from tensormagic.collectors.hooks.modes import bare
 from tensormagic.collectors.quiet import answers_itself, here, unasked
 from tensormagic.reports import UNTOUCHED, FirstNonfinite, ForwardNonfinite, ForwardValues, GradientStatistics
 
-# Measures what the forward makes, for the person who asks for it: each output of each call that makes a node.
+# Measures what the forward makes, for the user who asks for it: each output of each call that makes a node.
 #
 # The function mode sees the outputs as they are returned. On a CPU they are measured there and then; on any other
 # device their numbers are computed there, and come with those of the pass. Nothing is kept but numbers. A row is
@@ -125,7 +125,7 @@ class ForwardMeter:
     ) -> PassForward | None:
         """Return the rows of the nodes a pass is about to go through. Never raises.
 
-        Leaves, whose values seldom change much from one pass to the next, are measured as they stand where ``full``.
+        Leaves, whose values seldom change much from one pass to the next, are measured as they are where ``full``.
         """
         began = perf_counter()
         try:
@@ -219,7 +219,7 @@ class PassForward:
 
 @contextmanager
 def _aside() -> Iterator[None]:
-    """Leave out the person's modes; what is measured is detached, so that no graph grows. Seldom more than 1 µs."""
+    """Leave out the user's modes; what is measured is detached, so that no graph grows. Seldom more than 1 µs."""
     with torch._C.DisableTorchFunction():
         if torch._C._len_torch_dispatch_stack():
             with torch.utils._python_dispatch._disable_current_modes():

@@ -34,7 +34,7 @@ from tensormagic.reports.base import quickly
 #
 # A gradient of megabytes is gone through in pieces that stay in the cache while smallest, largest, sum, sum of
 # squares and zeros are taken of each: memory is read once. Elements that a stride of 0 repeats are read once as well,
-# and counted as often as they stand. On a device other than a CPU it is done otherwise: see
+# and counted as often as they are. On a device other than a CPU it is done otherwise: see
 # `on_device`.
 
 _statistics = quickly(GradientStatistics)

@@ -255,7 +255,7 @@ class PassRecorder:
         self.seconds += perf_counter() - began
 
     def _quiet(self) -> Any:
-        """Keep the person's own dispatch modes and transforms from seeing the tracer's reductions."""
+        """Keep the user's own dispatch modes and transforms from seeing the tracer's reductions."""
         if self._wrapped:
             return outside_levels()
         return without_modes() if self._isolated else nullcontext()

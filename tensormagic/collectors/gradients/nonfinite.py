@@ -66,7 +66,7 @@ def singular_slot(node: Any) -> str | None:
 def suspicious(node: Any, slot: str) -> torch.Tensor | None:
     """Return the saved tensor ``slot`` of a live node where its real numbers can be looked at, else None.
 
-    It cannot where it was changed in place, where the graph was freed, and where the person packed it with hooks of
+    It cannot where it was changed in place, where the graph was freed, and where the user packed it with hooks of
     their own (offloading, checkpointing).
     """
     saved = saved_tensor(node, slot)
@@ -101,14 +101,14 @@ def first_nonfinite_of(
         facts: What was counted in saved tensors, by node.
         first: Statistics of the first gradient of each node.
         edges: Of the graph.
-        hooked: Nodes that receive what hooks of the person's have seen before; see `hooked_nodes`.
+        hooked: Nodes that receive what hooks of the user's have seen before; see `hooked_nodes`.
     """
     found = islice(_first_nonfinite(values, facts, first, edges), MOST_FIRST_NONFINITE)
     return tuple(replace(birth, hooked=True) if birth.receiver in hooked else birth for birth in found)
 
 
 def hooked_nodes(found: Walk, structure: GraphStructure, numbers: Collection[int]) -> frozenset[int]:
-    """Return the report indices of nodes whose gradient tensor hooks of the person's may change on its way there.
+    """Return the report indices of nodes whose gradient tensor hooks of the user's may change on its way there.
 
     Those on leaves stand with the leaf. Of others, nothing can be asked: they are the ones that were seen being put
     on the results of nodes with these sequence ``numbers``.
@@ -210,7 +210,7 @@ def first_bad(found: Walk, structure: GraphStructure, pass_number: int, names: M
         found: The live graph, before backward goes through it.
         structure: Its structure.
         pass_number: Of the pass about to begin.
-        names: Where the person's tensors have names.
+        names: Where the user's tensors have names.
     """
     with quiet():
         look = _Look(found, structure, names)
@@ -312,7 +312,7 @@ class _Look:
         return self._known[key]
 
     def _name_of(self, x: torch.Tensor) -> str:
-        """Return the name under which the person holds this tensor, or one of the same elements; empty if none."""
+        """Return the name under which the user holds this tensor, or one of the same elements; empty if none."""
         where = (x.data_ptr(), x.numel())
         same = (
             name

@@ -90,7 +90,7 @@ class DeviceHistory:
 class _Asked:
     """One gradient that was asked about."""
 
-    keep: Keep  # told of it, once the numbers are here; of nothing where they could not be had
+    keep: Keep  # called with them once the numbers are here; with nothing where they could not be had
     dtype: torch.dtype  # its type
     count: int  # its elements that are stored
     repeated: int  # how often each of them stands
@@ -152,7 +152,7 @@ class DeviceNumbers:
 
         Args:
             gradient: Anything that has numbers.
-            keep: Told of them when they have come.
+            keep: Called with them when they have come.
             full: Whether everything is asked, or the norm and how many elements are not finite.
             careful: Whether the norm may leave the range of its type.
         """
@@ -192,7 +192,7 @@ class DeviceNumbers:
             stream.add(vector_norm(values, dtype=wide if half else None), [asked])
 
     def number(self, value: torch.Tensor, keep: Callable[[float], None]) -> None:
-        """Ask for one number as it stands."""
+        """Ask for one number as it is."""
         wide = _SUMMED_IN.get(value.dtype, torch.float32)
         with _own_types():
             self._reckon([value.detach().to(wide, copy=True)], lambda read: keep(read[0][0]))
@@ -279,7 +279,7 @@ def left_its_range(measured: Measured) -> bool:
 
 @contextmanager
 def _own_types() -> Iterator[None]:
-    """Keep the person's function modes from seeing what is computed, and autocast from choosing the types for it."""
+    """Keep the user's function modes from seeing what is computed, and autocast from choosing the types for it."""
     with torch._C.DisableTorchFunction():
         if torch._C._is_any_autocast_enabled():
             with torch._C._DisableAutocast():

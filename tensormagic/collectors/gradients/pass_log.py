@@ -37,7 +37,7 @@ from tensormagic.reports.graph import no_numbers
 
 # What is known of one backward call while it is followed, backwards that are Python code included.
 
-# Looks into backwards that are Python code of the person's: their own Functions', and re-entrant checkpoints'.
+# Looks into backwards that are Python code of the user's: their own Functions', and re-entrant checkpoints'.
 #
 # While the engine runs, the tracer's mode is off the stack. Where a node's backward runs forward code of its own, as
 # a checkpoint does that computes its segment again, nodes are made there, and a backward may run through them. So for

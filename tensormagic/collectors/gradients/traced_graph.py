@@ -128,7 +128,7 @@ class TracedGraph:
         self.bad_passes = 0
         self.is_small = is_small(nodes)
         self.inner = False  # whether all its passes ran inside other passes
-        self.python_places: tuple[int, ...] = ()  # traversal places of nodes whose backward is the person's Python code
+        self.python_places: tuple[int, ...] = ()  # traversal places of nodes whose backward is the user's Python code
         self._shared = tuple(_shared_edges(structure))
         self._statistics_seconds = 0.0
         self._statistics_cost = 0.0  # of the last pass that was measured in full
@@ -244,7 +244,7 @@ class GraphBook:
         leaves: Names the leaves.
         origins: Says where nodes were made.
         namespace: Where names are looked up.
-        add_gap: Told what could not be kept: section and reason.
+        add_gap: Called with what could not be kept: section and reason.
     """
 
     def __init__(
@@ -280,7 +280,7 @@ class GraphBook:
 
     def _begin(self, found: Walk, *, inner: bool) -> TracedGraph:
         structure = make_structure(len(self._graphs) + 1, found)
-        with quiet():  # reading what a node saves is an operation, which a mode of the person's would see
+        with quiet():  # reading what a node saves is an operation, which a mode of the user's would see
             nodes = describe_nodes(found, structure, self._leaves, self._origins, self._namespace)
         graph = TracedGraph(structure, nodes)
         graph.inner = inner

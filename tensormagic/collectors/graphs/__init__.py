@@ -1,1 +1,1 @@
-"""The graphs that passes go through, and one that stands before any."""
+"""The graphs that passes go through, and one that is before any."""

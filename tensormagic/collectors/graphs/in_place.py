@@ -102,7 +102,7 @@ class WriteBook:
     """The writes of a run that are remembered.
 
     Args:
-        sites: Interns the person's lines.
+        sites: Interns the user's lines.
     """
 
     def __init__(self, sites: SourceLines) -> None:
@@ -185,7 +185,7 @@ class Suspect(NamedTuple):
 
     place: int  # of its node in the walk
     slot: str  # which of the node's
-    name: str  # what the person calls it; empty where it has no name
+    name: str  # what the user calls it; empty where it has no name
     shape: tuple[int, ...]  # its shape
     records: tuple[WriteRecord, ...]  # the writes
 

@@ -110,13 +110,13 @@ def is_node_class(kind: type) -> bool:
     return torch._C._FunctionBase in mro_of(kind) or type(vars(kind).get("next_functions")) is GetSetDescriptorType
 
 
-# Which nodes run Python code of the person's in their backward.
+# Which nodes run Python code of the user's in their backward.
 
 _CHECKPOINT = "CheckpointFunctionBackward"
 
 
 def runs_python(node: Any) -> bool:
-    """Return whether the backward of a node is Python code of the person's, or runs such code."""
+    """Return whether the backward of a node is Python code of the user's, or runs such code."""
     if not isinstance(node, BackwardCFunction):
         return False
     module: str = getattr(getattr(type(node), "_forward_cls", None), "__module__", "")
@@ -137,7 +137,7 @@ _NAME = "hooks"  # as that module calls ``torch.utils.hooks``
 
 
 class _Handles:
-    """Stands in for the module of handles; all but the making of a handle is the module's."""
+    """Replaces the module of handles; all but the making of a handle is the module's."""
 
     def __init__(self, handle: Callable[[Any], Any], module: ModuleType) -> None:
         self.RemovableHandle = handle

@@ -46,7 +46,7 @@ def op_name(node_name: str) -> str:
     """Return the readable name of a node.
 
     ``"NativeLayerNormBackward0"`` is ``"native_layer_norm"``, ``"MaxPool2DWithIndicesBackward0"`` is
-    ``"max_pool2d_with_indices"``. A custom Function keeps the name that the person gave it: ``"MyReLUBackward"`` is
+    ``"max_pool2d_with_indices"``. A custom Function keeps the name that the user gave it: ``"MyReLUBackward"`` is
     ``"MyReLU"``.
     """
     bare = _VERSION_NUMBER.sub("", node_name)
@@ -107,7 +107,7 @@ def _bare_name(name: str) -> str:
 
 
 def _outputs(outputs: Iterable[Any]) -> Outputs:
-    """Return the shapes of tensors or of what stands for them, and dtype and device of the first."""
+    """Return the shapes of tensors or of what represents them, and dtype and device of the first."""
     found = tuple([(_size(output), output.dtype, output.device) for output in outputs])
     try:
         return _described_outputs(found)
@@ -115,7 +115,7 @@ def _outputs(outputs: Iterable[Any]) -> Outputs:
         return _described_outputs.__wrapped__(found)
 
 
-# A model repeats few shapes many times: what stands for all equal ones is made once, and looked up by what torch says.
+# A model repeats few shapes many times: what represents all equal ones is made once, and looked up by what torch says.
 @lru_cache(maxsize=4096)
 def _described_outputs(found: tuple[tuple[tuple[Any, ...], torch.dtype, torch.device], ...]) -> Outputs:
     shapes = tuple(_numbers(size) for size, _, _ in found)
@@ -151,7 +151,7 @@ def _plain(dtype: Hashable) -> str:
 def saved_tensors(node: Any) -> tuple[SavedTensor, ...]:
     """Return what a live node keeps for its backward, and in which state.
 
-    What the person packed with saved-tensor hooks is not unpacked: that would run their code.
+    What the user packed with saved-tensor hooks is not unpacked: that would run their code.
     """
     of_torch = not is_custom(node)
     found: list[_Saved] = []
@@ -179,7 +179,7 @@ def _facts_of(slot: str, tensor: torch.Tensor) -> _Saved:
 def _grad_fn(x: torch.Tensor) -> Any:
     try:
         return x.grad_fn
-    except Exception:  # a view that was changed in a way that autograd forbids, or a class of the person's
+    except Exception:  # a view that was changed in a way that autograd forbids, or a class of the user's
         return None
 
 
@@ -195,7 +195,7 @@ def _variables(found: Walk, namespace: Mapping[str, Any]) -> dict[int, str]:
     return names
 
 
-# A graph that stands: what backward would run through, looked at before it does. Nothing is run, hooked or kept.
+# An existing graph: what backward would run through, looked at before it does. Nothing is run, hooked or kept.
 #
 # The forward was not watched, so a node's line and module are not known; everything autograd itself keeps is: nodes,
 # edges, leaves with their names, shapes, and what is saved for backward, in how many bytes.

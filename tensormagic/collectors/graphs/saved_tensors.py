@@ -19,14 +19,14 @@ from tensormagic.collectors.graphs.live_nodes import walk_nodes
 from tensormagic.collectors.objects.namespace import is_kind
 from tensormagic.collectors.quiet import number
 
-# Everything that torch shows of what live nodes have saved: without unpacking what hooks of the person's have packed.
+# Everything that torch shows of what live nodes have saved: without unpacking what hooks of the user's have packed.
 
 _VERSIONS = re.compile(r"is at version (\d+); expected version (\d+)")
 _CUSTOM = (("saved_tensors", "_raw_saved_tensors", "saved_tensors"),)
 
 
 def is_packed(raw: Any) -> bool:
-    """Return whether reading a saved tensor would run a hook of the person's, or cannot be known not to.
+    """Return whether reading a saved tensor would run a hook of the user's, or cannot be known not to.
 
     Where this torch does not say whether there is a hook, it is left alone. Of a list of saved tensors, as indexing
     keeps its indices, one that is packed is enough.
@@ -207,7 +207,7 @@ def same_start(x: torch.Tensor, y: torch.Tensor) -> bool:
 
 # Which autograd graphs keep a tensor or its storage: as a saved tensor of a node, or as the leaf it adds to.
 #
-# Nothing is unpacked that a hook of the person's has packed: of what the hook made of it the tensors are looked for
+# Nothing is unpacked that a hook of the user's has packed: of what the hook made of it the tensors are looked for
 # that lie in it. What was changed in place since torch shows no more as saved; it is kept all the same, and read as
 # it lies there.
 
@@ -268,7 +268,7 @@ def _storage_of(x: torch.Tensor) -> int:
 
 
 def path_of(node: Any, root: str, slot: str) -> str:
-    """Return what a node holds as a person reads it: ``"graph of loss: MmBackward0, saved as self"``."""
+    """Return what a node holds as a user reads it: ``"graph of loss: MmBackward0, saved as self"``."""
     how = _HOW.get(slot) or (slot if slot.startswith("ctx.") else f"saved as {slot}")
     return f"graph of {root}: {node.name().rsplit('::', 1)[-1]}, {how}"
 
@@ -282,7 +282,7 @@ def kept_by(node: Any) -> Iterator[tuple[str, torch.Tensor | None]]:
     if type(node).__name__ == "AccumulateGrad":
         yield "variable", node.variable
         return
-    of_torch = not is_custom(node)  # a person may have called the class itself, too: no graph has that
+    of_torch = not is_custom(node)  # a user may have called the class itself, too: no graph has that
     for slot in read_slots(node):
         if slot.state == "ok":
             yield from ((slot.name if of_torch else name, tensor) for name, tensor in tensors_in(slot))

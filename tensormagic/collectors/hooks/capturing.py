@@ -17,14 +17,14 @@ from tensormagic.collectors.where.caller import foreign_caller, uncounted
 #
 # TorchScript's tracer records every attribute of a module and every size that anybody reads meanwhile, names values
 # after the variables of the frames around a call, and cannot take Python numbers while a dispatch mode is on; its
-# compiler cannot compile what stands in for torch's own functions; ``torch.export`` makes a size that is compared a
+# compiler cannot compile what replaces torch's own functions; ``torch.export`` makes a size that is compared a
 # constant. So all that a follower has on torch's stacks leaves at the door of each, and comes back behind it. A
 # dispatch mode leaves for the first call of a TorchScript function, too, whose graph is made simpler then by running
 # parts of it, and where a graph is printed, whose Python numbers are tensors.
 
 _TRACE, _SCRIPT, _EXPORT, _MAKE_FX = "torch.jit.trace", "torch.jit.script", "torch.export", "make_fx"
 
-# The innermost function that a person's own name for the outer one leads to as well; looked up where it is called.
+# The innermost function that a user's own name for the outer one leads to as well; looked up where it is called.
 _DOORS: tuple[tuple[str, str, str], ...] = (
     ("torch._C", "_create_function_from_trace", _TRACE),
     ("torch._C", "_create_function_from_trace_with_dict", _TRACE),
@@ -56,7 +56,7 @@ class Captures:
     Args:
         leave: Takes the follower off this thread's stacks; returns what brings it back, None where it was not there.
         leave_dispatch: Takes its dispatch mode off, where it has one.
-        made: Told what the first call of a TorchScript function returned, what to call it, and the frame of the call.
+        made: Called with what the first call of a TorchScript function returned, its name, and the frame of the call.
     """
 
     def __init__(
@@ -248,7 +248,7 @@ class kept_compiled:  # noqa: N801  (read as what it does: ``with kept_compiled(
 
     def _compile(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
-        def compile(*args: Any, **kwargs: Any) -> Any:  # noqa: A001  (it stands in for torch.compile)
+        def compile(*args: Any, **kwargs: Any) -> Any:  # noqa: A001  (it replaces torch.compile)
             compiled = original(*args, **kwargs)
             if _MODULE in sys.modules and len(self._replaced) == 1:
                 self.__enter__()
@@ -257,7 +257,7 @@ class kept_compiled:  # noqa: N801  (read as what it does: ``with kept_compiled(
         return compile
 
     def _switch(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Return what stands in for Dynamo's switch. Nothing may run between switching on and returning."""
+        """Return what replaces Dynamo's switch. Nothing may run between switching on and returning."""
 
         def switch(callback: Any) -> Any:
             caller = foreign_caller(sys._getframe(1))

@@ -23,12 +23,12 @@ from tensormagic.reports import Location
 
 # Replaces functions of torch's for the duration of a trace, and puts them back whatever the order.
 #
-# Traces on two threads may begin and end in any order, and the person may replace the same function meanwhile. Each
+# Traces on two threads may begin and end in any order, and the user may replace the same function meanwhile. Each
 # replacement knows what lay below it: what ends in the midst of others is taken out of their midst.
 
 
 class Replacement:
-    """One function that stands in for another while this is entered; what ends it may come before that, and twice.
+    """One function that replaces another while this is entered; what ends it may come before that, and twice.
 
     Where somebody else replaced ours meanwhile, theirs stays: it goes on to ours, which goes on to what lay below.
     """
@@ -82,7 +82,7 @@ _lock = Lock()
 # Keeps Dynamo from compiling the tracer's own code, where that runs between two compiled pieces.
 #
 # Where a compiled function breaks its graph (it calls ``backward``), Dynamo stays on while the call runs, and
-# compiles what Python code comes by: the person's hooks, as it would without us, and it is to stay away from ours. It
+# compiles what Python code comes by: the user's hooks, as it would without us, and it is to stay away from ours. It
 # follows calls into whatever they call, and what it does with theirs is not what they say: a counter of torch's goes
 # up and never down again. So the tracer's own code runs with Dynamo off; the door to it is one function that is left
 # alone.
@@ -99,7 +99,7 @@ switch_dynamo: Callable[[Any], Any] = getattr(_frames, "set_eval_frame", _nothin
 
 
 def with_dynamo(compiler: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call torch's or the person's function from where Dynamo is off, with what `switch_dynamo` returned there."""
+    """Call torch's or the user's function from where Dynamo is off, with what `switch_dynamo` returned there."""
     switch_dynamo(compiler)
     try:
         return function(*args, **kwargs)
@@ -163,7 +163,7 @@ def _asking(note: Callable[[FrameType | None], None], original: Callable[[Any], 
 # Notes where derivatives are taken forwards: there no graph is built, so none can be shown, and that is said.
 #
 # ``torch.func.jvp`` and ``jacfwd``, ``torch.autograd.forward_ad`` and ``functional.jvp(strategy="forward-mode")`` all
-# enter a level of dual numbers by one function of `torch.autograd.forward_ad`. It returns before the person's code
+# enter a level of dual numbers by one function of `torch.autograd.forward_ad`. It returns before the user's code
 # runs.
 
 _ENTER = "enter_dual_level"
@@ -231,7 +231,7 @@ def print_with(text: Callable[[torch.Tensor], str]) -> Callable[[], None]:
 
 
 def _instead(below: Callable[..., str], text: Callable[[torch.Tensor], str]) -> Callable[..., str]:
-    """Return what stands in for a ``__repr__``; what it cannot do, ``below`` does."""
+    """Return what replaces a ``__repr__``; what it cannot do, ``below`` does."""
 
     @wraps(below)  # who counts the calls of a run sees it under torch's name
     def instead(self: Any, **contents: Any) -> str:
@@ -249,7 +249,7 @@ def _instead(below: Callable[..., str], text: Callable[[torch.Tensor], str]) -> 
     return instead
 
 
-# Sees every backward call: on whichever thread, under whichever name, from the person's code or from torch's own.
+# Sees every backward call: on whichever thread, under whichever name, from the user's code or from torch's own.
 #
 # ``Tensor.backward``, ``torch.autograd.backward`` and ``torch.autograd.grad``, also where they were imported by name
 # before, and with them everything of torch's that calls them (``torch.func``, ``torch.autograd.functional``, re-
@@ -288,7 +288,7 @@ class Follower(Protocol):
 
 
 _followers: list[tuple[int, Follower]] = []  # each with the thread that it was begun on
-_replaced: list[tuple[Any, Any]] = []  # torch's function and what stands in for it, while it does
+_replaced: list[tuple[Any, Any]] = []  # torch's function and what replaces it, while it does
 
 
 class followed_backward:  # noqa: N801  (read as what it does: ``with followed_backward(follower):``)

@@ -27,7 +27,7 @@ from tensormagic.collectors.where.caller import Callers, uncounted
 from tensormagic.collectors.where.source import CellNumber, SourceLines
 from tensormagic.reports import Cell, State
 
-# Where a dispatch mode steps off, so that the run stays the person's.
+# Where a dispatch mode steps off, so that the run stays the user's.
 #
 # Torch asks, in a few places of its own code, whether a dispatch mode is on, and computes otherwise then. There the
 # mode is off, and what came out is looked at. What changes the size of a storage by no operation is noted, too.
@@ -90,7 +90,7 @@ _CALLS: tuple[tuple[Any, str], ...] = (
 
 
 STANDING_IN: dict[Any, Any] = {}
-"""Of these functions of torch's, by what stands in for them at present: a function mode is called for the latter."""
+"""Of these functions of torch's, by what replaces them at present: a function mode is called for the latter."""
 
 NodeWalk = Callable[[Iterable[Any], int], Iterable[Any]]
 
@@ -156,7 +156,7 @@ class SteppingOff:
             place = self._mode.leave() if asks(args, kwargs) else -1
             if place < 0:
                 return made(original, args, kwargs)
-            itself[0].pause()  # a function mode is called for what stands there
+            itself[0].pause()  # a function mode is called for what is there
             try:
                 result = made(original, args, kwargs)
             finally:

@@ -260,7 +260,7 @@ def set_of(roots: Iterable[int]) -> int:
 # What a single node alone leads to, and each of its references by itself: plain graphs of numbers, no torch.
 #
 # A node dominates others where every way to these goes through it. Of all nodes that would be a dominator tree; asked
-# for the few containers that a person can write down, it is enough to go forward from one and to take away again what
+# for the few containers that a user can write down, it is enough to go forward from one and to take away again what
 # can be entered from elsewhere. What a node dominates is led to by the same roots as the node: nothing beyond is
 # looked at.
 

@@ -232,7 +232,7 @@ def _code(chosen: Sequence[Root]) -> str:
 
 # What only outputs and the last error keep, and letting go of it: never of anything that a name leads to.
 #
-# What a person's name leads to as well stays alive whatever the history does, and so stays in the history, too.
+# What a user's name leads to as well stays alive whatever the history does, and so stays in the history, too.
 
 
 def free_session(

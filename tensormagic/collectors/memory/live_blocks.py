@@ -126,7 +126,7 @@ def merged(blocks: Iterable[Block]) -> list[Block]:
 # The strided tensors that hold the memory of a tensor: itself, for most; else what it is made of.
 #
 # A sparse tensor lies in its indices and values, a nested one in its buffer, a functorch or functional wrapper in
-# what it wraps, a wrapper subclass in its inner tensors. Those of a class of the person's are read from the instance;
+# what it wraps, a wrapper subclass in its inner tensors. Those of a class of the user's are read from the instance;
 # only where it has none is ``__tensor_flatten__`` asked, which is made for that.
 
 _PLAIN = {torch.Tensor, nn.Parameter, nn.Buffer}
@@ -178,11 +178,11 @@ def nbytes_of(x: torch.Tensor) -> int:
 
 
 def running(frame: FrameType | None, taken: set[str]) -> list[tuple[Place, Any]]:
-    """Return the variables of a frame and of those that called it, as far as they run functions of the person's own.
+    """Return the variables of a frame and of those that called it, as far as they run functions of the user's own.
 
     Args:
         frame: The innermost.
-        taken: Names that mean something to the person already; a variable of the same name is shown with its
+        taken: Names that mean something to the user already; a variable of the same name is shown with its
             function.
     """
     found: list[tuple[Place, Any]] = []
@@ -287,7 +287,7 @@ class Lines:
             return None
 
     def _recorded(self, storage: torch.UntypedStorage) -> Origin | None:
-        """Return the person's innermost line on the stack that the allocator keeps with a block in use."""
+        """Return the user's innermost line on the stack that the allocator keeps with a block in use."""
         if self._traceback is None or storage.device.type != "cuda":
             return None
         own = own_frame(self._traceback(storage.data_ptr()))

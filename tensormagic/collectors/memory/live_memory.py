@@ -32,7 +32,7 @@ from tensormagic.reports import Category, DeviceMemory, Gap, Holder, LiveStorage
 
 MOST_HOLDERS = 6
 _SESSION = ("history", "traceback")
-_UNNAMED = ("view", "array")  # the base of what has a name, which is what a person can delete
+_UNNAMED = ("view", "array")  # the base of what has a name, which is what a user can delete
 
 
 def live_storage(block: Block, line_of: Callable[[torch.UntypedStorage], Origin | None] = noted_line) -> LiveStorage:
@@ -80,7 +80,7 @@ def _named(block: Block) -> list[tuple[Place, torch.Tensor]]:
 
 
 def _rank(place: Place, x: torch.Tensor) -> tuple[bool, bool, bool, bool]:
-    """Return what puts the name first that a person would write: their own, a plain path, of all of it."""
+    """Return what puts the name first that a user would write: their own, a plain path, of all of it."""
     path = place.path
     return place.kind in _SESSION, OPTIMIZED.search(path) is not None, ", " in path, x._is_view()
 
@@ -147,7 +147,7 @@ def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by nam
     """Return where the memory is. Changes nothing, keeps nothing.
 
     Args:
-        namespace: The person's names.
+        namespace: The user's names.
         frame: Of the function that asks: its variables are names, too.
         more: Other places to begin at: the variables of functions that have failed.
         only: Show only the memory that these lead to.
@@ -404,7 +404,7 @@ def memory_at(
     Args:
         error: With its traceback; nothing of it is kept.
         described: What its message shows.
-        namespace: The person's names.
+        namespace: The user's names.
         cell_number: Gives a cell's execution count from its file name.
     """
     try:

@@ -34,7 +34,7 @@ _LEAVES: frozenset[type] = frozenset({
     BuiltinFunctionType, ModuleType, torch.dtype, torch.device, torch.Size, torch.Generator, torch.layout,
     torch.memory_format,
 })  # fmt: skip
-# Besides: alive for as long as the session is. A weak dictionary holds what is a person's.
+# Besides: alive for as long as the session is. A weak dictionary holds what is a user's.
 _CLOSED = (MACHINERY - {"builtins", "weakref"}) | {
     "comm", "debugpy", "importlib", "jupyter_client", "re", "selectors", "socket", "threading",
     "torch._C", "torch._dynamo", "torch._functorch", "torch._inductor", "torch._library", "torch._ops", "torch._guards",
@@ -52,7 +52,7 @@ _array_base: Callable[[Any], Any] = np.ndarray.__dict__["base"].__get__
 
 
 def _getter(name: str) -> Callable[[Any], Any]:
-    """Return what reads an attribute of a tensor, whatever a class of the person's makes of it."""
+    """Return what reads an attribute of a tensor, whatever a class of the user's makes of it."""
     found: Callable[[Any], Any] = torch._C.TensorBase.__dict__[name].__get__
     return found
 
@@ -75,7 +75,7 @@ class Readers(dict[type, "Reader | None"]):
     """How the instances of a class are read; None where they hold nothing, or are not to be looked into.
 
     Args:
-        home: The name of the module whose classes are the person's own: what a class of others holds is not theirs.
+        home: The name of the module whose classes are the user's own: what a class of others holds is not theirs.
     """
 
     def __init__(self, home: str) -> None:
@@ -102,7 +102,7 @@ class Readers(dict[type, "Reader | None"]):
 
 
 def is_custom(kind: type) -> bool:
-    """Return whether a class is that of the nodes of a person's Function."""
+    """Return whether a class is that of the nodes of a user's Function."""
     return torch._C._FunctionBase in kind.__mro__
 
 
@@ -199,7 +199,7 @@ class References:
     may refer to them, or it would be counted.
 
     Attributes:
-        home: The name of the module whose classes are the person's own.
+        home: The name of the module whose classes are the user's own.
         closed: Addresses of dictionaries that stay whatever is deleted: of modules, and the namespace itself.
         budget: How long to look.
         objects: Everything met.
@@ -263,7 +263,7 @@ class References:
     def uncounted(self, value: Any) -> None:
         """Take down a reference that nobody shows the count of: to a node of a graph.
 
-        The node of a Function of the person's own is shown to the garbage collector by the tensor that it made.
+        The node of a Function of the user's own is shown to the garbage collector by the tensor that it made.
         """
         number = self._meet(value)
         self.native_counts[number] += 1

@@ -23,9 +23,9 @@ from tensormagic.collectors.where.source import is_own_code
 from tensormagic.reports import Release
 from tensormagic.reports.memory import ReleaseKind
 
-# Where a session's references begin: the person's names, IPython's history of outputs, the last error.
+# Where a session's references begin: the user's names, IPython's history of outputs, the last error.
 #
-# A root is one thing that a person can let go of, with every place in which the session refers to it: of one output
+# A root is one thing that a user can let go of, with every place in which the session refers to it: of one output
 # that are ``Out[5]``, ``_5``, for a while ``_``, and copies that IPython keeps in places of its own. All are
 # dictionaries, so that a place is a dictionary and a key: the same list serves to count the references and to drop
 # them.
@@ -87,7 +87,7 @@ def _of_name(namespace: Mapping[str, Any], name: str) -> Root:
 
 
 def _is_output(namespace: Mapping[str, Any], name: str, taken: set[int]) -> bool:
-    """Return whether a name is one that IPython gave to an output: the person may use ``_`` for something else."""
+    """Return whether a name is one that IPython gave to an output: the user may use ``_`` for something else."""
     return (name in _UNDERSCORES or _NUMBERED.fullmatch(name) is not None) and id(namespace[name]) in taken
 
 
@@ -250,10 +250,10 @@ def is_foreign(storage: torch.UntypedStorage) -> bool:
     return storage.device.type == "cpu" and storage.nbytes() > 0 and not storage.resizable() and not storage.is_shared()
 
 
-# The containers that a person's names lead to, as they would write them, and what can be taken out of each.
+# The containers that a user's names lead to, as they would write them, and what can be taken out of each.
 #
 # Only what is certain to work is reported: builtin containers by their own classes, keys that can be written down,
-# attributes that lie in the object itself and that no class of the person's intercepts. No code of theirs runs.
+# attributes that lie in the object itself and that no class of the user's intercepts. No code of theirs runs.
 
 MOST = 2_000  # containers
 MOST_KEY = 60  # characters
@@ -271,7 +271,7 @@ class Container:
     """Something that others can be taken out of. Holds it, until it is dropped.
 
     Attributes:
-        path: How a person writes it.
+        path: How a user writes it.
         item: The object.
         holder: The object that refers to what lies in it: itself, or the dictionary of its attributes.
         entries: What can be taken out: the path of each, and the value; values that hold nothing are left out.
@@ -352,7 +352,7 @@ def _counts(module: nn.Module, name: str) -> bool:
 
 
 def _is_theirs(kind: type) -> bool:
-    """Return whether a class is one whose attributes a person may take away: their own, a module, a namespace."""
+    """Return whether a class is one whose attributes a user may take away: their own, a module, a namespace."""
     home = home_of(kind)
     filename = getattr(sys.modules.get(home), "__file__", None)
     own = home not in {"", "builtins"} and (filename is None or is_own_code(filename))
@@ -360,7 +360,7 @@ def _is_theirs(kind: type) -> bool:
 
 
 def _is_own(kind: type, name: str) -> bool:
-    """Return whether an attribute is a person's, and what reading and deleting its name acts upon."""
+    """Return whether an attribute is a user's, and what reading and deleting its name acts upon."""
     home = _defining(kind, name)
     intercepts = home is not None and any("__set__" in vars(each) for each in mro_of(type(vars(home)[name])))
     return name.isidentifier() and not name.startswith("_") and not intercepts

@@ -91,7 +91,7 @@ def _read_histories(read: Gathered, traces: list[list[Any]], most: int) -> None:
 
 # From a snapshot's plain data to a `SnapshotReport`: devices, segments, blocks, lines, and each device's history.
 
-# What each of the person's lines allocated, by a snapshot's history and by the blocks that it left.
+# What each of the user's lines allocated, by a snapshot's history and by the blocks that it left.
 
 MOST_LINES = 200
 _NOWHERE = LineSums()

@@ -15,7 +15,7 @@ from tensormagic.collectors.where.source import CellNumber, is_own_code
 from tensormagic.errors import SnapshotError
 from tensormagic.reports import BlockState, Location, Segment, SnapshotStretch
 
-# From the stacks of a snapshot to the person's own lines, by the file names alone: no file is opened.
+# From the stacks of a snapshot to the user's own lines, by the file names alone: no file is opened.
 #
 # A snapshot may come from another machine, and could name any file. The source of a line is shown only where Python
 # has it in memory already, as it has the cells of a running notebook.
@@ -55,7 +55,7 @@ class Stacks:
         return known[1]
 
     def way(self, frames: Any) -> Way:
-        """Return the person's lines of a stack, the outermost first: at most the innermost six."""
+        """Return the user's lines of a stack, the outermost first: at most the innermost six."""
         own = [self._location(each) for each in _read(frames) if _is_own(each)]
         return tuple(reversed(own[:LONGEST_WAY]))
 

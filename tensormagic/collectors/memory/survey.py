@@ -24,7 +24,7 @@ from tensormagic.words import count, plural
 
 # What live autograd graphs keep: one walk over the nodes of all of them, each once.
 #
-# Nothing is unpacked that a hook of the person's has packed; how much torch does not show at all is counted.
+# Nothing is unpacked that a hook of the user's has packed; how much torch does not show at all is counted.
 
 MOST_NODES = 200_000
 LEAF = "variable"  # the slot of a leaf, which no node has saved
@@ -54,7 +54,7 @@ class GraphMemory:
 
         Args:
             roots: Nodes, each with the name of what it made.
-            keep: Told of everything that a node keeps: the tensor, the slot, and what gives its path. It is not held:
+            keep: Called with all that a node keeps: the tensor, the slot, and what gives its path. It is not held:
                 whoever owns the walk would be in a cycle with it, and all that was met would wait for the collector.
         """
         for root, name in roots:
@@ -104,7 +104,7 @@ def nameless(known: Container[int]) -> Nameless:
 
 # Who holds what no name leads to: one look backward, from a few large tensors to what refers to them.
 #
-# What comes of it is no path that a person could write, but a place to look at: a library's global, a list, an object
+# What comes of it is no path that a user could write, but a place to look at: a library's global, a list, an object
 # of some class.
 
 SMALLEST = 2**20  # bytes of a storage that is worth the look
@@ -253,7 +253,7 @@ class Survey:
         """Note a tensor's own roles and those of its gradient, and what module that belongs to."""
         try:
             is_parameter, grad = isinstance(x, nn.Parameter), gradient_there(x)
-        except Exception:  # code of the person's class
+        except Exception:  # code of the user's class
             return
         if is_parameter:
             self._mark(x, "parameter", "")

@@ -26,7 +26,7 @@ class Place:
     """Where operations are called from: a line in a module, in one phase.
 
     Attributes:
-        site: Number of the line; None where none of the person's is running.
+        site: Number of the line; None where none of the user's is running.
         module: Path of the innermost module.
         phase: What the line is doing.
         grown: The same place, for calls that autograd records: these are a forward.
@@ -57,7 +57,7 @@ class Block(weakref.ref[torch.UntypedStorage]):
         size: Its bytes when last looked at.
         device: Its device.
         place: Where it was allocated; None where it was there before the run.
-        by_engine: Whether the engine of autograd asked for it, with no line of the person's above: `place` is that
+        by_engine: Whether the engine of autograd asked for it, with no line of the user's above: `place` is that
             of the call whose backward it is.
         op: Name of the operation that allocated it.
         born: Number of that operation.
@@ -116,7 +116,7 @@ def new_block(storage: torch.UntypedStorage, tensor: Any, died: Died) -> Block:
     block.nbytes = block.size = storage.nbytes()
     try:
         block.device, block.dtype, block.shape = tensor.device, tensor.dtype, tensor.shape
-    except Exception:  # a lazy module's parameter has no shape yet, and a class of the person's may raise anything
+    except Exception:  # a lazy module's parameter has no shape yet, and a class of the user's may raise anything
         block.device, block.dtype, block.shape = storage.device, None, ()
     block.place, block.op, block.born, block.seconds, block.task = None, "", 0, 0.0, -1
     block.before = block.shared = block.by_engine = False

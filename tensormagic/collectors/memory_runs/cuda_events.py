@@ -39,7 +39,7 @@ class Seen:
 
     Attributes:
         returned: Bytes of the storages that operations returned, by file and line; under None those that were
-            allocated while no line of the person's ran: by a backward, on the engine's own thread.
+            allocated while no line of the user's ran: by a backward, on the engine's own thread.
         peak: The most of them at once, those from before the run included.
         addresses: Where the storages begin that are alive at the end.
     """
@@ -100,7 +100,7 @@ def allocator_runs(
         seen: What the run itself knows, by the number of the device.
         history: How far back the events go.
         cell_number: Gives the number of a cell.
-        is_own: Whether a file is the person's.
+        is_own: Whether a file is the user's.
     """
     lines = _Lines(cell_number, is_own)
     devices = range(len(snapshot.get("device_traces") or ()))
@@ -172,14 +172,14 @@ def _unnamed(
 
 
 class _Lines:
-    """The person's lines among the frames that the allocator noted."""
+    """The user's lines among the frames that the allocator noted."""
 
     def __init__(self, cell_number: CellNumber | None, is_own: Callable[[str], bool]) -> None:
         self._cell_number, self._is_own = cell_number, is_own
         self._functions: dict[_Line, str] = {}
 
     def of(self, frames: Any) -> _Line | None:
-        """Return the innermost line of the person's; None where there is none."""
+        """Return the innermost line of the user's; None where there is none."""
         own = own_frame(frames, self._is_own)
         if own is None:
             return None
@@ -195,7 +195,7 @@ class _Lines:
 
 # Switches the CUDA allocator's own recording on for a run, and leaves it as it was.
 #
-# Where the person records already, theirs is read and nothing is switched; where they begin to in the run, theirs
+# Where the user records already, theirs is read and nothing is switched; where they begin to in the run, theirs
 # goes on after it. CUDA is never started by looking.
 
 _is_recording: Callable[[], bool] = getattr(torch._C, "_cuda_isHistoryEnabled", bool)  # not there in old builds
@@ -227,7 +227,7 @@ class CudaRecording:
         self._history: History | None = None
         self._snapshot: Mapping[str, Any] = {}
         self._mine = False
-        self._switched = False  # by the person, in the run
+        self._switched = False  # by the user, in the run
         self.gaps: tuple[Gap, ...] = ()
 
     def start(self, stack: Undoing) -> None:
@@ -246,7 +246,7 @@ class CudaRecording:
             self._missed("recorded", error)
 
     def _noting(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Return torch's switch, which also notes that the person used it: what it is set to then is theirs."""
+        """Return torch's switch, which also notes that the user used it: what it is set to then is theirs."""
 
         @functools.wraps(original)
         def record(*args: Any, **kwargs: Any) -> Any:

@@ -130,9 +130,9 @@ def find_functions(wanted: Iterable[Any], namespace: Mapping[str, Any], cell: Ce
     """Return the functions that were asked for.
 
     Args:
-        wanted: Functions and methods, or what a person writes for them: ``"train"``, ``"model.forward"``, ``"model"``
+        wanted: Functions and methods, or what a user writes for them: ``"train"``, ``"model.forward"``, ``"model"``
             (its forward), ``"torch.nn.functional.multi_head_attention_forward"``.
-        namespace: The person's names.
+        namespace: The user's names.
         cell: What is about to run: a function that it defines is found once it is there.
 
     Raises:
@@ -164,7 +164,7 @@ def _value(name: str, namespace: Mapping[str, Any]) -> Any:
     if called is not None:
         raise UnknownNameError(f"cannot follow {name}: give the function by its name, {ast.unparse(called.func)}")
     try:
-        return eval(name, {**_modules(first, namespace), **namespace})  # noqa: S307  (the person's own expression)
+        return eval(name, {**_modules(first, namespace), **namespace})  # noqa: S307  (the user's own expression)
     except Exception as error:
         described = f"{type(error).__name__}: {error}"
         raise UnknownNameError(
@@ -242,7 +242,7 @@ def _source(code: CodeType) -> tuple[str, ...]:
 
 
 class FunctionWalk(StackWalk):
-    """Finds the line of the innermost named function on the stack, and the person's line where none is there.
+    """Finds the line of the innermost named function on the stack, and the user's line where none is there.
 
     Args:
         sites: Interns lines.
@@ -291,8 +291,8 @@ class LineProfile:
     """The functions of one run.
 
     Args:
-        wanted: Functions, or what a person writes for them.
-        namespace: The person's names.
+        wanted: Functions, or what a user writes for them.
+        namespace: The user's names.
         cell: What is about to run.
 
     Raises:

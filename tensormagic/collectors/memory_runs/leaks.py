@@ -42,7 +42,7 @@ __all__ = ["Holders", "find_holders"]
 # A leak repeats: iteration for iteration about as much is made and stays, until the end. Where a backward runs
 # between, that is the pace of a training loop, and nothing but its births is needed to see it. Elsewhere nothing
 # tells an iteration from the next layer of a network, and only what the holder shows counts: items that a line of the
-# person's own puts in one by one, results that each have a graph of their own.
+# user's own puts in one by one, results that each have a graph of their own.
 
 FEWEST = 5  # iterations
 FEWEST_GRAPHS = 4  # each of its own
@@ -249,7 +249,7 @@ def _described(group: list[Stay], facts: RunFacts, iterations: int, hold: Hold) 
     )  # fmt: skip
 
 
-# Who keeps what a run left alive: containers, sums and graphs that a walk through the person's names leads to.
+# Who keeps what a run left alive: containers, sums and graphs that a walk through the user's names leads to.
 #
 # Looked for only where something may have leaked: a run that leaves little behind pays nothing.
 
@@ -280,7 +280,7 @@ def find_holders(
 
     Args:
         wanted: ``storage._cdata`` of storages that are alive.
-        namespace: The person's names.
+        namespace: The user's names.
         filenames: Files whose lines allocated them.
         variables: The variables of functions that are running.
         cell_number: Gives the number of a cell.
@@ -375,7 +375,7 @@ def _identity(tensor: torch.Tensor | None) -> int | None:
 
 
 def _telling_place(places: list[Place]) -> Place | None:
-    """Return the nearest place that belongs to the person: an item of a container first, which may be one of many."""
+    """Return the nearest place that belongs to the user: an item of a container first, which may be one of many."""
     items = [place.path for place in places if _is_item(place)]
     others = [place.path for place in places if place.kind in _GROWING_KINDS]
     path = next(iter(nearest(items) or nearest(others)), None)
@@ -389,7 +389,7 @@ def _is_item(place: Place) -> bool:
 
 
 def _as_written(name: str) -> str:
-    """Return a name as it stands in the source: of ``train.<locals>.losses`` the variable."""
+    """Return a name as written in the source: of ``train.<locals>.losses`` the variable."""
     return name.rpartition("<locals>.")[2]
 
 

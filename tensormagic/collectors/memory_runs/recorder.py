@@ -59,7 +59,7 @@ class MemoryRecorder(Listener):
     Args:
         namespace: Where names are looked up; read, never written, and not copied.
         cell: The source that runs, for the report.
-        functions: To go through line by line: themselves, or what a person writes for them.
+        functions: To go through line by line: themselves, or what a user writes for them.
         options: As `Listener` takes them.
 
     Raises:

@@ -60,12 +60,12 @@ def described(namespace: Mapping[str, Any], frame: FrameType | None) -> tuple[De
     """Return what everything that is alive is called, and what it is for; and what was not looked at. Never raises.
 
     Args:
-        namespace: The person's names.
+        namespace: The user's names.
         frame: Of the function whose variables are names, too.
     """
     try:
         return _described(namespace, frame)
-    except Exception as error:  # an odd object that a name leads to: the run is the person's
+    except Exception as error:  # an odd object that a name leads to: the run is the user's
         return {}, (Gap("names", f"live memory could not be named: {type(error).__name__}: {error}"),)
 
 
@@ -316,7 +316,7 @@ class Growth:
     """Asks, at the end of a run, what grew.
 
     Args:
-        namespace: The person's names.
+        namespace: The user's names.
         frame: Of the function that runs, whose variables and those of its callers are names, too.
         cell_number: Gives the number of a cell.
         error: What ended the run: the functions that failed still have their variables.
@@ -356,7 +356,7 @@ class Growth:
         """
         try:
             return self._leaks([(block, category(block)) for block in alive], iterations, locations, first)
-        except Exception as error:  # an odd object that a name leads to: the run is the person's
+        except Exception as error:  # an odd object that a name leads to: the run is the user's
             self.gaps = (Gap("leaks", f"the search for what grows failed: {type(error).__name__}: {error}"),)
             return ()
 

@@ -1,1 +1,1 @@
-"""What a session holds, and what a person calls it: names, modules, leaves, and what objects refer to."""
+"""What a session holds, and what a user calls it: names, modules, leaves, and what objects refer to."""

@@ -33,7 +33,7 @@ from torch.nn.parameter import is_lazy
 from tensormagic.collectors.where.source import is_own_code
 from tensormagic.reports import Location
 
-# Asks what a value of the person's is, and what it holds, without asking the value.
+# Asks what a value of the user's is, and what it holds, without asking the value.
 #
 # ``isinstance`` reads ``__class__``, which a proxy answers by code of its own, and a dead one (``weakref.proxy`` of
 # what is gone, a service that cannot be reached) by raising. In a namespace anything may lie.
@@ -48,7 +48,7 @@ _ATOMS = (
 SCRIPT_METHODS = (torch._C.ScriptMethod,)
 MODULE_OWN = frozenset(nn.Module().__dict__)
 REGISTRIES = ("_parameters", "_buffers", "_modules")
-# Machinery that is large, full of cycles, and never where a person keeps a tensor.
+# Machinery that is large, full of cycles, and never where a user keeps a tensor.
 MACHINERY = frozenset({
     "IPython", "_pytest", "_thread", "_weakref", "asyncio", "builtins", "concurrent", "ipykernel", "logging",
     "matplotlib", "multiprocessing", "pluggy", "plotly", "pytest", "sympy", "tensormagic", "tornado", "traitlets",
@@ -151,7 +151,7 @@ def can_hold(item: object, depth: int) -> bool:
 def begins_plainly(item: Any, is_plain: Callable[[Any], bool]) -> bool:
     """Return whether a builtin container is long and begins with nothing but numbers and strings: it holds no other."""
     kind: Any = type(item)
-    if kind not in _CONTAINERS:  # not by the methods of a class of the person's
+    if kind not in _CONTAINERS:  # not by the methods of a class of the user's
         kind = next(known for known in _CONTAINERS if known in mro_of(kind))
     if kind.__len__(item) <= _LONG:
         return False
@@ -174,7 +174,7 @@ def buffers_of(module: nn.Module) -> dict[int, bool]:
 def registered(module: nn.Module, registry: str) -> dict[str, Any]:
     """Return what a module has registered, by name: its ``"_parameters"``, ``"_buffers"`` or ``"_modules"``.
 
-    Those of a scripted module are in C++; what stands in for the dictionary is torch's own.
+    Those of a scripted module are in C++; what replaces the dictionary is torch's own.
     """
     held = attributes_of(module).get(registry) or {}
     if is_kind(held, dict):
@@ -252,7 +252,7 @@ class Holdings:
 
 
 def is_opened(kind: type, closed: frozenset[str] = MACHINERY) -> bool:
-    """Return whether instances of a class may hold a person's tensors: their own, torch's, and other libraries'.
+    """Return whether instances of a class may hold a user's tensors: their own, torch's, and other libraries'.
 
     Args:
         kind: The class.
@@ -263,7 +263,7 @@ def is_opened(kind: type, closed: frozenset[str] = MACHINERY) -> bool:
 
 
 def reader_in(table: Iterable[tuple[type, AnyReader]], kind: type) -> AnyReader | None:
-    """Return what stands in a table for the first class that a class is derived from, if any."""
+    """Return what is in a table for the first class that a class is derived from, if any."""
     line = mro_of(kind)
     return next((reader for one, reader in table if one in line), None)
 
@@ -383,14 +383,14 @@ def _is_snapshot(value: Any, frame: FrameType) -> bool:
 
 
 def _of_python_module(_: Holdings, module: ModuleType) -> Iterator[Reference]:
-    """Yield the globals of a module of the person's own; a library's are its own business."""
+    """Yield the globals of a module of the user's own; a library's are its own business."""
     filename = module.__dict__.get("__file__")
     if type(filename) is str and is_own_code(filename):
         yield from (("global", name, value) for _, name, value in _attributes(module.__dict__))
 
 
 def _of_class(_: Holdings, kind: type) -> Iterator[Reference]:
-    """Yield the attributes of a class of the person's own: a cache, a default, a shared buffer."""
+    """Yield the attributes of a class of the user's own: a cache, a default, a shared buffer."""
     home = sys.modules.get(home_of(kind))
     filename = getattr(home, "__file__", None)
     if home is not None and (type(filename) is not str or is_own_code(filename)):

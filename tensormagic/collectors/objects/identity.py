@@ -26,7 +26,7 @@ from tensormagic.gc_pause import gc_paused
 # Names for leaves and modules, without keeping any of them alive.
 #
 # A module is known by the path under which its outermost caller holds it: ``net.conv1``. Outermost modules are found
-# two ways: in the person's namespace (there also inside a module, an object, a list or a dictionary that has a name),
+# two ways: in the user's namespace (there also inside a module, an object, a list or a dictionary that has a name),
 # and by being called (a model that lives inside a function has no name in the namespace: it is called by its class
 # then). A leaf is known by the parameter path that leads to it, else by its name in the namespace, else by the way to
 # it (`deep_names`), else by its shape. Only weak references are held, and an ``id`` counts only while its reference
@@ -86,7 +86,7 @@ class ModuleNames:
     """Paths of the modules met so far, and the outermost modules among them.
 
     Attributes:
-        on_root: Told of every outermost module as it is met: its parameters may outlive it.
+        on_root: Called with every outermost module as it is met: its parameters may outlive it.
     """
 
     def __init__(self, namespace: Mapping[str, Any]) -> None:
@@ -146,7 +146,7 @@ class ModuleNames:
 
 
 def place_of(module: nn.Module, namespace: Mapping[str, Any]) -> str:
-    """Return how the person reaches ``module``: ``net``, ``net.head``, ``agent.critic``, ``layers[0]``; else ``""``."""
+    """Return how the user reaches ``module``: ``net``, ``net.head``, ``agent.critic``, ``layers[0]``; else ``""``."""
     named = [(name, value) for name, value in list(namespace.items()) if not name.startswith("_")]
     direct = next((name for name, value in named if value is module), "")
     return direct or next((place for name, value in named if (place := _place_inside(module, name, value))), "")
@@ -244,7 +244,7 @@ class Leaves:
     def _learn_module(self, root: str, module: nn.Module) -> None:
         before, self._owners[root] = self._owners.get(root), weakref.ref(module)
         named = list(module.named_parameters())
-        with torch._C.DisableTorchFunction():  # a mode of the person's is not to see what is asked here
+        with torch._C.DisableTorchFunction():  # a mode of the user's is not to see what is asked here
             sharded = sharded_in(module)
             of = {id(each): one for one in sharded for each in (one.parameter, *one.others)}
             for path, parameter in named:
@@ -262,7 +262,7 @@ class Leaves:
             self._learn_sharded(sharded)
 
     def _learn_sharded(self, sharded: list[Sharded]) -> None:
-        """Note what stands for parameters that are known."""
+        """Note what represents parameters that are known."""
         for one in sharded:
             if (number := self.find(one.parameter)) is not None:
                 for other in one.others:
@@ -292,7 +292,7 @@ class Leaves:
         return number
 
     def _learn_owner(self, parameter: nn.Parameter) -> None:
-        """Learn the module of the person's that holds a parameter; others that are there play no part in the run."""
+        """Learn the module of the user's that holds a parameter; others that are there play no part in the run."""
         if self._owners_there is None:
             self._owners_there = self._modules.owners() if self._may_scan() else {}
         reference, owner = self._owners_there.get(id(parameter), (None, None))
@@ -336,7 +336,7 @@ class Leaves:
         return may
 
     def _add(self, tensor: torch.Tensor, name: str, owner: str) -> int:
-        with torch._C.DisableTorchFunction():  # a mode of the person's is not to see what is asked here
+        with torch._C.DisableTorchFunction():  # a mode of the user's is not to see what is asked here
             leaf = _describe(tensor, name or self._anonymous(tensor), owner)
         return self._put(tensor, leaf)
 
@@ -379,7 +379,7 @@ def _numbered(base: str, number: int) -> str:
     return base if number == 1 else f"{base} #{number}"
 
 
-# Which module's forward is running in a frame, by the path that a person would write.
+# Which module's forward is running in a frame, by the path that a user would write.
 
 _MODULE_CALL = nn.Module._call_impl.__code__
 

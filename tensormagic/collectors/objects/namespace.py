@@ -1,4 +1,4 @@
-"""What a person can name, and the values that expressions of theirs still have: no code of theirs is run."""
+"""What a user can name, and the values that expressions of theirs still have: no code of theirs is run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tensormagic.words import listed
 __all__ = ["LIMIT", "Walk", "is_history", "is_kind", "modules_in", "walk_arrays", "walk_tensors"]
 
 
-# What a person can name: tensors, arrays and modules reached from a namespace, without running their code.
+# What a user can name: tensors, arrays and modules reached from a namespace, without running their code.
 
 # Which of an object's many names to tell: the quickest to write, and those that say something.
 
@@ -98,7 +98,7 @@ Child = tuple[str, object, int]  # name, object, and how many containers deep on
 Label = Callable[[object], str]
 
 NO_FURTHER = -1  # a child that is to be seen, but not looked into
-# What a person cannot reach by an expression is read by its attributes alone, as an object of any other class.
+# What a user cannot reach by an expression is read by its attributes alone, as an object of any other class.
 _WRITABLE = (nn.Module, dict, list, tuple, deque, set, frozenset, FunctionType, MethodType, functools.partial)
 
 
@@ -177,7 +177,7 @@ def gradient(path: str, x: torch.Tensor) -> list[Child]:
     return [] if grad is None else [(f"{path}.grad", grad, 0)]
 
 
-# What a person can name: tensors and arrays reached from a namespace, without running any of the person's code.
+# What a user can name: tensors and arrays reached from a namespace, without running any of the user's code.
 #
 # What is inside an object is `collectors.objects.holdings`' knowledge; this is the walk over all of it: every name's
 # whole tree in turn, each object once a name, never deeper or longer than its bounds, and saying so where they were
@@ -300,7 +300,7 @@ def is_history(name: str) -> bool:
 
 
 def is_shells(name: str) -> bool:
-    """Return whether a name is bound by IPython or Python itself, and not to an output of the person's."""
+    """Return whether a name is bound by IPython or Python itself, and not to an output of the user's."""
     return name in _SHELLS or (name.startswith("__") and name.endswith("__"))
 
 
@@ -326,7 +326,7 @@ def modules_in(namespace: Mapping[str, object]) -> list[tuple[str, nn.Module]]:
     return [pair for key, pair in found.items() if key not in inner]
 
 
-# Reads what an expression in a line refers to, without running any of the person's code.
+# Reads what an expression in a line refers to, without running any of the user's code.
 #
 # A call has failed, and its line is read once more: ``self.fc.weight``, ``batch["x"]``, ``parts[0]``, ``b.T``. Names
 # are looked up, attributes only where they are plainly stored, items only in builtin containers; of tensors what is a
@@ -347,7 +347,7 @@ def still_value(node: ast.AST, names: Mapping[str, Any]) -> Any:
 
     Args:
         node: The expression.
-        names: What names are bound to where it stands.
+        names: What names are bound to where it is.
     """
     reader = _READERS.get(type(node))
     if reader is None:

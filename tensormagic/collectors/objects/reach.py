@@ -33,7 +33,7 @@ _KEPT_KINDS = {"history", "optimizer", "traceback", "generator", "function"}
 class Place:
     """Where an object was found."""
 
-    path: str  # how a person reaches it
+    path: str  # how a user reaches it
     kind: HolderKind  # what sort of place it is
     depth: int = 0  # how many steps it is from a name
     location: Location | None = None  # the line at which a traceback or generator stands
@@ -47,7 +47,7 @@ Held = tuple[Place, Any]
 
 
 class Referents(Holdings):
-    """Says what objects hold, and how a person reaches it.
+    """Says what objects hold, and how a user reaches it.
 
     Args:
         names: What tensors are called, by ``tensor._cdata``: the keys of an optimizer's state are parameters.
@@ -89,7 +89,7 @@ class Referents(Holdings):
         return place.inner(ending.format(self._key(name) if how == "key" else name), kind)
 
     def _key(self, key: Any) -> str:
-        """Return a dictionary's key as a person would write it."""
+        """Return a dictionary's key as a user would write it."""
         if type(key) in {str, int, bool, float, tuple}:
             text = repr(key)
             return text if len(text) <= 40 else text[:39] + "…"
@@ -143,7 +143,7 @@ class Budget:
 
 
 def roots(namespace: Mapping[str, object]) -> Iterator[Held]:
-    """Yield what the person has named, then IPython's history, then the last error."""
+    """Yield what the user has named, then IPython's history, then the last error."""
     named = [(name, value) for name, value in list(namespace.items()) if not is_shells(name)]
     for is_old in (False, True):
         for name, value in named:
@@ -240,13 +240,13 @@ class ReferenceWalk:
 
 # Names of tensors deep inside objects, and of parameters that lie in shards.
 
-# Names of leaves that no plain name of the person's reaches: ``model.w``, ``layers[0]``, a variable of a function.
+# Names of leaves that no plain name of the user's reaches: ``model.w``, ``layers[0]``, a variable of a function.
 #
 # A weight that is a plain attribute of a module or of an object is in no registry, and one that a function made has
 # no name in the notebook. What is looked through is bounded: the whole namespace a few times in a run, the names
 # under which something was found before in every walk, for a leaf may be made anew in every step.
 
-LOOKS = 5_000  # names, items and attributes of the person's
+LOOKS = 5_000  # names, items and attributes of the user's
 LOOKS_IN_FUNCTION = 500
 ITEMS = 256  # of one container
 WHOLE_LOOKS = 16  # through everything, in a run; one in vain counts as four
@@ -261,7 +261,7 @@ class DeepNames:
     """Looks for the names of leaves, in modules, in the namespace, and in the functions that are running.
 
     Args:
-        namespace: The person's names.
+        namespace: The user's names.
         roots: Gives the outermost modules that are known, with their names.
     """
 
@@ -303,7 +303,7 @@ class DeepNames:
         """Return what `of` does, None where the leaf is not found; look where that was not done since `forget`."""
         if self._found is None or whole:
             self._looked_whole, self._left = whole, self._left - whole
-            with torch._C.DisableTorchFunction():  # a mode of the person's is not to see what is asked here
+            with torch._C.DisableTorchFunction():  # a mode of the user's is not to see what is asked here
                 self._found = self._look(whole=whole)
         reference, name, is_local = self._found.get(id(tensor), (None, "", False))
         return (name, is_local) if reference is not None and reference() is tensor else None
@@ -338,7 +338,7 @@ class DeepNames:
         return {name: value for name, value in named.items() if name in self._fruitful or is_kind(value, torch.Tensor)}
 
     def _described(self, function: str, path: str) -> str:
-        """Return a name as it stands, unless another function's variable, or one of the person's own, is called so."""
+        """Return a name as it is, unless another function's variable, or one of the user's own, is called so."""
         own = bool(function) and is_kind(self._namespace.get(path), torch.Tensor)
         known = self._function_of.setdefault(path, "" if own else function)
         return path if known == function else f"{function}.<locals>.{path}"
@@ -357,7 +357,7 @@ class Sharded(NamedTuple):
     """A parameter that is several objects."""
 
     parameter: torch.Tensor  # the one by which it is known: FSDP2's shard, FSDP1's flat parameter
-    others: tuple[torch.Tensor, ...]  # what stands for it elsewhere, as far as that is there yet
+    others: tuple[torch.Tensor, ...]  # what represents it elsewhere, as far as that is there yet
     path: str  # what to call it; empty where the module's own path of it does
     shape: tuple[int, ...]  # its whole shape
 

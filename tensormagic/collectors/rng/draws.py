@@ -37,8 +37,8 @@ class DrawLog:
     """Looks at generators, and notes which have changed. Holds them until `close`.
 
     Args:
-        namespace: The person's names.
-        sites: Interns the person's lines.
+        namespace: The user's names.
+        sites: Interns the user's lines.
     """
 
     def __init__(self, namespace: Mapping[str, Any], sites: SourceLines) -> None:
@@ -89,7 +89,7 @@ class DrawLog:
         try:
             start = state_of(generator, names[0], tuple(names[1:]))
             followed = _Followed(generator, len(self._starts), read(generator), start)
-        except Exception as error:  # a subclass of a person's own may refuse
+        except Exception as error:  # a subclass of a user's own may refuse
             self.gaps.append(Gap(names[0], f"{type(error).__name__}: {error}"))
             return None
         self._starts.append(start)
@@ -135,7 +135,7 @@ class DrawLog:
         self._last_site = site
 
     def passed(self, filename: str, first: int, last: int) -> None:
-        """Look at all of them after a statement of a cell has run, which stands on these lines."""
+        """Look at all of them after a statement of a cell has run, which is on these lines."""
         site = self._sites.number(filename, last)
         before = None if self._last_site is None else self._sites.locations[self._last_site]
         if before is None or before.filename != filename or not first <= before.line <= last:
@@ -215,7 +215,7 @@ def _elements(result: Any) -> int | None:
 
 
 # torch tags every operation that may draw; whether one did is seen from its generator's state before and after. NumPy
-# and Python announce nothing: their states are looked at before each such operation that stands on another line, and
+# and Python announce nothing: their states are looked at before each such operation that is on another line, and
 # after each statement of a cell, so that a draw of theirs is known to lie between two lines.
 
 
@@ -237,7 +237,7 @@ class DrawListener(Listener):
         self._gap: Gap | None = None
 
     def passed(self, filename: str, first: int, last: int) -> None:
-        """Look at the generators after a statement of the cell has run, which stands on these lines."""
+        """Look at the generators after a statement of the cell has run, which is on these lines."""
         self._guarded(self._log.passed, filename, first, last)
 
     def begin(self) -> None:
@@ -281,5 +281,5 @@ class DrawListener(Listener):
             draws=self._log.draws,
             count=self._log.count,
             gaps=(*self._log.gaps, *([gap] if gap is not None else []), *([Gap("draws", left)] if left else [])),
-            locations=self._sites.locations,  # last: what stands above has its line, also while the run goes on
+            locations=self._sites.locations,  # last: what is above has its line, also while the run goes on
         )

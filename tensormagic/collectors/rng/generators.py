@@ -121,7 +121,7 @@ def _of_torch(generator: torch.Generator) -> Reading:
     device, seed = str(generator.device), int(generator.initial_seed())
     try:
         raw = generator.get_state().numpy().tobytes()
-    except Exception:  # under a mode of the person's that takes no plain tensors; leaving it takes 10 µs
+    except Exception:  # under a mode of the user's that takes no plain tensors; leaving it takes 10 µs
         with quiet():
             raw = generator.get_state().numpy().tobytes()
     if generator.device.type == "cpu":
@@ -258,7 +258,7 @@ def lcg_distance(start: int, state: int, increment: int, multiplier: int) -> int
 _TELL = {"torch": _tell_torch, "numpy": _tell_numpy, "python": _tell_python}
 
 
-# Finds the generators in reach: the default ones, and those that the person's names lead to.
+# Finds the generators in reach: the default ones, and those that the user's names lead to.
 
 MOST_LOOKED = 40_000
 TYPES = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
@@ -269,7 +269,7 @@ def collect_rng(namespace: Mapping[str, Any]) -> RngReport:
     """Return every generator in reach. Advances none, seeds none, and starts no device.
 
     Args:
-        namespace: The person's names.
+        namespace: The user's names.
     """
     with quiet():
         found, cut = generators(namespace)
@@ -284,7 +284,7 @@ def collect_rng(namespace: Mapping[str, Any]) -> RngReport:
 def _described(generator: Any, names: list[str]) -> GeneratorState | Gap:
     try:
         return state_of(generator, names[0], tuple(names[1:]))
-    except Exception as error:  # a subclass of a person's own may refuse
+    except Exception as error:  # a subclass of a user's own may refuse
         return Gap(names[0], f"{type(error).__name__}: {error}")
 
 

@@ -42,10 +42,10 @@ from tensormagic.reports.ops import OpsReport, OpUse
 # The dispatch mode of level ``ops``: sees every ATen operation, times it, and counts it where it was called from.
 #
 # It runs for each operation, so it counts its own nanoseconds: about a microsecond beyond what any dispatch mode
-# costs. The three ways into it are distinguished by the code that the frame above runs: a call of the person's, which
+# costs. The three ways into it are distinguished by the code that the frame above runs: a call of the user's, which
 # the function mode has just announced; the autograd engine, which names the node it works for; and everything else,
 # where the stack is walked. Warnings say what they say without a trace: torch collects them, and gives them out when
-# the call of the person's returns.
+# the call of the user's returns.
 
 _ENGINE = Engine.code
 _Tensor = torch.Tensor
@@ -81,7 +81,7 @@ class OpMode(SteppingMode):  # type: ignore[no-untyped-call]
     def __init__(self, places: Places) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._places = places
-        self._frame: FrameType | None = None  # of the call of the person's that is under way
+        self._frame: FrameType | None = None  # of the call of the user's that is under way
         self._code: CodeType | None = None
         self.place: Place | None = None  # of that call, once it was looked up
         self.log = ForwardLog()
@@ -90,10 +90,10 @@ class OpMode(SteppingMode):  # type: ignore[no-untyped-call]
         self.gap = ""
         self.devices: set[str] = set()
 
-    # -- the calls of the person's, announced by the function mode --------------------------------------------------
+    # -- the calls of the user's, announced by the function mode --------------------------------------------------
 
     def within(self, call: _Call, frame: FrameType, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Make a call of the person's, from ``frame``; what it dispatches is counted there."""
+        """Make a call of the user's, from ``frame``; what it dispatches is counted there."""
         if func in ASKING_CALLS and ASKING_CALLS[func](args, kwargs):
             return self._whole(call, frame, func, args, kwargs)
         self.place = None
@@ -109,7 +109,7 @@ class OpMode(SteppingMode):  # type: ignore[no-untyped-call]
             self._frame = self._code = None
 
     def _whole(self, call: _Call, frame: FrameType, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Make a call of the person's with this mode off, and count it as one."""
+        """Make a call of the user's with this mode off, and count it as one."""
         self.place = place = self._places.of(frame)
         before, at = sequence_number(), self.leave()
         began = perf_counter()
@@ -261,8 +261,8 @@ class OpRecorder:
     """Everything that level ``ops`` adds to a trace.
 
     Args:
-        sites: Interns the person's lines.
-        recorder: The function mode of the trace: announces the person's calls.
+        sites: Interns the user's lines.
+        recorder: The function mode of the trace: announces the user's calls.
 
     Attributes:
         mode: The dispatch mode.

@@ -37,7 +37,7 @@ from tensormagic.reports import UNREADABLE, UNTOUCHED, LiveFrame, Pace, TraceRep
 # Takes the function mode off torch's stack between traced steps, and brings it back, without disturbing anybody's.
 #
 # A function mode is popped while its own ``__torch_function__`` runs, and pushed again when that returns; so are the
-# person's modes that lie above it. Whoever changes the stack in the midst of a call changes a part of it, and what is
+# user's modes that lie above it. Whoever changes the stack in the midst of a call changes a part of it, and what is
 # pushed afterwards lies in the wrong place: ``with torch.device(...)`` takes the mode away that is on top at its end,
 # whichever that is, and the mode of ``torch.set_default_device`` has to lie at the bottom. So a change waits until no
 # mode is in the midst of a call on this thread. A backward begins in Python, where modes are pushed by a function
@@ -202,7 +202,7 @@ class PacedRecorder(ForwardRecorder):
             self._join(modes[:1] if modes and _is_default_device(modes[0]) else [], modes)
 
     def _join(self, below: list[TorchFunctionMode], modes: list[TorchFunctionMode] | None = None) -> None:
-        """Go above ``below``: what the person's code has pushed, it pops from the top."""
+        """Go above ``below``: what the user's code has pushed, it pops from the top."""
         self._joined = True
         self._transparent.__enter__()
         if self.companions is not None:
@@ -267,7 +267,7 @@ class PacedTracer(Tracer):
             self._training.forget()
         self._trailing = False
         if self._first >= 0 and self._ops is not None:
-            self._ops.mode.come_back(0)  # below the person's own, which go from the top
+            self._ops.mode.come_back(0)  # below the user's own, which go from the top
 
     def leaves(self) -> None:
         """Take away what counts operations."""
@@ -451,7 +451,7 @@ def new_tracer(pace: Pace | None, *arguments: Any, **keywords: Any) -> Tracer:
 
 
 def standing_norms(tensors: Iterable[torch.Tensor | None]) -> array[float]:
-    """Return the norm of each tensor's ``.grad`` as it stands; `UNTOUCHED` where there is none, or no tensor."""
+    """Return the norm of each tensor's ``.grad`` as it is; `UNTOUCHED` where there is none, or no tensor."""
     found, far = array("f"), DeviceNumbers(0)
     with quiet():
         for at, tensor in enumerate(tensors):

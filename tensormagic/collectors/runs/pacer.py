@@ -185,7 +185,7 @@ class Stretches:
 
 
 class Pacer:
-    """Told of every pass; says whether the tracer is to be there for what comes next.
+    """Called with every pass; says whether the tracer is to be there for what comes next.
 
     Args:
         asked: Which steps.

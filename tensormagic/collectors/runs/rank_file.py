@@ -79,7 +79,7 @@ class RankFile:
 
     Attributes:
         seconds: Spent here.
-        sites: Calls the person's lines by their names.
+        sites: Calls the user's lines by their names.
     """
 
     def __init__(

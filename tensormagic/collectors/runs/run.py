@@ -1,6 +1,6 @@
 """A run that is followed: it begins, goes on and ends once for all that listen to it.
 
-What may be asked of a run stands in `LISTENERS`: a new question is a `Listener` in a file of its own, and a line there.
+What may be asked of a run is in `LISTENERS`: a new question is a `Listener` in a file of its own, and a line there.
 """
 
 from __future__ import annotations

@@ -481,5 +481,5 @@ class Tracer(Listener):
             **self._faults.survived(graphs),
             **self._cuts.ended(),
             modules=self._module_watch.report,
-            locations=self._sites.locations,  # last: what stands above has its line, also while the run goes on
+            locations=self._sites.locations,  # last: what is above has its line, also while the run goes on
         )

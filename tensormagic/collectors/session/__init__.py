@@ -1,1 +1,1 @@
-"""What stands in a session: kept by whom, held beside a module's registries."""
+"""What is in a session: kept by whom, held beside a module's registries."""

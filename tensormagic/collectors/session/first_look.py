@@ -153,7 +153,7 @@ def first_tensor(result: Any) -> torch.Tensor | None:
 
 
 def loss_of(result: Any, target: Any, given: Callable[..., Any] | None) -> Judged | None:
-    """Return the loss of a result: the person's own, the one in the result, or the usual one for such a target."""
+    """Return the loss of a result: the user's own, the one in the result, or the usual one for such a target."""
     own = result.get("loss") if isinstance(result, Mapping) else getattr(result, "loss", None)
     out = first_tensor(result)
     if given is not None:
@@ -201,9 +201,9 @@ def _of_nothing(name: str, out: torch.Tensor, target: Any) -> float | None:
     return None
 
 
-# A look before training, from one batch: everything runs on copies, and nothing of the person's is changed.
+# A look before training, from one batch: everything runs on copies, and nothing of the user's is changed.
 #
-# The model is copied with `copy.deepcopy`, hooks of the person's are taken off the copy, batches are cloned, and
+# The model is copied with `copy.deepcopy`, hooks of the user's are taken off the copy, batches are cloned, and
 # every generator is put back. What a model's own code does besides (prints, writes to a global) cannot be undone.
 
 SAMPLES, STEPS = 8, 50
@@ -231,7 +231,7 @@ def look(
         optimizer: That is to step it, if there is one.
         source: A loader, a list of batches, or a batch; None: there is none.
         loss: Takes what the model makes, and the target; by default the usual one for the target.
-        name: What the person calls the model.
+        name: What the user calls the model.
     """
     began = perf_counter()
     found = dict(_parameters(net, optimizer), model=name, training=net.training, in_eval=tuple(_in_eval(net)))

@@ -1,4 +1,4 @@
-"""A model as a tree of its modules: what each is, holds and made. Nothing is run but what the person asks to run."""
+"""A model as a tree of its modules: what each is, holds and made. Nothing is run but what the user asks to run."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from tensormagic.words import listed
 # One walk through everything a session holds, once each: its names first, then its history, then the last error.
 #
 # Optimizers come after everything else that names lead to: what they hold is called by the names of the parameters.
-# What is met first under a name is the person's; what is met only afterwards, nothing but the session keeps. The walk
+# What is met first under a name is the user's; what is met only afterwards, nothing but the session keeps. The walk
 # is bounded in objects and time, so that it can be taken after every cell, and says where it was cut short.
 
 THOROUGH = Budget(limit=400_000, seconds=2.0)
@@ -75,7 +75,7 @@ class ObjectWalk(ReferenceWalk):
         """Walk through all that a session holds; returns itself.
 
         Args:
-            namespace: The person's names.
+            namespace: The user's names.
             more: Other places to begin at: the variables of functions that are running.
         """
         every = [*roots(namespace), *more]
@@ -325,7 +325,7 @@ def tied(kind: type, first: str, second: str, cell_number: CellNumber = no_cell)
 
 
 def _functions(kind: type) -> Iterator[FunctionType]:
-    """Yield the functions that the classes of a person's own define."""
+    """Yield the functions that the classes of a user's own define."""
     for each in type.mro(kind):
         for value in list(vars(each).values()):
             if type(value) is FunctionType and is_own_code(value.__code__.co_filename):

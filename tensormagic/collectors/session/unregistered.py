@@ -224,7 +224,7 @@ class Place:
 
     @property
     def name(self) -> str:
-        """How a person writes it."""
+        """How a user writes it."""
         return f"{self.path}.{self.attribute}"
 
 
@@ -239,7 +239,7 @@ def look_at(
 
     Args:
         roots: The outermost modules, by name.
-        namespace: The person's names: what is bound to one of its own is no fault of a module.
+        namespace: The user's names: what is bound to one of its own is no fault of a module.
         optimized: Gives, by ``id``, what optimizers update that are known besides those that the names reach.
         cell_number: Gives the number of a cell.
     """
@@ -431,7 +431,7 @@ class ModuleWatch:
 
     Args:
         modules: Tells of each of them as it is met.
-        namespace: The person's names.
+        namespace: The user's names.
         cell_number: Gives the number of a cell.
 
     Attributes:

@@ -58,7 +58,7 @@ def _steps(root: nn.Module, path: Iterable[str]) -> Iterator[tuple[nn.Module, st
 
 
 def made_at(root: nn.Module, paths: Sequence[str], cell_number: CellNumber) -> Location | None:
-    """Return the line of a person's class that makes what these parameters have in common, from outside inwards."""
+    """Return the line of a user's class that makes what these parameters have in common, from outside inwards."""
     common: list[str] = []
     for keys in zip(*(path.split(".") for path in paths), strict=False):
         if len(set(keys)) > 1:
@@ -106,7 +106,7 @@ class Pace:
 
 @dataclass(slots=True)
 class Standing:
-    """A parameter as it stands, and what it was at the last look."""
+    """A parameter as it is, and what it was at the last look."""
 
     name: str
     value: nn.Parameter
@@ -232,7 +232,7 @@ Root = tuple[str, nn.Module]
 
 @dataclass(slots=True)
 class _Model:
-    """A model as it stands at one look, with the optimizers that hold any of its parameters."""
+    """A model as it is at one look, with the optimizers that hold any of its parameters."""
 
     root: Root
     parameters: list[Standing]
@@ -312,7 +312,7 @@ class Learning:
         return pace
 
     def _fastest(self, model: _Model, paces: list[Pace]) -> Pace:
-        """Return how far any optimizer got with a model: what its parameters in none are held against."""
+        """Return how far any optimizer got with a model: what its parameters in none are compared with."""
         pace = self._paces.setdefault(model.nowhere, Pace(weakref.ref(model.root[1])))
         fastest = max(paces, key=lambda one: one.advanced, default=None)
         if fastest is not None:

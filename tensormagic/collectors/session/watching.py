@@ -1,4 +1,4 @@
-"""A look at all that stands in a session: what is kept alive by whom, and what modules hold beside their registries.
+"""A look at all that is in a session: what is kept alive by whom, and what modules hold beside their registries.
 
 Put together from one walk. Who keeps a storage is then asked of `collectors.aliasing.aliases` once more, for the few
 storages that the walk found nowhere but in the session's own places: nothing is said that it does not confirm.
@@ -68,10 +68,10 @@ def look(  # noqa: PLR0913  (a namespace; the rest are options, by name)
     memory: Memory | None = None,
     cell_number: CellNumber = no_cell,
 ) -> WatchReport:
-    """Return what stands in a session. Changes nothing, keeps nothing but in ``memory``.
+    """Return what is in a session. Changes nothing, keeps nothing but in ``memory``.
 
     Args:
-        namespace: The person's names.
+        namespace: The user's names.
         filename: The file that they are the globals of.
         earlier: What earlier looks found, the oldest first.
         budget: How long to look.
@@ -116,7 +116,7 @@ def standing_out(
 
     Args:
         walk_session: A walk through everything.
-        namespace: The person's names.
+        namespace: The user's names.
         filename: The file that they are the globals of.
     """
     found = _Found(walk_session, namespace, sources(namespace, filename), no_cell)

@@ -49,7 +49,7 @@ def collect_array(
     Args:
         array: Any `numpy.ndarray`, of any subclass and dtype.
         name: What it is called.
-        namespace: The person's names, to find who else shares its memory.
+        namespace: The user's names, to find who else shares its memory.
         besides: Not used: who keeps an array alive is not reported.
     """
     plain = np.ndarray.view(array, np.ndarray)

@@ -46,7 +46,7 @@ def _versions(value: torch.Tensor) -> tuple[int | None, int | None]:
     return (None, None) if value.is_inference() else (value._version, value._version)
 
 
-# The way from a tensor to its leaves: the nearest nodes of its graph, by the person's names where there are any.
+# The way from a tensor to its leaves: the nearest nodes of its graph, by the user's names where there are any.
 #
 # The walk is breadth first, iterative and bounded: a recurrent network of a hundred thousand nodes is not walked for
 # a panel. A few nodes are described, more are counted, and it is said whether these were all.
@@ -100,8 +100,8 @@ def _node(node: Any, names: Mapping[int, str], places: Mapping[int, int], made: 
         )  # fmt: skip
     inputs = tuple(NOTHING if to is None else places.get(id(to), BEYOND) for to in inputs_of(node))
     states = {saved.state for saved in saved_states(node)}
-    spoilt = next((state for state in ("changed in place", "freed") if state in states), "")
-    return PathNode(op_name(node.name()), node.name(), made, _shape(node), inputs=inputs, saved=spoilt)
+    modified = next((state for state in ("changed in place", "freed") if state in states), "")
+    return PathNode(op_name(node.name()), node.name(), made, _shape(node), inputs=inputs, saved=modified)
 
 
 def _shape(node: Any) -> tuple[int, ...]:
@@ -118,7 +118,7 @@ def _sizes(sized: Any) -> tuple[int, ...]:
         return ()
 
 
-# What stands behind a tensor's autograd state: why it is so, and its hooks.
+# What is behind a tensor's autograd state: why it is so, and its hooks.
 
 MOST_HOOKS = 12
 
@@ -126,7 +126,7 @@ Named = Iterable[tuple[str, Any]]
 
 
 def autograd_details(x: torch.Tensor, names: Mapping[int, str], named: Named = (), *, name: str) -> AutogradDetails:
-    """Return what stands behind the autograd state of a tensor.
+    """Return what is behind the autograd state of a tensor.
 
     Args:
         x: Any tensor.

@@ -143,7 +143,7 @@ def gradient_facts(
 
     Args:
         x: Any tensor.
-        expression: What the person wrote.
+        expression: What the user wrote.
         names: What the namespace calls tensors.
         loss: Name and value of what backward was, or is to be, called on; by default something computed from ``x``.
         scale: The factor of a ``GradScaler`` in sight.

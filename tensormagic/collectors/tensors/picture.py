@@ -211,7 +211,7 @@ def _columns(rows: torch.Tensor, width: int) -> Array:
 
 # Which two dimensions of a tensor span the index grid, and at which index of the others: the choice, checked.
 #
-# A grid shows two dimensions. Which ones, and which slice, a person may say; what is said is checked against the
+# A grid shows two dimensions. Which ones, and which slice, a user may say; what is said is checked against the
 # shape before anything is drawn, and misuse is answered with what would do.
 
 MOST_CARRIED = 2048  # elements up to which every slice is put into the report, as text

@@ -85,7 +85,7 @@ def collect_tensor(
     Args:
         x: Any tensor.
         name: What it is called, or the expression it came from.
-        namespace: The person's names, to find who else shares its memory.
+        namespace: The user's names, to find who else shares its memory.
         besides: Tensors that are alive only because they are inspected as well.
     """
     with quiet(), torch._C._DisableFuncTorch():
@@ -373,7 +373,7 @@ def data_text(x: torch.Tensor) -> str:
 
 
 def _printed(plain: torch.Tensor) -> str:
-    """Return what torch prints, also where the person wants its repr in one line (`tensormagic.set_repr`)."""
+    """Return what torch prints, also where the user wants its repr in one line (`tensormagic.set_repr`)."""
     if type(plain).__repr__ is not torch.Tensor.__repr__:
         return repr(plain)
     text: str = _tensor_str._str(plain)  # type: ignore[no-untyped-call]

@@ -24,10 +24,10 @@ from tensormagic.collectors.where.source import SourceLines, is_own_frame, lines
 from tensormagic.reports import SameOrder, StateLoad, UsedUpIterator
 
 # A ``for`` over an iterator that was made outside of the loop around it: the second round finds nothing in it. One over
-# a loader whose DistributedSampler was not told the epoch: the second round has the same order.
+# a loader whose DistributedSampler was not given the epoch: the second round has the same order.
 
 MOST_LINES = 5000  # of a file whose loops are looked at
-MOST_FRAMES = 4  # of the person's above a backward
+MOST_FRAMES = 4  # of the user's above a backward
 MOST_LOOPS = 32
 _WRAPPERS = frozenset({"enumerate", "tqdm", "trange", "zip", "iter", "track"})
 _ENDLESS = (itertools.count, itertools.cycle, itertools.repeat)
@@ -163,7 +163,7 @@ def _value(name: str, frame: FrameType) -> Any:
 
 
 def _is_used_up(value: Any) -> bool:
-    """Return whether a value is an iterator that can be gone through once, by type: none of a person's own classes."""
+    """Return whether a value is an iterator that can be gone through once, by type: none of a user's own classes."""
     kind = type(value)
     if issubclass(kind, _ENDLESS):
         return False
@@ -184,7 +184,7 @@ def _is_bound_in(loop: _Loop, name: str) -> bool:
 
 
 def _rounds(loop: _Loop, frame: FrameType) -> int:
-    """Return how often a loop goes round; -1 where that cannot be told from what it goes through."""
+    """Return how often a loop goes round; -1 where that cannot be known from what it goes through."""
     over = loop.iter if isinstance(loop, ast.For) else None
     while isinstance(over, ast.Call) and getattr(over.func, "id", "") in _WRAPPERS and over.args:
         over = over.args[0]
@@ -216,7 +216,7 @@ class StateLoads:
     """Loads of a run whose keys do not fit.
 
     Args:
-        sites: Interns the person's lines.
+        sites: Interns the user's lines.
         leaves: Knows the modules.
         namespace: Where modules may have a name.
     """
@@ -241,7 +241,7 @@ class StateLoads:
                     self._note(frame, module, list(state), (missing, unexpected))
                 elif not names["assign"] and _is_own(module, state):
                     self._add(frame, module, list(state), own=True)
-        except Exception:  # what a person's own class of keys raises is no business of a look
+        except Exception:  # what a user's own class of keys raises is no business of a look
             return
 
     def _note(self, frame: FrameType, module: nn.Module, given: list[str], odd: tuple[list[str], list[str]]) -> None:
@@ -295,7 +295,7 @@ def _is_alike(weight: torch.Tensor | None) -> bool:
 
 
 def names_of_one(namespace: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
-    """Return the names of each module that has several, also as attributes of the person's own objects."""
+    """Return the names of each module that has several, also as attributes of the user's own objects."""
     found: dict[int, list[str]] = {}
     for name, value in list(namespace.items()):
         if name.startswith("_"):
@@ -310,6 +310,6 @@ def names_of_one(namespace: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
 
 
 def name_of(optimizer: torch.optim.Optimizer, names: Iterable[tuple[str, Any]]) -> str:
-    """Return what the person calls an optimizer, else its class."""
+    """Return what the user calls an optimizer, else its class."""
     found = next((name for name, value in names if value is optimizer), "")
     return found if found and not found.startswith("_") else type(optimizer).__name__

@@ -134,7 +134,7 @@ class ParallelWatcher:
         """Look in a new graph for results that are parts of a sum, and were taken by ``to_local()`` as they are.
 
         Between the root and such a node nothing may add the parts up: no collective, also none in place (``reduced``
-        has the numbers of such nodes, where torch tells of them), and no code of the person's.
+        has the numbers of such nodes, where torch tells of them), and no code of the user's.
         """
         if not any(map(_is_taken, found.nodes)) or not hasattr(torch.distributed.distributed_c10d, _TELLS):
             return
@@ -193,7 +193,7 @@ def _is_taken(node: Any) -> bool:
 
 
 def _may_reduce(node: Any) -> bool:
-    """Return whether a node may add up what several ranks have: collectives, and Functions of the person's."""
+    """Return whether a node may add up what several ranks have: collectives, and Functions of the user's."""
     made_by = getattr(getattr(type(node), "_forward_cls", None), "__module__", "")
     of_ranks = made_by.startswith("torch.distributed") and not _is_taken(node)
     return of_ranks or runs_python(node) or any(word in node.name() for word in _COLLECTIVE)

@@ -59,10 +59,10 @@ class ParameterProbe:
     parameter: Reference  # weak
     gradient: Reference | None = None  # weak, to its ``.grad`` when last looked at; None where it had none
     version: int = -1  # the version of that gradient
-    used: bool = False  # whether a step has used what stands in it, and it was not cleared since
+    used: bool = False  # whether a step has used what is in it, and it was not cleared since
     brought: bool = False  # whether a backward has changed it since the last step, and it was not cleared since
     emptied: bool = False  # whether it was brought something since the last step, and is cleared now
-    by_backward: bool = False  # whether what stands in it came from a backward, and not from the person's own hand
+    by_backward: bool = False  # whether what is in it came from a backward, and not from the user's own hand
 
     def look(self) -> bool:
         """Return whether the gradient is what it was when last looked at; remember what it is now."""
@@ -119,7 +119,7 @@ class ParameterProbe:
         self.emptied = emptied
 
     def forget(self) -> None:
-        """Begin anew: what stands in it was not brought, and not used."""
+        """Begin anew: what is in it was not brought, and not used."""
         self.used = self.brought = self.emptied = self.by_backward = False
 
 

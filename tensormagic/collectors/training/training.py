@@ -146,7 +146,7 @@ class TrainingWatcher:
     Args:
         namespace: Where optimizers may have a name.
         leaves: Numbers leaves.
-        sites: Interns the person's lines.
+        sites: Interns the user's lines.
         passes: What each pass brought.
         recorder: Sees the forward.
 
@@ -360,7 +360,7 @@ class TrainingWatcher:
         return number, row.norms[number]
 
     def _guarded(self, action: Callable[..., None], *arguments: Any) -> None:
-        """Do something outside the person's modes; what goes wrong becomes a gap.
+        """Do something outside the user's modes; what goes wrong becomes a gap.
 
         What is recorded into a CUDA graph does not run: nothing is looked at then.
         """

@@ -30,7 +30,7 @@ from tensormagic.reports import OptimizerUse
 #
 # A process-wide hook is an entry in one table, which every step on every thread goes through; an entry that is added
 # or taken away meanwhile ends that step with an error. So the table stays as it is, and while somebody watches
-# another object stands in for it: what is looked up there is what is in the table, and then ours.
+# another object replaces it: what is looked up there is what is in the table, and then ours.
 
 _MODULE: ModuleType = sys.modules[torch.optim.Optimizer.__module__]
 
@@ -60,7 +60,7 @@ def _ends(optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
 
 
 class _Table:
-    """Stands in for one of torch's tables; lives as long as the process, as the handles do that it is asked for.
+    """Replaces one of torch's tables; lives as long as the process, as the handles do that it is asked for.
 
     Args:
         name: Of the table in torch's module.
@@ -273,14 +273,14 @@ class UpdateWatcher:
     Args:
         wanted: Whether the step that begins is to be measured.
         number: Gives the number of a parameter, or None where it plays no part in the run.
-        moved: Told of every measured step: number of a parameter → ratio.
-        listener: Told of every step, and why one could not be measured.
+        moved: Called with every measured step: number of a parameter → ratio.
+        listener: Called with every step, and why one could not be measured.
         late: Takes what is still to come from a device.
 
     Attributes:
-        steps: Told of every step besides.
+        steps: Called with every step besides.
         reads_gradients: Whether the gradients that a measured step uses are to be read, too.
-        stepped: Told of their norms then: number of a parameter → norm.
+        stepped: Called with their norms then: number of a parameter → norm.
         lost: Of parameters in half precision: how many elements stayed, and how many had a gradient, in all steps.
     """
 

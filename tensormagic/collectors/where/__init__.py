@@ -1,1 +1,1 @@
-"""Which of the person's lines is running: from a frame, a traceback or a node to a place in their code."""
+"""Which of the user's lines is running: from a frame, a traceback or a node to a place in their code."""

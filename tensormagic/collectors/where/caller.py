@@ -19,9 +19,9 @@ from tensormagic.reports import State
 __all__ = ["MARK", "Gathered", "own_frame"]
 
 
-# Frames of ours and torch's: calls in the name of the person's line, tracebacks, stacks that torch gathers.
+# Frames of ours and torch's: calls in the name of the user's line, tracebacks, stacks that torch gathers.
 
-# Calls torch in the name of the person's own line.
+# Calls torch in the name of the user's own line.
 #
 # Python and torch attribute a warning to the frame that made the call, and show it once for each such place. While a
 # function mode is on, that frame would be the mode's. So the call is made from a frame that bears the file name, the
@@ -43,7 +43,7 @@ def uncounted(function: _Function) -> _Function:
     """Let the frames of a function not count where a warning says how far up the line is that it is about.
 
     Python leaves out its own frames of importing there, which it knows by the words in their file name: those of this
-    function get them too. Tracebacks and the search for the person's line leave them out by their name.
+    function get them too. Tracebacks and the search for the user's line leave them out by their name.
     """
     code = function.__code__.replace(co_filename=_UNCOUNTED, co_name=MARK)
     function.__code__ = code
@@ -101,7 +101,7 @@ def _stand_in(frame: FrameType) -> _Call:
 #
 # While a function mode is on, torch calls a function twice: once to hand it to the mode, once, from the mode, for
 # real. The frames of the first call, of torch's hand-over and of this package are unlinked; the frames of the
-# person's code and of torch's real call stay, with their line numbers.
+# user's code and of torch's real call stay, with their line numbers.
 
 MAX_CHAIN = 16  # exceptions followed through __cause__ and __context__
 
@@ -110,7 +110,7 @@ def error_text(error: BaseException) -> str:
     """Return an exception as Python's last line shows it; one whose own text cannot be had is its class alone."""
     try:
         words = str(error)
-    except Exception:  # the person's ``__str__`` raised: that must not take the place of the exception itself
+    except Exception:  # the user's ``__str__`` raised: that must not take the place of the exception itself
         words = ""
     return f"{type(error).__name__}: {words}" if words else type(error).__name__
 
@@ -141,7 +141,7 @@ def _relink(head: TracebackType, *, ends_at_own: bool) -> None:
         entries.append(entry)
         entry = entry.tb_next
     kept = _without_own(entries)
-    if ends_at_own:  # where torch's own Python made the call, the person's line is above it
+    if ends_at_own:  # where torch's own Python made the call, the user's line is above it
         own = [at for at, each in enumerate(kept) if is_own_code(each.tb_frame.f_code.co_filename)]
         kept = kept[: own[-1] + 1] if own else kept
     for before, after in zip(kept, [*kept[1:], None], strict=True):
@@ -176,10 +176,10 @@ def _drop_first_call(kept: list[FrameType], real: FrameType) -> None:
         kept.pop()
 
 
-# The stacks that torch gathers by itself, as its allocators keep them: which frame of one is the person's.
+# The stacks that torch gathers by itself, as its allocators keep them: which frame of one is the user's.
 #
 # A frame is a dictionary with ``filename``, ``line`` and ``name``; the innermost comes first. The stacks of what runs
-# while operations are followed hold the stand-ins that make the person's calls: their file and line, but no function
+# while operations are followed hold the stand-ins that make the user's calls: their file and line, but no function
 # of theirs.
 
 Gathered = tuple[str, int, str]  # file, line, and function: empty on the level of a module
@@ -188,11 +188,11 @@ Gathered = tuple[str, int, str]  # file, line, and function: empty on the level 
 def own_frame(
     frames: Iterable[Mapping[str, Any]] | None, is_own: Callable[[str], bool] = is_own_code
 ) -> Gathered | None:
-    """Return the innermost frame of the person's; None where there is none.
+    """Return the innermost frame of the user's; None where there is none.
 
     Args:
         frames: The innermost first; None where none were kept.
-        is_own: Whether a file is the person's.
+        is_own: Whether a file is the user's.
     """
     for frame in frames or ():
         filename, name = str(frame.get("filename", "")), str(frame.get("name", ""))

@@ -1,4 +1,4 @@
-"""Which of the person's own lines is running: from a frame to a `Location`, and to the names bound there."""
+"""Which of the user's own lines is running: from a frame to a `Location`, and to the names bound there."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Any
 
 from tensormagic.reports import Cell, Location
 
-# Which of the person's own lines is running: from a frame to a `Location`.
+# Which of the user's own lines is running: from a frame to a `Location`.
 #
-# The person's line is the innermost frame of *their* code: not torch, not this package, not the standard library, not
+# The user's line is the innermost frame of *their* code: not torch, not this package, not the standard library, not
 # an installed package. Where a library calls torch on their behalf, that is the line which called the library. A
 # frame walk costs about a microsecond, so lines are interned: equal places share one small integer, the *site*.
 
@@ -41,11 +41,11 @@ def _no_cell(_filename: str) -> int | None:
     return None
 
 
-MARK = "tensormagic_call"  # the name of frames that call in the name of a person's line; that one is further up
+MARK = "tensormagic_call"  # the name of frames that call in the name of a user's line; that one is further up
 
 
 def is_own_code(filename: str) -> bool:
-    """Return whether ``filename`` is the person's code rather than a library's, Python's or this package's.
+    """Return whether ``filename`` is the user's code rather than a library's, Python's or this package's.
 
     Cells of a notebook have made-up names (``/tmp/ipykernel_1/2.py``, ``<ipython-input-1-…>``) and count as own.
     """
@@ -57,7 +57,7 @@ def is_own_code(filename: str) -> bool:
 
 
 def is_own_frame(frame: FrameType) -> bool:
-    """Return whether a frame runs the person's code, and does not only call in its name."""
+    """Return whether a frame runs the user's code, and does not only call in its name."""
     return frame.f_code.co_name != MARK and is_own_code(frame.f_code.co_filename)
 
 
@@ -138,7 +138,7 @@ class SourceLines:
 
 
 def lines_of(filename: str, names: dict[str, Any] | None = None) -> list[str]:
-    """Return the lines of a file or cell; of a file as it stands now: it may have been edited, and loaded again.
+    """Return the lines of a file or cell; of a file as it is now: it may have been edited, and loaded again.
 
     Args:
         filename: As the code names it.
@@ -183,24 +183,24 @@ def cell_of(frame: FrameType) -> Cell:
     return Cell(filename, None, lines if len(lines) <= MAX_SOURCE_LINES else ())
 
 
-# The person's functions that are running, and the names that are bound in them.
+# The user's functions that are running, and the names that are bound in them.
 
-_OPTIMIZED = 1  # CO_OPTIMIZED: code whose local names live in slots, not in a dictionary of the person's
+_OPTIMIZED = 1  # CO_OPTIMIZED: code whose local names live in slots, not in a dictionary of the user's
 
 
-_FRAMES = 24  # of the person's functions that are running, at most so many are asked for their names
+_FRAMES = 24  # of the user's functions that are running, at most so many are asked for their names
 
 
 _HOLDERS = 3  # of a frame's dictionary of locals when nobody but the frame, us and the call below holds it
 
 
 def running_spaces(frame: FrameType | None, outermost: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the names of the person's functions that are running, innermost first, up to their module or cell."""
+    """Yield the names of the user's functions that are running, innermost first, up to their module or cell."""
     return (names for _, names in running_functions(frame, outermost))
 
 
 def running_functions(frame: FrameType | None, outermost: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the person's functions that are running, by name, with their names, as `running_spaces` does."""
+    """Yield the user's functions that are running, by name, with their names, as `running_spaces` does."""
     for _ in range(_FRAMES):
         while frame is not None and not is_own_frame(frame):
             frame = frame.f_back
@@ -218,7 +218,7 @@ def names_of(frame: FrameType) -> Mapping[str, Any]:
     """Return the names bound in a frame, those of a function as a copy that nothing else keeps.
 
     Until Python 3.12 a frame keeps the dictionary it was asked for, and with it every tensor in there, for as long as
-    the function runs. So it is emptied again, unless the person holds it too (``locals()``).
+    the function runs. So it is emptied again, unless the user holds it too (``locals()``).
     """
     if not frame.f_code.co_flags & _OPTIMIZED:
         return frame.f_locals
@@ -239,9 +239,9 @@ _EXPECTING = frozenset({"raises", "assertRaises", "assertRaisesRegex", "suppress
 
 
 def is_expected(frame: FrameType | None) -> bool:
-    """Return whether what is raised in a frame is expected, rather than caught by an ``except`` of the person's.
+    """Return whether what is raised in a frame is expected, rather than caught by an ``except`` of the user's.
 
-    What stands in neither is called by somebody who catches it: ``self.assertRaises(RuntimeError, y.backward)``.
+    What is in neither is called by somebody who catches it: ``self.assertRaises(RuntimeError, y.backward)``.
     """
     looked = 0
     while frame is not None and looked < MOST_FRAMES:

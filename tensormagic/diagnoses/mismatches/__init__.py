@@ -2,7 +2,7 @@
 
 A message of torch names numbers; whose they are is found among the operands, and what is not found there is not
 claimed. One table of what torch says, a subject a file; where none of its rows fits (a message of another version of
-torch perhaps), the sizes, dtypes and devices of the operands are held against the rule of the function itself.
+torch perhaps), the sizes, dtypes and devices of the operands are compared with the rule of the function itself.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def mismatch_of(report: FailureReport) -> Mismatch | None:
 
 
 def rows() -> Iterator[Row]:
-    """Yield the rows of the table in the order in which they are held against a message."""
+    """Yield the rows of the table in the order in which they are compared with a message."""
     for name in _SUBJECTS:
         yield from _subject(name).says.rows
 
@@ -105,8 +105,8 @@ def _as_torch_says(call: Call) -> Mismatch | None:
     return None
 
 
-def _broadcast(given: list[Given], told: Shape) -> Mismatch | None:
-    one, other, at = told
+def _broadcast(given: list[Given], shapes: Shape) -> Mismatch | None:
+    one, other, at = shapes
     sides = list(zip(given, (one, other), strict=True))
     if any(side.operand.is_tensor and got not in side.shape for side, got in sides):
         return None

@@ -16,7 +16,7 @@ from tensormagic.reports.failure import MismatchKind
 # A failed call as the rules about it read it: its operands by name, role and place, and how to write them.
 #
 # What torch calls an operand (``weight``) is known where the collector found it; otherwise its place among the
-# arguments says it. The person's own name for it is what sentences and code use.
+# arguments says it. The user's own name for it is what sentences and code use.
 
 Shape = tuple[int, ...]
 ValueT = TypeVar("ValueT")
@@ -77,7 +77,7 @@ class Given:
 
     @property
     def name(self) -> str:
-        """How a sentence names it: as the person does, else by what torch calls it, else by its place."""
+        """How a sentence names it: as the user does, else by what torch calls it, else by its place."""
         operand = self.operand
         if operand.name.startswith(_HANDED_ON) and operand.role not in {"", "self", "input"}:
             return f"the {_word(operand.role)} of {operand.name.removeprefix(_HANDED_ON)}"
@@ -218,7 +218,7 @@ class Call:
         return found[0].operand.text if found else ""
 
     def written(self, keyword: str) -> str:
-        """Return what the person's own call gives for a keyword, as it stands there; empty where it gives none."""
+        """Return what the user's own call gives for a keyword, as it is written there; empty where it gives none."""
         try:
             body = ast.parse(self.report.call, mode="eval").body
         except (SyntaxError, ValueError):
@@ -243,7 +243,7 @@ class Call:
 
     @property
     def owner(self) -> str:
-        """What stands for the layer in a sentence: ``net.fc1``, or what its parameter is called, without the name."""
+        """What represents the layer in a sentence: ``net.fc1``, or what its parameter is called, without the name."""
         names = (one.operand.name for one in self.tensors)
         found = next((name for name in names if _PARAMETER.fullmatch(name)), "")
         return found.rpartition(".")[0] if found else self.report.module.strip("()")
@@ -345,13 +345,13 @@ class Row:
 
 
 class Messages:
-    """The rows of one subject, in the order in which they are held against a message."""
+    """The rows of one subject, in the order in which they are compared with a message."""
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
 
     def __call__(self, *patterns: str, **fixed: object) -> Callable[[ExplainT], ExplainT]:
-        """Return a decorator: what it stands above explains these messages."""
+        """Return a decorator: what it is above explains these messages."""
 
         def add(explain: ExplainT) -> ExplainT:
             self.rows += [Row(pattern, explain, fixed) for pattern in patterns]

@@ -8,9 +8,9 @@ Tried in turn: one box a module, from the innermost modules outwards; one box a 
 (a recurrent network, layers in a plain loop), several repetitions sharing a box where there are many; and, where
 nothing repeats, neighbours by the dozen.
 
-The drawing is one cut through a tree. Below every drawn box stand the parts that a person would see next: the modules
+The drawing is one cut through a tree. Below every drawn box stand the parts that a user would see next: the modules
 inside a module, the repetitions of something that repeats, and in the end the ops with their leaves, as `folding.fold`
-leaves them. No level has more parts than a screen holds; the viewer opens a box where it stands.
+leaves them. No level has more parts than a screen holds; the viewer opens a box where it is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From an autograd graph to a drawing: fold what a person does not think of as a step, then lay the rest out.
+"""From an autograd graph to a drawing: fold what a user does not think of as a step, then lay the rest out.
 
 Everything that draws the graph (the static picture, the live panel) starts from the same `Drawing`. A cut is an input
 of a box from which nothing goes back, just as a leaf is one at which the way ends by nature: it is written under the

@@ -1,4 +1,4 @@
-"""What a person does not think of as a step of its own is folded into the step it belongs to.
+"""What a user does not think of as a step of its own is folded into the step it belongs to.
 
 Leaves become badges of the op that uses them, through the transpose or cast in between; chains of views become one
 group. Nothing is dropped: every node of the graph is in exactly one group, every leaf in a group or on one as badge.
@@ -60,7 +60,7 @@ class Folding:
         groups: In forward order.
         edges: From group to group, the way the gradient flows, with the graph's edges each stands for.
         leaf_side: For every node of the graph, whether it is a leaf, or a view or cast of nothing but leaves.
-        note: How it was made smaller than what a person would draw; empty where it was not.
+        note: How it was made smaller than what a user would draw; empty where it was not.
     """
 
     groups: tuple[Group, ...]

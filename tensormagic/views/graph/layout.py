@@ -40,7 +40,7 @@ class Spacing:
     """
 
     column_gap: float = 32.0
-    row_gap: float = 20.0  # the value over a box stands in it
+    row_gap: float = 20.0  # the value over a box is in it
     wrap_width: float | None = None
     max_span: int = 64
 

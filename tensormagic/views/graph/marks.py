@@ -111,7 +111,7 @@ FINDING_STYLE = inked(
     ".tms .jerror{font-weight:600;fill:$error}.tms .jwarning{font-weight:600;fill:$warning}"
 )
 _WORDS_SIZE = 10.5
-ABOVE = 20.0  # from the box up to the words: the number of the box stands between
+ABOVE = 20.0  # from the box up to the words: the number of the box is between
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ def _of_findings(findings: tuple[Finding, ...], place: int) -> Iterator[NodeMark
 
 
 def _of_saved(report: TraceReport, graph: Graph) -> Iterator[NodeMark]:
-    """Yield the nodes of a graph that stands at which backward would fail."""
+    """Yield the nodes of an existing graph at which backward would fail."""
     for node in reversed(graph.nodes) if report.state == "drawn" else ():  # as backward comes to them
         names = [saved.name for saved in node.saved if saved.state == "changed in place"]
         if names:

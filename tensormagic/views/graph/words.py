@@ -1,4 +1,4 @@
-"""What stands in a drawn graph: short names of ops, shapes and leaves; numbers of a small graph; its cuts; formulas."""
+"""What is in a drawn graph: short names of ops, shapes and leaves; numbers of a small graph; its cuts; formulas."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _number_text(number: float) -> str:
 
 
 def gradient_text(numbers: Sequence[float]) -> str:
-    """Return what stands over a box: ``grad 12``."""
+    """Return what is over a box: ``grad 12``."""
     return f"grad {value_text(numbers)}" if numbers else ""
 
 

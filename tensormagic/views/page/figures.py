@@ -1,7 +1,7 @@
 """Reports as Plotly figures: the second view, for what one wants to zoom into, compare or publish.
 
 Plotly is imported here alone, and on the first call. A figure does not know the theme of the page it lands on, and no
-ink reads well on white and on near-black: it brings its own paper, light, or dark where the person's own default
+ink reads well on white and on near-black: it brings its own paper, light, or dark where the user's own default
 template is (``plotly.io.templates.default = "plotly_dark"``). What cannot be placed on an axis, a NaN on a log scale
 for one, is marked and counted, never dropped.
 """

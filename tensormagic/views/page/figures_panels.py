@@ -38,7 +38,7 @@ SHARING_LINE = 22  # pixels of one line or bar
 
 @dataclass(frozen=True, slots=True)
 class Framed:
-    """A figure and what stands over it."""
+    """A figure and what is over it."""
 
     figure: Any
     title: str
@@ -114,7 +114,7 @@ def _below_each_other(
 
 
 def plain_text(text: str) -> str:
-    """Plotly reads tags in its texts: leave none of a person's."""
+    """Plotly reads tags in its texts: leave none of a user's."""
     return text.replace("<", "\u2039").replace(">", "\u203a")
 
 

@@ -1,7 +1,7 @@
 """The live side of ``%%gpumem``: the bytes alive as they come and go, over the panel as it is now.
 
 The line of bytes moves up to thirty times a second, by a message of a few numbers. The panel below it is the same
-markup as after the run, made anew every second or two, and less often where making it takes long; what the person has
+markup as after the run, made anew every second or two, and less often where making it takes long; what the user has
 opened in it stays open.
 """
 

@@ -84,7 +84,7 @@ class Pace:
 
 # A thread that looks at a run a few times a second, while the run goes on and after it once more.
 #
-# The notebook server drops everything, the person's own prints included, once a kernel sends too many messages. So
+# The notebook server drops everything, the user's own prints included, once a kernel sends too many messages. So
 # hooks send nothing at all: a sampler takes the newest state at its own pace, and what came and went between two
 # looks is never sent. It shares the interpreter with the run, so it keeps itself cheap, and it never raises into the
 # run.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # nothing of the run is replaced, and what it prints, logs, or lets another program print stays whole, whichever way
 # it goes out.
 
-_FEWEST_ABOVE = 6  # rows that must be left to the person
+_FEWEST_ABOVE = 6  # rows that must be left to the user
 _SAVE, _RESTORE, _DOWN, _CLEAR, _PLAIN = "\x1b7", "\x1b8", "\x1bD", "\x1b[2K", "\x1b[0m"
 
 Size = Callable[[], os.terminal_size]

@@ -39,7 +39,7 @@ def view(report: MemoryReport, *, brief: bool = False) -> Panel:
 
     Args:
         report: What is drawn.
-        brief: Whether it stands below another panel: then the map is low, and what could be freed is folded.
+        brief: Whether it is below another panel: then the map is low, and what could be freed is folded.
     """
     body: list[Node] = [Findings(report.findings, report.gaps)]
     ranked = sorted(report.devices, key=lambda device: -device.live)
@@ -188,7 +188,7 @@ def by_category(storages: Iterable[LiveStorage]) -> list[tuple[str, int]]:
 
 
 def root(name: str) -> str:
-    """Return how a person would call what a path begins with: ``net``, ``Out``, ``graph of loss``."""
+    """Return how a user would call what a path begins with: ``net``, ``Out``, ``graph of loss``."""
     found = _ROOT.match(name)
     return found.group().strip() if found else name
 
@@ -269,7 +269,7 @@ def _holder(holder: Holder) -> str:
 
 
 def what(release: Release) -> str:
-    """Return what to let go of, as a person would write it."""
+    """Return what to let go of, as a user would write it."""
     return release.code or release.name
 
 

@@ -197,7 +197,7 @@ class SourceRow:
 
     Attributes:
         number: From 1; 0 for a heading, or, without text, for lines left out.
-        text: As it stands.
+        text: As it is.
         memory: What it did; None where it did nothing.
         index: Of its memory in the report; -1 where there is none.
     """
@@ -252,7 +252,7 @@ def run_rows(report: MemoryRunReport) -> list[SourceRow]:
 
 
 def function_rows(report: MemoryRunReport, function: FunctionMemory) -> list[SourceRow]:
-    """Return a function as it stands, line by line."""
+    """Return a function as it is, line by line."""
     lines = {report.lines[index].location.line: index for index in function.lines if index < len(report.lines)}
     return _listing(report, function.source, function.first, lines)[:MOST]
 
@@ -336,7 +336,7 @@ def layer_words(report: MemoryRunReport, layer: Layer, *, width: int = 40) -> st
 
 
 def line_words(report: MemoryRunReport, index: int, *, width: int = 40) -> str:
-    """Return a line of the person's: ``7  losses.append(loss)``; of another file, with its name."""
+    """Return a line of the user's: ``7  losses.append(loss)``; of another file, with its name."""
     if not 0 <= index < len(report.lines):
         return NO_LINE
     place = report.lines[index].location

@@ -1,4 +1,4 @@
-"""The ranks of a run, held against each other: findings, a table of ranks, and their gradients as a map."""
+"""The ranks of a run, compared with each other: findings, a table of ranks, and their gradients as a map."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _placement(report: RankReport) -> Iterable[Node]:
 
 
 def summary(report: RankReport) -> str:
-    """Return what was held against each other, in one line."""
+    """Return what was compared with each other, in one line."""
     there = plural(len(report.ranks), "rank")
     of = "" if len(report.ranks) == report.world_size else f" of {count(report.world_size)}"
     steps = max((one.steps for one in report.ranks), default=0)
@@ -119,7 +119,7 @@ def summary(report: RankReport) -> str:
 
 
 def all_clear(report: RankReport) -> str:
-    """Return the sentence that stands where nothing was found; it claims no more than was compared."""
+    """Return the sentence that is where nothing was found; it claims no more than was compared."""
     if any(one.state == "running" for one in report.ranks):
         return "Nothing found so far: some ranks still run."
     if not any(len(one.replicas) > 1 for one in report.ranks):

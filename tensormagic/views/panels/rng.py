@@ -1,4 +1,4 @@
-"""Random generators: as they stand (``%rng``), over a run (``%%rng``), and two runs held against each other."""
+"""Random generators: as they are (``%rng``), over a run (``%%rng``), and two runs compared with each other."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def source_rows(report: RngRunReport) -> list[tuple[int, str, tuple[DrawSum, ...
 
 
 def beside(report: RngRunReport, draw: DrawSum) -> str:
-    """Return what stands beside a line that drew."""
+    """Return what is beside a line that drew."""
     since, here = report.location(draw.since), report.location(draw.location)
     between = f", since line {since.line}" if since and here and since != here else ""
     between = ", after this line" if since and not here else between

@@ -1,6 +1,6 @@
 """Several questions asked of one run (``%%tracegrad --memory``): what was found by all of them, one line's together.
 
-The panel of each question stands below, as it stands alone.
+The panel of each question stands below, as it is alone.
 """
 
 from __future__ import annotations

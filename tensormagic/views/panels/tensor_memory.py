@@ -284,13 +284,13 @@ def holders_summary(report: HoldersReport | None, name: str) -> str:
 
 
 def _root(holder: Holder) -> str:
-    """Return the part of a way by which a person would call the holder: ``graph of loss``, ``the last error``."""
+    """Return the part of a way by which a user would call the holder: ``graph of loss``, ``the last error``."""
     path = holder.path.split(": ")[0] if holder.kind == "graph" else holder.path
     return shortened(path.split(", ")[0] if holder.kind in {"traceback", "generator", "function"} else path, 32)
 
 
 def _telling(others: list[Holder]) -> list[Holder]:
-    """Put what a person would not think of in front of plain names."""
+    """Put what a user would not think of in front of plain names."""
     return sorted(others, key=lambda holder: _TELLING_ORDER.index(holder.kind))
 
 

@@ -130,7 +130,7 @@ def folded(report: TensorReport) -> str:
 
 
 def once(html: str) -> str:
-    """Return panels without their style sheets, which are the table's, and each script only where it stands last."""
+    """Return panels without their style sheets, which are the table's, and each script only where it is last."""
     html = _STYLE.sub("", html)
     last = {match.group(): match.start() for match in _BLOCK.finditer(html)}
     return _BLOCK.sub(lambda match: match.group() if last[match.group()] == match.start() else "", html)

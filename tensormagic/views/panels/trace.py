@@ -153,7 +153,7 @@ def birth_text(report: TraceReport, graph: Graph, birth: ForwardNonfinite) -> st
 
 
 def _operations(report: TraceReport) -> Section:
-    """Return where the time went: by line of the person's, and by operation, the longest first."""
+    """Return where the time went: by line of the user's, and by operation, the longest first."""
     ops = report.ops
     if ops is None or not ops.uses:
         return Section("", [])

@@ -86,7 +86,7 @@ def run_text(report: TraceReport) -> str:
 
 
 def _drawn_text(report: TraceReport) -> str:
-    """Return how large a graph that stands is, and what it keeps."""
+    """Return how large an existing graph is, and what it keeps."""
     leaves = sum(node.kind == "accumulate" for node in report.nodes)
     size = f"{plural(len(report.nodes), 'node')}, {plural(leaves, 'leaf', 'leaves')}"
     return f"{size}{kept_text(report.kept) if report.kept else ''}"
@@ -187,7 +187,7 @@ def verdict(report: TraceReport) -> tuple[str, str, str, str] | None:
 
 
 def _not_finished(report: TraceReport) -> tuple[str, str, str, str]:
-    """Return the verdict on a graph that stands, and on a run that was ended by an error, or by a person."""
+    """Return the verdict on an existing graph, and on a run that was ended by an error, or by a user."""
     words = all_clear(report)
     if report.state == "drawn":
         return "calm" if report.kept is not None and can_run(report.kept) else "failed", words, "", ""
@@ -219,7 +219,7 @@ def can_run(kept: Kept) -> bool:
 
 
 def _standing(kept: Kept) -> str:
-    """Return whether backward can run through a graph that stands, as far as what it saved says."""
+    """Return whether backward can run through an existing graph, as far as what it saved says."""
     if kept.freed:
         return "backward already ran through this graph and freed its saved tensors: it cannot run again"
     if kept.changed:

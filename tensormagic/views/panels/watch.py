@@ -35,7 +35,7 @@ def summary(report: WatchReport) -> str:
 
 
 def all_clear(report: WatchReport) -> str:
-    """Return the sentence that stands where nothing was found; it claims no more than what was looked at."""
+    """Return the sentence that is where nothing was found; it claims no more than what was looked at."""
     if report.gaps:
         return "Nothing found in the part that was searched."
     return "Nothing found: no unused memory, no stored graph, no parameter that its module does not register."

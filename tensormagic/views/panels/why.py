@@ -80,7 +80,7 @@ class PathPicture(Picture):
             yield from [cut(f"    {words}", width)] if words else []
 
     def svg(self, width: float) -> tuple[str, float]:
-        """Return it as it stands in a page, smaller where it is too wide."""
+        """Return it as it is in a page, smaller where it is too wide."""
         drawn = path_svg(self.path, self.name)
         wide, high = (float(size) for size in re.findall(r' (?:width|height)="([\d.]+)"', drawn)[:2])
         scale = min(width / wide, 1.0)
@@ -89,7 +89,7 @@ class PathPicture(Picture):
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """One box: what stands in it, and how it is drawn."""
+    """One box: what is in it, and how it is drawn."""
 
     label: str
     detail: str
@@ -275,7 +275,7 @@ def _ends(before: WayStep, after: WayStep) -> bool:
 
 
 def _below(report: WhyReport, step: WayStep) -> list[str]:
-    """Return what stands below the name of a stop."""
+    """Return what is below the name of a stop."""
     return [text for text in (step.detail, line_words(report, step), came_words(step)) if text]
 
 

@@ -205,7 +205,7 @@ def _signs(report: WritesReport) -> dict[tuple[str, int], str]:
 
 
 def _plain_sign(writes: tuple[Write, ...]) -> str:
-    """Return the sign of a line that no finding stands at: its note may stand at another line of the same names."""
+    """Return the sign of a line that no finding is at: its note may stand at another line of the same names."""
     if any(write.changed for write in writes):
         return "note"
     return "mark" if writes else ""

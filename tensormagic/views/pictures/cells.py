@@ -1,6 +1,6 @@
 """Rows of coloured cells, of which the pictures of a tensor and of its memory are made: as a table, as SVG, as text.
 
-A picture says once, as `Cells`, which rows there are, what stands in each cell and how far it is filled; the three
+A picture says once, as `Cells`, which rows there are, what is in each cell and how far it is filled; the three
 forms are drawn from that. A map whose cells are too many for words is an image, of the same colours.
 """
 
@@ -51,7 +51,7 @@ class Cell:
     """A coloured field.
 
     Attributes:
-        text: What stands in it.
+        text: What is in it.
         colour: Of its ground; without one it is bare.
         title: What pointing at it shows.
         span: How many columns wide it is.
@@ -80,7 +80,7 @@ class Row:
     """A row of cells, or of words above or below one: ``"heads"``, or ``"brackets"`` around several columns.
 
     Attributes:
-        label: What stands at its left.
+        label: What is at its left.
         cells: In order.
         kind: Empty for cells.
         look: Style class of a page.
@@ -199,7 +199,7 @@ class Cells:
 
         Args:
             width: Columns of a line.
-            pointer: What stands above the element that is worked through.
+            pointer: What is above the element that is worked through.
             apart: Whether neighbouring cells are kept apart.
         """
         canvas, left, columns = Canvas(), self.text_left, self.columns
@@ -302,7 +302,7 @@ def _bracket(each: Cell, box: Box) -> str:
 
 
 def _written(each: Cell, *, mark: bool) -> str:
-    """Return what stands in a cell of a terminal; with ``mark`` there is room behind it for the sign of a bad one."""
+    """Return what is in a cell of a terminal; with ``mark`` there is room behind it for the sign of a bad one."""
     return each.text + (("!" if each.bad else " ") if mark and each.text else "")
 
 

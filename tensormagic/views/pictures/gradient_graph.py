@@ -146,7 +146,7 @@ def _most_telling(graph: Graph) -> Iterable[Node]:
 
 
 def _node_row(report: TraceReport, node: Node, frame: Frame | None, *, quoted: bool) -> tuple[Cell, ...]:
-    """Return the cells of a node; the text of a line stands where the line is named first."""
+    """Return the cells of a node; the text of a line is where the line is named first."""
     place = report.location(node.location)
     norm = norm_text(frame.norms[node.index]) if frame and node.index < len(frame.norms) else ""
     line: Cell = "" if place is None else f"{place.label}: {place.text}" if quoted else place.label

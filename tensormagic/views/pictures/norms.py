@@ -410,7 +410,7 @@ def _number(word: str, number: float) -> str:
 
 
 def _without(series: ParameterSeries, numbers: str, *, one: bool) -> str:
-    """Return what stands in the place of the numbers where there is no norm."""
+    """Return what is in the place of the numbers where there is no norm."""
     if any(map(touched, series.norms)):
         return "?".rjust(_NUMBER) if one else f"  {NOT_MEASURABLE}"
     return numbers if one else _NONE

@@ -35,7 +35,7 @@ _LEFT = 96.0
 
 
 def inline(inner: str, height: float, sentence: str) -> str:
-    """Return a drawing of 720 units as it stands in a page, whose colours its letters take."""
+    """Return a drawing of 720 units as it is in a page, whose colours its letters take."""
     themed = {
         role("ink-2"): "var(--ink-2)",
         f'fill="{role("ink")}"': 'fill="var(--ink)"',
@@ -97,7 +97,7 @@ class PlacementGrid(Picture):
         return "; ".join(phrases)
 
     def _grid(self) -> tuple[list[str], list[str], list[list[str]], str]:
-        """Return what stands beside the rows, above the columns, in the cells, and which dimensions these are."""
+        """Return what is beside the rows, above the columns, in the cells, and which dimensions these are."""
         pieces = self.placed.holders()
         many = [sorted({(start[dim], size[dim]) for start, size in pieces}) for dim in range(len(self.placed.shape))]
         dims = sorted(sorted(range(len(many)), key=lambda dim: (-len(many[dim]), dim))[:2])

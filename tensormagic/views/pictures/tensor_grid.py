@@ -49,7 +49,7 @@ from tensormagic.views.pictures.tensor_elements import (
 from tensormagic.views.text_canvas import Canvas
 from tensormagic.words import TIMES, count, plural, series, short_count, shortened
 
-LABELS = 78.0  # pixels for what stands at the left of cells
+LABELS = 78.0  # pixels for what is at the left of cells
 _CELL_WIDTH = 46.0  # pixels of a cell of the strip at most
 _TWO_LINES = 8  # rows of a grid up to which a cell holds its offset below its value
 _MAP_SIDE = 192  # pixels along the longer side of a map

@@ -274,7 +274,7 @@ def chart_text(drawn: Timeline, width: int, unit: str) -> Iterator[str]:
 
 
 def _tick_text(row: int, marks: Sequence[int], top: int) -> str:
-    """Return what stands beside a row of the chart: the peak at the first, round numbers where they fall."""
+    """Return what is beside a row of the chart: the peak at the first, round numbers where they fall."""
     if row == 0:
         return number_of_bytes(top)
     low, high = top * (TEXT_ROWS - row - 1) / TEXT_ROWS, top * (TEXT_ROWS - row) / TEXT_ROWS

@@ -10,7 +10,7 @@ from tensormagic.reports import CATEGORIES, MemoryRunReport, Timeline
 from tensormagic.views.theme import BEFORE_COLOUR, KIND_COLOURS, MIXED_COLOUR, OTHER_COLOUR, ink_on
 from tensormagic.words import count
 
-# What stands for a category of memory: its colour, the letter of its style class, its words.
+# What represents a category of memory: its colour, the letter of its style class, its words.
 #
 # The colours are Okabe and Ito's for the colour blind (see `basics.theme`), so that neighbours in a treemap or a
 # stack stay apart for everybody; vermilion is left out, because it would read as an error. Greys stand for what is no

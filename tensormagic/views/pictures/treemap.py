@@ -93,7 +93,7 @@ def _row(areas: Sequence[float], rest: Box, *, last: bool) -> tuple[list[Box], B
 
 # A treemap as plain data: which rectangle stands for which storage, and what is too small to be drawn by itself.
 #
-# Three levels: groups (the name a person would begin with, or a line of code), categories inside of a group, storages
+# Three levels: groups (the name a user would begin with, or a line of code), categories inside of a group, storages
 # inside of a category. Nothing takes area but bytes: headers and gaps are drawn onto the rectangles, so that two
 # equal areas are equal amounts of memory wherever they lie.
 
@@ -262,7 +262,7 @@ def cell_lines(cell: Cell, group: Group) -> list[str]:
 
 
 def header_words(group: Group) -> list[str]:
-    """Return what stands in a header: the group's name (of a line of code, where room is short, its number), bytes."""
+    """Return what is in a header: the group's name (of a line of code, where room is short, its number), bytes."""
     nbytes = number_of_bytes(group.nbytes)
     short, room = group.label.partition("  ")[0], group.box.width * _SURE - PADDING
     beside = room - text_width(nbytes, SIZE, bold=True) - PADDING

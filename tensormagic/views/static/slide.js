@@ -28,7 +28,7 @@
     const words = parts.filter((part) => part.matches(WORDS));
     const rest = parts.filter((part) => !part.matches(WORDS) && !part.matches(".tm-head"));
     const pages = [];
-    let lines = []; // a line of text stands with what comes after it
+    let lines = []; // a line of text is with what comes after it
     for (const part of rest) {
       lines.push(part);
       if (part.matches("p")) continue;
@@ -47,7 +47,7 @@
   /** What a row goes with: its table, its list. */
   const holderOf = (row) => row.closest("table,.tm-find,ul");
 
-  /** What stands beside lists and is no heading of theirs: a map before them is on the first of their slides, what is said after them on the last. */
+  /** What is beside lists and is no heading of theirs: a map before them is on the first of their slides, what is said after them on the last. */
   const stillOf = (parts, rows) => {
     const before = new Set(), after = new Set();
     for (const row of rows)

@@ -22,7 +22,7 @@ const mountSlices = (() => {
   const level = (text) => text === "True" ? 1 : text === "False" ? 0 : text === "inf" ? Infinity
     : text === "-inf" ? -Infinity : Number(text);
 
-  /** The grid of one panel, as it stands or turned. */
+  /** The grid of one panel, as it is or turned. */
   class Slices {
     /** @param {any} panel */
     constructor(panel) {

@@ -1,4 +1,4 @@
-"""What every tool is held against: twenty tensors, and four small programs."""
+"""What every tool is compared with: twenty tensors, and four small programs."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def test_data_and_detach_differ_in_the_version_counter():
      "torch.autograd.grad((w * w).sum(), w)[0]", "x.grad"],
 )  # fmt: skip
 def test_memory_is_called_new_only_where_that_is_known(expression):
-    """A buffer's memory, and what a function of the person's own returns, may have been there before."""
+    """A buffer's memory, and what a function of the user's own returns, may have been there before."""
     x = torch.ones(3, 4, requires_grad=True)
     (x * x).sum().backward()
     found = verdict(expression, {**names(), "x": x, "w": torch.ones(2, requires_grad=True)})
@@ -215,7 +215,7 @@ def test_each_part_runs_once_and_in_order():
 
 
 def test_the_error_is_the_expressions_own():
-    """Type, message and the frames behind ours are those of eval; the line of the person's function is the last."""
+    """Type, message and the frames behind ours are those of eval; the line of the user's function is the last."""
 
     def fail(_):
         raise KeyError("mine")

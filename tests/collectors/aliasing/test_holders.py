@@ -197,7 +197,7 @@ def test_custom_functions_that_keep_tensors_on_their_context():
 
 
 def test_what_a_hook_packed_is_not_unpacked():
-    """Unpacking would run the person's code: offloading, a checkpoint's second forward."""
+    """Unpacking would run the user's code: offloading, a checkpoint's second forward."""
     w, unpacked = torch.ones(3, requires_grad=True), []
     with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: unpacked.append(t) or t):
         y = w.exp().sin()

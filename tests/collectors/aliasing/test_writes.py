@@ -165,7 +165,7 @@ def test_a_part_of_an_expanded_tensor():
     [("x[1:] += x[:-1]", "reads what it writes", 10), ("e.add_(1)", "overlaps itself", 3)],
 )
 def test_what_torch_refuses_is_said_and_raised(source, kind, elements):
-    """The error is the person's, the clash stands in the report."""
+    """The error is the user's, the clash stands in the report."""
     names = {"torch": torch, "x": torch.arange(12.0), "e": torch.zeros(3).expand(2, 3)}
     with pytest.raises(RuntimeError, match="clone"), tm.watch_writes(namespace=names) as watch:
         run_as_cell(source, names)
@@ -224,7 +224,7 @@ def test_no_local_name_is_kept_alive_by_looking():
 
 
 def test_backward_adds_up_gradients_itself():
-    """Accumulation into .grad is counted, not listed; what a person's own backward writes is listed."""
+    """Accumulation into .grad is counted, not listed; what a user's own backward writes is listed."""
     names = {"w": torch.ones(3, requires_grad=True)}
     report = watched("for _ in range(3):\n    (w * 2).sum().backward()", names)
     assert (report.writes, report.engine_writes) == ((), 2)
@@ -272,7 +272,7 @@ def test_compiled_code_stays_compiled():
 
 
 def test_versions_and_random_numbers_are_untouched():
-    """Counters count the person's writes alone; no number is drawn."""
+    """Counters count the user's writes alone; no number is drawn."""
     x = torch.zeros(3, 4)
     row = x[0]
     before = torch.get_rng_state()
@@ -283,7 +283,7 @@ def test_versions_and_random_numbers_are_untouched():
 
 
 def test_a_watch_is_used_once_and_keeps_nothing():
-    """A second start is refused; the tensors of the run are gone when the person lets go."""
+    """A second start is refused; the tensors of the run are gone when the user lets go."""
     x = torch.zeros(3)
     names = {"x": x}
     watch = tm.watch_writes(namespace=names)

@@ -88,7 +88,7 @@ def test_what_was_seen_keeps_nothing_alive():
 
 
 class Beside(TorchFunctionMode):
-    """A mode of the person's own, as ``torch.set_default_device`` puts one there: it changes nothing."""
+    """A mode of the user's own, as ``torch.set_default_device`` puts one there: it changes nothing."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         return func(*args, **(kwargs or {}))

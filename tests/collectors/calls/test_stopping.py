@@ -1,4 +1,4 @@
-"""A run that ends at the first NaN or Inf, at the person's own line."""
+"""A run that ends at the first NaN or Inf, at the user's own line."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def in_place():
     ],
 )
 def test_ends_at_the_line_that_made_it(run, words, line):
-    """The innermost frame is the person's own, torch's Python and ours are gone: %debug lands there."""
+    """The innermost frame is the user's own, torch's Python and ours are gone: %debug lands there."""
     with pytest.raises(NonFiniteError) as caught, tensormagic.trace(stop="nan") as trace:
         run()
     entry = caught.value.__traceback__

@@ -108,7 +108,7 @@ def _written(y, mask):
 
 
 def test_nothing_is_kept_alive():
-    """What is followed is gone as soon as the person lets it go, and so is its mark."""
+    """What is followed is gone as soon as the user lets it go, and so is its mark."""
     x = torch.ones(3, requires_grad=True)
     with tm.trace() as trace:
         y = x * 2
@@ -168,7 +168,7 @@ def test_a_view_that_was_written_to_is_not_asked_for_its_node():
 
 
 class Asked(torch.overrides.TorchFunctionMode):
-    """A mode of the person's own, which lists what it sees."""
+    """A mode of the user's own, which lists what it sees."""
 
     def __init__(self):
         super().__init__()
@@ -180,7 +180,7 @@ class Asked(torch.overrides.TorchFunctionMode):
 
 
 def test_modes_and_classes_of_the_person_see_their_own_calls_alone():
-    """What is asked of tensors while cuts are followed reaches neither a mode nor a class of the person's."""
+    """What is asked of tensors while cuts are followed reaches neither a mode nor a class of the user's."""
 
     class Loud(torch.Tensor):
         seen = []  # noqa: RUF012  (one list for all of them is the point)

@@ -78,7 +78,7 @@ def test_the_same_line_is_counted():
 
 
 def test_whether_it_was_expected():
-    """By what stands around the line, as of other errors of a backward."""
+    """By what is around the line, as of other errors of a backward."""
 
     def tried():
         try:

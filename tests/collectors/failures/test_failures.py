@@ -1,4 +1,4 @@
-"""What is known of a call that torch refused: the call itself, its operands by the person's names, the line."""
+"""What is known of a call that torch refused: the call itself, its operands by the user's names, the line."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_kernel_in_python_is_inside_of_the_call():
 
 
 def as_raised(error):
-    """Return all that a person can see of an exception: what it is, its lines, and what it came from."""
+    """Return all that a user can see of an exception: what it is, its lines, and what it came from."""
     lines = [(entry.name, entry.lineno) for entry in traceback.extract_tb(error.__traceback__)]
     start = next(at for at, (name, _) in enumerate(lines) if name not in {"raised_by", "explained", "traced"})
     return type(error), error.args, lines[start:], error.__cause__, error.__context__
@@ -152,19 +152,19 @@ def python():
     ids=lambda run: run.__name__,
 )
 def test_errors_that_are_not_torchs_are_not_explained(run, way):
-    """A KeyError in the person's own code is none of our business."""
+    """A KeyError in the user's own code is none of our business."""
     assert WAYS[way](run)[0] is None
 
 
 def test_an_interrupt_is_not_explained():
-    """The person pressed stop: nothing was refused."""
+    """The user pressed stop: nothing was refused."""
     with pytest.raises(KeyboardInterrupt), tm.explain() as told:
         raise KeyboardInterrupt
     assert told.report is None
 
 
 def test_the_way_leads_from_the_outermost_line_to_the_failing_one():
-    """Every line of the person's own, the innermost last."""
+    """Every line of the user's own, the innermost last."""
     report, _ = afterwards(REFUSALS[7].run)
     assert [line.text for line in report.way[-2:]] == ["return model(wide)", "h = self.fc(x.flatten(1) * 1)"]
 

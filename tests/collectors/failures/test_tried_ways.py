@@ -1,4 +1,4 @@
-"""What is said to work was tried: on stand-ins, so that nothing of the person's is run, drawn or kept."""
+"""What is said to work was tried: on stand-ins, so that nothing of the user's is run, drawn or kept."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def loss(logits, target):
     ],
 )
 def test_what_fails_is_not_told(way, works):
-    """A way is applied as a person would apply it: in place of an operand, or of the whole call."""
+    """A way is applied as a user would apply it: in place of an operand, or of the whole call."""
     report = refused(product, x=torch.ones(3, 4), y=torch.ones(3, 4))
     assert tried(report, way) == (((way,), ()) if works else ((), ()))
 
@@ -112,7 +112,7 @@ def test_nothing_large_is_made():
 
 
 def test_nothing_is_drawn_kept_or_left():
-    """The generator stands where it stood, no operand is kept, no mode is left."""
+    """The generator is where it stood, no operand is kept, no mode is left."""
     x, fc = torch.ones(32, 784), nn.Linear(128, 10)
     before, watched = torch.get_rng_state(), weakref.ref(x)
     report = refused(lambda fc, x: fc(x), fc=fc, x=x)

@@ -25,8 +25,8 @@ def failed(program, **namespace):
     return trace.report, raised.value
 
 
-def spoilt(program, **namespace):
-    return failed(program, **namespace)[0].failure.backward.spoilt
+def modified(program, **namespace):
+    return failed(program, **namespace)[0].failure.backward.modified
 
 
 def freed(program, **namespace):
@@ -45,7 +45,7 @@ def test_of_several_writes_the_first_after_the_saving_is_blamed():
         y += 3  # the second
         z.sum().backward()
 
-    found = spoilt(program)
+    found = modified(program)
     assert (found.op, found.slot, found.name, found.saved_version, found.version) == ("mul", "other", "y", 1, 3)
     assert [write.location.text for write in found.writes] == ["y += 2  # the first", "y += 3  # the second"]
     assert [write.version for write in found.writes] == [2, 3]
@@ -60,7 +60,7 @@ def test_a_write_through_a_view_is_one_to_the_whole():
         y[:, 1:].mul_(2)
         y.sum().backward()
 
-    (write,) = spoilt(program).writes
+    (write,) = modified(program).writes
     assert (write.call, write.version) == ("mul_", 1)
 
 
@@ -74,7 +74,7 @@ def test_the_node_that_backward_came_to_is_told_and_the_others_are_counted():
         y.zero_()
         loss.backward()
 
-    found = spoilt(program)
+    found = modified(program)
     assert found.op in {"sin", "pow"}
     assert found.others == 2
 
@@ -90,7 +90,7 @@ def test_memory_of_a_dead_tensor_is_not_taken_for_that_of_another():
         y.add_(5)
         y.sum().backward()
 
-    assert [write.location.text for write in spoilt(program).writes] == ["y.add_(5)"]
+    assert [write.location.text for write in modified(program).writes] == ["y.add_(5)"]
 
 
 def test_an_optimizer_that_did_not_move_the_parameter_is_not_blamed():
@@ -105,7 +105,7 @@ def test_an_optimizer_that_did_not_move_the_parameter_is_not_blamed():
         mover.step()
         loss.backward()
 
-    assert [write.location.text for write in spoilt(program, net=net).writes] == ["mover.step()"]
+    assert [write.location.text for write in modified(program, net=net).writes] == ["mover.step()"]
 
 
 def test_a_step_with_a_closure_does_not_hide_what_the_closure_writes():
@@ -120,7 +120,7 @@ def test_a_step_with_a_closure_does_not_hide_what_the_closure_writes():
         loss.backward()
         return loss
 
-    assert [write.location.text for write in spoilt(lambda: optimizer.step(closure)).writes] == ["y += 1  # inside"]
+    assert [write.location.text for write in modified(lambda: optimizer.step(closure)).writes] == ["y += 1  # inside"]
 
 
 def test_a_step_that_failed_does_not_hide_what_comes_after():
@@ -141,7 +141,7 @@ def test_a_step_that_failed_does_not_hide_what_comes_after():
         y += 1
         y.sum().backward()
 
-    assert [write.location.text for write in spoilt(program).writes] == ["y += 1"]
+    assert [write.location.text for write in modified(program).writes] == ["y += 1"]
 
 
 def test_the_book_of_writes_is_bounded_and_keeps_no_tensor():
@@ -171,7 +171,7 @@ def test_a_failed_backward_keeps_nothing_alive():
         y.sum().backward()
 
     report, error = failed(program)
-    assert report.failure.backward.spoilt is not None
+    assert report.failure.backward.modified is not None
     error.__traceback__ = None
     del error
     gc.collect()
@@ -450,7 +450,7 @@ def test_without_a_trace_the_tensor_and_the_node_are_told():
         loss.backward()
         return model
 
-    found = explained(program).spoilt
+    found = explained(program).modified
     assert (found.op, found.slot, found.name) == ("addmm", "mat2", "model.2.weight")
     assert (found.version - found.saved_version, found.writes, found.location) == (1, (), None)
 

@@ -15,7 +15,7 @@ import tensormagic as tm
 asserts_raises = unittest.TestCase().assertRaises
 
 
-def spoilt():
+def modified():
     """Return a loss whose backward torch refuses."""
     y = torch.randn(3, requires_grad=True).exp()
     y += 1
@@ -25,26 +25,26 @@ def spoilt():
 def in_except():
     with contextlib.suppress(ZeroDivisionError):  # outside of the except: does not count
         try:
-            spoilt().backward()
+            modified().backward()
         except RuntimeError as error:
             return str(error)
 
 
 def in_raises():
     with pytest.raises(RuntimeError):
-        spoilt().backward()
+        modified().backward()
 
 
 def in_suppress():
     try:
         with contextlib.suppress(RuntimeError):
-            spoilt().backward()
+            modified().backward()
     except ValueError:
         raise AssertionError from None
 
 
 def in_assert_raises():
-    asserts_raises(RuntimeError, spoilt().backward)
+    asserts_raises(RuntimeError, modified().backward)
 
 
 def in_a_function_that_is_called():
@@ -55,7 +55,7 @@ def in_a_function_that_is_called():
 
 
 def in_no_try():
-    loss = spoilt()
+    loss = modified()
     try:
         loss.backward()
     finally:
@@ -69,11 +69,11 @@ EXPECTED = {
 
 @pytest.mark.parametrize(("program", "expected"), EXPECTED.items(), ids=[each.__name__ for each in EXPECTED])
 def test_whether_it_was_expected(program, expected):
-    """By what stands around the line, in it or in who called; the innermost counts."""
+    """By what is around the line, in it or in who called; the innermost counts."""
     with tm.trace(namespace={}) as trace:
         program()
     (one,) = trace.report.swallowed_errors
-    assert (one.expected, one.count, one.error_type, one.fault.spoilt.op) == (expected, 1, "RuntimeError", "exp")
+    assert (one.expected, one.count, one.error_type, one.fault.modified.op) == (expected, 1, "RuntimeError", "exp")
     assert "backward" in trace.report.location(one.location).text
     assert (trace.report.state, trace.report.failure) == ("finished", None)
 
@@ -100,7 +100,7 @@ def test_the_one_that_ends_the_run_is_not_caught():
     """It is told as what ended the run; those of its line before it were caught."""
 
     def program():
-        losses = [spoilt(), spoilt(), spoilt()]
+        losses = [modified(), modified(), modified()]
         while losses:
             tried(losses)
 
@@ -109,13 +109,13 @@ def test_the_one_that_ends_the_run_is_not_caught():
         program()
     report = trace.report
     assert [one.count for one in report.swallowed_errors] == [2]
-    assert report.failure.backward.spoilt.op == "exp"
+    assert report.failure.backward.modified.op == "exp"
     assert [(one.code, one.severity) for one in report.findings] == [("TM301", "error"), ("TM301", "warning")]
 
 
 def test_nothing_is_kept():
     """Neither the loss nor, with it, its graph."""
-    loss = spoilt()
+    loss = modified()
     with tm.trace(namespace={}):
         with contextlib.suppress(RuntimeError):
             loss.backward()

@@ -103,7 +103,7 @@ def test_all_elements_are_carried_only_where_they_are_few() -> None:
 
 
 def test_the_slice_with_the_first_nan_is_shown_unless_another_is_asked_for() -> None:
-    """A NaN in item 3 is worth more than item 0; what a person needs is what is shown."""
+    """A NaN in item 3 is worth more than item 0; what a user needs is what is shown."""
     x = torch.zeros(5, 4, 6)
     x[3, 1, 2] = x[4, 0, 0] = torch.nan
     report = tm.inspect(x, "x", namespace={})

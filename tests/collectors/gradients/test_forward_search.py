@@ -26,7 +26,7 @@ def leaf(*values):
 
 
 def test_data_with_their_name():
-    """The tensor that the person holds, or another of the same elements."""
+    """The tensor that the user holds, or another of the same elements."""
     x, w = torch.tensor([[1.0, math.nan, math.inf]]), torch.ones(3, 2, requires_grad=True)
     first, graph = found(lambda: x @ w, x=x)
     assert first == FirstBad(1, 1, "data", 1, 1, 3, "x", (1, 3))
@@ -166,7 +166,7 @@ def test_what_cannot_be_searched_is_a_gap(monkeypatch):
 
 
 def test_results_versions_and_modes_are_the_person_s():
-    """Gradients bit for bit, version counters, and what a mode of the person's own sees."""
+    """Gradients bit for bit, version counters, and what a mode of the user's own sees."""
 
     class Seen(torch.utils._python_dispatch.TorchDispatchMode):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):

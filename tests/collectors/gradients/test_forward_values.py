@@ -165,7 +165,7 @@ def test_results_and_random_numbers_are_the_same_with_it():
 
 
 def test_nothing_is_kept_alive():
-    """What was measured is gone as soon as the person lets it go."""
+    """What was measured is gone as soon as the user lets it go."""
     w = torch.ones(2, requires_grad=True)
     with tm.trace(forward=True):
         y = (w * 2).exp()

@@ -1,4 +1,4 @@
-"""The run stays the person's where its gradients are taken for those of a device: bit for bit, and nothing is left."""
+"""The run stays the user's where its gradients are taken for those of a device: bit for bit, and nothing is left."""
 
 from __future__ import annotations
 

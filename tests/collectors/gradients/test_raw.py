@@ -56,7 +56,7 @@ def test_a_traced_tensor_can_be_resized_as_before(dtype, count):
 @pytest.mark.parametrize("count", [5, 20_000])
 @pytest.mark.parametrize("setting", ["warn", "raise"])
 def test_norms_that_overflow_neither_warn_nor_raise(setting, count):
-    """NumPy would tell the person of squares that are none of theirs; the norm is right all the same."""
+    """NumPy would tell the user of squares that are none of theirs; the norm is right all the same."""
     weight = torch.ones(count, requires_grad=True)
     with np.errstate(all=setting), warnings.catch_warnings():
         warnings.simplefilter("error")

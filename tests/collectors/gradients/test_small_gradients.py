@@ -59,7 +59,7 @@ def table_of(gradients, size=None):
 
 
 def test_each_has_the_numbers_that_it_has_alone():
-    """Counts exactly, the rest to some digits; what is known at once is what stands in the table."""
+    """Counts exactly, the rest to some digits; what is known at once is what is in the table."""
     table, small, measures = table_of(list(SMALL.values()))
     assert len(table) == 0
     small.settle()

@@ -48,7 +48,7 @@ def test_where_the_place_is_not_known_nothing_is_read(monkeypatch):
 
 
 def test_random_numbers_and_grad_mode_stay():
-    """Finding out changes nothing that the person could see, also under inference mode."""
+    """Finding out changes nothing that the user could see, also under inference mode."""
     before = torch.get_rng_state()
     with torch.inference_mode():
         NodeThreads()

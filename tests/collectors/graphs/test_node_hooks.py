@@ -58,7 +58,7 @@ def test_the_person_s_hooks_on_the_same_node_have_handles_of_their_own():
 
 
 def test_another_thread_gets_handles_of_its_own_meanwhile():
-    """What stands in for torch's handles is for the thread alone that puts the hooks on."""
+    """What replaces torch's handles is for the thread alone that puts the hooks on."""
     found, hooks, node = [], Hooks(), node_of(torch.ones(2, requires_grad=True))
     with hooks.together() as handle:
         thread = Thread(target=lambda: found.append(node.register_prehook(ignore)))

@@ -24,7 +24,7 @@ from tensormagic.collectors.graphs.nodes import op_name, saved_tensors
     ],
 )
 def test_op_names(node, op):
-    """Autograd's class names become the names a person knows; a custom Function keeps its own."""
+    """Autograd's class names become the names a user knows; a custom Function keeps its own."""
     assert op_name(node) == op
 
 

@@ -1,4 +1,4 @@
-"""The graph that stands: what autograd keeps, looked at before backward runs, and left as it was."""
+"""The existing graph: what autograd keeps, looked at before backward runs, and left as it was."""
 
 from __future__ import annotations
 

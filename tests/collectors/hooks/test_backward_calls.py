@@ -12,7 +12,7 @@ from tensormagic.collectors.hooks.replacing import followed_backward
 
 
 class Follower:
-    """Counts the calls it is told of."""
+    """Counts the calls it reports on."""
 
     passing = None
 
@@ -152,7 +152,7 @@ def test_a_backward_that_outlives_the_trace():
 
 
 def test_a_warning_in_a_hook_names_the_line_that_it_always_names():
-    """How far up the person's line is counts the same with the tracer's frames in between."""
+    """How far up the user's line is counts the same with the tracer's frames in between."""
 
     def places(trace):
         x = torch.ones(2, requires_grad=True)

@@ -248,7 +248,7 @@ def trained(context):
 @pytest.mark.parametrize("options", [{}, {"level": "ops"}, {"every": 2}, {"forward": True}], ids=str)
 @pytest.mark.filterwarnings("error:Dynamo does not know how to trace")
 def test_dynamo_compiles_nothing_of_ours_where_a_compiled_step_calls_backward(options):
-    """The person's hooks are compiled as ever, the tracer's are not; no counter of torch's is left one too high."""
+    """The user's hooks are compiled as ever, the tracer's are not; no counter of torch's is left one too high."""
     untraced, trace = trained(nullcontext()), tm.trace(**options)
     assert any("sin" in graph for graph in untraced[1]), "hooks are compiled"
     assert trained(trace) == untraced

@@ -1,4 +1,4 @@
-"""Functions that stand in for others are taken away in any order."""
+"""Functions that replace others are taken away in any order."""
 
 from __future__ import annotations
 

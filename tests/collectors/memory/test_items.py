@@ -55,7 +55,7 @@ def test_items_that_share_free_nothing_alone() -> None:
 
 
 def test_values_of_dictionaries_and_attributes() -> None:
-    """Told by the key, or the attribute, as a person writes it; nested ones as well, each set of bytes once."""
+    """Told by the key, or the attribute, as a user writes it; nested ones as well, each set of bytes once."""
     made = (
         "class Trainer: pass\ntrainer = Trainer()\ntrainer.seen = {'x': zeros(1000), 'y': zeros(10)}\n"
         "trainer.last = zeros(500)\nfound = {3: zeros(200), ('k', 1): zeros(100), 2.5: zeros(90)}"

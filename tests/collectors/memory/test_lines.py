@@ -128,7 +128,7 @@ def cuda(**asked):
 
 
 def test_the_allocator_of_cuda_is_asked_where_it_records():
-    """The innermost line of the person's on its stack counts; elsewhere, and without a recording, none does."""
+    """The innermost line of the user's on its stack counts; elsewhere, and without a recording, none does."""
     lines = Lines(cuda(), lambda: True)
     found = lines.of(Somewhere(512)).location
     assert (found.filename, found.line, found.function) == (__file__, 3, "forward")
@@ -148,7 +148,7 @@ def test_an_allocator_without_a_history_hides_nothing():
 
 
 def test_a_stack_of_libraries_alone_is_no_line():
-    """Where no frame is the person's own, and where torch raises, nothing is told."""
+    """Where no frame is the user's own, and where torch raises, nothing is told."""
     there = cuda()
     there.memory._allocation_traceback = lambda _: [{"filename": torch.__file__, "line": 9, "name": "linear"}]
     assert Lines(there, lambda: True).of(Somewhere(512)) is None

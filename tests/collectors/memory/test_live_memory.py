@@ -62,7 +62,7 @@ def test_a_training_step_by_category():
 
 
 def test_names_modules_and_holders_of_a_training_step():
-    """Paths as a person writes them; an optimizer's state by the name of its parameter."""
+    """Paths as a user writes them; an optimizer's state by the name of its parameter."""
     report = seen(trained())
     weight = of(report, "net.0.weight")
     assert (weight.category, weight.module, weight.shape, weight.nbytes) == ("parameter", "net.0", (20, 10), 800)
@@ -317,7 +317,7 @@ def test_a_custom_function_that_was_called_itself_is_in_no_graph():
     "pack", [lambda x: (x,), lambda x: types.SimpleNamespace(kept={"x": x}), lambda x: lambda: x, lambda x: x.clone()]
 )
 def test_what_a_hook_has_packed_is_not_unpacked(pack):
-    """The person's code does not run; the tensors in what it made are told with the graph, and nothing is missing."""
+    """The user's code does not run; the tensors in what it made are told with the graph, and nothing is missing."""
     unpacked = []
     with torch.autograd.graph.saved_tensors_hooks(pack, unpacked.append):
         y = torch.ones(333, requires_grad=True).square()  # saves its input: an output would lie in a cycle for ever

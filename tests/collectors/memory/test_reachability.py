@@ -1,4 +1,4 @@
-"""Which roots lead where: held against taking a root away and looking what is left."""
+"""Which roots lead where: compared with taking a root away and looking what is left."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def test_the_stack_that_a_free_borrows_from_its_allocation_is_no_place_where_any
 
 
 def test_the_frames_of_our_own_stand_ins_are_passed_over():
-    """A snapshot taken in a cell that was followed holds the frames that made the person's calls for them."""
+    """A snapshot taken in a cell that was followed holds the frames that made the user's calls for them."""
     allocator = ToyAllocator()
     allocator.alloc(5000, [UNWIND, frame(12, "tensormagic_call"), frame(12, "forward"), frame(99, "<module>")])
     report = snapshot_report(allocator.snapshot())

@@ -92,7 +92,7 @@ def test_what_a_backward_takes_is_no_workspace():
 
 
 class Twice(torch.autograd.Function):
-    """A node of the person's own: its backward runs lines of theirs, on the engine's thread, too."""
+    """A node of the user's own: its backward runs lines of theirs, on the engine's thread, too."""
 
     @staticmethod
     def forward(_ctx, x):
@@ -277,7 +277,7 @@ def test_what_the_person_switches_in_the_run_stays_as_they_set_it(enabled):
 
 
 def test_events_after_a_switch_are_not_the_whole_run():
-    """What was forgotten when the person switched cannot be in a peak."""
+    """What was forgotten when the user switched cannot be in a peak."""
     cuda = Cuda()
     cuda.memory._snapshot = lambda: snapshot([event("alloc", 1, 5)], block(1, 5))
     recording = CudaRecording(cuda, lambda: False, lambda: 0.001)

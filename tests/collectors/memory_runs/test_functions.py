@@ -112,7 +112,7 @@ def test_a_librarys_function_has_lines_too():
     ids=lambda value: getattr(value, "__qualname__", value),
 )
 def test_how_functions_are_found(wanted, code):
-    """By what a person writes; behind methods, partials and decorators; a module stands for its forward."""
+    """By what a user writes; behind methods, partials and decorators; a module stands for its forward."""
     net = Doubling()
     names = {"net": net, "nets": [net], "Doubling": Doubling, "part": functools.partial(measured, 3)}
     names["quiet"] = torch.no_grad()(measured)

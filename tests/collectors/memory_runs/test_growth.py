@@ -90,7 +90,7 @@ def test_a_run_that_leaves_little_behind_is_not_looked_through(monkeypatch):
 
 
 def test_what_goes_wrong_is_a_gap(monkeypatch):
-    """The run is the person's."""
+    """The run is the user's."""
     monkeypatch.setattr(run_report, "find_holders", lambda *_, **__: 1 // 0)
     kept = []
     with tm.track_memory() as run:

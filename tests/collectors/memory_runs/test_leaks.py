@@ -64,7 +64,7 @@ def test_what_is_collected_without_a_training():
 
 
 def test_what_nothing_holds_that_has_a_name():
-    """Told of a training loop only, and where all names were looked at."""
+    """Called with a training loop only, and where all names were looked at."""
     (leak,) = find_leaks(each(None), TRAINING)
     assert (leak.holder, leak.iterations) == ("", 40)
     assert find_leaks(each(None), INFERENCE) == ()

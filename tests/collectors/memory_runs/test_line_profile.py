@@ -43,7 +43,7 @@ class Block(nn.Module):
 
 
 def of(report, name):
-    """Return what stands beside each line of a function that did something: allocated, backward, freed, kept."""
+    """Return what is beside each line of a function that did something: allocated, backward, freed, kept."""
     (function,) = (function for function in report.functions if function.name == name)
     lines = [report.lines[at] for at in function.lines]
     return {line.location.text: (line.allocated, line.backward, line.freed, line.kept) for line in lines}
@@ -118,6 +118,6 @@ def test_where_executions_are_not_counted_it_says_so():
 
 
 def test_what_is_no_function_is_refused_before_anything_runs():
-    """By what a person wrote."""
+    """By what a user wrote."""
     with pytest.raises(UnknownNameError, match="cannot follow nothing"):
         tm.track_memory(functions=["nothing"])

@@ -182,7 +182,7 @@ def test_a_run_of_many_lines_says_how_many_are_told():
 
 
 def test_a_failing_run_says_how_it_ended():
-    """The exception goes on with the person's own frames; what was alive is told all the same."""
+    """The exception goes on with the user's own frames; what was alive is told all the same."""
     with pytest.raises(RuntimeError, match="shape"), tm.track_memory() as run:
         torch.zeros(3).reshape(2, 2)
     assert (run.report.state, run.report.error[:12]) == ("failed", "RuntimeError")
@@ -293,7 +293,7 @@ def test_a_model_that_lives_in_a_function():
 
 
 def test_what_is_left_has_its_name():
-    """What the run allocated and left is called what a person would write, with its holders."""
+    """What the run allocated and left is called what a user would write, with its holders."""
     with tm.track_memory() as run:
         losses = [torch.zeros(10 + at) for at in range(3)]
     assert [block.storage.name for block in run.report.kept] == ["losses[2]", "losses[1]", "losses[0]"]

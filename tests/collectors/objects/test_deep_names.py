@@ -1,4 +1,4 @@
-"""Leaves that no plain name reaches are called as the person reaches them, from where backward was called."""
+"""Leaves that no plain name reaches are called as the user reaches them, from where backward was called."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_plain_attribute_of_a_module():
 
 
 def test_the_variables_of_functions_that_are_running():
-    """What a function made has its name there; the names of the person's own are not taken from them."""
+    """What a function made has its name there; the names of the user's own are not taken from them."""
     shift = leaf(2)
 
     def train():

@@ -15,7 +15,7 @@ ALL = "; tensors() lists all its tensors"
 
 
 class Model(nn.Module):
-    """A module of the person's own."""
+    """A module of the user's own."""
 
     def __init__(self):
         super().__init__()
@@ -66,13 +66,13 @@ def test_tensors_need_no_explanation(value):
     ],
 )
 def test_what_it_is_and_what_would_work(value, name, text):
-    """One line, in the words of the code that the person would write."""
+    """One line, in the words of the code that the user would write."""
     assert why_not_a_tensor(value, name) == text
 
 
 @pytest.mark.parametrize("expression", ["x", "f(x)", "x[0].y", "(x + y)", "(x, y)", "((x) + (y))", "(n := x)"])
 def test_what_binds_tightly(expression):
-    """An index can be written behind it as it stands."""
+    """An index can be written behind it as it is."""
     assert binds_tightly(expression)
 
 

@@ -27,7 +27,7 @@ def names(**namespace: Any) -> list[str]:
 
 @dataclass
 class Batch:
-    """A dataclass of the person's own."""
+    """A dataclass of the user's own."""
 
     x: Any
     label: Any = None
@@ -228,7 +228,7 @@ def test_cycles_between_objects_end() -> None:
 
 
 def test_machinery_is_left_alone() -> None:
-    """Loggers and this package's own objects are no place where a person keeps tensors."""
+    """Loggers and this package's own objects are no place where a user keeps tensors."""
     import logging
 
     logger = logging.getLogger("tensormagic.tests.mine")

@@ -50,7 +50,7 @@ def test_underscored_names_do_not_count(hidden):
 
 
 def test_modules_of_python_and_classes_are_not_searched():
-    """An imported module with a model in it is not the person's name for it."""
+    """An imported module with a model in it is not the user's name for it."""
     net = nn.Linear(2, 2)
     imported = types.ModuleType("models")
     imported.net = net

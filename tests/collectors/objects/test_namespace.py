@@ -1,4 +1,4 @@
-"""The walk over a person's names finds what is theirs, runs none of their code, and always ends."""
+"""The walk over a user's names finds what is theirs, runs none of their code, and always ends."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_gradients_of_leaves_are_found_without_a_warning(recwarn: pytest.Warning
 
 @pytest.mark.parametrize("name", ["_", "__", "___", "_i", "_ii", "_12", "_i12", "_oh", "_dh", "In", "Out", "__name__"])
 def test_history_is_skipped(name: str) -> None:
-    """IPython's history is not the person's naming."""
+    """IPython's history is not the user's naming."""
     assert is_history(name)
     assert names({name: torch.zeros(1)}) == []
 

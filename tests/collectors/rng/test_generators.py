@@ -63,7 +63,7 @@ def test_a_default_generator_with_a_large_seed_has_the_systems():
 
 @pytest.mark.parametrize("seed", [2**32 + 1, 20261121204500, 2**45 - 1, -1, -20261121])
 def test_a_date_with_its_time_was_chosen(seed):
-    """Nobody but a person seeds the default generator with it: torch's own seeds have 64 bits."""
+    """Nobody but a user seeds the default generator with it: torch's own seeds have 64 bits."""
     torch.manual_seed(seed)
     assert [by_name()["torch, CPU"].seeding, by_name()["torch, CPU"].seed] == ["chosen", str(seed % 2**64)]
     torch.manual_seed(2**45)
@@ -125,7 +125,7 @@ def test_a_state_that_was_set_tells_no_seed():
 
 
 def _foreign_state():
-    """Return a state whose words do not follow from the seed that stands in it."""
+    """Return a state whose words do not follow from the seed that is in it."""
     state = torch.Generator().manual_seed(2).get_state()
     state[:8] = torch.Generator().manual_seed(1).get_state()[:8]
     return state

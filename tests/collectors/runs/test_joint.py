@@ -111,7 +111,7 @@ def test_one_dispatch_mode_serves_all_who_listen():
 
 
 def test_what_the_run_does_for_itself_is_no_operation():
-    """A dispatch mode of the person's counts as many as without."""
+    """A dispatch mode of the user's counts as many as without."""
     counts = []
     for besides in ([], [asked(**ASKED)]):
         with Operations() as operations:
@@ -121,7 +121,7 @@ def test_what_the_run_does_for_itself_is_no_operation():
 
 
 def test_an_error_ends_all_parts():
-    """Each says so, and how; the traceback holds the person's frames alone."""
+    """Each says so, and how; the traceback holds the user's frames alone."""
     with pytest.raises(RuntimeError) as raised, tm.trace(**ASKED) as run:
         torch.ones(3, requires_grad=True).add(1).backward()
     assert [part.state for part in run.report.parts] == ["failed"] * 4
@@ -173,7 +173,7 @@ def test_it_is_saved_and_loaded(report, tmp_path):
 
 
 def test_every_form_has_what_was_found_first_and_all_parts(report, tmp_path):
-    """HTML, text and SVG; each finding stands before the first part."""
+    """HTML, text and SVG; each finding is before the first part."""
     text = str(report)
     assert report.findings
     titles = ("all of it", "gpumem", "in-place writes", "random numbers")  # the first stands above all of them, too

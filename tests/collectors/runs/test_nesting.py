@@ -42,7 +42,7 @@ PAIRS = [(outer, inner) for outer in RUNS for inner in RUNS]
 
 
 class Halving(torch.autograd.Function):
-    """An autograd function of the person's own."""
+    """An autograd function of the user's own."""
 
     @staticmethod
     def forward(ctx, x):
@@ -174,7 +174,7 @@ def test_they_may_end_in_any_order(ended):
 
 
 def test_an_error_is_everybody_s_and_its_traceback_nobody_s():
-    """Each run has failed, and says of what; the traceback holds the person's frames alone."""
+    """Each run has failed, and says of what; the traceback holds the user's frames alone."""
     runs = tm.track_memory(), tm.trace(), tm.watch_writes()
     with pytest.raises(RuntimeError) as raised, runs[0], runs[1], runs[2]:
         torch.ones(3, requires_grad=True).add(1).backward()

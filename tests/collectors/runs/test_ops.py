@@ -189,7 +189,7 @@ def test_phases_are_told_apart():
 
 
 class Descent(torch.optim.Optimizer):
-    """An optimizer of the person's own."""
+    """An optimizer of the user's own."""
 
     def __init__(self, parameters):
         super().__init__(parameters, {})
@@ -256,7 +256,7 @@ def test_an_operation_that_raises_is_counted_and_raises_as_without():
 
 
 class Cube(torch.autograd.Function):
-    """A custom Function, whose backward is the person's code."""
+    """A custom Function, whose backward is the user's code."""
 
     @staticmethod
     def forward(ctx, x):
@@ -270,7 +270,7 @@ class Cube(torch.autograd.Function):
 
 
 def test_the_backward_of_a_custom_function_has_lines_of_its_own():
-    """What the person wrote for the backward is counted where they wrote it, and for its node."""
+    """What the user wrote for the backward is counted where they wrote it, and for its node."""
     x = torch.ones(5, requires_grad=True)
     report, _ = traced(lambda: Cube.apply(x).sum().backward(), x=x)
     lines = {text for use, text in uses_of(report, "aten.pow.Tensor_Scalar", "backward")}
@@ -292,7 +292,7 @@ def test_what_a_checkpoint_runs_again_is_backward():
 
 
 def test_modes_of_the_persons_own_see_what_they_see_without():
-    """A FlopCounterMode inside counts the same; a fake tensor mode makes fake tensors; both stay the person's."""
+    """A FlopCounterMode inside counts the same; a fake tensor mode makes fake tensors; both stay the user's."""
     net, x = nn.Linear(8, 4), torch.ones(2, 8)
 
     def flops():

@@ -1,4 +1,4 @@
-"""Tracing some steps of real runs: the run is the person's, what is traced is exact, and nothing costs in between."""
+"""Tracing some steps of real runs: the run is the user's, what is traced is exact, and nothing costs in between."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ def test_a_compiled_function_in_the_loop_is_compiled_once():
     assert {node.name for node in trace.report.nodes} == {"CompiledFunctionBackward", "AccumulateGrad"}
 
 
-# -- the person's own modes -------------------------------------------------------------------------------------------
+# -- the user's own modes -------------------------------------------------------------------------------------------
 
 
 class Counting(TorchFunctionMode):
@@ -279,7 +279,7 @@ class Counting(TorchFunctionMode):
 
 
 def work(mode, steps=7):
-    """A loop that goes into a mode of the person's and out of it in every place there is."""
+    """A loop that goes into a mode of the user's and out of it in every place there is."""
     x = torch.ones(3, requires_grad=True)
     for number in range(steps):
         if number == 1:
@@ -296,7 +296,7 @@ def work(mode, steps=7):
 
 @pytest.mark.parametrize("every", [2, 3, 4])
 def test_modes_that_the_loop_enters_and_leaves(every):
-    """Entered while traced, left while not, and the other way round: the stack is the person's, each call seen once."""
+    """Entered while traced, left while not, and the other way round: the stack is the user's, each call seen once."""
     plain, traced = Counting(), Counting()
     work(plain)
     with tm.trace(namespace={}, every=every) as trace:
@@ -308,7 +308,7 @@ def test_modes_that_the_loop_enters_and_leaves(every):
 
 @pytest.mark.parametrize("outer", [Counting, lambda: torch.device("cpu")], ids=["mode", "device"])
 def test_modes_around_the_trace(outer):
-    """Under a mode or a default device of the person's own the tracer leaves and comes back too."""
+    """Under a mode or a default device of the user's own the tracer leaves and comes back too."""
     seen = []
     with outer() as mode:
         before = active_modes()
@@ -319,7 +319,7 @@ def test_modes_around_the_trace(outer):
     del mode
     assert not active_modes()
     assert steps_of(trace.report) == [1, 6, 11, 16]
-    assert seen == [2, 1, 1, 1, 2, 1, 1, 1, 1, 2, 1, 1, 1, 1, 2, 1, 1]  # after each step; 1 is the person's own
+    assert seen == [2, 1, 1, 1, 2, 1, 1, 1, 1, 2, 1, 1, 1, 1, 2, 1, 1]  # after each step; 1 is the user's own
 
 
 def test_a_default_device_that_is_set_in_the_middle():
@@ -422,7 +422,7 @@ def test_no_tensor_and_no_frame_is_kept():
 
 
 def test_the_last_step_that_was_not_traced_is_told_by_what_it_left():
-    """The norm of each ``.grad`` as it stands at the end; none for a parameter that has none."""
+    """The norm of each ``.grad`` as it is at the end; none for a parameter that has none."""
     net = model()
     with tm.trace(namespace={"net": net}, steps=(1, 3)) as trace:
         train(net, 6)

@@ -1,4 +1,4 @@
-"""Tensors of the person's own classes: a trace follows their graph, and does not run their code to measure."""
+"""Tensors of the user's own classes: a trace follows their graph, and does not run their code to measure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Noting(torch.Tensor):
 
 
 def train(made):
-    """Return what the class was asked for by three steps of the person's."""
+    """Return what the class was asked for by three steps of the user's."""
     w = made.requires_grad_()
     optimizer = torch.optim.SGD([w], lr=0.1)
     asked.clear()

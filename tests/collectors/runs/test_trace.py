@@ -98,7 +98,7 @@ def test_first_pass_statistics():
 
 
 def test_lines_and_modules():
-    """Each node has the person's own line, and the path of the module whose forward made it."""
+    """Each node has the user's own line, and the path of the module whose forward made it."""
     net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Sequential(nn.Linear(4, 2)))
     with tm.trace(namespace={"net": net}) as trace:
         out = net(torch.randn(2, 3))
@@ -449,7 +449,7 @@ def test_saved_tensors_changed_in_place_are_named():
 
 
 def test_packed_tensors_are_not_unpacked():
-    """Saved-tensor hooks of the person's own run as often as without us."""
+    """Saved-tensor hooks of the user's own run as often as without us."""
     unpacked = []
     x = torch.ones(3, requires_grad=True)
     with (
@@ -462,7 +462,7 @@ def test_packed_tensors_are_not_unpacked():
 
 
 def test_the_person_s_dispatch_mode_does_not_see_us():
-    """A dispatch mode of the person's own counts the same ops as without the trace."""
+    """A dispatch mode of the user's own counts the same ops as without the trace."""
     import contextlib
 
     from torch.utils._python_dispatch import TorchDispatchMode

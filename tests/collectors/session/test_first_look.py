@@ -1,4 +1,4 @@
-"""A look before training: what it finds, and that nothing of the person's is another afterwards."""
+"""A look before training: what it finds, and that nothing of the user's is another afterwards."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_the_loader_gives_the_same_batches_as_without_a_check():
 
 
 def test_what_an_optimizer_lacks():
-    """Names as a person writes them; what belongs to another model is told as such."""
+    """Names as a user writes them; what belongs to another model is told as such."""
     net, other = net_of(), net_of()
     report = tm.check(net, torch.optim.SGD(net[0].parameters(), lr=0.1))
     assert report.missing == ("1.weight", "1.bias", "4.weight", "4.bias")

@@ -54,7 +54,7 @@ def test_shapes_are_those_that_modules_returned(net):
 
 
 def test_nothing_is_left_on_torch(net):
-    """No hook stays, whether the forward ends or fails; the call is the person's own, bit for bit; nothing is kept."""
+    """No hook stays, whether the forward ends or fails; the call is the user's own, bit for bit; nothing is kept."""
     x = torch.randn(5, 4)
     torch.manual_seed(1)
     plain = net(x)["scores"]

@@ -91,7 +91,7 @@ def test_what_is_registered_or_named_elsewhere_is_not_hidden():
     "info", [info for info in module_db if info.module_cls is not None], ids=lambda info: info.name
 )
 def test_modules_of_torch_hold_nothing_odd(info):
-    """Every module of torch's own, inside a module of a person's and by itself."""
+    """Every module of torch's own, inside a module of a user's and by itself."""
     inputs = info.module_inputs_func(info, device="cpu", dtype=torch.float32, requires_grad=False, training=True)
     given = inputs[0].constructor_input
     made = info.module_cls(*given.args, **given.kwargs)

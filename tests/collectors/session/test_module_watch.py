@@ -37,7 +37,7 @@ def test_a_model_of_an_earlier_cell_is_no_part():
 
 
 def test_a_model_that_ran():
-    """Its forward ran: it is told of."""
+    """Its forward ran: it reports on."""
     net = Loose()
     report = traced({"net": net}, lambda: net(torch.ones(1, 2)).sum().backward())
     assert (loose_of(report), report.title) == (["net.scale"], "net")

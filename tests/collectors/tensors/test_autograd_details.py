@@ -1,4 +1,4 @@
-"""What stands behind an autograd state: reasons, hooks, saved tensors with their versions, the way to the leaves."""
+"""What is behind an autograd state: reasons, hooks, saved tensors with their versions, the way to the leaves."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_saved_tensors_of_a_freed_graph(w: torch.Tensor) -> None:
 
 
 def test_packed_tensors_are_not_unpacked(w: torch.Tensor) -> None:
-    """A person's saved-tensor hooks are not run for a look."""
+    """A user's saved-tensor hooks are not run for a look."""
     calls: list[str] = []
 
     def unpack(x: torch.Tensor) -> torch.Tensor:
@@ -141,7 +141,7 @@ def test_lists_of_saved_tensors(w: torch.Tensor) -> None:
 
 
 def test_custom_functions(w: torch.Tensor) -> None:
-    """What a person's own Function saved is listed by number, and freed like any other."""
+    """What a user's own Function saved is listed by number, and freed like any other."""
 
     class Double(torch.autograd.Function):
         @staticmethod

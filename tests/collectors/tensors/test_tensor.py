@@ -260,7 +260,7 @@ def test_rows_under_the_strip_are_those_of_the_base() -> None:
 
 
 def test_long_data_is_cut_whatever_the_print_options() -> None:
-    """At most six lines of bounded width, and the person's print options are as they were."""
+    """At most six lines of bounded width, and the user's print options are as they were."""
     torch.set_printoptions(threshold=10**9)
     try:
         assert len(data_text(torch.zeros(300, 300)).splitlines()) == 6

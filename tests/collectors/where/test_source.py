@@ -1,4 +1,4 @@
-"""Which of the lines on the stack is the person's own."""
+"""Which of the lines on the stack is the user's own."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PURELIB = sysconfig.get_path("purelib")
     ],
 )
 def test_own_code(filename, own):
-    """Cells, scripts and modules of the person; not torch, Python, this package or anything installed."""
+    """Cells, scripts and modules of the user; not torch, Python, this package or anything installed."""
     assert is_own_code(filename) is own
 
 

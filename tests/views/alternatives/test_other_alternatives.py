@@ -1,4 +1,4 @@
-"""What is said of treemaps, timelines, heat maps and curves: the numbers that a person would see in them first."""
+"""What is said of treemaps, timelines, heat maps and curves: the numbers that a user would see in them first."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def labels(drawing):
 
 
 def test_a_linear_layer_is_one_box_with_two_badges():
-    """AddmmBackward0, TBackward0 and two AccumulateGrad are what a person calls linear."""
+    """AddmmBackward0, TBackward0 and two AccumulateGrad are what a user calls linear."""
     build = samples.Builder()
     build.op("mean", build.linear("net.fc", None), shape=())
     linear = draw(build.graph()).boxes[0]
@@ -182,7 +182,7 @@ def test_a_deep_stack_of_layers_is_one_screen():
 
 
 def test_numbered_modules_of_two_lists_stay_apart():
-    """A range of layers never reaches from one list of modules into the next, nor over what stands between."""
+    """A range of layers never reaches from one list of modules into the next, nor over what is between."""
     build = samples.Builder()
     at = None
     for stage in ("down", "up"):

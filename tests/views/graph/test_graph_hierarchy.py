@@ -41,7 +41,7 @@ def test_parts_lie_where_they_belong_and_fit_a_screen(count: int, boxes: int) ->
 
 
 def test_modules_open_before_ops() -> None:
-    """Inside what stands for many layers are layers, inside a layer its ops."""
+    """Inside what represents many layers are layers, inside a layer its ops."""
     parts = _drawing(5000, 12).parts
     opened = next(place for place, part in enumerate(parts) if not part.whole)
     children = [part for part in parts if part.parent == opened]

@@ -44,7 +44,7 @@ def test_the_timeline_stacks_what_is_alive() -> None:
 
 
 def test_lines_are_bars() -> None:
-    """Allocated, alive at the peak and kept, a bar each, beside the line as it stands."""
+    """Allocated, alive at the peak and kept, a bar each, beside the line as it is."""
     drawn = figures.figure(RUNS["training"], "lines").data
     assert [one.name for one in drawn] == ["allocated", "at the peak", "kept"]
     assert drawn[2].y[3] == "line 8  optimizer.step()"

@@ -85,7 +85,7 @@ def test_closing_twice_is_the_same_as_once(screen):
 
 
 def test_a_low_terminal_is_left_alone():
-    """Eight rows are the person's."""
+    """Eight rows are the user's."""
     screen = Screen(rows=8)
     rows, stream = rows_on(screen)
     rows.draw(["a", "b", "c"])

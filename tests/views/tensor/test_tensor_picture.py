@@ -33,7 +33,7 @@ def test_worked_example_says_value_and_other_name() -> None:
 
 
 def test_other_name_is_left_out_where_the_base_covers_only_a_part() -> None:
-    """An index of the base cannot be told from the offset alone where the base does not fill the storage."""
+    """An index of the base cannot be known from the offset alone where the base does not fill the storage."""
     x = SAMPLES["transpose_slice"]
     assert tensor_elements.bases_index(x, 15) == "a[2, 3]"
     larger = replace(x, storage=replace(x.storage, elements=48, nbytes=192))

@@ -30,7 +30,7 @@ def with_pacing(**changes):
     ],
 )
 def test_what_was_asked_for(asked, text):
-    """As a person would say it: the last step that is traced, not the first that is not."""
+    """As a user would say it: the last step that is traced, not the first that is not."""
     assert asked_text(asked) == text
 
 

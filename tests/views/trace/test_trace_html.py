@@ -1,4 +1,4 @@
-"""The saved panel: what stands in the markup itself, how large it is, and that nothing in it can act."""
+"""The saved panel: what is in the markup itself, how large it is, and that nothing in it can act."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def test_a_long_series_keeps_its_nan():
     ],
 )  # fmt: skip
 def test_norms_are_written_as_numbers(norm, written):
-    """Two digits, as a person writes them; powers of ten only where there is no other way."""
+    """Two digits, as a user writes them; powers of ten only where there is no other way."""
     assert norm_text(norm) == written
 
 

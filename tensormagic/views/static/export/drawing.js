@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * What stands on the screen, as one SVG file: boxes, text, pictures and drawings, where they are and as they look.
+ * What is on the screen, as one SVG file: boxes, text, pictures and drawings, where they are and as they look.
  *
  * Styles become attributes, so that a browser and an image viewer show the same; nothing is referred to.
  */
@@ -195,7 +195,7 @@ class Drawing {
     this.out.push("</svg>");
   }
 
-  /** @param {Element} element @param {any} above the style of what it stands in */
+  /** @param {Element} element @param {any} above the style of what it is in */
   shape(element, above) {
     const style = getComputedStyle(element),
       name = element.localName,

@@ -79,7 +79,7 @@ export function replace(element, markup) {
 }
 
 /**
- * Note what a person did in a panel, and return what does it again in another one.
+ * Note what a user did in a panel, and return what does it again in another one.
  * @param {Element} element @returns {(newer:Element)=>void}
  */
 function hold(element) {

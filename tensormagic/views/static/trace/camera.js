@@ -1,5 +1,5 @@
 // @ts-check
-/** Where a person looks at a picture from: pan and zoom, and how to bring into view what is asked for. */
+/** Where a user looks at a picture from: pan and zoom, and how to bring into view what is asked for. */
 
 import { LARGEST } from "./constants.js";
 import { later } from "./words.js";
@@ -58,7 +58,7 @@ export class Camera {
     const width = this.element.clientWidth;
     if (!width || !this.graph) return;
     const { style } = this.element;
-    if (style.height !== this.ownHeight) this.sized = true; // the person pulled at the corner
+    if (style.height !== this.ownHeight) this.sized = true; // the user pulled at the corner
     const wanted = `${Math.round(this.wantedHeight(width))}px`;
     if (this.fills) style.height = this.ownHeight = "";
     else if (!this.sized && (!this.moved || this.graph.opened.length)) style.height = this.ownHeight = wanted;
@@ -83,7 +83,7 @@ export class Camera {
     this.show();
   }
 
-  /** @param {string} height as a person pulled it */
+  /** @param {string} height as a user pulled it */
   pull(height) {
     this.sized = true;
     this.element.style.height = height;

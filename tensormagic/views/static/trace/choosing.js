@@ -1,5 +1,5 @@
 // @ts-check
-/** What a person chooses in a panel: a box to open or to fold, a node to read about, a line, a finding. */
+/** What a user chooses in a panel: a box to open or to fold, a node to read about, a line, a finding. */
 
 import { relight, sayPath, speaker } from "./path.js";
 import { sayBoxes } from "./saying.js";
@@ -138,12 +138,12 @@ export function showLine(panel, location) {
   panel.source.pick(panel.source.rows[place].nodes.length ? place : -1);
 }
 
-// Boxes slide from where they stood to where they stand, so that a person sees what became of each.
+// Boxes slide from where they stood to where they stand, so that a user sees what became of each.
 
 const MILLISECONDS = 200;
 const MOST = 160; // boxes that are moved; of more the eye follows none
 
-/** Where every box stands on the screen, by the part that it stands for. @param {GraphView} view @returns {Map<number, [number, number]>} */
+/** Where every box is on the screen, by the part that it stands for. @param {GraphView} view @returns {Map<number, [number, number]>} */
 export function standing({ graph, view: { k, x, y } }) {
   return new Map(
     graph.boxes.map((/** @type {any} */ box, /** @type {number} */ at) => [box.part ?? at, [box.x * k + x, box.y * k + y]]),

@@ -63,7 +63,7 @@ export class Drawer {
     );
   }
 
-  /** How much of the picture's right edge it lies over; nothing where it stands below. */
+  /** How much of the picture's right edge it lies over; nothing where it is below. */
   over() {
     return getComputedStyle(this.element).position === "absolute" ? this.element.offsetWidth + MARGIN : 0;
   }

@@ -1,5 +1,5 @@
 // @ts-check
-/** What a person does to the picture: point, drag, pinch, turn the wheel, press keys. */
+/** What a user does to the picture: point, drag, pinch, turn the wheel, press keys. */
 
 import { svg } from "./words.js";
 

@@ -25,7 +25,7 @@ export class Headline {
   /** @type {any} */ toggleButton = later();
   /** @type {{step:number, pass:number, seconds:number, at:number, next:number}} what the kernel said last, and when that was */
   told = { step: 0, pass: 0, seconds: 0, at: 0, next: -1 };
-  all = false; // whether a person asked for all findings
+  all = false; // whether a user asked for all findings
   silent = 0; // seconds since it said anything, where these are many
 
   /** @param {boolean} live a kernel feeds it, so that time goes on

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * The layered layout of one level of an opened graph: the steps of layout.py, for what a person opens on the page.
+ * The layered layout of one level of an opened graph: the steps of layout.py, for what a user opens on the page.
  *
  * Items come in forward order, so that an edge from a smaller to a larger number points right. Columns by longest path,
  * few crossings by barycentres, heights by isotonic regression, and rows like lines of text. Pure: no element, no state.

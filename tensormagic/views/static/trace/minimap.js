@@ -68,7 +68,7 @@ export function specks(pen, boxes, states, scale, ink) {
   });
 }
 
-/** The picture from far away: what a person can still tell apart at that size, and no element for any of it. */
+/** The picture from far away: what a user can still tell apart at that size, and no element for any of it. */
 export class FarView {
   /** @param {HTMLCanvasElement} canvas */
   constructor(canvas) {

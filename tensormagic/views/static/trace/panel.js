@@ -210,7 +210,7 @@ export class Panel {
       view = { ...this.graphView.view },
       same = before?.number === graph?.number,
       stays = this.graphView.moved && same;
-    this.recalling = true; // what is put in order step by step is not how a person looks at it
+    this.recalling = true; // what is put in order step by step is not how a user looks at it
     this.graph = place;
     this.way = null;
     this.name = graph && this.looks ? nameOf(this.model.doc, place, graph.edges) : "";

@@ -4,7 +4,7 @@
 import { PLAY_MILLISECONDS, UNTOUCHED } from "./constants.js";
 import { html, say, glyph, GLYPHS } from "./words.js";
 
-const ORDER_MILLISECONDS = 5000; // the whole way at normal speed, but never faster than a person sees
+const ORDER_MILLISECONDS = 5000; // the whole way at normal speed, but never faster than a user sees
 const SLOWEST_STEP = 160;
 const SPEEDS = [0.25, 0.5, 1, 2, 4];
 

@@ -1,5 +1,5 @@
 // @ts-check
-/** What stands in words round the picture: where backward is, which graph, what is not shown. */
+/** What is in words round the picture: where backward is, which graph, what is not shown. */
 
 import { NOT_MEASURABLE, UNTOUCHED } from "./constants.js";
 import { digits, html, say, plural } from "./words.js";

@@ -1,12 +1,12 @@
 // @ts-check
-/** The person's lines, each with its nodes and the norm that reached them. */
+/** The user's lines, each with its nodes and the norm that reached them. */
 
 import { UNTOUCHED } from "./constants.js";
 import { html, shortNorm, plural, level, ofLine } from "./words.js";
 
 /** @typedef {import("./model.js").Model} Model */
 
-/** The person's lines, each with how many nodes it made and the norm that reached them. */
+/** The user's lines, each with how many nodes it made and the norm that reached them. */
 export class Source {
   /** @type {string} */ content = "";
   /** @type {string|undefined} the content whose first interesting line was shown */ begun;

@@ -24,7 +24,7 @@ function filled(element, attributes, children) {
   return element;
 }
 
-/** A part of the drawer: its title, quiet words beside it, and what stands below. @param {string} title @param {Node|string|null} quiet
+/** A part of the drawer: its title, quiet words beside it, and what is below. @param {string} title @param {Node|string|null} quiet
  * @param {...Node} below @returns {any} */
 export function drawerPart(title, quiet, ...below) {
   const beside = typeof quiet === "string" ? html("span", { class: "quiet" }, quiet) : quiet;
@@ -180,7 +180,7 @@ export function ofLine(nodes, norms) {
   return most;
 }
 
-/** What stands for a norm that has no logarithm (columns.py). @type {Map<string|null, number>} */
+/** What represents a norm that has no logarithm (columns.py). @type {Map<string|null, number>} */
 const CODES = new Map([
   [null, UNTOUCHED],
   ["u", UNREADABLE],
