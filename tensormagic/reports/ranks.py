@@ -139,7 +139,7 @@ class Difference:
         count: How many parameters.
         of: How many were compared.
         values: By rank, as far as it is one number: the norm of the first parameter's gradient, the learning rate.
-        told: By rank, where it is words: the collective, the placements, the host.
+        described: By rank, where it is words: the collective, the placements, the host.
         line: Where it happened.
         reduced: Of gradients, whether passes since the step before were reduced over the ranks: all, some or none of
             them; empty where it is not known.
@@ -171,7 +171,7 @@ class Arrivals:
         numbers: Of the collectives in their group.
         operations: What each does: ``"all_reduce"``.
         lines: Where it was called on the first rank that came there.
-        seconds: By rank, then collective, from the first that is told on; NaN where a rank did not come.
+        seconds: By rank, then collective, from the first that is recorded; NaN where a rank did not come.
     """
 
     group: str

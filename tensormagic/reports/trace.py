@@ -189,7 +189,7 @@ class ParameterSeries:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What an existing graph keeps for its backward; told of a graph that is drawn, not of a run.
+    """What an existing graph keeps for its backward; known of a graph that is drawn, not of a run.
 
     Attributes:
         slots: Saved tensors that are there; one that two nodes save counts twice.
