@@ -10,7 +10,14 @@ from functools import partial
 from tensormagic.diagnoses.writes import assigned, code, described_write, instead, target_of, update_by_hand, writing
 from tensormagic.reports import FailureReport, Finding, Location, RelatedLine, Severity, TraceReport
 from tensormagic.reports.base import Scalar
-from tensormagic.reports.failure import FreedGraph, GradientRead, SavedWrite, SpoiltTensor, SwallowedError, WrongReturn
+from tensormagic.reports.failure import (
+    FreedGraph,
+    GradientRead,
+    ModifiedSavedTensor,
+    SavedWrite,
+    SwallowedError,
+    WrongReturn,
+)
 from tensormagic.words import listed, plural
 
 # TM301, TM304, TM305, TM308, TM311: what a backward raises, with both lines that it is made of.

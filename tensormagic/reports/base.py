@@ -82,7 +82,7 @@ class Finding:
         subject: The name of the tensor, parameter or node it is about.
         node: ``(graph, node)`` indices into the trace's graphs, or None.
         fix: The line, or lines, to put in place of that of ``location``: code that works as it is pasted, with the
-            person's own names. Empty where what is right depends on what is meant.
+            user's own names. Empty where what is right depends on what is meant.
         related: Other lines that matter, each with what happened there: where the tensor was saved that ``location``
             changed.
     """

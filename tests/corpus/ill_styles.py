@@ -16,7 +16,7 @@ from tests.corpus.data import batches, mlp
 
 
 class Averaging(torch.optim.Adam):
-    """A class of the person's own, with an average of the weights beside it."""
+    """A class of the user's own, with an average of the weights beside it."""
 
     def __init__(self, parameters, **options):
         super().__init__(parameters, **options)

@@ -179,7 +179,7 @@ class MemoryRecorder(Listener):
                         block.nbytes, block.size, block.shared = 0, 0, True
                     block.before, mode.known[block.key] = True, block
                     mode.events.append(block)
-        except Exception as error:  # an odd tensor: the run is the person's
+        except Exception as error:  # an odd tensor: the run is the user's
             mode.gap = f"before the run: {type(error).__name__}: {error}"
 
     def _note_module(self, _name: str, module: nn.Module) -> None:

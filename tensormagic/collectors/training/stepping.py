@@ -325,7 +325,7 @@ class Stepping:
             probe.after_step()
 
     def states(self) -> tuple[tuple[int, bytes], ...]:
-        """Return what shows whether a step did anything: versions, and first values; empty where it cannot be told."""
+        """Return what shows whether a step did anything: versions, and first values; empty where it is not known."""
         there = [parameter for probe in self._probes if (parameter := probe.parameter()) is not None]
         plain = (type(one) in {torch.Tensor, torch.nn.Parameter} and one.layout is torch.strided for one in there)
         if not all(plain) or any(one.device.type != "cpu" for one in there):

@@ -283,7 +283,7 @@ class TrainingWatcher:
         if not _is_torchs(optimizer) and (
             _is_within_its_step(optimizer) or (followed.before and followed.before == followed.stepping.states())
         ):
-            return  # a part of a step of a person's own class, or one that waits
+            return  # a part of a step of a user's own class, or one that waits
         followed.held.look(optimizer)
         self._loop.stepped[id(optimizer)] = followed.reference
         if self._loop.clips:

@@ -113,7 +113,7 @@ def test_steps_inside_backward_and_closures_are_told_apart():
 
 
 class Waiting(torch.optim.SGD):
-    """A class of the person's own, which steps when it is told to."""
+    """A class of the user's own, which steps when it is told to."""
 
     waits = False
 
