@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import zlib
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from tensormagic.errors import ReportFormatError
 from tensormagic.reports.aliases import Alias, HoldersReport
@@ -134,6 +134,9 @@ class SignalLine:
     bad: tuple[int, ...]
 
 
+Scaling = Literal["bytes", "truth", "unit", "shown"]
+
+
 @dataclass(frozen=True, slots=True)
 class TensorPicture:
     """A tensor as a picture.
@@ -158,7 +161,7 @@ class TensorPicture:
     channels: int
     low: float
     high: float
-    scale: str
+    scale: Scaling
     images: tuple[ImageFrame, ...] = ()
     lines: tuple[SignalLine, ...] = ()
     of: int = 1

@@ -63,7 +63,8 @@ def with_text(value: Any, change: Callable[[str, str], str], path: str = "") -> 
 def _free(kind: type) -> tuple[str, ...]:
     """Return the names of a class's fields that can hold free text."""
     hints = typing.get_type_hints(kind)
-    return tuple(field.name for field in dataclasses.fields(kind) if _is_free(hints[field.name]))
+    return tuple(field.name for field in dataclasses.fields(kind)
+                 if _is_free(hints[field.name]) and not field.metadata.get("encoded"))  # fmt: skip
 
 
 def _is_free(hint: Any) -> bool:

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import math
+import zlib
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -19,15 +21,22 @@ from tensormagic.reports import (
     Alias,
     AutogradReport,
     Component,
+    CopyVerdict,
     Fact,
     Finding,
     Gap,
     Grid,
+    Holder,
+    HoldersReport,
+    ImageFrame,
     KindReport,
     LayoutReport,
     Location,
     MemoryFormat,
+    Sharing,
+    SignalLine,
     Statistics,
+    Step,
     StorageReport,
     StoredGroup,
     StoredLine,
@@ -35,6 +44,7 @@ from tensormagic.reports import (
     StoredMap,
     Strip,
     StripCell,
+    TensorPicture,
     TensorReport,
 )
 
@@ -385,10 +395,59 @@ def hostile_kind() -> TensorReport:
     return replace(all_missing(), name=HOSTILE, kinds=kinds)
 
 
+def packed(*levels: int) -> str:
+    """Pixels as a report holds them."""
+    return base64.b64encode(zlib.compress(bytes(levels))).decode()
+
+
+def images() -> TensorReport:
+    """Two of five grey images of 3 by 2 pixels, one pixel of which is NaN."""
+    first = ImageFrame("0", 3, 2, packed(0, 255, 128, 255, 255, 255, 0, 0, 64, 255, 192, 255))
+    second = ImageFrame("1", 3, 2, packed(*(0, 255) * 6))
+    shot = TensorPicture("(N, H, W)", 1, -1.5, 2.0, "shown", images=(first, second), of=5, step=4, size=(8, 12), bad=1)
+    return replace(vector(), picture=shot)
+
+
+def signals() -> TensorReport:
+    """Two signals with a gap, one of them in columns of several values."""
+    lines = (
+        SignalLine("0", (0.0, 1.0, NAN, -1.0, 2.0), (0.0, 1.0, NAN, -1.0, 2.0), (0, 0, 7, 0, 0)),
+        SignalLine("1", (0.0, 0.0, 0.0, NAN, 0.5), (1.0, 2.0, 1.0, NAN, 0.5), (0, 0, 0, 1, 0)),
+    )
+    shot = TensorPicture("(N, T)", 0, -1.0, 2.0, "shown", lines=lines, of=2, step=3, size=(15,), bad=8)
+    return replace(vector(), picture=shot)
+
+
+CHAIN = CopyVerdict(
+    "x.t().contiguous().view(-1)",
+    (Sharing("x", "separate", 0, 12),),
+    (
+        Step("x.t()", "view", "x", 0, "the strides are swapped; no element moves"),
+        Step(
+            ".contiguous()", "copy", "", 48, "contiguous() had to copy: the stride was `(1, 4)`, contiguous is `(3, 1)`"
+        ),
+        Step(".view(-1)", "view", "x.t().contiguous()", 0, "other sizes and strides over the same elements"),
+    ),
+)
+LINE = Location("train.py", 12, function="step")
+MANY = HoldersReport(
+    (
+        Holder("x", "name", "tensor"),
+        Holder("batch[0]", "item", "tensor"),
+        Holder("Out[12]", "history", "tensor"),
+        Holder("opt.state[net.fc.weight]['exp_avg']", "optimizer", "tensor"),
+        Holder("the last error (ValueError), local of step", "traceback", "tensor", location=LINE),
+        Holder("graph of loss: AddmmBackward0, saved as mat1", "graph", "tensor"),
+        Holder("array", "name", "storage", 96),
+    ),
+    found=7,
+    looked=120,
+)
 SAMPLES = {
     "transpose_slice": transpose_slice(), "expanded": expanded(), "causal_scores": causal_scores(),
     "scalar": scalar(), "empty": empty(), "vector": vector(), "complex": complex_numbers(), "bool": truth_values(),
     "non_finite": non_finite(), "hostile": hostile(), "all_missing": all_missing(),
     "every_severity": every_severity(), "channels": channels(), "largest": largest(),
-    "sparse": sparse(), "hostile_kind": hostile_kind(),
+    "sparse": sparse(), "hostile_kind": hostile_kind(), "signals": signals(),
+    "asked": replace(images(), verdict=CHAIN, holders=MANY),
 }  # fmt: skip

@@ -6,28 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from tensormagic.reports import Holder, HoldersReport, Location
+from tensormagic.reports import Holder, HoldersReport
 from tensormagic.views.nodes import Words
 from tensormagic.views.panels.tensor_memory import holders_nodes, holders_summary
 from tensormagic.views.to_html import html
 from tensormagic.views.to_text import text
 from tests.views.markup_reader import Page
-from tests.views.samples_tensor import HOSTILE, SAMPLES, as_html, as_text
+from tests.views.samples_tensor import MANY, SAMPLES, as_html, as_text
 
-LINE = Location("train.py", 12, function="step")
-MANY = HoldersReport(
-    (
-        Holder("x", "name", "tensor"),
-        Holder("batch[0]", "item", "tensor"),
-        Holder("Out[12]", "history", "tensor"),
-        Holder("opt.state[net.fc.weight]['exp_avg']", "optimizer", "tensor"),
-        Holder("the last error (ValueError), local of step", "traceback", "tensor", location=LINE),
-        Holder("graph of loss: AddmmBackward0, saved as mat1", "graph", "tensor"),
-        Holder("array", "name", "storage", 96),
-    ),
-    found=7,
-    looked=120,
-)
 ALONE = HoldersReport((Holder("x", "name", "tensor"),), found=1, looked=3, unreached=0)
 NOBODY = HoldersReport((Holder("a", "name", "storage", 96),), found=1, looked=3, unreached=0)
 
@@ -87,10 +73,3 @@ def test_they_stand_in_memory_and_holders():
     lines = as_text(report)
     assert lines.index("MEMORY AND HOLDERS") < lines.index("  HELD BY ")
     assert max(map(len, lines.split("\n"))) <= 100
-
-
-def test_hostile_paths_are_text():
-    """A key of a dictionary can be anything."""
-    bad = HoldersReport((Holder(HOSTILE, "item", "tensor"),) * 2, found=2, looked=2, cut=HOSTILE)
-    assert "<b onload" not in "".join(map(html, holders_nodes(bad, HOSTILE)))
-    assert "\x1b" not in as_text(replace(SAMPLES["scalar"], holders=bad))

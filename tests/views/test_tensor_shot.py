@@ -3,50 +3,24 @@
 from __future__ import annotations
 
 import base64
-import math
 import random
 import zlib
 from dataclasses import replace
 from xml.etree import ElementTree as ET
 
 from tensormagic import views
-from tensormagic.reports import ImageFrame, SignalLine, TensorPicture, TensorReport
+from tensormagic.reports import ImageFrame, TensorPicture, TensorReport
 from tensormagic.views.markup import LONGEST_LINE
 from tensormagic.views.pictures.tensor_shot import Shot, heading, notes, signals_svg
 from tests.views.markup_reader import Page
-from tests.views.samples_tensor import HOSTILE, SAMPLES, as_html, as_text
+from tests.views.samples_tensor import SAMPLES, as_html, images, packed, signals
 from tests.views.snapshots import assert_snapshot
-
-NAN = math.nan
-
-
-def packed(*levels: int) -> str:
-    """Pixels as a report holds them."""
-    return base64.b64encode(zlib.compress(bytes(levels))).decode()
-
-
-def images() -> TensorReport:
-    """Two of five grey images of 3 by 2 pixels, one pixel of which is NaN."""
-    first = ImageFrame("0", 3, 2, packed(0, 255, 128, 255, 255, 255, 0, 0, 64, 255, 192, 255))
-    second = ImageFrame("1", 3, 2, packed(*(0, 255) * 6))
-    shot = TensorPicture("(N, H, W)", 1, -1.5, 2.0, "shown", images=(first, second), of=5, step=4, size=(8, 12), bad=1)
-    return replace(SAMPLES["vector"], picture=shot)
 
 
 def colour() -> TensorReport:
     """One pixel of colour."""
     frame = ImageFrame("", 1, 1, packed(255, 128, 0, 255))
     return replace(SAMPLES["vector"], picture=TensorPicture("(C, H, W)", 3, 0.0, 1.0, "unit", (frame,), size=(1, 1)))
-
-
-def signals() -> TensorReport:
-    """Two signals with a gap, one of them in columns of several values."""
-    lines = (
-        SignalLine("0", (0.0, 1.0, NAN, -1.0, 2.0), (0.0, 1.0, NAN, -1.0, 2.0), (0, 0, 7, 0, 0)),
-        SignalLine("1", (0.0, 0.0, 0.0, NAN, 0.5), (1.0, 2.0, 1.0, NAN, 0.5), (0, 0, 0, 1, 0)),
-    )
-    shot = TensorPicture("(N, T)", 0, -1.0, 2.0, "shown", lines=lines, of=2, step=3, size=(15,), bad=8)
-    return replace(SAMPLES["vector"], picture=shot)
 
 
 def shot(report: TensorReport) -> Shot:
@@ -125,21 +99,6 @@ def test_a_line_never_bridges_what_is_no_number() -> None:
 def test_without_a_picture_nothing_is_said_of_one() -> None:
     """A panel that was not asked for one has none."""
     assert "<h3>Picture</h3>" not in as_html(SAMPLES["vector"])
-
-
-def test_the_terminal_keeps_its_width() -> None:
-    """Sixty columns hold a wide image and long signals."""
-    wide = ImageFrame("", 200, 10, packed(*(9, 255) * 2000))
-    report = replace(images(), picture=TensorPicture("(H, W)", 1, 0.0, 1.0, "unit", (wide,), size=(10, 200)))
-    for sample in (report, signals()):
-        assert max(map(len, as_text(sample, width=60).split("\n"))) <= 60
-
-
-def test_hostile_labels_stay_text() -> None:
-    """A name with markup in it is escaped beside images and signals."""
-    for sample in (images(), signals()):
-        page = Page(shot(replace(sample, name=HOSTILE)).html())
-        assert not [name for _, given in page.elements for name in given if name.startswith("on")]
 
 
 def test_a_picture_of_noise_is_drawn_whole() -> None:

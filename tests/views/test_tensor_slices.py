@@ -25,13 +25,6 @@ def test_slices_are_as_stored(name: str) -> None:
     assert_snapshot(f"tensor_slices_{name}.html", SliceRows(SAMPLES[name]).html())
 
 
-@pytest.mark.parametrize("width", [60, 80, 100])
-@pytest.mark.parametrize("name", SAMPLES)
-def test_no_line_is_wider_than_asked(name: str, width: int) -> None:
-    """Whatever the report, lines keep to the width."""
-    assert max(map(len, as_text(SAMPLES[name], width=width).split("\n"))) <= width
-
-
 def test_where_it_is_bad_is_said_first() -> None:
     """The one item that holds all NaN comes before dead and loud channels, and opens the disclosure."""
     report = bad_item()

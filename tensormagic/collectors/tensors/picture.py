@@ -18,6 +18,7 @@ from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.tensors.reductions import Domain, as_wide
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import Gap, Grid, ImageFrame, LayoutReport, SignalLine, TensorPicture, TensorReport
+from tensormagic.reports.tensor import Scaling
 
 # A tensor as a picture, on demand: shapes that images have are read as images, the others as signals.
 #
@@ -140,7 +141,7 @@ def _plane(x: torch.Tensor, reading: _Reading, index: tuple[int, ...], step: int
     return as_wide(part, domain).view(tuple(part.shape))
 
 
-def _scale(values: Array, dtype: torch.dtype) -> tuple[float, float, str]:
+def _scale(values: Array, dtype: torch.dtype) -> tuple[float, float, Scaling]:
     """Return which values are drawn black and white, and why these."""
     if dtype in {torch.uint8, torch.bool}:
         return (0.0, 255.0, "bytes") if dtype == torch.uint8 else (0.0, 1.0, "truth")

@@ -17,13 +17,6 @@ def test_text_is_as_stored(name: str) -> None:
     assert_snapshot(f"tensor_{name}.txt", as_text(SAMPLES[name]))
 
 
-@pytest.mark.parametrize("width", [60, 80, 100])
-@pytest.mark.parametrize("name", SAMPLES)
-def test_no_line_is_wider_than_asked(name: str, width: int) -> None:
-    """Whatever the report, lines keep to the width."""
-    assert max(map(len, as_text(SAMPLES[name], width=width).split("\n"))) <= width
-
-
 def test_wire_leads_from_the_element_to_its_place_in_the_storage() -> None:
     """The wire leaves row i=2 and its arrow stands over the cell of offset 15, above its last digit."""
     lines = as_text(SAMPLES["transpose_slice"]).split("\n")

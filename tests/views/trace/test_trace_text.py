@@ -39,13 +39,6 @@ def test_text_is_as_stored(name):
     assert_snapshot(f"trace_{name}.txt", trace_forms.text(CASES[name]()))
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 100, 160])
-@pytest.mark.parametrize("name", CASES)
-def test_no_line_is_wider_than_asked(name, width):
-    """Whatever the names and numbers, the text keeps to its width."""
-    assert max(map(len, trace_forms.text(CASES[name](), width=width).splitlines())) <= width
-
-
 def test_findings_come_before_the_picture():
     """Code, message, line and remedy stand above the gradient flow."""
     text = trace_forms.text(samples.broken())
