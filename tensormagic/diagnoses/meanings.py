@@ -179,9 +179,26 @@ def _softmax(one: Observation) -> _Description:
 
 
 def last_sample(report: TraceReport) -> Iterator[Finding]:
-    """TM613: the last sample of a batch was taken from a recurrent layer's output, for the last time step."""
+    """TM613: the last sample of a batch was taken from a recurrent layer's output, for the last time step.
+
+    A note after attention that takes places first: the first or last sample may be looked at.
+    """
     for one in of_kind(report, "last sample"):
         name, shape = called(one.operands[0], "the output"), one.operands[0].shape
+        if one.detail:
+            at = one.detail.rpartition(" ")[2]
+            which, size = (
+                "first" if at == "0" else "last",
+                f"{count(shape[1])} samples, for all {count(shape[0])} places",
+            )
+            yield _finding(report, "TM613", one, (
+                "note",
+                (f"{name}[:, {at}] takes the {which} of {size}: the attention before it was made without "
+                "batch_first=True, so it attends along dimension 0."),
+                ("If the input is (batch, places, features): `nn.TransformerEncoderLayer(…, batch_first=True)`, or "
+                "`nn.MultiheadAttention(…, batch_first=True)`"),
+            ))  # fmt: skip
+            continue
         yield _finding(report, "TM613", one, (
             "warning",
             (f"{name}[:, -1] takes the last of {count(shape[1])} samples, for all {count(shape[0])} time steps: the "

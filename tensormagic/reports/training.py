@@ -35,7 +35,8 @@ class Observation:
             ``"regrouped"``: a view has the old sizes in another order; ``"same memory"``: tensors that were joined are
             views of the same elements; ``"wrapped"``: uint8 left its range; ``"no logarithms"``: `kl_div` was given
             none; ``"normalised over"``: a softmax went over another dimension than what follows sums or picks from;
-            ``"last sample"``: the output of a recurrent layer that takes time first was indexed ``[:, -1]``;
+            ``"last sample"``: the output of a recurrent layer that takes time first was indexed ``[:, -1]``, or that
+            of attention that takes places first, ``[:, 0]`` or ``[:, -1]``;
             ``"same draws"``: every worker of a loader begins with the same generator, or goes through the same stream;
             ``"advantage"``: a score's logarithm was multiplied by a difference that has a gradient; ``"target"``: a
             loss compares with a target made by the network that is trained; ``"dropout"``, ``"dropout in eval"``: a

@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 import tensormagic as tm
 from tests.corpus.cases import healthy
 from tests.corpus.data import batches, mlp
-from tests.corpus.ill_styles import Averaging
+from tests.corpus.ill_styles import Averaging, Vision
 
 
 @healthy(nearly="TM607")
@@ -74,6 +74,34 @@ def linear_attention_by_einsum():
             found = torch.einsum("bnd,bde->bne", q.softmax(dim=-1) / math.sqrt(8), context)
             optimizer.zero_grad()
             F.cross_entropy(head(found.mean(1)), classes).backward()
+            optimizer.step()
+    return trace.report
+
+
+@healthy(nearly="TM613", family="vision transformer")
+def a_class_token_of_an_encoder_that_takes_the_batch_first():
+    net = Vision(batch_first=True)
+    optimizer = torch.optim.AdamW(net.parameters())
+    with tm.trace(namespace={"net": net, "optimizer": optimizer}) as trace:
+        for images, classes in batches(3, 16):
+            optimizer.zero_grad()
+            F.cross_entropy(net(images), classes).backward()
+            optimizer.step()
+    return trace.report
+
+
+@healthy(nearly="TM613")
+def places_first_and_turned_before_one_is_taken():
+    """(places, batch, features) goes in; the result is turned round, or its first place is taken as it lies."""
+    attend, first, second = nn.MultiheadAttention(8, 2), nn.Linear(8, 10), nn.Linear(8, 10)
+    optimizer = torch.optim.AdamW([*attend.parameters(), *first.parameters(), *second.parameters()])
+    with tm.trace(namespace={"attend": attend, "first": first, "second": second, "optimizer": optimizer}) as trace:
+        for images, classes in batches(3, 16):
+            x = images.squeeze(1).transpose(0, 1)
+            found, _ = attend(x, x, x)
+            scores = first(found.transpose(0, 1)[:, 0]) + second(found[0]) + second(found[-1])
+            optimizer.zero_grad()
+            F.cross_entropy(scores, classes).backward()
             optimizer.step()
     return trace.report
 

@@ -112,6 +112,35 @@ def cross_attention_by_einsum():
     return trace.report
 
 
+class Vision(nn.Module):
+    """A transformer over patches, with a token for the class."""
+
+    def __init__(self, **options):
+        super().__init__()
+        self.patch, self.token = nn.Linear(8, 16), nn.Parameter(torch.zeros(1, 1, 16))
+        layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, **options)
+        self.encoder, self.head = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), nn.Linear(16, 10)
+
+    def forward(self, images):
+        x = torch.cat([self.token.expand(len(images), -1, -1), self.patch(images.squeeze(1))], 1)
+        return self.head(self.encoder(x)[:, 0])
+
+
+@ill(
+    "TM613", severity="note", line="return self.head(self.encoder(x)[:, 0])", says=("first of 9 samples", "for all 16")
+)
+def a_class_token_of_an_encoder_that_takes_places_first():
+    """om-ai-lab/OmDet#19, aipixel/AEMatter#3, the same class: the samples of a batch attend to each other."""
+    net = Vision()
+    optimizer = torch.optim.AdamW(net.parameters())
+    with tm.trace(namespace={"net": net, "optimizer": optimizer}) as trace:
+        for images, classes in batches(3, 16):
+            optimizer.zero_grad()
+            F.cross_entropy(net(images), classes).backward()
+            optimizer.step()
+    return trace.report
+
+
 @ill("TM618", severity="warning", line="torch.nn.utils.clip_grad_norm_(net.parameters(), 0.5)", says=("GradScaler",))
 def clipping_in_a_hook_of_a_scaled_loss():
     """A helper does it all, and clips before the scaler has unscaled."""

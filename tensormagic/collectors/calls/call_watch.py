@@ -5,7 +5,6 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
 from time import perf_counter
 from types import FrameType
 from typing import Any, Final, NamedTuple
@@ -19,7 +18,7 @@ from tensormagic.collectors.calls.seen_calls import NotesOfBroadcasts, NotesOfSe
 from tensormagic.collectors.calls.seen_made import Fresh, NotesOfDropouts, NotesOfFresh
 from tensormagic.collectors.cuts.detachment_values import ROLES
 from tensormagic.collectors.faults.autograd_watch import NOTED
-from tensormagic.collectors.graphs.live_nodes import next_nodes
+from tensormagic.collectors.graphs.live_nodes import reaches
 from tensormagic.collectors.where.source import SourceLines, is_own_code
 from tensormagic.reports import RunningSum, UntrainedNorm
 
@@ -40,7 +39,6 @@ _CLIP_FILE, _CLIP = "torch/nn/utils/clip_grad.py", "clip_grad_norm_"
 _SCALED_STEP = torch.amp.GradScaler.step.__code__
 _MEASURES = 1e6  # a limit from which on nobody wants to clip, but to know the norm
 
-MOST_DEPTH = 1 << 12  # nodes that are gone through in search of the sum before
 MOST_LINES = 64
 MOST_MODULES = 256
 
@@ -139,7 +137,7 @@ class LoopNotes:
                 self._lines[site] = _Line(number, self.passes)
             return
         if line.passes != self.passes:
-            line.steps = line.steps + self.passes - line.passes if _reaches(node, line.number) else 1
+            line.steps = line.steps + self.passes - line.passes if reaches(node, line.number) else 1
         line.number, line.passes = number, self.passes
 
 
@@ -156,21 +154,6 @@ def added(watch: NotesOfLoop, call: Call) -> None:
         site = watch.site(call)
         if site is not None:
             watch.loop.add(site, result.grad_fn)
-
-
-def _reaches(node: Any, number: int) -> bool:
-    """Return whether the node of that number is behind ``node``."""
-    waiting, seen = [(node._sequence_nr(), 0, node)], 0
-    while waiting and seen < MOST_DEPTH:
-        _, _, node = heappop(waiting)  # the oldest first: that way the sum before is found at once
-        for target in next_nodes(node):
-            at = -1 if hasattr(target, "variable") else target._sequence_nr()
-            if at == number:
-                return True
-            if at > number:
-                seen += 1
-                heappush(waiting, (at, seen, target))
-    return False
 
 
 def normalised(watch: NotesOfLoop, call: Call) -> None:
@@ -395,6 +378,8 @@ _LOOKS: tuple[tuple[Look, tuple[str, ...]], ...] = (
     (seen_losses.alone, (*seen_losses.SOFTMAXES, "cross_entropy_loss", "cross_entropy")),
     (seen_calls.recurred, seen_calls.LAYERS),
     (seen_calls.last_of_the_batch, seen_calls.INDEXING),
+    (seen_calls.attended, seen_calls.ATTENDING),
+    (seen_calls.place_of_the_batch, seen_calls.INDEXING),
     (seen_losses.not_detached, seen_losses.SCORING),
     (seen_losses.bootstrapped, seen_losses.COMPARING),
     (seen_made.loaded, seen_made.SEEDING),

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.calls.call_notes import Call, CallNotes, Found, flat, operand_parts, running_part
+from tensormagic.collectors.graphs.live_nodes import reaches
 from tensormagic.collectors.where.source import is_own_code
 
 # Calls for which the host has to wait until a device has done all that it was given: reading a value is one.
@@ -52,6 +53,7 @@ class Sequences:
 
     def __init__(self) -> None:
         self.marks: dict[int, weakref.ref[torch.Tensor]] = {}
+        self.attended: dict[int, tuple[int, int]] = {}  # by node of an attention that takes places first: its sizes
 
     def add(self, output: torch.Tensor) -> None:
         """Remember an output."""
@@ -90,6 +92,45 @@ def last_of_the_batch(watch: NotesOfSequences, call: Call) -> None:
     rest = all(part == whole for part in index[2:] if isinstance(part, slice)) and len(index[2:]) < 2
     if isinstance(index[0], slice) and index[0] == whole and index[1] in (-1, output.shape[1] - 1) and rest:
         watch.note("last sample", call, operands=(output,))
+
+
+# Attention that was built to take (places, batch, features), and whose result is read as if the batch came first.
+
+ATTENDING = ("softmax", "scaled_dot_product_attention")
+_ATTENTION = torch.nn.functional.multi_head_attention_forward.__code__
+_MOST_FRAMES = 3
+
+
+def attended(watch: NotesOfSequences, call: Call) -> None:
+    """Remember an attention of torch's whose first dimension is that of the places: how many there are, and samples."""
+    frame, node = call.frame, getattr(call.result, "grad_fn", None)
+    for _ in range(_MOST_FRAMES):
+        if frame.f_code is _ATTENTION or frame.f_back is None:
+            break
+        frame = frame.f_back
+    if frame.f_code is not _ATTENTION or node is None or frame.f_back is None:
+        return
+    module, sizes = frame.f_back.f_locals.get("self"), (frame.f_locals.get("tgt_len"), frame.f_locals.get("bsz"))
+    places, samples = sizes
+    if getattr(module, "batch_first", True) or not (places and samples) or places == samples or 1 in sizes:
+        return
+    if len(watch.sequences.attended) >= _MOST_MARKS:
+        del watch.sequences.attended[next(iter(watch.sequences.attended))]
+    watch.sequences.attended[node._sequence_nr()] = places, samples
+
+
+def place_of_the_batch(watch: NotesOfSequences, call: Call) -> None:
+    """Note ``x[:, 0]`` or ``x[:, -1]`` after such an attention: one sample, where one place may have been meant."""
+    if not watch.sequences.attended or len(call.args) < 2:
+        return
+    x, index = call.args[:2]
+    if not isinstance(index, tuple) or [type(part) for part in index] != [slice, int] or index[0] != slice(None):
+        return
+    if index[1] not in (0, -1) or not isinstance(x, torch.Tensor) or x.dim() != 3 or x.grad_fn is None:
+        return
+    numbers = [number for number, sizes in watch.sequences.attended.items() if sizes == tuple(x.shape[:2])]
+    if numbers and reaches(x.grad_fn, numbers[-1]):
+        watch.note("last sample", call, operands=(x,), detail=f"attention {index[1]}")
 
 
 # Calls that change shapes or join tensors: copies, elements that are regrouped, views that are all the same memory.

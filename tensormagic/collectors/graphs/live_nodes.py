@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import c_uint64, c_void_p
 from functools import partial
+from heapq import heappop, heappush
 from threading import Thread, get_ident
 from types import GetSetDescriptorType, ModuleType
 from typing import Any
@@ -392,3 +393,21 @@ def _levels(ends: Sequence[Sequence[int]], count: int) -> list[int]:
     for place in reversed(order):
         levels[place] = 1 + max([levels[target] for target in ends[place]], default=-1)
     return levels
+
+
+MOST_DEPTH = 1 << 12  # nodes that are gone through in search of the sum before
+
+
+def reaches(node: Any, number: int) -> bool:
+    """Return whether the node of that number is behind ``node``."""
+    waiting, seen = [(node._sequence_nr(), 0, node)], 0
+    while waiting and seen < MOST_DEPTH:
+        _, _, node = heappop(waiting)  # the oldest first: that way the sum before is found at once
+        for target in next_nodes(node):
+            at = -1 if hasattr(target, "variable") else target._sequence_nr()
+            if at == number:
+                return True
+            if at > number:
+                seen += 1
+                heappush(waiting, (at, seen, target))
+    return False
