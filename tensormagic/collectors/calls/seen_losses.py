@@ -170,9 +170,12 @@ def einsum_over(watch: CallNotes, call: Call) -> None:
 
 
 def alone(watch: CallNotes, call: Call) -> None:
-    """Note a softmax over the one score of a linear layer, and a likelihood of one class: 1 whatever is learned."""
+    """Note a softmax over the one score of a linear layer, and a likelihood of one class: 1 whatever is learned.
+
+    With one score for each sample the gradients of the whole model are zero, which TM405 tells.
+    """
     x = call.args[0] if call.args else None
-    if not isinstance(x, torch.Tensor) or x.dim() < 2 or x.grad_fn is None:
+    if not isinstance(x, torch.Tensor) or x.dim() < 3 or x.grad_fn is None:
         return
     node = getattr(call.result, "grad_fn", None)
     if call.name in {"cross_entropy_loss", "cross_entropy"}:
