@@ -3,10 +3,10 @@
 In a notebook::
 
     %load_ext tensormagic
-    %tensor x            # what a tensor is: metadata, strides, storage, who shares it, values, autograd
-    %gradgraph loss      # the graph that backward would run through, and what it keeps in memory
-    %why x               # why x.grad is None, zero or NaN, and what to do
-    %%tracegrad          # a backward graph that lights up while the cell runs, and says what went wrong
+    %tensor x            # its shape, strides, storage, aliases, values and autograd state
+    %gradgraph loss      # the operations that backward will visit, and what is saved for it
+    %why x               # why x.grad is None, zero or NaN, and how to fix it
+    %%tracegrad          # the backward graph of a training cell while it runs, and what went wrong
 
 In a script::
 

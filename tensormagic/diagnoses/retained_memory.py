@@ -1,4 +1,4 @@
-"""TM501 to TM504: memory that is alive and of no use to anybody, after a run or as a session stands."""
+"""TM501 to TM504: retained memory, alive and of no use to anybody, after a run or in a session."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class TensorMagic(Magics):
     @no_var_expand
     @line_magic
     def tensor(self, line: str) -> None:
-        """Show what a tensor is: strides, storage, who shares it, values, autograd.
+        """Show a tensor: shape, strides, storage, aliases, values and autograd state.
 
         %tensor x                 one tensor
         %tensor x, y.t()          several, and what they share
@@ -133,9 +133,11 @@ class TensorMagic(Magics):
     @output_can_be_silenced
     @line_cell_magic
     def aliases(self, line: str, cell: str | None = None) -> Any:
-        """Show who shares memory with whom; at the top of a cell, whose elements its in-place writes change.
+        """Show which tensors share memory; as a cell magic, which other names its in-place writes change.
 
-        ``%aliases [NAMES]``, or ``%%aliases`` and a cell; each lists its options with ``--help``.
+        %aliases           all tensors that share memory
+        %aliases x net     only what these names share
+        %%aliases          alone in the first line of a cell; %aliases --help lists the options
         """
         __tracebackhide__ = "__ipython_bottom__"
         return self._run("aliases" if cell is None else "writes", line, cell)
@@ -145,7 +147,7 @@ class TensorMagic(Magics):
     def gradgraph(self, line: str) -> None:
         """Draw the backward graph that leads to a tensor, before any backward.
 
-        %gradgraph loss            what backward will run through, and what is saved for it
+        %gradgraph loss            the operations that backward will visit, and what is saved for it
         %gradgraph net(x).sum()    of an expression; %gradgraph --help lists the options
         """
         __tracebackhide__ = True
@@ -155,7 +157,7 @@ class TensorMagic(Magics):
     @output_can_be_silenced
     @line_cell_magic
     def tracegrad(self, line: str, cell: str | None = None) -> Any:
-        """Run the cell and show its backward graph, what went wrong in it, on which line, and what to do.
+        """Run the cell and draw its backward graph; report what went wrong, on which line, and how to fix it.
 
         %%tracegrad                alone in the first line of a cell, the code below it
         %%tracegrad --forward      measures what the forward makes as well
@@ -171,9 +173,10 @@ class TensorMagic(Magics):
     @output_can_be_silenced
     @line_cell_magic
     def rng(self, line: str, cell: str | None = None) -> Any:
-        """Show every random generator; at the top of a cell, which call on which line draws from which of them.
+        """Show every random generator; as a cell magic, which line draws from which generator.
 
-        ``%rng``, or ``%%rng`` and a cell; ``%rng --help`` lists the options.
+        %rng      seeds, and how many numbers were drawn
+        %%rng     alone in the first line of a cell; %rng --help lists the options
         """
         __tracebackhide__ = "__ipython_bottom__"
         return self._run("rng", line, cell)
@@ -181,10 +184,10 @@ class TensorMagic(Magics):
     @no_var_expand
     @line_magic
     def why(self, line: str) -> None:
-        """Say why a gradient is None, zero, NaN, or what it is.
+        """Explain why a gradient is None, zero, NaN, or unexpectedly large or small.
 
         %why net.fc1.weight    one parameter
-        %why net               all of a model's, by reason
+        %why net               all parameters of a model, by reason
         %why x --loss loss     towards this loss; %why --help lists the options
         """
         __tracebackhide__ = True
@@ -193,7 +196,7 @@ class TensorMagic(Magics):
     @no_var_expand
     @line_magic
     def compare(self, line: str) -> None:
-        """Hold one traced run against another: where two trainings part.
+        """Compare two traced runs: where two trainings diverge.
 
         %compare good bad    runs that %%tracegrad --into NAME bound; %compare --help lists the options
         """
@@ -203,7 +206,7 @@ class TensorMagic(Magics):
     @no_var_expand
     @line_magic
     def ranks(self, line: str) -> None:
-        """Hold the ranks of a run against each other: what parts them, on which rank and when.
+        """Compare the ranks of a run: what differs, on which rank, and from which step on.
 
         %ranks runs/a    the folder that every rank was given: tensormagic.trace(ranks="runs/a")
         %ranks reports   a list of their trace reports; %ranks --help lists the options
@@ -215,9 +218,11 @@ class TensorMagic(Magics):
     @output_can_be_silenced
     @line_cell_magic
     def gpumem(self, line: str, cell: str | None = None) -> Any:
-        """Show where the memory is; at the top of a cell, which of its lines took how much, and the peak.
+        """Show what uses memory and what keeps it alive; as a cell magic, which line allocates how much.
 
-        ``%gpumem [NAMES]``, or ``%%gpumem`` and a cell; each lists its options with ``--help``.
+        %gpumem            all tensors of this process
+        %gpumem net x      only what these names reach
+        %%gpumem           alone in the first line of a cell; %gpumem --help lists the options
         """
         __tracebackhide__ = "__ipython_bottom__"
         return self._run("gpumem" if cell is None else "gpumem_cell", line, cell)
@@ -225,9 +230,11 @@ class TensorMagic(Magics):
     @no_var_expand
     @line_magic
     def tensormagic(self, line: str) -> None:
-        """Say what tensormagic can do and how it is set; show a page of help; switch something on or off.
+        """List the magics and settings; show a page of help; switch something on or off.
 
-        ``%tensormagic``, ``%tensormagic help tracegrad``, ``%tensormagic TM302``, ``%tensormagic explain on``.
+        %tensormagic help tracegrad    a page of help
+        %tensormagic TM302             the page of a finding; %tensormagic zero_grad searches all pages
+        %tensormagic explain on        explains PyTorch errors below their traceback
         """
         about.run(self, line)
 

@@ -1,4 +1,4 @@
-"""Which lines wrote in place to which memory, and the writes that autograd cannot see."""
+"""Which in-place writes changed which memory, on which line, and the writes that autograd cannot see."""
 
 from __future__ import annotations
 
