@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from time import perf_counter
 from types import FrameType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import torch
 
@@ -267,19 +267,26 @@ class RunState:
         error: What ended it, in words.
         began: When it began; 0 before that.
         ended: When it ended; 0 before that.
-        unheard: Why listeners were not handed some operations; empty where they were handed all that they want.
+        stepping: Where the dispatch mode of the run steps off; None where no listener hears operations.
     """
+
+    stepping: SteppingOff | None = None
 
     def __init__(self, cell: Cell, clock: Callable[[], float]) -> None:
         self.cell, self.clock = cell, clock
         self.state: State = "running"
-        self.error = self.unheard = ""
+        self.error = ""
         self.began = self.ended = 0.0
 
     @property
     def seconds(self) -> float:
         """Wall time so far, or in all."""
         return (self.ended or self.clock()) - self.began if self.began else 0.0
+
+    @property
+    def unheard(self) -> str:
+        """Why listeners were not handed some operations; empty where they were handed all that they want."""
+        return self.stepping.captures.gap_of_listeners if self.stepping is not None else ""
 
     def fields(self) -> dict[str, Any]:
         """Return what every report of a run says of it."""
@@ -298,10 +305,12 @@ class Listener:
 
     Attributes:
         run: Where the run stands; all that listen to one run share it.
+        follows_all: What follows every operation, where the listener has that.
     """
 
     used_before: ClassVar[str]  # the error for somebody who starts the run twice
     hears_operations: ClassVar[bool] = False  # whether `wants` and `around` are called
+    follows_all: FollowsAll | None = None
 
     def __init__(
         self,
@@ -370,20 +379,36 @@ class Listener:
 # One dispatch mode for all that listen to operations: each is handed those that it wants, and no others.
 #
 # A dispatch mode costs a few microseconds an operation, whatever it does; a listener costs nothing for operations that
-# it does not want. So what several listeners want goes through one mode: this one, or that of a memory run, which
-# wants all operations.
+# it does not want. So what several listeners want goes through one mode, and so does what is asked of all operations.
 
 
-def wanted(listeners: Sequence[Listener], op: Any) -> tuple[Listener, ...]:
-    """Return who wants an operation."""
-    return tuple(each for each in listeners if each.wants(op)) if type(op) is _Overload else ()
+class FollowsAll(Protocol):
+    """What is called for every operation, not only for some: at most one in a run."""
+
+    def kind(self, op: Any) -> Any:
+        """Return what is to be known of an operation; asked once for each."""
+
+    def around(self, call: _Call, kind: Any, above: FrameType | None, args: Any, kwargs: Any) -> Any:
+        """Make an operation, which ``above`` called, the engine where that is None, and note what is to be noted."""
+
+    def note_whole(self, name: str, result: Any, frame: FrameType | None) -> None:
+        """As `SteppingMode.note_whole`."""
+
+    def note_resized(self, storage: torch.UntypedStorage, frame: FrameType) -> None:
+        """As `SteppingMode.note_resized`."""
+
+    def pass_over(self, number: int) -> None:
+        """As `SteppingMode.pass_over`."""
+
+    def end(self) -> None:
+        """Note no more: what the mode lets go of now is no event of the run."""
 
 
-def heard(listeners: tuple[Listener, ...], call: _Call, op: Any, frame: FrameType) -> _Call:
-    """Return what makes an operation that some listeners want, the first one outermost."""
-    for listener in reversed(listeners):
-        call = partial(_around, listener.around, call, op, frame)
-    return call
+class _Plan(NamedTuple):
+    op: Any  # kept, so that its ``id`` stays its own
+    call: Any  # what to call, which does the same with less ado
+    wanted: tuple[Listener, ...]
+    kind: Any
 
 
 def _around(around: Any, call: _Call, op: Any, frame: FrameType, *given: Any) -> Any:
@@ -391,24 +416,24 @@ def _around(around: Any, call: _Call, op: Any, frame: FrameType, *given: Any) ->
     return around(call, op, args, kwargs or {}, frame)
 
 
-class _Plan(NamedTuple):
-    op: Any  # kept, so that its ``id`` stays its own
-    call: Any  # what to call, which does the same with less ado
-    wanted: tuple[Listener, ...]
+def _plainly(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
+    return func(*args, **kwargs) if kwargs else func(*args)
 
 
-class ListenerMode(SteppingMode):  # type: ignore[no-untyped-call]
-    """Makes every operation as its own line would, and hands it to the listeners that want it.
+class OperationMode(SteppingMode):  # type: ignore[no-untyped-call]
+    """Makes every operation as its own line would, and hands it to the listeners that want it, the first outermost.
 
     ``torch.compile`` stays on, and sees nothing of this mode.
 
-    Attributes:
-        listeners: All of them.
+    Args:
+        listeners: Those that hear operations.
+        each: What follows all of them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, listeners: Sequence[Listener], each: FollowsAll | None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.listeners: list[Listener] = []
+        self._listeners, self._each = tuple(listeners), each
+        self._follow = each.around if each is not None else None
         self._plans: dict[int, _Plan] = {}
         self._callers = Callers()
 
@@ -417,23 +442,48 @@ class ListenerMode(SteppingMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         """Make the call."""
         plan = self._plans.get(id(func)) or self._new_plan(func)
+        above: FrameType | None
+        call: _Call
         try:
-            above = sys._getframe(1)
+            above = frame = sys._getframe(1)
         except ValueError:  # a thread of the engine's: no Python above
-            return plan.call(*args, **(kwargs or {}))
-        code = above.f_code
-        is_engine = code is Engine.code or code is Engine.stand_in
-        call = Engine.call(above) if is_engine else self._callers.standing_in_for(above)
-        if plan.wanted:
-            call = heard(plan.wanted, call, func, above)
-        return call(plan.call, args, kwargs)
+            above, call = None, _plainly
+        else:
+            if (code := frame.f_code) is Engine.code or code is Engine.stand_in:
+                above, call = None, Engine.call(frame)
+            else:
+                call = self._callers.standing_in_for(frame)
+            if plan.wanted:
+                for listener in reversed(plan.wanted):
+                    call = partial(_around, listener.around, call, func, frame)
+        follow = self._follow
+        return call(plan.call, args, kwargs) if follow is None else follow(call, plan.kind, above, args, kwargs)
 
     def _new_plan(self, op: Any) -> _Plan:
         self.asks = self.asks or asks(op)
-        call = op._op if type(op) is _Overload else op
-        plan = self._plans[id(op)] = _Plan(op, call, wanted(self.listeners, op))
+        is_overload = type(op) is _Overload
+        wanted = tuple(one for one in self._listeners if one.wants(op)) if is_overload else ()
+        kind = self._each.kind(op) if self._each is not None else None
+        plan = self._plans[id(op)] = _Plan(op, op._op if is_overload else op, wanted, kind)
         return plan
 
+    def note_whole(self, name: str, result: Any, frame: FrameType | None) -> None:
+        """Note what was made while this mode had stepped off, by what has a name."""
+        if self._each is not None:
+            self._each.note_whole(name, result, frame)
+
+    def note_resized(self, storage: torch.UntypedStorage, frame: FrameType) -> None:
+        """Note that a storage was resized by no operation."""
+        if self._each is not None:
+            self._each.note_resized(storage, frame)
+
+    def pass_over(self, number: int) -> None:
+        """Know that the nodes below this number are not the run's."""
+        if self._each is not None:
+            self._each.pass_over(number)
+
     def forget(self) -> None:
-        """Let go of what makes calls in the name of lines: it holds the globals of their code."""
-        self._callers = Callers()
+        """Let go of who listens, and of what makes calls in the name of lines: it holds the globals of their code."""
+        if self._each is not None:
+            self._each.end()
+        self._callers, self._plans, self._listeners, self._each, self._follow = Callers(), {}, (), None, None

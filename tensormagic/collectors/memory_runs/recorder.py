@@ -1,4 +1,4 @@
-"""Follows the memory of a run: one dispatch mode, sums in between, and a report at any moment."""
+"""Follows the memory of a run: what each operation allocates, sums in between, and a report at any moment."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import torch
 from torch import nn
 
 from tensormagic.collectors.failures.failures import Surroundings, failure_of
-from tensormagic.collectors.graphs.live_nodes import walk_nodes
-from tensormagic.collectors.hooks.stepping_off import Listener, SteppingOff
+from tensormagic.collectors.hooks.stepping_off import Listener
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.memory.live_blocks import Origin, note_lines
 from tensormagic.collectors.memory.live_memory import out_of_memory_of
@@ -26,9 +25,9 @@ from tensormagic.collectors.memory_runs.allocation_log import (
     blocks_of,
     new_block,
 )
+from tensormagic.collectors.memory_runs.allocations import FEWEST_EVENTS, Allocations
 from tensormagic.collectors.memory_runs.cuda_events import CudaRecording
 from tensormagic.collectors.memory_runs.functions import LineProfile
-from tensormagic.collectors.memory_runs.mode import FEWEST_EVENTS, MemoryMode
 from tensormagic.collectors.memory_runs.run_report import Account, Described, Growth, described, standing
 from tensormagic.collectors.objects.identity import ModuleNames, RunningModules
 from tensormagic.collectors.ops import storages
@@ -77,8 +76,7 @@ class MemoryRecorder(Listener):
         modules = RunningModules(names)
         self._profile = LineProfile(functions, namespace, cell)
         walk, site_of = self._profile.walk(self._sites, modules.path_in)
-        self.mode = MemoryMode(walk, site_of, self._fold, self.run.clock)
-        self.stepping = SteppingOff(self.mode, walk_nodes, looks=True)
+        self.follows_all = self._seen = Allocations(walk, site_of, self._fold, self.run.clock)
         self._totals: Totals = {}
         self._iterations = Iterations()
         self._allocation_logs: dict[torch.device, AllocationLog] = {}
@@ -101,19 +99,17 @@ class MemoryRecorder(Listener):
 
     def begin(self) -> None:
         """Begin the sums."""
-        self.mode.begin()
-        for block in self.mode.events:
+        self._seen.begin()
+        for block in self._seen.events:
             if isinstance(block, Block):
                 block.seconds = self.run.began
         self._fold()
         self._before = self._account().devices()
 
     def enter(self, undoing: Undoing) -> None:
-        """Put the dispatch mode and all else into torch."""
+        """Put into torch what is asked of functions and of devices."""
         self._profile.start(undoing)
         self._cuda.start(undoing)
-        self.stepping.enter(undoing)
-        undoing.enter_context(self.mode)
 
     def last_look(self) -> None:
         """Take what the allocators of devices have recorded."""
@@ -124,7 +120,6 @@ class MemoryRecorder(Listener):
         self._measure_again()
         with self._lock:
             self._fold()
-            self.mode.end()
             self._allocator = self._cuda.runs(
                 self._allocation_logs.values(), self._sites.locations, self._sites.cell_number
             )
@@ -138,18 +133,18 @@ class MemoryRecorder(Listener):
         lines = self._sites.locations
         origins: dict[Place, Origin] = {}
         left: list[tuple[torch.UntypedStorage, Origin]] = []
-        for storage, place in self.mode.allocated():
+        for storage, place in self._seen.allocated():
             if place.site is not None:
                 made = origins.setdefault(place, Origin(lines[place.site], place.phase == "backward"))
                 left.append((storage, made))
         try:
             note_lines(left)
         except Exception as error:  # a storage of an odd kind
-            self.mode.gap = f"after the run: {type(error).__name__}: {error}"
+            self._seen.gap = f"after the run: {type(error).__name__}: {error}"
 
     def _unmet(self) -> Iterator[Gap]:
         """Yield how much is alive that nobody saw being allocated."""
-        unmet = [one for key, one in self._described.items() if key not in self.mode.known and one.nbytes]
+        unmet = [one for key, one in self._described.items() if key not in self._seen.known and one.nbytes]
         found = {id(one): one for one in unmet if one.name or one.shape or one.nbytes > NUMBER}
         if found:
             largest = max(found.values(), key=lambda one: one.nbytes)
@@ -170,17 +165,17 @@ class MemoryRecorder(Listener):
 
     def _note_standing(self) -> None:
         """Note what is there before the run, each at once: it may die while the next are looked for. Never raises."""
-        mode = self.mode
+        seen = self._seen
         try:
             for storage, tensor, is_twin in standing():
-                if storage._cdata not in mode.known:
-                    block = new_block(storage, tensor, mode.note_death)
+                if storage._cdata not in seen.known:
+                    block = new_block(storage, tensor, seen.note_death)
                     if is_twin:
                         block.nbytes, block.size, block.shared = 0, 0, True
-                    block.before, mode.known[block.key] = True, block
-                    mode.events.append(block)
+                    block.before, seen.known[block.key] = True, block
+                    seen.events.append(block)
         except Exception as error:  # an odd tensor: the run is the user's
-            mode.gap = f"before the run: {type(error).__name__}: {error}"
+            seen.gap = f"before the run: {type(error).__name__}: {error}"
 
     def _note_module(self, _name: str, module: nn.Module) -> None:
         """Note what the parameters and buffers of a model are that runs: they may die before the run ends."""
@@ -189,7 +184,7 @@ class MemoryRecorder(Listener):
         )  # fmt: skip
         for category, tensors in registered:
             for storage in (storage for tensor in tensors for storage in storages(tensor)):
-                if (block := self.mode.known.get(storage._cdata)) is not None:
+                if (block := self._seen.known.get(storage._cdata)) is not None:
                     block.category = category
 
     def explain(self, error: BaseException) -> None:
@@ -200,21 +195,21 @@ class MemoryRecorder(Listener):
     def _measure_again(self) -> None:
         """Note what was grown or shrunk by no operation."""
         with quiet():
-            for block in list(self.mode.known.values()):
+            for block in list(self._seen.known.values()):
                 storage = None if block.shared else block()
                 if storage is not None and (size := storage.nbytes()) != block.size:
-                    self.mode.note_size(block, size, None, "")
+                    self._seen.note_size(block, size, None, "")
 
     def _fold(self) -> None:
         """Add up what happened since the last time. Never raises: it is called in the midst of the run."""
         with self._lock:
-            events = self.mode.events[:]
-            del self.mode.events[: len(events)]
+            events = self._seen.events[:]
+            del self._seen.events[: len(events)]
             try:
                 self._add_up(events)
             except Exception as error:
-                self.mode.gap = f"{type(error).__name__}: {error}"
-            self.mode.patience = max(FEWEST_EVENTS, len(self.mode.known))
+                self._seen.gap = f"{type(error).__name__}: {error}"
+            self._seen.patience = max(FEWEST_EVENTS, len(self._seen.known))
 
     def _add_up(self, events: list[Event]) -> None:
         by_device: dict[torch.device, list[Event]] = {}
@@ -252,7 +247,7 @@ class MemoryRecorder(Listener):
             place = self._sites.locations[self._newest] if self._newest is not None else None
             return MemoryFrame(
                 seconds=self.run.seconds,
-                operations=self.mode.operations,
+                operations=self._seen.operations,
                 live=sum(allocation_log.live for allocation_log in allocation_logs),
                 peak=sum(max(allocation_log.peak, 0) for allocation_log in allocation_logs),
                 line=place.line if place is not None and place.filename == self.run.cell.filename else 0,
@@ -271,7 +266,7 @@ class MemoryRecorder(Listener):
             return self._report(self._account())
 
     def _report(self, account: Account) -> MemoryRunReport:
-        now = self.mode.operations, self.run.clock() if self.run.state == "running" else self.run.ended
+        now = self._seen.operations, self.run.clock() if self.run.state == "running" else self.run.ended
         peak, peak_left_out = account.peak()
         kept, kept_left_out = account.kept()
         lines = self._profile.lines(account.lines, self._sites)
@@ -279,7 +274,7 @@ class MemoryRecorder(Listener):
         return MemoryRunReport(
             **self.run.fields(),
             title=self._title,
-            operations=self.mode.operations,
+            operations=self._seen.operations,
             before=self._before,
             after=account.devices(),
             timelines=account.timelines(self.run.began, now),
@@ -298,13 +293,14 @@ class MemoryRecorder(Listener):
         )
 
     def _gaps(self) -> tuple[Gap, ...]:
-        mode = self.mode
+        seen, stepping = self._seen, self.run.stepping
+        compiled, captured = (stepping.compiled_calls, stepping.captures.gap) if stepping is not None else (0, "")
         reasons = (
-            (mode.gap, f"the memory of an operation could not be measured: {mode.gap}"),
-            (mode.whole, _WHOLE.format(", ".join(sorted(mode.whole)))),
-            (self.stepping.compiled_calls, _COMPILED.format(self.stepping.compiled_calls)),
-            (self.stepping.captures.gap, self.stepping.captures.gap),
-            (mode.inside, _INSIDE.format(", ".join(sorted(mode.inside)))),
+            (seen.gap, f"the memory of an operation could not be measured: {seen.gap}"),
+            (seen.whole, _WHOLE.format(", ".join(sorted(seen.whole)))),
+            (compiled, _COMPILED.format(compiled)),
+            (captured, captured),
+            (seen.inside, _INSIDE.format(", ".join(sorted(seen.inside)))),
         )
         wording = (Gap("operations", reason) for found, reason in reasons if found)
         return tuple(

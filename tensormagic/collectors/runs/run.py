@@ -12,7 +12,7 @@ from typing import Any
 
 from tensormagic.collectors.graphs.live_nodes import walk_nodes
 from tensormagic.collectors.hooks.modes import aside, calls_aside
-from tensormagic.collectors.hooks.stepping_off import Listener, ListenerMode, SteppingOff
+from tensormagic.collectors.hooks.stepping_off import Listener, OperationMode, SteppingOff
 from tensormagic.collectors.hooks.undoing import Undoing, abandon_in_children
 from tensormagic.collectors.where.caller import error_text, state_after, strip_own_frames
 from tensormagic.errors import TraceError
@@ -45,16 +45,12 @@ class Run:
         for each in self._each:
             each.run = self.state
         self._undoing = Undoing()
-        self._operations: SteppingOff | None = None
-        self._mode: ListenerMode | None = None
-        if hearing := [each for each in self._each if each.hears_operations]:
-            memory: Any = listeners.get("memory")
-            if memory is None:
-                self._mode = ListenerMode()
-                self._operations = SteppingOff(self._mode, walk_nodes)
-            else:
-                self._operations = memory.stepping
-            (self._mode or memory.mode).listeners += hearing
+        self._mode: OperationMode | None = None
+        hearing = [each for each in self._each if each.hears_operations]
+        follows_all = next((each.follows_all for each in self._each if each.follows_all is not None), None)
+        if hearing or follows_all is not None:
+            self._mode = OperationMode(hearing, follows_all)
+            self.state.stepping = SteppingOff(self._mode, walk_nodes, looks=follows_all is not None)
 
     def start(self) -> None:
         """Begin.
@@ -80,9 +76,9 @@ class Run:
         with self._undoing as undoing:
             for each in self._each:
                 each.enter(undoing)
-            if self._mode is not None and self._operations is not None:
+            if self._mode is not None and run.stepping is not None:
                 undoing.callback(self._mode.forget)
-                self._operations.enter(undoing)
+                run.stepping.enter(undoing)
                 undoing.enter_context(self._mode)
         for each in self._each:
             each.entered()
@@ -125,13 +121,10 @@ class Run:
 
     def report(self) -> Any:
         """Return everything known so far: what the one listener reports, or a `RunReport` of all."""
-        run = self.state
-        if self._operations is not None:
-            run.unheard = self._operations.captures.gap_of_listeners
         if len(self._each) == 1:
             return self._each[0].report()
         parts = {name: each.report() for name, each in self.listeners.items()}
-        return RunReport(**run.fields(), title=parts["trace"].title, **parts)
+        return RunReport(**self.state.fields(), title=parts["trace"].title, **parts)
 
 
 def listener(question: str, *arguments: Any, **keywords: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The dispatch mode of a memory run: sees every operation, and remembers each storage that is new."""
+"""What a memory run notes of every operation: each storage that is new, and where it was allocated."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.hooks.modes import Engine, SteppingMode
-from tensormagic.collectors.hooks.stepping_off import Listener, asks, heard, wanted
+from tensormagic.collectors.hooks.modes import Engine
 from tensormagic.collectors.memory_runs.allocation_log import Block, Death, Event, Place, Resized, new_block
 from tensormagic.collectors.ops import StackWalk, storages
-from tensormagic.collectors.where.caller import Callers, sequence_number
+from tensormagic.collectors.where.caller import sequence_number
 
 # What an ATen operation does to memory, as its schema says: read once an operation.
 
@@ -36,13 +35,11 @@ class OpKind:
         new: What its result may be: nothing new, one tensor with memory of its own, several, a view, or what may change
             the bytes of a storage.
         lifts: Whether it hands on what was made without any operation.
-        asks: Whether its backward computes otherwise while a dispatch mode is on.
         inside: Whether Python code runs inside it, whose own operations are not seen.
         makes: Whether what is new after it is of its own making for certain, rather than met for the first time.
-        wanted: Which listeners are called for it.
     """
 
-    __slots__ = ("asks", "call", "inside", "lifts", "makes", "name", "new", "op", "wanted")
+    __slots__ = ("call", "inside", "lifts", "makes", "name", "new", "op")
 
     def __init__(self, op: Any) -> None:
         is_overload = isinstance(op, torch._ops.OpOverload)
@@ -50,8 +47,6 @@ class OpKind:
         self.call = op._op if is_overload else op
         self.new = _new(op) if is_overload else SEVERAL
         self.lifts = is_overload and op._schema.name in _GIVES_BACK
-        self.asks = asks(op)
-        self.wanted: tuple[Listener, ...] = ()
         self.inside = is_overload and op.namespace not in {"aten", "prims", "prim", "profiler"}
         self.makes = self.lifts or (is_overload and op.namespace == "aten" and _makes(op, self.new))
 
@@ -161,8 +156,8 @@ _getframe = sys._getframe
 _plain = frozenset({torch.Tensor, torch.nn.Parameter})
 
 
-class MemoryMode(SteppingMode):  # type: ignore[no-untyped-call]
-    """Remembers every storage that an operation allocates; changes none. ``torch.compile`` stays on.
+class Allocations:
+    """Remembers every storage that an operation allocates; see `FollowsAll`.
 
     Args:
         walk: Finds where operations are called from.
@@ -177,7 +172,6 @@ class MemoryMode(SteppingMode):  # type: ignore[no-untyped-call]
         operations: How many operations ran.
         here: Where the last operation was called from.
         failed: Name of the last operation that raised, and its place.
-        listeners: What else listens to operations.
         whole: Names of what was therefore looked at from outside only.
         inside: Names of operations in which Python code runs that is not seen.
         resized: Addresses of storages that were grown or shrunk, some of which may be other ones' by now.
@@ -192,12 +186,10 @@ class MemoryMode(SteppingMode):  # type: ignore[no-untyped-call]
         fold: Callable[[], None],
         clock: Callable[[], float] = perf_counter,
     ) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
         self._walk, self._site_of, self._fold, self._clock = walk, site_of, fold, clock
-        self._kinds: dict[int, OpKind] = {}
+        self._kinds: list[OpKind] = []
         self._places: dict[tuple[int | None, str, bool], Place] = {}
         self._nodes = NodeLines(0)
-        self._callers = Callers()
         self._nowhere = Place(None, "", "backward")
         self._node: tuple[int, Place] = (-1, self._nowhere)
         self._death = self.note_death  # one bound method for all
@@ -207,7 +199,6 @@ class MemoryMode(SteppingMode):  # type: ignore[no-untyped-call]
         self.operations = 0
         self.here = Place(None, "", "other")
         self.failed: tuple[str, Place] | None = None
-        self.listeners: list[Listener] = []
         self.whole: set[str] = set()
         self.inside: set[str] = set()
         self.resized: set[int] = set()
@@ -220,27 +211,14 @@ class MemoryMode(SteppingMode):  # type: ignore[no-untyped-call]
 
     # -- every operation --------------------------------------------------------------------------------------------
 
-    def __torch_dispatch__(  # noqa: C901  (all in one: each call inside would cost 60 ns an operation)
-        self, func: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Make the call, and note what it allocates."""
-        try:
-            above: Any = _getframe(1)
-            code = above.f_code
-        except ValueError:  # a thread of the engine's: no Python above
-            above, code = None, _ENGINE
+    def around(self, call: Any, kind: OpKind, above: FrameType | None, args: Any, kwargs: Any) -> Any:
+        """Make a call, and note what it allocates; ``above`` is None where the engine makes it for a node."""
         self.operations += 1
-        kind = self._kinds.get(id(func)) or self._new_kind(func)
-        if code is _ENGINE or code is Engine.stand_in:
-            place = None  # the node is asked where something is new
-            call = _plainly if above is None else Engine.call(above)
-            if sequence_number() > self._nodes.last:
-                self._nodes.add(sequence_number(), self._place_of_node())
-        else:
+        place = None  # the node is asked where something is new
+        if above is not None:
             place = self._place_of(above)
-            call = self._callers.standing_in_for(above)
-        if kind.wanted and above is not None:
-            call = heard(kind.wanted, call, func, above)
+        elif (number := sequence_number()) > self._nodes.last:
+            self._nodes.add(number, self._place_of_node())
         try:
             result = call(kind.call, args, kwargs)
         except BaseException:
@@ -260,11 +238,10 @@ class MemoryMode(SteppingMode):  # type: ignore[no-untyped-call]
             self._fold()
         return result
 
-    def _new_kind(self, func: Any) -> OpKind:
-        kind = OpKind(func)
-        kind.wanted = wanted(self.listeners, func)
-        self._kinds[id(func)] = kind
-        self.asks = self.asks or kind.asks
+    def kind(self, op: Any) -> OpKind:
+        """Return what an operation does to memory."""
+        kind = OpKind(op)
+        self._kinds.append(kind)
         if kind.inside:
             self.inside.add(kind.name)
         return kind
@@ -351,7 +328,7 @@ class MemoryMode(SteppingMode):  # type: ignore[no-untyped-call]
                     self._born(storage, tensor, kind, place)
 
     def note_whole(self, name: str, result: Any, frame: FrameType | None) -> None:
-        """Note what was made while this mode had stepped off, by what has a name. Never raises."""
+        """Note what was made while the mode had stepped off, by what has a name. Never raises."""
         self.whole.add(name)
         try:
             self.operations += 1
@@ -379,7 +356,7 @@ class MemoryMode(SteppingMode):  # type: ignore[no-untyped-call]
 
         What was met first in a view was allocated elsewhere, and so was what cannot be resized: an array, a file.
         """
-        node_threads = {kind.name for kind in self._kinds.values() if kind.makes}
+        node_threads = {kind.name for kind in self._kinds if kind.makes}
         for block in list(self.known.values()):
             if (
                 block.op in node_threads
@@ -392,8 +369,8 @@ class MemoryMode(SteppingMode):  # type: ignore[no-untyped-call]
                     yield storage, block.place
 
     def end(self) -> None:
-        """Let go of what was needed while the run went on: stand-ins for callers hold the globals of their code."""
-        self.over, self._callers = True, Callers()
+        """Note no more deaths."""
+        self.over = True
 
     def note_resized(self, storage: torch.UntypedStorage, frame: FrameType) -> None:
         """Note that a storage was resized by no operation."""
@@ -412,7 +389,3 @@ class MemoryMode(SteppingMode):  # type: ignore[no-untyped-call]
         except ValueError:  # a thread of the engine's: no Python above
             site = None
         self.events.append(Death(block, self.operations, self._clock(), site, _graph_task(), block.size))
-
-
-def _plainly(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
-    return func(*args, **kwargs) if kwargs else func(*args)
