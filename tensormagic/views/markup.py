@@ -202,13 +202,9 @@ def _may_tell(hint: Any, inside: frozenset[type]) -> bool:
     arguments = [argument for argument in typing.get_args(hint) if argument is not Ellipsis]
     if arguments:
         return any(_may_tell(argument, inside) for argument in arguments)
-    if dataclasses.is_dataclass(hint) and not _has_subclasses(hint):
+    if dataclasses.is_dataclass(hint) and not typing.cast("type", hint).__subclasses__():
         return bool(_telling_fields(typing.cast("type", hint), inside))
     return hint not in {int, float, bool, type(None), array}
-
-
-def _has_subclasses(cls: Any) -> bool:
-    return bool(cls.__subclasses__())
 
 
 # How wide a text will be, without a browser: boxes are laid out before anything draws them.

@@ -212,17 +212,13 @@ def inside(view: Panel) -> list[str]:
     second = [with_code(text) for text in view.second if text]
     lead = with_code(view.lead) if isinstance(view.lead, str) else view.lead.html()
     badges = " ".join(cell(fact) for fact in view.facts if _is_badge(fact))
-    facts = (_fact(fact) for fact in view.facts if not _is_badge(fact))
+    facts = (cell(fact) for fact in view.facts if not _is_badge(fact))
     head = header(with_code(view.title), facts, about=view.icon, badges=badges, second=second, lead=lead)
     return [head, *_blocks(view.body)]
 
 
 def _is_badge(fact: Cell) -> bool:
     return isinstance(fact, Words) and fact.look == "badge"
-
-
-def _fact(fact: Cell) -> str:
-    return cell(fact) if not isinstance(fact, str) else with_code(fact)
 
 
 def _blocks(body: Iterable[Node]) -> Iterable[str]:

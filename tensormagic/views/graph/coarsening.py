@@ -145,7 +145,7 @@ class _Repeat:
 
 def _merge_repetitions(groups: Sequence[Group], max_boxes: int) -> list[Group]:
     """Merge every repetition into one box, and several repetitions where there would be too many boxes."""
-    repeats = _find_repeats([_signature(group) for group in groups])
+    repeats = _find_repeats([(group.label, _without_numbers(group.module), len(group.leaves)) for group in groups])
     single = len(groups) - sum(repeat.end - repeat.start for repeat in repeats)
     room = min(max((max_boxes - single) // max(len(repeats), 1), 1), _MOST_REPETITIONS)
     merged: list[Group] = []
@@ -155,10 +155,6 @@ def _merge_repetitions(groups: Sequence[Group], max_boxes: int) -> list[Group]:
         merged.extend(_portions_of(groups, repeat, room))
         at = repeat.end
     return [*merged, *groups[at:]]
-
-
-def _signature(group: Group) -> tuple[str, str, int]:
-    return group.label, _without_numbers(group.module), len(group.leaves)
 
 
 @lru_cache(maxsize=4096)

@@ -245,7 +245,7 @@ def draw(graph: Graph, *, max_boxes: int = 160, inside: bool = True) -> Drawing:
     folding = coarsen(graph, fine, max_boxes)
     uses = Counter(leaf for group in folding.groups for leaf in group.leaves)
     groups = _leaves_once(folding.groups, uses)
-    badges = [_badges(graph, group, uses) for group in groups]
+    badges = [tuple(_badge(leaf, _badge_label(graph, leaf, uses[leaf])) for leaf in group.leaves) for group in groups]
     ends = ends_of(graph, groups, folding.edges)
     sizes = [
         with_cuts(box_size(group, marks), rows, badges=bool(marks))
@@ -316,10 +316,6 @@ def _written_out(kind: str, badges: int) -> int:
     if badges <= MOST_BADGES:
         return badges
     return 0 if kind in {"module", "repeat"} else MOST_BADGES - 1
-
-
-def _badges(graph: Graph, group: Group, uses: Counter[int]) -> tuple[Badge, ...]:
-    return tuple(_badge(leaf, _badge_label(graph, leaf, uses[leaf])) for leaf in group.leaves)
 
 
 def _badge_label(graph: Graph, leaf: int, uses: int) -> str:

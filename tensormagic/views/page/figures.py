@@ -97,7 +97,9 @@ def _styled(figure_: Any, title: str, note: str = "", *, height: int = 340) -> A
     lines = textwrap.wrap(plain_text(note), NOTE_WIDTH)
     small = [f"<span style='font-size:11px'>{line}</span>" for line in lines]
     text = "<br>".join([f"<b>{plain_text(title)}</b>", *small])
-    dark = _on_dark_paper()
+    import plotly.io
+
+    dark = "dark" in str(plotly.io.templates.default)
     ink, quiet, grid, paper = (theme.role(name, dark=dark) for name in ("ink", "line-2", "line", "bg"))
     axis = {"gridcolor": grid, "zeroline": False, "linecolor": quiet, "ticks": "outside", "tickcolor": quiet}
     figure_.update_layout(
@@ -110,12 +112,6 @@ def _styled(figure_: Any, title: str, note: str = "", *, height: int = 340) -> A
     figure_.update_xaxes(**axis)
     figure_.update_yaxes(**axis)
     return figure_
-
-
-def _on_dark_paper() -> bool:
-    import plotly.io
-
-    return "dark" in str(plotly.io.templates.default)
 
 
 def _framed(draw: Callable[[Any, Any], figures_panels.Framed]) -> Callable[[Any, Any], Any]:
@@ -293,7 +289,8 @@ def gradient_flow(plotly: Any, report: TraceReport) -> Any:
     if not report.passes or not chosen:
         raise TensorMagicError('no "gradient_flow" figure: no parameter received a gradient')
     every = -(-len(report.passes) // MOST_POINTS)
-    figure_, positive = plotly.Figure(), _positive_norms(chosen)
+    positive = [norm for series in chosen for norm in series.norms if math.isfinite(norm) and norm > 0]
+    figure_ = plotly.Figure()
     low, high = (min(positive), max(positive)) if positive else (1e-3, 1.0)
     last = len(report.passes) - 1
     kept = [at for at in range(last + 1) if at % every == 0 or at == last or _bad_at(chosen, at)]
@@ -323,10 +320,6 @@ def _has_bad(series: ParameterSeries) -> bool:
 
 def _bad_at(chosen: list[ParameterSeries], at: int) -> bool:
     return any(not math.isfinite(series.norms[at]) for series in chosen)
-
-
-def _positive_norms(chosen: list[ParameterSeries]) -> list[float]:
-    return [norm for series in chosen for norm in series.norms if math.isfinite(norm) and norm > 0]
 
 
 def _flow_line(plotly: Any, series: ParameterSeries, numbers: list[int], norms: list[float], colour: str) -> Any:

@@ -260,16 +260,14 @@ class LivePanel(Sampler):
         frame = self._frame()
         key = _key(frame)
         begun = frame.graph != 0  # before the first graph the page shows all there is: the first is sent without delay
-        if self._wants_document(frame, key) and (final or (begun and self._due(frame))):
+        changed = frame.structure != self._structure or key != self._key_of_document
+        if changed and (final or (begun and self._due(frame))):
             self._rebuild(frame.structure, key)
         resting = frame.step if frame.resting and (final or self._clock() >= self._last_delta + REST_INTERVAL) else 0
         news = key != self._last_key or (resting and resting != self._last_step)
         if news or (self._last_delta + WORD_INTERVAL <= self._clock() and not final):
             self.sender.delta(frame)
             self._last_key, self._last_step, self._last_delta = key, frame.step, self._clock()
-
-    def _wants_document(self, frame: LiveFrame, key: tuple[Any, ...]) -> bool:
-        return frame.structure != self._structure or key != self._key_of_document
 
     def _due(self, frame: LiveFrame) -> bool:
         grown = frame.structure != self._structure

@@ -13,7 +13,6 @@ from tensormagic.reports import (
     FunctionMemory,
     Leak,
     LineMemory,
-    LiveStorage,
     Location,
     MemoryRunReport,
     OutOfMemory,
@@ -153,7 +152,8 @@ def blocks_sections(
     if not blocks:
         return []
     columns = (
-        Column("storage", lambda block: _block_name(block.storage), "name"),
+        Column("storage", lambda block: Noted(f"`{shortened(block.storage.name, 80) or NO_NAME}`",
+                                              [kind(block.storage)]), "name"),
         Column("bytes", lambda block: number_of_bytes(block.storage.nbytes), "number"),
         Column("category", lambda block: block.storage.category),
         Column("allocated by", lambda block: Words(operation(block.op), "code") if block.op else ""),
@@ -165,10 +165,6 @@ def blocks_sections(
                      nbytes=sizes, label=name)  # fmt: skip
     total = number_of_bytes(sum(sizes) + left_out[1])
     return [Section(name, [table], f"{plural(len(blocks) + left_out[0], 'storage')}, {total}", folded=True)]
-
-
-def _block_name(one: LiveStorage) -> Cell:
-    return Noted(f"`{shortened(one.name, 80) or NO_NAME}`", [kind(one)])
 
 
 def _allocator(run: AllocatorRun) -> Section:

@@ -192,7 +192,9 @@ MAP_HEIGHT, MOST_CELLS = 220.0, 100
 def view(report: SnapshotReport) -> Panel:
     """Return the panel."""
     ranked = sorted(report.timelines, key=lambda one: -max(one.live, default=0))
-    body: list[Node] = [node for refused in report.refused[-MOST_REFUSED:] for node in _refused(refused)]
+    body: list[Node] = []
+    for refused in report.refused[-MOST_REFUSED:]:
+        body += [Paragraph(refused_words(refused), "error"), f"`{way_words(refused.way)}`"]
     body.append(Findings(report.findings, report.gaps))
     body += [_timeline(report, timeline, folded=at > 0) for at, timeline in enumerate(ranked[:MOST_TIMELINES])]
     body += [*_peak(report), *_lines(report), *_segments(report, ranked[:1])]
@@ -211,10 +213,6 @@ def view(report: SnapshotReport) -> Panel:
         second,
         sheets=("memory.css",),
     )
-
-
-def _refused(refused: RefusedAllocation) -> list[Node]:
-    return [Paragraph(refused_words(refused), "error"), f"`{way_words(refused.way)}`"]
 
 
 def _timeline(report: SnapshotReport, timeline: Timeline, *, folded: bool) -> Section:

@@ -50,7 +50,8 @@ def verdict_nodes(verdict: CopyVerdict | None) -> list[Node]:
     if len(verdict.steps) == 1 and verdict.steps[0].reason:
         body.append(Paragraph(verdict.steps[0].reason, "quiet"))
     elif len(verdict.steps) > 1:
-        body += [table_of(STEPS, verdict.steps), Paragraph(_left_out(verdict), "quiet") if verdict.more_steps else ""]
+        left_out = f"{plural(verdict.more_steps, 'earlier step')} not shown"
+        body += [table_of(STEPS, verdict.steps), Paragraph(left_out, "quiet") if verdict.more_steps else ""]
     return [Section(word(verdict), body, note=cost(verdict))]
 
 
@@ -180,11 +181,6 @@ STEPS = (
 )
 
 
-def _left_out(verdict: CopyVerdict) -> str:
-    """Return how many steps are not shown, or nothing."""
-    return f"{plural(verdict.more_steps, 'earlier step')} not shown" if verdict.more_steps else ""
-
-
 # -- who shares the storage ------------------------------------------------------------------------------------------
 
 
@@ -277,7 +273,8 @@ def holders_summary(report: HoldersReport | None, name: str) -> str:
         return ""
     others = [holder for holder in report.of_tensor if holder.path != name]
     if others:
-        return f"held by {listed(dict.fromkeys(map(_root, _telling(others))), most=_TELLING)}"
+        telling = sorted(others, key=lambda holder: _TELLING_ORDER.index(holder.kind))
+        return f"held by {listed(dict.fromkeys(map(_root, telling)), most=_TELLING)}"
     if report.of_tensor:
         return f"held only by {name}" if not report.of_storage else "others hold its storage"
     return "held by no name" if not report.of_storage else "held by no name, but its storage is"
@@ -287,11 +284,6 @@ def _root(holder: Holder) -> str:
     """Return the part of a way by which a user would call the holder: ``graph of loss``, ``the last error``."""
     path = holder.path.split(": ")[0] if holder.kind == "graph" else holder.path
     return shortened(path.split(", ")[0] if holder.kind in {"traceback", "generator", "function"} else path, 32)
-
-
-def _telling(others: list[Holder]) -> list[Holder]:
-    """Put what a user would not think of in front of plain names."""
-    return sorted(others, key=lambda holder: _TELLING_ORDER.index(holder.kind))
 
 
 def holder_rows(report: HoldersReport) -> tuple[tuple[str, str, str], ...]:

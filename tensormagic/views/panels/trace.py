@@ -31,7 +31,6 @@ if TYPE_CHECKING:
         Frame,
         Graph,
         OpsReport,
-        OpUse,
         Total,
         TraceReport,
     )
@@ -216,11 +215,7 @@ def summary(ops: OpsReport) -> str:
 def split(ops: OpsReport) -> str:
     """Return how the time is divided: ``forward 41 %, backward 37 %, optimizer 20 %, other 2 %``."""
     whole = ops.total.seconds
-    return ", ".join(f"{phase} {percent(total.seconds, whole)}" for phase, total in ops.by(_phase))
-
-
-def _phase(use: OpUse) -> str:
-    return use.phase
+    return ", ".join(f"{phase} {percent(total.seconds, whole)}" for phase, total in ops.by(lambda use: use.phase))
 
 
 def remarks(ops: OpsReport) -> list[str]:

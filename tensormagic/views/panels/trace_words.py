@@ -81,8 +81,8 @@ def run_text(report: TraceReport) -> str:
     passes += f" and {inner}" if report.inner_passes_seen else ""
     steps = f"{plural(report.steps_seen, 'step')}, " if report.steps_seen else ""
     loss = loss_text(report)
-    cost = f", {paced_text(report)}" if report.pacing is not None else _overhead(report)
-    return f"{steps}{passes} in {seconds_text(report.seconds)}{cost}{loss and f', {loss}'}"
+    cost = paced_text(report) or overhead_text(report)
+    return f"{steps}{passes} in {seconds_text(report.seconds)}{cost and f', {cost}'}{loss and f', {loss}'}"
 
 
 def _drawn_text(report: TraceReport) -> str:
@@ -109,11 +109,6 @@ def loss_text(report: TraceReport) -> str:
         return ""
     numbers = short_number(first), short_number(last)
     return f"loss {' → '.join(numbers if len(report.passes) > 1 else numbers[:1])}"
-
-
-def _overhead(report: TraceReport) -> str:
-    described = overhead_text(report)
-    return f", {described}" if described else ""
 
 
 def overhead_text(report: TraceReport) -> str:
@@ -273,7 +268,7 @@ def pacing_lines(report: TraceReport) -> Iterator[str]:
             "the first backward pass"
         )
     if report.state == "running":
-        yield from _resting(report, pacing)
+        yield from [resting_text(report.steps_seen, pacing)] if pacing.resting else []
     else:
         yield from _end(report, pacing)
 
@@ -331,11 +326,6 @@ def _cost(pacing: Pacing) -> Iterator[str]:
             else ""
         )
         yield f"the budget was not kept{reason}"
-
-
-def _resting(report: TraceReport, pacing: Pacing) -> Iterator[str]:
-    if pacing.resting:
-        yield resting_text(report.steps_seen, pacing)
 
 
 def _end(report: TraceReport, pacing: Pacing) -> Iterator[str]:

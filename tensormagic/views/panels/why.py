@@ -205,11 +205,7 @@ _HIGH, _ROW, _BETWEEN = 46.0, 62.0, 30.0  # pixels of a box, from row to row, be
 
 @dataclass(frozen=True, slots=True)
 class WayPicture(Picture):
-    """The way of a gradient (why).
-
-    Attributes:
-        report: Whose way it is.
-    """
+    """The way of a gradient (why)."""
 
     report: WhyReport
 
@@ -280,25 +276,28 @@ def _below(report: WhyReport, step: WayStep) -> list[str]:
 
 
 def _arrow(before: WayStep, after: WayStep, *, came: bool) -> str:
-    ended = "cut" in {before.kind, after.kind} or "nothing" in {before.kind, after.kind}
+    ended = _ends(before, after)
     kind = "tm-ended" if ended else "tm-some" if came else "tm-none"
     return tag("span", DETACHED if ended else ARROW, class_=f"tm-arrow {kind}")
 
 
 def _stop(report: WhyReport, step: WayStep, *, came: bool) -> str:
-    kinds = [
-        "tm-stop",
-        f"tm-{step.kind}",
-        "" if came or step.kind == "cut" else "tm-none",
-        "tm-bad" if step.bad else "",
-    ]
+    kinds = ["tm-stop", f"tm-{step.kind}", "" if came or step.kind == "cut" else "tm-none"]
+    kinds += ["tm-bad"] if step.bad else []
     label = tag("code", escape(shortened(step.label, _LABEL)), class_="tm-label")
     below = [text for text in (step.detail, line_words(report, step)) if text]
     small = "".join(tag("span", escape(text), class_="tm-small") for text in below)
     norm = came_words(step)
     amount = tag("span", escape(norm), class_="tm-small tm-norm") if norm else ""
     hint = step.location.text if step.location is not None else None
-    return tag("span", label, small, amount, class_=" ".join(filter(None, kinds)), title=hint or None)
+    return tag(
+        "span",
+        label,
+        small,
+        amount,
+        class_=" ".join(filter(None, kinds)),
+        title=hint or None,
+    )
 
 
 def came_words(step: WayStep) -> str:

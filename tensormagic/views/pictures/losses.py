@@ -95,7 +95,9 @@ class LossScale:
 
 def loss_scale(losses: Sequence[LossPair]) -> LossScale | None:
     """Return a scale that holds every finite loss; None where there are fewer than two steps with one."""
-    values = [value for pair in losses for value in (pair.left, pair.right) if value is not None and _finite(value)]
+    values = [
+        value for pair in losses for value in (pair.left, pair.right) if value is not None and math.isfinite(value)
+    ]
     if len(losses) < 2 or not values:
         return None
     low, high = min(values), max(values)
@@ -121,7 +123,7 @@ def _series(losses: Sequence[LossPair], values: Sequence[float | None], scale: L
     path, marks, pen = [], [], "M"
     for pair, value in zip(losses, values, strict=True):
         x = _EDGE + (pair.step - first) * across
-        if value is None or not _finite(value):
+        if value is None or not math.isfinite(value):
             marks += [f"M{point(x - 3, 2)}l6,6m0,-6l-6,6"] if value is not None else []
             pen = "M"
             continue
@@ -130,10 +132,6 @@ def _series(losses: Sequence[LossPair], values: Sequence[float | None], scale: L
         pen = "L"
     style = f'fill="none" {stroke} stroke-linejoin="round" stroke-linecap="round"'
     return f'<path {style} d="{"".join([*path, *marks])}"/>'
-
-
-def _finite(value: float) -> bool:
-    return math.isfinite(value)
 
 
 def losses_alternative(report: ComparisonReport) -> str:

@@ -255,16 +255,13 @@ def _lines(shown: Sequence[ParameterSeries], scale: Scale, width: float) -> tupl
 def _spark(canvas: Canvas, series: ParameterSeries, scale: Scale, place: tuple[float, float, float, int]) -> None:
     """Draw one parameter's chart at x, y, so wide, of so many points: name, last norm, and the line over the passes."""
     x, y, width, most = place
-    last, bad = _last(series), is_bad(series)
+    last = next((norm for norm in reversed(series.norms) if touched(norm)), UNTOUCHED)
+    bad = is_bad(series)
     value = "no gradient" if last == UNTOUCHED else norm_text(last)
     name = fitted(series.name, width - text_width(value, 10.5, bold=True) - 10, 10.5)
     canvas.text("", x, y + 10, name)
     canvas.text("e v r" if bad else "e v", x + width, y + 10, value)
     _curve(canvas, series, scale, (x, y + _LABEL_HEIGHT, width, most))
-
-
-def _last(series: ParameterSeries) -> float:
-    return next((norm for norm in reversed(series.norms) if touched(norm)), UNTOUCHED)
 
 
 def _curve(canvas: Canvas, series: ParameterSeries, scale: Scale, place: tuple[float, float, float, int]) -> None:
