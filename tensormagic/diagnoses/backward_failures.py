@@ -455,9 +455,8 @@ def _about_the_leaf(read: GradientRead, code: str) -> str:
 
 # TM301, TM304, TM311 of a backward that torch refused and whose error the code around it caught: the run went on.
 #
-# A lesson shows an error on purpose, and a retry handles one: a note. Where a line was refused again and again and
-# never went through, nothing that it was to train has learned: a warning. Where the code says that it expects the
-# error, there is no finding.
+# An error shown on purpose, or handled by a retry, is a note. Where a line was refused each time, nothing that it was
+# to train has learned: a warning. Where the code says that it expects the error, there is no finding.
 
 AGAIN = 2  # refusals of one line
 
