@@ -179,7 +179,7 @@ def shortened(text: str, width: int) -> str:
 
 def evidence_text(evidence: Mapping[str, object]) -> str:
     """Return the numbers behind a finding: ``bytes = 20 MiB, storages = 1``; bytes as sizes, counts in groups."""
-    return ", ".join(f"{name} = {_evident(name, value)}" for name, value in evidence.items())
+    return ", ".join(f"{name} = {_evident(name, value)}" for name, value in evidence.items()).replace("`", "")
 
 
 def _evident(name: str, value: object) -> str:

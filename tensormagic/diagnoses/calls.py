@@ -77,7 +77,7 @@ def same_numbers_again(report: TraceReport) -> Iterator[Finding]:
                 code="TM703",
                 severity="note",
                 message=f"From step {count(use.repeated_at)} of {use.name} on, torch's random numbers are those from "
-                f"step {count(use.repeated_of)} on again: the generator was seeded anew in the training, so dropout, "
+                f"step {count(use.repeated_of)} on again: the generator was seeded again in the training, so dropout, "
                 "noise and shuffling repeat.",
                 location=report.location(use.patterns[0].location) if use.patterns else None,
                 evidence={"states that came back": use.repeated, "steps": use.steps},

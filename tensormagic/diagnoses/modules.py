@@ -299,7 +299,7 @@ def _repeated(same: list[RepeatedModule], place: Location | None) -> Finding:
         f"{plural(one.parameters, 'parameter')}, and no layer learns anything of its own{as_well}.",
         location=place,
         evidence={"times": one.times, "parameters": one.parameters, "containers": len(same)},
-        remedy="If each layer is to have its own weights, make it anew each time: "
+        remedy="If each layer is to have its own weights, create each one: "
         f"`nn.{one.kind}({'*' if one.kind == 'Sequential' else ''}[make() for _ in range({one.times})])`, or copy it: "
         "`copy.deepcopy(layer)`",
         subject=one.container,

@@ -209,7 +209,7 @@ def same_order(report: TraceReport) -> Iterator[Finding]:
         yield Finding(
             code="TM905", severity="warning",
             message=f"{one.loader} gave its data in the same order in two rounds of the loop over {one.epoch}: its "
-            "DistributedSampler shuffles by the epoch that it is told, and was told none.",
+            "DistributedSampler shuffles by the epoch number, and set_epoch was never called.",
             location=report.location(one.location),
             remedy=f"`{one.loader}.sampler.set_epoch({one.epoch})` before this loop.",
             subject=one.loader,

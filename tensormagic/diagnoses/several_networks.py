@@ -142,7 +142,7 @@ def _used_up(report: TraceReport, one: UsedUpIterator) -> Finding:
         f"is used up after {after}, and the others do nothing.",
         location=report.location(one.location),
         evidence={"type": one.type_name, "rounds": one.rounds},
-        remedy="Loop over what can be gone through again, a DataLoader or a list, or make the iterator anew in each "
+        remedy="Loop over what can be gone through again, a DataLoader or a list, or make the iterator in each "
         "round of the outer loop.",
         subject=one.name,
     )

@@ -358,7 +358,7 @@ def _clip(clip: Clipping) -> tuple[int, str, str] | None:
         return (
             clip.exhausted,
             why,
-            "Ask for the parameters anew in each call: `clip_grad_norm_(model.parameters(), 1.0)`",
+            "Pass the parameters anew in each call: `clip_grad_norm_(model.parameters(), 1.0)`",
         )
     if clip.late == clip.calls >= IN_A_ROW:
         return (

@@ -135,8 +135,8 @@ MAGICS = {
             "--forward": {"action": "store_true", "help": "also measure the output of every operation"},
             "--values": {
                 "action": "store_true",
-                "help": "show values and gradients themselves where a tensor has at most 4 elements; of a small graph"
-                " that is so without being asked",
+                "help": "show values and gradients themselves where a tensor has at most 4 elements; small graphs show "
+                "them anyway",
             },
             "--stop": {
                 "choices": ("nan",),
@@ -146,8 +146,8 @@ MAGICS = {
                 "nargs": "?",
                 "const": "",
                 "metavar": "FOLDER",
-                "help": "append what this rank of a run does to a file in that folder, for %%ranks; alone: run the "
-                "cell on all engines of the ipyparallel client here, and show their ranks",
+                "help": "write this rank's records into that folder, for %%ranks; without a folder: run the cell on "
+                "all engines of the ipyparallel client, and show their ranks",
             },
             "--memory": {"action": "store_true", "help": "also show the memory of this run, as %%%%gpumem does"},
             "--writes": {"action": "store_true", "help": "also show its in-place writes, as %%%%aliases does"},

@@ -220,7 +220,7 @@ class AliasReport(Report):
         groups: Memory that is reached by more than one name, what has most members first. A group of one member is
             one object under several names.
         groups_found: How many there are; more than in ``groups`` where there are very many.
-        alone: How many tensors and arrays share with nobody.
+        alone: How many tensors and arrays share with no other.
         alone_bytes: How much memory those hold.
         tensors: How many tensors were found.
         arrays: How many NumPy arrays and buffers were found.

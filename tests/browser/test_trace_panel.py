@@ -13,7 +13,7 @@ import torch
 from playwright.sync_api import Page, expect
 
 import tensormagic
-from tensormagic.reports import UNREADABLE, Finding, LiveFrame, TraceReport
+from tensormagic.reports import UNREADABLE, Finding, LiveFrame, RelatedLine, TraceReport
 from tensormagic.views.markup import json_block
 from tensormagic.views.page.columns import pack_delta
 from tensormagic.views.page.document import Limits, trace_document
@@ -485,6 +485,22 @@ def test_loss_has_its_curve(static_page: OpenPage) -> None:
     assert box is not None
     page.mouse.move(box["x"] + 4, box["y"] + 5)
     expect(loss.locator(".reading")).to_have_text("2")
+    lost = tuple(replace(one, value=float("nan"), location=0) for one in report.passes)
+    page = static_page(trace_html.render(replace(report, passes=lost)))
+    expect(page.locator(".charts .loss .end")).to_have_text("never finite")
+
+
+def test_the_code_of_a_line_is_shown_once(static_page: OpenPage) -> None:
+    """A finding about two calls of one line names both, and shows the line once."""
+    report = samples_viewer.broken_run()
+    finding = report.findings[0]
+    assert finding.location is not None
+    again = RelatedLine("and here", finding.location)
+    page = static_page(trace_html.render(replace(report, findings=(replace(finding, related=(again, again)),))))
+    _panel(page)
+    card = page.locator(".finding").first
+    expect(card.locator(".related")).to_have_count(2)
+    expect(card.get_by_text(finding.location.text, exact=True)).to_have_count(1)
 
 
 @pytest.mark.parametrize(("code", "words"), [("TM405", "nothing gets through"), ("TM403", "gradient vanishes")])

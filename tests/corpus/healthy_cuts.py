@@ -45,7 +45,7 @@ def a_momentum_encoder_in_the_same_module():
 
 @healthy(nearly="TM303")
 def a_moving_average_through_data():
-    """BYOL as first published for torch: ``.data`` of the target's parameters is set anew."""
+    """BYOL as first published for torch: ``.data`` of the target's parameters is reseeded."""
     net = nn.ModuleDict({"online": nn.Linear(64, 16), "head": nn.Linear(16, 16), "target": nn.Linear(64, 16)})
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
     with tm.trace(namespace={"net": net}) as trace:

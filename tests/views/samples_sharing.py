@@ -88,7 +88,7 @@ ALIASES = {
 
 
 def row(name: str, nbytes: int = 24, number: int = 0, **more: object) -> TensorRow:
-    """Return a row: a float32 tensor on the CPU that shares with nobody."""
+    """Return a row: a float32 tensor on the CPU that shares with no other."""
     given = {"kind": "Tensor", "dtype": "float32", "shape": (2, 3), "device": "cpu", "layout": "strided"}
     return TensorRow(**{**given, "gradient": "", "name": name, "nbytes": nbytes, "group": number, **more})  # type: ignore[arg-type]
 

@@ -299,4 +299,4 @@ def alone(report: AliasReport) -> str:
     if report.asked or not report.alone:
         return ""
     sharing = "shares" if report.alone == 1 else "share"
-    return f"{count(report.alone)} with {number_of_bytes(report.alone_bytes)} {sharing} with nobody"
+    return f"{count(report.alone)} with {number_of_bytes(report.alone_bytes)} {sharing} with no other"

@@ -149,7 +149,7 @@ def change_rows(report: RngRunReport) -> list[tuple[str, ...]]:
 
 def _change(before: GeneratorState, after: GeneratorState, *, is_set: bool) -> tuple[str, ...]:
     if is_set or before.drawn is None or after.drawn is None:
-        return before.name, _stand(before), _stand(after), "set anew" if is_set else "not known"
+        return before.name, _stand(before), _stand(after), "reseeded" if is_set else "not known"
     return before.name, _stand(before), _stand(after), _numbers(after.drawn - before.drawn, after.bits)
 
 

@@ -187,7 +187,7 @@ def test_only_what_was_asked_for():
 
 
 def test_what_is_alone():
-    """Counted, with its bytes: nothing is listed that shares with nobody."""
+    """Counted, with its bytes: nothing is listed that shares with no other."""
     report = collect_aliases({"a": base(), "n": np.zeros(3), "t": torch.zeros(0)})
     assert (report.groups, report.alone, report.alone_bytes) == ((), 3, 96 + 24)
     assert (report.tensors, report.arrays) == (2, 1)

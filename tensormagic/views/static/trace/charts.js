@@ -196,7 +196,7 @@ export class Charts {
     knob.setAttribute("cx", loss !== undefined && Number.isFinite(loss) ? here : -9);
     knob.setAttribute("cy", loss !== undefined && Number.isFinite(loss) ? y(loss) : 0);
     say(value, loss === undefined ? "" : number(loss));
-    say(this.loss.scope, `${number(least)} to ${number(most)}${turn === Number ? "" : ", log scale"}`);
+    say(this.loss.scope, known.length ? `${number(least)} to ${number(most)}${turn === Number ? "" : ", log scale"}` : "never finite");
   }
 
   /** @param {any} row @param {number} place */

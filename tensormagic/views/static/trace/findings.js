@@ -29,17 +29,22 @@ export function findingElement(finding, hooks) {
         ...(after === undefined ? [...prose(finding.message), where && " ", where] : [...prose(before), where, ...prose(after)]),
       ),
       finding.text ? sourceLine(finding.where, finding.text, finding.location, hooks) : null,
-      ...finding.related.map((/** @type {any} */ line) => relatedLine(line, hooks)),
+      ...relatedLines(finding, hooks),
       finding.remedy ? html("p", { class: "remedy" }, ...quoting(finding.remedy, snippet)) : null,
     ),
     html("div", { class: "actions" }, ...buttons),
   );
 }
 
-/** A second line that matters, below what happened there.
- * @param {[string, string, string, number | null]} line @param {{line:(location:number)=>void}} hooks */
-function relatedLine([what, where, text, location], hooks) {
-  return html("div", { class: "related" }, html("p", {}, `${what}: ${where}`), sourceLine(where, text, location, hooks));
+/** The other lines that matter, below what happened there; the code of each line once.
+ * @param {any} finding @param {{line:(location:number)=>void}} hooks @returns {Element[]} */
+function relatedLines(finding, hooks) {
+  const shown = new Set([finding.where]);
+  return finding.related.map((/** @type {[string, string, string, number | null]} */ [what, where, text, location]) => {
+    const code = shown.has(where) ? null : sourceLine(where, text, location, hooks);
+    shown.add(where);
+    return html("div", { class: "related" }, html("p", {}, `${what}: ${where}`), code);
+  });
 }
 
 /** @param {string} where @param {string} text @param {number | null} location @param {{line:(location:number)=>void}} hooks */
