@@ -204,7 +204,10 @@ def _norm(values: torch.Tensor) -> float:
 
 def pieces(values: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """Cut numbers into pieces that stay in the cache while several reductions go over them."""
-    return tuple(torch.split(values.detach().reshape(-1), PIECE)) if values.numel() else ()
+    row = values.detach().reshape(-1)
+    if (size := row.numel()) <= PIECE:  # torch's own function takes five times as long to say so
+        return (row,) if size else ()
+    return tuple(torch.split(row, PIECE))
 
 
 def count_where(condition: Callable[..., Any], values: torch.Tensor, *other: float) -> int:
