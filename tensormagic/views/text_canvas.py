@@ -227,11 +227,7 @@ def largest(norms: Sequence[float]) -> float:
 # One column stays one column wherever columns may stand under each other. What is read together is replaced together:
 # a code page that has three of the eight bars would otherwise mix two scales.
 EVERY_BAR = "▁▂▃▄▅▆▇█▏▎▍▌▋▊▉▐▕░▒▓"
-_JOINED = (
-    (EVERY_BAR, ".:;=+%#@''||||||'.:#"),
-    ("─│┌┐└┘├┤┬┴┼", "-|+++++++++"),
-    ("▮▯", "#_"),
-)
+_JOINED = ((EVERY_BAR, ".:;=+%#@''||||||'.:#"), ("─│┌┐└┘├┤┬┴┼", "-|+++++++++"), ("▮▯", "#_"))
 _EACH = tuple(zip("▲▼△▽◄►○●✖✗✓✔←→↑↓−–‾·•…×µ⋮≈∩𝛻“”", '^v^v<>oOxxvv<>^v--~-*~xu:~&d""', strict=True))
 _LONGER = (("≠", "!="), ("≤", "<="), ("≥", ">="), ("±", "+-"), ("—", "--"), ("²", "^2"), ("³", "^3"), ("∞", "inf"))
 _SPACES = tuple((space, " ") for space in "\u00a0\u202f\u2009")

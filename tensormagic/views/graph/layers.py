@@ -82,7 +82,8 @@ def rank(count: int, edges: Sequence[Edge]) -> list[int]:
     for node in reversed(order):
         if free[node] and following[node]:
             ranks[node] = min(ranks[head] for head in following[node]) - 1
-    return _without_empty(ranks)
+    column = {old: new for new, old in enumerate(sorted(set(ranks)))}  # none is empty
+    return [column[old] for old in ranks]
 
 
 def _hanging_on_nothing(order: Sequence[int], following: list[list[int]], preceding: list[list[int]]) -> list[bool]:
@@ -91,11 +92,6 @@ def _hanging_on_nothing(order: Sequence[int], following: list[list[int]], preced
     for node in order:
         free[node] = all(free[tail] and len(set(following[tail])) == 1 for tail in preceding[node])
     return free
-
-
-def _without_empty(ranks: list[int]) -> list[int]:
-    column = {old: new for new, old in enumerate(sorted(set(ranks)))}
-    return [column[old] for old in ranks]
 
 
 # -- the order in a column --------------------------------------------------------------------------------------------

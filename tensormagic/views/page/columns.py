@@ -210,10 +210,7 @@ def frame_rows(frames: Sequence[Frame], most_values: int) -> list[dict[str, Any]
     norms = code_changes(norm_codes(frame.norms) for frame in frames)
     parts = code_changes(norm_codes(frame.parts) for frame in frames)
     return [
-        {
-            **_norms(frame, of_nodes, of_parts),
-            **(_all(frame) if frame.pass_number in described else {}),
-        }
+        {**_norms(frame, of_nodes, of_parts), **(_all(frame) if frame.pass_number in described else {})}
         for frame, of_nodes, of_parts in zip(frames, norms, parts, strict=True)
     ]
 

@@ -11,14 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tensormagic.views.graph.drawing import (
-    BADGE_SIZE,
-    DETAIL_SIZE,
-    LABEL_SIZE,
-    Box,
-    Drawing,
-    badge_rows,
-)
+from tensormagic.views.graph.drawing import BADGE_SIZE, DETAIL_SIZE, LABEL_SIZE, Box, Drawing, badge_rows
 from tensormagic.views.graph.drawing import draw as lay_out
 from tensormagic.views.graph.marks import Crash, forward_mark, marks_of, run_scale
 from tensormagic.views.graph.words import cut_label, cut_sentence, whole_shape

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from tensormagic import views
-from tensormagic.reports import UNTOUCHED, Graph, LiveFrame, Report, TraceReport
+from tensormagic.reports import UNTOUCHED, LiveFrame, Report, TraceReport
 from tensormagic.views.markup import plain_report
 from tensormagic.views.panels.trace_words import measured, norm_text, overhead_text, touched
 from tensormagic.views.text_canvas import bars, curve, is_terminal, writable
@@ -166,7 +166,7 @@ def _losses(report: TraceReport, width: int) -> str:
 
 def _flow(report: TraceReport, frame: LiveFrame, width: int) -> str:
     """Return a bar for every stretch of nodes, from the loss on, in the order in which backward reached them."""
-    graph = _graph(report, frame)
+    graph = next((graph for graph in report.graphs if graph.number == frame.graph), None)
     if graph is None:
         return "no backward yet"
     inner = [at for at in graph.order if at < len(frame.norms) and graph.nodes[at].kind != "accumulate"]
@@ -177,10 +177,6 @@ def _flow(report: TraceReport, frame: LiveFrame, width: int) -> str:
     scale = "  loss → input, norms {} to {}".format(*(norm_text(10.0**exponent) for exponent in ends))
     drawn = bars(norms, max(min(width - len(scale), _WIDEST), 8), ends)
     return f"{drawn}{scale}"
-
-
-def _graph(report: TraceReport, frame: LiveFrame) -> Graph | None:
-    return next((graph for graph in report.graphs if graph.number == frame.graph), None)
 
 
 def _ends(report: TraceReport, frame: LiveFrame) -> str:

@@ -198,7 +198,7 @@ def _alone(report: ComparisonReport, graph: GraphDifference) -> list[Node]:
     """Return the nodes that only one of the runs has."""
     body: list[Node] = []
     for found, nodes, side in _only(report, graph):
-        lines = [_mention(node) for node in nodes[:MOST_ONLY]]
+        lines = [(Words(node_name(one), "strong"), Words(place(one), "quiet")) for one in nodes[:MOST_ONLY]]
         rest = Items(lines, MOST_ONLY, left_out=max(found - len(lines), 0))
         body += [Section(f"{plural(found, 'node')} only in `{side.name}`", [rest])] if found else []
     edges = graph.edges_only_left + graph.edges_only_right
@@ -206,10 +206,6 @@ def _alone(report: ComparisonReport, graph: GraphDifference) -> list[Node]:
         return [Paragraph(f"{plural(edges, 'edge')} between nodes differ", "quiet")] if edges else []
     found = graph.only_left_found + graph.only_right_found
     return [Section(f"{plural(found, 'node')} only in one of them", body, folded=True)]
-
-
-def _mention(node: NodeMention) -> Cell:
-    return Words(node_name(node), "strong"), Words(place(node), "quiet")
 
 
 # -- words -----------------------------------------------------------------------------------------------------------

@@ -20,7 +20,8 @@ def view(report: RngReport | RngRunReport | RngComparison) -> Panel:
         return _panel("random generators", [headline(report)], body)
     if isinstance(report, RngRunReport):
         body = [Findings(report.findings, report.gaps), _draws(report), Table(CHANGES, change_rows(report))]
-        return _panel("random numbers", [_state(report), run_headline(report)], body)
+        state = Words(f"{report.state}: {report.error}", "error") if report.error else report.state
+        return _panel("random numbers", [state, run_headline(report)], body)
     sides = [(name, side_text(report, at)) for at, name in enumerate(report.names)]
     parted = [Table(SIDES, sides)] if report.difference != "none" else []
     return _panel("two runs' random numbers", [verdict(report)], [*parted])
@@ -28,10 +29,6 @@ def view(report: RngReport | RngRunReport | RngComparison) -> Panel:
 
 def _panel(title: str, facts: list[Cell], body: list[Node]) -> Panel:
     return Panel("rng", "random", title, facts, body)
-
-
-def _state(report: RngRunReport) -> Cell:
-    return Words(f"{report.state}: {report.error}", "error") if report.error else report.state
 
 
 def _draws(report: RngRunReport) -> Node:

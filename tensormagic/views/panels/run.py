@@ -47,7 +47,12 @@ def body(report: RunReport) -> list[Node]:
     folded = [finding for finding in report.findings if finding not in worst]
     for several, groups in groupby(_by_line(shown), lambda group: len(group) > 1):
         if several:
-            nodes += [Section(_line_title(group[0]), [_listed(report, group)], _together(group)) for group in groups]
+            nodes += [
+                Section(
+                    _line_title(group[0]), [_listed(report, group)], f"{plural(len(group), 'finding')} about one line"
+                )
+                for group in groups
+            ]
         else:
             nodes.append(_listed(report, [group[0] for group in groups]))
     return [*nodes, replace(_listed(report, folded), most=0)] if folded else nodes
@@ -73,7 +78,3 @@ def part_of(report: RunReport, finding: Finding) -> str:
 def _line_title(finding: Finding) -> str:
     place = finding.location
     return "" if place is None else f"{place.label}: `{shortened(place.text, _LINE)}`"
-
-
-def _together(findings: list[Finding]) -> str:
-    return f"{plural(len(findings), 'finding')} about one line"

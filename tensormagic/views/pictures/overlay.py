@@ -67,7 +67,8 @@ class OverlayPicture(Picture):
         """Return a row a tensor, how many of them read each cell, and the ruler."""
         report, storage, rows = self.report, self.storage, list[Row]()
         for row in storage.rows:
-            member, colour = report.members[row.member], _colour(storage, row.member)
+            member = report.members[row.member]
+            colour = theme.KIND_COLOURS[storage.members.index(row.member) % len(theme.KIND_COLOURS)]
             inner = _single(storage, member, row, colour) if storage.readers else _shares(storage, row, colour)
             rows.append(Row(name(member), list(inner), look="tm-strip", colour=colour, title=member.name[:200]))
         rows += [Row("read by", list(_readers(storage)), "brackets", "tm-readers")] if storage.readers else []
@@ -117,10 +118,6 @@ def share_title(start: int, stop: int, read: int | None) -> str:
 
 
 # -- HTML ------------------------------------------------------------------------------------------------------------
-
-
-def _colour(storage: OverlayStorage, member: int) -> str:
-    return theme.KIND_COLOURS[storage.members.index(member) % len(theme.KIND_COLOURS)]
 
 
 def _pixels(storage: OverlayStorage) -> float:

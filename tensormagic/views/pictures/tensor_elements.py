@@ -164,17 +164,17 @@ def drawn_layout(report: TensorReport) -> DrawnLayout | None:
     layout = report.layout
     if layout is None:
         return None
-    chosen = _worked_example(layout.grid)
+    grid = layout.grid
     low = layout.lowest if layout.lowest is not None else 0
     high = layout.highest if layout.highest is not None else low
-    if chosen is None:
+    if not grid.offsets or not grid.offsets[0]:
         return DrawnLayout(layout, None, None, (), None, low, high)
-    row, column = chosen
-    drawn = frozenset(offset for offsets in layout.grid.offsets for offset in offsets)
+    row, column = len(grid.offsets) // 2, len(grid.offsets[0]) // 2  # the worked example
+    drawn = frozenset(offset for offsets in grid.offsets for offset in offsets)
     if is_slice(layout):
         low, high = min(drawn), max(drawn)
-    index, offset = index_at(layout.grid, row, column), layout.grid.offsets[row][column]
-    whole_slice = drawn if is_slice(layout) and layout.grid.complete else frozenset[int]()
+    index, offset = index_at(grid, row, column), grid.offsets[row][column]
+    whole_slice = drawn if is_slice(layout) and grid.complete else frozenset[int]()
     return DrawnLayout(layout, row, column, index, offset, low, high, whole_slice)
 
 
@@ -182,12 +182,6 @@ def is_slice(layout: LayoutReport) -> bool:
     """Return whether the grid is one slice of several: then only that slice is coloured."""
     drawn = {layout.grid.row_dim, layout.grid.column_dim}
     return any(size > 1 for dim, size in enumerate(layout.shape) if dim not in drawn)
-
-
-def _worked_example(grid: Grid) -> tuple[int, int] | None:
-    if not grid.offsets or not grid.offsets[0]:
-        return None
-    return len(grid.offsets) // 2, len(grid.offsets[0]) // 2
 
 
 def index_at(grid: Grid, row: int, column: int) -> tuple[int, ...]:

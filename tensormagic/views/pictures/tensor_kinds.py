@@ -9,15 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tensormagic.reports import (
-    NOT_STORED,
-    OUTSIDE,
-    Component,
-    KindReport,
-    StoredGroup,
-    StoredList,
-    StoredMap,
-)
+from tensormagic.reports import NOT_STORED, OUTSIDE, Component, KindReport, StoredGroup, StoredList, StoredMap
 from tensormagic.views import theme
 from tensormagic.views.markup import escape, tag
 from tensormagic.views.nodes import Picture
@@ -46,16 +38,7 @@ from tensormagic.views.pictures.tensor_elements import value_range
 from tensormagic.views.svg_paths import number
 from tensormagic.views.text_canvas import wrapped
 from tensormagic.views.to_html import scroll, with_code
-from tensormagic.words import (
-    ELLIPSIS,
-    TIMES,
-    count,
-    number_of_bytes,
-    plural,
-    short_number,
-    shortened,
-    tuple_text,
-)
+from tensormagic.words import ELLIPSIS, TIMES, count, number_of_bytes, plural, short_number, shortened, tuple_text
 
 _MAP_SIDE, _SMALL_MAP = 232, 96  # pixels along the longer side of a map whose cells are joined, of a component's map
 _TEXT = 10  # characters of a value in a cell

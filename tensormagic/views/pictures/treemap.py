@@ -406,12 +406,9 @@ def _group(group: Group, map_: Treemap) -> str:
     cells = " ".join(_cell(cell, group, map_) for cell in group.cells)
     if not has_header(group):
         return cells
-    return cells + " " + tag("span", _header(group), class_="tm-mh", style=_place(group.box, map_, high=False))
-
-
-def _header(group: Group) -> str:
     name, *nbytes = header_words(group)
-    return " ".join([tag("b", escape(name)), *(tag("i", words) for words in nbytes)])
+    head = " ".join([tag("b", escape(name)), *(tag("i", words) for words in nbytes)])
+    return cells + " " + tag("span", head, class_="tm-mh", style=_place(group.box, map_, high=False))
 
 
 def _cell(cell: Cell, group: Group, map_: Treemap) -> str:
