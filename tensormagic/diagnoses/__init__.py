@@ -29,7 +29,7 @@ from tensormagic.diagnoses import (
     zero_gradients,
 )
 from tensormagic.diagnoses.fixes import with_fix
-from tensormagic.diagnoses.rule import Rule, likelihood
+from tensormagic.diagnoses.rule import Rule, likelihood, line_of
 from tensormagic.reports import (
     FailureReport,
     Finding,
@@ -63,14 +63,14 @@ RULES: tuple[Rule, ...] = (
     Rule("TM206", "stored views of one buffer", TraceReport, meanings.stored_views),
     Rule("TM301", "a saved tensor changed in place", FailureReport, backward_failures.changed_after_saving),
     Rule("TM301", "a saved tensor changed in place", TraceReport, backward_failures.caught_change),
-    Rule("TM302", "a saved tensor changed without autograd noticing", TraceReport, backward_failures.changed_unseen),
+    Rule("TM302", "a saved tensor changed without autograd noticing", TraceReport, meanings.changed_unseen),
     Rule("TM303", "a cut gradient of something that should learn", TraceReport, graph_cuts.cut_on_the_way),
     Rule("TM304", "backward through a freed graph", FailureReport, backward_failures.freed_graph),
     Rule("TM304", "backward through a freed graph", TraceReport, backward_failures.caught_freed_graph),
     Rule("TM305", "backward on a non-scalar", FailureReport, backward_failures.not_a_scalar),
     Rule("TM306", "backward without a graph", FailureReport, graph_cuts.refused_backward),
     Rule("TM306", "backward without a graph", TraceReport, graph_cuts.backward_without_history),
-    Rule("TM307", "the gradient of a non-leaf", TraceReport, backward_failures.gradient_of_non_leaf),
+    Rule("TM307", "the gradient of a non-leaf", TraceReport, meanings.gradient_of_non_leaf),
     Rule("TM308", "a leaf changed in place", FailureReport, backward_failures.write_to_a_leaf),
     Rule("TM309", "gradients that are never zeroed", TraceReport, steps.accumulated),
     Rule("TM310", "gradients zeroed before the step", TraceReport, steps.emptied),
@@ -176,7 +176,13 @@ def diagnose(report: Report) -> tuple[Finding, ...]:
 
 
 def _of_one_cause(found: list[Finding]) -> list[Finding]:
-    """Return what was found; a freed graph that belongs to a weight which is no Parameter has that one's cure."""
+    """Return what was found, each cause once.
+
+    A copy is no news where the reshape that made it mixes elements; a freed graph that belongs to a weight which is no
+    Parameter has that one's cure.
+    """
+    mixed = {line_of(one) for one in found if one.code == "TM106"}
+    found = [one for one in found if one.code != "TM102" or line_of(one) not in mixed]
     cure = next((one for one in found if one.code == "TM603" and "made by" in one.evidence), None)
     if cure is None:
         return found

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from tensormagic.diagnoses.writes import assigned, code, described_write, instead, target_of, update_by_hand, writing
-from tensormagic.reports import FailureReport, Finding, Location, RelatedLine, Severity, TraceReport
-from tensormagic.reports.base import Scalar
-from tensormagic.reports.failure import (
-    FreedGraph,
-    GradientRead,
-    ModifiedSavedTensor,
-    SavedWrite,
-    SwallowedError,
-    WrongReturn,
+from tensormagic.diagnoses.mended_lines import atom, call_on
+from tensormagic.diagnoses.writes import (
+    LONGEST,
+    assigned,
+    code,
+    described_write,
+    instead,
+    target_of,
+    writing,
 )
+from tensormagic.reports import FailureReport, Finding, Location, RelatedLine, Severity, TraceReport
+from tensormagic.reports.failure import FreedGraph, ModifiedSavedTensor, SavedWrite, SwallowedError, WrongReturn
 from tensormagic.words import listed, plural
 
 # TM301, TM304, TM305, TM308, TM311: what a backward raises, with both lines that it is made of.
@@ -52,7 +54,7 @@ def changed_after_saving(report: FailureReport) -> Iterator[Finding]:
             "other nodes that saved it": modified.others,
         },
         remedy=_kept_graph(modified.backward or report.location, first)
-        or _remedy(first, traced=modified.graph is not None),
+        or _remedy(first, modified.name, traced=modified.graph is not None),
         subject=modified.op if " " in name else name,
         node=place_of(modified),
         related=lines((f"saved by {modified.op}", modified.location if first is not None else None),
@@ -70,7 +72,7 @@ def _kept_graph(backward: Location | None, first: SavedWrite | None) -> str:
     )
 
 
-def _remedy(first: SavedWrite | None, *, traced: bool) -> str:
+def _remedy(first: SavedWrite | None, name: str, *, traced: bool) -> str:
     if first is None:
         return _UNSEEN_WRITER if traced else _UNTRACED
     if first.kind == "step":
@@ -78,6 +80,8 @@ def _remedy(first: SavedWrite | None, *, traced: bool) -> str:
             "Call every backward that uses this graph before the step, or compute the loss again after it: a step "
             "changes the parameters in place."
         )
+    if "." in name and first.call.endswith("_") and first.location is not None:  # a module's own parameter
+        return f"Do it after the backward, which needs the values that the forward used: `{first.location.text}`"
     return instead(first)
 
 
@@ -160,7 +164,7 @@ def _freed_remedy(freed: FreedGraph) -> str:
             "the first backward. If a state is carried from step to step, `.detach()` it."
         )
     if freed.whole:
-        return "Add the losses and call backward once, or keep the graph in the first: `backward(retain_graph=True)`."
+        return f"Leave this one out, or keep the graph in the first: `{_keeping(freed.first)}`."
     if freed.joint_again:
         return (
             f"Detach what is carried from step to step: `{_cut_off(names, freed.joint_location)}` before it is used "
@@ -177,8 +181,18 @@ def _freed_remedy(freed: FreedGraph) -> str:
     used = f"`{names[0]}.detach()`" if names else "a detached copy of it"
     return (
         f"Use {used} for the first backward if it should not train what made it. Otherwise add both losses and call "
-        "backward once, or keep the graph in the first: `backward(retain_graph=True)`."
+        f"backward once, or keep the graph in the first: `{_keeping(freed.first)}`."
     )
+
+
+def _keeping(first: Location | None) -> str:
+    """Return the call of the earlier backward, as it is written, so that it keeps its graph."""
+    call = call_on(first.text if first is not None else "", "backward", "grad")
+    if call is None or len(ast.unparse(call)) > LONGEST:
+        return "backward(retain_graph=True)"
+    call.keywords = [*(one for one in call.keywords if one.arg != "retain_graph"),
+                     ast.keyword("retain_graph", ast.Constant(value=True))]  # fmt: skip
+    return ast.unparse(call)
 
 
 def _scaled_weight(freed: FreedGraph) -> str:
@@ -210,15 +224,16 @@ def not_a_scalar(report: FailureReport) -> Iterator[Finding]:
     if root is None:
         return
     name = _as_given(root.name, report.call) or "what backward is called on"
+    asks = report.function.endswith("grad")
+    needs = "autograd.grad without grad_outputs needs" if asks else "backward() without arguments needs"
     yield Finding(
         code="TM305",
         severity="error",
         message=f"{name[0].upper() + name[1:] if ' ' in name else name} has "
-        f"{plural(_elements(root.shape), 'element')}, shape {root.shape}: backward() without arguments needs a single "
-        "number.",
+        f"{plural(_elements(root.shape), 'element')}, shape {root.shape}: {needs} a single number.",
         location=report.location,
         evidence={"elements": _elements(root.shape)},
-        remedy=_to_a_scalar(name if name.isidentifier() else "", asks=report.function.endswith("grad")),
+        remedy=_to_a_scalar(name, report),
         subject=name,
         related=lines(("made here", root.location)),
     )
@@ -230,22 +245,25 @@ def _as_given(name: str, call: str) -> str:
     return bare if name not in call and bare in call else name
 
 
-def _to_a_scalar(name: str, *, asks: bool) -> str:
-    """Return what to do instead; ``asks``: with ``autograd.grad`` rather than ``backward``."""
-    code = name or "y"
+def _to_a_scalar(name: str, report: FailureReport) -> str:
+    """Return what to do instead, as the line has it."""
+    line = report.location.text if report.location is not None else ""
+    asks = report.function.endswith("grad")
+    call = call_on(line, "grad" if asks else "backward")
+    given = call.args[0] if call is not None and asks and call.args else None
+    owner = call.func.value if call is not None and isinstance(call.func, ast.Attribute) and not asks else given
+    code = atom(owner) if owner is not None else name if name.isidentifier() else "y"
     if asks:
+        if call is not None and given is not None:
+            call.args[0] = ast.parse(f"{code}.sum()", mode="eval").body
+        number = ast.unparse(call) if call is not None else f"torch.autograd.grad({code}.sum(), …)"
         return (
-            f"Differentiate one number: `torch.autograd.grad({code}.sum(), …)`, if each element depends only on its "
-            f"own input; or weight the elements: `grad_outputs=torch.ones_like({code})`."
-        )
-    if not name:
-        return (
-            "Reduce it to one number first, with `.mean()` or `.sum()`; or pass the gradient to start from: "
-            "`gradient=`."
+            f"Differentiate one number: `{number}`, if each element depends only on its own input; or weight the "
+            f"elements: `grad_outputs=torch.ones_like({code})`."
         )
     return (
         f"Reduce it to one number, `{code}.mean().backward()` (or `.sum()`); or pass the gradient to start from: "
-        f"`{code}.backward(gradient=torch.ones_like({code}))`."
+        f"`gradient=torch.ones_like({code})`."
     )
 
 
@@ -346,111 +364,11 @@ def _returned_remedy(wrong: WrongReturn) -> str:
     if wrong.problem == "not None":
         return f"Return `None` for {wrong.argument or 'that argument'}."
     if wrong.problem == "not a tensor":
-        return "Return a tensor: `torch.full_like(grad_output, value)`, or `None` if there is no gradient."
+        number = re.fullmatch(r"return ([\w.+-]+)", wrong.returns[0].text if wrong.returns else "")
+        code = f"`return {number[1]} * grad_output`" if number and wrong.got in {"float", "int"} else (
+            "`torch.full_like(grad_output, value)`")  # fmt: skip
+        return f"Return a tensor, what arrives times the slope: {code}; or `None` if there is no gradient."
     return _CONVERSIONS[wrong.problem].format(name=wrong.argument or "x")
-
-
-# TM302, TM307: what autograd lets pass although it is wrong: writes it cannot see, and gradients that nobody keeps.
-
-# A line that only asks whether there is a gradient.
-_ASKS = re.compile(
-    r"\.grad\s+is\b|\b(hasattr|getattr)\(|\b(if|elif|while|and|or|not)\s+[\w.\[\]]+\.grad\s*(:|\)|and\b|or\b|else\b)"
-)
-
-_DATA = (
-    "Change it after backward, or make a new tensor. Under `with torch.no_grad():` instead of `.data`, autograd would "
-    "have noticed and raised an error."
-)
-_ARRAY = "Change the array after backward, or change a copy of it: `.copy()`."
-
-
-def changed_unseen(report: TraceReport) -> Iterator[Finding]:
-    """TM302: a saved tensor was changed in a way that autograd cannot see: what backward computed is wrong."""
-    described: dict[tuple[Location | None, str], list[ModifiedSavedTensor]] = {}
-    for modified in report.silent_errors.unseen if report.silent_errors is not None else ():
-        described.setdefault((modified.writes[0].location, modified.writes[0].call), []).append(modified)
-    yield from map(_unseen, described.values())
-
-
-def _unseen(same: list[ModifiedSavedTensor]) -> Finding:
-    """Return the finding about what one line changed: the first that backward came to, and how many more."""
-    modified, first = same[0], same[0].writes[0]
-    names = list(dict.fromkeys(_name(each, first) for each in same))
-    more = f" (and {plural(len(names) - 1, 'other tensor')})" if len(names) > 1 else ""
-    how, what_hides, remedy = _by(first)
-    seen: dict[str, Scalar] = {} if first.kind == "array" else {"writes seen": modified.writes_seen}
-    return Finding(
-        code="TM302",
-        severity="error",
-        message=f"{names[0]}{more} was changed {how} after {saver(modified)} had saved it for backward, and "
-        f"{what_hides} hides that from autograd: the gradients that came through {modified.op} are wrong.",
-        location=first.location or modified.location,
-        evidence={"tensors": len(names), **seen, "shape": str(modified.shape)},
-        remedy=remedy,
-        subject=modified.op if " " in names[0] else names[0],
-        node=place_of(modified),
-        related=lines((f"saved by {modified.op}", modified.location), ("backward", modified.backward)),
-    )
-
-
-def _name(modified: ModifiedSavedTensor, write: SavedWrite) -> str:
-    """Return what a tensor is called that was changed; one that was made of an array, as the line says that made it."""
-    made = assigned(write.location) if write.call == "as_tensor" and not modified.name else []
-    return made[0] if len(made) == 1 else tensor_name(modified, write)
-
-
-def _by(write: SavedWrite) -> tuple[str, str, str]:
-    """Return how a write came about, what hides it, and what to do."""
-    if write.kind == "array":
-        return f"through the NumPy array of {described_write(write)}", "NumPy", _ARRAY
-    return f"by {described_write(write)}", "`.data`", _DATA
-
-
-def gradient_of_non_leaf(report: TraceReport) -> Iterator[Finding]:
-    """TM307: ``.grad`` was read of a tensor that is no leaf, where it is always None.
-
-    A note where there was no backward yet: then it is None of a leaf as well. Lines that ask whether there is a
-    gradient are left alone.
-    """
-    for read in report.silent_errors.reads if report.silent_errors is not None else ():
-        if read.location is None or not _ASKS.search(read.location.text):
-            yield _non_leaf(read)
-
-
-def _non_leaf(read: GradientRead) -> Finding:
-    name = read.name or listed(assigned(read.made)[:1])
-    made = f"{read.op} made it" if read.op else "an operation made it"
-    times = f" ({plural(read.count, 'time')})" if read.count > 1 else ""
-    code = name if name and name.isidentifier() else "x"
-    return Finding(
-        code="TM307",
-        severity="warning" if read.passes else "note",
-        message=f"The .grad of {name or f'a tensor {read.shape}'} is read and is None{times}: it is not a leaf, "
-        f"{made}, and torch keeps .grad only for leaves.",
-        location=read.location,
-        evidence={"backward passes before": read.passes, "times": read.count},
-        remedy=_update_in_place(read, code)
-        or f"Ask for it before backward: `{code}.retain_grad()`.{_about_the_leaf(read, code)}",
-        subject=name,
-        related=lines(("made here", read.made)),
-    )
-
-
-def _update_in_place(read: GradientRead, code: str) -> str:
-    """Return what to do where an update by hand made it: ``w = w - lr * w.grad`` makes a new tensor."""
-    update = update_by_hand(read.made.text if read.made is not None else "")
-    if not update.startswith(f"{code} "):
-        return ""
-    return f"Change the leaf in place, so that it stays one: `with torch.no_grad(): {update}`."
-
-
-def _about_the_leaf(read: GradientRead, code: str) -> str:
-    """Return what to do about the leaf, where the tensor is little else: scaled, converted, copied."""
-    if read.leaf:
-        return f" If you meant the leaf that it was made from: `{read.leaf}.grad`."
-    if read.single:
-        return f" If {code} should be the leaf, set `requires_grad` last: `{code} = {code}.detach().requires_grad_()`."
-    return ""
 
 
 # TM301, TM304, TM311 of a backward that torch refused and whose error the code around it caught: the run went on.

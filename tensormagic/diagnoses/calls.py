@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from math import prod
@@ -189,7 +190,8 @@ def _promoted_finding(report: TraceReport, one: Observation, narrow: Operand, wi
     made = report.location(one.made)
     name = called(wide, "one operand")
     origin = ", from NumPy," if one.detail == "numpy" else ""
-    code = f"`{wide.name} = {wide.name}.float()`" if wide.name.isidentifier() else "`.float()`"
+    root = wide.name if re.fullmatch(r"(self\.)?\w+", wide.name) else wide.name.partition("[")[0]
+    code = f"`{root} = {root}.float()`" if re.fullmatch(r"(self\.)?\w+", root) else "`.float()`"
     return Finding(
         code="TM805",
         severity="warning",
@@ -241,8 +243,8 @@ def _copy_finding(report: TraceReport, one: Observation) -> Finding:
         f"{tuple_text(source.shape)} and strides {tuple_text(source.stride)}, cannot be viewed{wanted}.",
         location=report.location(one.location),
         evidence={"bytes": one.nbytes, "calls": one.calls, "copied": one.seen, "looked at": one.looked},
-        remedy="Reshape before `transpose` or `permute`, or copy once outside the loop; if the copy is needed, "
-        "`.contiguous()` makes it explicit.",
+        remedy=f"Take the part that is needed first, or copy once, outside the loop: "
+        f"`{binding(source.name) if source.name else ''}.contiguous()`.",
         subject=source.name,
     )
 
@@ -309,11 +311,21 @@ def _uninitialised_finding(report: TraceReport, one: Observation) -> Finding:
         "its values are whatever was in that memory.",
         location=report.location(one.location),
         evidence={"bytes": one.nbytes, "shape": tuple_text(operand.shape)},
-        remedy="Make it with values, `torch.zeros(…)` or `torch.randn(…)` in place of `torch.empty(…)`, or fill it "
-        "first: `nn.init.normal_(…)`, `.zero_()`, `.copy_(…)`.",
+        remedy=_with_values(made.text if made is not None else ""),
         subject=operand.name,
         related=() if made is None else (RelatedLine("made without values", made),),
     )
+
+
+def _with_values(line: str) -> str:
+    """Return what to do about memory without values: by what the line does that made it."""
+    if "to_empty(" in line:
+        return f"Load the weights after this, or make the model where it is to be: `{line}` gives memory alone."
+    mended = re.sub(r"\b(new_|torch\.)empty\(", r"\1zeros(", line)
+    target = line.partition(" = ")[0] if " = " in line else "x"
+    if mended == line or "Parameter(" in line:
+        return f"Fill it where it is made: `nn.init.normal_({target}, std=0.02)`; a scale: `nn.init.ones_({target})`."
+    return f"Make it with values: `{mended}`, or fill it before it is read."
 
 
 # -- TM105 ----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,9 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tensormagic.diagnoses.rule import as_code, clipping
 from tensormagic.diagnoses.singular import (
+    LOSSES,
     NOT_FINITE_FORWARD,
     OVERFLOW,
     SINGULARITIES,
@@ -26,7 +28,10 @@ _MASKED_ROW = (
     "A row in which every score is -inf has no softmax: leave one element of it unmasked, or fill with a large "
     "negative number, `scores.masked_fill(mask, -1e9)`."
 )
-_DOMAIN = "Keep the input inside the domain: `x.clamp_min(1e-8)` before a logarithm, a root or a division."
+_DOMAIN = (
+    "Make the input positive where it is made, with `F.softplus` or `.exp()`; `.clamp_min(1e-8)` keeps NaN out as "
+    "well, but what it clamps gets no gradient."
+)
 _FORWARD_HALF = (
     "float16 holds at most 65504: compute this part in float32 (`with torch.autocast(..., enabled=False)` and "
     "`x.float()`), normalise the input, or use bfloat16."
@@ -190,14 +195,16 @@ def _words(report: TraceReport, found: Fault, place: Location | None) -> tuple[s
     if first.source == "leaf":
         before = "an earlier optimizer step produced it" if first.pass_number > 1 else "it was there from the start"
         text = f"{node.variable} holds {held} {of} before the forward begins{at}: {before}"
-        return (
-            f"{text}.",
-            OVERFLOW if first.pass_number > 1 else "Check where its values come from: `%tensor` counts them.",
-        )
+        look = f"Look where its values come from: `%tensor {as_code(node.variable)}` counts them."
+        return f"{text}.", OVERFLOW.format(clip=clipping(report)) if first.pass_number > 1 else look
     name = first.name or f"the data of shape {first.shape}"
     name = name[0].upper() + name[1:] if not first.name else name
+    known = first.name if first.name.isidentifier() else "y"
     cure = (
-        f"Look at the data with `%tensor {first.name or 'x'}`, and clean it first: "
+        f"Look at the data with `%tensor {known}`, and leave out what is missing: `known = {known}.isfinite()`, and "
+        f"the loss of `prediction[known]` and `{known}[known]`."
+        if node.op in LOSSES and first.name
+        else f"Look at the data with `%tensor {first.name or 'x'}`, and clean it first: "
         f"`{first.name or 'x'} = torch.nan_to_num({first.name or 'x'})`, or leave such samples out."
     )
     return f"{name}, which goes into {node.op}{_inside(node)}{line}{at}, already holds {held} {of}.", cure
@@ -229,7 +236,7 @@ def _cure(node: Node, found: Fault) -> str:
     if node.op in {"softmax", "log_softmax"} and first.nan:
         return _MASKED_ROW
     if node.op in SINGULARITIES:
-        return _DOMAIN if first.negative else SINGULARITIES[node.op].remedy
+        return _DOMAIN if first.negative and node.op != "div" else SINGULARITIES[node.op].remedy
     if found.fed_well and node.kind == "custom":
         return _OWN_FUNCTION
     return _OVERFLOWS if found.fed_well else NOT_FINITE_FORWARD

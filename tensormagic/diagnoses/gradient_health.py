@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
-from tensormagic.diagnoses.rule import scientific
+from tensormagic.diagnoses.mended_lines import atom, spliced, statement_of
+from tensormagic.diagnoses.rule import as_code, clipping, scientific
+from tensormagic.diagnoses.writes import assigned
 from tensormagic.diagnoses.zero_gradients import Paths
 from tensormagic.reports import (
     UNTOUCHED,
@@ -23,8 +25,6 @@ from tensormagic.reports import (
 from tensormagic.words import count, plural
 
 # TM312: the graph grows from step to step, because something with a history is carried over into the next step.
-
-_SIMPLE = (ast.Name, ast.Attribute, ast.Subscript, ast.Call)
 
 FEWEST_STEPS = 4  # over which it grew, by the same number of nodes each time
 
@@ -47,6 +47,8 @@ def _growing(report: TraceReport, growth: GraphGrowth) -> Finding:
     backward = report.location(growth.backward)
     lines = [("what it carries over is made here", reaches)] if reaches != joined else []
     lines += [("backward goes through all of it", backward)]
+    carried = assigned(reaches or joined)
+    cut = f"`{carried[0]} = {carried[0]}.detach()`" if len(carried) == 1 else "`.detach()`"
     return Finding(
         code="TM312",
         severity="warning",
@@ -55,8 +57,8 @@ def _growing(report: TraceReport, growth: GraphGrowth) -> Finding:
         f"{'was' if growth.older == 1 else 'were'} made in earlier steps, and backward goes through them again.",
         location=joined or backward,
         evidence={"nodes a step": growth.increment, "nodes": growth.last_size, "of earlier steps": growth.older},
-        remedy="Detach what is carried into the next step: `.detach()`; for a loss that is only logged, use "
-        "`loss.item()`.",
+        remedy=f"Detach what is carried into the next step: {cut} before it is used again; for a loss that is only "
+        "logged, use `loss.item()`.",
         subject="graph",
         related=tuple(RelatedLine(what, place) for what, place in lines if place is not None),
     )
@@ -80,18 +82,28 @@ def _summed(report: TraceReport, found: RunningSum) -> Finding:
 
 def _target_and_remedy(place: Location | None) -> tuple[str, str]:
     """Return what is added to, and the line as it should be; plain words where the line is no simple one."""
-    try:
-        (statement,) = ast.parse(place.text if place is not None else "").body
-    except (SyntaxError, ValueError):
-        return "A sum", "Add only the number: `loss.item()`, or `loss.detach()`."
+    statement = statement_of(place.text if place is not None else "")
     if isinstance(statement, ast.AugAssign):
         name = ast.unparse(statement.target)
-        value = ast.unparse(statement.value)
-        value = value if isinstance(statement.value, _SIMPLE) else f"({value})"
-        return name, f"Add only the number: `{name} += {value}.item()`"
+        return name, f"Add only the number: `{name} += {atom(statement.value)}.item()`"
     if isinstance(statement, ast.Assign):
-        return ast.unparse(statement.targets[0]), "Add only the number: `loss.item()`, or `loss.detach()`."
+        name = ast.unparse(statement.targets[0])
+        terms = list(_terms(statement.value, name))
+        if place is not None and len(terms) == 1 and (mended := spliced(place.text, terms[0],
+                                                                      f"{atom(terms[0])}.item()")):  # fmt: skip
+            return name, f"Add only the number: `{mended}`"
+        return name, "Add only the number: `loss.item()`, or `loss.detach()`."
     return "A sum", "Add only the number: `loss.item()`, or `loss.detach()`."
+
+
+def _terms(value: ast.expr, name: str) -> Iterator[ast.expr]:
+    """Yield what is added to a running value: of `0.9 * average + 0.1 * loss`, `loss`."""
+    if isinstance(value, ast.BinOp):
+        for side in (value.left, value.right):
+            yield from _terms(side, name)
+    elif not isinstance(value, ast.Constant) and name not in {each.id for each in ast.walk(value)
+                                                              if isinstance(each, ast.Name)}:  # fmt: skip
+        yield value
 
 
 # TM403, TM404: gradients that vanish or explode, over depth or over steps.
@@ -117,16 +129,17 @@ EXPLODING_RATIO = 1e3
 _SQUASHING = frozenset({"sigmoid", "tanh", "softmax", "hardsigmoid", "hardtanh", "log_sigmoid_forward"})
 _SQUASHED = (
     "Use ReLU or GELU instead of sigmoid or tanh, a normalisation or residual connections between the layers, and an "
-    "initialisation that fits the activation (nn.init.kaiming_normal_)."
+    "initialisation that fits the activation: `{init}`."
 )
 _SHRUNK = (
-    "Initialise for the activation (nn.init.kaiming_normal_: torch's own default for nn.Linear shrinks a signal in "
-    "every layer), or put a normalisation or residual connections between the layers."
+    "Initialise for the activation, `{init}` (torch's own default for nn.Linear shrinks a signal in every layer), or "
+    "put a normalisation or residual connections between the layers."
 )
-_EXPLODED = (
-    "Lower the learning rate, clip before the step with "
-    "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0), or check the initialisation. Inputs that are far from "
-    "zero do this too: standardise them, (x - x.mean(0)) / x.std(0)."
+_RAW = "Inputs that are far from zero do this too: standardise them, `(x - x.mean(0)) / x.std(0)`."
+_GROWN = "Lower the learning rate, or clip before the step: `{clip}`. " + _RAW
+_MULTIPLIED = (
+    "Each layer multiplies it: check the initialisation (`{init}` keeps a signal's size), put a normalisation between "
+    "the layers, or clip before the step: `{clip}`."
 )
 
 _NONE = (-1.0, 0)  # weaker than any weight
@@ -227,7 +240,7 @@ def _vanishing_finding(report: TraceReport, worst: _Weight, best: _Weight, lost:
         f"against {scientific(best.norm)} at {best.name}{others}{beyond}.",
         location=location,
         evidence={worst.name: worst.norm, best.name: best.norm, "weights below": lost, "weights at zero": zero},
-        remedy=_SQUASHED if any(node.op in _SQUASHING for node in nodes) else _SHRUNK,
+        remedy=(_SQUASHED if any(node.op in _SQUASHING for node in nodes) else _SHRUNK).format(init=_init(worst.name)),
         subject=worst.name,
         node=node,
     )
@@ -260,7 +273,7 @@ def _over_steps(report: TraceReport) -> Finding | None:
         return None
     series, first, last = max(grown, key=lambda row: (row[2] / row[1], row[0].numel))
     return _exploding(report, series, f"the norm at {series.name} grew from {scientific(first)} to {scientific(last)} "
-                      "over the steps", {"early": first, "largest": last})  # fmt: skip
+                      "over the steps", {"early": first, "largest": last}, _GROWN)  # fmt: skip
 
 
 def _ends(series: ParameterSeries) -> tuple[float, float] | None:
@@ -288,7 +301,7 @@ def _over_depth(report: TraceReport) -> Finding | None:
         f"at the last layer to {scientific(growth * first)}"
     )
     evidence = {weight.name: weight.norm, "arrives": growth * first, "last layer": first}
-    return _exploding(report, weight.series, text, evidence)
+    return _exploding(report, weight.series, text, evidence, _MULTIPLIED)
 
 
 def _growth(path: Paths, name: str) -> tuple[float, float]:
@@ -300,7 +313,13 @@ def _growth(path: Paths, name: str) -> tuple[float, float]:
     return (arriving / reference, reference) if reference else (0.0, 0.0)
 
 
-def _exploding(report: TraceReport, series: ParameterSeries, text: str, evidence: dict[str, float]) -> Finding:
+def _init(name: str) -> str:
+    return f"nn.init.kaiming_normal_({as_code(name)})"
+
+
+def _exploding(
+    report: TraceReport, series: ParameterSeries, text: str, evidence: dict[str, float], remedy: str
+) -> Finding:
     node, location = _leaf_node(report, series.name)
     return Finding(
         code="TM404",
@@ -308,7 +327,7 @@ def _exploding(report: TraceReport, series: ParameterSeries, text: str, evidence
         message=f"The gradient explodes: {text}.",
         location=location,
         evidence=dict(evidence),
-        remedy=_EXPLODED,
+        remedy=remedy.format(clip=clipping(report, series.owner), init=_init(series.name)),
         subject=series.name,
         node=node,
     )

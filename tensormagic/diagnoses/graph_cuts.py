@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from tensormagic.diagnoses.backward_failures import severity
-from tensormagic.diagnoses.rule import passes_words, shortest
+from tensormagic.diagnoses.mended_lines import call_on, spliced, statement_of
+from tensormagic.diagnoses.rule import fixed, passes_words, shortest
 from tensormagic.reports import (
     Cut,
     FailureReport,
@@ -57,12 +59,19 @@ _BY_OP = {
 }
 
 
+_CONTINUOUS = re.compile(r"\b(?:Normal|MultivariateNormal|LogNormal|Uniform|Laplace|Beta|Gamma|Dirichlet|Cauchy)\(")
+_DISCRETE = re.compile(r"\b(?:Categorical|OneHotCategorical|Bernoulli|Binomial|Multinomial|Poisson|Geometric)\(")
+_ACCURACY = {
+    **dict.fromkeys(("argmax", "max"), "`F.cross_entropy(scores, classes)`"),
+    **dict.fromkeys(("gt", "lt", "ge", "le"), "`F.binary_cross_entropy_with_logits(scores, targets)`"),
+    **dict.fromkeys(("eq", "ne"), "`F.cross_entropy(scores, classes)`"),
+}  # by what was called, for a loss that counts hits or mistakes
 _SWITCH = re.compile(r"(?:torch\.)?set_grad_enabled\((?:[^()]|\([^()]*\))*\)")
 _DRAWN = re.compile(r"\.sample(?:_n)?\(")
 
 
-def _drawn(cut: Cut, place: Location | None) -> bool:
-    """Whether a distribution drew what has no history: torch draws under ``no_grad``, and nobody wrote that."""
+def is_drawn(cut: Cut, place: Location | None) -> bool:
+    """Return whether a distribution drew what has no history: torch draws under ``no_grad``, and nobody wrote that."""
     return cut.kind == "no_grad" and place is not None and _DRAWN.search(place.text) is not None and (
         not place.text.startswith(("with ", "@")))  # fmt: skip
 
@@ -80,7 +89,7 @@ def call_words(cut: Cut, place: Location | None = None) -> str:
         cut: What ended the way.
         place: Its line, where known.
     """
-    if _drawn(cut, place):
+    if is_drawn(cut, place):
         return "`.sample()`"
     if cut.kind in _BLOCKS:
         return f"`{_CHECKPOINT if cut.op == 'checkpoint' else _switch(cut, place) or _BLOCKS[cut.kind]}`"
@@ -101,24 +110,51 @@ def _free(cut: Cut) -> str:
     return f"torch.{cut.op}" if cut.kind == "copy" else cut.op
 
 
-def instead(cut: Cut, place: Location | None) -> str:
-    """Return what to write instead, beginning with a small letter; the mended line where that is plain."""
+def instead(cut: Cut, place: Location | None, *, starts: bool = False) -> str:
+    """Return what to write instead, beginning with a small letter; the mended line where that is plain.
+
+    Args:
+        cut: What ended the way.
+        place: Its line, where known.
+        starts: Whether backward starts from what came out: then it is the loss itself that counts or chooses.
+    """
     text = "" if place is None else place.text
-    if _drawn(cut, place):
-        return (
-            "use `.rsample()`: no gradient flows through `.sample()`. A discrete distribution has no `.rsample()`: "
-            "there use `dist.log_prob(sample)` in the loss"
-        )
+    if starts and cut.op in _ACCURACY:
+        return f"use a loss of the scores themselves, {_ACCURACY[cut.op]}: an accuracy has no gradient"
+    if is_drawn(cut, place):
+        through = "use `.rsample()`: no gradient flows through `.sample()`"
+        chosen = "use `dist.log_prob(sample)` in the loss"
+        if _DISCRETE.search(text):
+            return f"{chosen}: no gradient flows through `.sample()`, and what is discrete has no `.rsample()`"
+        return through if _CONTINUOUS.search(text) else f"{through}; of a discrete distribution {chosen}"
     if switch := _switch(cut, place):
         block = text.startswith("with ")
         return f"move this out of the `{switch}` block" if block else (
             "switch gradients on again before it: `torch.set_grad_enabled(True)`")  # fmt: skip
-    if cut.kind == "detach" and cut.op == "detach" and ".detach()" in text:
-        mended = text.replace(".detach()", "")
+    if (mended := _mended(cut, text)) and statement_of(mended) is not None:
         target, _, value = mended.partition(" = ")
-        return "remove this line" if target == value else f"leave out `.detach()`: `{mended}`"
+        joined = ", and join what is appended with `torch.stack`" if ".append(" in mended else ""
+        copies = ", which copies values without their history" if cut.kind == "copy" else ""
+        out = f"leave out {call_words(cut, place)}{copies}: `{mended}`{joined}"
+        return "remove this line" if target == value else out
     found = _BY_OP.get(cut.op) or _BY_KIND.get(cut.kind, "")
     return found.format(op=_free(cut))
+
+
+def _mended(cut: Cut, text: str) -> str:
+    """Return a line without what ends the way; empty where that is no call that can be left out."""
+    if cut.kind in {"item", "copy"}:
+        call = call_on(text, "tensor")
+        if call is not None and len(call.args) == 1 and ast.unparse(call.func) == "torch.tensor":
+            stacks = isinstance(call.args[0], ast.Name | ast.List | ast.ListComp)
+            value = f"torch.stack({ast.unparse(call.args[0])})" if stacks else ast.unparse(call.args[0])
+            text = spliced(text, call, value)
+            if cut.kind == "copy":
+                return text
+    called = {"detach": ".detach()", "item": ".item()"}.get(cut.kind if cut.op == cut.kind else "", "")
+    if cut.kind == "data":
+        return re.sub(r"\.data\b(?!\()", "", text) if re.search(r"\.data\b(?!\()", text) else ""
+    return text.replace(called, "") if called and called in text else ""
 
 
 # Most cuts are meant: a target network, an advantage, a straight-through estimator, a hidden state that is carried
@@ -164,7 +200,8 @@ def cut_on_the_way(report: TraceReport) -> Iterator[Finding]:
             one for one in place.behind.values() if one.name not in described and _is_wanted(one, place, trained)
         ]
         missing.sort(key=lambda one: order.get(one.name, len(order)))
-        if missing and not (place.cut.kind in UNRECORDED and _is_twin(report, missing)):
+        copied = place.cut.kind in UNRECORDED and not is_drawn(place.cut, report.location(place.cut.location))
+        if missing and not (copied and _is_twin(report, missing)):
             described.update(one.name for one in missing)
             yield _finding(report, place, missing)
     yield from _ways_lost(report)
@@ -204,7 +241,7 @@ def _lost(report: TraceReport, cut: Cut, lost: Sequence[LeftOut]) -> Finding:
         found,
         message=f"{listed(who)} {verb} no gradient in {passes_words(report)}, although an optimizer holds {it}: the "
         f"gradient of what {makes} is cut at {call_words(cut, report.location(cut.location))}.",
-        remedy=_remedy(cut, place, lost, who),
+        remedy=_remedy(report, _Place(cut), lost, who),
     )
 
 
@@ -293,7 +330,7 @@ def _finding(report: TraceReport, place: _Place, missing: Sequence[LeftOut]) -> 
         message=_message(report, place, missing, who),
         location=where,
         evidence={one.name: _numel(one) for one in missing[:8]},
-        remedy=_remedy(place.cut, where, missing, who, losses=_losses_behind(report, place.cut)),
+        remedy=_remedy(report, place, missing, who),
         subject=names[0],
         node=place.at,
         related=tuple(_related(report, place, where)),
@@ -328,17 +365,17 @@ def _numel(one: LeftOut) -> int:
     return numel
 
 
-def _remedy(
-    cut: Cut, where: Location | None, missing: Sequence[LeftOut], who: Sequence[str], *, losses: int = 1
-) -> str:
-    mend = instead(cut, where)
+def _remedy(report: TraceReport, place: _Place, missing: Sequence[LeftOut], who: Sequence[str]) -> str:
+    cut, where = place.cut, report.location(place.cut.location)
+    mend = instead(cut, where, starts=place.is_root)
     name, is_bound, _ = where.text.partition("=") if where is not None else ("", "", "")
-    if losses > 1 and cut.kind == "detach" and mend and is_bound:  # one network's loss is to pass, the other's is not
+    if cut.kind == "detach" and mend and is_bound and _losses_behind(report, cut) > 1:
+        # one network's loss is to pass, the other's is not
         mend = f"leave out `.detach()` here, and detach for the other loss alone: `{name.strip()}.detach()`"
     described = f"If it should learn, {mend}." if mend else ""
     if not missing[0].is_parameter:
         return described
-    return f"{described} If it should stay fixed, freeze it: `{who[0]}.requires_grad_(False)`.".strip()
+    return f"{described} {fixed(who)}".strip()
 
 
 def _losses_behind(report: TraceReport, cut: Cut) -> int:
@@ -418,7 +455,7 @@ def refused_backward(report: FailureReport) -> Iterator[Finding]:
 
 def _of_cut(report: TraceReport, cut: Cut) -> Described:
     place = report.location(cut.location)
-    mend = instead(cut, place)
+    mend = instead(cut, place, starts=True)
     what = "kept autograd from recording it" if cut.kind in UNRECORDED else "cut it off"
     return f"{call_words(cut, place)} {what}", f"{mend[:1].upper()}{mend[1:]}." if mend else ""
 

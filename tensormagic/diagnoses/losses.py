@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tensormagic.diagnoses.graph_cuts import call_words, instead
+from tensormagic.diagnoses.graph_cuts import call_words, instead, is_drawn
 from tensormagic.diagnoses.rule import called, of_kind
 from tensormagic.reports import (
     Cut,
@@ -229,9 +230,53 @@ def terms_without_gradient(report: TraceReport) -> Iterator[Finding]:
         for cut in graph.cuts:
             where = (cut.location, graph.nodes[cut.target].location if cut.target is not None else None)
             learned = any(one.held is not False for one in cut.left_out)
-            if cut.target in numbers and not (learned or cut.earlier or cut.selects) and where not in handled:
+            if where in handled:
+                continue
+            if cut.target in numbers and not (learned or cut.earlier or cut.selects):
                 handled.add(where)
                 yield _term(report, graph, cut)
+            elif _is_sampled_past(report, graph, cut):
+                handled.add(where)
+                yield _sampled_past(report, graph, cut)
+
+
+def _is_sampled_past(report: TraceReport, graph: Graph, cut: Cut) -> bool:
+    """Return whether what was drawn from a computed distribution goes on, and its parameters learn in other ways alone.
+
+    A choice whose probability is in the loss does not lack a way: what uses it leads back to its parameters as well.
+    """
+    place = report.location(cut.location)
+    if cut.target is None or cut.source is None or cut.left_out or not is_drawn(cut, place):
+        return False
+    used = report.location(graph.nodes[cut.target].location)
+    if used is not None and re.search(r"\b(log_prob|entropy|kl_divergence)\(", used.text):
+        return False
+    after: dict[int, list[int]] = {}
+    for edge in graph.edges:
+        after.setdefault(edge.source, []).append(edge.target)
+    behind, pending = set[int](), [cut.target]
+    while pending:
+        at = pending.pop()
+        behind.add(at)
+        pending += [inner for inner in after.get(at, ()) if inner not in behind]
+    return cut.source not in behind
+
+
+def _sampled_past(report: TraceReport, graph: Graph, cut: Cut) -> Finding:
+    here = report.location(cut.location)
+    assert cut.target is not None
+    joined = report.location(graph.nodes[cut.target].location)
+    return Finding(
+        code="TM313",
+        severity="note",
+        message=f"What is drawn here has no way back to `{cut.source_name or 'what it is drawn from'}`: "
+        f"{call_words(cut, here)} ends it, so the distribution learns from other terms of the loss alone.",
+        location=here or joined,
+        evidence={"kind": cut.kind, "times": cut.count},
+        remedy=f"If it should learn from what becomes of its draws, {instead(cut, here)}.",
+        subject=cut.source_name,
+        related=(RelatedLine("used here", joined),) if joined is not None and joined != here else (),
+    )
 
 
 def _near_the_root(graph: Graph) -> set[int]:
@@ -259,10 +304,10 @@ def _term(report: TraceReport, graph: Graph, cut: Cut) -> Finding:
     what = cut.source_name or "a value"
     mend = instead(cut, here)
     keep = "keep its history: leave out what ends it"
-    if "`.rsample()`" in mend:
-        keep = mend
-    elif cut.left_out:
+    if cut.left_out:
         keep = "compute it from the outputs of the network that is trained"
+    elif "`.rsample()`" in mend or mend.startswith("leave out `"):
+        keep = mend
     return Finding(
         code="TM313",
         severity="note",

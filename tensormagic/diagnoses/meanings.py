@@ -1,12 +1,19 @@
-"""TM106, TM206, TM610 to TM613, TM806: calls that torch accepts and that mean something else than was intended."""
+"""TM106, TM206, TM302, TM307, TM610 to TM613, TM806: what torch accepts and means something else than was intended."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ast
+import re
+from collections.abc import Iterator, Sequence
 
+from tensormagic.diagnoses.backward_failures import lines, place_of, saver, tensor_name
+from tensormagic.diagnoses.mended_lines import atom, call_on, spliced
 from tensormagic.diagnoses.rule import binding, called, every_call, of_kind
-from tensormagic.reports import Finding, Observation, RelatedLine, Severity, TraceReport
-from tensormagic.words import count, plural, tuple_text
+from tensormagic.diagnoses.writes import assigned, described_write, update_by_hand
+from tensormagic.reports import Finding, Location, Observation, RelatedLine, Severity, TraceReport
+from tensormagic.reports.base import Scalar
+from tensormagic.reports.failure import GradientRead, ModifiedSavedTensor, SavedWrite
+from tensormagic.words import count, listed, plural, tuple_text
 
 _Description = tuple[Severity, str, str]  # how certain, the sentence, the remedy
 
@@ -57,11 +64,32 @@ def _swap(name: str, old: tuple[int, ...], new: tuple[int, ...], detail: str) ->
         return f"`{it}.movedim(-1, 1)`"
     if dims > 3 and new[-1] == old[1]:
         return f"`{it}.movedim(1, -1).reshape({', '.join(map(str, new))})`"
+    return _turned(it, old, new)
+
+
+def _turned(it: str, old: tuple[int, ...], new: tuple[int, ...]) -> str:
+    dims = len(old)
     if dims == 3 and len(new) == 3 and new[0] == old[0]:
         return f"`{it}.transpose(1, 2)`"
     if dims == 3 and new[0] == old[1]:
         return f"`{it}.transpose(0, 1)`" if len(new) == 3 else f"`{it}.transpose(0, 1).flatten(1)`"
+    for first in range(1, dims - 1):  # two dimensions change places, then neighbours are merged
+        swapped = [*old[:first], old[first + 1], old[first], *old[first + 2 :]]
+        if _is_merged(swapped, new) and not _is_merged(old, new):
+            return f"`{it}.transpose({first}, {first + 1}).reshape({', '.join(map(str, new))})`"
     return f"`{it}.permute(…)` first, and `reshape` only to merge neighbouring dimensions."
+
+
+def _is_merged(old: Sequence[int], new: Sequence[int]) -> bool:
+    """Whether the new sizes are the old ones with two neighbours or more taken together."""
+    rest = list(old)
+    for size in new:
+        product = 1
+        while rest and product < size:
+            product *= rest.pop(0)
+        if product != size:
+            return False
+    return not rest and len(new) < len(old)
 
 
 # -- TM206: stored views of one buffer -----------------------------------------------------------------------------
@@ -77,9 +105,22 @@ def stored_views(report: TraceReport) -> Iterator[Finding]:
             "note" if numpy else "warning",
             (f"{one.op} joins {many} tensors that share the same memory: {says}, so each of them holds the values "
             "written last."),
-            "Store copies: `stored.append(torch.tensor(array))`" if numpy else
-            "Store copies: `stored.append(buffer.clone())`",
+            f"Store copies: {_copied(report, one, numpy=numpy)}",
         ))  # fmt: skip
+
+
+def _copied(report: TraceReport, one: Observation, *, numpy: bool) -> str:
+    """Return the line that stores, with a copy; an example where there is none, or are several."""
+    here = report.location(one.location)
+    call = call_on(here.text if here is not None else "", one.op)
+    stored = ast.unparse(call.args[0]) if call is not None and call.args else ""
+    lines = {line.strip() for line in report.cell.lines if line.strip().startswith(f"{stored}.append(")}
+    line = lines.pop() if stored and len(lines) == 1 else ""
+    append = call_on(line, "append")
+    given = append.args[0] if append is not None and len(append.args) == 1 else None
+    if given is None:
+        return "`stored.append(torch.tensor(array))`" if numpy else "`stored.append(buffer.clone())`"
+    return f"`{spliced(line, given, f'{atom(given)}.clone()')}`"
 
 
 # -- TM610: dropout that eval() does not reach ---------------------------------------------------------------------
@@ -109,9 +150,16 @@ def _dropout(report: TraceReport, one: Observation, *, evaluated: bool) -> Findi
     return _finding(report, "TM610", one, (
         "warning" if evaluated else "note",
         f"{seen}{why}{'' if evaluated else '; nothing was evaluated in this run'}.",
-        f"Make it in `__init__`: `self.{one.op} = nn.Dropout(p)`" if made else
+        f"Make it in `__init__`: `self.{one.op} = {_made_there(report, one)}`" if made else
         f"Pass the mode: `F.{one.op}(x, p, training=self.training)`",
     ))  # fmt: skip
+
+
+def _made_there(report: TraceReport, one: Observation) -> str:
+    """Return the dropout as the line makes it: ``nn.Dropout(0.5)``."""
+    here = report.location(one.location)
+    call = call_on(here.text if here is not None else "", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d")
+    return ast.unparse(call) if call is not None else "nn.Dropout(p)"
 
 
 # -- TM611: kl_div of what are no logarithms -----------------------------------------------------------------------
@@ -124,7 +172,9 @@ def no_logarithms(report: TraceReport) -> Iterator[Finding]:
                                                                         strict=True))  # fmt: skip
         if one.detail == "target":
             says = f"kl_div takes probabilities as its target, and {second} has values below 0"
-            remedy = "For a target of logarithms: `F.kl_div(log_p, log_q, log_target=True)`"
+            names = ", ".join(operand.name or other for operand, other in zip(one.operands, ("log_p", "log_q"),
+                                                                             strict=True))  # fmt: skip
+            remedy = f"If {second} holds logarithms: `F.kl_div({names}, log_target=True)`"
         else:
             what = "probabilities" if one.detail == "probabilities" else "values above 0"
             says = f"kl_div takes logarithms of probabilities, and {first} holds {what}"
@@ -185,7 +235,7 @@ def last_sample(report: TraceReport) -> Iterator[Finding]:
     """
     for one in of_kind(report, "last sample"):
         name, shape = called(one.operands[0], "the output"), one.operands[0].shape
-        if one.detail:
+        if one.detail.startswith("attention"):
             at = one.detail.rpartition(" ")[2]
             which, size = (
                 "first" if at == "0" else "last",
@@ -203,8 +253,8 @@ def last_sample(report: TraceReport) -> Iterator[Finding]:
             "warning",
             (f"{name}[:, -1] takes the last of {count(shape[1])} samples, for all {count(shape[0])} time steps: the "
             "layer was made without batch_first=True, so its input and output are (time, batch, features)."),
-            ("For input of (batch, time, features): `nn.LSTM(…, batch_first=True)`; for (time, batch, features): "
-            f"`{binding(name) if name != 'the output' else 'output'}[-1]`"),
+            (f"For input of (batch, time, features): `{one.detail or 'nn.LSTM'}(…, batch_first=True)`; for (time, "
+            f"batch, features), take `{binding(name) if name != 'the output' else 'output'}[-1]`"),
         ))  # fmt: skip
 
 
@@ -225,3 +275,117 @@ def wrapped(report: TraceReport) -> Iterator[Finding]:
             f"{low} to {high}, and uint8 holds 0 to 255."),
             f"Convert first: `{binding(names[0]) if names else 'x'}.float()`",
         ))  # fmt: skip
+
+
+# TM302, TM307: what autograd lets pass although it is wrong: writes it cannot see, and gradients that nobody keeps.
+
+# A line that only asks whether there is a gradient.
+_ASKS = re.compile(
+    r"\.grad\s+is\b|\b(hasattr|getattr)\(|\b(if|elif|while|and|or|not)\s+[\w.\[\]]+\.grad\s*(:|\)|and\b|or\b|else\b)"
+)
+
+_DATA = (
+    "Change it after backward, or make a new tensor. Under `with torch.no_grad():` instead of `.data`, autograd would "
+    "have noticed and raised an error."
+)
+_ARRAY = "Change the array after backward, or change a copy of it: `.copy()`."
+
+
+def changed_unseen(report: TraceReport) -> Iterator[Finding]:
+    """TM302: a saved tensor was changed in a way that autograd cannot see: what backward computed is wrong."""
+    described: dict[tuple[Location | None, str], list[ModifiedSavedTensor]] = {}
+    for modified in report.silent_errors.unseen if report.silent_errors is not None else ():
+        described.setdefault((modified.writes[0].location, modified.writes[0].call), []).append(modified)
+    yield from map(_unseen, described.values())
+
+
+def _unseen(same: list[ModifiedSavedTensor]) -> Finding:
+    """Return the finding about what one line changed: the first that backward came to, and how many more."""
+    modified, first = same[0], same[0].writes[0]
+    names = list(dict.fromkeys(_name(each, first) for each in same))
+    more = f" (and {plural(len(names) - 1, 'other tensor')})" if len(names) > 1 else ""
+    how, what_hides, remedy = _by(first)
+    seen: dict[str, Scalar] = {} if first.kind == "array" else {"writes seen": modified.writes_seen}
+    return Finding(
+        code="TM302",
+        severity="error",
+        message=f"{names[0]}{more} was changed {how} after {saver(modified)} had saved it for backward, and "
+        f"{what_hides} hides that from autograd: the gradients that came through {modified.op} are wrong.",
+        location=first.location or modified.location,
+        evidence={"tensors": len(names), **seen, "shape": str(modified.shape)},
+        remedy=remedy,
+        subject=modified.op if " " in names[0] else names[0],
+        node=place_of(modified),
+        related=lines((f"saved by {modified.op}", modified.location), ("backward", modified.backward)),
+    )
+
+
+def _name(modified: ModifiedSavedTensor, write: SavedWrite) -> str:
+    """Return what a tensor is called that was changed; one that was made of an array, as the line says that made it."""
+    made = assigned(write.location) if write.call == "as_tensor" and not modified.name else []
+    return made[0] if len(made) == 1 else tensor_name(modified, write)
+
+
+def _by(write: SavedWrite) -> tuple[str, str, str]:
+    """Return how a write came about, what hides it, and what to do."""
+    if write.kind == "array":
+        return f"through the NumPy array of {described_write(write)}", "NumPy", _ARRAY
+    return f"by {described_write(write)}", "`.data`", _DATA
+
+
+def gradient_of_non_leaf(report: TraceReport) -> Iterator[Finding]:
+    """TM307: ``.grad`` was read of a tensor that is no leaf, where it is always None.
+
+    A note where there was no backward yet: then it is None of a leaf as well. Lines that ask whether there is a
+    gradient are left alone.
+    """
+    for read in report.silent_errors.reads if report.silent_errors is not None else ():
+        if read.location is None or not _ASKS.search(read.location.text):
+            yield _non_leaf(read)
+
+
+def _non_leaf(read: GradientRead) -> Finding:
+    name = read.name or listed(assigned(read.made)[:1])
+    made = f"{read.op} made it" if read.op else "an operation made it"
+    times = f" ({plural(read.count, 'time')})" if read.count > 1 else ""
+    code = name if name and name.isidentifier() else "x"
+    return Finding(
+        code="TM307",
+        severity="warning" if read.passes else "note",
+        message=f"The .grad of {name or f'a tensor {read.shape}'} is read and is None{times}: it is not a leaf, "
+        f"{made}, and torch keeps .grad only for leaves.",
+        location=read.location,
+        evidence={"backward passes before": read.passes, "times": read.count},
+        remedy=_update_in_place(read, code)
+        or _leaf_first(read, code)
+        or f"Ask for it before backward: `{code}.retain_grad()`.{_about_the_leaf(read, code)}",
+        subject=name,
+        related=lines(("made here", read.made)),
+    )
+
+
+def _update_in_place(read: GradientRead, code: str) -> str:
+    """Return what to do where an update by hand made it: ``w = w - lr * w.grad`` makes a new tensor."""
+    update = update_by_hand(read.made.text if read.made is not None else "")
+    if not update.startswith(f"{code} "):
+        return ""
+    return f"Change the leaf in place, so that it stays one: `with torch.no_grad(): {update}`."
+
+
+def _leaf_first(read: GradientRead, code: str) -> str:
+    """Return what to do where the line that reads it is an update: what is updated has to be a leaf."""
+    line = read.location.text if read.location is not None else ""
+    made = re.fullmatch(rf"{re.escape(code)} = (.+)", read.made.text if read.made is not None else "")
+    if not read.single or made is None or not re.match(rf"{re.escape(code)}(\.data)? -= ", line):
+        return ""
+    value = re.sub(r",\s*requires_grad=True", "", made[1])
+    return f"Make it a leaf: compute its values first, set `requires_grad` last: `{code} = ({value}).requires_grad_()`."
+
+
+def _about_the_leaf(read: GradientRead, code: str) -> str:
+    """Return what to do about the leaf, where the tensor is little else: scaled, converted, copied."""
+    if read.leaf:
+        return f" If you meant the leaf that it was made from: `{read.leaf}.grad`."
+    if read.single:
+        return f" If {code} should be the leaf, set `requires_grad` last: `{code} = {code}.detach().requires_grad_()`."
+    return ""

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tensormagic.diagnoses.graph_cuts import call_words, hides_parameters, names_behind_cuts, read_only_cut
-from tensormagic.diagnoses.rule import as_code, passes_words, shortest
+from tensormagic.diagnoses.mended_lines import expressions, spliced
+from tensormagic.diagnoses.rule import as_code, fixed, passes_words, shortest
 from tensormagic.reports import (
     Finding,
     FlagWithoutEffect,
@@ -122,6 +123,8 @@ def _as_parameter(loose: UnregisteredTensor) -> str:
     """Return the line that makes it, with a Parameter round what it makes; plain advice where it is no simple line."""
     attribute = loose.name.rpartition(".")[2]
     made = _made(loose)
+    if made is None and loose.location is None and loose.owner:  # set from outside
+        return f"{loose.name} = nn.Parameter({loose.name}.detach())"
     if made is None:
         return f"self.{attribute} = nn.Parameter({attribute})"
     target, value = made
@@ -192,6 +195,9 @@ def _hiding(hidden: UnregisteredModules) -> Finding:
     attribute, inside = hidden.name.rpartition(".")[2], _inside(hidden)
     if hidden.container == "dict" and not _are_named(inside):
         inside = "…"
+    if kind == "ParameterList" and re.match(r"[\[(]\s*[\[(]", inside):  # a ParameterList registers no pairs
+        kind, inside = "ModuleList", f"[nn.ParameterList(pair) for pair in {inside}]"
+    code = f"`self.{attribute} = nn.{kind}({inside})`"
     missing = f"{plural(hidden.parameters, 'parameter')} ({plural(hidden.numel, 'element')})"
     return Finding(
         code="TM605",
@@ -200,7 +206,9 @@ def _hiding(hidden: UnregisteredModules) -> Finding:
         f"{missing} are missing from {hidden.owner}.parameters(), which has {count(hidden.registered)}.",
         location=hidden.location,
         evidence={"parameters missing": hidden.parameters, "elements": hidden.numel, "optimized": hidden.optimized},
-        remedy=f"Let the module register them: `self.{attribute} = nn.{kind}({inside})`",
+        remedy=f"If they are to be trained with it, let the module register them: {code}"
+        if meant
+        else (f"Let the module register them: {code}"),
         subject=hidden.name,
     )
 
@@ -274,7 +282,9 @@ def repeated_modules(report: TraceReport | WatchReport) -> Iterator[Finding]:
     for one in _modules(report).repeated:
         alike.setdefault((one.kind, one.module, one.times, one.parameters, one.location), []).append(one)
     for same in alike.values():
-        yield _repeated(same, same[0].location or _line(report, r"\]\s*\*") or _last_backward(report))
+        kind, attribute = re.escape(same[0].kind), re.escape(same[0].container.rpartition(".")[2])
+        times = _line(report, rf"^(?=.*\b(?:{kind}|{attribute})\b).*\]\s*\*")
+        yield _repeated(same, same[0].location or times or _last_backward(report))
 
 
 def _line(report: TraceReport | WatchReport, pattern: str) -> Location | None:
@@ -292,6 +302,8 @@ def _last_backward(report: TraceReport | WatchReport) -> Location | None:
 def _repeated(same: list[RepeatedModule], place: Location | None) -> Finding:
     one, others = same[0], len(same) - 1
     as_well = f" (and so {'does' if others == 1 else 'do'} {plural(others, 'other container')})" if others else ""
+    line = _copies(place.text) if place is not None else ""
+    make = f"nn.{one.kind}({'*' if one.kind == 'Sequential' else ''}[make() for _ in range({one.times})])"
     return Finding(
         code="TM614",
         severity="note",
@@ -299,11 +311,21 @@ def _repeated(same: list[RepeatedModule], place: Location | None) -> Finding:
         f"{plural(one.parameters, 'parameter')}, and no layer learns anything of its own{as_well}.",
         location=place,
         evidence={"times": one.times, "parameters": one.parameters, "containers": len(same)},
-        remedy="If each layer is to have its own weights, create each one: "
-        f"`nn.{one.kind}({'*' if one.kind == 'Sequential' else ''}[make() for _ in range({one.times})])`, or copy it: "
-        "`copy.deepcopy(layer)`",
+        remedy=f"If each layer is to have its own weights, create each one: `{line or make}`"
+        f"{'' if line else ', or copy it: `copy.deepcopy(layer)`'}",
         subject=one.container,
     )
+
+
+def _copies(line: str) -> str:
+    """Return ``[make() for _ in range(n)]`` for ``[make()] * n`` in a line; a copy of what has a name."""
+    times = [node for node in expressions(line) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
+             and isinstance(node.left, ast.List) and len(node.left.elts) == 1]  # fmt: skip
+    if len(times) != 1 or not isinstance(times[0].left, ast.List):
+        return ""
+    item = times[0].left.elts[0]
+    made = ast.unparse(item) if isinstance(item, ast.Call) else f"copy.deepcopy({ast.unparse(item)})"
+    return spliced(line, times[0], f"[{made} for _ in range({ast.unparse(times[0].right)})]")
 
 
 # -- TM615: an attribute that freezes nothing ----------------------------------------------------------------------
@@ -383,7 +405,7 @@ def _missing_finding(report: TraceReport, of: Sequence[ParameterSeries], missing
         f"({share}).",
         location=report.location(called),
         evidence={series.name: series.numel for series in missing[:8]},
-        remedy=f"{remedy} If it should stay fixed, freeze it: `{as_code(places[0])}.requires_grad_(False)`.",
+        remedy=f"{remedy} {fixed(places, of[0].owner)}",
         subject=missing[0].name,
         related=related,
     )

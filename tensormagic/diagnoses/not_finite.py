@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tensormagic.diagnoses.forward_faults import fault_finding, forward_fault, is_half_overflow
-from tensormagic.diagnoses.rule import scientific
+from tensormagic.diagnoses.rule import clipping, scientific
 from tensormagic.diagnoses.singular import (
     ANY,
     HALF_OVERFLOW,
@@ -15,7 +15,9 @@ from tensormagic.diagnoses.singular import (
     LOSSES,
     NOT_FINITE_FORWARD,
     OVERFLOW,
+    OWN_BACKWARD,
     PRODUCTS,
+    SCALED,
     SINGULARITIES,
     Singularity,
     first_bad,
@@ -262,7 +264,7 @@ class _Born:
             yield held[0][0].format(n=listed([*(text for _, text in held), bad])), known.remedy
         if birth.saved_bad:
             place = f" at {plural(birth.saved_bad, 'element')}" if birth.count > 1 else ""
-            own = not known.bad.endswith("already")
+            own = not known.bad.endswith("already not finite")
             yield known.bad + place, known.remedy if own else NOT_FINITE_FORWARD
         if birth.saved_name in {"", "self"} and birth.incoming_norm < HUGE_NORM:
             yield known.always, known.remedy
@@ -275,12 +277,15 @@ class _Born:
         if self._is_half_overflow() and birth.incoming_norm < HUGE_NORM:
             return f"the gradient it receives {norm} does not fit float16, so ", HALF_OVERFLOW
         if birth.incoming_norm > HUGE_NORM:
-            return f"the gradient it receives is finite but huge {norm}, and ", OVERFLOW
+            steps = self.report.training is not None and self.report.training.optimizers
+            remedy = OVERFLOW.format(clip=clipping(self.report)) if steps else SCALED
+            return f"the gradient it receives is finite but huge {norm}, and ", remedy
         if op in PRODUCTS and birth.nan:
             return "it multiplies a finite gradient by a value that is already not finite, so ", NOT_FINITE_FORWARD
         if op in LOSSES:
             return "its forward result was already not finite, so ", NOT_FINITE_FORWARD
-        return f"it receives a finite gradient {norm}, but ", ANY
+        own = self.node.kind == "custom"
+        return f"it receives a finite gradient {norm}, but ", OWN_BACKWARD.format(name=op) if own else ANY
 
 
 def _recovers(report: TraceReport, pass_number: int) -> bool:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from tensormagic.diagnoses.graph_cuts import names_behind_cuts
-from tensormagic.diagnoses.rule import COPIED, as_code, optimizer_code, shortest, step_line, twin_of
+from tensormagic.diagnoses.rule import COPIED, as_code, fixed, optimizer_code, shortest, step_line, twin_of
 from tensormagic.reports import (
     Finding,
     OptimizerUse,
@@ -48,6 +48,15 @@ def _left_out(report: TraceReport, training: Training) -> _Numbers:
     return [number for number, series in enumerate(report.parameters) if _asks(series) and number not in trained]
 
 
+def _bare(report: TraceReport, training: Training) -> Iterator[int]:
+    """Yield the Parameters with a name of their own that get gradients and that nothing trains."""
+    held = {number for use in training.optimizers for number in use.holds}.union(training.elsewhere or ())
+    for number, series in enumerate(report.parameters):
+        asks = series.is_parameter and series.requires_grad and series.touched > 0
+        if asks and not series.owner and series.name.isidentifier() and number not in held:
+            yield number
+
+
 def _asks(series: ParameterSeries) -> bool:
     return series.is_parameter and series.requires_grad and series.touched > 0 and bool(series.owner)
 
@@ -75,6 +84,9 @@ def in_no_optimizer(report: TraceReport) -> Iterator[Finding]:
             and not _twin(report, training, owner, missing)  # else TM623 reports it
         ):
             yield _root_in_no_optimizer(report, training, owner, missing)
+    for number in _bare(report, training) if training is not None else ():
+        if training is not None and _is_trained_along(report, training, [number]):
+            yield _root_in_no_optimizer(report, training, report.parameters[number].name, [number])
 
 
 def _twin(report: TraceReport, training: Training, owner: str, missing: _Numbers) -> str:
@@ -121,17 +133,33 @@ def _is_trained_along(report: TraceReport, training: Training, missing: _Numbers
 
 
 def _root_in_no_optimizer(report: TraceReport, training: Training, owner: str, missing: _Numbers) -> Finding:
-    use = training.optimizers[0]
+    """Return the finding about a whole model, or a Parameter with a name of its own.
+
+    A warning where an optimizer holds as many parameters of the same shapes that nothing uses: it was made before.
+    """
+    mine = [report.parameters[number] for number in missing]
+    bare = not mine[0].owner
+    shapes = Counter(series.shape for series in mine)
+    idle = [each for each in training.optimizers if each.unknown_idle and Counter(each.unknown_shapes) == shapes]
+    use = (idle or training.optimizers)[0]
+    none = "it is in no optimizer" if bare else f"none of its {plural(len(mine), 'parameter')} is in an optimizer"
+    trains = f"{listed([each.name for each in training.optimizers])} trains only other parameters"
+    remedy = (
+        f'To train it: `{optimizer_code(use)}.add_param_group({{"params": '
+        f"{f'[{owner}]' if bare else f'{owner}.parameters()'}}})`. To keep it fixed, `{owner}.requires_grad_(False)` "
+        "saves computing its gradients."
+    )
+    if idle:
+        trains = f"{use.name} holds {plural(len(mine), 'parameter')} of the same shapes that no model uses any more"
+        remedy = f"Make the optimizer once {owner} is final: `{optimizer_code(use)} = torch.optim.{use.type_name}(…)`"
     return Finding(
         code="TM602",
-        severity="note",
-        message=f"{owner} gets gradients in every step, but none of its {plural(len(missing), 'parameter')} is in an "
-        f"optimizer: {listed([each.name for each in training.optimizers])} trains only other parameters.",
+        severity="warning" if idle else "note",
+        message=f"{owner} gets gradients in every step, but {none}: {trains}.",
         location=step_line(report, use),
-        evidence={"without an optimizer": len(missing), "steps": use.steps},
-        remedy=f'To train it: `{optimizer_code(use)}.add_param_group({{"params": {owner}.parameters()}})`. '
-        f"To keep it fixed, `{owner}.requires_grad_(False)` saves computing its gradients.",
-        subject=report.parameters[missing[0]].name,
+        evidence={"without an optimizer": len(mine), "steps": use.steps},
+        remedy=remedy,
+        subject=mine[0].name,
     )
 
 
@@ -164,16 +192,22 @@ def _in_no_optimizer(report: TraceReport, users: list[OptimizerUse], missing: _N
 
 
 def _remedy(names: list[str], of: list[str], use: OptimizerUse, *, meant: bool, replaced: bool) -> str:
+    owner = of[0].partition(".")[0]
     if meant:
-        return "To train only a part, freeze the rest: `requires_grad_(False)` saves computing its gradients."
+        return f"To train only a part, freeze the rest, which saves computing its gradients: {_frozen(names)}"
     if replaced:
-        return "Make the optimizer when the model is final."
+        made = f"{optimizer_code(use)} = torch.optim.{use.type_name}({owner}.parameters(), …)"
+        return f"Make the optimizer when the model is final: `{made}`"
     first = as_code(names[0])
     what = f"[{first}]" if names[0] in of else f"{first}.parameters()"
     return (
         "Make the optimizer after the model is complete, with all its parameters; or add them: "
         f'`{optimizer_code(use)}.add_param_group({{"params": {what}}})`'
     )
+
+
+def _frozen(names: Sequence[str]) -> str:
+    return ", ".join(f"`{as_code(name)}.requires_grad_(False)`" for name in names[:3])
 
 
 def _is_meant(report: TraceReport, missing: _Numbers, stepped: _Numbers) -> bool:
@@ -221,7 +255,8 @@ def _of_unused_in(report: TraceReport) -> Iterator[Finding]:
     for use in training.optimizers if training is not None and left_out else ():
         if any(series.name in cut_off for series in _held(report, use)):
             continue  # TM303: it is used, and cut off
-        if _is_lost(report, use) and (_alike(report, use, left_out) or use.unknown_owner or not use.unknown_parameters):
+        known = use.unknown_owner or not use.unknown_parameters or _of_one_make(report, use, left_out)
+        if _is_lost(report, use) and (_alike(report, use, left_out) or known):
             yield _of_unused(report, use, left_out)
 
 
@@ -246,6 +281,27 @@ def _alike(report: TraceReport, use: OptimizerUse, left_out: _Numbers) -> bool:
     return {*use.unknown_shapes, *(series.shape for series in _held(report, use))} <= shapes
 
 
+def _of_one_make(report: TraceReport, use: OptimizerUse, left_out: _Numbers) -> bool:
+    """Return whether it holds as many parameters of as many dimensions as get gradients: models of other sizes."""
+    mine = sorted(len(shape) for shape in use.unknown_shapes)
+    return len(mine) > 1 and mine == sorted(len(report.parameters[number].shape) for number in left_out)
+
+
+def _meant_for(
+    report: TraceReport, use: OptimizerUse, left_out: _Numbers, owners: list[tuple[str, int]]
+) -> list[tuple[str, int]]:
+    """Return the models whose parameters this optimizer was made for: all of them, where shapes do not tell.
+
+    Several optimizers are each for their own model, and their shapes say which.
+    """
+    held = Counter((*use.unknown_shapes, *(series.shape for series in _held(report, use))))
+    shapes: dict[str, Counter[tuple[int, ...]]] = {}
+    for number in left_out:
+        shapes.setdefault(report.parameters[number].owner, Counter())[report.parameters[number].shape] += 1
+    exact = [pair for pair in owners if shapes[pair[0]] == held]
+    return exact if len(exact) == 1 else owners
+
+
 def _all_parameters(names: list[str]) -> str:
     if len(names) == 1:
         return f"{names[0]}.parameters()"
@@ -267,7 +323,7 @@ _SHARDS = {
 def _of_unused(report: TraceReport, use: OptimizerUse, left_out: _Numbers) -> Finding:
     owners = Counter(report.parameters[number].owner for number in left_out).most_common()
     alike = _alike(report, use, left_out)
-    reported = owners if alike else owners[:1]  # all of them were made anew
+    reported = _meant_for(report, use, left_out, owners) if alike or not use.unknown_owner else owners[:1]
     missing, names = sum(each for _, each in reported), [name for name, _ in reported]
     count = use.unknown_parameters + len(_held(report, use))
     whose = f" of {use.unknown_owner}" if use.unknown_owner else ""
@@ -334,8 +390,7 @@ def _without_gradient(still: StillParameters, numbers: Sequence[int], steps: int
         f"from the loss ({share}).",
         location=still.location,
         evidence={"steps": steps, "parameters": len(names), "elements": sum(still.numels[one] for one in numbers)},
-        remedy=f"Use {it} in forward, and the result in the loss. If it should stay fixed, freeze it: "
-        f"`{as_code(places[0])}.requires_grad_(False)`.",
+        remedy=f"Use {it} in forward, and the result in the loss. {fixed(places)}",
         subject=names[0],
     )
 
@@ -369,7 +424,7 @@ def _stands_in_no_optimizer(still: StillParameters) -> Finding:
 
 def _standing_remedy(still: StillParameters, first: str, *, meant: bool) -> str:
     if meant:
-        return "To train only a part, freeze the rest: `requires_grad_(False)` saves computing its gradients."
+        return f"To train only a part, freeze the rest, which saves computing its gradients: {_frozen([first])}"
     code = as_code(first)
     what = f"[{code}]" if first in still.names else f"{code}.parameters()"
     return (

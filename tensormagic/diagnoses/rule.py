@@ -177,6 +177,15 @@ def as_code(name: str) -> str:
     return _NUMBER.sub(r"[\1]", name)
 
 
+def fixed(names: Sequence[str], owner: str = "") -> str:
+    """Return what to do where no gradient is wanted, with code where what they belong to is a name, and no class."""
+    it, they = ("it", "it") if len(names) == 1 else ("them", "they")
+    code = ", ".join(f"`{as_code(name)}.requires_grad_(False)`" for name in names[:3]) + (", …" if names[3:] else "")
+    if owner[:1].isupper():
+        code = "`requires_grad_(False)`"
+    return f"If {they} should stay fixed, freeze {it}: {code}."
+
+
 def _above(name: str) -> Iterator[str]:
     """Yield the paths of the modules that a parameter lies in, the outermost first."""
     parts = name.split(".")
@@ -234,6 +243,14 @@ def _wrapped(name: str) -> str:
 def optimizer_code(use: OptimizerUse) -> str:
     """Return an optimizer as code names it: the user's name, else ``optimizer``."""
     return use.name if use.name.isidentifier() and use.name != use.type_name else "optimizer"
+
+
+def clipping(report: TraceReport, owner: str = "") -> str:
+    """Return the call that clips, with the name of the model that is trained."""
+    owners = dict.fromkeys(series.owner for series in report.parameters if series.touched and series.owner)
+    owner = owner or (next(iter(owners)) if len(owners) == 1 else "")
+    whose = f"{as_code(owner)}.parameters()" if owner and not owner[0].isupper() else "parameters"
+    return f"torch.nn.utils.clip_grad_norm_({whose}, 1.0)"
 
 
 def step_line(report: TraceReport, *uses: OptimizerUse) -> Location | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tensormagic.diagnoses.mended_lines import atom, call_on, spliced
 from tensormagic.diagnoses.optimizers import targets_with_gradients
 from tensormagic.diagnoses.rule import COPIED, as_code, optimizer_code, scientific, step_line, twin_of
 from tensormagic.diagnoses.zero_gradients import Paths
@@ -142,10 +143,15 @@ def _used_up(report: TraceReport, one: UsedUpIterator) -> Finding:
         f"is used up after {after}, and the others do nothing.",
         location=report.location(one.location),
         evidence={"type": one.type_name, "rounds": one.rounds},
-        remedy="Loop over what can be gone through again, a DataLoader or a list, or make the iterator in each "
-        "round of the outer loop.",
+        remedy=_gone_through_again(one),
         subject=one.name,
     )
+
+
+def _gone_through_again(one: UsedUpIterator) -> str:
+    if "DataLoader" in one.type_name:
+        return "Loop over the DataLoader itself, not over `iter(…)` of it: it makes an iterator for each round."
+    return f"Make a list of it before the outer loop: `{one.name} = list({one.name})`; or make it in each round."
 
 
 # -- TM621: a load that loads nothing -----------------------------------------------------------------------------
@@ -175,12 +181,14 @@ def _own_load(report: TraceReport, load: StateLoad) -> Finding:
 
 
 def _load(report: TraceReport, load: StateLoad) -> Finding:
-    loaded = load.given - load.unexpected
+    loaded, here = load.given - load.unexpected, report.location(load.location)
     what = "nothing" if not loaded else f"{count(loaded)} of {plural(load.given, 'tensor')}"
     remedy = (
         f"Take `{load.strip}` from the keys: `{{key.removeprefix({load.strip!r}): value for key, value in "
         "state.items()}`"
         if load.strip
+        else f"Load what stands under that key: `{_under(here.text, load.example)}`"
+        if here is not None and load.given < load.missing and _under(here.text, load.example)
         else f"Compare the keys: `{load.module}.load_state_dict(…, strict=False)` returns those that are missing, and "
         "those that it did not expect"
     )
@@ -194,6 +202,17 @@ def _load(report: TraceReport, load: StateLoad) -> Finding:
         remedy=f"{remedy}.",
         subject=load.module,
     )
+
+
+_HOLDING = ("model", "state_dict", "model_state_dict", "net", "weights", "params")
+
+
+def _under(line: str, key: str) -> str:
+    """Return the line with the entry of a checkpoint in place of all of it; empty where it is none by its name."""
+    call = call_on(line, "load_state_dict")
+    if call is None or not call.args or key not in _HOLDING:
+        return ""
+    return spliced(line, call.args[0], f"{atom(call.args[0])}[{key!r}]")
 
 
 # -- TM622: an optimizer that makes no step -----------------------------------------------------------------------

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tensormagic.diagnoses.mended_lines import call_on, expressions, spliced, statement_of
 from tensormagic.reports import MEASURES, Finding, FirstNonfinite, Graph, Node, RelatedLine, TraceReport
 from tensormagic.words import count, is_or_are, part_of, plural
 
@@ -140,9 +142,11 @@ NOT_FINITE_FORWARD = (
     "The forward was already not finite: look at what goes into this line with `%tensor`, which counts NaN and Inf."
 )
 OVERFLOW = (
-    "The gradient overflowed its dtype: lower the learning rate, clip before the step with "
-    "`torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)`, or check the initialisation."
+    "The gradient overflowed its dtype: lower the learning rate, clip before the step with `{clip}`, or check the "
+    "initialisation."
 )
+SCALED = "The gradient overflowed its dtype: scale the loss less, or compute in a wider dtype."
+OWN_BACKWARD = "Its backward is your own: check it in float64 with `torch.autograd.gradcheck({name}.apply, inputs)`."
 HALF_OVERFLOW = (
     "float16 holds at most 65504: scale the loss less (`torch.amp.GradScaler` finds the scale by skipping such steps), "
     "or use `bfloat16`."
@@ -312,7 +316,7 @@ def nan_from_what_was_not_taken(report: TraceReport) -> Iterator[Finding]:
         location=location,
         evidence={"nan": birth.nan, "elements": birth.count, "zeros saved": birth.saved_zero,
                   "pass": birth.pass_number},
-        remedy=_remedy(node, found.selecting),
+        remedy=_remedy(node, found.selecting, (location.text if location else "", line.text if line else "")),
         subject=node.op,
         node=(found.at, node.index),
         related=(RelatedLine(f"left out by {found.selecting.op}", line),) if line else (),
@@ -328,12 +332,14 @@ def _reason(node: Node, birth: FirstNonfinite) -> str:
     return f"{held}, and backward computes 0 · ∞ = NaN there"
 
 
-def _remedy(node: Node, selecting: Node) -> str:
+def _remedy(node: Node, selecting: Node, lines: tuple[str, str]) -> str:
     if node.op in {"softmax", "log_softmax"}:
         return (
             "Fill masked scores with a large negative number instead of -inf, `scores.masked_fill(mask, -1e9)`, or "
             "leave one element of every row unmasked."
         )
+    if mended := _masked(node.op, *lines):
+        return f"Mask the input, not the output: `{mended}`"
     known = OPS[node.op]
     operand = "y" if node.op in {"div", "xlogy"} else "x"
     safe = f"torch.where(mask, {operand}, {known.harmless})"
@@ -341,3 +347,50 @@ def _remedy(node: Node, selecting: Node) -> str:
         f"Mask the input, not the output: `{known.written.format(safe=safe)}`, with the mask of the elements "
         f"that {selecting.op} takes."
     )
+
+
+def singular_place(line: str, op: str) -> tuple[ast.expr | None, ast.expr | None]:
+    """Return the one place of an op on a line, and what goes into it: ``x.log()``, ``torch.log(x)``, ``1 / x``."""
+    if op in {"div", "reciprocal"}:
+        divisions = [node for node in expressions(line) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)]
+        return (divisions[0], divisions[0].right) if len(divisions) == 1 else (None, None)
+    calls = [
+        node for node in expressions(line)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == op
+        and not node.keywords and len(node.args) <= 1
+    ]  # fmt: skip
+    if len(calls) != 1:
+        return None, None
+    (call,) = calls
+    assert isinstance(call.func, ast.Attribute)
+    owner = call.func.value
+    if call.args:
+        return (call, call.args[0]) if isinstance(owner, ast.Name) and owner.id == "torch" else (None, None)
+    return call, owner
+
+
+def _masked(op: str, line: str, selecting: str) -> str:
+    """Return the line with its input masked as another line masks what it makes; empty where that is not plain."""
+    statement = statement_of(line)
+    place, operand = singular_place(line, op)
+    if not isinstance(statement, ast.Assign) or place is None or operand is None or line == selecting:
+        return ""
+    name, other = ast.unparse(statement.targets[0]), OPS[op].harmless
+    where = call_on(selecting, "where")
+    if where is not None and len(where.args) == 3 and ast.unparse(where.func) == "torch.where":
+        condition, taken, left = where.args
+        is_name = [ast.unparse(side) == name for side in (taken, left)]
+        reads = is_name if any(is_name) else [_reads(side, name) for side in (taken, left)]
+        if reads[0] == reads[1]:
+            return ""
+        parts = (ast.unparse(operand), other) if reads[0] else (other, ast.unparse(operand))
+        return spliced(line, operand, f"torch.where({ast.unparse(condition)}, {', '.join(parts)})")
+    taken_by = [node for node in expressions(selecting) if isinstance(node, ast.Subscript)
+                and ast.unparse(node.value) == name and isinstance(node.slice, ast.Name | ast.UnaryOp)]  # fmt: skip
+    if len(taken_by) != 1:
+        return ""
+    return spliced(line, operand, f"torch.where({ast.unparse(taken_by[0].slice)}, {ast.unparse(operand)}, {other})")
+
+
+def _reads(node: ast.expr, name: str) -> bool:
+    return any(isinstance(each, ast.Name) and each.id == name for each in ast.walk(node))

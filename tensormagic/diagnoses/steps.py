@@ -6,9 +6,12 @@ habit of the loop: once may be meant, or an experiment.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
+from tensormagic.diagnoses.mended_lines import call_on
 from tensormagic.diagnoses.rule import as_code, optimizer_code, scientific
+from tensormagic.diagnoses.writes import LONGEST
 from tensormagic.reports import (
     Accumulation,
     Clipping,
@@ -138,7 +141,8 @@ def emptied(report: TraceReport) -> Iterator[Finding]:
         if patterns and (_in_a_row(patterns) or _total(patterns) == use.steps):
             yield _emptied(report, use, patterns)
         used = sum(one.count for one in _of_kind(use, "fresh") if one.backward == use.discarded_at)
-        if use.discarded_at is not None and used >= IN_A_ROW and use.discarded >= MOSTLY * used:
+        since = used - 1 if used > IN_A_ROW else used  # what was cleared before the first step was not seen
+        if use.discarded_at is not None and used >= IN_A_ROW and use.discarded >= MOSTLY * since:
             yield _discarded(report, use, used)
 
 
@@ -322,7 +326,7 @@ _DIGITS = {"bfloat16": "8", "float16": "11"}
 def clipped_in_vain(report: TraceReport) -> Iterator[Finding]:
     """TM618: `clip_grad_norm_` after the step, before there are gradients, or of a generator that is used up."""
     for clip in report.training.clips if report.training is not None else ():
-        clipping = _clip(clip)
+        clipping = _clip(clip, _clipping(report, clip), _one_optimizer(report))
         if clipping is not None:
             yield Finding(
                 code="TM618",
@@ -346,30 +350,33 @@ _STILL_SCALED = (
     "was given gradients with the GradScaler's factor in {of}: it clips as if they were that much larger, and "
     "`scaler.step` divides by the factor afterwards"
 )
-_BETWEEN = (
-    "Clip between the backward and the step: `loss.backward(); clip_grad_norm_(model.parameters(), 1.0); "
-    "optimizer.step()`"
-)
 
 
-def _clip(clip: Clipping) -> tuple[int, str, str] | None:
+def _clipping(report: TraceReport, clip: Clipping) -> str:
+    """Return the call as it is written."""
+    place = report.location(clip.location)
+    call = call_on(place.text, "clip_grad_norm_") if place is not None else None
+    text = ast.unparse(call) if call is not None else ""
+    return text if 0 < len(text) < LONGEST else "torch.nn.utils.clip_grad_norm_(…)"
+
+
+def _one_optimizer(report: TraceReport) -> str:
+    uses = report.training.optimizers if report.training is not None else ()
+    return optimizer_code(uses[0]) if len(uses) == 1 else "optimizer"
+
+
+def _clip(clip: Clipping, call: str, optimizer: str) -> tuple[int, str, str] | None:
+    between = f"Clip between the backward and the step: `loss.backward(); {call}; {optimizer}.step()`"
     if clip.exhausted:
         why = f"{_NOTHING}: it was given a generator that was used up, so no parameter at all"
-        return (
-            clip.exhausted,
-            why,
-            "Pass the parameters anew in each call: `clip_grad_norm_(model.parameters(), 1.0)`",
-        )
+        return clip.exhausted, why, "Pass the parameters anew in each call, or keep a list of them: `list(…)`"
     if clip.late == clip.calls >= IN_A_ROW:
-        return (
-            clip.late,
-            f"{_NOTHING}: the optimizer had used the gradients already, and no backward ran since",
-            _BETWEEN,
-        )
+        why = f"{_NOTHING}: the optimizer had used the gradients already, and no backward ran since"
+        return clip.late, why, between
     if clip.empty == clip.calls >= IN_A_ROW:
-        return clip.empty, f"{_NOTHING}: no parameter had a gradient then", _BETWEEN
+        return clip.empty, f"{_NOTHING}: no parameter had a gradient then", between
     if clip.scaled >= max(IN_A_ROW, clip.calls - 1):  # the scaler is known from the first step on
-        return clip.scaled, _STILL_SCALED, "Unscale before: `scaler.unscale_(optimizer)`, and then clip"
+        return clip.scaled, _STILL_SCALED, f"Unscale before: `scaler.unscale_({optimizer})`, and then clip"
     return None
 
 
@@ -386,10 +393,11 @@ def graphed_gradients(report: TraceReport) -> Iterator[Finding]:
     Who needs it differentiates again, which is another backward pass.
     """
     training = report.training
-    if training is None or len(training.optimizers) != 1 or report.inner_passes_seen:
+    if training is None or not training.optimizers or report.inner_passes_seen:
         return
-    (use,) = training.optimizers
-    if use.graphed == use.steps >= FEWEST_MEASURED and report.passes_seen <= use.steps:
+    use = training.optimizers[0]
+    always = all(one.graphed == one.steps >= FEWEST_MEASURED for one in training.optimizers)
+    if always and report.passes_seen <= max(one.steps for one in training.optimizers):
         backward = next((one.backward for one in use.patterns if one.backward is not None), None)
         yield Finding(
             code="TM315",

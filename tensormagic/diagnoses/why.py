@@ -113,8 +113,8 @@ def zero(question: Question) -> WhyReport | None:
     if last is not None and last > 0:
         says = f"{head} because it was set to zero: the last pass gave it a gradient of norm {scientific(last)}."
         rests = "`zero_grad(set_to_none=False)` and `grad.zero_()` do that."
-        return question.described("cleared", says, evidence=(rests,), way=_way_back(question),
-                             remedy=("Look at it between `loss.backward()` and `zero_grad()`.",))  # fmt: skip
+        remedy = f"Look at it between `loss.backward()` and `{question.optimizer}.zero_grad()`."
+        return question.described("cleared", says, evidence=(rests,), way=_way_back(question), remedy=(remedy,))
     if last is not None:
         return _came_as_zero(question, head)
     rests = (
@@ -167,7 +167,7 @@ def scaled(question: Question) -> WhyReport | None:
     if not any(found[0].nodes[root].op == "mul" for root in found[0].roots):
         return None
     says = f"{question.grad} is {facts.scale:g} times the gradient of the loss: the GradScaler's scale is still in it."
-    remedy = ("scaler.unscale_(optimizer)  # before you look at gradients or clip them",)
+    remedy = (f"scaler.unscale_({question.optimizer})  # before you look at gradients or clip them",)
     return question.described("scaled", says, evidence=(_norm_words(question),), remedy=remedy, way=_way_back(question))
 
 
@@ -187,7 +187,7 @@ def accumulated(question: Question) -> WhyReport | None:
             f"{question.grad} holds the sum of several passes (norm {scientific(facts.norm)}; the last one alone gave "
         )
         says += f"{scientific(last)}): it was not zeroed in between."
-    remedy = ("optimizer.zero_grad()  # before each backward, unless gradients are to be added up",)
+    remedy = (f"{question.optimizer}.zero_grad()  # before each backward, unless gradients are to be added up",)
     return question.described(
         "accumulated", says, evidence=(_passes(question), SINCE), remedy=remedy, way=_way_back(question)
     )

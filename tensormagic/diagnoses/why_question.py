@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tensormagic.diagnoses.graph_cuts import call_words, instead
-from tensormagic.diagnoses.rule import passes_words, rebound, scientific
+from tensormagic.diagnoses.rule import optimizer_code, passes_words, rebound, scientific
 from tensormagic.reports import (
     Cut,
     GradientFacts,
@@ -168,6 +168,15 @@ class Question:
         """What the traced run brought it; None where the run did not know it."""
         known = self.trace.parameters if self.trace is not None and self.facts.seen is not False else ()
         return next((one for one in known if one.name == self.name and one.shape == self.facts.shape), None)
+
+    @property
+    def optimizer(self) -> str:
+        """The name of the optimizer that holds it, as it is now or was in the run; else ``optimizer``."""
+        training = self.trace.training if self.trace is not None else None
+        series = self.series
+        number = self.trace.parameters.index(series) if self.trace is not None and series is not None else -1
+        uses = training.optimizers if training is not None else ()
+        return self.facts.optimizer or next((optimizer_code(use) for use in uses if number in use.holds), "optimizer")
 
     @property
     def norms(self) -> list[float]:
@@ -356,8 +365,8 @@ def cleared(question: Question) -> WhyReport | None:
     place = _cleared_at(question)
     return question.described(
         "cleared", says, way=_way(question), location=place,
-        evidence=("`optimizer.zero_grad()` and `model.zero_grad()` do that; `autograd.grad` does not fill it at all.",),
-        remedy=("Look at it between `loss.backward()` and `optimizer.zero_grad()`.",),
+        evidence=(f"`{question.optimizer}.zero_grad()` does that; `autograd.grad` does not fill it at all.",),
+        remedy=(f"Look at it between `loss.backward()` and `{question.optimizer}.zero_grad()`.",),
     )  # fmt: skip
 
 
@@ -416,7 +425,7 @@ def gone_through(question: Question) -> WhyReport | None:
         return None
     says = f"{question.grad} is None although a backward went through {facts.way.end}: it was cleared afterwards."
     rests = "Or the gradients were returned, by `autograd.grad`, or asked for by `backward(inputs=...)`."
-    remedy = ("Look at it between `loss.backward()` and `optimizer.zero_grad()`.",)
+    remedy = (f"Look at it between `loss.backward()` and `{question.optimizer}.zero_grad()`.",)
     return question.described("cleared", says, evidence=(rests,), remedy=remedy, way=live_way(facts))
 
 

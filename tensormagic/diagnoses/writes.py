@@ -6,7 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.rule import rebound
+from tensormagic.diagnoses.mended_lines import call_on, spliced, statement_of
+from tensormagic.diagnoses.rule import as_code, binding, rebound
 from tensormagic.reports import ChangedName, Clash, Finding, Location, Write, WritesReport
 from tensormagic.reports.base import Scalar, Severity
 from tensormagic.reports.failure import SavedWrite
@@ -128,9 +129,20 @@ def instead(write: SavedWrite) -> str:
     if write.call.endswith("_"):
         plain = write.call.rstrip("_")
         if node is None and write.module:
-            return f"Make {write.module} work on a new tensor: `inplace=False`."
+            return f"Make {write.module} work on a new tensor: `{as_code(write.module)}.inplace = False`."
         return f"Use `{plain}` instead of `{write.call}`: it makes a new tensor."
     return ""
+
+
+def without_out(line: str) -> str:
+    """Return ``x = torch.mul(a, b)`` of ``torch.mul(a, b, out=x)``; empty for any other line."""
+    statement = statement_of(line)
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    out = next((one.value for one in call.keywords if one.arg == "out"), None) if isinstance(call, ast.Call) else None
+    if not isinstance(call, ast.Call) or not isinstance(out, ast.Name):
+        return ""
+    call.keywords = [one for one in call.keywords if one.arg != "out"]
+    return f"{out.id} = {ast.unparse(call)}"
 
 
 def update_by_hand(line: str) -> str:
@@ -196,7 +208,7 @@ def changed_names(report: WritesReport) -> Iterator[Finding]:
     meant: dict[tuple[str, tuple[str, ...]], list[tuple[Write, list[ChangedName]]]] = {}
     for write in report.writes:
         tensors = [changed for changed in write.changed if changed.relation != "NumPy array"]
-        yield from (_unmeant(write, changed) for changed in tensors if _is_unmeant(changed))
+        yield from (_unmeant(report, write, changed) for changed in tensors if _is_unmeant(changed))
         others = [changed for changed in tensors if not _is_unmeant(changed)]
         if others:
             key = (_root(write.target), tuple(dict.fromkeys(_root(changed.name) for changed in others)))
@@ -219,6 +231,13 @@ def _shared(write: Write, others: list[ChangedName], more: int) -> Finding:
     if first.relation == "argument" and first.name == write.target:
         message = f"The call on this line changes its argument: {_elements(first)}{_how_often(write, first)}."
         remedy = f"If that is not intended, pass a copy: `{first.name}.clone()`; or leave out `inplace=True`."
+        return _finding("TM201", "note", write, others, message=message, remedy=remedy)
+    if first.relation == "same object" and not first.name.isidentifier():
+        own, other = _root(write.target), _root(first.name)
+        names = listed(dict.fromkeys((own, *(_root(each.name) for each in others if each.relation == "same object"))))
+        same = f"changes {first.name}, the same tensor: {names} are one object"
+        message = f"Writing to {_target(write)} {same}{_how_often(write, first)}."
+        remedy = f"If {other} should keep its values, make it a copy from the start: `{other} = copy.deepcopy({own})`"
         return _finding("TM201", "note", write, others, message=message, remedy=remedy)
     lines = {0: "", 1: " (so does another line)"}.get(more, f" (so do {plural(more, 'more line')})")
     return _finding(
@@ -248,18 +267,14 @@ def _target(write: Write, changed: ChangedName | None = None) -> str:
     return f"{name} and others" if write.several and write.target else name
 
 
-def _unmeant(write: Write, changed: ChangedName) -> Finding:
+def _unmeant(report: WritesReport, write: Write, changed: ChangedName) -> Finding:
     how, written = _how_often(write, changed), _target(write, changed)
     if changed.items > 1:
         message = (
             f"{plural(changed.items, 'item')} of {changed.name} share one memory, so writing to {written} "
             f"changes all of them{how}: none keeps the values that it had when it was stored."
         )
-        kept = write.target if write.target.isidentifier() else "…"
-        remedy = (
-            f"Put copies in: `{changed.name}.append({kept}.detach().clone())`; in place of `[x] * n`: "
-            "`[x.clone() for _ in range(n)]`"
-        )
+        remedy = f"Put copies in: {_stored_copies(report, write, changed.name)}"
     elif changed.extent == "crosses":
         message = (
             f"Writing to {written} changes {_elements(changed)}{_first(changed)}{how}: the two overlap in part, "
@@ -276,6 +291,34 @@ def _unmeant(write: Write, changed: ChangedName) -> Finding:
             "write raises an error in backward."
         )
     return _finding("TM201", "warning", write, [changed], message=message, remedy=remedy)
+
+
+def _stored_copies(report: WritesReport, write: Write, name: str) -> str:
+    """Return the line that fills a list, with a copy in it; both ways in which lists are filled where none is found."""
+    kept = write.target if write.target.isidentifier() else ""
+    lines = [line.strip() for line in report.cell.lines]
+    appended = [line for line in lines if line.startswith(f"{name}.append(") and call_on(line, "append")]
+    if len(set(appended)) == 1 and (mended := _with_copy(appended[0], kept)):
+        return f"`{mended}`"
+    for line in lines:
+        statement = statement_of(line)
+        value = statement.value if isinstance(statement, ast.Assign) else None
+        if line.startswith(f"{name} = [") and isinstance(value, ast.BinOp) and isinstance(value.left, ast.List):
+            item = binding(ast.unparse(value.left.elts[0]))
+            return f"`{name} = [{item}.clone() for _ in range({ast.unparse(value.right)})]`"
+    return f"`{name}.append({kept or '…'}.detach().clone())`; in place of `[x] * n`: `[x.clone() for _ in range(n)]`"
+
+
+def _with_copy(line: str, kept: str) -> str:
+    """Return a line that appends with a copy of what it appends; empty where that is no simple expression."""
+    call = call_on(line, "append")
+    given = call.args[0] if call is not None and len(call.args) == 1 else None
+    inner = [node for node in ast.walk(given) if isinstance(node, ast.Name) and node.id == kept] if given else []
+    if len(inner) == 1:
+        return spliced(line, inner[0], f"{kept}.detach().clone()")
+    if isinstance(given, ast.Call) and ast.unparse(given).endswith(".detach()"):
+        return spliced(line, given, f"{ast.unparse(given)}.clone()")
+    return ""
 
 
 def changed_arrays(report: WritesReport) -> Iterator[Finding]:
@@ -400,7 +443,8 @@ def _outcome(clash: Clash) -> str:
 def _separate(write: Write) -> str:
     """Return the line with a copy of what it reads; plain advice where the line is no simple one."""
     if write.op.endswith("out="):
-        return "Leave out `out=`, and assign what the call returns."
+        mended = without_out(write.location.text if write.location else "")
+        return f"Leave out `out=`, and assign what the call returns{f': `{mended}`' if mended else '.'}"
     try:
         (statement,) = ast.parse(write.location.text if write.location else "").body
     except (SyntaxError, ValueError):

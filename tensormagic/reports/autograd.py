@@ -168,6 +168,7 @@ class GradientFacts:
         scale: The factor of a ``GradScaler`` in sight; 1 where there is none.
         searched: How many things with a history were looked through for a way.
         seen: Whether the last traced run met this very tensor as a leaf; None where that is unknown.
+        optimizer: The name of the optimizer that holds it; empty where none with a name does.
     """
 
     name: str
@@ -194,6 +195,7 @@ class GradientFacts:
     scale: float = 1.0
     searched: int = 0
     seen: bool | None = None
+    optimizer: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,6 +41,25 @@ def a_loss_that_is_scaled_by_itself():
     return trace.report
 
 
+@healthy(nearly="TM313")
+def actions_whose_probability_is_in_the_loss():
+    """A policy gradient: none is to go through the draws; once by `log_prob`, once with the density written out."""
+    policy = mlp(8, 16, 2)
+    optimizer = torch.optim.Adam(policy.parameters())
+    with tm.trace(namespace={"policy": policy, "optimizer": optimizer}) as trace:
+        for step in range(6):
+            mean = policy(torch.randn(32, 8))
+            dist = torch.distributions.Normal(mean, 0.5)
+            action = dist.sample()
+            reward = -action.square().sum(1)
+            log_prob = dist.log_prob(action) if step % 2 else -((action - mean) ** 2) / 0.5
+            loss = -(log_prob.sum(1) * (reward - reward.mean())).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return trace.report
+
+
 @healthy(nearly="TM314")
 def an_advantage_that_is_a_number():
     actor, critic = mlp(4, 8, 2), mlp(4, 8, 1)

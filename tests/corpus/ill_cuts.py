@@ -88,7 +88,7 @@ def two_models_in_one_optimizer_with_a_detach_between():
 
 @ill("TM303", severity="warning", subject="net.weight", line="loss.item()", says=(
     "net gets no gradient in 3 backward passes", "made the tensor that backward starts from",
-     "keep the tensor"))  # fmt: skip
+     "If it should learn, remove this line."))  # fmt: skip
 def a_loss_made_anew_so_that_backward_does_not_complain():
     """The answer that forums warn of: the error is gone, and so is the learning."""
     net = nn.Linear(64, 10)
@@ -121,7 +121,7 @@ def an_error_rate_as_a_loss_told_to_require_grad():
 
 
 @ill("TM303", severity="warning", subject="log_variances", line=".item()",
-     says=("log_variances gets no gradient", "keep the tensor"))  # fmt: skip
+     says=("log_variances gets no gradient", "`weights = [torch.exp(-value) for value in log_variances]`"))  # fmt: skip
 def learned_loss_weights_read_with_item():
     """Weighting two losses by their uncertainty: the weights never move."""
     net, log_variances = nn.Linear(64, 11), nn.Parameter(torch.zeros(2))
@@ -172,7 +172,7 @@ def a_gate_that_only_chooses():
     subject="delta",
     also=("TM604",),
     line=".data",
-    says=("delta gets no gradient", "`.data` has no history"),
+    says=("delta gets no gradient", "leave out `.data`"),
 )
 def a_perturbation_added_through_data():
     """An adversarial perturbation that is to be learned, added the way old code clamps images."""

@@ -47,7 +47,7 @@ def a_weight_that_is_made_a_parameter_in_every_step():
 
 
 @ill("TM303", severity="warning", subject="net.weight", line="hits = (torch.sigmoid(net(X)) > 0.5).float()",
-     says=("`>` made the tensor that backward starts from", "`torch.sigmoid(k * (x - threshold))`"))  # fmt: skip
+     says=("`>` made the tensor that backward starts from", "binary_cross_entropy_with_logits"))  # fmt: skip
 def accuracy_as_a_loss():
     """requires_grad_() was added until the error went away."""
     net = nn.Linear(4, 1)

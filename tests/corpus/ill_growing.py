@@ -32,7 +32,11 @@ def the_loss_is_summed_for_the_log():
 
 
 @ill(
-    "TM312", severity="warning", line="average = 0.9 * average + 0.1 * loss", subject="average", says=("loss.detach()",)
+    "TM312",
+    severity="warning",
+    line="average = 0.9 * average + 0.1 * loss",
+    subject="average",
+    says=("0.1 * loss.item()`",),
 )
 def a_moving_average_of_the_loss():
     """Smooth curves: each value keeps all those before it."""
@@ -51,7 +55,8 @@ def a_moving_average_of_the_loss():
 
 
 @ill("TM312", severity="warning", line="total = total + (w * x - y).pow(2).mean()",
-     related=("total.backward(retain_graph=True)",), says=("made in earlier steps", "`.detach()`"))  # fmt: skip
+     related=("total.backward(retain_graph=True)",),
+    says=("made in earlier steps", "`total = total.detach()`"))  # fmt: skip
 def backward_from_the_sum_of_all_losses():
     """``retain_graph=True`` was added until the error went away."""
     w = nn.Parameter(torch.zeros(3))

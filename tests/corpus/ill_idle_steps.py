@@ -38,7 +38,11 @@ class Tower(nn.Module):
 
 
 @ill(
-    "TM614", severity="note", subject="net.blocks", line="self.blocks = nn.ModuleList(", says=("nn.ModuleList([make()",)
+    "TM614",
+    severity="note",
+    subject="net.blocks",
+    line="self.blocks = nn.ModuleList(",
+    says=("nn.ReLU()) for _ in range(depth)])`",),
 )
 def blocks_that_are_one_block():
     net = Tower()

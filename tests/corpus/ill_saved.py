@@ -45,7 +45,7 @@ def hidden_states_in_one_tensor():
     return refused(program, weight=weight)
 
 
-@ill("TM301", line="self.layers(x)", says=("tanh", "`relu_` in net.layers.2", "`inplace=False`"))
+@ill("TM301", line="self.layers(x)", says=("tanh", "`relu_` in net.layers.2", "`net.layers[2].inplace = False`"))
 def an_inplace_relu_after_a_tanh():
     class Net(nn.Module):
         def __init__(self):

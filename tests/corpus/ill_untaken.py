@@ -13,7 +13,8 @@ from tests.corpus.cases import healthy, ill
 
 
 @ill("TM406", op="div", line="ratio = x / y", related=("torch.where(y == 0",), says=(
-    "its divisor holds 2 zeros", "2 of the 4 elements it sends to x", "x / torch.where(mask, y, 1)"))  # fmt: skip
+    "its divisor holds 2 zeros", "2 of the 4 elements it sends to x",
+    "x / torch.where(y == 0, 1, y)`"))  # fmt: skip
 def division_masked_after_the_fact():
     """torch.where picks the other branch: the branch not taken still gets 0, and 0 · ∞ is NaN."""
     x, y = torch.tensor([1.0, 2.0, 3.0, 4.0], requires_grad=True), torch.tensor([1.0, 0.0, 2.0, 0.0])

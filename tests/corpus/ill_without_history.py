@@ -139,7 +139,7 @@ def a_prediction_made_in_inference_mode():
 
 
 @ill("TM306", severity="error", subject="loss", line="log_prob(action).item()", related=("loss.backward()",),
-     says=("`.item()` cut it off", "Keep the tensor"))  # fmt: skip
+     says=("`.item()` cut it off", "`chances[at] = spread.log_prob(action)`"))  # fmt: skip
 def log_probabilities_written_into_a_buffer_as_numbers():
     """REINFORCE with a preallocated tensor, filled number by number."""
     policy, rewards = nn.Linear(4, 2), torch.ones(5)

@@ -138,6 +138,18 @@ def the_best_weights_that_are_always_the_latest():
     return watch.report
 
 
+@ill("TM201", "note", "optimizer.step()", "the same tensor: net and best are one object", "best = copy.deepcopy(net)")
+def the_best_model_that_is_the_model():
+    net = nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    best = net
+    with tm.watch_writes() as watch:
+        net(torch.ones(2, 3)).sum().backward()
+        optimizer.step()
+    assert best is net
+    return watch.report
+
+
 def _normalised(x):
     x -= x.mean()
     return x

@@ -94,6 +94,9 @@ def test_one_module_several_times():
     repeated = (RepeatedModule("net.blocks", "ModuleList", "Linear", 4, 2),)
     (found,) = modules.repeated_modules(with_modules("a = 1", "blocks = [layer] * 4", repeated=repeated))
     assert (found.code, found.severity, found.location.line) == ("TM614", "note", 2)
+    assert found.remedy.endswith("`blocks = [copy.deepcopy(layer) for _ in range(4)]`")
+    (found,) = modules.repeated_modules(with_modules("a = 1", "scores = [0] * 4", repeated=repeated))
+    assert found.location is None or found.location.line != 2
     assert "`nn.ModuleList([make() for _ in range(4)])`" in found.remedy
 
 

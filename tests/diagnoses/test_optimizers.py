@@ -43,7 +43,9 @@ def test_a_part_that_was_replaced():
     (found,) = diagnose(trained(optimizer(0, 1, unknown_parameters=2, unknown_shapes=((4, 4), (4,)))))
     assert found.code == "TM602"
     assert found.message.endswith("of net, and still holds 2 parameters that no model uses any more.")
-    assert found.remedy == "Make the optimizer when the model is final."
+    assert (
+        found.remedy == "Make the optimizer when the model is final: `optimizer = torch.optim.SGD(net.parameters(), …)`"
+    )
 
 
 @pytest.mark.parametrize(
@@ -79,7 +81,7 @@ def test_training_the_last_layers_alone_is_a_note():
     nodes = (leaf(0, NAMES[0]), leaf(1, NAMES[1]), op(2, "mm"), leaf(3, NAMES[2]), leaf(4, NAMES[3]), op(5, "mm"))
     (found,) = diagnose(trained(optimizer(2, 3), graphs=(Graph(1, nodes, ()),)))
     assert (found.severity, found.subject) == ("note", "net.body.weight")
-    assert "`requires_grad_(False)`" in found.remedy
+    assert "`net.body.requires_grad_(False)`" in found.remedy
 
 
 def test_a_small_part_that_is_trained_is_a_note():

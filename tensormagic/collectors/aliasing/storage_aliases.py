@@ -28,6 +28,7 @@ from tensormagic.collectors.where.source import running_spaces
 # the moment of a write only if what it named is alive, and a plain name only if it is still bound to it.
 
 _ITEM = re.compile(r"(?P<list>[^\W\d]\w*)\[\d+\](?:\[(?:\d+|'\w*')\])?")  # also in a tuple or dictionary in the list
+_ROOT = re.compile(r"[^.\[]*")
 _use_count = torch._C._storage_Use_Count
 
 
@@ -42,6 +43,7 @@ class StorageAlias:
         space: The namespace in which its root name is bound; None for the names of a function, which nobody may keep.
         scope: Which of the namespaces that were looked through: names of one scope stand beside each other.
         list_name: The plain name of the list that it is an item of, or is in a tuple, list or dictionary of; or ``""``.
+        root: Identity of what the root name was bound to when names were looked up.
     """
 
     name: str
@@ -50,6 +52,7 @@ class StorageAlias:
     space: Mapping[str, Any] | None = None
     scope: int = 0
     list_name: str = ""
+    root: int = 0
 
     def current(self) -> Any:
         """Return what it names now, or None where the name is gone."""
@@ -109,7 +112,8 @@ class StorageAliases:
                 walk = Walk(space)
                 kept = space if space is self._namespace else None
                 for name, item in walk_arrays(walk):
-                    self._add(item, StorageAlias(name, weakref.ref(item), 0, kept, scope, _list_of(name, space)))
+                    root = id(space.get(_ROOT.match(name)[0]))  # type: ignore[index]
+                    self._add(item, StorageAlias(name, weakref.ref(item), 0, kept, scope, _list_of(name, space), root))
                 self.searched += walk.looked
                 self.complete = self.complete and not walk.gap
 

@@ -252,18 +252,25 @@ def _same_memory_lists(seen: WriteSeen, via: Through | None) -> dict[str, list[H
 
 
 def _second_names(seen: WriteSeen, statement: Statement, via: Through | None) -> Iterator[ChangedName]:
-    """Yield a second plain name of the tensor that the line writes to: ``y = x; y += 1`` changes x."""
-    if via is None or not via.name.isidentifier() or via.name in statement.loop_names:
+    """Yield second names of the tensor that the line writes to: ``y = x; y += 1`` changes x, ``best = net`` is net.
+
+    Names that stand beside each other count: plain ones, and the same path from two names of one object.
+    """
+    item = via.tensor if via is not None else _written_name(seen)
+    same = [hit.storage_alias for hit in seen.hits if hit.item is item]
+    root = _root(via.name if via is not None else seen.total.target)
+    own = next((one for one in same if _root(one.name) == root and (via is None or one.name == via.name)), None)
+    if own is None or root in statement.loop_names or (via is None and own.name == root):
         return
-    own = {hit.storage_alias.name: hit.storage_alias.scope for hit in seen.hits if hit.item is via.tensor}
-    for hit in seen.hits:
-        storage_alias, item = hit.storage_alias, hit.item
-        plain = storage_alias.name.isidentifier() and storage_alias.name not in {via.name, *statement.loop_names}
-        if item is via.tensor and plain and via.name in own and own[via.name] == storage_alias.scope:
-            reached = touched(hit.region, seen.region, seen.mask)
+    for one in same:
+        path, other = own.name.removeprefix(root), _root(one.name)
+        beside = (one.scope, one.root) == (own.scope, own.root) and one.name == other + path
+        if beside and other not in {root, *statement.loop_names}:
+            region = place_of(item)
+            reached = touched(region, seen.region, seen.mask)
             yield ChangedName(
-                name=storage_alias.name, relation="same object", kind=type(item).__name__, shape=hit.region.shape,
-                elements=reached.elements, of_elements=hit.region.elements, first=reached.first, marks=reached.marks,
+                name=one.name, relation="same object", kind=type(item).__name__, shape=region.shape,
+                elements=reached.elements, of_elements=region.elements, first=reached.first, marks=reached.marks,
                 certain=seen.certain, noticed=True,
             )  # fmt: skip
 

@@ -52,19 +52,19 @@ class Sequences:
     """What recurrent layers gave that take time first, by identity, as long as it lives."""
 
     def __init__(self) -> None:
-        self.marks: dict[int, weakref.ref[torch.Tensor]] = {}
+        self.marks: dict[int, tuple[weakref.ref[torch.Tensor], str]] = {}
         self.attended: dict[int, tuple[int, int]] = {}  # by node of an attention that takes places first: its sizes
 
-    def add(self, output: torch.Tensor) -> None:
-        """Remember an output."""
+    def add(self, output: torch.Tensor, layer: str) -> None:
+        """Remember an output, and what made it."""
         if len(self.marks) >= _MOST_MARKS:
             del self.marks[next(iter(self.marks))]
-        self.marks[id(output)] = weakref.ref(output)
+        self.marks[id(output)] = weakref.ref(output), layer
 
-    def has(self, x: object) -> bool:
-        """Return whether it is one of these outputs."""
-        mark = self.marks.get(id(x))
-        return mark is not None and mark() is x
+    def layer(self, x: object) -> str:
+        """Return what made one of these outputs: ``nn.GRU``; empty for anything else."""
+        mark, layer = self.marks.get(id(x), (None, ""))
+        return layer if mark is not None and mark() is x else ""
 
 
 class NotesOfSequences(CallNotes):
@@ -78,12 +78,12 @@ def recurred(watch: NotesOfSequences, call: Call) -> None:
     result: Any = call.result
     output = result[0] if isinstance(result, tuple) and result else None
     if isinstance(output, torch.Tensor) and output.dim() == 3 and call.args and call.args[-1] is False:
-        watch.sequences.add(output)
+        watch.sequences.add(output, f"nn.{call.name.partition('_')[0].upper()}")
 
 
 def last_of_the_batch(watch: NotesOfSequences, call: Call) -> None:
     """Note ``output[:, -1]``: the last sample of the batch, where the layer takes time first."""
-    if not watch.sequences.marks or len(call.args) < 2 or not watch.sequences.has(call.args[0]):
+    if not watch.sequences.marks or len(call.args) < 2 or not watch.sequences.layer(call.args[0]):
         return
     output, index = call.args[:2]
     if not isinstance(index, tuple) or len(index) not in {2, 3} or output.shape[1] < 2 or output.grad_fn is None:
@@ -91,7 +91,7 @@ def last_of_the_batch(watch: NotesOfSequences, call: Call) -> None:
     whole = slice(None)
     rest = all(part == whole for part in index[2:] if isinstance(part, slice)) and len(index[2:]) < 2
     if isinstance(index[0], slice) and index[0] == whole and index[1] in (-1, output.shape[1] - 1) and rest:
-        watch.note("last sample", call, operands=(output,))
+        watch.note("last sample", call, operands=(output,), detail=watch.sequences.layer(output))
 
 
 # Attention that was built to take (places, batch, features), and whose result is read as if the batch came first.

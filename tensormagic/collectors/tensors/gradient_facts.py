@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -115,6 +115,7 @@ class Names:
 
     tensors: dict[int, list[str]]  # every named tensor, by identity of the tensor, with its names
     named: list[tuple[str, torch.Tensor]]  # names and tensors in order
+    optimizers: list[tuple[str, torch.optim.Optimizer]] = field(default_factory=list)
 
     def of(self, x: torch.Tensor) -> str:
         """Return the name that is quickest to write, of a parameter its path in a module; empty where it has none."""
@@ -133,7 +134,9 @@ def names_of(namespace: Mapping[str, Any]) -> Names:
     for label, each in named:
         if label not in found.setdefault(id(each), []):
             found[id(each)].append(label)
-    return Names(found, named)
+    optimizers = [(name, each) for name, each in namespace.items()
+                  if not name.startswith("_") and is_a(each, torch.optim.Optimizer)]  # fmt: skip
+    return Names(found, named, optimizers)
 
 
 def gradient_facts(
@@ -161,8 +164,14 @@ def gradient_facts(
             made_by=op_name(state.grad_fn) if state.grad_fn else "", leaves=state.leaves,
             grad=_state(state.grad), numel=count, norm=state.grad_norm, zero=zero, nan=nan, inf=inf,
             relative=_relative(x, names), copies=_copies(x, names),
-            loss=loss[0], way=way, scale=scale, searched=searched,
+            loss=loss[0], way=way, scale=scale, searched=searched, optimizer=_optimizer(x, names),
         )  # fmt: skip
+
+
+def _optimizer(x: torch.Tensor, names: Names) -> str:
+    """Return the name of the optimizer that holds a tensor."""
+    held = ((name, group["params"]) for name, each in names.optimizers for group in each.param_groups)
+    return next((name for name, parameters in held if any(one is x for one in parameters)), "")
 
 
 def _state(described: str) -> Any:

@@ -25,6 +25,7 @@ from tensormagic.diagnoses.mismatches.call import (
     whole,
 )
 from tensormagic.diagnoses.mismatches.shapes import clashing
+from tensormagic.diagnoses.rule import as_code
 from tensormagic.reports import Mismatch
 
 says = Messages()
@@ -358,7 +359,7 @@ def _one_value(call: Call, given: Input) -> Mismatch:
         f"In training, {call.subject} needs at least two values for each channel, and {given.sized} has one: a batch "
         "of one."
     )
-    works = ["DataLoader(..., drop_last=True)", f"{call.layer}.eval()" if call.layer else ""]
+    works = ["DataLoader(..., drop_last=True)", f"{as_code(call.layer)}.eval()" if call.layer else ""]
     return mismatch("shape", rule, size(given, 0 if given.shape[0] == 1 else given.ndim - 1, "2"), works=works)
 
 
