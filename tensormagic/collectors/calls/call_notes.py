@@ -431,10 +431,9 @@ def wrapped(watch: CallNotes, call: Call) -> None:
     given = call.args[:2]
     if call.kwargs or result.device.type != "cpu" or not 0 < result.numel() <= _MOST_COMPARED or result is given[0]:
         return
-    wide = [x.to(torch.int32) if isinstance(x, torch.Tensor) else x for x in given]
     with quiet():
-        right = call.function(*wide)
-        lost = int((right != result).sum())
+        right = call.function(*(x.to(torch.int32) if isinstance(x, torch.Tensor) else x for x in given))
+        lost, lowest, highest = int((right != result).sum()), int(right.min()), int(right.max())
     if lost:
         watch.note("wrapped", call, operands=list(_tensors(given)), of=len(given), result=result,
-                   detail=f"{lost} of {result.numel()} from {int(right.min())} to {int(right.max())}")  # fmt: skip
+                   detail=f"{lost} of {result.numel()} from {lowest} to {highest}")  # fmt: skip

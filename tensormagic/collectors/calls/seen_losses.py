@@ -13,6 +13,7 @@ import torch
 from tensormagic.collectors.calls.call_notes import Call, CallNotes, operand_parts
 from tensormagic.collectors.graphs.live_nodes import first_input, inputs_of, next_nodes
 from tensormagic.collectors.graphs.saved_tensors import saved_argument
+from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.source import is_own_code
 
 NAMES = (
@@ -71,9 +72,11 @@ def no_logarithms(watch: CallNotes, call: Call) -> None:
     node = _normalising(scores.grad_fn)
     made = _NORMALISING[node.name()] if node is not None else ""
     site = watch.line_of_node(node._sequence_nr()) if node is not None else None
-    detail = "probabilities" if made in {"softmax", "sigmoid"} else "" if made else _above_zero(scores)
-    if not detail and not call.kwargs.get("log_target", False) and _is_read(target) and bool((target < -_ABOVE).any()):
-        detail, site = "target", None
+    with quiet():
+        detail = "probabilities" if made in {"softmax", "sigmoid"} else "" if made else _above_zero(scores)
+        of_probabilities = not call.kwargs.get("log_target", False)
+        if not detail and of_probabilities and _is_read(target) and bool((target < -_ABOVE).any()):
+            detail, site = "target", None
     if detail:
         watch.note("no logarithms", call, operands=(scores, target), of=_given(call), made=site, detail=detail)
 
@@ -201,6 +204,8 @@ def samples_over(watch: CallNotes, call: Call) -> None:
     if not isinstance(x, torch.Tensor) or x.dim() != 2 or x.grad_fn is None or x.grad_fn.name() not in _LINEAR:
         return
     node = getattr(result, "grad_fn", None)
+    if _weight(x.grad_fn) is None:
+        return  # similarities of two batches, which are normalised both ways
     if node is not None and node.name() in _SOFTMAX_NODES and min(x.shape) > 1 and _dim_of(node, 2) == 0:
         watch.note("normalised over", call, operands=(x,), detail="samples 0")
 

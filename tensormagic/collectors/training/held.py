@@ -17,6 +17,7 @@ from tensormagic.collectors.devices import Late
 from tensormagic.collectors.graphs.live_nodes import next_nodes
 from tensormagic.collectors.objects.holdings import is_a
 from tensormagic.collectors.objects.identity import Leaves
+from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.caller import Origins, sequence_number
 from tensormagic.reports import GraphGrowth, ModelMode
 
@@ -173,7 +174,8 @@ class ModelModes:
         """Count the normalisations whose running statistics are those they were made with; waits for no device."""
         there = [each for each in counted if each is not None and not each.is_meta]
         far = [each for each in there if devices.there.holds(each)]
-        self._unused_norms = sum(int(each) == 0 for each in there if not devices.there.holds(each))
+        with quiet():
+            self._unused_norms = sum(int(each) == 0 for each in there if not devices.there.holds(each))
 
         def add(read: list[float]) -> None:
             self._unused_norms += read.count(0)

@@ -251,9 +251,10 @@ class TrainingWatcher:
         if held:
             self._elsewhere.finish(asking - held)
         self._alike = alike(self._leaves) if self._steps or self._by_hand.updates else ()
-        names = list(self._namespace.items())
+        names, whole = list(self._namespace.items()), self._whole  # else other threads may have made steps
+        idle = self._elsewhere.idle if whole else []
         self._idle = tuple(IdleOptimizer(name=name_of(optimizer, names), holds=tuple(sorted(numbers)))
-                           for optimizer, numbers in self._elsewhere.idle)  # fmt: skip
+                           for optimizer, numbers in idle)  # fmt: skip
         self._names, self._elsewhere.idle = names_of_one(self._namespace), []
         for optimizer in self._all():
             optimizer.held.find_owner(self._namespace)
