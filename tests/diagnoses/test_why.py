@@ -435,3 +435,16 @@ def test_a_model_of_which_all_is_amiss_for_one_reason():
     report = ask(net, {"net": net}, trace=trace)
     assert report.reason == "accumulated"
     assert report.remedy[0].startswith("optimizer.zero_grad()")
+
+
+def test_the_optimizer_has_its_own_name():
+    """What to do about gradients is said with the optimizer that holds them, with or without a traced run."""
+    net, other = nn.Linear(2, 1), nn.Linear(2, 1)
+    names = {"net": net, "adam": torch.optim.Adam(other.parameters()), "sgd": torch.optim.SGD(net.parameters())}
+    for _ in range(2):
+        net(torch.ones(3, 2)).sum().backward()
+    with tm.trace(namespace=names) as trace:
+        net(torch.ones(3, 2)).sum().backward()
+    assert ask(net.weight, names, trace=trace).remedy[0].startswith("sgd.zero_grad()")
+    names["sgd"].zero_grad(set_to_none=False)
+    assert "`sgd.zero_grad()`" in ask(net.weight, names, trace=trace).remedy[0]
