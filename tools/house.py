@@ -31,14 +31,14 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 SUBJECTS: Mapping[str, str] = {
     "refused calls": "*/failures/* */mismatches/* */explaining.py */failure.*",
     "trace: the viewer (JavaScript)": "*/static/trace/* */trace_viewer.css",
-    "page plumbing": "*/shel[fv]* */assets.py */shipped.py",
+    "page plumbing": "*/shel[fv]* */shared_assets.py */theme.py */markup.py",
     "export, figures, terminal, aria": "*/export* */slide* */print.css */files.py */figures*"
     " */terminal.py */text_canvas.py",
     "memory: CUDA snapshots": "*snapshot*",
     "memory: what del frees": "*/memory/roots.py */memory/flow.py */memory/freed.py */memory/references.py */freeing*",
     "memory: a run": "*/memory_run* */gpumem_cell.py */timeline_* */out_of_memory* */track.js",
     "memory: now": "*/live_memory* */collectors/memory/* */gpumem.py */reports/memory.py */panels/memory.py"
-    " */views/pictures/* */memory/live.js */memory*.css */leaks.py",
+    " */pictures/treemap.py */pictures/timeline*.py */memory/live.js */memory*.css */leaks.py",
     "session watch": "*/session/* */watch*",
     "aliases, writes, overlay": "*alias* *write* *written* *overlay* */sharing* */clash*",
     "rng": "*/rng* *draws* */generators.py */mersenne.py",
