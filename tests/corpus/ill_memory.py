@@ -47,8 +47,8 @@ def a_sum_that_begins_with_whatever_lay_there():
     return trace.report
 
 
-@ill("TM104", severity="error", line="collected = torch.cat([collected, features.detach()])", subject="",
-     related=("collected = torch.empty(1, 3)",), says=("cat reads",))  # fmt: skip
+@ill("TM104", severity="error", line="collected = torch.cat([collected, features.detach()])", subject="collected",
+     related=("collected = torch.empty(1, 3)",), says=("cat reads collected,", "torch.zeros(1, 3)`"))  # fmt: skip
 def a_collection_that_begins_with_a_row_of_nothing():
     net = nn.Linear(2, 3)
     with tm.trace(namespace={"net": net}) as trace:
@@ -75,7 +75,7 @@ class Recurrent(nn.Module):
 
 
 @ill("TM104", severity="error", line="state = torch.tanh(self.cell(torch.cat([x, state], dim=1)))",
-     related=("state = sequence.new_empty(sequence.shape[0], 4)",), says=("cat reads",),
+     related=("state = sequence.new_empty(sequence.shape[0], 4)",), says=("cat reads state,", "new_zeros("),
      also=WHATEVER_LAY_THERE)  # fmt: skip
 def a_state_that_begins_without_values():
     net = Recurrent()

@@ -146,7 +146,14 @@ def _operands(part: ast.AST | None) -> list[ast.expr]:
 
 
 def _given(call: ast.Call) -> list[ast.expr]:
-    """Return what a call is given; ``x.reshape(…)`` is given ``x``, but ``F.relu(x)`` is not given ``F``."""
+    """Return what a call is given; ``x.reshape(…)`` is given ``x``, but ``F.relu(x)`` is not given ``F``.
+
+    Of ``torch.cat([a, b], dim=1)``, the tensors.
+    """
+    first = call.args[0] if call.args else None
+    free = isinstance(call.func, ast.Attribute) and _is_namespace(call.func.value)
+    if free and isinstance(first, ast.List | ast.Tuple):
+        return [] if any(isinstance(each, ast.Starred) for each in first.elts) else first.elts
     method = isinstance(call.func, ast.Attribute) and not _is_namespace(call.func.value)
     own = [call.func.value] if method and isinstance(call.func, ast.Attribute) else []
     return [*own, *call.args, *(keyword.value for keyword in call.keywords)]
