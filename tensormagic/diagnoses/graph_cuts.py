@@ -413,6 +413,9 @@ def backward_without_history(report: TraceReport) -> Iterator[Finding]:
         cut = report.cuts[one.cut] if one.cut is not None else None
         why, remedy = _of_cut(report, cut) if cut is not None else _of_nothing(one)
         called, ended = report.location(one.location), report.location(cut.location if cut is not None else None)
+        asked = re.search(r"\bgrad\(\w+(?:\.\w+\(\))?, (\w+)", called.text) if called is not None else None
+        if remedy == _ASK and asked is not None:
+            remedy = f"Require gradients before you compute: `{asked[1]}.requires_grad_()`."
         second = (RelatedLine("backward was called here", called),) if called and ended not in {None, called} else ()
         yield Finding(
             code="TM306",

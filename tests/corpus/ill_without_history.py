@@ -158,7 +158,7 @@ def log_probabilities_written_into_a_buffer_as_numbers():
     "TM306",
     severity="error",
     line="torch.autograd.grad(",
-    says=("energy has no graph for backward", "`x.requires_grad_()`"),
+    says=("energy has no graph for backward", "`positions.requires_grad_()`"),
 )
 def forces_of_positions_that_ask_for_nothing():
     """Physics: the derivative of an energy, whose positions were never told to require grad."""
