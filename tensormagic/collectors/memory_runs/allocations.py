@@ -144,9 +144,10 @@ class NodeLines:
 
 
 # It runs for each operation. What it does beyond any dispatch mode: one walk up the stack for the line, and, for what
-# is new, a weak reference that notes its death. All sums are made later, a few thousand events at a time.
+# is new, a weak reference that notes its death. All sums are made later, a few hundred events at a time: more would
+# wait long enough for Python to look through them for garbage again and again.
 
-FEWEST_EVENTS = 1 << 12  # that wait to be added up
+FEWEST_EVENTS = 1 << 9  # that wait to be added up
 MOST_PLACES = 20_000  # lines × modules: a large model has some hundreds
 
 _ENGINE = Engine.code
