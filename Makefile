@@ -14,7 +14,7 @@ allow_root := $(if $(filter 0,$(shell id -u)),--allow-root)
 # Jupyter's own settings and kernels of the person stay out of what we start.
 jupyter := env JUPYTER_PREFER_ENV_PATH=1 $(run) -m
 
-.PHONY: help demo test quick lint house format bench peers corpus sweep faults gpu matrix dist screenshots outputs docs gallery coverage clean
+.PHONY: help demo test quick lint house format bench peers corpus sweep faults gpu matrix ecosystem dist screenshots outputs docs gallery coverage clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -48,6 +48,9 @@ bench: $(VENV)/.has-test ## what tracing costs, as ratios inside one run
 
 peers: $(VENV)/.has-test ## the other tools, installed beside this one and measured; writes docs/comparison.md
 	$(run) -m tests.benchmarks.peers
+
+ecosystem: $(VENV)/.has-test ## other people's training loops, installed beside and run under every follower; writes docs/libraries.md
+	$(run) -m tests.ecosystem
 
 corpus: $(VENV)/.has-test ## how right the findings are: precision and recall of every code, over real programs
 	$(run) -m tests.corpus.score

@@ -1,4 +1,4 @@
-"""An environment for the peers: what torch needs is borrowed from ours, so that only they are downloaded."""
+"""An environment for other people's packages: torch is borrowed from ours, so that only they are downloaded."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 _PURELIB = "import sysconfig; print(sysconfig.get_path('purelib'))"
 
 
-def wanted() -> list[str]:
-    """Return the requirements, one a peer."""
-    lines = REQUIREMENTS.read_text(encoding="utf-8").splitlines()
+def wanted(requirements: Path = REQUIREMENTS) -> list[str]:
+    """Return the requirements, one a package."""
+    lines = requirements.read_text(encoding="utf-8").splitlines()
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
 
 
@@ -27,11 +27,11 @@ def make(folder: Path) -> Path:
     return python
 
 
-def install(python: Path) -> dict[str, str]:
-    """Install every peer; return what kept the others away, by name."""
-    absent = {}
-    for requirement in wanted():
-        pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", requirement]
+def install(python: Path, requirements: Path = REQUIREMENTS, *, constraints: Path | None = None) -> dict[str, str]:
+    """Install every package; return what kept the others away, by name."""
+    absent, options = {}, ["--quiet"] if constraints is None else ["--quiet", "-c", str(constraints)]
+    for requirement in wanted(requirements):
+        pip = [sys.executable, "-m", "pip", "--python", str(python), "install", *options, requirement]
         ran = subprocess.run(pip, capture_output=True, text=True, check=False)
         if ran.returncode:
             absent[requirement.partition("==")[0]] = (ran.stderr.strip() or "pip failed").splitlines()[-1]

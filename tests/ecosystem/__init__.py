@@ -1,0 +1,1 @@
+"""Other people's training loops, run untraced and under every follower: ``make ecosystem``."""
