@@ -21,7 +21,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tensormagic import lazy_exports as late
+from tensormagic import lazy_exports
 from tensormagic.errors import (
     NoGraphError,
     NonFiniteError,
@@ -167,7 +167,7 @@ def _module_of(name: str) -> str:
     return "tensormagic.api" if name in import_module("tensormagic.api").__all__ else "tensormagic.reports"
 
 
-__getattr__, __dir__ = late.names(__name__, __all__, _module_of)  # ``import tensormagic`` costs next to nothing
+__getattr__, __dir__ = lazy_exports.names(__name__, __all__, _module_of)  # ``import tensormagic`` costs next to nothing
 
 
 def load_ipython_extension(shell: Any) -> None:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tensormagic import lazy_exports as late
+from tensormagic import lazy_exports
 from tensormagic.errors import TraceError
 
 if TYPE_CHECKING:
@@ -157,4 +157,4 @@ _MODULES = {
 }
 _MODULE_OF = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
 
-__getattr__, __dir__ = late.names(__name__, _MODULE_OF, _MODULE_OF.__getitem__)
+__getattr__, __dir__ = lazy_exports.names(__name__, _MODULE_OF, _MODULE_OF.__getitem__)

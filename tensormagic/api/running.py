@@ -101,9 +101,9 @@ def open_progress(frame: Callable[[], LiveFrame], report: Callable[[], TraceRepo
     sender = terminal_sender()
     if sender is None:
         return None
-    from tensormagic.views.page.live import LivePanel, Seams
+    from tensormagic.views.page.live import LivePanel, Substitutes
 
-    panel = LivePanel(frame, report, mode="terminal", seams=Seams(sender, INTERVAL))
+    panel = LivePanel(frame, report, mode="terminal", substitutes=Substitutes(sender, INTERVAL))
     panel.start()
     return panel
 

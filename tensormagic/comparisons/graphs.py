@@ -341,13 +341,13 @@ def _ingredients(graph: Graph, renames: Renames) -> Counter[tuple[str, str]]:
 
 def _likeness(one: Counter[tuple[str, str]], other: Counter[tuple[str, str]]) -> float:
     """Return the share of nodes, those without names, that both have: of the larger graph."""
-    here, there = _nameless(one), _nameless(other)
+    here, there = _without_names(one), _without_names(other)
     larger = max(here.total(), there.total())
     exact = (one & other).total() / larger / 1000 if larger else 0.0  # among equals, the names decide
     return (here & there).total() / larger + exact if larger else 0.0
 
 
-def _nameless(ingredients: Counter[tuple[str, str]]) -> Counter[str]:
+def _without_names(ingredients: Counter[tuple[str, str]]) -> Counter[str]:
     plain: Counter[str] = Counter()
     for (name, _), number in ingredients.items():
         plain[name] += number

@@ -46,66 +46,66 @@ def loose_tensors(report: TraceReport | WatchReport) -> Iterator[Finding]:
     it; a note before there is an optimizer, for the optimizer may be given the tensor by hand, and for what could be a
     buffer.
     """
-    loose = [
+    found = [
         one
         for one in _modules(report).unregistered_tensors
         if not (one.optimized or one.kept_elsewhere) and _is_made(one)
     ]
-    yield from (_parameter(one) for one in loose if one.requires_grad and not one.grad_fn)
-    yield from (_computed(one) for one in loose if one.grad_fn and one.method == "__init__")
-    for module in dict.fromkeys(one.module for one in loose):
-        buffers = [one for one in loose if one.module == module and _could_be_buffer(one)]
+    yield from (_parameter(one) for one in found if one.requires_grad and not one.grad_fn)
+    yield from (_computed(one) for one in found if one.grad_fn and one.method == "__init__")
+    for module in dict.fromkeys(one.module for one in found):
+        buffers = [one for one in found if one.module == module and _could_be_buffer(one)]
         if buffers:
             yield _buffers(module, buffers)
 
 
-def _is_made(loose: UnregisteredTensor) -> bool:
+def _is_made(found: UnregisteredTensor) -> bool:
     """Return whether it is made with the module, or set from outside: what ``forward`` leaves there is a memory."""
-    return not loose.method or loose.method.lstrip("_").startswith(tuple(name.lstrip("_") for name in _MAKES))
+    return not found.method or found.method.lstrip("_").startswith(tuple(name.lstrip("_") for name in _MAKES))
 
 
-def _could_be_buffer(loose: UnregisteredTensor) -> bool:
-    return not loose.requires_grad and bool(loose.shape) and bool(loose.method) and loose.registered > 0
+def _could_be_buffer(found: UnregisteredTensor) -> bool:
+    return not found.requires_grad and bool(found.shape) and bool(found.method) and found.registered > 0
 
 
-def _parameter(loose: UnregisteredTensor) -> Finding:
-    missing = f"{loose.name} requires a gradient, but is a plain tensor and not in {loose.owner}.parameters()"
-    if loose.siblings:
-        updated = f"the optimizer updates {plural(loose.siblings, 'parameter')} of {loose.owner} and never this tensor"
+def _parameter(found: UnregisteredTensor) -> Finding:
+    missing = f"{found.name} requires a gradient, but is a plain tensor and not in {found.owner}.parameters()"
+    if found.siblings:
+        updated = f"the optimizer updates {plural(found.siblings, 'parameter')} of {found.owner} and never this tensor"
         message = f"{missing}, so {updated}, and state_dict() leaves it out."
     else:
         message = f"{missing}, so an optimizer made from these will not update it, and state_dict() leaves it out."
     return Finding(
         code="TM603",
-        severity="warning" if loose.siblings else "note",
+        severity="warning" if found.siblings else "note",
         message=message,
-        location=loose.location,
-        evidence={"shape": str(loose.shape), "parameters optimized": loose.siblings},
-        remedy=f"Make it a Parameter: `{_as_parameter(loose)}`",
-        subject=loose.name,
+        location=found.location,
+        evidence={"shape": str(found.shape), "parameters optimized": found.siblings},
+        remedy=f"Make it a Parameter: `{_as_parameter(found)}`",
+        subject=found.name,
     )
 
 
-def _computed(loose: UnregisteredTensor) -> Finding:
+def _computed(found: UnregisteredTensor) -> Finding:
     return Finding(
         code="TM603",
         severity="warning",
-        message=f"{loose.name} is not a Parameter but the result of {loose.grad_fn} on one, computed when "
-        f"{loose.module} was built: "
-        f"{loose.owner}.parameters() holds neither, so no optimizer made from it updates them.",
-        location=loose.location,
-        evidence={"shape": str(loose.shape), "made by": loose.grad_fn},
-        remedy=f"Compute first, make it a Parameter last: `{_parameter_last(loose)}`; move the whole module: "
-        f"`{loose.owner}.to(device)`",
-        subject=loose.name,
+        message=f"{found.name} is not a Parameter but the result of {found.grad_fn} on one, computed when "
+        f"{found.module} was built: "
+        f"{found.owner}.parameters() holds neither, so no optimizer made from it updates them.",
+        location=found.location,
+        evidence={"shape": str(found.shape), "made by": found.grad_fn},
+        remedy=f"Compute first, make it a Parameter last: `{_parameter_last(found)}`; move the whole module: "
+        f"`{found.owner}.to(device)`",
+        subject=found.name,
     )
 
 
-def _buffers(module: str, loose: list[UnregisteredTensor]) -> Finding:
-    names, first = [one.name for one in loose], loose[0]
+def _buffers(module: str, found: list[UnregisteredTensor]) -> Finding:
+    names, first = [one.name for one in found], found[0]
     elsewhere = first.module_device not in {"", first.device}
     now = f": it is on {first.device}, the module on {first.module_device}" if elsewhere else ""
-    verb, them = ("is a plain tensor", "it") if len(loose) == 1 else ("are plain tensors", "them")
+    verb, them = ("is a plain tensor", "it") if len(found) == 1 else ("are plain tensors", "them")
     does_not = f"{first.owner}.to(device) does not move {them}{now}, and state_dict() leaves {them} out"
     attribute = first.name.rpartition(".")[2]
     return Finding(
@@ -113,18 +113,18 @@ def _buffers(module: str, loose: list[UnregisteredTensor]) -> Finding:
         severity="note",
         message=f"{listed(names)} {verb}: {does_not}.",
         location=first.location,
-        evidence={one.name: str(one.shape) for one in loose[:8]},
+        evidence={one.name: str(one.shape) for one in found[:8]},
         remedy=f"If {module} needs {them} to work, make {them} a buffer: `{_as_buffer(first, attribute)}`",
         subject=first.name,
     )
 
 
-def _as_parameter(loose: UnregisteredTensor) -> str:
+def _as_parameter(found: UnregisteredTensor) -> str:
     """Return the line that makes it, with a Parameter round what it makes; plain advice where it is no simple line."""
-    attribute = loose.name.rpartition(".")[2]
-    made = _made(loose)
-    if made is None and loose.location is None and loose.owner:  # set from outside
-        return f"{loose.name} = nn.Parameter({loose.name}.detach())"
+    attribute = found.name.rpartition(".")[2]
+    made = _made(found)
+    if made is None and found.location is None and found.owner:  # set from outside
+        return f"{found.name} = nn.Parameter({found.name}.detach())"
     if made is None:
         return f"self.{attribute} = nn.Parameter({attribute})"
     target, value = made
@@ -135,9 +135,9 @@ def _as_parameter(loose: UnregisteredTensor) -> str:
     return f"{target} = nn.Parameter({ast.unparse(value)})"
 
 
-def _parameter_last(loose: UnregisteredTensor) -> str:
+def _parameter_last(found: UnregisteredTensor) -> str:
     """Return the line that makes it, with the Parameter round all that is computed; else an example."""
-    made = _made(loose)
+    made = _made(found)
     if made is None:
         return "nn.Parameter(torch.randn(3) * 0.01)"
     target, value = made
@@ -155,16 +155,16 @@ class _Bare(ast.NodeTransformer):
         return node
 
 
-def _as_buffer(loose: UnregisteredTensor, attribute: str) -> str:
-    made = _made(loose)
+def _as_buffer(found: UnregisteredTensor, attribute: str) -> str:
+    made = _made(found)
     owner = made[0].rpartition(".")[0] if made is not None else "self"
     return f'{owner}.register_buffer("{attribute}", {ast.unparse(made[1]) if made is not None else attribute})'
 
 
-def _made(loose: UnregisteredTensor) -> tuple[str, ast.expr] | None:
+def _made(found: UnregisteredTensor) -> tuple[str, ast.expr] | None:
     """Return what the line that makes the attribute assigns to, and what it assigns; None where that is not simple."""
     try:
-        (statement,) = ast.parse(loose.location.text if loose.location else "").body
+        (statement,) = ast.parse(found.location.text if found.location else "").body
     except (SyntaxError, ValueError):
         return None
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1:

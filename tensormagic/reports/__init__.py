@@ -154,7 +154,6 @@ from tensormagic.reports.tensor import (
 from tensormagic.reports.tensors import MemoryTotal, ModelReport, ModuleRow, TensorRow, TensorTable
 from tensormagic.reports.trace import (
     Cell,
-    Circumstances,
     Kept,
     Level,
     LiveFrame,
@@ -162,6 +161,7 @@ from tensormagic.reports.trace import (
     Pacing,
     ParameterSeries,
     Pass,
+    PassContext,
     State,
     TraceReport,
 )
@@ -241,7 +241,6 @@ __all__ = [
     "Category",
     "Cell",
     "ChangedName",
-    "Circumstances",
     "Clash",
     "Clashing",
     "Clipping",
@@ -339,6 +338,7 @@ __all__ = [
     "ParameterDifference",
     "ParameterSeries",
     "Pass",
+    "PassContext",
     "Path",
     "PathNode",
     "Phase",

@@ -162,6 +162,7 @@ RENAMED = {
     "unregistered_tensors": "loose",
     "unregistered_modules": "hidden",
     "modified": "spoilt",
+    "pass_context": "circumstances",
     "described": "told",
 }
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}

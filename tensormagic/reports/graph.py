@@ -181,9 +181,9 @@ class ForwardNonfinite:
     given: bool | None
 
 
-# The graph that a traced run went through, and the values that went through it: a skeleton and its frames.
+# The graph that a traced run went through, and the values that went through it: a structure and its frames.
 #
-# A training loop is one graph with a value per step, not a thousand graphs: a `Graph` is a skeleton, shared by every
+# A training loop is one graph with a value per step, not a thousand graphs: a `Graph` is a structure, shared by every
 # pass of the same structure, and each `Frame` holds the values of one pass: the time axis.
 #
 # Gradient norms are packed ``array("f")``. A Euclidean norm is never negative, which leaves -1.0 free to say
@@ -400,7 +400,7 @@ class FirstNonfinite:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """One skeleton, and the values that went through it.
+    """One structure, and the values that went through it.
 
     Attributes:
         number: From 1, in order of first appearance.
@@ -408,7 +408,7 @@ class Graph:
         edges: From each node to those that made its inputs: the way the gradient flows.
         roots: Indices of the nodes that backward started from.
         order: Node indices in the order the engine reached them in the last pass.
-        passes_seen: How many passes went through this skeleton.
+        passes_seen: How many passes went through this structure.
         frames: The kept passes; fewer than ``passes_seen`` in a long run: then evenly thinned, and first, last
             and the first non-finite one are always kept.
         first_nonfinite: Where NaN and Inf were born, first passes first, at most a few.

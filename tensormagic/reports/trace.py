@@ -18,7 +18,7 @@ from tensormagic.reports.watch import ModulesReport
 
 
 @dataclass(frozen=True, slots=True)
-class Circumstances:
+class PassContext:
     """Where a pass ran.
 
     Attributes:
@@ -128,7 +128,7 @@ class Pass:
         location: Index into `TraceReport.locations` of the line that called backward; None where not known.
         finite: Whether every gradient in it was finite.
         value: What backward was called on, where that is one number: the loss. None where it is not, or is unreadable.
-        circumstances: Where it ran: None for a backward called on the traced thread, outside any other.
+        pass_context: Where it ran: None for a backward called on the traced thread, outside any other.
         reduced: In a run of several processes, whether the gradients that it brought were reduced over them in it; None
             where nothing there reduces gradients, or it is not known.
     """
@@ -142,7 +142,7 @@ class Pass:
     location: int | None = None
     finite: bool = True
     value: float | None = None
-    circumstances: Circumstances | None = None
+    pass_context: PassContext | None = None
     reduced: bool | None = None
 
 

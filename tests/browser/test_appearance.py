@@ -27,10 +27,10 @@ SMALL = 40  # pixels across of a picture that is compared
 MEAN, MOST = 4.0, 40.0  # of 255: how far all pixels may be off in the mean, and the worst twentieth of them
 # Higher than a laptop's cell: where a run went wrong the graph, the norms and the source stand open beside each other,
 # because the fault is found by looking from one to the other.
-# The graph of a healthy run stays open, too, up to the height of a screen.
+# The graph of a healthy run stays open, too, up to the height of a screen; a listing shows its lines, up to twenty.
 HIGHER = {
     "trace_error": 640, "trace_failed": 870, "refused": 600, "ranks_error": 860, "forward": 810, "operations": 840,
-    "trace_huge": 915,
+    "trace_huge": 915, "memory_run": 660, "memory_run_huge": 680, "writes": 675,
 }  # fmt: skip
 STATIC = [one for one in EXHIBITS if not one.viewer]
 SETTLED = """async () => {

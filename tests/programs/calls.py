@@ -10,8 +10,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.functional import hessian, hvp, jacobian, jvp, vjp
 from torch.autograd.graph import get_gradient_edge
 
-from tensormagic.reports import UNREADABLE, UNTOUCHED, Circumstances
-from tests.programs.cases import circumstances, leaf, lines, norms, program
+from tensormagic.reports import UNREADABLE, UNTOUCHED, PassContext
+from tests.programs.cases import leaf, lines, norms, pass_context, program
 
 
 @program(3)
@@ -101,7 +101,7 @@ def materialized_gradients():
 
 
 def _all_rows_together(report):
-    assert circumstances(report) == [Circumstances(levels=("is_grads_batched",))]
+    assert pass_context(report) == [PassContext(levels=("is_grads_batched",))]
     assert norms(report, "sin") == [approx(2 * 3**0.5)]  # three rows with one 2 each
 
 

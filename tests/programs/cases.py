@@ -87,6 +87,6 @@ def lines(report: TraceReport, op: str) -> list[str]:
     return [place.text if place is not None else "" for place in places]
 
 
-def circumstances(report: TraceReport) -> list[Any]:
+def pass_context(report: TraceReport) -> list[Any]:
     """Return what is told of each pass."""
-    return [done.circumstances for done in report.passes]
+    return [done.pass_context for done in report.passes]

@@ -9,7 +9,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.utils import parametrizations
 from torch.nn.utils.parametrizations import weight_norm
 
-from tensormagic.reports import Circumstances
+from tensormagic.reports import PassContext
 from tests.programs.cases import leaf, lines, nodes, norms, program
 
 
@@ -184,7 +184,7 @@ def _a_pass_inside(report):
     (outer,), (inner,) = report.passes, report.inner_passes
     graph = next(graph for graph in report.graphs if graph.number == outer.graph)
     custom = next(node.index for node in graph.nodes if node.op == "OnTheWay")
-    assert (outer.circumstances, inner.circumstances) == (None, Circumstances(1, outer.graph, custom))
+    assert (outer.pass_context, inner.pass_context) == (None, PassContext(1, outer.graph, custom))
     assert (outer.number, outer.step) == (inner.number, inner.step) == (1, 1)
     assert lines(report, "cos") == ["inner = again.cos().sum()"]
     assert report.graphs[0].number == outer.graph

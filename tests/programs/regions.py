@@ -18,8 +18,8 @@ from torch.utils.checkpoint import (
 )
 from torch.utils.data import DataLoader, Dataset
 
-from tensormagic.reports import Circumstances
-from tests.programs.cases import circumstances, leaf, lines, nodes, norms, program
+from tensormagic.reports import PassContext
+from tests.programs.cases import leaf, lines, nodes, norms, pass_context, program
 
 
 def small_net(width=4):
@@ -33,7 +33,7 @@ def _gradients(net):
 
 def _the_segment_is_a_pass_inside(report):
     (outer,), (inner,) = report.passes, report.inner_passes
-    assert (outer.circumstances, inner.circumstances.inside, inner.step) == (None, 1, outer.step)
+    assert (outer.pass_context, inner.pass_context.inside, inner.step) == (None, 1, outer.step)
     assert report.graphs[0].number == outer.graph
     (segment,) = (graph for graph in report.graphs if graph.number == inner.graph)
     assert [node.op for node in segment.nodes if node.kind == "op"] == ["t", "addmm", "tanh", "mul", "t", "addmm"]
@@ -52,7 +52,7 @@ def a_reentrant_checkpoint():
 
 def _passes_in_passes(report):
     (outer,), (last, middle) = report.passes, report.inner_passes
-    assert [one.circumstances.graph for one in (middle, last)] == [outer.graph, middle.graph]
+    assert [one.pass_context.graph for one in (middle, last)] == [outer.graph, middle.graph]
     assert {(one.number, one.step) for one in (outer, middle, last)} == {(1, 1)}
 
 
@@ -162,7 +162,7 @@ def a_compiled_function_of_a_checkpoint():
 
 
 def _another_thread_has_no_line(report):
-    assert [told.thread for told in circumstances(report)] == ["worker"]
+    assert [told.thread for told in pass_context(report)] == ["worker"]
     assert set(lines(report, "exp")) == {""}
     assert norms(report, "exp") == [approx(2**0.5)]
     assert report.parameters[0].touched == 1
@@ -188,7 +188,7 @@ def everything_on_another_thread():
 
 def _the_line_is_this_threads(report):
     assert lines(report, "exp") == ["y = x.exp()"]
-    assert [told.thread for told in circumstances(report)] == ["worker"]
+    assert [told.thread for told in pass_context(report)] == ["worker"]
 
 
 @program(1, check=_the_line_is_this_threads)
@@ -203,7 +203,7 @@ def backward_on_another_thread():
 def _only_the_others_nodes_have_no_line(report):
     assert set(lines(report, "exp")) == {""}
     assert set(lines(report, "sum")) == {"made[0].sum().backward()"}
-    assert circumstances(report) == [None] * 5
+    assert pass_context(report) == [None] * 5
 
 
 @program(5, check=_only_the_others_nodes_have_no_line, measured=False, gaps=FOREIGN)
@@ -310,4 +310,4 @@ def a_long_chain():
     return x.grad
 
 
-assert Circumstances  # what the checks above compare with
+assert PassContext  # what the checks above compare with

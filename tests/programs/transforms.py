@@ -7,7 +7,7 @@ from pytest import approx  # noqa: PT013  (numbers in checks)
 from torch import nn
 from torch.func import functional_call, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp, vmap
 
-from tests.programs.cases import circumstances, leaf, lines, norms, program
+from tests.programs.cases import leaf, lines, norms, pass_context, program
 from tests.programs.functions import NewStyle
 
 FORWARDS = ("takes derivatives forwards",)
@@ -19,7 +19,7 @@ def cube(x):
 
 def levels(*expected):
     def check(report):
-        assert [told.levels if told else () for told in circumstances(report)] == list(expected)
+        assert [told.levels if told else () for told in pass_context(report)] == list(expected)
 
     return check
 

@@ -11,7 +11,7 @@ import pytest
 from tensormagic.reports import LiveFrame, TraceReport
 from tensormagic.views.page import live
 from tensormagic.views.page.columns import pack_delta
-from tensormagic.views.page.live import LivePanel, Seams, WidgetSender
+from tensormagic.views.page.live import LivePanel, Substitutes, WidgetSender
 from tensormagic.views.page.sampler import THREAD_NAME, Pace
 from tests.views import samples_viewer
 
@@ -43,8 +43,8 @@ class Run:
         self.frame = samples_viewer.live_frame(self.whole, 1, 4)
 
     def panel(self, sender: Any = None, *, interval: float = 30.0, **choices: Any) -> LivePanel:
-        seams = Seams(sender, interval, lambda: self.now)
-        return LivePanel(lambda: self.frame, lambda: self.whole, seams=seams, **choices)
+        substitutes = Substitutes(sender, interval, lambda: self.now)
+        return LivePanel(lambda: self.frame, lambda: self.whole, substitutes=substitutes, **choices)
 
 
 @pytest.fixture
@@ -254,7 +254,7 @@ def test_a_run_without_a_graph_sends_its_end(run: Run, recorder: Recorder) -> No
 
 def test_the_sampler_sets_its_own_pace(run: Run, recorder: Recorder) -> None:
     """Without an interval given, a look is timed, and the documents in it are not."""
-    panel = LivePanel(lambda: run.frame, lambda: run.whole, seams=Seams(recorder))
+    panel = LivePanel(lambda: run.frame, lambda: run.whole, substitutes=Substitutes(recorder))
     processor = {"now": 0.0}
     panel.pace = Pace(clock=lambda: processor["now"])
 

@@ -189,8 +189,8 @@ def _left_out(leaf: torch.Tensor, known: Leaves, trained: Trained) -> LeftOut:
     number = known.find(leaf)
     described = known.known[number] if number is not None else None
     is_parameter = isinstance(leaf, torch.nn.Parameter)
-    nameless = "" if is_parameter else f"leaf {tuple(leaf.shape)}"  # a module that was met has put another in its place
-    name = described.name if described is not None else known.called(leaf) or nameless
+    unnamed = "" if is_parameter else f"leaf {tuple(leaf.shape)}"  # a module that was met has put another in its place
+    name = described.name if described is not None else known.called(leaf) or unnamed
     return LeftOut(
         name=name,
         owner=described.owner if described is not None else "",

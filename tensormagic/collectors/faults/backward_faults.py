@@ -103,7 +103,7 @@ class Ended:
     """A pass that is over, its nodes still alive."""
 
     found: Walk  # the walk
-    graph: int  # number of its skeleton
+    graph: int  # number of its structure
     index: Sequence[int]  # traversal place → report index
     order: Sequence[int]  # report indices in the order in which the engine reached them
     site: int | None  # the line that called backward
@@ -117,7 +117,7 @@ class Ended:
         found, graph, recorder = followed.found, followed.graph, followed.recorder
         if found is None or graph is None or recorder is None:
             return None
-        frees = not call.retains and followed.circumstances is None
+        frees = not call.retains and followed.pass_context is None
         return cls(found, graph.structure.number, graph.structure.index, recorder.values.order, followed.site,
                    followed.caller, call.roots, frees)  # fmt: skip
 

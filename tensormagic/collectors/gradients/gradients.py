@@ -69,7 +69,7 @@ class PassRecorder:
         found: The live nodes; dropped in `close`.
         structure: Their structure.
         values: Filled while the pass runs.
-        first: Statistics of the first gradient of each node, shared by all passes of the skeleton; filled where missing
+        first: Statistics of the first gradient of each node, shared by all passes of it; filled where missing
         history: What is known of gradients on devices, shared likewise.
     """
 

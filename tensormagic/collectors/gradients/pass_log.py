@@ -32,7 +32,7 @@ from tensormagic.collectors.hooks.modes import active_levels, bare
 from tensormagic.collectors.hooks.replacing import BackwardCall, without_dynamo
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.where.caller import sequence_number
-from tensormagic.reports import UNREADABLE, UNTOUCHED, Circumstances, LiveFrame, ParameterSeries, Pass
+from tensormagic.reports import UNREADABLE, UNTOUCHED, LiveFrame, ParameterSeries, Pass, PassContext
 from tensormagic.reports.graph import no_numbers
 
 # What is known of one backward call while it is followed, backwards that are Python code included.
@@ -93,7 +93,7 @@ class Following:
     Attributes:
         thread: The thread that made the call.
         site: The line that did.
-        circumstances: Where it runs; None for one called on the traced thread, outside any other.
+        pass_context: Where it runs; None for one called on the traced thread, outside any other.
         begun: The pass, from when its graph is known.
         graph: The graph it goes through.
         recorder: Its hooks.
@@ -112,7 +112,7 @@ class Following:
 
     thread: int
     site: int | None
-    circumstances: Circumstances | None
+    pass_context: PassContext | None
     begun: Pass | None = None
     graph: TracedGraph | None = None
     recorder: PassRecorder | None = None
@@ -131,15 +131,15 @@ class Following:
     @property
     def levels(self) -> tuple[str, ...]:
         """What wraps its tensors."""
-        return self.circumstances.levels if self.circumstances is not None else ()
+        return self.pass_context.levels if self.pass_context is not None else ()
 
     @property
     def is_inner(self) -> bool:
         """Whether it runs inside another pass."""
-        return self.circumstances is not None and self.circumstances.inside > 0
+        return self.pass_context is not None and self.pass_context.inside > 0
 
 
-def circumstances(running: Sequence[Following], home: int) -> Circumstances | None:
+def pass_context(running: Sequence[Following], home: int) -> PassContext | None:
     """Return where a backward runs that is called just now, given those that run already; ``home`` is the thread."""
     levels, here = active_levels(), threading.get_ident()
     outer = _outer(running, here) if running else None
@@ -148,7 +148,7 @@ def circumstances(running: Sequence[Following], home: int) -> Circumstances | No
         return None
     begun = outer.begun if outer is not None else None
     graph = begun.graph if begun else 0
-    return Circumstances(begun.number if begun else 0, graph, _on_behalf_of(outer), name, levels)
+    return PassContext(begun.number if begun else 0, graph, _on_behalf_of(outer), name, levels)
 
 
 def _outer(running: Sequence[Following], here: int) -> Following | None:
@@ -278,7 +278,7 @@ class PassLog:
 
     def append(self, done: Pass, structure: GraphStructure, values: PassValues) -> bool:
         """Keep a pass that has ended; False where what passes inside it brought to one leaf would have to be added."""
-        if done.circumstances is not None and done.circumstances.inside:
+        if done.pass_context is not None and done.pass_context.inside:
             self._bring(done, structure, values)
             return True
         norms = array("f", [UNTOUCHED]) * len(self._leaves.known)

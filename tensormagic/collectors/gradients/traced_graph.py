@@ -111,7 +111,7 @@ FREE_SECONDS = 0.02  # after these
 
 
 class TracedGraph:
-    """One skeleton with everything that is known about it."""
+    """One structure with everything that is known about it."""
 
     def __init__(self, structure: GraphStructure, nodes: tuple[Node, ...]) -> None:
         self.structure = structure

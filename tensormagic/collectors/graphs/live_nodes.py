@@ -345,7 +345,7 @@ class Unwinding:
         self._known: tuple[array[int], Landings] = (array("i"), ())
 
     def secure(self, nodes: Sequence[Any], signature: array[int]) -> None:
-        """Put landings into a graph; ``nodes`` and ``signature`` as in `skeleton.Walk`."""
+        """Put landings into a graph; ``nodes`` and ``signature`` as in `structure.Walk`."""
         if len(nodes) <= STRIDE:
             return
         if signature != self._known[0]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # Describes the nodes of a graph once: names, shapes, saved tensors. The nodes are looked at, never kept.
 
-# Describes the nodes of a skeleton once: names, shapes, saved tensors. The nodes are looked at, never kept.
+# Describes the nodes of a structure once: names, shapes, saved tensors. The nodes are looked at, never kept.
 
 MAX_SAVED = 12  # slots listed a node; an LSTM keeps one for every layer and gate
 
@@ -58,7 +58,7 @@ def op_name(node_name: str) -> str:
 def describe_nodes(
     found: Walk, structure: GraphStructure, leaves: Leaves, origins: Origins, namespace: Mapping[str, Any]
 ) -> tuple[Node, ...]:
-    """Return the report nodes of a skeleton, in report order."""
+    """Return the report nodes of a structure, in report order."""
     variables = _variables(found, namespace)
     described: list[Node | None] = [None] * structure.size
     for place, node in enumerate(found.nodes):

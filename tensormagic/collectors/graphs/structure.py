@@ -3,7 +3,7 @@
 A training loop builds a new graph in every step, but always the same one. A walk gives each node its place in a
 fixed traversal order, and packs the type, origin (line and module) and edges of all nodes into one array, the
 signature; passes with equal signatures share one `GraphStructure`, and everything costly about a node (shapes, saved
-tensors, names) is read once a skeleton.
+tensors, names) is read once a structure.
 
 The walk is iterative: recursion dies at about a thousand nodes. It holds the nodes only until the pass ends.
 """
@@ -203,7 +203,7 @@ class GraphStructure:
 
 
 def make_structure(number: int, found: Walk) -> GraphStructure:
-    """Turn a walk into the skeleton that later passes are compared with."""
+    """Turn a walk into the structure that later passes are compared with."""
     numbers, links = _unpack(found.signature)
     leaf = [not ends and is_accumulate(node) for ends, node in zip(links, found.nodes, strict=True)]
     order = _creation_order(found.nodes, links, leaf)

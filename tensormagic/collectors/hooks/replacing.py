@@ -42,7 +42,7 @@ class Replacement:
     def __enter__(self) -> Replacement:
         """Stand in from now on."""
         with _lock:
-            self._below = _standing(self._owner, self._name)
+            self._below = _current(self._owner, self._name)
             self._ours = self._make(self._below)
             _layers.append(self)
             setattr(self._owner, self._name, self._ours)
@@ -61,16 +61,16 @@ class Replacement:
 
     def pause(self) -> None:
         """Put back what lay below for a while, where nobody came later (0.2 µs)."""
-        if _standing(self._owner, self._name) is self._ours:
+        if _current(self._owner, self._name) is self._ours:
             setattr(self._owner, self._name, self._below)
 
     def resume(self) -> None:
         """Stand in again, where nobody came meanwhile."""
-        if _standing(self._owner, self._name) is self._below:
+        if _current(self._owner, self._name) is self._below:
             setattr(self._owner, self._name, self._ours)
 
 
-def _standing(owner: Any, name: str) -> Any:
+def _current(owner: Any, name: str) -> Any:
     """Return what is to be put back: on a class of C++ another object than an attribute of it gives."""
     return vars(owner).get(name) or getattr(owner, name)
 

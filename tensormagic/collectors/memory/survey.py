@@ -75,7 +75,7 @@ class GraphMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class Nameless:
+class Unnamed:
     """What was found beyond names."""
 
     tensors: list[torch.Tensor]  # tensors
@@ -83,7 +83,7 @@ class Nameless:
     looked: int  # how many objects were looked at
 
 
-def nameless(known: Container[int]) -> Nameless:
+def unnamed(known: Container[int]) -> Unnamed:
     """Return what is alive beyond what is known already.
 
     Args:
@@ -95,7 +95,7 @@ def nameless(known: Container[int]) -> Nameless:
     nodes = set(filter(is_node_class, kinds))
     wanted = tensors | nodes
     found = [item for item in every if type(item) in wanted]
-    return Nameless(
+    return Unnamed(
         tensors=[item for item in found if type(item) in tensors and id(item) not in known and is_readable(item)],
         nodes=[item for item in found if type(item) in nodes],
         looked=len(every),
@@ -266,7 +266,7 @@ class Survey:
             yield from _root(x, place.path)
 
     def _meet_nameless(self) -> list[tuple[Any, str]]:
-        found = nameless(self._of.keys() | {id(block.part) for block in self._blocks.values()})
+        found = unnamed(self._of.keys() | {id(block.part) for block in self._blocks.values()})
         self.looked += found.looked
         for x in found.tensors:
             self._blocks_of(x)

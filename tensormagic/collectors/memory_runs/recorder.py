@@ -28,7 +28,7 @@ from tensormagic.collectors.memory_runs.allocation_log import (
 from tensormagic.collectors.memory_runs.allocations import FEWEST_EVENTS, Allocations
 from tensormagic.collectors.memory_runs.cuda_events import CudaRecording
 from tensormagic.collectors.memory_runs.functions import LineProfile
-from tensormagic.collectors.memory_runs.run_report import Account, Described, Growth, described, standing
+from tensormagic.collectors.memory_runs.run_report import Account, Described, Growth, alive_now, described
 from tensormagic.collectors.objects.identity import ModuleNames, RunningModules
 from tensormagic.collectors.ops import storages
 from tensormagic.collectors.quiet import quiet
@@ -167,7 +167,7 @@ class MemoryRecorder(Listener):
         """Note what is there before the run, each at once: it may die while the next are looked for. Never raises."""
         seen = self._seen
         try:
-            for storage, tensor, is_twin in standing():
+            for storage, tensor, is_twin in alive_now():
                 if storage._cdata not in seen.known:
                     block = new_block(storage, tensor, seen.note_death)
                     if is_twin:

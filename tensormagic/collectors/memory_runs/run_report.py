@@ -78,7 +78,7 @@ def _described(namespace: Mapping[str, Any], frame: FrameType | None) -> tuple[D
         return found, survey.gaps
 
 
-def standing() -> Iterator[tuple[torch.UntypedStorage, torch.Tensor, bool]]:
+def alive_now() -> Iterator[tuple[torch.UntypedStorage, torch.Tensor, bool]]:
     """Yield every storage that is alive, some of them more than once, with a tensor over it: what graphs keep, too.
 
     Last: whether its bytes count with another storage over the same memory: every ``torch.from_numpy(a)`` makes one.

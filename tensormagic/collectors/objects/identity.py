@@ -93,7 +93,7 @@ class ModuleNames:
         self._namespace = namespace
         self._paths: dict[int, tuple[weakref.ref[nn.Module], str]] = {}
         self._roots: dict[str, weakref.ref[nn.Module]] = {}
-        self._strangers: dict[int, weakref.ref[nn.Module]] = {}
+        self._unnamed_modules: dict[int, weakref.ref[nn.Module]] = {}
         self.on_root: Callable[[str, nn.Module], None] = _nothing
 
     def path(self, module: nn.Module) -> str:
@@ -113,12 +113,12 @@ class ModuleNames:
 
     def add_unnamed_referrer(self, module: nn.Module) -> str:
         """Note that a module runs inside one that does not know it, and so has no path; returns what to call it."""
-        self._strangers[id(module)] = weakref.ref(module)
+        self._unnamed_modules[id(module)] = weakref.ref(module)
         return self.unnamed_referrer(module)
 
     def unnamed_referrer(self, module: nn.Module) -> str:
         """Return what to call a module that is known to have no path, or ``""``."""
-        known = self._strangers.get(id(module))
+        known = self._unnamed_modules.get(id(module))
         return f"({type(module).__name__})" if known is not None and known() is module else ""
 
     def roots(self) -> list[tuple[str, nn.Module]]:

@@ -369,7 +369,7 @@ class PacedTracer(Tracer):
 
     def _number_of(self, followed: Following) -> int:
         """Return the number of a pass that begins; those that are not looked at are counted too."""
-        if followed.circumstances is not None and followed.circumstances.inside:
+        if followed.pass_context is not None and followed.pass_context.inside:
             return super()._number_of(followed)
         at_home = get_ident() == self._home
         self._others += not at_home

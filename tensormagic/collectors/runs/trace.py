@@ -34,11 +34,11 @@ from tensormagic.collectors.gradients.pass_log import (
     Microbatches,
     PassLog,
     PythonBackwards,
-    circumstances,
     frame_before_any_pass,
     frame_of,
     infers_shapes,
     is_being_compiled,
+    pass_context,
     pass_of,
     returned_gradients,
 )
@@ -278,7 +278,7 @@ class Tracer(Listener):
             self._cuts.begin(roots, followed)
             nodes = start_nodes(roots)
             with self._lock, gc_paused(), self._leaves.seen_from(followed.caller):
-                followed.circumstances = circumstances(self._running, self._home)
+                followed.pass_context = pass_context(self._running, self._home)
                 if nodes:
                     found = self._walker.walk(nodes)
                     if (graph := self._graph_of(found, inner=followed.is_inner)) is not None:
@@ -307,7 +307,7 @@ class Tracer(Listener):
         if followed.levels:
             recorder.look_inside_wrappers()
         followed.begun = Pass(number, self._step, graph.structure.number, "running", 0.0, 0, followed.site,
-                              circumstances=followed.circumstances)  # fmt: skip
+                              pass_context=followed.pass_context)  # fmt: skip
         followed.graph, followed.recorder, followed.nodes = graph, recorder, found.nodes
         followed.found, followed.suspects = found, self._faults.begin(found, followed.caller)
         self._running.append(followed)  # before the first hook: from now on `_finish` takes them away
@@ -326,8 +326,8 @@ class Tracer(Listener):
 
     def _number_of(self, followed: Following) -> int:
         """Return the number of a pass that begins; one inside another has that one's."""
-        if followed.circumstances is not None and followed.circumstances.inside:
-            return followed.circumstances.inside
+        if followed.pass_context is not None and followed.pass_context.inside:
+            return followed.pass_context.inside
         self._begun += 1
         if self._begins_step(followed):
             self._step += 1
@@ -335,7 +335,7 @@ class Tracer(Listener):
 
     def _begins_step(self, followed: Following) -> bool:
         """Return whether a pass is of a step of its own: nodes were made since the last one, or it is on a thread."""
-        if followed.circumstances is not None and followed.circumstances.thread:
+        if followed.pass_context is not None and followed.pass_context.thread:
             return True
         of_pipeline = self._microbatches.begin_step()
         return followed.sequence != self._sequence_at_last_pass if of_pipeline is None else of_pipeline

@@ -249,7 +249,7 @@ def look_at(
         for place in islice((place for root in every for place in _places(root)), MOST * 4):
             lines = assigned(type(place.module), place.attribute, cell_number)
             if is_kind(place.value, torch.Tensor):
-                found.unregistered_tensors.append(_loose(place, known, lines[-1] if lines else None))
+                found.unregistered_tensors.append(_unregistered_tensor(place, known, lines[-1] if lines else None))
             elif (hidden := _hidden(place, known, lines[0] if lines else None)) is not None:
                 found.unregistered_modules.append(hidden)
         for name, root in every:
@@ -366,7 +366,7 @@ def _parameters(root: nn.Module) -> set[int]:
     return {id(held) for held in held_by(root) if is_kind(held, nn.Parameter)}
 
 
-def _loose(place: Place, known: _Known, where: Location | None) -> UnregisteredTensor:
+def _unregistered_tensor(place: Place, known: _Known, where: Location | None) -> UnregisteredTensor:
     x, (owner, root) = place.value, place.root
     behind = [id(x)] if x.is_leaf else [id(leaf) for leaf in _leaves(x)]
     own = _parameters(root)

@@ -228,7 +228,7 @@ class TrainingWatcher:
         """Return whether leaves collect gradients in a pass of this thread's that lies in no other."""
         if followed.thread != self._home:
             self._whole = False
-        return followed.thread == self._home and followed.circumstances is None and call.accumulates
+        return followed.thread == self._home and followed.pass_context is None and call.accumulates
 
     def forget(self) -> None:
         """Note that passes and steps may have gone by unseen."""

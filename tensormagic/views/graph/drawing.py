@@ -2,7 +2,7 @@
 
 Everything that draws the graph (the static picture, the live panel) starts from the same `Drawing`. A cut is an input
 of a box from which nothing goes back, just as a leaf is one at which the way ends by nature: it is written under the
-box that used the value, as leaves are. Where the box that made the value is drawn too, a severed wire leads from one to
+box that used the value, as leaves are. Where the box that made the value is drawn too, a cut wire leads from one to
 the other.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # -- cuts -------------------------------------------------------------------------------------------------------------
 
 MOST_ROWS = 2
-MOST_WIRES = 24  # severed wires of one drawing: more would hide the others
+MOST_WIRES = 24  # cut wires of one drawing: more would hide the others
 
 Pair = tuple[int, int]
 Point = tuple[float, float]
@@ -70,7 +70,7 @@ class Ends:
 
     Attributes:
         rows: For every box, its lines.
-        pairs: ``(source, target)`` boxes of the severed wires, with the cut of each.
+        pairs: ``(source, target)`` boxes of the cut wires, with the cut of each.
         stubs: Boxes that made a value which some cut takes, or which was read, where no wire says so: box → cuts.
     """
 

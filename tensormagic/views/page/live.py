@@ -161,7 +161,7 @@ class Sender(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Seams:
+class Substitutes:
     """What a test puts in the place of the clock, the pace and the page.
 
     Attributes:
@@ -191,7 +191,7 @@ class LivePanel(Sampler):
         update: Callable[[Bundle], None] | None = None,
         keep: Callable[[Bundle], None] | None = None,
         wall: bool = False,
-        seams: Seams | None = None,
+        substitutes: Substitutes | None = None,
     ) -> None:
         """Make a panel; nothing is sent before `start`.
 
@@ -202,14 +202,14 @@ class LivePanel(Sampler):
             update: Replaces the shown output by a mimebundle, in mode ``"html"``.
             keep: Shows, or replaces, a mimebundle below the widget, in mode ``"widget"``: see `kept_bundle`.
             wall: Whether it is seen from the last row of a lecture hall.
-            seams: What a test puts in the place of the clock, the pace and the page.
+            substitutes: What a test puts in the place of the clock, the pace and the page.
         """
-        seams = seams or Seams()
+        substitutes = substitutes or Substitutes()
         self._wall = wall
-        super().__init__(seams.interval or (HTML_INTERVAL if mode == "html" else None))
+        super().__init__(substitutes.interval or (HTML_INTERVAL if mode == "html" else None))
         self.mode = mode
-        self.sender = seams.sender or self._sender_of(mode, report, update)
-        self._frame, self._report, self._clock = frame, report, seams.clock
+        self.sender = substitutes.sender or self._sender_of(mode, report, update)
+        self._frame, self._report, self._clock = frame, report, substitutes.clock
         self._structure: int | None = None
         self._last_key: tuple[Any, ...] | None = None
         self._last_step, self._last_delta = 0, -math.inf

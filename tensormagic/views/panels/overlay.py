@@ -137,7 +137,7 @@ def pair_sentences(report: OverlayReport, storage: OverlayStorage) -> tuple[str,
     few = len(storage.members) <= FEW
     some = [_pair_sentence(report, pair) for pair in storage.pairs if few and pair.overlap != "no"]
     none = [pair for pair in storage.pairs if pair.overlap == "no"]
-    return (*some, *_strangers(report, none))
+    return (*some, *_unrelated(report, none))
 
 
 def _pair_sentence(report: OverlayReport, pair: OverlayPair) -> str:
@@ -156,7 +156,7 @@ def _pair_sentence(report: OverlayReport, pair: OverlayPair) -> str:
     return f"{both} have {common}: {first} of {name(left)}, {second} of {name(right)}"
 
 
-def _strangers(report: OverlayReport, pairs: list[OverlayPair]) -> tuple[str, ...]:
+def _unrelated(report: OverlayReport, pairs: list[OverlayPair]) -> tuple[str, ...]:
     """Return who has no byte in common with whom: all at once where that holds for each two of them."""
     if not pairs:
         return ()

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 from tensormagic.reports import (
     UNTOUCHED,
-    Circumstances,
     Kept,
     Pace,
     Pacing,
     Parallel,
     ParameterSeries,
     Pass,
+    PassContext,
     TraceReport,
 )
 from tensormagic.words import (
@@ -122,7 +122,7 @@ def overhead_text(report: TraceReport) -> str:
 def all_clear(report: TraceReport) -> str:
     """Return the sentence for a run without findings; it claims no more than was looked at."""
     if report.state == "drawn" and report.kept is not None:
-        return _standing(report.kept)
+        return _existing(report.kept)
     if report.failure is not None:
         return f"the run ended with the call above, which torch refused{_until(report)}"
     if not report.passes_seen:
@@ -213,7 +213,7 @@ def can_run(kept: Kept) -> bool:
     return not kept.freed and not kept.changed
 
 
-def _standing(kept: Kept) -> str:
+def _existing(kept: Kept) -> str:
     """Return whether backward can run through an existing graph, as far as what it saved says."""
     if kept.freed:
         return "backward already ran through this graph and freed its saved tensors: it cannot run again"
@@ -418,7 +418,7 @@ def _used(report: TraceReport) -> Iterator[str]:
 
 def circumstances_text(report: TraceReport, one: Pass) -> str:
     """Return ``inside CheckpointFunction``, ``on thread worker-1``, ``in vmap > grad``; empty for most."""
-    described = one.circumstances
+    described = one.pass_context
     if described is None:
         return ""
     inside = f"inside {_maker(report, described) or 'another'}" if described.inside else ""
@@ -427,7 +427,7 @@ def circumstances_text(report: TraceReport, one: Pass) -> str:
     return ", ".join(filter(None, (inside, thread, levels)))
 
 
-def _maker(report: TraceReport, described: Circumstances) -> str:
+def _maker(report: TraceReport, described: PassContext) -> str:
     """Return the name of the node whose backward made the call, where it is known."""
     graph = next((graph for graph in report.graphs if graph.number == described.graph), None)
     if graph is None or described.node is None or described.node >= len(graph.nodes):

@@ -37,7 +37,7 @@ _BREAK = 13.0  # how far before its end a wire is severed
 
 
 def _detached_svg(drawing: Drawing) -> str:
-    """Return the severed wires: what lies below all other lines."""
+    """Return the cut wires: what lies below all other lines."""
     canvas = Canvas()
     for wire in drawing.detachment:
         canvas.path("xl", line(wire.points))

@@ -46,10 +46,10 @@ def main() -> None:
             "pictures": pictures.measure(there),
             "costs": costs.measure(there),
         }
-    print(json.dumps(_circumstances(there) | {"absent": absent} | measured), file=sys.stdout)
+    print(json.dumps(_pass_context(there) | {"absent": absent} | measured), file=sys.stdout)
 
 
-def _circumstances(there: dict[str, Any]) -> dict[str, Any]:
+def _pass_context(there: dict[str, Any]) -> dict[str, Any]:
     return {
         "date": datetime.now(timezone.utc).date().isoformat(),
         "python": platform.python_version(),

@@ -27,7 +27,7 @@ def measured() -> dict[str, Any]:
     return found
 
 
-def circumstances(found: dict[str, Any]) -> str:
+def pass_context(found: dict[str, Any]) -> str:
     """Return the sentence that says when, and with which versions."""
     day = date.fromisoformat(found["date"])
     versions = [f"{name} {version}" for name, version in sorted(found["versions"].items())]
@@ -156,7 +156,7 @@ def write(page: Path = PAGE) -> None:
 
 def as_measured(text: str, found: dict[str, Any]) -> str:
     """Return the page's text with the sentence and the tables as they were measured."""
-    text = _SENTENCE.sub(lambda _: circumstances(found), text, count=1)
+    text = _SENTENCE.sub(lambda _: pass_context(found), text, count=1)
     for head, lines in tables(found).items():
         place = re.compile(_TABLE.format(head=re.escape(head)), re.MULTILINE)
         text, count = place.subn(lambda _, lines=lines: lines, text)

@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 import tensormagic as tm
 from tensormagic.collectors.calls.call_watch import CallWatch
 from tensormagic.collectors.gradients.traced_graph import MOST_PASSES
-from tensormagic.reports import UNREADABLE, UNTOUCHED, Circumstances
+from tensormagic.reports import UNREADABLE, UNTOUCHED, PassContext
 
 
 def nodes_of(root):
@@ -501,8 +501,8 @@ def test_inputs_of_a_segment_that_was_checkpointed_have_their_gradient():
     with tm.trace(namespace={"net": net}) as trace:
         h = checkpoint(net[0], torch.ones(2, 3, requires_grad=True) * 1, use_reentrant=True)
         net[2](h).sum().backward()
-    (nameless,) = [series for series in trace.report.parameters if series.name == "leaf (2, 3)"]
-    assert nameless.norms[0] > 0
+    (unnamed,) = [series for series in trace.report.parameters if series.name == "leaf (2, 3)"]
+    assert unnamed.norms[0] > 0
     assert trace.report.title == "net", "not that of the part which was called first"
 
 
@@ -601,7 +601,7 @@ def test_functorch_transforms_are_followed():
     assert value.tolist() == [6.0]
     report = trace.report
     assert report.gaps == ()
-    assert [done.circumstances for done in report.passes] == [Circumstances(levels=("grad",))]
+    assert [done.pass_context for done in report.passes] == [PassContext(levels=("grad",))]
     assert last_norm(report, report.nodes[0]) == 6.0
 
 

@@ -6,12 +6,12 @@ import { html, svg, later } from "./words.js";
 import { hatchPattern, boxMark, paintBox, frameMark, wireMark, paintWire, wireState, around, bornMark, findingMarks, derivativeMarks, crashMarks } from "./marks.js";
 import { cutMarks } from "./cuts.js";
 import { FarView, inks, mapSize, sheet, specks } from "./minimap.js";
-import { listenTo } from "./hands.js";
+import { listenTo } from "./pointer_input.js";
 
 /** @typedef {import("./constants.js").Box} Box */
 /** @typedef {import("./constants.js").Wire} Wire */
 /** @typedef {import("./constants.js").Picture} Picture */
-/** @typedef {import("./heat.js").Lens} Lens */
+/** @typedef {import("./node_coloring.js").Lens} Lens */
 /** @typedef {{select:(box:number, node:number|null)=>void, tell:(box:number)=>string, opens:(box:number)=>boolean, open:(box:number)=>void, fold:(part:number)=>void}} GraphHooks */
 
 const ALWAYS = 300; // so many boxes are elements wherever they lie; of more only those in view are

@@ -6,7 +6,7 @@ import { svg, say, wireWidth } from "./words.js";
 
 /** @typedef {import("./constants.js").Box} Box */
 /** @typedef {import("./constants.js").Wire} Wire */
-/** @typedef {import("./heat.js").Lens} Lens */
+/** @typedef {import("./node_coloring.js").Lens} Lens */
 
 /** @param {string} id */
 export function hatchPattern(id) {

@@ -7,7 +7,7 @@ import { Model, samePicture } from "./model.js";
 import { Folds } from "./folds.js";
 import { upTo } from "./player.js";
 import { close } from "./choosing.js";
-import { drawNotes, fillChooser, sayBoxes, sayWhere, warnLines } from "./saying.js";
+import { drawNotes, fillChooser, sayBoxes, sayWhere, warnLines } from "./captions.js";
 import { known, looksAt, nameOf, note, recall } from "./memory.js";
 import { relight, sayPath } from "./path.js";
 import { makePlayers, makeViews, putTogether } from "./parts.js";
@@ -35,7 +35,7 @@ export class Panel {
   /** @type {import("./charts.js").Charts} */ charts = later();
   /** @type {import("./source.js").Source} */ source = later();
   /** @type {import("./drawer.js").Drawer} */ drawer = later();
-  /** @type {import("./heat.js").Heat} */ heat = later();
+  /** @type {import("./node_coloring.js").Heat} */ heat = later();
   /** @type {import("./search.js").Search} */ search = later();
   /** @type {import("./player.js").Player} */ passes = later();
   /** @type {import("./player.js").Player} */ order = later();

@@ -6,7 +6,7 @@ import { GraphView } from "./graph.js";
 import { Charts } from "./charts.js";
 import { Source } from "./source.js";
 import { Drawer } from "./drawer.js";
-import { Heat } from "./heat.js";
+import { Heat } from "./node_coloring.js";
 import { Search } from "./search.js";
 import { Headline } from "./headline.js";
 import { Player, speedChooser, passPace, orderPace } from "./player.js";
