@@ -126,7 +126,7 @@ def test_what_dies_while_it_is_taken_down_is_not_alive(monkeypatch):
             if ours:
                 held.clear()
 
-    monkeypatch.setattr(recorder, "standing", dying)
+    monkeypatch.setattr(recorder, "alive_now", dying)
     with tm.track_memory() as run:
         torch.zeros(3)
     assert not held
