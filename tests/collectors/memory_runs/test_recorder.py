@@ -117,7 +117,7 @@ def test_what_was_there_before_is_told_apart():
 
 def test_what_dies_while_it_is_taken_down_is_not_alive(monkeypatch):
     """Garbage is collected whenever Python likes, also while what is before the run is looked for."""
-    found, held = recorder.standing, [torch.zeros(1000)]
+    found, held = recorder.alive_now, [torch.zeros(1000)]
 
     def dying():
         for storage, tensor, is_twin in found():
