@@ -1,7 +1,8 @@
-"""Runs on each of four ranks: a mesh of two by two, each program once alone and once under a trace that writes."""
+"""Runs on each of four ranks: a mesh of two by two, each program alone, and under every follower."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import sys
@@ -23,9 +24,9 @@ MESHES = {}
 
 
 def mesh(*names):
-    """Return a mesh of two by two ranks; it is made once: each makes groups."""
+    """Return a mesh of two by two ranks, or a row of four; it is made once: each makes groups."""
     if names not in MESHES:
-        MESHES[names] = init_device_mesh("cpu", (2, 2), mesh_dim_names=names)
+        MESHES[names] = init_device_mesh("cpu", (2, 2) if len(names) == 2 else (4,), mesh_dim_names=names)
     return MESHES[names]
 
 
@@ -80,7 +81,19 @@ def replica_that_drifts():
     return train(model, dist.get_rank(), push)
 
 
-PROGRAMS = (sharded_over_tensor_parallel, sharded_replicas, replica_that_drifts)
+def tensor_parallel():
+    """Tensor parallelism over all four."""
+    model = net()
+    parallelize_module(model, mesh("all"), {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    return train(model, 0)
+
+
+PROGRAMS = (sharded_over_tensor_parallel, sharded_replicas, replica_that_drifts, tensor_parallel)
+FOLLOWERS = (
+    lambda: tm.trace(forward=True),
+    lambda: tm.trace(memory=True, writes=True, draws=True),
+    tm.track_memory,
+)
 
 
 def begun():
@@ -94,7 +107,7 @@ def main(rank, world, folder):
     torch.set_num_threads(1)
     store = f"file://{folder}/store"
     dist.init_process_group("gloo", init_method=store, rank=rank, world_size=world, timeout=timedelta(seconds=60))
-    mesh("dp", "tp"), mesh("replicate", "shard")
+    mesh("dp", "tp"), mesh("replicate", "shard"), mesh("all")
     found = {}
     for program in PROGRAMS:
         start = begun()
@@ -102,11 +115,15 @@ def main(rank, world, folder):
         between = begun()
         with tm.trace(ranks=f"{folder}/{program.__name__}", level="ops") as trace:
             followed = program()
-        each = [
-            [after - before for before, after in zip(*pair, strict=True)]
-            for pair in ((start, between), (between, begun()))
-        ]
-        found[program.__name__] = alone, followed, each, [finding.code for finding in trace.report.findings]
+        counts = [start, between, begun()]
+        others = []
+        for follower in FOLLOWERS:
+            with follower():
+                others.append(program())
+            counts.append(begun())
+        each = [[after - before for before, after in zip(*pair, strict=True)] for pair in itertools.pairwise(counts)]
+        codes = [finding.code for finding in trace.report.findings]
+        found[program.__name__] = alone, [followed, *others], each, codes
     Path(f"{folder}/found{rank}").write_bytes(pickle.dumps(found))
     dist.barrier()
 
