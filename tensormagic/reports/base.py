@@ -349,7 +349,7 @@ class Report:
             raise ReportFormatError(f"cannot read {os.fspath(path)!r}: {error.strerror}") from error
         except (ValueError, RecursionError) as error:  # a ReportFormatError is a ValueError too
             described = str(error) if isinstance(error, ReportFormatError) else f"it is not a JSON file: {error}"
-            raise ReportFormatError(f"cannot load {os.fspath(path)!r}: {described}") from error
+            raise ReportFormatError(f"cannot load {os.fspath(path)!r}: {described:.500}") from error
 
     def check(self) -> None:
         """Raise ReportFormatError where a part points at what is not there; a report that was read is checked."""
