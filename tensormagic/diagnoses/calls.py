@@ -269,9 +269,9 @@ def _mixed_finding(report: TraceReport, one: Observation) -> Finding:
     work = "brings" if one.detail == "converted" else "reads"
     way = f"into the {_lies(other)} order of {other_name}" if one.detail == "converted" else (
         f"across its order: it is {_lies(odd)}, {other_name} {_lies(other)}")  # fmt: skip
-    wanted = "torch.channels_last" if "channels_last" in {_lies(odd), _lies(other)} else "torch.contiguous_format"
-    fix = f"`{odd.name} = {odd.name}.to(memory_format={wanted})`" if odd.name.isidentifier() else (
-        f"`.to(memory_format={wanted})`")  # fmt: skip
+    name = next((x.name for x in (odd, other) if _lies(x) == "contiguous"), "")
+    fix = f"`{name} = {name}.to(memory_format=torch.channels_last)`" if name.isidentifier() else (
+        "`.to(memory_format=torch.channels_last)`")  # fmt: skip
     return Finding(
         code="TM103",
         severity="warning",

@@ -20,8 +20,9 @@ REVIEWED = {
     "contains only non-text characters": "arrows and dashes, in the ink of the text beside them",
     "due to a pseudo element": "brackets under a row of cells, which lie above the words",
 }
-_RUN = """([root, off]) => axe.run(root ?? document, {
+_RUN = """([root, off, only]) => axe.run(root ?? document, {
   resultTypes: ["violations", "incomplete"],
+  ...(only.length && { runOnly: only }),
   rules: Object.fromEntries(off.map(id => [id, {enabled: false}])),
 })"""
 
@@ -46,17 +47,18 @@ class Verdict:
         return [line for line in self.incomplete if line not in decided]
 
 
-def check(page: Page, root: str | None = None, *, off: tuple[str, ...] = ()) -> Verdict:
+def check(page: Page, root: str | None = None, *, off: tuple[str, ...] = (), only: tuple[str, ...] = ()) -> Verdict:
     """Run axe over a page, or over what ``root`` selects.
 
     Args:
         page: The page.
         root: A selector; the whole page by default.
         off: Rules that are not for this page: a fragment in a notebook has no title of its own.
+        only: The rules to run; all by default. What colours decide is asked of the dark side alone.
     """
     if not page.evaluate("() => Boolean(window.axe)"):
         page.evaluate(SOURCE)
-    found = page.evaluate(_RUN, [root, list(off)])
+    found = page.evaluate(_RUN, [root, list(off), list(only)])
     return Verdict(_lines(found["violations"]), _lines(found["incomplete"]))
 
 

@@ -137,7 +137,7 @@ def test_a_budget_traces_the_first_step_and_says_what_it_cost():
     assert steps_of(report)[0] == 1
     assert pacing.steps == len(steps_of(report)) == len({one.step for one in report.passes})
     assert pacing.steps < 60
-    assert pacing.steps > 1 or pacing.cost > 0.5  # a first step that took the budget of all is the only one
+    assert pacing.steps > 1 or pacing.cost > 0.25  # where another as dear as the first is over the budget, it is alone
     assert pacing.cost > 0
     assert report.steps_seen == 60
 
