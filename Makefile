@@ -30,7 +30,7 @@ endif
 test: $(VENV)/.has-test $(VENV)/.has-system ## everything a change has to pass: ruff, mypy, import contracts, all tests
 	tools/check.sh $(run)
 
-quick: $(VENV)/.has-test ## what needs no browser, no kernel and no corpus: minutes; ONLY=rng: what is about that, in seconds
+quick: $(VENV)/.has-test ## what needs no browser, kernel, ranks or corpus: minutes; ONLY=rng: what is about that, in seconds
 	ONLY='$(ONLY)' tools/check.sh $(run) quick
 
 lint: $(VENV)/.has-test ## ruff, mypy and import contracts alone

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What a change has to pass, each step with its result: tools/check.sh PYTHON [lint|quick]
-# lint: ruff, mypy and import contracts alone. quick: besides them the tests without browser, kernel and corpus.
+# lint: ruff, mypy and import contracts alone. quick: besides them the tests without browser, kernels, ranks and corpus.
 # ONLY=rng with quick: of the tests those of one subject, by a word in their path or name, and no mypy.
 # All steps run, whatever fails; pytest comes last, so that its summary is the last thing to read.
 set -uo pipefail
@@ -35,7 +35,7 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 # Hundreds of processes import the package and its tests: they are compiled once.
 unset PYTHONDONTWRITEBYTECODE
 tests=(--numprocesses "${WORKERS:-$(($(getconf _NPROCESSORS_ONLN) + 1))}" --maxprocesses 4 --durations 40)
-[ "$mode" = quick ] && tests+=(-m 'not browser and not notebook and not corpus')
+[ "$mode" = quick ] && tests+=(-m 'not browser and not notebook and not processes and not corpus')
 if [ "$mode" = quick ] && [ -n "$only" ]; then
     # Only files in which the word can be are collected: that takes most of the time.
     mapfile -t files < <({ find tests -ipath "*$only*"; grep -rli --include='test_*.py' -e "$only" tests; } |

@@ -10,7 +10,10 @@ import pytest
 
 from tests.support.screen import Screen, run_in_terminal
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals"),
+]
 
 SCRIPT = """
 import logging, os, sys, time

@@ -15,6 +15,7 @@ from tests.ranks.ended_ranks import model, train
 from tests.support.kernel import ROOT
 
 pytest.importorskip("resource", reason="this system has no limits of a process")
+pytestmark = pytest.mark.processes
 
 
 def launched(folder, world, *full):

@@ -13,7 +13,10 @@ import torch
 import tensormagic as tm
 from tests.support.kernel import ROOT
 
-pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no processes to speak to")
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no processes to speak to"),
+]
 
 WORLD = 4
 PROGRAMS = ("sharded_over_tensor_parallel", "sharded_replicas", "replica_that_drifts", "tensor_parallel")

@@ -12,7 +12,10 @@ import torch
 import tensormagic as tm
 from tests.support.kernel import ROOT
 
-pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no processes to speak to")
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no processes to speak to"),
+]
 
 
 def test_torchrun(tmp_path):

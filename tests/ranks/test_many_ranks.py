@@ -19,7 +19,10 @@ from tensormagic.comparisons.rank_files import Facts, OnePass, OneStep
 from tensormagic.comparisons.ranks import compare_ranks
 from tests.support.kernel import ROOT
 
-pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no processes to speak to")
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no processes to speak to"),
+]
 
 WORLD = 2
 HEALTHY = (

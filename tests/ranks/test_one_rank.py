@@ -16,7 +16,10 @@ from tensormagic.views.panels import trace as trace_html
 from tests.support.kernel import ROOT
 from tests.views import trace_forms
 
-pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no processes to speak to")
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(not torch.distributed.is_available(), reason="this torch has no processes to speak to"),
+]
 
 WORLD = 2
 SHARDED = ("fsdp2", "fsdp2_kept", "tensor_parallel", "dtensor")
