@@ -146,11 +146,15 @@ def test_nothing_is_kept_alive():
 def test_the_cost_of_tracing_is_a_share_of_this_run():
     """With some steps traced: not of the time that went by before the run began, which a budget could never use up."""
     w = torch.ones(3, requires_grad=True)
-    with tm.trace(namespace={}, every=3, memory=True) as run:
-        for _ in range(60):
-            (w * 2).sum().backward()
-    cost = run.report.trace.pacing.cost
-    assert cost is None or cost > 1e-3  # unknown where the machine paused in each step that was not traced
+
+    def cost():
+        with tm.trace(namespace={}, every=3, memory=True) as run:
+            for _ in range(60):
+                (w * 2).sum().backward()
+        return run.report.trace.pacing.cost  # unknown where the machine paused too often
+
+    known = next(found for found in (cost() for _ in range(10)) if found is not None)
+    assert known > 1e-3
 
 
 @pytest.fixture(scope="module")

@@ -22,21 +22,9 @@ from tensormagic.views.theme import norm_level
 from tests.views import samples_trace as samples
 from tests.views import trace_forms
 from tests.views.snapshots import assert_snapshot
+from tests.views.trace_forms import CASES
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
-CASES = {
-    "broken": samples.broken,
-    "finished": samples.report,
-    "one_pass": samples.one_pass,
-    "empty": samples.empty,
-    "failed": samples.failed,
-    "hostile": samples.hostile,
-    "untouched": samples.untouched,
-    "cuts": samples.cuts,
-    "paced": samples.paced,
-    "transformer": lambda: samples.report(samples.transformer(8), title="encoder"),
-    "lstm": lambda: samples.report(samples.lstm(300), title="lstm"),
-}
 
 
 def chart(report):

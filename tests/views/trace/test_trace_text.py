@@ -16,21 +16,7 @@ from tensormagic.views.text_canvas import bar, bars, largest
 from tests.views import samples_failure, trace_forms
 from tests.views import samples_trace as samples
 from tests.views.snapshots import assert_snapshot
-
-CASES = {
-    "broken": samples.broken,
-    "finished": samples.report,
-    "one_pass": samples.one_pass,
-    "empty": samples.empty,
-    "failed": samples.failed,
-    "hostile": samples.hostile,
-    "untouched": samples.untouched,
-    "cuts": samples.cuts,
-    "paced": samples.paced,
-    "forward": samples.forward,
-    "transformer": lambda: samples.report(samples.transformer(8), title="encoder"),
-    "lstm": lambda: samples.report(samples.lstm(300), title="lstm"),
-}
+from tests.views.trace_forms import CASES
 
 
 @pytest.mark.parametrize("name", CASES)
