@@ -1,4 +1,4 @@
-"""A line of the person's as code, and the same line with one expression in it replaced."""
+"""A line of the user's as code, and the same line with one expression in it replaced."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 
 def tree_of(code: str) -> ast.Module | None:
-    """Return code as its syntax tree; None for what is no statement by itself, or is left open for the person."""
+    """Return code as its syntax tree; None for what is no statement by itself, or is left open for the user."""
     if not code or "…" in code or "..." in code:
         return None
     try:

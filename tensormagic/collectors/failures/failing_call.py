@@ -69,7 +69,7 @@ class Steps:
     message: str = ""
 
     @property
-    def person(self) -> TracebackType | None:
+    def own_entry(self) -> TracebackType | None:
         """The entry of the user's innermost frame."""
         return self.entries[self.own] if self.own >= 0 else None
 
@@ -131,8 +131,8 @@ def steps_of(error: BaseException, mode_calls: frozenset[CodeType]) -> Steps:
     steps = Steps([entry for entry in entries if entry.tb_frame in kept])
     steps.kind, steps.message = type(error), message_of(error)
     steps.own = max((at for at, entry in enumerate(steps.entries) if is_own(entry.tb_frame)), default=-1)
-    person = entries.index(steps.entries[steps.own]) if steps.own >= 0 else -1
-    modes = [at for at, entry in enumerate(entries) if at > person and entry.tb_frame.f_code in mode_calls]
+    own = entries.index(steps.entries[steps.own]) if steps.own >= 0 else -1
+    modes = [at for at, entry in enumerate(entries) if at > own and entry.tb_frame.f_code in mode_calls]
     if modes:
         _note_call(steps, entries, modes[-1])
     return steps
@@ -173,8 +173,8 @@ def refused_in(steps: Steps, source: str = "") -> Refused | None:
         return Refused(func, given=args, keywords=kwargs, caller=steps.caller,
                        failing=_failing(steps, steps.caller, source), around=function_entries(below))  # fmt: skip
     if not below:
-        raised = steps.person is not None and _raises(steps.person)
-        return None if raised else _read(steps, steps.person, source)
+        raised = steps.own_entry is not None and _raises(steps.own_entry)
+        return None if raised else _read(steps, steps.own_entry, source)
     last = below[-1].tb_frame
     return _of_library(steps, below) if _is_torch(last) and last.f_code.co_name != _NO_SUCH_NAME else None
 
@@ -202,13 +202,13 @@ def _of_library(steps: Steps, below: list[TracebackType]) -> Refused:
     entry = _forward_entry(below) or next((each for each in below if _is_method(each.tb_frame)), None)
     if entry is not None:
         return of_arguments(steps, entry, None)
-    return _read(steps, steps.person, "") or Refused(exact=False, caller=below[-1])
+    return _read(steps, steps.own_entry, "") or Refused(exact=False, caller=below[-1])
 
 
 def _failing(steps: Steps, entry: TracebackType | None, source: str) -> Failing | None:
     if entry is None:
         return None
-    return failing_at(entry, source if entry is steps.person else "")
+    return failing_at(entry, source if entry is steps.own_entry else "")
 
 
 def _read(steps: Steps, entry: TracebackType | None, source: str) -> Refused | None:
@@ -219,7 +219,7 @@ def _read(steps: Steps, entry: TracebackType | None, source: str) -> Refused | N
     if entry is None or failing is None:
         return None
     names = {**entry.tb_frame.f_globals, **names_of(entry.tb_frame)}
-    if issubclass(steps.kind, AttributeError) and entry is steps.person:
+    if issubclass(steps.kind, AttributeError) and entry is steps.own_entry:
         found = attribute_in(failing, names, steps.message)
     else:
         found = call_in(failing, names, only_torch=issubclass(steps.kind, RuntimeError))

@@ -160,7 +160,7 @@ def _report(error: BaseException, steps: Steps, refused: Refused, around: Surrou
     modules = module_names(steps, around.namespace)
     way = _way(steps, around)
     running = modules_in(steps)
-    person = failing_at(steps.person, around.source) if steps.person is not None else None
+    own = failing_at(steps.own_entry, around.source) if steps.own_entry is not None else None
     operands, gaps = _operands(steps, refused, modules, around)
     phase: Phase = "backward" if is_backward(steps) else "forward"
     function = "" if _PYTHONS.search(steps.message) and not has_tensor(refused.given) else name_of(refused)
@@ -175,7 +175,7 @@ def _report(error: BaseException, steps: Steps, refused: Refused, around: Surrou
         operands=operands,
         exact=refused.exact,
         gaps=gaps,
-        call=person.text if person is not None else "",
+        call=own.text if own is not None else "",
         inside=inside,
         graph=_graph(steps, refused, function, around) if phase == "forward" else None,
         backward=_backward_fault(error, steps, refused, around),
@@ -214,9 +214,9 @@ def _graph(steps: Steps, refused: Refused, function: str, around: Surroundings) 
 
 def _backward_fault(error: BaseException, steps: Steps, refused: Refused, around: Surroundings) -> BackwardFault | None:
     """Return why a backward raised, from its graph; None where it was none, or did for another reason."""
-    if steps.person is None or not is_backward(steps):
+    if steps.own_entry is None or not is_backward(steps):
         return None
-    frame, number = steps.person.tb_frame, around.cell_number
+    frame, number = steps.own_entry.tb_frame, around.cell_number
     roots = tensors_in((*refused.given, *refused.keywords.values()))
     spaces = (names_of(frame), frame.f_globals, around.namespace)
     return untraced_fault(error, roots, spaces, partial(location_of, cell_number=number))

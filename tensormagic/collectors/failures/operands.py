@@ -352,8 +352,8 @@ class OperandNames:
 
     def _given_to_module(self, tensor: torch.Tensor) -> ast.expr | None:
         """Return the expression by which the user's line gave a tensor to the module that it called."""
-        person = self._steps.person
-        failing = failing_at(person) if person is not None else None
+        own_entry = self._steps.own_entry
+        failing = failing_at(own_entry) if own_entry is not None else None
         args, kwargs = handed_to_module(self._steps)
         if failing is None or not isinstance(failing.node, ast.Call):
             return None
