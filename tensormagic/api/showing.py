@@ -141,17 +141,11 @@ _MOST_LINKS = 12
 
 @dataclass(frozen=True, slots=True)
 class HelpPage:
-    """A page of the documentation.
+    """A page of the documentation."""
 
-    Attributes:
-        topic: What it is asked for by.
-        title: Its first heading, without marks.
-        text: Markdown that can be read by itself: no pictures, links to other pages as the words that open them.
-    """
-
-    topic: str
-    title: str
-    text: str
+    topic: str  # What it is asked for by.
+    title: str  # Its first heading, without marks.
+    text: str  # Markdown that can be read by itself: no pictures, links to other pages as the words that open them.
 
 
 def help_topics() -> dict[str, tuple[str, ...]]:

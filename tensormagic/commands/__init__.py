@@ -22,17 +22,12 @@ COMMANDS = {
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command.
+    """A command."""
 
-    Attributes:
-        help: What it does, in a sentence.
-        add_arguments: Adds what it takes to its parser; None where that is nothing.
-        run: Runs it and returns the exit status.
-    """
-
-    help: str
+    help: str  # What it does, in a sentence.
+    # Adds what it takes to its parser; None where that is nothing.
     add_arguments: Callable[[argparse.ArgumentParser], None] | None
-    run: Callable[[argparse.Namespace], int]
+    run: Callable[[argparse.Namespace], int]  # Runs it and returns the exit status.
 
 
 def command(name: str) -> Command:

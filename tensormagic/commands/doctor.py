@@ -27,17 +27,11 @@ _SHOWN = (None, "lab")
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """A package that is needed.
+    """A package that is needed."""
 
-    Attributes:
-        name: As pip knows it.
-        oldest: The oldest version that will do; empty where any will.
-        extra: Which extra asks for it; empty where all of it does not work without.
-    """
-
-    name: str
-    oldest: str = ""
-    extra: str = ""
+    name: str  # As pip knows it.
+    oldest: str = ""  # The oldest version that will do; empty where any will.
+    extra: str = ""  # Which extra asks for it; empty where all of it does not work without.
 
 
 def needed() -> list[Needed]:
@@ -94,19 +88,12 @@ _HOSTS = (
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at.
+    """One thing that was looked at."""
 
-    Attributes:
-        name: What.
-        standing: ``"ok"``; ``"note"``: works without; ``"missing"``: something does not work.
-        described: What was found.
-        fix: What to do; empty where there is nothing to do.
-    """
-
-    name: str
-    standing: Standing
-    described: str
-    fix: str = ""
+    name: str  # What.
+    standing: Standing  # ``"ok"``; ``"note"``: works without; ``"missing"``: something does not work.
+    described: str  # What was found.
+    fix: str = ""  # What to do; empty where there is nothing to do.
 
 
 def _doctor(_given: argparse.Namespace) -> int:

@@ -19,21 +19,15 @@ FORMAT = 1
 
 @dataclass(slots=True)
 class OnePass:
-    """What a rank wrote of a pass: see `Pass`.
-
-    Attributes:
-        norms: Of the gradients that it brought, by parameter; None where they were not written.
-        held: Of what lay in ``.grad`` of shards after it.
-        forward: What its forward was given, and the generators: see `Forwards`.
-    """
+    """What a rank wrote of a pass: see `Pass`."""
 
     loss: float | None
     finite: bool
     reduced: bool | None
     line: str
-    norms: Any = None
-    held: Any = None
-    forward: dict[str, Any] | None = None
+    norms: Any = None  # Of the gradients that it brought, by parameter; None where they were not written.
+    held: Any = None  # Of what lay in ``.grad`` of shards after it.
+    forward: dict[str, Any] | None = None  # What its forward was given, and the generators: see `Forwards`.
 
 
 @dataclass(slots=True)
@@ -48,19 +42,13 @@ class OneStep:
 
 @dataclass(slots=True)
 class Begun:
-    """The collectives that a rank began, in order.
+    """The collectives that a rank began, in order."""
 
-    Attributes:
-        kinds: Of each sort its group, the ranks of that, what it does, sizes, and line.
-        numbers: Of each collective, in its group.
-        which: Of each, its sort.
-        moments: Of each, seconds by the clock of its machine.
-    """
-
+    # Of each sort its group, the ranks of that, what it does, sizes, and line.
     kinds: list[tuple[str, tuple[int, ...], str, str, str]]
-    numbers: Any
-    which: Any
-    moments: Any
+    numbers: Any  # Of each collective, in its group.
+    which: Any  # Of each, its sort.
+    moments: Any  # Of each, seconds by the clock of its machine.
 
 
 @dataclass(slots=True)

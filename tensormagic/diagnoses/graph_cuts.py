@@ -168,23 +168,14 @@ _GOES_ON = frozenset({"detach", "data", "item", "numpy", "copy"})  # what comes 
 
 @dataclass(slots=True)
 class _Place:
-    """One place of the source that cuts, all its cuts taken together.
+    """One place of the source that cuts, all its cuts taken together."""
 
-    Attributes:
-        cut: The first of them.
-        used: Line that used what came out; None where not known.
-        at: Graph and node that used it.
-        is_root: Whether backward started from what came out: then all behind it was meant to learn.
-        selects: Whether what came out only chose elements.
-        behind: What it left out, by name.
-    """
-
-    cut: Cut
-    used: Location | None = None
-    at: tuple[int, int] | None = None
-    is_root: bool = False
-    selects: bool = True
-    behind: dict[str, LeftOut] = field(default_factory=dict)
+    cut: Cut  # The first of them.
+    used: Location | None = None  # Line that used what came out; None where not known.
+    at: tuple[int, int] | None = None  # Graph and node that used it.
+    is_root: bool = False  # Whether backward started from what came out: then all behind it was meant to learn.
+    selects: bool = True  # Whether what came out only chose elements.
+    behind: dict[str, LeftOut] = field(default_factory=dict)  # What it left out, by name.
 
 
 def cut_on_the_way(report: TraceReport) -> Iterator[Finding]:

@@ -29,19 +29,12 @@ from tensormagic.words import count, plural, tidy_exponent
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One row of the table of diagnoses.
+    """One row of the table of diagnoses."""
 
-    Attributes:
-        code: The code its findings carry.
-        title: The symptom, in a few words.
-        reads: The type of report it reads.
-        check: Yields findings; pure: the same report gives the same findings.
-    """
-
-    code: str
-    title: str
-    reads: type[Report]
-    check: Callable[[Any], Iterable[Finding]]
+    code: str  # The code its findings carry.
+    title: str  # The symptom, in a few words.
+    reads: type[Report]  # The type of report it reads.
+    check: Callable[[Any], Iterable[Finding]]  # Yields findings; pure: the same report gives the same findings.
 
 
 # What a user wants silenced: codes in a comment on the line, or switched off for the session.

@@ -55,21 +55,14 @@ def when(report: TraceReport, pass_number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Singularity:
-    """Where the slope of an op has no finite value.
+    """Where the slope of an op has no finite value."""
 
-    Attributes:
-        remedy: What to write instead.
-        zero: What a zero in the saved tensor means, with ``{n}`` for how many; empty where zeros are harmless.
-        negative: The same for a number below zero.
-        bad: The same for a NaN or infinity.
-        always: The reason where the saved tensor need not be looked at; empty where it must.
-    """
-
-    remedy: str
+    remedy: str  # What to write instead.
+    # What a zero in the saved tensor means, with ``{n}`` for how many; empty where zeros are harmless.
     zero: str = "its input holds {n}"
-    negative: str = ""
-    bad: str = "its input is already not finite"
-    always: str = ""
+    negative: str = ""  # The same for a number below zero.
+    bad: str = "its input is already not finite"  # The same for a NaN or infinity.
+    always: str = ""  # The reason where the saved tensor need not be looked at; empty where it must.
 
 
 _LOG = Singularity(
@@ -208,17 +201,11 @@ _BAD_VALUE = frozenset({"exp", "softmax", "log_softmax"})  # not their slope, th
 
 @dataclass(frozen=True, slots=True)
 class NanInWhere:
-    """A birth whose elements something above leaves out.
+    """A birth whose elements something above leaves out."""
 
-    Attributes:
-        at: Place of the graph.
-        birth: Of the NaN.
-        selecting: What leaves those elements out.
-    """
-
-    at: int
-    birth: FirstNonfinite
-    selecting: Node
+    at: int  # Place of the graph.
+    birth: FirstNonfinite  # Of the NaN.
+    selecting: Node  # What leaves those elements out.
 
 
 def nan_in_where(report: TraceReport) -> NanInWhere | None:

@@ -142,15 +142,10 @@ def folded(steps: tuple[WayStep, ...]) -> tuple[WayStep, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One tensor, and what is known of it.
+    """One tensor, and what is known of it."""
 
-    Attributes:
-        facts: What the tensor itself tells.
-        trace: The last traced run; None where there is none.
-    """
-
-    facts: GradientFacts
-    trace: TraceReport | None = None
+    facts: GradientFacts  # What the tensor itself tells.
+    trace: TraceReport | None = None  # The last traced run; None where there is none.
 
     @property
     def name(self) -> str:

@@ -208,17 +208,11 @@ _Edge = tuple[int, int]  # from the op that still gets a gradient to the first t
 
 @dataclass(frozen=True, slots=True)
 class _Silent:
-    """A leaf that gets nothing but zeros.
+    """A leaf that gets nothing but zeros."""
 
-    Attributes:
-        series: Its norms.
-        since: The first kept pass from which on it got nothing else.
-        always: Whether that is the first that reached it at all.
-    """
-
-    series: ParameterSeries
-    since: int
-    always: bool
+    series: ParameterSeries  # Its norms.
+    since: int  # The first kept pass from which on it got nothing else.
+    always: bool  # Whether that is the first that reached it at all.
 
 
 def gradient_exactly_zero(report: TraceReport) -> Iterator[Finding]:

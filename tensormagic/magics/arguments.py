@@ -82,21 +82,13 @@ class Parser(argparse.ArgumentParser):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where a report goes, the same for every magic.
+    """Where a report goes, the same for every magic."""
 
-    Attributes:
-        text: Show plain text.
-        figure: Show a plotly figure of this kind (``""``: the magic's own default); None: no figure.
-        save: Write it to these files.
-        into: Bind it to this name.
-        slide: Show and save it for a projector.
-    """
-
-    text: bool
-    figure: str | None = None
-    save: tuple[str, ...] = ()
-    into: str | None = None
-    slide: bool = False
+    text: bool  # Show plain text.
+    figure: str | None = None  # Show a plotly figure of this kind (``""``: the magic's own default); None: no figure.
+    save: tuple[str, ...] = ()  # Write it to these files.
+    into: str | None = None  # Bind it to this name.
+    slide: bool = False  # Show and save it for a projector.
 
 
 def _runs_a_cell(_shell: Any, _options: argparse.Namespace, _output: Output) -> Report | None:
@@ -109,31 +101,20 @@ def _runs_no_cell(_shell: Any, _live: str, _options: argparse.Namespace, _output
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Magic:
-    """A magic that has options.
+    """A magic that has options."""
 
-    Attributes:
-        name: With its percent signs.
-        does: What it does, for the help.
-        makes: The class of its report, by its name in `tensormagic.reports`.
-        takes: What its line takes besides the options of all magics: names, and the settings for `add_argument`.
-        needs: See `Parser`.
-        instead: See `Parser`.
-        figures: Whether what it makes can be drawn as the figures that there are of such reports.
-        also: Magics whose help belongs to its own.
-        report: Makes the report of a line, from the shell, the options and the output; None if it showed it itself.
-        follow: Makes what follows a cell, from the shell, how to show it while it runs, the options, the output and the
-            cell.
-    """
-
-    name: str
-    does: str
-    makes: str
+    name: str  # With its percent signs.
+    does: str  # What it does, for the help.
+    makes: str  # The class of its report, by its name in `tensormagic.reports`.
+    # What its line takes besides the options of all magics: names, and the settings for `add_argument`.
     takes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    needs: str = ""
-    instead: str = ""
-    figures: bool = True
-    also: tuple[Magic, ...] = ()
+    needs: str = ""  # See `Parser`.
+    instead: str = ""  # See `Parser`.
+    figures: bool = True  # Whether what it makes can be drawn as the figures that there are of such reports.
+    also: tuple[Magic, ...] = ()  # Magics whose help belongs to its own.
+    # Makes the report of a line, from the shell, the options and the output; None if it showed it itself.
     report: Callable[[Any, argparse.Namespace, Output], Report | None] = _runs_a_cell
+    # Makes what follows a cell, from the shell, how to show it while it runs, the options, the output and the cell.
     follow: Callable[[Any, str, argparse.Namespace, Output, Cell], Any] = _runs_no_cell
 
     def parser(self) -> Parser:

@@ -24,23 +24,14 @@ _PAGES: dict[int, Pages] = {}  # of each shell
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a front end said as it asked for a cell to be run.
+    """What a front end said as it asked for a cell to be run."""
 
-    Attributes:
-        number: Names the request.
-        page: Names the page that it comes from.
-        cell: Names the cell; empty where the front end does not say.
-        code: The cell's text.
-        deleted: Cells that were deleted since the last request.
-        on_one_page: Whether this front end is known to show all outputs of a notebook on one page.
-    """
-
-    number: str
-    page: str
-    cell: str
-    code: str
-    deleted: tuple[str, ...]
-    on_one_page: bool
+    number: str  # Names the request.
+    page: str  # Names the page that it comes from.
+    cell: str  # Names the cell; empty where the front end does not say.
+    code: str  # The cell's text.
+    deleted: tuple[str, ...]  # Cells that were deleted since the last request.
+    on_one_page: bool  # Whether this front end is known to show all outputs of a notebook on one page.
 
     @classmethod
     def of(cls, message: Mapping[str, Any]) -> Request:

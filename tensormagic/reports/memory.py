@@ -19,30 +19,19 @@ class OutOfMemory:
     """The moment at which an allocation was refused.
 
     Numbers out of a message are as exact as torch writes them there: ``"1.25 GiB"``.
-
-    Attributes:
-        device: Where.
-        asked: Bytes asked for; None where the message does not say.
-        op: The operation that asked; empty where unknown.
-        location: The user's line.
-        message: torch's message.
-        free: Bytes free at that moment; None where unknown.
-        total: Bytes of the device, or the most that torch may take of it; None where unknown.
-        allocated: Bytes that torch's allocator counted as in use; None likewise.
-        reserved: Bytes that it had reserved and that were in no use; None likewise.
-        only_error: Bytes of the storages that nothing but the functions that failed leads to: they are free once the
-            error is let go of. None where that was not looked at.
     """
 
-    device: str
-    asked: int | None
-    op: str = ""
-    location: Location | None = None
-    message: str = ""
-    free: int | None = None
-    total: int | None = None
-    allocated: int | None = None
-    reserved: int | None = None
+    device: str  # Where.
+    asked: int | None  # Bytes asked for; None where the message does not say.
+    op: str = ""  # The operation that asked; empty where unknown.
+    location: Location | None = None  # The user's line.
+    message: str = ""  # torch's message.
+    free: int | None = None  # Bytes free at that moment; None where unknown.
+    total: int | None = None  # Bytes of the device, or the most that torch may take of it; None where unknown.
+    allocated: int | None = None  # Bytes that torch's allocator counted as in use; None likewise.
+    reserved: int | None = None  # Bytes that it had reserved and that were in no use; None likewise.
+    # Bytes of the storages that nothing but the functions that failed leads to: they are free once the error is let go
+    # of. None where that was not looked at.
     only_error: int | None = None
 
 
@@ -62,54 +51,33 @@ CATEGORIES: tuple[Category, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class ProcessUse:
-    """What another process takes of a device, where the driver reports it.
+    """What another process takes of a device, where the driver reports it."""
 
-    Attributes:
-        pid: Its number.
-        name: Its program; empty where unknown.
-        nbytes: What it takes; None where the driver does not report it.
-    """
-
-    pid: int
-    name: str
-    nbytes: int | None
+    pid: int  # Its number.
+    name: str  # Its program; empty where unknown.
+    nbytes: int | None  # What it takes; None where the driver does not report it.
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
-    """One device, and what is known of its memory.
+    """One device, and what is known of its memory."""
 
-    Attributes:
-        device: As torch writes it: ``"cpu"``, ``"cuda:0"``, ``"mps:0"``.
-        name: What the maker calls it; empty where unknown.
-        live: Bytes of the storages that were found on it, each once.
-        storages: How many those are.
-        tensors: How many tensors lie over them.
-        allocated: Bytes that torch's allocator counts as in use by tensors; None where it does not count (CPU).
-        reserved: Bytes that torch's allocator has taken from the device; None likewise.
-        peak: The most that was allocated since the counters were reset; None likewise.
-        largest_free: The largest block that is free inside what is reserved; None likewise.
-        free: Bytes free on the device, as the driver reports (on the CPU: memory available to this process).
-        total: Bytes of the device.
-        process: Bytes that this process takes as the driver reports (on the CPU: its resident memory).
-        others: Other processes on the device, the largest first.
-        context: Bytes that this process takes beyond what torch has reserved; None where unknown.
-    """
-
-    device: str
-    name: str = ""
-    live: int = 0
-    storages: int = 0
-    tensors: int = 0
+    device: str  # As torch writes it: ``"cpu"``, ``"cuda:0"``, ``"mps:0"``.
+    name: str = ""  # What the maker calls it; empty where unknown.
+    live: int = 0  # Bytes of the storages that were found on it, each once.
+    storages: int = 0  # How many those are.
+    tensors: int = 0  # How many tensors lie over them.
+    # Bytes that torch's allocator counts as in use by tensors; None where it does not count (CPU).
     allocated: int | None = None
-    reserved: int | None = None
-    peak: int | None = None
-    largest_free: int | None = None
+    reserved: int | None = None  # Bytes that torch's allocator has taken from the device; None likewise.
+    peak: int | None = None  # The most that was allocated since the counters were reset; None likewise.
+    largest_free: int | None = None  # The largest block that is free inside what is reserved; None likewise.
+    # Bytes free on the device, as the driver reports (on the CPU: memory available to this process).
     free: int | None = None
-    total: int | None = None
-    process: int | None = None
-    others: tuple[ProcessUse, ...] = ()
-    context: int | None = None
+    total: int | None = None  # Bytes of the device.
+    process: int | None = None  # Bytes that this process takes as the driver reports (on the CPU: its resident memory).
+    others: tuple[ProcessUse, ...] = ()  # Other processes on the device, the largest first.
+    context: int | None = None  # Bytes that this process takes beyond what torch has reserved; None where unknown.
 
     @property
     def fragmentation(self) -> float | None:
@@ -127,97 +95,63 @@ class DeviceMemory:
 
 @dataclass(frozen=True, slots=True)
 class LiveStorage:
-    """One storage.
+    """One storage."""
 
-    Attributes:
-        name: The best name: the nearest path that a user would write; empty where it has none.
-        nbytes: Of the storage.
-        device: As torch writes it.
-        category: What it is for.
-        dtype: Of the tensor that stands for it (the first that was met), without the ``torch.`` prefix.
-        shape: Likewise.
-        tensors: How many tensors lie over it, as far as they were met.
-        holders: Who keeps it alive: the nearest few.
-        found: How many places hold it in truth.
-        module: Path of the module that it belongs to, for parameters, buffers and gradients: ``"net.layer1.0"``.
-        location: The line that allocated it, where it was seen: by a run that was followed, by CUDA's allocator.
-        backward: Whether the backward of what that line computed allocated it, rather than the line itself.
-        shared: Whether its memory is not torch's alone: a NumPy array's, a file's, another process's.
-    """
-
-    name: str
-    nbytes: int
-    device: str
-    category: Category
-    dtype: str = ""
-    shape: tuple[int, ...] = ()
-    tensors: int = 1
-    holders: tuple[Holder, ...] = ()
-    found: int = 0
+    name: str  # The best name: the nearest path that a user would write; empty where it has none.
+    nbytes: int  # Of the storage.
+    device: str  # As torch writes it.
+    category: Category  # What it is for.
+    dtype: str = ""  # Of the tensor that stands for it (the first that was met), without the ``torch.`` prefix.
+    shape: tuple[int, ...] = ()  # Likewise.
+    tensors: int = 1  # How many tensors lie over it, as far as they were met.
+    holders: tuple[Holder, ...] = ()  # Who keeps it alive: the nearest few.
+    found: int = 0  # How many places hold it in truth.
+    # Path of the module that it belongs to, for parameters, buffers and gradients: ``"net.layer1.0"``.
     module: str = ""
+    # The line that allocated it, where it was seen: by a run that was followed, by CUDA's allocator.
     location: Location | None = None
-    backward: bool = False
-    shared: bool = False
+    backward: bool = False  # Whether the backward of what that line computed allocated it, rather than the line itself.
+    shared: bool = False  # Whether its memory is not torch's alone: a NumPy array's, a file's, another process's.
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What letting go of one name, output or error would free, by itself; or of something that lies in one.
+    """What letting go of one name, output or error would free, by itself; or of something that lies in one."""
 
-    Attributes:
-        name: ``"losses"``, ``"Out[12]"``, ``"the last error (ValueError)"``.
-        kind: What sort of root it is.
-        nbytes: Bytes of the storages that nothing else keeps alive: those that would be freed.
-        storages: How many those are.
-        reaches: Bytes of all the storages that it leads to, shared ones included.
-        shared_with: What else leads to the largest of the shared ones: names that would have to go too; at most a few.
-        device_bytes: ``nbytes`` by device.
-        code: What to run; empty where there is no safe way.
-        parts: What letting go of something inside of it would free: all items of a container, a single one, an
-            attribute. The largest few.
-    """
-
-    name: str
-    kind: ReleaseKind
-    nbytes: int
-    storages: int
-    reaches: int
+    name: str  # ``"losses"``, ``"Out[12]"``, ``"the last error (ValueError)"``.
+    kind: ReleaseKind  # What sort of root it is.
+    nbytes: int  # Bytes of the storages that nothing else keeps alive: those that would be freed.
+    storages: int  # How many those are.
+    reaches: int  # Bytes of all the storages that it leads to, shared ones included.
+    # What else leads to the largest of the shared ones: names that would have to go too; at most a few.
     shared_with: tuple[str, ...] = ()
-    device_bytes: dict[str, int] | None = None
-    code: str = ""
+    device_bytes: dict[str, int] | None = None  # ``nbytes`` by device.
+    code: str = ""  # What to run; empty where there is no safe way.
+    # What letting go of something inside of it would free: all items of a container, a single one, an attribute. The
+    # largest few.
     parts: tuple[Release, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryReport(Report):
-    """Where the memory is, now.
-
-    Attributes:
-        devices: Each device that holds something or was asked for.
-        storages: The largest first; all of them, or the largest `listed` with the rest in `left_out`.
-        left_out: Storages that are not listed, summed up: a `LiveStorage` a device and category, whose name is empty
-            and whose `tensors` is their number.
-        releases: What letting go of each name would free, the most first.
-        kept: Large storages that only the session's history or the last error keeps alive, the largest first.
-        views: Views that alone keep a larger storage alive, the largest storage first.
-        graphs: Graphs that stored results keep alive, the largest first.
-        looked: How many objects were looked through.
-        title: What was asked for; empty for the whole session.
-        gaps: What could not be looked at, and why.
-    """
+    """Where the memory is, now."""
 
     kind_name: ClassVar[str] = "memory"
 
-    devices: tuple[DeviceMemory, ...] = ()
+    devices: tuple[DeviceMemory, ...] = ()  # Each device that holds something or was asked for.
+    # The largest first; all of them, or the largest `listed` with the rest in `left_out`.
     storages: tuple[LiveStorage, ...] = ()
+    # Storages that are not listed, summed up: a `LiveStorage` a device and category, whose name is empty and whose
+    # `tensors` is their number.
     left_out: tuple[LiveStorage, ...] = ()
-    releases: tuple[Release, ...] = ()
+    releases: tuple[Release, ...] = ()  # What letting go of each name would free, the most first.
+    # Large storages that only the session's history or the last error keeps alive, the largest first.
     kept: tuple[KeptMemory, ...] = ()
-    views: tuple[LoneView, ...] = ()
-    graphs: tuple[StoredGraph, ...] = ()
-    looked: int = 0
-    title: str = ""
-    gaps: tuple[Gap, ...] = ()
+    views: tuple[LoneView, ...] = ()  # Views that alone keep a larger storage alive, the largest storage first.
+    graphs: tuple[StoredGraph, ...] = ()  # Graphs that stored results keep alive, the largest first.
+    looked: int = 0  # How many objects were looked through.
+    title: str = ""  # What was asked for; empty for the whole session.
+    gaps: tuple[Gap, ...] = ()  # What could not be looked at, and why.
 
     @property
     def nbytes(self) -> int:
@@ -249,42 +183,27 @@ class MemoryReport(Report):
 
 @dataclass(frozen=True, slots=True)
 class DeviceGain:
-    """By how much a device's figures went down; None where nobody counts them.
+    """By how much a device's figures went down; None where nobody counts them."""
 
-    Attributes:
-        device: As torch writes it.
-        allocated: Bytes that torch's allocator counts as in use by tensors.
-        reserved: Bytes that it has taken from the device.
-        process: Bytes that this process takes: on the CPU its resident memory, which Python and the system give back
-            when it suits them.
-    """
-
-    device: str
-    allocated: int | None = None
-    reserved: int | None = None
+    device: str  # As torch writes it.
+    allocated: int | None = None  # Bytes that torch's allocator counts as in use by tensors.
+    reserved: int | None = None  # Bytes that it has taken from the device.
+    # Bytes that this process takes: on the CPU its resident memory, which Python and the system give back when it suits
+    # them.
     process: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeingReport(Report):
-    """What outputs and the last error keep that nothing else does.
-
-    Attributes:
-        entries: Each output and error that keeps something, the most first; bytes are what it frees by itself.
-        nbytes: Bytes that all of them free together.
-        dropped: Whether they were let go of.
-        freed: Bytes of the storages that were gone afterwards, as measured; 0 where nothing was dropped.
-        storages: How many those were.
-        gains: What the devices' own figures say.
-        gaps: What could not be looked at, and why.
-    """
+    """What outputs and the last error keep that nothing else does."""
 
     kind_name: ClassVar[str] = "freeing"
 
+    # Each output and error that keeps something, the most first; bytes are what it frees by itself.
     entries: tuple[Release, ...] = ()
-    nbytes: int = 0
-    dropped: bool = False
-    freed: int = 0
-    storages: int = 0
-    gains: tuple[DeviceGain, ...] = ()
-    gaps: tuple[Gap, ...] = ()
+    nbytes: int = 0  # Bytes that all of them free together.
+    dropped: bool = False  # Whether they were let go of.
+    freed: int = 0  # Bytes of the storages that were gone afterwards, as measured; 0 where nothing was dropped.
+    storages: int = 0  # How many those were.
+    gains: tuple[DeviceGain, ...] = ()  # What the devices' own figures say.
+    gaps: tuple[Gap, ...] = ()  # What could not be looked at, and why.

@@ -19,33 +19,20 @@ from tensormagic.reports.writes import WritesReport
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport(Report):
-    """A run of which several things were asked; its findings are those of all parts.
-
-    Attributes:
-        cell: The source that ran.
-        title: A name for the run.
-        state: How it ended, or that it is running.
-        error: Type and message of what it raised.
-        seconds: Wall time.
-        trace: Graphs and gradients.
-        memory: Bytes over time, and by line; None where that was not asked.
-        writes: In-place writes; likewise.
-        draws: Random numbers; likewise.
-        gaps: What could not be shown while it ran; each part has its own besides.
-    """
+    """A run of which several things were asked; its findings are those of all parts."""
 
     kind_name: ClassVar[str] = "run"
 
-    cell: Cell
-    title: str = ""
-    state: State = "running"
-    error: str = ""
-    seconds: float = 0.0
-    trace: TraceReport
-    memory: MemoryRunReport | None = None
-    writes: WritesReport | None = None
-    draws: RngRunReport | None = None
-    gaps: tuple[Gap, ...] = ()
+    cell: Cell  # The source that ran.
+    title: str = ""  # A name for the run.
+    state: State = "running"  # How it ended, or that it is running.
+    error: str = ""  # Type and message of what it raised.
+    seconds: float = 0.0  # Wall time.
+    trace: TraceReport  # Graphs and gradients.
+    memory: MemoryRunReport | None = None  # Bytes over time, and by line; None where that was not asked.
+    writes: WritesReport | None = None  # In-place writes; likewise.
+    draws: RngRunReport | None = None  # Random numbers; likewise.
+    gaps: tuple[Gap, ...] = ()  # What could not be shown while it ran; each part has its own besides.
 
     @property
     def parts(self) -> Iterator[Report]:

@@ -20,55 +20,35 @@ StretchState = Literal["allocated", "awaiting free", "free", "mixed"]
 
 @dataclass(frozen=True, slots=True)
 class SnapshotStretch:
-    """A stretch of a segment: one block, or neighbours that are too small to be distinguished.
+    """A stretch of a segment: one block, or neighbours that are too small to be distinguished."""
 
-    Attributes:
-        state: In use by a tensor, waiting for another stream to let go of it, or free; ``"mixed"`` where joined blocks
-            are in several states.
-        nbytes: Its length.
-        used: Bytes of it that are in use.
-        blocks: How many blocks it is.
-        line: Index into `SnapshotReport.lines` of the line that allocated the most of it; -1 where none is known.
-    """
-
+    # In use by a tensor, waiting for another stream to let go of it, or free; ``"mixed"`` where joined blocks are in
+    # several states.
     state: StretchState
-    nbytes: int
-    used: int = 0
-    blocks: int = 1
+    nbytes: int  # Its length.
+    used: int = 0  # Bytes of it that are in use.
+    blocks: int = 1  # How many blocks it is.
+    # Index into `SnapshotReport.lines` of the line that allocated the most of it; -1 where none is known.
     line: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One piece of memory that the allocator took from the driver and cuts into blocks.
+    """One piece of memory that the allocator took from the driver and cuts into blocks."""
 
-    Attributes:
-        device: As torch writes it.
-        address: Where it begins.
-        nbytes: Its length.
-        allocated: Bytes of its blocks that are in use.
-        awaiting: Bytes of its blocks that wait for another stream.
-        blocks: How many blocks it is cut into.
-        stream: The stream that it belongs to; 0 is the default one.
-        kind: ``"large"`` or ``"small"``, as torch sorts them; empty where the snapshot does not tell.
-        pool: Id of the memory pool: ``(0, 0)`` is the common one, others belong to CUDA graphs and ``MemPool``.
-        expandable: Whether it grows in place (``expandable_segments:True``).
-        largest_free: Its largest block that is free.
-        stretches: What lies in it, in order of address; together they are `nbytes`.
-    """
-
-    device: str
-    address: int
-    nbytes: int
-    allocated: int = 0
-    awaiting: int = 0
-    blocks: int = 0
-    stream: int = 0
-    kind: str = ""
+    device: str  # As torch writes it.
+    address: int  # Where it begins.
+    nbytes: int  # Its length.
+    allocated: int = 0  # Bytes of its blocks that are in use.
+    awaiting: int = 0  # Bytes of its blocks that wait for another stream.
+    blocks: int = 0  # How many blocks it is cut into.
+    stream: int = 0  # The stream that it belongs to; 0 is the default one.
+    kind: str = ""  # ``"large"`` or ``"small"``, as torch sorts them; empty where the snapshot does not tell.
+    # Id of the memory pool: ``(0, 0)`` is the common one, others belong to CUDA graphs and ``MemPool``.
     pool: tuple[int, int] = (0, 0)
-    expandable: bool = False
-    largest_free: int = 0
-    stretches: tuple[SnapshotStretch, ...] = ()
+    expandable: bool = False  # Whether it grows in place (``expandable_segments:True``).
+    largest_free: int = 0  # Its largest block that is free.
+    stretches: tuple[SnapshotStretch, ...] = ()  # What lies in it, in order of address; together they are `nbytes`.
 
     @property
     def free(self) -> int:
@@ -83,60 +63,37 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotBlock:
-    """A block in use, at the end or at the peak.
+    """A block in use, at the end or at the peak."""
 
-    Attributes:
-        device: As torch writes it.
-        nbytes: Of the block; what was asked for where only an event tells of it.
-        requested: Bytes that were asked for.
-        state: In use, or waiting for another stream.
-        line: Index into `SnapshotReport.lines`; -1 where none is known.
-        way: The lines of the user's that led there, the outermost first; the last is the one that allocated it.
-        stream: The stream it was allocated for.
-        label: What the program called it (``torch.cuda.memory._set_memory_metadata``), or a profiler's category.
-    """
-
-    device: str
-    nbytes: int
-    requested: int
-    state: BlockState = "allocated"
-    line: int = -1
+    device: str  # As torch writes it.
+    nbytes: int  # Of the block; what was asked for where only an event tells of it.
+    requested: int  # Bytes that were asked for.
+    state: BlockState = "allocated"  # In use, or waiting for another stream.
+    line: int = -1  # Index into `SnapshotReport.lines`; -1 where none is known.
+    # The lines of the user's that led there, the outermost first; the last is the one that allocated it.
     way: tuple[Location, ...] = ()
-    stream: int = 0
+    stream: int = 0  # The stream it was allocated for.
+    # What the program called it (``torch.cuda.memory._set_memory_metadata``), or a profiler's category.
     label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotDevice:
-    """One device as the snapshot left it.
+    """One device as the snapshot left it."""
 
-    Attributes:
-        device: As torch writes it.
-        reserved: Bytes of all its segments.
-        allocated: Bytes of the blocks in use.
-        requested: Bytes that were asked for in these.
-        awaiting: Bytes of blocks that wait for another stream.
-        largest_free: The largest block that is free.
-        segments: How many segments there are.
-        blocks: How many blocks are in use.
-        events: How many events its history holds.
-        actions: How many of each kind: ``{"alloc": 40, "free_requested": 12}``.
-        peak: The most bytes that were asked for at any moment of the history; None where there is no history.
-        reserved_peak: The most bytes that were reserved; None likewise.
-    """
-
-    device: str
-    reserved: int = 0
-    allocated: int = 0
-    requested: int = 0
-    awaiting: int = 0
-    largest_free: int = 0
-    segments: int = 0
-    blocks: int = 0
-    events: int = 0
-    actions: dict[str, int] | None = None
+    device: str  # As torch writes it.
+    reserved: int = 0  # Bytes of all its segments.
+    allocated: int = 0  # Bytes of the blocks in use.
+    requested: int = 0  # Bytes that were asked for in these.
+    awaiting: int = 0  # Bytes of blocks that wait for another stream.
+    largest_free: int = 0  # The largest block that is free.
+    segments: int = 0  # How many segments there are.
+    blocks: int = 0  # How many blocks are in use.
+    events: int = 0  # How many events its history holds.
+    actions: dict[str, int] | None = None  # How many of each kind: ``{"alloc": 40, "free_requested": 12}``.
+    # The most bytes that were asked for at any moment of the history; None where there is no history.
     peak: int | None = None
-    reserved_peak: int | None = None
+    reserved_peak: int | None = None  # The most bytes that were reserved; None likewise.
 
     @property
     def free(self) -> int:
@@ -151,66 +108,39 @@ class SnapshotDevice:
 
 @dataclass(frozen=True, slots=True)
 class RefusedAllocation:
-    """An allocation that the device could not serve: an ``oom`` event.
+    """An allocation that the device could not serve: an ``oom`` event."""
 
-    Attributes:
-        device: As torch writes it.
-        asked: Bytes asked for.
-        free: Bytes that the driver counted as free.
-        live: Bytes that were in use, as asked for; None where the history does not tell.
-        seconds: When, from the first event on; None where events have no times.
-        way: The lines of the user's that led there, the outermost first.
-    """
-
-    device: str
-    asked: int
-    free: int
-    live: int | None = None
-    seconds: float | None = None
-    way: tuple[Location, ...] = ()
+    device: str  # As torch writes it.
+    asked: int  # Bytes asked for.
+    free: int  # Bytes that the driver counted as free.
+    live: int | None = None  # Bytes that were in use, as asked for; None where the history does not tell.
+    seconds: float | None = None  # When, from the first event on; None where events have no times.
+    way: tuple[Location, ...] = ()  # The lines of the user's that led there, the outermost first.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotReport(Report):
-    """A CUDA memory snapshot, summed up.
-
-    Attributes:
-        source: Name of the file; empty where a dictionary was given.
-        file_bytes: Its length.
-        devices: Each device that has a segment or an event.
-        segments: The largest first.
-        segments_left_out: How many more there are, and their bytes.
-        live: The blocks in use at the end, the largest first.
-        live_left_out: How many more there are, and their bytes.
-        timelines: The bytes asked for over the history, a device each; stacked by line.
-        reserved: The bytes reserved at each moment of the timeline with the same index.
-        peak_blocks: What was in use at the peak of the device that peaked highest, the largest first.
-        peak_left_out: How many more there were, and their bytes.
-        lines: What each line allocated, the most first.
-        lines_left_out: How many more there were, and their bytes.
-        refused: The allocations that ran out of memory, in order.
-        settings: The allocator's settings, as the snapshot tells them.
-        gaps: What the snapshot does not tell, or could not be used.
-    """
+    """A CUDA memory snapshot, summed up."""
 
     kind_name: ClassVar[str] = "memory snapshot"
 
-    source: str = ""
-    file_bytes: int = 0
-    devices: tuple[SnapshotDevice, ...] = ()
-    segments: tuple[Segment, ...] = ()
-    segments_left_out: tuple[int, int] = (0, 0)
-    live: tuple[SnapshotBlock, ...] = ()
-    live_left_out: tuple[int, int] = (0, 0)
-    timelines: tuple[Timeline, ...] = ()
-    reserved: tuple[tuple[int, ...], ...] = ()
+    source: str = ""  # Name of the file; empty where a dictionary was given.
+    file_bytes: int = 0  # Its length.
+    devices: tuple[SnapshotDevice, ...] = ()  # Each device that has a segment or an event.
+    segments: tuple[Segment, ...] = ()  # The largest first.
+    segments_left_out: tuple[int, int] = (0, 0)  # How many more there are, and their bytes.
+    live: tuple[SnapshotBlock, ...] = ()  # The blocks in use at the end, the largest first.
+    live_left_out: tuple[int, int] = (0, 0)  # How many more there are, and their bytes.
+    timelines: tuple[Timeline, ...] = ()  # The bytes asked for over the history, a device each; stacked by line.
+    reserved: tuple[tuple[int, ...], ...] = ()  # The bytes reserved at each moment of the timeline with the same index.
+    # What was in use at the peak of the device that peaked highest, the largest first.
     peak_blocks: tuple[SnapshotBlock, ...] = ()
-    peak_left_out: tuple[int, int] = (0, 0)
-    lines: tuple[LineMemory, ...] = ()
-    lines_left_out: tuple[int, int] = (0, 0)
-    refused: tuple[RefusedAllocation, ...] = ()
-    settings: dict[str, str] | None = None
-    gaps: tuple[Gap, ...] = ()
+    peak_left_out: tuple[int, int] = (0, 0)  # How many more there were, and their bytes.
+    lines: tuple[LineMemory, ...] = ()  # What each line allocated, the most first.
+    lines_left_out: tuple[int, int] = (0, 0)  # How many more there were, and their bytes.
+    refused: tuple[RefusedAllocation, ...] = ()  # The allocations that ran out of memory, in order.
+    settings: dict[str, str] | None = None  # The allocator's settings, as the snapshot tells them.
+    gaps: tuple[Gap, ...] = ()  # What the snapshot does not tell, or could not be used.
 
     def check(self) -> None:
         """Raise ReportFormatError where a timeline, or the stretches of a segment, do not add up."""

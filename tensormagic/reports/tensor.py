@@ -20,65 +20,39 @@ from tensormagic.words import number_of_bytes
 
 @dataclass(frozen=True, slots=True)
 class BadSlice:
-    """One index of a dimension whose slice holds NaN or infinities.
+    """One index of a dimension whose slice holds NaN or infinities."""
 
-    Attributes:
-        index: Which.
-        nan: How many of its elements are NaN.
-        inf: How many are infinite.
-    """
-
-    index: int
-    nan: int
-    inf: int
+    index: int  # Which.
+    nan: int  # How many of its elements are NaN.
+    inf: int  # How many are infinite.
 
 
 @dataclass(frozen=True, slots=True)
 class LargeSlice:
-    """One index of a dimension whose values are far larger than those of the others.
+    """One index of a dimension whose values are far larger than those of the others."""
 
-    Attributes:
-        index: Which.
-        ratio: Mean magnitude of its finite values, as a multiple of that of the median slice.
-    """
-
-    index: int
-    ratio: float
+    index: int  # Which.
+    ratio: float  # Mean magnitude of its finite values, as a multiple of that of the median slice.
 
 
 @dataclass(frozen=True, slots=True)
 class DimensionSlices:
-    """The slices along one dimension.
+    """The slices along one dimension."""
 
-    Attributes:
-        dim: Which dimension.
-        size: How many slices there are.
-        elements: How many elements a slice has.
-        looked: How many of them were looked at for everything but NaN and infinities.
-        cell_slices: How many slices a cell of the picture stands for.
-        levels: For each cell the mean magnitude of the finite values of its largest slice; NaN where none is finite.
-        cell_bad: For each cell how many elements are NaN or infinite.
-        bad_count: How many slices hold NaN or infinities.
-        bad: The first few of them.
-        bad_exact: Whether every element was looked at for NaN and infinities.
-        zero_count: How many slices are zero everywhere (of what was looked at).
-        zero: The first few of them.
-        large: Slices far larger than the others, the largest first.
-    """
-
-    dim: int
-    size: int
-    elements: int
-    looked: int
-    cell_slices: int
+    dim: int  # Which dimension.
+    size: int  # How many slices there are.
+    elements: int  # How many elements a slice has.
+    looked: int  # How many of them were looked at for everything but NaN and infinities.
+    cell_slices: int  # How many slices a cell of the picture stands for.
+    # For each cell the mean magnitude of the finite values of its largest slice; NaN where none is finite.
     levels: tuple[float, ...]
-    cell_bad: tuple[int, ...]
-    bad_count: int = 0
-    bad: tuple[BadSlice, ...] = ()
-    bad_exact: bool = True
-    zero_count: int = 0
-    zero: tuple[int, ...] = ()
-    large: tuple[LargeSlice, ...] = ()
+    cell_bad: tuple[int, ...]  # For each cell how many elements are NaN or infinite.
+    bad_count: int = 0  # How many slices hold NaN or infinities.
+    bad: tuple[BadSlice, ...] = ()  # The first few of them.
+    bad_exact: bool = True  # Whether every element was looked at for NaN and infinities.
+    zero_count: int = 0  # How many slices are zero everywhere (of what was looked at).
+    zero: tuple[int, ...] = ()  # The first few of them.
+    large: tuple[LargeSlice, ...] = ()  # Slices far larger than the others, the largest first.
 
 
 # A tensor looked at as what it may be: an image, a batch of images, or a signal over time.
@@ -86,19 +60,13 @@ class DimensionSlices:
 
 @dataclass(frozen=True, slots=True)
 class ImageFrame:
-    """One image.
+    """One image."""
 
-    Attributes:
-        label: The index that gives it, as in ``x[0, 3]``: ``"0, 3"``; empty where the whole tensor is one image.
-        width: Pixels across.
-        height: Pixels down.
-        pixels: Base64 of zlib-compressed bytes, row by row, for each pixel its levels (one, or red, green and blue)
-            and its opacity: 255, or 0 where it is NaN or infinite.
-    """
-
-    label: str
-    width: int
-    height: int
+    label: str  # The index that gives it, as in ``x[0, 3]``: ``"0, 3"``; empty where the whole tensor is one image.
+    width: int  # Pixels across.
+    height: int  # Pixels down.
+    # Base64 of zlib-compressed bytes, row by row, for each pixel its levels (one, or red, green and blue) and its
+    # opacity: 255, or 0 where it is NaN or infinite.
     pixels: str = field(metadata={"encoded": True})
 
     def unpacked(self) -> bytes:
@@ -119,19 +87,12 @@ class ImageFrame:
 
 @dataclass(frozen=True, slots=True)
 class SignalLine:
-    """One signal, in as many columns as are drawn.
+    """One signal, in as many columns as are drawn."""
 
-    Attributes:
-        label: The index that gives it; empty where the whole tensor is one signal.
-        low: Smallest finite value of each column; NaN where there is none.
-        high: Largest finite value of each column.
-        bad: How many values of each column are NaN or infinite.
-    """
-
-    label: str
-    low: tuple[float, ...]
-    high: tuple[float, ...]
-    bad: tuple[int, ...]
+    label: str  # The index that gives it; empty where the whole tensor is one signal.
+    low: tuple[float, ...]  # Smallest finite value of each column; NaN where there is none.
+    high: tuple[float, ...]  # Largest finite value of each column.
+    bad: tuple[int, ...]  # How many values of each column are NaN or infinite.
 
 
 Scaling = Literal["bytes", "truth", "unit", "shown"]
@@ -139,35 +100,23 @@ Scaling = Literal["bytes", "truth", "unit", "shown"]
 
 @dataclass(frozen=True, slots=True)
 class TensorPicture:
-    """A tensor as a picture.
+    """A tensor as a picture."""
 
-    Attributes:
-        reading: How the dimensions were taken: ``"(N, C, H, W)"``, ``"(H, W)"``, ``"(T)"``; ``"[0]"`` before it for
-            each dimension of which only the first index is shown.
-        channels: 3 for colour, 1 for grey; 0 for signals.
-        low: The value drawn black, or at the foot.
-        high: The value drawn white, or at the top.
-        scale: Why these two: ``"bytes"`` and ``"truth"`` for uint8 and bool, ``"unit"`` for values that lie between 0
-            and 1, ``"shown"`` for the smallest and largest shown.
-        images: Where it was read as images.
-        lines: Where it was read as signals.
-        of: How many images or signals there are.
-        step: Every how-manieth pixel is shown; for signals how many values a column stands for.
-        size: Height and width of an image, or length of a signal, of which this is what is shown.
-        bad: How many of the values shown are NaN or infinite.
-    """
-
+    # How the dimensions were taken: ``"(N, C, H, W)"``, ``"(H, W)"``, ``"(T)"``; ``"[0]"`` before it for each dimension
+    # of which only the first index is shown.
     reading: str
-    channels: int
-    low: float
-    high: float
+    channels: int  # 3 for colour, 1 for grey; 0 for signals.
+    low: float  # The value drawn black, or at the foot.
+    high: float  # The value drawn white, or at the top.
+    # Why these two: ``"bytes"`` and ``"truth"`` for uint8 and bool, ``"unit"`` for values that lie between 0 and 1,
+    # ``"shown"`` for the smallest and largest shown.
     scale: Scaling
-    images: tuple[ImageFrame, ...] = ()
-    lines: tuple[SignalLine, ...] = ()
-    of: int = 1
-    step: int = 1
-    size: tuple[int, ...] = ()
-    bad: int = 0
+    images: tuple[ImageFrame, ...] = ()  # Where it was read as images.
+    lines: tuple[SignalLine, ...] = ()  # Where it was read as signals.
+    of: int = 1  # How many images or signals there are.
+    step: int = 1  # Every how-manieth pixel is shown; for signals how many values a column stands for.
+    size: tuple[int, ...] = ()  # Height and width of an image, or length of a signal, of which this is what is shown.
+    bad: int = 0  # How many of the values shown are NaN or infinite.
 
 
 # What a kind of tensor stores: facts, the stored elements as they lie in memory, and a map of the stored cells.
@@ -203,22 +152,15 @@ class StoredGroup:
 
 @dataclass(frozen=True, slots=True)
 class StoredList:
-    """The first stored elements, one column each, as they lie in memory.
+    """The first stored elements, one column each, as they lie in memory."""
 
-    Attributes:
-        count: How many stored elements there are.
-        shown: How many are listed: the first ones.
-        lines: The arrays, each with a text for every element listed.
-        groups: Which row, column or item owns which run of them; empty where there are no such runs.
-        group_name: The array that says so: ``"crow_indices"``, ``"offsets"``.
-        example: The place whose way is explained step by step (`KindReport.reading`); None where none is.
-    """
-
-    count: int
-    shown: int
-    lines: tuple[StoredLine, ...]
+    count: int  # How many stored elements there are.
+    shown: int  # How many are listed: the first ones.
+    lines: tuple[StoredLine, ...]  # The arrays, each with a text for every element listed.
+    # Which row, column or item owns which run of them; empty where there are no such runs.
     groups: tuple[StoredGroup, ...] = ()
-    group_name: str = ""
+    group_name: str = ""  # The array that says so: ``"crow_indices"``, ``"offsets"``.
+    # The place whose way is explained step by step (`KindReport.reading`); None where none is.
     example: int | None = None
 
 
@@ -227,135 +169,82 @@ NOT_STORED, OUTSIDE = -1, -2
 
 @dataclass(frozen=True, slots=True)
 class StoredMap:
-    """A picture of which cells of a matrix, or of rows of different lengths, are stored.
+    """A picture of which cells of a matrix, or of rows of different lengths, are stored."""
 
-    Attributes:
-        row_name: What a row is: ``"row"``, ``"item"``.
-        column_name: What a column is: ``"column"``, ``"position"``.
-        row_count: How many rows there are.
-        column_count: How many columns there are.
-        row_step: Rows in one drawn row; 1 where each has its own.
-        column_step: Columns in one drawn column.
-        counts: For each drawn cell how many stored elements lie in it.
-        places: For each drawn cell the place of its stored element (its last, where there are several) among the
-            stored ones, `NOT_STORED`, or `OUTSIDE` where a row has ended. Empty where cells are joined.
-        texts: For each drawn cell its value as text; empty where cells are joined.
-        title: What is drawn, where it is not simply everything: ``"batch item 0 of 4"``.
-        sampled: How many of the stored elements were looked at, where not all were; else 0.
-    """
-
-    row_name: str
-    column_name: str
-    row_count: int
-    column_count: int
-    row_step: int
-    column_step: int
-    counts: tuple[tuple[int, ...], ...]
+    row_name: str  # What a row is: ``"row"``, ``"item"``.
+    column_name: str  # What a column is: ``"column"``, ``"position"``.
+    row_count: int  # How many rows there are.
+    column_count: int  # How many columns there are.
+    row_step: int  # Rows in one drawn row; 1 where each has its own.
+    column_step: int  # Columns in one drawn column.
+    counts: tuple[tuple[int, ...], ...]  # For each drawn cell how many stored elements lie in it.
+    # For each drawn cell the place of its stored element (its last, where there are several) among the stored ones,
+    # `NOT_STORED`, or `OUTSIDE` where a row has ended. Empty where cells are joined.
     places: tuple[tuple[int, ...], ...] = ()
-    texts: tuple[tuple[str, ...], ...] = ()
-    title: str = ""
-    sampled: int = 0
+    texts: tuple[tuple[str, ...], ...] = ()  # For each drawn cell its value as text; empty where cells are joined.
+    title: str = ""  # What is drawn, where it is not simply everything: ``"batch item 0 of 4"``.
+    sampled: int = 0  # How many of the stored elements were looked at, where not all were; else 0.
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Numbers over a tensor's elements. NaN and infinities are counted and left out of the rest.
+    """Numbers over a tensor's elements. NaN and infinities are counted and left out of the rest."""
 
-    Attributes:
-        count: Elements looked at.
-        of: Elements there are; more than ``count`` where the tensor was sampled.
-        sampling: How ``count`` was chosen, in words; empty where everything was read.
-        finite: How many are finite.
-        nan: How many are NaN.
-        positive_infinity: How many are +Inf.
-        negative_infinity: How many are -Inf.
-        zero: How many are exactly zero.
-        minimum: Smallest finite value, an exact int for integers; None where nothing is finite (as for all that
-            follow).
-        maximum: Largest finite value.
-        mean: Of the finite values, accumulated in float64.
-        std: Of the finite values, divisor n - 1; None for fewer than two.
-        norm: Euclidean norm of the finite values.
-        histogram_edges: n + 1 bin edges from minimum to maximum; empty where nothing is finite. Few whole numbers
-            have a bin each, with edges half-way between them; a constant has one bin around it.
-        histogram_counts: n counts.
-        of_what: What the numbers are of: ``"values"``, or ``"magnitudes"`` for complex tensors.
-        first_nan: Index of the first NaN found, or None.
-        first_positive_infinity: Index of the first +Inf found, or None.
-        first_negative_infinity: Index of the first -Inf found, or None.
-        sampled: Of how many elements ``zero`` and the histogram are, where those were sampled while all else is of
-            all ``count``; None where they are of ``count`` as well.
-    """
-
-    count: int
-    of: int
-    finite: int
-    nan: int
-    positive_infinity: int
-    negative_infinity: int
-    zero: int
+    count: int  # Elements looked at.
+    of: int  # Elements there are; more than ``count`` where the tensor was sampled.
+    finite: int  # How many are finite.
+    nan: int  # How many are NaN.
+    positive_infinity: int  # How many are +Inf.
+    negative_infinity: int  # How many are -Inf.
+    zero: int  # How many are exactly zero.
+    # Smallest finite value, an exact int for integers; None where nothing is finite (as for all that follow).
     minimum: int | float | None
-    maximum: int | float | None
-    mean: float | None
-    std: float | None
-    norm: float | None
+    maximum: int | float | None  # Largest finite value.
+    mean: float | None  # Of the finite values, accumulated in float64.
+    std: float | None  # Of the finite values, divisor n - 1; None for fewer than two.
+    norm: float | None  # Euclidean norm of the finite values.
+    # n + 1 bin edges from minimum to maximum; empty where nothing is finite. Few whole numbers have a bin each, with
+    # edges half-way between them; a constant has one bin around it.
     histogram_edges: tuple[float, ...] = ()
-    histogram_counts: tuple[int, ...] = ()
-    sampling: str = ""
-    of_what: str = "values"
-    first_nan: tuple[int, ...] | None = None
-    first_positive_infinity: tuple[int, ...] | None = None
-    first_negative_infinity: tuple[int, ...] | None = None
+    histogram_counts: tuple[int, ...] = ()  # n counts.
+    sampling: str = ""  # How ``count`` was chosen, in words; empty where everything was read.
+    of_what: str = "values"  # What the numbers are of: ``"values"``, or ``"magnitudes"`` for complex tensors.
+    first_nan: tuple[int, ...] | None = None  # Index of the first NaN found, or None.
+    first_positive_infinity: tuple[int, ...] | None = None  # Index of the first +Inf found, or None.
+    first_negative_infinity: tuple[int, ...] | None = None  # Index of the first -Inf found, or None.
+    # Of how many elements ``zero`` and the histogram are, where those were sampled while all else is of all ``count``;
+    # None where they are of ``count`` as well.
     sampled: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AutogradReport:
-    """A tensor's place in autograd.
+    """A tensor's place in autograd."""
 
-    Attributes:
-        requires_grad: The flag.
-        is_leaf: The flag.
-        grad_fn: Name of the node that made it (``"MmBackward0"``), or None.
-        retains_grad: Whether ``.grad`` will be kept although it is no leaf.
-        grad: ``"none"``, ``"present"`` or ``"unreadable"``: the state of ``.grad``, read without the warning that
-            torch gives for a non-leaf.
-        grad_shape: Shape of ``.grad`` where present.
-        grad_norm: Euclidean norm of ``.grad`` where present and readable.
-        hooks: How many tensor hooks are registered on it.
-        leaves: Names (or ``"(8, 3) leaf"`` where there is none) of the leaves its graph leads to, at most a few.
-        leaf_count: How many leaves there are.
-        sentence: The state in one sentence, e.g. "a leaf that requires grad: backward() will fill x.grad".
-        details: What is behind it: hooks, saved tensors, the way to the leaves.
-    """
-
-    requires_grad: bool
-    is_leaf: bool
-    grad_fn: str | None
-    retains_grad: bool
+    requires_grad: bool  # The flag.
+    is_leaf: bool  # The flag.
+    grad_fn: str | None  # Name of the node that made it (``"MmBackward0"``), or None.
+    retains_grad: bool  # Whether ``.grad`` will be kept although it is no leaf.
+    # ``"none"``, ``"present"`` or ``"unreadable"``: the state of ``.grad``, read without the warning that torch gives
+    # for a non-leaf.
     grad: str
-    grad_shape: tuple[int, ...] | None
-    grad_norm: float | None
-    hooks: int
+    grad_shape: tuple[int, ...] | None  # Shape of ``.grad`` where present.
+    grad_norm: float | None  # Euclidean norm of ``.grad`` where present and readable.
+    hooks: int  # How many tensor hooks are registered on it.
+    # Names (or ``"(8, 3) leaf"`` where there is none) of the leaves its graph leads to, at most a few.
     leaves: tuple[str, ...]
-    leaf_count: int
-    sentence: str
-    details: AutogradDetails | None = None
+    leaf_count: int  # How many leaves there are.
+    sentence: str  # The state in one sentence, e.g. "a leaf that requires grad: backward() will fill x.grad".
+    details: AutogradDetails | None = None  # What is behind it: hooks, saved tensors, the way to the leaves.
 
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """A tensor inside the tensor.
+    """A tensor inside the tensor."""
 
-    Attributes:
-        name: How a user reaches it, e.g. ``"x.crow_indices()"``.
-        role: What it is for, in one sentence.
-        report: The tensor itself, without a search for who shares it.
-    """
-
-    name: str
-    role: str
-    report: TensorReport
+    name: str  # How a user reaches it, e.g. ``"x.crow_indices()"``.
+    role: str  # What it is for, in one sentence.
+    report: TensorReport  # The tensor itself, without a search for who shares it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,92 +254,56 @@ class KindReport:
     There is one for what holds the numbers (at most one), and one for each further trait that is worth a sentence
     (parameter, conjugate view, shared memory, an unusual dtype). All are plain text and numbers, made by
     `tensormagic.collectors.kinds`; a new kind needs no change here and none in a renderer.
-
-    Attributes:
-        key: Its name in the table of kinds: ``"sparse_csr"``, ``"vmap"``, ``"parameter"``.
-        label: What to call it on a badge: ``"CSR"``, ``"conjugate view"``.
-        summary: What that means for this tensor, in one sentence.
-        facts: What is known of it, in the order to show.
-        components: The tensors it is made of.
-        map: Which cells are stored, where that is a matrix or rows.
-        stored: The stored elements as they lie in memory.
-        reading: How one element is found, step by step, with its numbers.
-        stored_bytes: What it really takes, where that is not its elements times their size.
-        placed: How it is spread over ranks.
     """
 
-    key: str
-    label: str
-    summary: str
-    facts: tuple[Fact, ...] = ()
-    components: tuple[Component, ...] = ()
-    map: StoredMap | None = None
-    stored: StoredList | None = None
-    reading: tuple[str, ...] = ()
-    stored_bytes: int | None = None
-    placed: Placed | None = None
+    key: str  # Its name in the table of kinds: ``"sparse_csr"``, ``"vmap"``, ``"parameter"``.
+    label: str  # What to call it on a badge: ``"CSR"``, ``"conjugate view"``.
+    summary: str  # What that means for this tensor, in one sentence.
+    facts: tuple[Fact, ...] = ()  # What is known of it, in the order to show.
+    components: tuple[Component, ...] = ()  # The tensors it is made of.
+    map: StoredMap | None = None  # Which cells are stored, where that is a matrix or rows.
+    stored: StoredList | None = None  # The stored elements as they lie in memory.
+    reading: tuple[str, ...] = ()  # How one element is found, step by step, with its numbers.
+    stored_bytes: int | None = None  # What it really takes, where that is not its elements times their size.
+    placed: Placed | None = None  # How it is spread over ranks.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorReport(Report):
-    """Everything that is known about one tensor, without the tensor.
-
-    Attributes:
-        name: The expression or name it was inspected under.
-        type_name: Its Python class: ``"Tensor"``, ``"Parameter"``.
-        role: ``"owns its storage"``, ``"view of a"``, ``"view (base has no name)"``, ``"shares its storage with a"``.
-        dtype: Without the ``torch.`` prefix.
-        shape: Sizes; -1 for one that differs from item to item (nested tensors).
-        device: As torch writes it.
-        layout_name: ``"strided"``, ``"sparse_coo"`` …, without the prefix.
-        element_size: Bytes an element.
-        nbytes: numel · element_size.
-        numel: Number of elements.
-        version: The version counter; None for inference tensors, which have none.
-        is_view: Whether autograd sees it as a view.
-        flags: Other attributes worth listing, name → text (``"is_conj": "False"``), in the order to show.
-        data_text: ``x.data`` as torch prints it, cut to a few lines.
-        storage: The buffer; None where there is none.
-        layout: Where each index lies; None for layouts that are not strided.
-        statistics: Numbers over the values; None where values cannot be read.
-        autograd: Its place in autograd.
-        aliases: Who shares its storage, nearest relation first.
-        aliases_searched: How many names and attributes were looked through to find them.
-        slices: Its values slice by slice, for each dimension that has several slices of several elements.
-        picture: It as images or signals, where a picture was asked for.
-        gaps: What could not be read, and why.
-        holders: Who keeps it and its storage alive; None where not searched.
-        verdict: Whether it shares memory with the operands of the expression that made it; None for a plain name.
-        kinds: What sort of tensor it is, what holds its numbers first; empty for a plain strided one.
-    """
+    """Everything that is known about one tensor, without the tensor."""
 
     kind_name: ClassVar[str] = "tensor"
 
-    name: str
-    type_name: str
+    name: str  # The expression or name it was inspected under.
+    type_name: str  # Its Python class: ``"Tensor"``, ``"Parameter"``.
+    # ``"owns its storage"``, ``"view of a"``, ``"view (base has no name)"``, ``"shares its storage with a"``.
     role: str
-    dtype: str
-    shape: tuple[int, ...]
-    device: str
-    layout_name: str
-    element_size: int
-    nbytes: int
-    numel: int
-    version: int | None
-    is_view: bool
+    dtype: str  # Without the ``torch.`` prefix.
+    shape: tuple[int, ...]  # Sizes; -1 for one that differs from item to item (nested tensors).
+    device: str  # As torch writes it.
+    layout_name: str  # ``"strided"``, ``"sparse_coo"`` …, without the prefix.
+    element_size: int  # Bytes an element.
+    nbytes: int  # numel · element_size.
+    numel: int  # Number of elements.
+    version: int | None  # The version counter; None for inference tensors, which have none.
+    is_view: bool  # Whether autograd sees it as a view.
+    # Other attributes worth listing, name → text (``"is_conj": "False"``), in the order to show.
     flags: dict[str, str] = field(default_factory=dict)
-    data_text: str = ""
-    storage: StorageReport | None = None
-    layout: LayoutReport | None = None
-    statistics: Statistics | None = None
-    autograd: AutogradReport | None = None
-    aliases: tuple[Alias, ...] = ()
-    aliases_searched: int = 0
+    data_text: str = ""  # ``x.data`` as torch prints it, cut to a few lines.
+    storage: StorageReport | None = None  # The buffer; None where there is none.
+    layout: LayoutReport | None = None  # Where each index lies; None for layouts that are not strided.
+    statistics: Statistics | None = None  # Numbers over the values; None where values cannot be read.
+    autograd: AutogradReport | None = None  # Its place in autograd.
+    aliases: tuple[Alias, ...] = ()  # Who shares its storage, nearest relation first.
+    aliases_searched: int = 0  # How many names and attributes were looked through to find them.
+    # Its values slice by slice, for each dimension that has several slices of several elements.
     slices: tuple[DimensionSlices, ...] = ()
-    picture: TensorPicture | None = None
-    gaps: tuple[Gap, ...] = ()
+    picture: TensorPicture | None = None  # It as images or signals, where a picture was asked for.
+    gaps: tuple[Gap, ...] = ()  # What could not be read, and why.
+    # Whether it shares memory with the operands of the expression that made it; None for a plain name.
     verdict: CopyVerdict | None = None
-    holders: HoldersReport | None = None
+    holders: HoldersReport | None = None  # Who keeps it and its storage alive; None where not searched.
+    # What sort of tensor it is, what holds its numbers first; empty for a plain strided one.
     kinds: tuple[KindReport, ...] = ()
 
     @property

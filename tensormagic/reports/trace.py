@@ -19,23 +19,17 @@ from tensormagic.reports.watch import ModulesReport
 
 @dataclass(frozen=True, slots=True)
 class PassContext:
-    """Where a pass ran.
+    """Where a pass ran."""
 
-    Attributes:
-        inside: Number of the pass that was running already, where this one ran inside it and shares its number: in a
-            re-entrant checkpoint, a custom Function's backward, or a hook; 0 where it ran by itself.
-        graph: Number of the graph from whose backward it was called; 0 where it ran by itself.
-        node: Index, in that graph, of the node whose backward made the call; None where not known.
-        thread: Name of the thread, where it was not the traced one.
-        levels: What wrapped its tensors, the outermost first: ``("vmap", "grad")`` for per-sample gradients with
-            ``torch.func``, ``("is_grads_batched",)`` for ``autograd.grad`` with that argument. Under ``vmap`` and
-            ``is_grads_batched`` the numbers are of the gradients of the whole batch together.
-    """
-
+    # Number of the pass that was running already, where this one ran inside it and shares its number: in a re-entrant
+    # checkpoint, a custom Function's backward, or a hook; 0 where it ran by itself.
     inside: int = 0
-    graph: int = 0
-    node: int | None = None
-    thread: str = ""
+    graph: int = 0  # Number of the graph from whose backward it was called; 0 where it ran by itself.
+    node: int | None = None  # Index, in that graph, of the node whose backward made the call; None where not known.
+    thread: str = ""  # Name of the thread, where it was not the traced one.
+    # What wrapped its tensors, the outermost first: ``("vmap", "grad")`` for per-sample gradients with ``torch.func``,
+    # ``("is_grads_batched",)`` for ``autograd.grad`` with that argument. Under ``vmap`` and ``is_grads_batched`` the
+    # numbers are of the gradients of the whole batch together.
     levels: tuple[str, ...] = ()
 
 
@@ -48,19 +42,13 @@ def _no_numbers() -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """What was asked for. A budget stands alone; the others may come together.
+    """What was asked for. A budget stands alone; the others may come together."""
 
-    Attributes:
-        budget: The share of the untraced run's time that tracing may take, e.g. 0.05; None: no budget.
-        every: Trace one step in so many, the first of them first.
-        start: The first step that may be traced, from 1.
-        stop: The step before which tracing ends, as in a slice; None: never.
-    """
-
+    # The share of the untraced run's time that tracing may take, e.g. 0.05; None: no budget.
     budget: float | None = None
-    every: int = 1
-    start: int = 1
-    stop: int | None = None
+    every: int = 1  # Trace one step in so many, the first of them first.
+    start: int = 1  # The first step that may be traced, from 1.
+    stop: int | None = None  # The step before which tracing ends, as in a slice; None: never.
 
     def wants(self, step: int) -> bool:
         """Return whether the step with that number was asked for by number."""
@@ -69,41 +57,27 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Pacing:
-    """What came of it.
+    """What came of it."""
 
-    Attributes:
-        asked: What was asked for.
-        steps: How many of the run's steps were traced.
-        passes: How many of its backward passes were traced.
-        ranges: The traced steps, (first, last) of each stretch; of very many the first and the last ones.
-        left_out: How many stretches between these are not listed.
-        cost: What tracing cost so far, as a share of the untraced run's time: measured where it was the tracer's own
-            code, else estimated from the times of traced and of untraced steps. None where there is nothing to compare.
-        first_cost: The part of `cost` that the first traced step had, in which every graph is new.
-        after_finding: How many of the steps were traced because the one before had shown something.
-        partial: How many steps were asked for, but could not be traced whole: their graphs were begun before.
-        last_traced: Whether the last step of the run so far was traced.
-        last_norms: Where the last step was not traced: the norm of each parameter's ``.grad`` as it stood when the run
-            ended, one for each of `TraceReport.parameters`; `UNTOUCHED` where there was none. Empty otherwise.
-        resting: Whether the run goes on untraced right now.
-        next_step: About the step that will be traced next; 0 where none is known.
-        unpaced: Why the tracer could not leave between the steps; empty where it could.
-    """
-
-    asked: Pace
-    steps: int = 0
-    passes: int = 0
+    asked: Pace  # What was asked for.
+    steps: int = 0  # How many of the run's steps were traced.
+    passes: int = 0  # How many of its backward passes were traced.
+    # The traced steps, (first, last) of each stretch; of very many the first and the last ones.
     ranges: tuple[tuple[int, int], ...] = ()
-    left_out: int = 0
+    left_out: int = 0  # How many stretches between these are not listed.
+    # What tracing cost so far, as a share of the untraced run's time: measured where it was the tracer's own code, else
+    # estimated from the times of traced and of untraced steps. None where there is nothing to compare.
     cost: float | None = None
-    first_cost: float = 0.0
-    after_finding: int = 0
-    partial: int = 0
-    last_traced: bool = True
+    first_cost: float = 0.0  # The part of `cost` that the first traced step had, in which every graph is new.
+    after_finding: int = 0  # How many of the steps were traced because the one before had shown something.
+    partial: int = 0  # How many steps were asked for, but could not be traced whole: their graphs were begun before.
+    last_traced: bool = True  # Whether the last step of the run so far was traced.
+    # Where the last step was not traced: the norm of each parameter's ``.grad`` as it stood when the run ended, one for
+    # each of `TraceReport.parameters`; `UNTOUCHED` where there was none. Empty otherwise.
     last_norms: Floats = field(default_factory=_no_numbers)
-    resting: bool = False
-    next_step: int = 0
-    unpaced: str = ""
+    resting: bool = False  # Whether the run goes on untraced right now.
+    next_step: int = 0  # About the step that will be traced next; 0 where none is known.
+    unpaced: str = ""  # Why the tracer could not leave between the steps; empty where it could.
 
 
 # What a traced run did: the graphs autograd built, the passes that went through them, and what each leaf got.
@@ -116,184 +90,119 @@ State = Literal["running", "finished", "failed", "interrupted", "drawn"]
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One call of backward.
+    """One call of backward."""
 
-    Attributes:
-        number: From 1 over the whole trace.
-        step: From 1: passes between which no new forward ran share a step.
-        graph: Number of the graph it went through.
-        outcome: ``"finished"``, ``"failed"`` or ``"running"``.
-        seconds: How long the engine took, the tracer's own share included.
-        reached: How many nodes it reached.
-        location: Index into `TraceReport.locations` of the line that called backward; None where not known.
-        finite: Whether every gradient in it was finite.
-        value: What backward was called on, where that is one number: the loss. None where it is not, or is unreadable.
-        pass_context: Where it ran: None for a backward called on the traced thread, outside any other.
-        reduced: In a run of several processes, whether the gradients that it brought were reduced over them in it; None
-            where nothing there reduces gradients, or it is not known.
-    """
-
-    number: int
-    step: int
-    graph: int
-    outcome: str
-    seconds: float
-    reached: int
+    number: int  # From 1 over the whole trace.
+    step: int  # From 1: passes between which no new forward ran share a step.
+    graph: int  # Number of the graph it went through.
+    outcome: str  # ``"finished"``, ``"failed"`` or ``"running"``.
+    seconds: float  # How long the engine took, the tracer's own share included.
+    reached: int  # How many nodes it reached.
+    # Index into `TraceReport.locations` of the line that called backward; None where not known.
     location: int | None = None
-    finite: bool = True
+    finite: bool = True  # Whether every gradient in it was finite.
+    # What backward was called on, where that is one number: the loss. None where it is not, or is unreadable.
     value: float | None = None
+    # Where it ran: None for a backward called on the traced thread, outside any other.
     pass_context: PassContext | None = None
+    # In a run of several processes, whether the gradients that it brought were reduced over them in it; None where
+    # nothing there reduces gradients, or it is not known.
     reduced: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ParameterSeries:
-    """The gradient of one leaf, over the kept passes.
+    """The gradient of one leaf, over the kept passes."""
 
-    Attributes:
-        name: ``"net.conv1.weight"``, or ``"leaf (3, 4)"`` where no name is known.
-        shape: Its shape.
-        dtype: Without the prefix.
-        numel: Elements.
-        is_parameter: Whether it is an ``nn.Parameter`` of a module that was found.
-        requires_grad: Whether it asks for a gradient.
-        used: Whether a node of any traced graph leads to it.
-        owner: Name of the outermost module it belongs to (``"net"``); empty for a plain tensor.
-        norms: Norm of the gradient it received, one a pass of `TraceReport.passes`; `UNTOUCHED` where none came.
-        touched: How many passes of the whole run brought it a gradient.
-        updates: How far the optimizer's step after each of these passes moved it: the norm of the change over the norm
-            before, of at most 65,536 evenly spaced elements; `UNTOUCHED` where no step was measured; infinite where it
-            was all zero before.
-        replaced: Whether its module got another one in its place, at least once.
-        stepped: In a run of several processes, the norm of what lay of its ``.grad`` in this one when an optimizer
-            stepped after each of these passes: reduced, unscaled and clipped; `UNTOUCHED` where it was not measured.
-        lost: Of weights in half precision, the share of the elements with a gradient that measured steps left where
-            they were; -1 where none was measured.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-    numel: int
-    is_parameter: bool
-    requires_grad: bool
-    used: bool
-    owner: str
-    norms: Floats
-    touched: int
+    name: str  # ``"net.conv1.weight"``, or ``"leaf (3, 4)"`` where no name is known.
+    shape: tuple[int, ...]  # Its shape.
+    dtype: str  # Without the prefix.
+    numel: int  # Elements.
+    is_parameter: bool  # Whether it is an ``nn.Parameter`` of a module that was found.
+    requires_grad: bool  # Whether it asks for a gradient.
+    used: bool  # Whether a node of any traced graph leads to it.
+    owner: str  # Name of the outermost module it belongs to (``"net"``); empty for a plain tensor.
+    norms: Floats  # Norm of the gradient it received, one a pass of `TraceReport.passes`; `UNTOUCHED` where none came.
+    touched: int  # How many passes of the whole run brought it a gradient.
+    # How far the optimizer's step after each of these passes moved it: the norm of the change over the norm before, of
+    # at most 65,536 evenly spaced elements; `UNTOUCHED` where no step was measured; infinite where it was all zero
+    # before.
     updates: Floats = field(default_factory=no_numbers)
-    replaced: bool = False
+    replaced: bool = False  # Whether its module got another one in its place, at least once.
+    # In a run of several processes, the norm of what lay of its ``.grad`` in this one when an optimizer stepped after
+    # each of these passes: reduced, unscaled and clipped; `UNTOUCHED` where it was not measured.
     stepped: Floats = field(default_factory=no_numbers)
+    # Of weights in half precision, the share of the elements with a gradient that measured steps left where they were;
+    # -1 where none was measured.
     lost: float = -1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What an existing graph keeps for its backward; known of a graph that is drawn, not of a run.
+    """What an existing graph keeps for its backward; known of a graph that is drawn, not of a run."""
 
-    Attributes:
-        slots: Saved tensors that are there; one that two nodes save counts twice.
-        storages: Different storages behind them.
-        nbytes: Bytes of these storages, each counted once and whole.
-        leaf_bytes: The part of it that belongs to leaves of the graph, which live without it.
-        freed: Saved tensors that a backward has used and freed.
-        changed: Saved tensors that were changed in place since.
-        unread: Saved tensors that could not be looked at: packed by hooks, or of a kind that has no storage.
-    """
-
-    slots: int = 0
-    storages: int = 0
-    nbytes: int = 0
-    leaf_bytes: int = 0
-    freed: int = 0
-    changed: int = 0
-    unread: int = 0
+    slots: int = 0  # Saved tensors that are there; one that two nodes save counts twice.
+    storages: int = 0  # Different storages behind them.
+    nbytes: int = 0  # Bytes of these storages, each counted once and whole.
+    leaf_bytes: int = 0  # The part of it that belongs to leaves of the graph, which live without it.
+    freed: int = 0  # Saved tensors that a backward has used and freed.
+    changed: int = 0  # Saved tensors that were changed in place since.
+    unread: int = 0  # Saved tensors that could not be looked at: packed by hooks, or of a kind that has no storage.
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The source that was traced: one notebook cell, or the file a plain ``with trace()`` stands in.
+    """The source that was traced: one notebook cell, or the file a plain ``with trace()`` stands in."""
 
-    Attributes:
-        filename: As Python names it.
-        count: The execution count, or None.
-        lines: Its lines; empty where they cannot be read.
-    """
-
-    filename: str
-    count: int | None
-    lines: tuple[str, ...]
+    filename: str  # As Python names it.
+    count: int | None  # The execution count, or None.
+    lines: tuple[str, ...]  # Its lines; empty where they cannot be read.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceReport(Report):
-    """What a traced run did.
-
-    Attributes:
-        title: A name for the run: the model's name where one is known.
-        state: ``"running"``, ``"finished"``, ``"failed"`` or ``"interrupted"``; ``"drawn"`` for a graph that was only
-            looked at.
-        error: ``"ValueError: …"`` of a run that failed; empty otherwise.
-        cell: The traced source.
-        seconds: Wall time from start to end (or to now, while running).
-        own_seconds: The part of it spent inside the tracer's own hooks.
-        locations: The user's lines that anything here points to.
-        graphs: Most used first.
-        passes: The kept passes; see ``passes_seen``.
-        passes_seen: How many there were.
-        inner_passes: Passes that ran inside others, in the order in which they ended, thinned as these; they have the
-            numbers of the passes that they ran in, and are not among ``passes``.
-        inner_passes_seen: How many of these there were.
-        steps_seen: How many steps there were.
-        forward_nodes: How many autograd nodes the forward made, whether or not a backward reached them.
-        parameters: Every leaf that took part and every parameter of every module that took part.
-        gaps: What could not be seen, and why.
-        kept: What the graph keeps for its backward; None for a run.
-        cuts: What ended the way of values that backward was called on, where nothing was left to go back along; those
-            within a graph are in `Graph.cuts`.
-        ops: Every operation that ran; None but at level ``"ops"``.
-        pacing: Which steps were traced, and what that cost; None where all were to be.
-        failure: The call that ended the run, where it was one of torch's that failed.
-        observations: What single calls of the forward did that is worth knowing.
-        training: What the training loop did from step to step; None where nothing was trained.
-        losses_without_graph: Values without a history that backward was called on, and that torch refused.
-        modules: What the modules that ran hold beside their registries; None before the run has ended.
-        silent_errors: What autograd let pass although it is wrong; None where nothing was seen.
-        swallowed_errors: Backwards that torch refused, and that did not end the run.
-        parallel: The place of this process in a run of several; None in a run of one.
-        forked: How many processes were forked in the run: nothing that they did is in here. Known when it has ended.
-    """
+    """What a traced run did."""
 
     kind_name: ClassVar[str] = "trace"
 
-    title: str
+    title: str  # A name for the run: the model's name where one is known.
+    # ``"running"``, ``"finished"``, ``"failed"`` or ``"interrupted"``; ``"drawn"`` for a graph that was only looked at.
     state: State
-    error: str = ""
-    cell: Cell
-    seconds: float
-    own_seconds: float
-    locations: tuple[Location, ...] = ()
-    graphs: tuple[Graph, ...] = ()
-    passes: tuple[Pass, ...] = ()
-    passes_seen: int = 0
+    error: str = ""  # ``"ValueError: …"`` of a run that failed; empty otherwise.
+    cell: Cell  # The traced source.
+    seconds: float  # Wall time from start to end (or to now, while running).
+    own_seconds: float  # The part of it spent inside the tracer's own hooks.
+    locations: tuple[Location, ...] = ()  # The user's lines that anything here points to.
+    graphs: tuple[Graph, ...] = ()  # Most used first.
+    passes: tuple[Pass, ...] = ()  # The kept passes; see ``passes_seen``.
+    passes_seen: int = 0  # How many there were.
+    # Passes that ran inside others, in the order in which they ended, thinned as these; they have the numbers of the
+    # passes that they ran in, and are not among ``passes``.
     inner_passes: tuple[Pass, ...] = ()
-    inner_passes_seen: int = 0
-    steps_seen: int = 0
-    forward_nodes: int = 0
+    inner_passes_seen: int = 0  # How many of these there were.
+    steps_seen: int = 0  # How many steps there were.
+    forward_nodes: int = 0  # How many autograd nodes the forward made, whether or not a backward reached them.
+    # Every leaf that took part and every parameter of every module that took part.
     parameters: tuple[ParameterSeries, ...] = ()
-    gaps: tuple[Gap, ...] = ()
-    kept: Kept | None = None
+    gaps: tuple[Gap, ...] = ()  # What could not be seen, and why.
+    kept: Kept | None = None  # What the graph keeps for its backward; None for a run.
+    # What ended the way of values that backward was called on, where nothing was left to go back along; those within a
+    # graph are in `Graph.cuts`.
     cuts: tuple[Cut, ...] = ()
-    ops: OpsReport | None = None
-    pacing: Pacing | None = None
-    failure: FailureReport | None = None
-    observations: tuple[Observation, ...] = ()
-    training: Training | None = None
+    ops: OpsReport | None = None  # Every operation that ran; None but at level ``"ops"``.
+    pacing: Pacing | None = None  # Which steps were traced, and what that cost; None where all were to be.
+    failure: FailureReport | None = None  # The call that ended the run, where it was one of torch's that failed.
+    observations: tuple[Observation, ...] = ()  # What single calls of the forward did that is worth knowing.
+    training: Training | None = None  # What the training loop did from step to step; None where nothing was trained.
+    # Values without a history that backward was called on, and that torch refused.
     losses_without_graph: tuple[LossWithoutGraph, ...] = ()
+    # What the modules that ran hold beside their registries; None before the run has ended.
     modules: ModulesReport | None = None
+    # What autograd let pass although it is wrong; None where nothing was seen.
     silent_errors: SilentErrors | None = None
-    swallowed_errors: tuple[SwallowedError, ...] = ()
-    parallel: Parallel | None = None
+    swallowed_errors: tuple[SwallowedError, ...] = ()  # Backwards that torch refused, and that did not end the run.
+    parallel: Parallel | None = None  # The place of this process in a run of several; None in a run of one.
+    # How many processes were forked in the run: nothing that they did is in here. Known when it has ended.
     forked: int = 0
 
     def check(self) -> None:
@@ -356,34 +265,18 @@ class TraceReport(Report):
 
 @dataclass(frozen=True, slots=True)
 class LiveFrame:
-    """What changes while the run goes on: small enough to be taken many times a second.
+    """What changes while the run goes on: small enough to be taken many times a second."""
 
-    Attributes:
-        structure: Goes up whenever graphs or parameters were added or renamed: time to fetch a whole report.
-        graph: Number of the graph being walked, 0 before the first pass.
-        pass_number: The pass being walked, or the last one.
-        step: Its step.
-        running: Whether backward is under way right now.
-        cursor: Index of the node reached last; -1 before the first.
-        reached: How many nodes of this pass were reached so far.
-        norms: For each node of the graph: its norm in this pass, `UNTOUCHED` where backward has not come yet.
-        finished_pass: Number of the last finished pass, 0 before the first.
-        parameter_norms: For each parameter, in the report's order: its norm in that pass.
-        seconds: Since the start.
-        resting: Whether the run goes on untraced right now; ``step`` is then the one that it has come to.
-        next_step: While it rests: about the step that will be traced next; 0 where none is known.
-    """
-
-    structure: int
-    graph: int
-    pass_number: int
-    step: int
-    running: bool
-    cursor: int
-    reached: int
-    norms: Floats
-    finished_pass: int
-    parameter_norms: Floats
-    seconds: float
-    resting: bool = False
-    next_step: int = 0
+    structure: int  # Goes up whenever graphs or parameters were added or renamed: time to fetch a whole report.
+    graph: int  # Number of the graph being walked, 0 before the first pass.
+    pass_number: int  # The pass being walked, or the last one.
+    step: int  # Its step.
+    running: bool  # Whether backward is under way right now.
+    cursor: int  # Index of the node reached last; -1 before the first.
+    reached: int  # How many nodes of this pass were reached so far.
+    norms: Floats  # For each node of the graph: its norm in this pass, `UNTOUCHED` where backward has not come yet.
+    finished_pass: int  # Number of the last finished pass, 0 before the first.
+    parameter_norms: Floats  # For each parameter, in the report's order: its norm in that pass.
+    seconds: float  # Since the start.
+    resting: bool = False  # Whether the run goes on untraced right now; ``step`` is then the one that it has come to.
+    next_step: int = 0  # While it rests: about the step that will be traced next; 0 where none is known.

@@ -27,50 +27,30 @@ _NAME_WIDTH = 34  # characters
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A whole output: what it is about at the top, then its parts.
+    """A whole output: what it is about at the top, then its parts."""
 
-    Attributes:
-        kind: Style class of its own: ``"rng"``.
-        icon: What kind of thing it is about; a name of `basics.theme`.
-        title: What it is about.
-        facts: First facts, beside the title.
-        body: Its parts, in order.
-        label: What a screen reader calls it; the title where empty.
-        second: Quiet lines below the title.
-        lead: The answer, as a sentence in large type, or drawn in a line.
-        after: Panels that stand below it.
-        sheets: Style sheets of its pictures: ``"why.css"``.
-    """
-
-    kind: str
-    icon: str
-    title: str
-    facts: Sequence[Cell]
-    body: Sequence[Node]
-    label: str = ""
-    second: Sequence[str] = ()
-    lead: str | Picture = ""
-    after: Sequence[Panel] = ()
-    sheets: Sequence[str] = ()
+    kind: str  # Style class of its own: ``"rng"``.
+    icon: str  # What kind of thing it is about; a name of `basics.theme`.
+    title: str  # What it is about.
+    facts: Sequence[Cell]  # First facts, beside the title.
+    body: Sequence[Node]  # Its parts, in order.
+    label: str = ""  # What a screen reader calls it; the title where empty.
+    second: Sequence[str] = ()  # Quiet lines below the title.
+    lead: str | Picture = ""  # The answer, as a sentence in large type, or drawn in a line.
+    after: Sequence[Panel] = ()  # Panels that stand below it.
+    sheets: Sequence[str] = ()  # Style sheets of its pictures: ``"why.css"``.
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What is wrong and what could not be read: the first part of every panel.
+    """What is wrong and what could not be read: the first part of every panel."""
 
-    Attributes:
-        findings: The most severe first.
-        gaps: Each is named, with its reason.
-        clear: The sentence where there is no finding; none where empty.
-        where: What stands before the message of each, where they are of several runs; they are then closed.
-        most: How many are shown; the others are folded, and named.
-    """
-
-    findings: Sequence[Finding]
-    gaps: Sequence[Gap] = ()
-    clear: str = ""
+    findings: Sequence[Finding]  # The most severe first.
+    gaps: Sequence[Gap] = ()  # Each is named, with its reason.
+    clear: str = ""  # The sentence where there is no finding; none where empty.
+    # What stands before the message of each, where they are of several runs; they are then closed.
     where: Sequence[Cell] = ()
-    most: int = SHOWN_FINDINGS
+    most: int = SHOWN_FINDINGS  # How many are shown; the others are folded, and named.
 
     @property
     def rest(self) -> str:
@@ -82,135 +62,83 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part with a heading: every panel has some.
+    """A part with a heading: every panel has some."""
 
-    Attributes:
-        title: None where empty.
-        body: What is below the heading.
-        note: Quiet words beside the heading.
-        folded: Whether it is one click away in a page; a terminal shows it, a picture leaves it out.
-        chip: The letters of the thing that it is about, before its title; 0: none.
-    """
-
-    title: str
-    body: Sequence[Node]
-    note: str = ""
-    folded: bool = False
-    chip: int = 0
+    title: str  # None where empty.
+    body: Sequence[Node]  # What is below the heading.
+    note: str = ""  # Quiet words beside the heading.
+    folded: bool = False  # Whether it is one click away in a page; a terminal shows it, a picture leaves it out.
+    chip: int = 0  # The letters of the thing that it is about, before its title; 0: none.
 
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """A paragraph: what to run (freeing), what writes go unnoticed (aliases).
+    """A paragraph: what to run (freeing), what writes go unnoticed (aliases)."""
 
-    Attributes:
-        text: Its words; what is not one text is one after the other.
-        look: How it looks: ``"quiet"`` for what matters less, ``"warning"`` with its sign.
-    """
-
-    text: Cell
-    look: Look | None = None
+    text: Cell  # Its words; what is not one text is one after the other.
+    look: Look | None = None  # How it looks: ``"quiet"`` for what matters less, ``"warning"`` with its sign.
 
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """A list: names of one object, pairs that overlap (aliases), remedies (why).
+    """A list: names of one object, pairs that overlap (aliases), remedies (why)."""
 
-    Attributes:
-        items: A line each.
-        most: How many are shown.
-        more: What those are that are not shown, one and several: ``and 4 more pieces of memory``.
-        left_out: How many more there are beyond ``items``.
-    """
-
-    items: Sequence[Cell]
-    most: int = 12
+    items: Sequence[Cell]  # A line each.
+    most: int = 12  # How many are shown.
+    # What those are that are not shown, one and several: ``and 4 more pieces of memory``.
     more: tuple[str, str] = ("more", "more")
-    left_out: int = 0
+    left_out: int = 0  # How many more there are beyond ``items``.
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table.
+    """A column of a table."""
 
-    Attributes:
-        title: At its head.
-        cell: Makes its cell from what a row is about; see `table_of`.
-        look: Of its cells, several words: ``"name"`` (the row is called so), ``"number"`` (aligned to the right),
-            ``"code"``, ``"quiet"``, ``"wide"`` (takes the room that is left), ``"silent"`` (its title is read out),
-            ``"bars"`` (bars below one another), ``"left"`` and ``"right"`` (its title is the name of that run).
-        above: A title over it and its neighbours of the same.
-        in_terminal: Whether a terminal has room for it.
-    """
-
-    title: str = ""
-    cell: Callable[[Any], Cell] | None = None
+    title: str = ""  # At its head.
+    cell: Callable[[Any], Cell] | None = None  # Makes its cell from what a row is about; see `table_of`.
+    # Of its cells, several words: ``"name"`` (the row is called so), ``"number"`` (aligned to the right), ``"code"``,
+    # ``"quiet"``, ``"wide"`` (takes the room that is left), ``"silent"`` (its title is read out), ``"bars"`` (bars
+    # below one another), ``"left"`` and ``"right"`` (its title is the name of that run).
     look: str = ""
-    above: str = ""
-    in_terminal: bool = True
+    above: str = ""  # A title over it and its neighbours of the same.
+    in_terminal: bool = True  # Whether a terminal has room for it.
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of cells.
+    """Rows of cells."""
 
-    Attributes:
-        columns: Titles and looks; a table of which no column has a title has no head.
-        rows: The cells of each row.
-        most: How many rows are shown in a page, and in a terminal.
-        more: What those are that are not shown, one and several: ``and 4 more lines``.
-        left_out: How many more there are beyond ``rows``, and how many bytes those have.
-        nbytes: The bytes of each row, where the sum of those not shown is given.
-        label: What a screen reader calls a table that scrolls where it is long; one without a label does not.
-    """
-
-    columns: Sequence[Column]
-    rows: Sequence[Sequence[Cell]]
-    most: tuple[int, int] = (100, 40)
+    columns: Sequence[Column]  # Titles and looks; a table of which no column has a title has no head.
+    rows: Sequence[Sequence[Cell]]  # The cells of each row.
+    most: tuple[int, int] = (100, 40)  # How many rows are shown in a page, and in a terminal.
+    # What those are that are not shown, one and several: ``and 4 more lines``.
     more: tuple[str, str] = ("more", "more")
-    left_out: tuple[int, int] = (0, 0)
-    nbytes: Sequence[int] = ()
-    label: str = ""
+    left_out: tuple[int, int] = (0, 0)  # How many more there are beyond ``rows``, and how many bytes those have.
+    nbytes: Sequence[int] = ()  # The bytes of each row, where the sum of those not shown is given.
+    label: str = ""  # What a screen reader calls a table that scrolls where it is long; one without a label does not.
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a listing.
+    """A line of a listing."""
 
-    Attributes:
-        number: Its number; 0 for a heading, or, without text, for lines left out.
-        text: As it is.
-        beside: What it did, at its right: a draw (rng), what it writes to (writes).
-        below: What came of it.
-        sign: What stands before it: a severity, or ``"mark"`` for a line that did something.
-        amounts: Numbers at its left, one for each of the listing's columns (a run's memory).
-        ground: Style class of the colour that it has in a picture.
-        marked: The part of the text that it is about: the call that failed.
-    """
-
-    number: int
-    text: str
-    beside: Sequence[Cell] = ()
-    below: Sequence[Cell] = ()
-    sign: str = ""
-    amounts: Sequence[Cell] = ()
-    ground: str = ""
-    marked: str = ""
+    number: int  # Its number; 0 for a heading, or, without text, for lines left out.
+    text: str  # As it is.
+    beside: Sequence[Cell] = ()  # What it did, at its right: a draw (rng), what it writes to (writes).
+    below: Sequence[Cell] = ()  # What came of it.
+    sign: str = ""  # What stands before it: a severity, or ``"mark"`` for a line that did something.
+    amounts: Sequence[Cell] = ()  # Numbers at its left, one for each of the listing's columns (a run's memory).
+    ground: str = ""  # Style class of the colour that it has in a picture.
+    marked: str = ""  # The part of the text that it is about: the call that failed.
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Code, line by line, with what each line did (rng, writes, a run's memory).
+    """Code, line by line, with what each line did (rng, writes, a run's memory)."""
 
-    Attributes:
-        lines: Of a cell, or of several files.
-        titles: Of the code, and of what is at its right; seen only where they are given.
-        columns: Titles of the numbers at the left of a line.
-    """
-
-    lines: Sequence[Line]
-    titles: tuple[str, str] = ("", "")
-    columns: Sequence[str] = ()
+    lines: Sequence[Line]  # Of a cell, or of several files.
+    titles: tuple[str, str] = ("", "")  # Of the code, and of what is at its right; seen only where they are given.
+    columns: Sequence[str] = ()  # Titles of the numbers at the left of a line.
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,51 +182,31 @@ class Chip:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar, as long as ``share`` says, from 0 to 1 (memory, compare).
+    """A bar, as long as ``share`` says, from 0 to 1 (memory, compare)."""
 
-    Attributes:
-        share: How long.
-        words: A number that it is behind (the lines of a run's memory).
-        ground: Style class of its colour, where it has one of its own.
-    """
-
-    share: float
-    words: str = ""
-    ground: str = ""
+    share: float  # How long.
+    words: str = ""  # A number that it is behind (the lines of a run's memory).
+    ground: str = ""  # Style class of its colour, where it has one of its own.
 
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """A row of boxes, each filled as far as it is used (aliases, writes).
+    """A row of boxes, each filled as far as it is used (aliases, writes)."""
 
-    Attributes:
-        shares: From 0 to 1 each; None where it is not known.
-        sentence: What is to be seen.
-        row: After so many boxes there is a gap; 0: none.
-    """
-
-    shares: Sequence[float | None]
-    sentence: str
-    row: int = 0
+    shares: Sequence[float | None]  # From 0 to 1 each; None where it is not known.
+    sentence: str  # What is to be seen.
+    row: int = 0  # After so many boxes there is a gap; 0: none.
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A stretch of a bar of several parts, with its entry in the legend.
+    """A stretch of a bar of several parts, with its entry in the legend."""
 
-    Attributes:
-        words: What it stands for.
-        amount: How much that is, in words.
-        share: How long it is drawn, of the whole bar, from 0 to 1.
-        ground: Style class of its colour.
-        of: What part of the whole that is, in words, where a bar is not drawn to scale.
-    """
-
-    words: str
-    amount: str
-    share: float
-    ground: str
-    of: str = ""
+    words: str  # What it stands for.
+    amount: str  # How much that is, in words.
+    share: float  # How long it is drawn, of the whole bar, from 0 to 1.
+    ground: str  # Style class of its colour.
+    of: str = ""  # What part of the whole that is, in words, where a bar is not drawn to scale.
 
 
 @dataclass(frozen=True, slots=True)

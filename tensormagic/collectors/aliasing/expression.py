@@ -163,15 +163,11 @@ class _Seen:
 
 @dataclass(slots=True)
 class Evaluation:
-    """The value of an expression, and what is known of how it came about. Holds the value: drop it soon.
+    """The value of an expression, and what is known of how it came about. Holds the value: drop it soon."""
 
-    Attributes:
-        value: What the expression gave.
-        verdict: Whether it shares memory with its operands; None where the expression is a plain name, a constant, or
-            gave no tensor.
-    """
-
-    value: Any
+    value: Any  # What the expression gave.
+    # Whether it shares memory with its operands; None where the expression is a plain name, a constant, or gave no
+    # tensor.
     verdict: CopyVerdict | None
 
 

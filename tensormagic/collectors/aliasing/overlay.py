@@ -113,25 +113,16 @@ MOST_RUNS = 2**11  # runs of bytes that are compared one after the other
 
 @dataclass(frozen=True, slots=True)
 class _Holder:
-    """A tensor or array and its memory. Holds none of them: numbers only.
+    """A tensor or array and its memory. Holds none of them: numbers only."""
 
-    Attributes:
-        member: What the report says about it; its bytes are filled in once the start of the memory is known.
-        identity: Of torch's storage object; None for arrays.
-        device: As torch writes it.
-        low: Address of the first byte of its memory; 0 where there is none.
-        nbytes: Size of its memory.
-        region: What it reads, from that address on.
-        flipped: Dimensions that it walks backwards.
-    """
-
+    # What the report says about it; its bytes are filled in once the start of the memory is known.
     member: OverlayMember
-    identity: int | None
-    device: str
-    low: int
-    nbytes: int
-    region: Region
-    flipped: tuple[int, ...] = ()
+    identity: int | None  # Of torch's storage object; None for arrays.
+    device: str  # As torch writes it.
+    low: int  # Address of the first byte of its memory; 0 where there is none.
+    nbytes: int  # Size of its memory.
+    region: Region  # What it reads, from that address on.
+    flipped: tuple[int, ...] = ()  # Dimensions that it walks backwards.
 
     def touches(self, other: _Holder) -> bool:
         """Return whether the two lie in the same memory."""

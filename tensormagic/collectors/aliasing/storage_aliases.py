@@ -34,25 +34,17 @@ _use_count = torch._C._storage_Use_Count
 
 @dataclass(frozen=True, slots=True)
 class StorageAlias:
-    """Something that can be named and has memory.
+    """Something that can be named and has memory."""
 
-    Attributes:
-        name: The path that reaches it.
-        reference: Weak, to the tensor or array.
-        storage: Identity of its storage; 0 for arrays.
-        space: The namespace in which its root name is bound; None for the names of a function, which nobody may keep.
-        scope: Which of the namespaces that were looked through: names of one scope stand beside each other.
-        list_name: The plain name of the list that it is an item of, or is in a tuple, list or dictionary of; or ``""``.
-        root: Identity of what the root name was bound to when names were looked up.
-    """
-
-    name: str
-    reference: weakref.ref[Any]
-    storage: int
+    name: str  # The path that reaches it.
+    reference: weakref.ref[Any]  # Weak, to the tensor or array.
+    storage: int  # Identity of its storage; 0 for arrays.
+    # The namespace in which its root name is bound; None for the names of a function, which nobody may keep.
     space: Mapping[str, Any] | None = None
-    scope: int = 0
+    scope: int = 0  # Which of the namespaces that were looked through: names of one scope stand beside each other.
+    # The plain name of the list that it is an item of, or is in a tuple, list or dictionary of; or ``""``.
     list_name: str = ""
-    root: int = 0
+    root: int = 0  # Identity of what the root name was bound to when names were looked up.
 
     def current(self) -> Any:
         """Return what it names now, or None where the name is gone."""
@@ -203,22 +195,15 @@ _array_base: Any = np.ndarray.base.__get__
 
 @dataclass(slots=True)
 class Entry:
-    """Something that lies in memory. Holds the user's object: never leaves the collectors.
+    """Something that lies in memory. Holds the user's object: never leaves the collectors."""
 
-    Attributes:
-        item: The tensor, array, buffer or storage.
-        names: All that reach it, in the order in which they were found.
-        memory: The memory it lies in: its storage's, or that of the array at the end of its chain of bases; None for
-            what has none of its own.
-        is_tensor: Whether it is a tensor.
-        part_of: The tensor whose part it is, where it is no object that a user has.
-    """
-
-    item: Any
-    names: list[str]
+    item: Any  # The tensor, array, buffer or storage.
+    names: list[str]  # All that reach it, in the order in which they were found.
+    # The memory it lies in: its storage's, or that of the array at the end of its chain of bases; None for what has
+    # none of its own.
     memory: Memory | None
-    is_tensor: bool
-    part_of: Entry | None = None
+    is_tensor: bool  # Whether it is a tensor.
+    part_of: Entry | None = None  # The tensor whose part it is, where it is no object that a user has.
 
 
 @dataclass(slots=True)

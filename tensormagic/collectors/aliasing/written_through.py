@@ -29,21 +29,14 @@ from tensormagic.reports import Clash
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What a line says about writing.
+    """What a line says about writing."""
 
-    Attributes:
-        written: The expressions that it writes through, in order.
-        loop_names: Names that a ``for`` around the line binds.
-        loop_sources: Names that those loops go over.
-        swaps: Whether it assigns several subscripts at once.
-        passed: Plain names that it hands to a call whose result it binds to another name, and that it does not say to
-            write to: such a call is not expected to change them.
-    """
-
-    written: tuple[ast.expr, ...] = ()
-    loop_names: frozenset[str] = field(default_factory=frozenset)
-    loop_sources: frozenset[str] = field(default_factory=frozenset)
-    swaps: bool = False
+    written: tuple[ast.expr, ...] = ()  # The expressions that it writes through, in order.
+    loop_names: frozenset[str] = field(default_factory=frozenset)  # Names that a ``for`` around the line binds.
+    loop_sources: frozenset[str] = field(default_factory=frozenset)  # Names that those loops go over.
+    swaps: bool = False  # Whether it assigns several subscripts at once.
+    # Plain names that it hands to a call whose result it binds to another name, and that it does not say to write to:
+    # such a call is not expected to change them.
     passed: frozenset[str] = field(default_factory=frozenset)
 
 

@@ -93,27 +93,21 @@ class _Line:
 
 @dataclass(slots=True)
 class LoopNotes:
-    """What single calls show of the training loop.
+    """What single calls show of the training loop."""
 
-    Attributes:
-        cleared: The line that called ``optimizer.zero_grad()`` last; None from each backward on.
-        passes: How many backward passes there were.
-        norms: Normalisations that took statistics without gradients.
-        drifting: Normalisations that took statistics although their weights are frozen.
-        region: Gives the line that has switched gradients off.
-        stepped: The optimizers that made a step since the last backward.
-        clips: By line, calls of `clip_grad_norm_`: all, after the step, without gradients, without parameters, of
-            gradients that still had a ``GradScaler``'s factor.
-        scalers: The ``GradScaler`` that steps an optimizer, by the optimizer's identity.
-    """
-
-    cleared: int | None = None
-    passes: int = 0
+    cleared: int | None = None  # The line that called ``optimizer.zero_grad()`` last; None from each backward on.
+    passes: int = 0  # How many backward passes there were.
+    # Normalisations that took statistics without gradients.
     norms: UntrainedNorms = field(default_factory=UntrainedNorms)
+    # Normalisations that took statistics although their weights are frozen.
     drifting: UntrainedNorms = field(default_factory=UntrainedNorms)
-    region: Callable[[], int | None] = lambda: None
+    region: Callable[[], int | None] = lambda: None  # Gives the line that has switched gradients off.
+    # The optimizers that made a step since the last backward.
     stepped: dict[int, weakref.ref[Any]] = field(default_factory=dict)
+    # By line, calls of `clip_grad_norm_`: all, after the step, without gradients, without parameters, of gradients that
+    # still had a ``GradScaler``'s factor.
     clips: dict[int | None, list[int]] = field(default_factory=dict)
+    # The ``GradScaler`` that steps an optimizer, by the optimizer's identity.
     scalers: dict[int, tuple[weakref.ref[Any], weakref.ref[Any]]] = field(default_factory=dict)
     _lines: dict[int, _Line] = field(default_factory=dict)
 

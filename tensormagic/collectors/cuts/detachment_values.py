@@ -299,38 +299,22 @@ def dtype_of(value: Any) -> str:
 
 @dataclass(slots=True, eq=False)
 class Detachment:
-    """One call that ended the way, and what became of the value.
+    """One call that ended the way, and what became of the value."""
 
-    Attributes:
-        kind: As in `Cut`.
-        op: As in `Cut`.
-        site: Of the call, or of the region around it.
-        number: Sequence number of the node that made what went in; -1 for a leaf, or where it must not be asked for.
-        leaf: What went in, where it is a leaf.
-        source_name: What went in: the name of its node, or the path of the module that it belongs to.
-        listed: Whether to tell of it also where nothing used the value.
-        shape: Of what came out.
-        dtype: Of what came out.
-        receivers: What used it.
-        age: How many passes it has waited for.
-        place: ``(graph, node, pass)`` of what went in, once that is known.
-        quiet: Whether the value was only written into what was used: noted where something is left out because of it.
-        behind: The leaves behind all that this place of the source cut off.
-    """
-
-    kind: CutKind
-    op: str
-    site: int | None
-    number: int
-    leaf: weakref.ref[torch.Tensor] | None
-    source_name: str
-    listed: bool
-    shape: tuple[int, ...]
-    dtype: str
-    receivers: list[Receiver] = field(default_factory=list)
-    age: int = 0
-    place: tuple[int, int, int] | None = None
-    behind: Behind | None = None
+    kind: CutKind  # As in `Cut`.
+    op: str  # As in `Cut`.
+    site: int | None  # Of the call, or of the region around it.
+    number: int  # Sequence number of the node that made what went in; -1 for a leaf, or where it must not be asked for.
+    leaf: weakref.ref[torch.Tensor] | None  # What went in, where it is a leaf.
+    source_name: str  # What went in: the name of its node, or the path of the module that it belongs to.
+    listed: bool  # Whether to tell of it also where nothing used the value.
+    shape: tuple[int, ...]  # Of what came out.
+    dtype: str  # Of what came out.
+    receivers: list[Receiver] = field(default_factory=list)  # What used it.
+    age: int = 0  # How many passes it has waited for.
+    place: tuple[int, int, int] | None = None  # ``(graph, node, pass)`` of what went in, once that is known.
+    behind: Behind | None = None  # The leaves behind all that this place of the source cut off.
+    # Whether the value was only written into what was used: noted where something is left out because of it.
     quiet: bool = False
     by_library: bool = False  # as in `Cut`
 

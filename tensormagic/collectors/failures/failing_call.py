@@ -49,24 +49,16 @@ _GET_ITEM = torch.Tensor.__getitem__  # where a module of torch's takes its own 
 
 @dataclass(slots=True)
 class Steps:
-    """The traceback of an exception, without this package's frames.
+    """The traceback of an exception, without this package's frames."""
 
-    Attributes:
-        entries: The outermost first.
-        own: Index of the user's innermost frame; -1 where there is none.
-        call: Of the innermost call that a mode of this package made below it: function, arguments, keywords; None
-            where there is none.
-        caller: The entry of the frame that made that call.
-        kind: The class of the exception.
-        message: What it says.
-    """
-
-    entries: list[TracebackType]
-    own: int = -1
+    entries: list[TracebackType]  # The outermost first.
+    own: int = -1  # Index of the user's innermost frame; -1 where there is none.
+    # Of the innermost call that a mode of this package made below it: function, arguments, keywords; None where there
+    # is none.
     call: tuple[Any, tuple[Any, ...], dict[str, Any]] | None = None
-    caller: TracebackType | None = None
-    kind: type[BaseException] = Exception
-    message: str = ""
+    caller: TracebackType | None = None  # The entry of the frame that made that call.
+    kind: type[BaseException] = Exception  # The class of the exception.
+    message: str = ""  # What it says.
 
     @property
     def own_entry(self) -> TracebackType | None:
@@ -81,29 +73,18 @@ class Steps:
 
 @dataclass(slots=True)
 class Refused:
-    """A call that torch refused.
+    """A call that torch refused."""
 
-    Attributes:
-        func: The function, where it is known; else None.
-        name: Its name, where that is known without it.
-        given: What it was given, in order.
-        keywords: What it was given by name.
-        exact: Whether this is the call as it was made.
-        caller: The entry of the frame that made it.
-        failing: The expression that failed there.
-        around: The entries of torch's own functions within which the call was made, that which was called first.
-        order: Names of its parameters, where they are known without the function.
-    """
-
-    func: Any = None
-    name: str = ""
-    given: tuple[Any, ...] = ()
-    keywords: dict[str, Any] = field(default_factory=dict)
-    exact: bool = True
-    caller: TracebackType | None = None
-    failing: Failing | None = None
+    func: Any = None  # The function, where it is known; else None.
+    name: str = ""  # Its name, where that is known without it.
+    given: tuple[Any, ...] = ()  # What it was given, in order.
+    keywords: dict[str, Any] = field(default_factory=dict)  # What it was given by name.
+    exact: bool = True  # Whether this is the call as it was made.
+    caller: TracebackType | None = None  # The entry of the frame that made it.
+    failing: Failing | None = None  # The expression that failed there.
+    # The entries of torch's own functions within which the call was made, that which was called first.
     around: list[TracebackType] = field(default_factory=list)
-    order: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()  # Names of its parameters, where they are known without the function.
 
 
 def is_explicable(error: BaseException) -> bool:

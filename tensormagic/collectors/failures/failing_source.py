@@ -186,19 +186,13 @@ _FUNCTIONS = (BuiltinFunctionType, FunctionType, MethodDescriptorType, WrapperDe
 
 @dataclass(slots=True)
 class Written:
-    """A call as an expression writes it.
+    """A call as an expression writes it."""
 
-    Attributes:
-        method: Name of the method of a tensor that it is, where it is one.
-        positional: The operands, the receiver of a method first; ``*args`` stands as it is written.
-        named: The operands given by name.
-        rest: What is given as ``**kwargs``.
-    """
-
-    method: str = ""
+    method: str = ""  # Name of the method of a tensor that it is, where it is one.
+    # The operands, the receiver of a method first; ``*args`` stands as it is written.
     positional: list[ast.expr] = field(default_factory=list)
-    named: dict[str, ast.expr] = field(default_factory=dict)
-    rest: list[ast.expr] = field(default_factory=list)
+    named: dict[str, ast.expr] = field(default_factory=dict)  # The operands given by name.
+    rest: list[ast.expr] = field(default_factory=list)  # What is given as ``**kwargs``.
 
 
 @dataclass(slots=True)

@@ -115,23 +115,16 @@ _PYTHONS = re.compile(r"can only concatenate (?:tuple|list)|unsupported operand 
 
 @dataclass(slots=True)
 class Surroundings:
-    """What is known besides the exception itself.
+    """What is known besides the exception itself."""
 
-    Attributes:
-        namespace: Where names of models are looked up, besides the functions that were running.
-        cell_number: Gives a cell's execution count from its file name; None outside a notebook.
-        mode_calls: The code of ``__torch_function__`` of the modes that were on.
-        source: The source of the user's innermost frame, where Python cannot know it.
-        origin: Gives the line that made a tensor, where that was recorded.
-        origins: Knows in which modules nodes were made, where that was recorded.
-    """
-
+    # Where names of models are looked up, besides the functions that were running.
     namespace: Mapping[str, Any] = field(default_factory=dict)
-    cell_number: CellNumber | None = None
-    mode_calls: frozenset[CodeType] = frozenset()
-    source: str = ""
+    cell_number: CellNumber | None = None  # Gives a cell's execution count from its file name; None outside a notebook.
+    mode_calls: frozenset[CodeType] = frozenset()  # The code of ``__torch_function__`` of the modes that were on.
+    source: str = ""  # The source of the user's innermost frame, where Python cannot know it.
+    # Gives the line that made a tensor, where that was recorded.
     origin: Callable[[Any], Location | None] | None = None
-    origins: Origins | None = None
+    origins: Origins | None = None  # Knows in which modules nodes were made, where that was recorded.
 
 
 def failure_of(error: BaseException, around: Surroundings) -> FailureReport | None:

@@ -155,17 +155,12 @@ MOST_MARKS = 48
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """What a write reaches of another tensor.
+    """What a write reaches of another tensor."""
 
-    Attributes:
-        elements: How many of its indices; None where that takes too long.
-        first: The first of them, row by row; None where not known.
-        marks: Where they lie, row by row: a digit for each of at most `MOST_MARKS` equal parts of the other tensor,
-            from 0 (nothing in it) to 9 (all of it); empty where not known.
-    """
-
-    elements: int | None
-    first: tuple[int, ...] | None
+    elements: int | None  # How many of its indices; None where that takes too long.
+    first: tuple[int, ...] | None  # The first of them, row by row; None where not known.
+    # Where they lie, row by row: a digit for each of at most `MOST_MARKS` equal parts of the other tensor, from 0
+    # (nothing in it) to 9 (all of it); empty where not known.
     marks: str = ""
 
 

@@ -354,23 +354,15 @@ _SAME_VALUE = {"aten::fill_", "aten::zero_", "aten::_foreach_zero_"}  # every el
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What an op writes to.
+    """What an op writes to."""
 
-    Attributes:
-        slots: Position (None: by name alone) and name of every argument that is written to.
-        name: As a user knows the op: ``"add_"``, ``"mm.out"``.
-        pointwise: Whether element i of the result depends on element i of the operands alone.
-        same_value: Whether all elements get one value.
-        random: Whether running it again gives something else.
-        when: Name of the argument that says whether it writes at all; empty where it always does.
-    """
-
+    # Position (None: by name alone) and name of every argument that is written to.
     slots: tuple[tuple[int | None, str], ...]
-    name: str
-    pointwise: bool = False
-    same_value: bool = False
-    random: bool = False
-    when: str = ""
+    name: str  # As a user knows the op: ``"add_"``, ``"mm.out"``.
+    pointwise: bool = False  # Whether element i of the result depends on element i of the operands alone.
+    same_value: bool = False  # Whether all elements get one value.
+    random: bool = False  # Whether running it again gives something else.
+    when: str = ""  # Name of the argument that says whether it writes at all; empty where it always does.
 
     def tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
         """Yield the tensors that this call writes to; lists are taken apart."""

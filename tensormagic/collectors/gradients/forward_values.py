@@ -265,35 +265,22 @@ def _together(first: Row | _Coming, second: Row | _Coming) -> Row | _Coming:
 
 @dataclass(slots=True)
 class PassValues:
-    """The numbers of one pass: plain, written by the hooks, read by the sampler while it runs.
+    """The numbers of one pass: plain, written by the hooks, read by the sampler while it runs."""
 
-    Attributes:
-        pass_number: From 1.
-        norms: By report index; `UNTOUCHED` until backward reaches the node.
-        bad: Report index → (NaN count, Inf count).
-        order: Report indices in the order reached.
-        first_nonfinite: Filled when the pass ends.
-        gap: Why something could not be measured; empty where all could.
-        loss_gap: Why the value is missing; empty where it is there, or is no number.
-        value: The number that backward was called on, where it is one and can be read.
-        parts: (report index of a node, input number) → what it sent there, where several send to one slot.
-        table: The statistics of every gradient; None in a pass of which only the norms are taken.
-        forward: What the forward made, where that was asked for.
-        small: The numbers themselves, of a small graph.
-    """
-
-    pass_number: int
-    norms: array[float]
-    bad: dict[int, tuple[int, int]] = field(default_factory=dict)
-    order: list[int] = field(default_factory=list)
-    first_nonfinite: tuple[FirstNonfinite, ...] = ()
-    gap: str = ""
-    loss_gap: str = ""
-    value: float | None = None
+    pass_number: int  # From 1.
+    norms: array[float]  # By report index; `UNTOUCHED` until backward reaches the node.
+    bad: dict[int, tuple[int, int]] = field(default_factory=dict)  # Report index → (NaN count, Inf count).
+    order: list[int] = field(default_factory=list)  # Report indices in the order reached.
+    first_nonfinite: tuple[FirstNonfinite, ...] = ()  # Filled when the pass ends.
+    gap: str = ""  # Why something could not be measured; empty where all could.
+    loss_gap: str = ""  # Why the value is missing; empty where it is there, or is no number.
+    value: float | None = None  # The number that backward was called on, where it is one and can be read.
+    # (report index of a node, input number) → what it sent there, where several send to one slot.
     parts: dict[tuple[int, int], Measured] = field(default_factory=dict)
+    # The statistics of every gradient; None in a pass of which only the norms are taken.
     table: StatisticsTable | None = None
-    forward: PassForward | None = None
-    small: SmallPass | None = None
+    forward: PassForward | None = None  # What the forward made, where that was asked for.
+    small: SmallPass | None = None  # The numbers themselves, of a small graph.
 
     @classmethod
     def of(cls, pass_number: int, size: int, *, full: bool) -> PassValues:

@@ -88,44 +88,27 @@ class PythonBackwards:
 
 @dataclass(slots=True)
 class Following:
-    """A backward call that is being followed.
+    """A backward call that is being followed."""
 
-    Attributes:
-        thread: The thread that made the call.
-        site: The line that did.
-        pass_context: Where it runs; None for one called on the traced thread, outside any other.
-        begun: The pass, from when its graph is known.
-        graph: The graph it goes through.
-        recorder: Its hooks.
-        nodes: Its live nodes, in traversal order; dropped when it ends.
-        python_backwards: Its hooks on backwards that are Python code.
-        caller: The frame that made the call.
-        come_back: Puts the tracer's mode back, which leaves while the engine runs; None where it was not there.
-        found: The walk over its graph; dropped when it ends.
-        suspects: What its nodes saved and was written to behind autograd's back; dropped too.
-        sequence: The number of the next node that this thread makes, when the call was made.
-        between_compiled: See `BackwardCall`.
-        is_seen: Whether a dispatch mode of the tool's is on, which is to see nothing of what the hooks do.
-        collectives: What `ParallelWatcher.before_pass` returned.
-        clock: The device that its roots are on began with it; None where that is unknown, or it is a CPU.
-    """
-
-    thread: int
-    site: int | None
-    pass_context: PassContext | None
-    begun: Pass | None = None
-    graph: TracedGraph | None = None
-    recorder: PassRecorder | None = None
-    nodes: Sequence[Any] = ()
-    python_backwards: PythonBackwards | None = None
-    caller: FrameType | None = None
+    thread: int  # The thread that made the call.
+    site: int | None  # The line that did.
+    pass_context: PassContext | None  # Where it runs; None for one called on the traced thread, outside any other.
+    begun: Pass | None = None  # The pass, from when its graph is known.
+    graph: TracedGraph | None = None  # The graph it goes through.
+    recorder: PassRecorder | None = None  # Its hooks.
+    nodes: Sequence[Any] = ()  # Its live nodes, in traversal order; dropped when it ends.
+    python_backwards: PythonBackwards | None = None  # Its hooks on backwards that are Python code.
+    caller: FrameType | None = None  # The frame that made the call.
+    # Puts the tracer's mode back, which leaves while the engine runs; None where it was not there.
     come_back: Callable[[], None] | None = None
-    found: Walk | None = None
-    suspects: tuple[Suspect, ...] = ()
+    found: Walk | None = None  # The walk over its graph; dropped when it ends.
+    suspects: tuple[Suspect, ...] = ()  # What its nodes saved and was written to behind autograd's back; dropped too.
+    # The number of the next node that this thread makes, when the call was made.
     sequence: int = field(default_factory=sequence_number)
-    between_compiled: bool = False
-    is_seen: bool = False
-    collectives: dict[int, int] = field(default_factory=dict)
+    between_compiled: bool = False  # See `BackwardCall`.
+    is_seen: bool = False  # Whether a dispatch mode of the tool's is on, which is to see nothing of what the hooks do.
+    collectives: dict[int, int] = field(default_factory=dict)  # What `ParallelWatcher.before_pass` returned.
+    # The device that its roots are on began with it; None where that is unknown, or it is a CPU.
     clock: Stopwatch | None = None
 
     @property
@@ -207,18 +190,13 @@ UPDATES_SHARE = 0.005  # of the time of the run goes into measuring the optimize
 
 @dataclass(slots=True)
 class PassRow:
-    """One pass, and a column of numbers by number of the leaf.
+    """One pass, and a column of numbers by number of the leaf."""
 
-    Attributes:
-        done: The pass.
-        norms: Norm of the gradient that each leaf received.
-        updates: How far each was moved by the optimizer's step that followed; empty where none was measured.
-        stepped: Norm of what that step used of each, in this process; empty where it was not read.
-    """
-
-    done: Pass
-    norms: array[float]
+    done: Pass  # The pass.
+    norms: array[float]  # Norm of the gradient that each leaf received.
+    # How far each was moved by the optimizer's step that followed; empty where none was measured.
     updates: array[float]
+    # Norm of what that step used of each, in this process; empty where it was not read.
     stepped: array[float] = field(default_factory=no_numbers)
 
 

@@ -42,22 +42,14 @@ def is_custom(node: Any) -> bool:
 
 
 class SavedSlot(NamedTuple):
-    """One slot of a live node.
+    """One slot of a live node."""
 
-    Attributes:
-        name: ``"self"``, ``"weight"``; ``"saved_tensors"`` of a custom Function.
-        state: ``"ok"``, ``"packed by a hook"``, ``"changed in place"``, ``"freed"`` or ``"unreadable"``.
-        value: The tensor, or a tuple of them, where the state is ``"ok"``.
-        raw: What torch keeps of each tensor; nothing where it was freed.
-        several: Whether it is a list of tensors.
-        versions: The version that it had and the one that it has, where it was changed in place.
-    """
-
-    name: str
-    state: str
-    value: Any
-    raw: tuple[Any, ...]
-    several: bool
+    name: str  # ``"self"``, ``"weight"``; ``"saved_tensors"`` of a custom Function.
+    state: str  # ``"ok"``, ``"packed by a hook"``, ``"changed in place"``, ``"freed"`` or ``"unreadable"``.
+    value: Any  # The tensor, or a tuple of them, where the state is ``"ok"``.
+    raw: tuple[Any, ...]  # What torch keeps of each tensor; nothing where it was freed.
+    several: bool  # Whether it is a list of tensors.
+    # The version that it had and the one that it has, where it was changed in place.
     versions: tuple[int, int] | None = None
 
 
@@ -146,16 +138,11 @@ def tensors_in(slot: SavedSlot) -> list[tuple[str, torch.Tensor]]:
 
 
 class Saved(NamedTuple):
-    """One saved tensor of a live node.
+    """One saved tensor of a live node."""
 
-    Attributes:
-        slot: Which.
-        tensor: As it is now; shares its memory with what was saved.
-        versions: The version that it had and the one that it has, where it was changed in place; None where not.
-    """
-
-    slot: str
-    tensor: torch.Tensor
+    slot: str  # Which.
+    tensor: torch.Tensor  # As it is now; shares its memory with what was saved.
+    # The version that it had and the one that it has, where it was changed in place; None where not.
     versions: tuple[int, int] | None
 
 

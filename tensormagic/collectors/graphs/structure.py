@@ -38,22 +38,16 @@ Links = list[list[tuple[int, int, int]]]  # traversal place of a node → its ed
 
 @dataclass(slots=True)
 class Walk:
-    """One traversal of a live graph. Holds the nodes: drop it when the pass is over.
+    """One traversal of a live graph. Holds the nodes: drop it when the pass is over."""
 
-    Attributes:
-        nodes: The autograd nodes, in traversal order; the roots first.
-        signature: The structure: the number of roots, then for each node its type's number, its origin's or leaf's
-            number, how many edges it has, and for each edge the target's place (-1: nowhere) and slot.
-        roots: Places of the nodes that backward starts from.
-        numbers: Sequence numbers by place; `NO_NUMBER` for leaves, and for nodes known to be another thread's.
-        foreign: Places of the nodes that were made on another thread, where that was asked.
-    """
-
-    nodes: list[Any]
+    nodes: list[Any]  # The autograd nodes, in traversal order; the roots first.
+    # The structure: the number of roots, then for each node its type's number, its origin's or leaf's number, how many
+    # edges it has, and for each edge the target's place (-1: nowhere) and slot.
     signature: array[int]
-    roots: tuple[int, ...]
+    roots: tuple[int, ...]  # Places of the nodes that backward starts from.
+    # Sequence numbers by place; `NO_NUMBER` for leaves, and for nodes known to be another thread's.
     numbers: array[int]
-    foreign: frozenset[int] = frozenset()
+    foreign: frozenset[int] = frozenset()  # Places of the nodes that were made on another thread, where that was asked.
 
 
 def is_accumulate(node: Any) -> bool:
@@ -174,26 +168,18 @@ class GraphStructure:
 
     Nodes are held in report order: order of creation, leaves where first used. Traversal places are translated by
     ``index``.
-
-    Attributes:
-        number: From 1.
-        signature: The structure.
-        index: Traversal place → report index.
-        edges: In report indices.
-        roots: Report indices of the roots.
-        leaf_of: Report index → leaf number, for the leaves only.
-        contested: Traversal place of a node → {input number: (target's report index, slot)}, for the edges into a
-            slot that several edges feed: only there does a gradient arrive summed.
-        feeder: Report index → report index of the one node that feeds it, or -1 where there is not exactly one.
     """
 
-    number: int
-    signature: array[int]
-    index: array[int]
-    edges: tuple[Edge, ...]
-    roots: tuple[int, ...]
-    leaf_of: dict[int, int]
+    number: int  # From 1.
+    signature: array[int]  # The structure.
+    index: array[int]  # Traversal place → report index.
+    edges: tuple[Edge, ...]  # In report indices.
+    roots: tuple[int, ...]  # Report indices of the roots.
+    leaf_of: dict[int, int]  # Report index → leaf number, for the leaves only.
+    # Traversal place of a node → {input number: (target's report index, slot)}, for the edges into a slot that several
+    # edges feed: only there does a gradient arrive summed.
     contested: dict[int, dict[int, tuple[int, int]]]
+    # Report index → report index of the one node that feeds it, or -1 where there is not exactly one.
     feeder: array[int]
 
     @property

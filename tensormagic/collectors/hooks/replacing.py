@@ -274,13 +274,10 @@ class BackwardCall:
 
 
 class Follower(Protocol):
-    """What follows backward calls.
+    """What follows backward calls."""
 
-    Attributes:
-        passing: While it is not None, it is called instead of `follow`, with torch's function and the arguments for it;
-            it makes the call and returns what that returns. For one that does not look at what the call does.
-    """
-
+    # While it is not None, it is called instead of `follow`, with torch's function and the arguments for it; it makes
+    # the call and returns what that returns. For one that does not look at what the call does.
     passing: Callable[[Any, Any, Any, Any], Any] | None
 
     def follow(self, call: BackwardCall) -> Any:

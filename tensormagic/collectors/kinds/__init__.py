@@ -83,23 +83,15 @@ def found(kind: Kind, x: Any) -> Found:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A tensor to report on, taken apart. Holds tensors: never leaves the collectors.
+    """A tensor to report on, taken apart. Holds tensors: never leaves the collectors."""
 
-    Attributes:
-        tensor: The tensor itself: what is asked for its attributes.
-        plain: What is asked for strides, storage and elements: without code of the tensor's class in between.
-        holder: The kind that holds its numbers.
-        found: Every kind that it is of, the holder first, except for plain memory.
-        numbers: Where its numbers are; None where there are none to read.
-        no_values: Why there are none; empty where there are, or where nothing is known of it.
-    """
-
-    tensor: torch.Tensor
+    tensor: torch.Tensor  # The tensor itself: what is asked for its attributes.
+    # What is asked for strides, storage and elements: without code of the tensor's class in between.
     plain: torch.Tensor
-    holder: Kind
-    found: tuple[Found, ...]
-    numbers: Values | None
-    no_values: str
+    holder: Kind  # The kind that holds its numbers.
+    found: tuple[Found, ...]  # Every kind that it is of, the holder first, except for plain memory.
+    numbers: Values | None  # Where its numbers are; None where there are none to read.
+    no_values: str  # Why there are none; empty where there are, or where nothing is known of it.
 
     @property
     def strided(self) -> bool:

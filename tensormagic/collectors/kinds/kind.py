@@ -59,21 +59,14 @@ class Description:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """An entry of the table.
+    """An entry of the table."""
 
-    Attributes:
-        key: Its name.
-        holds: Whether a tensor is of this kind. May raise, which counts as no.
-        describe: What it says about such a tensor. May raise: that becomes a gap, and the tensor keeps its kind.
-        strided: Whether strides, storage and elements of such a tensor can be read as those of a plain one.
-        printable: Whether torch prints such a tensor's values without running code that is not torch's.
-    """
-
-    key: str
-    holds: Callable[[Any], bool]
+    key: str  # Its name.
+    holds: Callable[[Any], bool]  # Whether a tensor is of this kind. May raise, which counts as no.
+    # What it says about such a tensor. May raise: that becomes a gap, and the tensor keeps its kind.
     describe: Callable[[Any], Description]
-    strided: bool = False
-    printable: bool = True
+    strided: bool = False  # Whether strides, storage and elements of such a tensor can be read as those of a plain one.
+    printable: bool = True  # Whether torch prints such a tensor's values without running code that is not torch's.
 
 
 def copied(x: torch.Tensor, copy: Callable[[torch.Tensor], torch.Tensor], of_what: str) -> Values | None:

@@ -190,19 +190,13 @@ class Sum:
 
 @dataclass(slots=True)
 class Flow:
-    """Who frees what.
+    """Who frees what."""
 
-    Attributes:
-        alone: What each root frees by itself.
-        together: What takes several roots, by which (the bits of a number, the first root the lowest).
-        colours: The root that alone leads to each node, or that several or none do; see `sole_roots`.
-        sets: Which roots lead to each node that several lead to.
-    """
-
-    alone: list[Sum]
-    together: dict[int, Sum]
+    alone: list[Sum]  # What each root frees by itself.
+    together: dict[int, Sum]  # What takes several roots, by which (the bits of a number, the first root the lowest).
+    # The root that alone leads to each node, or that several or none do; see `sole_roots`.
     colours: list[int] = field(default_factory=list)
-    sets: dict[int, int] = field(default_factory=dict)
+    sets: dict[int, int] = field(default_factory=dict)  # Which roots lead to each node that several lead to.
 
     def freed(self, members: int) -> Sum:
         """Return what a set of roots frees: all that nothing outside the set leads to."""

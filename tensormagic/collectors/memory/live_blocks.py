@@ -63,33 +63,21 @@ def category_of(roles: Collection[Role]) -> Category:
 
 @dataclass(slots=True)
 class Block:
-    """One piece of memory. Holds tensors: to be dropped as soon as it has been reported.
+    """One piece of memory. Holds tensors: to be dropped as soon as it has been reported."""
 
-    Attributes:
-        memory: Where it lies.
-        part: The first strided tensor over it.
-        tensors: The tensors that lie over it, by ``id``.
-        composed: Those of them that lie there only as what they are made of: sparse tensors, wrappers.
-        places: Where these were met.
-        roles: What it serves as.
-        module: Path of the module that it belongs to.
-        saved: The first few graphs that keep it.
-        in_graphs: How often graphs keep it.
-        unnamed: What else refers to its tensors, where neither a name nor a graph does.
-        identities: Of its storages, where it is more than one.
-    """
-
-    memory: Memory
-    part: torch.Tensor
-    tensors: dict[int, torch.Tensor] = field(default_factory=dict)
+    memory: Memory  # Where it lies.
+    part: torch.Tensor  # The first strided tensor over it.
+    tensors: dict[int, torch.Tensor] = field(default_factory=dict)  # The tensors that lie over it, by ``id``.
+    # Those of them that lie there only as what they are made of: sparse tensors, wrappers.
     composed: set[int] = field(default_factory=set)
-    places: list[tuple[Place, torch.Tensor]] = field(default_factory=list)
-    roles: set[Role] = field(default_factory=set)
-    module: str = ""
-    saved: list[Holder] = field(default_factory=list)
-    in_graphs: int = 0
+    places: list[tuple[Place, torch.Tensor]] = field(default_factory=list)  # Where these were met.
+    roles: set[Role] = field(default_factory=set)  # What it serves as.
+    module: str = ""  # Path of the module that it belongs to.
+    saved: list[Holder] = field(default_factory=list)  # The first few graphs that keep it.
+    in_graphs: int = 0  # How often graphs keep it.
+    # What else refers to its tensors, where neither a name nor a graph does.
     unnamed: list[Holder] = field(default_factory=list)
-    identities: set[int] = field(default_factory=set)
+    identities: set[int] = field(default_factory=set)  # Of its storages, where it is more than one.
 
     @property
     def nbytes(self) -> int:

@@ -197,28 +197,20 @@ class References:
 
     Holds what it has met until it is dropped: an address must not be used twice meanwhile. Nothing but ``objects``
     may refer to them, or it would be counted.
-
-    Attributes:
-        home: The name of the module whose classes are the user's own.
-        closed: Addresses of dictionaries that stay whatever is deleted: of modules, and the namespace itself.
-        budget: How long to look.
-        objects: Everything met.
-        edges: For each, the numbers of the objects that it refers to.
-        python_counts: For each, how many references to it were met that Python counts.
-        native_counts: For each, how many were met that torch counts.
-        unseen: Of the references that Python's garbage collector is not shown, from which object to which.
-        cut: Why not everything was looked through; empty where it was.
     """
 
-    home: str
+    home: str  # The name of the module whose classes are the user's own.
+    # Addresses of dictionaries that stay whatever is deleted: of modules, and the namespace itself.
     closed: frozenset[int]
-    budget: Budget
-    objects: list[Any] = field(default_factory=list)
-    edges: list[list[int]] = field(default_factory=list)
+    budget: Budget  # How long to look.
+    objects: list[Any] = field(default_factory=list)  # Everything met.
+    edges: list[list[int]] = field(default_factory=list)  # For each, the numbers of the objects that it refers to.
+    # For each, how many references to it were met that Python counts.
     python_counts: list[int] = field(default_factory=list)
-    native_counts: list[int] = field(default_factory=list)
+    native_counts: list[int] = field(default_factory=list)  # For each, how many were met that torch counts.
+    # Of the references that Python's garbage collector is not shown, from which object to which.
     unseen: list[tuple[int, int]] = field(default_factory=list)
-    cut: str = ""
+    cut: str = ""  # Why not everything was looked through; empty where it was.
     _numbers: dict[int, int] = field(default_factory=dict)
     _readers: Readers = field(init=False)
     _read: int = 0

@@ -268,18 +268,12 @@ _ATOMS = frozenset({int, float, complex, bool, str, bytes, type(None)})
 
 @dataclass(slots=True)
 class Container:
-    """Something that others can be taken out of. Holds it, until it is dropped.
+    """Something that others can be taken out of. Holds it, until it is dropped."""
 
-    Attributes:
-        path: How a user writes it.
-        item: The object.
-        holder: The object that refers to what lies in it: itself, or the dictionary of its attributes.
-        entries: What can be taken out: the path of each, and the value; values that hold nothing are left out.
-    """
-
-    path: str
-    item: Any
-    holder: Any
+    path: str  # How a user writes it.
+    item: Any  # The object.
+    holder: Any  # The object that refers to what lies in it: itself, or the dictionary of its attributes.
+    # What can be taken out: the path of each, and the value; values that hold nothing are left out.
     entries: list[tuple[str, Any]]
 
     @property
@@ -385,15 +379,11 @@ CUT = "the items of some containers were not measured; what each item would free
 
 @dataclass(slots=True)
 class Items:
-    """What lies in containers.
+    """What lies in containers."""
 
-    Attributes:
-        parts: By the number of a root, what taking something out of it frees, the most first.
-        cut: Why not all were weighed; empty where all were.
-    """
-
+    # By the number of a root, what taking something out of it frees, the most first.
     parts: dict[int, tuple[Release, ...]] = field(default_factory=dict)
-    cut: str = ""
+    cut: str = ""  # Why not all were weighed; empty where all were.
 
 
 def items_of(found: References, roots: Sequence[Root], dominance: Dominance, wanted: Collection[str] = ()) -> Items:

@@ -171,39 +171,25 @@ class Moment:
 
 @dataclass(slots=True)
 class History:
-    """What the events of one device show.
+    """What the events of one device show."""
 
-    Attributes:
-        device: As torch writes it.
-        actions: How many events of each kind.
-        sums: What each line did, by its number.
-        moments: Those that are kept.
-        peak: Index of the highest of these; -1 where there is none.
-        alive: What was alive at the peak and had been allocated in the history, by address.
-        from_before: Blocks in use at the end, and all along.
-        base: Bytes alive before the first event.
-        reserved_base: Bytes reserved before the first event.
-        unknown: How many more blocks there were at the peak, of which only the end is known, and their bytes.
-        refused: ``(event, bytes alive)`` of the allocations that were refused.
-        reserved_peak: The most that was reserved.
-        misfit: Bytes by which events and blocks contradict each other.
-        times: Whether events carry times.
-    """
-
-    device: str
-    actions: Counter[str]
-    sums: dict[int, LineSums] = field(default_factory=dict)
-    moments: list[Moment] = field(default_factory=list)
-    peak: int = -1
+    device: str  # As torch writes it.
+    actions: Counter[str]  # How many events of each kind.
+    sums: dict[int, LineSums] = field(default_factory=dict)  # What each line did, by its number.
+    moments: list[Moment] = field(default_factory=list)  # Those that are kept.
+    peak: int = -1  # Index of the highest of these; -1 where there is none.
+    # What was alive at the peak and had been allocated in the history, by address.
     alive: list[Step] = field(default_factory=list)
-    from_before: list[Block] = field(default_factory=list)
-    base: int = 0
-    reserved_base: int = 0
+    from_before: list[Block] = field(default_factory=list)  # Blocks in use at the end, and all along.
+    base: int = 0  # Bytes alive before the first event.
+    reserved_base: int = 0  # Bytes reserved before the first event.
+    # How many more blocks there were at the peak, of which only the end is known, and their bytes.
     unknown: tuple[int, int] = (0, 0)
+    # ``(event, bytes alive)`` of the allocations that were refused.
     refused: list[tuple[dict[Any, Any], int]] = field(default_factory=list)
-    reserved_peak: int = 0
-    misfit: int = 0
-    times: bool = False
+    reserved_peak: int = 0  # The most that was reserved.
+    misfit: int = 0  # Bytes by which events and blocks contradict each other.
+    times: bool = False  # Whether events carry times.
 
 
 def history_of(

@@ -34,14 +34,10 @@ Keep = Callable[[torch.Tensor, str, Callable[[], str]], None]
 
 @dataclass(slots=True)
 class GraphMemory:
-    """A walk.
+    """A walk."""
 
-    Attributes:
-        hidden: Saved tensors that torch does not show.
-        nodes: The nodes met; held until the walk is dropped: an address must not be used twice.
-    """
-
-    hidden: int = 0
+    hidden: int = 0  # Saved tensors that torch does not show.
+    # The nodes met; held until the walk is dropped: an address must not be used twice.
     nodes: set[Any] = field(default_factory=set)
 
     @property

@@ -49,53 +49,34 @@ class Place:
 
 
 class Block(weakref.ref[torch.UntypedStorage]):
-    """One storage, in a run: a weak reference to it, with what is known of it.
-
-    Attributes:
-        key: Address of the C++ storage: its identity while it lives.
-        nbytes: Its bytes, as far as they were added up.
-        size: Its bytes when last looked at.
-        device: Its device.
-        place: Where it was allocated; None where it was there before the run.
-        by_engine: Whether the engine of autograd asked for it, with no line of the user's above: `place` is that
-            of the call whose backward it is.
-        op: Name of the operation that allocated it.
-        born: Number of that operation.
-        seconds: When that was, by the clock of the run.
-        task: Number of the backward that allocated it; -1 where none did.
-        dtype: Of the first tensor over it.
-        shape: Likewise.
-        before: Whether it was there before the run.
-        shared: Whether its bytes count with another storage, which lies over the same memory: a NumPy array's.
-        start: Index of the first moment of the timeline at which it counts with its present size.
-        pieces: Where it was grown or shrunk: first moment, last moment (not included), and bytes in between.
-        died: Number of the operation during or after which it was freed.
-        category: What it was for, where that is known.
-    """
+    """One storage, in a run: a weak reference to it, with what is known of it."""
 
     __slots__ = (
         "before", "born", "by_engine", "category", "device", "died", "dtype", "key", "nbytes", "op", "pieces", "place",
         "seconds", "shape", "shared", "size", "start", "task",
     )  # fmt: skip
 
-    key: int
-    nbytes: int
-    size: int
-    device: torch.device
-    place: Place | None
+    key: int  # Address of the C++ storage: its identity while it lives.
+    nbytes: int  # Its bytes, as far as they were added up.
+    size: int  # Its bytes when last looked at.
+    device: torch.device  # Its device.
+    place: Place | None  # Where it was allocated; None where it was there before the run.
+    # Whether the engine of autograd asked for it, with no line of the user's above: `place` is that of the call whose
+    # backward it is.
     by_engine: bool
-    op: str
-    born: int
-    seconds: float
-    task: int
-    dtype: torch.dtype | None
-    shape: tuple[int, ...]
-    before: bool
-    shared: bool
-    start: int
+    op: str  # Name of the operation that allocated it.
+    born: int  # Number of that operation.
+    seconds: float  # When that was, by the clock of the run.
+    task: int  # Number of the backward that allocated it; -1 where none did.
+    dtype: torch.dtype | None  # Of the first tensor over it.
+    shape: tuple[int, ...]  # Likewise.
+    before: bool  # Whether it was there before the run.
+    shared: bool  # Whether its bytes count with another storage, which lies over the same memory: a NumPy array's.
+    start: int  # Index of the first moment of the timeline at which it counts with its present size.
+    # Where it was grown or shrunk: first moment, last moment (not included), and bytes in between.
     pieces: list[tuple[int, int, int]] | None
-    died: int | None
-    category: Category | None
+    died: int | None  # Number of the operation during or after which it was freed.
+    category: Category | None  # What it was for, where that is known.
 
     __hash__ = object.__hash__  # by itself: the storage may be gone, and its address another's
     __eq__ = object.__eq__

@@ -35,18 +35,13 @@ _Line = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What is known of a device from the run itself.
+    """What is known of a device from the run itself."""
 
-    Attributes:
-        returned: Bytes of the storages that operations returned, by file and line; under None those that were
-            allocated while no line of the user's ran: by a backward, on the engine's own thread.
-        peak: The most of them at once, those from before the run included.
-        addresses: Where the storages begin that are alive at the end.
-    """
-
+    # Bytes of the storages that operations returned, by file and line; under None those that were allocated while no
+    # line of the user's ran: by a backward, on the engine's own thread.
     returned: Mapping[_Line | None, int] = field(default_factory=dict)
-    peak: int = 0
-    addresses: Collection[int] = ()
+    peak: int = 0  # The most of them at once, those from before the run included.
+    addresses: Collection[int] = ()  # Where the storages begin that are alive at the end.
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,17 +95,12 @@ _DEFINES = re.compile(r"\s*(?:async\s+)?def\s+(\w+)")  # not parsed: a cell may 
 
 @dataclass(slots=True)
 class Functions:
-    """The functions that are gone through.
+    """The functions that are gone through."""
 
-    Attributes:
-        codes: What they run, comprehensions and lambdas inside included, and the name that each was asked for by.
-        later: Names of functions that the cell itself is still to define.
-        filename: Of that cell.
-    """
-
+    # What they run, comprehensions and lambdas inside included, and the name that each was asked for by.
     codes: dict[CodeType, str] = field(default_factory=dict)
-    later: dict[str, str] = field(default_factory=dict)
-    filename: str = ""
+    later: dict[str, str] = field(default_factory=dict)  # Names of functions that the cell itself is still to define.
+    filename: str = ""  # Of that cell.
 
     def __contains__(self, code: CodeType) -> bool:
         """Return whether a code is one of them; one that was defined meanwhile is taken in."""

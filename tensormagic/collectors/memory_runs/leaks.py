@@ -57,26 +57,16 @@ Births = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Who keeps a storage.
+    """Who keeps a storage."""
 
-    Attributes:
-        name: ``"losses"``: the container, the sum, or the tensor itself.
-        form: As in `Leak`.
-        item: Which item of the container it is.
-        location: The line that puts more into it, where one is found.
-        graph: Whether an autograd graph of what has this name keeps the storage.
-        count: How many results with graphs of their own it stores; 0 for what is no graph.
-        scalars: Whether these are single numbers.
-        ends: Whether it cannot grow for ever: one tensor, a queue with an end, something that the source empties.
-    """
-
-    name: str
-    form: LeakForm = "items"
-    item: str = ""
-    location: Location | None = None
-    graph: bool = False
-    count: int = 0
-    scalars: bool = False
+    name: str  # ``"losses"``: the container, the sum, or the tensor itself.
+    form: LeakForm = "items"  # As in `Leak`.
+    item: str = ""  # Which item of the container it is.
+    location: Location | None = None  # The line that puts more into it, where one is found.
+    graph: bool = False  # Whether an autograd graph of what has this name keeps the storage.
+    count: int = 0  # How many results with graphs of their own it stores; 0 for what is no graph.
+    scalars: bool = False  # Whether these are single numbers.
+    # Whether it cannot grow for ever: one tensor, a queue with an end, something that the source empties.
     ends: bool = False
 
 
@@ -95,21 +85,14 @@ class Stay:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What else is known of a run.
+    """What else is known of a run."""
 
-    Attributes:
-        lines: The lines, by index.
-        backwards: Numbers of the operations at which a backward began, ascending.
-        joins: Operation and bytes of every tensor that a line joined of others (``torch.cat``), by line.
-        first: Number of the first operation at which each line allocated something.
-        complete: Whether everything that has a name was looked at; else what has no holder shows nothing.
-    """
-
-    lines: Sequence[Location]
-    backwards: Sequence[int] = ()
+    lines: Sequence[Location]  # The lines, by index.
+    backwards: Sequence[int] = ()  # Numbers of the operations at which a backward began, ascending.
+    # Operation and bytes of every tensor that a line joined of others (``torch.cat``), by line.
     joins: Mapping[int, Births] | None = None
-    first: Mapping[int, int] | None = None
-    complete: bool = True
+    first: Mapping[int, int] | None = None  # Number of the first operation at which each line allocated something.
+    complete: bool = True  # Whether everything that has a name was looked at; else what has no holder shows nothing.
 
 
 def find_leaks(stays: Iterable[Stay], facts: RunFacts) -> tuple[Leak, ...]:

@@ -193,28 +193,20 @@ _SHELLS = frozenset({"In", "_ih", "_oh", "_dh", "exit", "quit", "get_ipython", "
 
 @dataclass(slots=True)
 class Walk:
-    """A walk over everything that a namespace names.
+    """A walk over everything that a namespace names."""
 
-    Attributes:
-        namespace: Names and what they are bound to.
-        limit: How many names, items and attributes to look at before giving up.
-        items: How many items of one container to look at.
-        gradients: Whether to look at tensors' gradients, too: another thread's engine may be putting one there, and
-            torch does not guard that against who reads it.
-        looked: How many were looked at so far.
-        complete: Whether nothing was left out for being too many.
-        refused: The names of what cannot be looked into, since code of its class raises.
-        buffers: What the modules that were met have registered as buffers, by ``id``, good while these are alive, and
-            whether ``state_dict()`` has it.
-    """
-
-    namespace: Mapping[str, object]
-    limit: int = LIMIT
-    items: int = _ITEMS
+    namespace: Mapping[str, object]  # Names and what they are bound to.
+    limit: int = LIMIT  # How many names, items and attributes to look at before giving up.
+    items: int = _ITEMS  # How many items of one container to look at.
+    # Whether to look at tensors' gradients, too: another thread's engine may be putting one there, and torch does not
+    # guard that against who reads it.
     gradients: bool = True
-    looked: int = 0
-    complete: bool = True
+    looked: int = 0  # How many were looked at so far.
+    complete: bool = True  # Whether nothing was left out for being too many.
+    # The names of what cannot be looked into, since code of its class raises.
     refused: list[str] = field(default_factory=list)
+    # What the modules that were met have registered as buffers, by ``id``, good while these are alive, and whether
+    # ``state_dict()`` has it.
     buffers: dict[int, bool] = field(default_factory=dict, repr=False)
     _labels: dict[int, str] | None = field(default=None, repr=False)
     _table: Holdings = field(default_factory=Holdings, repr=False)

@@ -174,24 +174,17 @@ class _Kinds(dict[type, str]):
 
 @dataclass(slots=True)
 class ReferenceWalk:
-    """A walk. Holds what it has met until it is dropped: an address must not be used twice meanwhile.
+    """A walk. Holds what it has met until it is dropped: an address must not be used twice meanwhile."""
 
-    Attributes:
-        budget: How long it may take.
-        names: What tensors are called, by ``tensor._cdata``: the keys of an optimizer's state are parameters.
-        with_bases: Whether to go from a view to its base: nobody is to hold that on account of one who keeps the walk.
-        seen: What is not to be looked into any more, by ``id``.
-        looked: How many were met so far.
-        cut: Why not everything was looked through; empty where it was.
-        refused: Paths of tensors that answer nothing, since code of their class raises.
-    """
-
-    budget: Budget
+    budget: Budget  # How long it may take.
+    # What tensors are called, by ``tensor._cdata``: the keys of an optimizer's state are parameters.
     names: dict[int, str] = field(default_factory=dict)
+    # Whether to go from a view to its base: nobody is to hold that on account of one who keeps the walk.
     with_bases: bool = True
-    seen: dict[int, Any] = field(default_factory=dict)
-    looked: int = 0
-    cut: str = ""
+    seen: dict[int, Any] = field(default_factory=dict)  # What is not to be looked into any more, by ``id``.
+    looked: int = 0  # How many were met so far.
+    cut: str = ""  # Why not everything was looked through; empty where it was.
+    # Paths of tensors that answer nothing, since code of their class raises.
     refused: list[str] = field(default_factory=list)
     kinds: _Kinds = field(default_factory=_Kinds)
     _references: Referents = field(init=False)

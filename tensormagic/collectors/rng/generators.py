@@ -39,28 +39,17 @@ _MOST_BETWEEN = 4_000  # steps of 624 numbers between two looks
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The state of a generator in plain numbers.
+    """The state of a generator in plain numbers."""
 
-    Attributes:
-        library: Whose it is.
-        algorithm: Its name.
-        device: Where it draws.
-        raw: All of its state: equal where the next numbers are equal.
-        words: The state of a Mersenne Twister; None for others.
-        position: How many of these were given.
-        seed: Seed as its library keeps it; None where it keeps none.
-        pending: Whether half of a pair of normal numbers is kept.
-        steps: State and increment of a linear congruential generator (NumPy's PCG64); None for others.
-    """
-
-    library: Library
-    algorithm: str
-    device: str
-    raw: bytes
-    words: mersenne.Words | None = None
-    position: int = 0
-    seed: int | None = None
-    pending: bool = False
+    library: Library  # Whose it is.
+    algorithm: str  # Its name.
+    device: str  # Where it draws.
+    raw: bytes  # All of its state: equal where the next numbers are equal.
+    words: mersenne.Words | None = None  # The state of a Mersenne Twister; None for others.
+    position: int = 0  # How many of these were given.
+    seed: int | None = None  # Seed as its library keeps it; None where it keeps none.
+    pending: bool = False  # Whether half of a pair of normal numbers is kept.
+    # State and increment of a linear congruential generator (NumPy's PCG64); None for others.
     steps: tuple[int, int] | None = None
 
     @property

@@ -52,19 +52,13 @@ EVERY_ONE, SELDOM = 256, 64
 
 @dataclass(slots=True)
 class PassEnd:
-    """What is known when a pass ends.
+    """What is known when a pass ends."""
 
-    Attributes:
-        held: Norms of the shards' gradients that lie here; None where nothing is sharded, or the pass is not kept.
-        forward: What its forward was given.
-        at: Seconds since the epoch.
-        is_kept: Whether its norms are written down.
-    """
-
+    # Norms of the shards' gradients that lie here; None where nothing is sharded, or the pass is not kept.
     held: array[float] | None
-    forward: Any
-    at: float
-    is_kept: bool
+    forward: Any  # What its forward was given.
+    at: float  # Seconds since the epoch.
+    is_kept: bool  # Whether its norms are written down.
 
 
 class RankFile:

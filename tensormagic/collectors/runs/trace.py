@@ -83,11 +83,9 @@ class Tracer(Listener):
         cell: The source that is traced, for the report.
         cell_number: Gives a cell's execution count from its file name.
         options: As `Listener` takes them; the title is by default that of the model.
-
-    Attributes:
-        passing: See `Follower`; a tracer that rests between steps sets it.
     """
 
+    # See `Follower`; a tracer that rests between steps sets it.
     passing: Callable[[Any, Any, Any, Any], Any] | None = None
 
     used_before = "this trace was used before; make a new one with tensormagic.trace()"

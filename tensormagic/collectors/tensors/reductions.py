@@ -58,22 +58,16 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Results on the device.
+    """Results on the device."""
 
-    Attributes:
-        counts: int64, one row a chunk: zero; NaN, +Inf, -Inf; places of the first of each (and more, see the survey).
-        limits: Lowest and highest finite value, shift, and for reals also the scale; int64 for integers.
-        moments: In ``wide``, one row a chunk: finite elements, their mean, their sum of squared deviations; all of
-            value · scale - shift.
-        bins: int64: the histogram's counts.
-        one_each: int64: 1 where each bin is one whole number, from the lowest on.
-    """
-
+    # int64, one row a chunk: zero; NaN, +Inf, -Inf; places of the first of each (and more, see the survey).
     counts: torch.Tensor
-    limits: torch.Tensor
+    limits: torch.Tensor  # Lowest and highest finite value, shift, and for reals also the scale; int64 for integers.
+    # In ``wide``, one row a chunk: finite elements, their mean, their sum of squared deviations; all of value · scale -
+    # shift.
     moments: torch.Tensor
-    bins: torch.Tensor
-    one_each: torch.Tensor
+    bins: torch.Tensor  # int64: the histogram's counts.
+    one_each: torch.Tensor  # int64: 1 where each bin is one whole number, from the lowest on.
 
 
 Pieces = Callable[[], Iterable[torch.Tensor]]
@@ -304,20 +298,14 @@ _TINY = 1e-15  # squares of smaller numbers lose digits in float32
 
 @dataclass(slots=True)
 class Swept:
-    """What the pass has found so far; extremes are those of the finite values, exact for integers.
+    """What the pass has found so far; extremes are those of the finite values, exact for integers."""
 
-    Attributes:
-        low: Lowest finite value.
-        high: Highest finite value.
-        bad: How many are NaN, +Inf, -Inf.
-        first: Rank in reading order of the first of each; None where there is none.
-        moments: For each chunk: finite elements, their mean and sum of squared deviations, in `Units`.
-    """
-
-    low: float = math.inf
-    high: float = -math.inf
-    bad: list[int] = field(default_factory=lambda: [0, 0, 0])
+    low: float = math.inf  # Lowest finite value.
+    high: float = -math.inf  # Highest finite value.
+    bad: list[int] = field(default_factory=lambda: [0, 0, 0])  # How many are NaN, +Inf, -Inf.
+    # Rank in reading order of the first of each; None where there is none.
     first: list[int | None] = field(default_factory=lambda: [None, None, None])
+    # For each chunk: finite elements, their mean and sum of squared deviations, in `Units`.
     moments: list[list[float]] = field(default_factory=list)
 
 

@@ -43,17 +43,11 @@ class MissingError(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """One operand of a call.
+    """One operand of a call."""
 
-    Attributes:
-        index: Its index among the report's operands.
-        operand: What is known of it.
-        position: Its place among the arguments, from 0; members of a list share theirs.
-    """
-
-    index: int
-    operand: Operand
-    position: int
+    index: int  # Its index among the report's operands.
+    operand: Operand  # What is known of it.
+    position: int  # Its place among the arguments, from 0; members of a list share theirs.
 
     @property
     def shape(self) -> Shape:

@@ -291,17 +291,11 @@ MOST_PARTS = 20_000  # of a larger graph the innermost parts stay closed: the vi
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One box of the tree.
+    """One box of the tree."""
 
-    Attributes:
-        parent: Place of the part it lies in; -1 for a drawn box.
-        group: What it stands for.
-        whole: Whether nothing lies inside it.
-    """
-
-    parent: int
-    group: Group
-    whole: bool = False
+    parent: int  # Place of the part it lies in; -1 for a drawn box.
+    group: Group  # What it stands for.
+    whole: bool = False  # Whether nothing lies inside it.
 
 
 def hierarchy(fine: Sequence[Group], drawn: Sequence[Group]) -> tuple[Part, ...]:

@@ -36,46 +36,29 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class CutRow:
-    """One line under a box: what ended the way of something that the box used.
+    """One line under a box: what ended the way of something that the box used."""
 
-    Attributes:
-        label: ``"detach, line 10"``.
-        cuts: Indices into `Graph.cuts`.
-    """
-
-    label: str
-    cuts: tuple[int, ...]
+    label: str  # ``"detach, line 10"``.
+    cuts: tuple[int, ...]  # Indices into `Graph.cuts`.
 
 
 @dataclass(frozen=True, slots=True)
 class DetachedWire:
-    """A line between two boxes along which no gradient goes, though the value went there.
+    """A line between two boxes along which no gradient goes, though the value went there."""
 
-    Attributes:
-        source: Id of the box that made the value.
-        target: Id of the box that used it.
-        points: The line, from source to target.
-        cut: Index into `Graph.cuts`.
-    """
-
-    source: int
-    target: int
-    points: tuple[Point, ...]
-    cut: int
+    source: int  # Id of the box that made the value.
+    target: int  # Id of the box that used it.
+    points: tuple[Point, ...]  # The line, from source to target.
+    cut: int  # Index into `Graph.cuts`.
 
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """The cuts of one drawing.
+    """The cuts of one drawing."""
 
-    Attributes:
-        rows: For every box, its lines.
-        pairs: ``(source, target)`` boxes of the cut wires, with the cut of each.
-        stubs: Boxes that made a value which some cut takes, or which was read, where no wire says so: box → cuts.
-    """
-
-    rows: tuple[tuple[CutRow, ...], ...]
-    pairs: dict[Pair, int]
+    rows: tuple[tuple[CutRow, ...], ...]  # For every box, its lines.
+    pairs: dict[Pair, int]  # ``(source, target)`` boxes of the cut wires, with the cut of each.
+    # Boxes that made a value which some cut takes, or which was read, where no wire says so: box → cuts.
     stubs: dict[int, tuple[int, ...]]
 
 
@@ -140,15 +123,11 @@ _WIDEST = 190.0
 
 @dataclass(frozen=True, slots=True)
 class Badge:
-    """A leaf that collects a gradient, folded into a box that uses it.
+    """A leaf that collects a gradient, folded into a box that uses it."""
 
-    Attributes:
-        node: Index of the accumulate node.
-        label: Its name, short; with ``(in 3 boxes)`` where several boxes use it. Where very many do, it is a badge of
-            the first of them alone.
-    """
-
-    node: int
+    node: int  # Index of the accumulate node.
+    # Its name, short; with ``(in 3 boxes)`` where several boxes use it. Where very many do, it is a badge of the first
+    # of them alone.
     label: str
 
 
@@ -157,79 +136,47 @@ _badge = quickly(Badge)
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """One box of the drawing.
+    """One box of the drawing."""
 
-    Attributes:
-        id: Its place in `Drawing.boxes`.
-        nodes: Indices of the graph's nodes it stands for, badges not included. The gradient of the first one that was
-            reached is the gradient of the box: the others were folded into it.
-        label: What it does.
-        detail: Shape of what it makes.
-        kind: ``"op"``, ``"custom"``, ``"accumulate"``, ``"views"``, ``"module"`` or ``"repeat"``.
-        badges: Leaves folded into it.
-        x: Left side.
-        y: Top.
-        width: Of the box, badges included.
-        height: Of the box, badges included.
-        cuts: What it used and sends no gradient to, a line each below the badges.
-    """
-
-    id: int
+    id: int  # Its place in `Drawing.boxes`.
+    # Indices of the graph's nodes it stands for, badges not included. The gradient of the first one that was reached is
+    # the gradient of the box: the others were folded into it.
     nodes: tuple[int, ...]
-    label: str
-    detail: str
-    kind: str
-    badges: tuple[Badge, ...]
-    x: float
-    y: float
-    width: float
-    height: float
-    cuts: tuple[CutRow, ...] = ()
+    label: str  # What it does.
+    detail: str  # Shape of what it makes.
+    kind: str  # ``"op"``, ``"custom"``, ``"accumulate"``, ``"views"``, ``"module"`` or ``"repeat"``.
+    badges: tuple[Badge, ...]  # Leaves folded into it.
+    x: float  # Left side.
+    y: float  # Top.
+    width: float  # Of the box, badges included.
+    height: float  # Of the box, badges included.
+    cuts: tuple[CutRow, ...] = ()  # What it used and sends no gradient to, a line each below the badges.
 
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """A line between two boxes.
+    """A line between two boxes."""
 
-    Attributes:
-        source: Id of the box that sends the gradient (drawn at the right).
-        target: Id of the box that receives it.
-        points: The line, from source to target.
-        edges: Indices of the graph's edges it stands for.
-    """
-
-    source: int
-    target: int
-    points: tuple[tuple[float, float], ...]
-    edges: tuple[int, ...]
+    source: int  # Id of the box that sends the gradient (drawn at the right).
+    target: int  # Id of the box that receives it.
+    points: tuple[tuple[float, float], ...]  # The line, from source to target.
+    edges: tuple[int, ...]  # Indices of the graph's edges it stands for.
 
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A graph, folded and laid out.
+    """A graph, folded and laid out."""
 
-    Attributes:
-        width: Of the whole, in pixels.
-        height: Of the whole.
-        boxes: In forward order.
-        wires: Between them.
-        node_count: Nodes of the graph.
-        folded: How many of them do not have a box of their own.
-        note: What was folded, in one sentence; empty where every node has its box.
-        parts: What lies inside the boxes: the first ones are the boxes themselves, in their order.
-        detachment: Lines along which a value went, and no gradient goes.
-        stubs: Boxes from which a value was taken in such a way, and no line says so; with the cuts.
-    """
-
-    width: float
-    height: float
-    boxes: tuple[Box, ...]
-    wires: tuple[Wire, ...]
-    node_count: int
-    folded: int
-    note: str
-    parts: tuple[Part, ...] = ()
-    detachment: tuple[DetachedWire, ...] = ()
+    width: float  # Of the whole, in pixels.
+    height: float  # Of the whole.
+    boxes: tuple[Box, ...]  # In forward order.
+    wires: tuple[Wire, ...]  # Between them.
+    node_count: int  # Nodes of the graph.
+    folded: int  # How many of them do not have a box of their own.
+    note: str  # What was folded, in one sentence; empty where every node has its box.
+    parts: tuple[Part, ...] = ()  # What lies inside the boxes: the first ones are the boxes themselves, in their order.
+    detachment: tuple[DetachedWire, ...] = ()  # Lines along which a value went, and no gradient goes.
+    # Boxes from which a value was taken in such a way, and no line says so; with the cuts.
     stubs: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
 

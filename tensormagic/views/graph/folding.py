@@ -30,23 +30,14 @@ _CAST_OPS = frozenset({"to_copy", "clone", "to"})
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Nodes that are drawn as one box.
+    """Nodes that are drawn as one box."""
 
-    Attributes:
-        nodes: The graph's nodes, the one that speaks for all first.
-        leaves: Leaves that are badges here.
-        kind: As in `drawing.Box`.
-        label: What it is called.
-        detail: What it makes.
-        module: Path of the module all of it belongs to.
-    """
-
-    nodes: tuple[int, ...]
-    leaves: tuple[int, ...] = ()
-    kind: str = "op"
-    label: str = ""
-    detail: str = ""
-    module: str = ""
+    nodes: tuple[int, ...]  # The graph's nodes, the one that speaks for all first.
+    leaves: tuple[int, ...] = ()  # Leaves that are badges here.
+    kind: str = "op"  # As in `drawing.Box`.
+    label: str = ""  # What it is called.
+    detail: str = ""  # What it makes.
+    module: str = ""  # Path of the module all of it belongs to.
 
 
 new_group = quickly(Group)
@@ -54,19 +45,14 @@ new_group = quickly(Group)
 
 @dataclass(frozen=True, slots=True)
 class Folding:
-    """A graph of groups.
+    """A graph of groups."""
 
-    Attributes:
-        groups: In forward order.
-        edges: From group to group, the way the gradient flows, with the graph's edges each stands for.
-        leaf_side: For every node of the graph, whether it is a leaf, or a view or cast of nothing but leaves.
-        note: How it was made smaller than what a user would draw; empty where it was not.
-    """
-
-    groups: tuple[Group, ...]
+    groups: tuple[Group, ...]  # In forward order.
+    # From group to group, the way the gradient flows, with the graph's edges each stands for.
     edges: dict[Edge, tuple[int, ...]] = field(default_factory=dict)
+    # For every node of the graph, whether it is a leaf, or a view or cast of nothing but leaves.
     leaf_side: list[bool] = field(default_factory=list)
-    note: str = ""
+    note: str = ""  # How it was made smaller than what a user would draw; empty where it was not.
 
 
 def forward_links(graph: Graph) -> list[Edge]:

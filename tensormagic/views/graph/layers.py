@@ -107,17 +107,11 @@ _SWAPS_EACH_SWEEP = 600  # edges, up to which neighbours are tried after every s
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """A layered graph: every edge leads from one column to the next.
+    """A layered graph: every edge leads from one column to the next."""
 
-    Attributes:
-        members: The items of each column, top to bottom.
-        following: For each item, the items of the next column that it leads to.
-        preceding: For each item, the items of the column before that lead to it.
-    """
-
-    members: list[list[int]]
-    following: list[list[int]]
-    preceding: list[list[int]]
+    members: list[list[int]]  # The items of each column, top to bottom.
+    following: list[list[int]]  # For each item, the items of the next column that it leads to.
+    preceding: list[list[int]]  # For each item, the items of the column before that lead to it.
 
     @property
     def edge_count(self) -> int:

@@ -30,38 +30,25 @@ _TURN = 8.0  # the arrowhead of a line that turns at the row's end needs this mu
 
 @dataclass(frozen=True, slots=True)
 class Spacing:
-    """The distances of a layout, in pixels.
+    """The distances of a layout, in pixels."""
 
-    Attributes:
-        column_gap: Least distance between two columns.
-        row_gap: Least distance between two boxes of a column.
-        wrap_width: Where to break the columns into a new row; None: never.
-        max_span: An edge over more columns than this gets no bends of its own but runs round the boxes.
-    """
-
-    column_gap: float = 32.0
+    column_gap: float = 32.0  # Least distance between two columns.
+    # Least distance between two boxes of a column.
     row_gap: float = 20.0  # the value over a box is in it
-    wrap_width: float | None = None
-    max_span: int = 64
+    wrap_width: float | None = None  # Where to break the columns into a new row; None: never.
+    max_span: int = 64  # An edge over more columns than this gets no bends of its own but runs round the boxes.
 
 
 @dataclass(frozen=True, slots=True)
 class Layered:
-    """A graph with every edge cut at the columns it crosses.
+    """A graph with every edge cut at the columns it crosses."""
 
-    Attributes:
-        columns: Nodes and bends, column by column.
-        column_of: The column of every item.
-        extents: How far every item reaches above and below its axis, the height at which lines touch it.
-        paths: For every edge its items, left to right; empty for a loop, only its ends where it is too long.
-        real_count: How many of the items are nodes.
-    """
-
-    columns: Columns
-    column_of: list[int]
-    extents: list[Extent]
+    columns: Columns  # Nodes and bends, column by column.
+    column_of: list[int]  # The column of every item.
+    extents: list[Extent]  # How far every item reaches above and below its axis, the height at which lines touch it.
+    # For every edge its items, left to right; empty for a loop, only its ends where it is too long.
     paths: list[list[int]]
-    real_count: int
+    real_count: int  # How many of the items are nodes.
 
 
 class Page:
@@ -291,25 +278,16 @@ _BEND_BUDGET = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where everything lies.
+    """Where everything lies."""
 
-    Attributes:
-        width: Of the whole.
-        height: Of the whole.
-        positions: Top left corner of every box, in the order of the sizes.
-        routes: For every edge the points of its line, from the first node's right side to the second's left.
-        ranks: The column of every box.
-        rows: How many rows the columns were broken into.
-        crossings: How many pairs of lines cross between neighbouring columns (lines round the boxes not counted).
-    """
-
-    width: float
-    height: float
-    positions: tuple[Point, ...]
+    width: float  # Of the whole.
+    height: float  # Of the whole.
+    positions: tuple[Point, ...]  # Top left corner of every box, in the order of the sizes.
+    # For every edge the points of its line, from the first node's right side to the second's left.
     routes: tuple[tuple[Point, ...], ...]
-    ranks: tuple[int, ...]
-    rows: int
-    crossings: int
+    ranks: tuple[int, ...]  # The column of every box.
+    rows: int  # How many rows the columns were broken into.
+    crossings: int  # How many pairs of lines cross between neighbouring columns (lines round the boxes not counted).
 
 
 def lay_out(

@@ -188,19 +188,12 @@ def marks_svg(drawing: Drawing, marks: Iterable[NodeMark]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """The gradient of a box or a badge in one pass.
+    """The gradient of a box or a badge in one pass."""
 
-    Attributes:
-        norm: Its norm, `UNTOUCHED`, or `UNREADABLE`.
-        nan: How many NaN it holds.
-        inf: How many infinities it holds.
-        scale: The scale of its colour: log10 of the norms at its ends.
-    """
-
-    norm: float = UNTOUCHED
-    nan: int = 0
-    inf: int = 0
-    scale: tuple[int, int] = NORM_EXPONENTS
+    norm: float = UNTOUCHED  # Its norm, `UNTOUCHED`, or `UNREADABLE`.
+    nan: int = 0  # How many NaN it holds.
+    inf: int = 0  # How many infinities it holds.
+    scale: tuple[int, int] = NORM_EXPONENTS  # The scale of its colour: log10 of the norms at its ends.
 
     @property
     def bad(self) -> bool:

@@ -52,25 +52,15 @@ class Draw(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one document may hold.
+    """How much one document may hold."""
 
-    Attributes:
-        boxes: Drawn boxes of one graph.
-        frame_values: Norms in all frames of all graphs together; of graphs below 2,000 nodes fewer.
-        measure_values: Other numbers about gradients, in all frames of all graphs together; likewise.
-        series_values: Norms in all parameters' series together; of less than 300 parameters fewer.
-        parameters: Parameters with a series.
-        graphs: Graphs.
-        nodes: Nodes of all graphs together; the first graph is always whole.
-    """
-
-    boxes: int = 32
-    frame_values: int = 16_000
-    measure_values: int = 8_000
-    series_values: int = 10_000
-    parameters: int = 300
-    graphs: int = 8
-    nodes: int = 6_000
+    boxes: int = 32  # Drawn boxes of one graph.
+    frame_values: int = 16_000  # Norms in all frames of all graphs together; of graphs below 2,000 nodes fewer.
+    measure_values: int = 8_000  # Other numbers about gradients, in all frames of all graphs together; likewise.
+    series_values: int = 10_000  # Norms in all parameters' series together; of less than 300 parameters fewer.
+    parameters: int = 300  # Parameters with a series.
+    graphs: int = 8  # Graphs.
+    nodes: int = 6_000  # Nodes of all graphs together; the first graph is always whole.
 
     def frames_of(self, nodes: int) -> int:
         """Return how many norms the frames may hold of graphs with so many nodes: a small run stays small."""

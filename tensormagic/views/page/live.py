@@ -69,27 +69,16 @@ class Wire:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """All of a message but its number, its signature and its buffer.
+    """All of a message but its number, its signature and its buffer."""
 
-    Attributes:
-        comm: The channel between a widget and its page.
-        process: The process that it was made in: a child that a cell forks must not write to its parent's sockets.
-        socket: The kernel's, to all pages.
-        sign: Signs the parts of a message that are signed.
-        opening: What stands before that.
-        header: Around the number of the message.
-        rest: Parent, metadata and content.
-        count: The next message.
-    """
-
-    comm: Any
-    process: int
-    socket: Any
-    sign: Callable[[list[bytes]], bytes]
-    opening: tuple[bytes, bytes]
-    header: tuple[bytes, bytes]
-    rest: tuple[bytes, ...]
-    count: Iterator[int]
+    comm: Any  # The channel between a widget and its page.
+    process: int  # The process that it was made in: a child that a cell forks must not write to its parent's sockets.
+    socket: Any  # The kernel's, to all pages.
+    sign: Callable[[list[bytes]], bytes]  # Signs the parts of a message that are signed.
+    opening: tuple[bytes, bytes]  # What stands before that.
+    header: tuple[bytes, bytes]  # Around the number of the message.
+    rest: tuple[bytes, ...]  # Parent, metadata and content.
+    count: Iterator[int]  # The next message.
 
     @classmethod
     def around(cls, comm: Any) -> Envelope:
@@ -142,13 +131,9 @@ HTML_BYTES = 100_000  # larger pictures are left out of the updates of the html 
 
 
 class Sender(Protocol):
-    """Where the states go.
+    """Where the states go."""
 
-    Attributes:
-        refresh: Seconds after which a whole document is sent again where only numbers changed.
-    """
-
-    refresh: float
+    refresh: float  # Seconds after which a whole document is sent again where only numbers changed.
 
     def document(self, report: TraceReport) -> None:
         """Show a whole report."""
@@ -162,17 +147,11 @@ class Sender(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Substitutes:
-    """What a test puts in the place of the clock, the pace and the page.
+    """What a test puts in the place of the clock, the pace and the page."""
 
-    Attributes:
-        sender: Where to send; by default what the mode asks for.
-        interval: Seconds between two looks; by default what suits the mode, and what a look costs.
-        clock: Seconds, monotonic.
-    """
-
-    sender: Sender | None = None
-    interval: float | None = None
-    clock: Callable[[], float] = time.monotonic
+    sender: Sender | None = None  # Where to send; by default what the mode asks for.
+    interval: float | None = None  # Seconds between two looks; by default what suits the mode, and what a look costs.
+    clock: Callable[[], float] = time.monotonic  # Seconds, monotonic.
 
 
 class LivePanel(Sampler):

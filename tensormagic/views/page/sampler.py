@@ -34,17 +34,11 @@ _NEW = 0.2  # weight of the newest look in the mean
 
 @dataclass(slots=True)
 class Pace:
-    """Says how long to wait for the next look.
+    """Says how long to wait for the next look."""
 
-    Attributes:
-        cost: Seconds of the processor that a look takes, a running mean.
-        clock: Seconds that this thread has spent on the processor.
-        wall: Seconds, monotonic.
-    """
-
-    cost: float = 0.0
-    clock: Callable[[], float] = time.thread_time
-    wall: Callable[[], float] = time.monotonic
+    cost: float = 0.0  # Seconds of the processor that a look takes, a running mean.
+    clock: Callable[[], float] = time.thread_time  # Seconds that this thread has spent on the processor.
+    wall: Callable[[], float] = time.monotonic  # Seconds, monotonic.
     _due: float = 0.0
     _began: float = 0.0
     _apart: float = 0.0

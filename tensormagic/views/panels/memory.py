@@ -335,19 +335,12 @@ _GROUNDS: dict[PartKind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A stretch of the bar.
+    """A stretch of the bar."""
 
-    Attributes:
-        kind: What takes it.
-        category: Of tensors, which; empty for all else.
-        nbytes: How much.
-        share: How long it is drawn, of the whole bar.
-    """
-
-    kind: PartKind
-    category: str
-    nbytes: int
-    share: float
+    kind: PartKind  # What takes it.
+    category: str  # Of tensors, which; empty for all else.
+    nbytes: int  # How much.
+    share: float  # How long it is drawn, of the whole bar.
 
     @property
     def words(self) -> str:

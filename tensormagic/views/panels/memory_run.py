@@ -189,19 +189,12 @@ def _allocator_line(line: AllocatorLine) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SourceRow:
-    """A line of a listing.
+    """A line of a listing."""
 
-    Attributes:
-        number: From 1; 0 for a heading, or, without text, for lines left out.
-        text: As it is.
-        memory: What it did; None where it did nothing.
-        index: Of its memory in the report; -1 where there is none.
-    """
-
-    number: int
-    text: str
-    memory: LineMemory | None = None
-    index: int = -1
+    number: int  # From 1; 0 for a heading, or, without text, for lines left out.
+    text: str  # As it is.
+    memory: LineMemory | None = None  # What it did; None where it did nothing.
+    index: int = -1  # Of its memory in the report; -1 where there is none.
 
 
 def source(rows: Sequence[SourceRow], ranks: dict[int, int]) -> Source:

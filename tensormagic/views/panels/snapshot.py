@@ -55,17 +55,11 @@ _GLYPHS = {"allocated": "\u2588", "awaiting free": "\u2592", "mixed": "\u2593", 
 
 @dataclass(frozen=True, slots=True)
 class SegmentsPicture(Picture):
-    """Segments, the largest first (snapshots).
+    """Segments, the largest first (snapshots)."""
 
-    Attributes:
-        segments: What is drawn.
-        ranks: The lines that have a colour.
-        line_words: Names a line by its number.
-    """
-
-    segments: Sequence[Segment]
-    ranks: dict[int, int]
-    line_words: Callable[[int], str]
+    segments: Sequence[Segment]  # What is drawn.
+    ranks: dict[int, int]  # The lines that have a colour.
+    line_words: Callable[[int], str]  # Names a line by its number.
 
     @property
     def sentence(self) -> str:

@@ -31,13 +31,9 @@ _BLOCK, _STYLE = (re.compile(rf"<{name}>.*?</{name}>", re.DOTALL) for name in ("
 
 @dataclass(frozen=True, slots=True)
 class TensorRows(Picture):
-    """A table of tensors whose rows can be sorted and filtered (tensors).
+    """A table of tensors whose rows can be sorted and filtered (tensors)."""
 
-    Attributes:
-        table: Its rows, and the panels of the first of them.
-    """
-
-    table: TensorTable
+    table: TensorTable  # Its rows, and the panels of the first of them.
 
     @property
     def sentence(self) -> str:

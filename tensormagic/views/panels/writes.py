@@ -104,17 +104,11 @@ def _amount(clash: Clash) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One thing to say of what a line changed besides.
+    """One thing to say of what a line changed besides."""
 
-    Attributes:
-        name: Of the tensor, or of the variable that holds several.
-        amount: How much of it.
-        changed: The one name; None for several together.
-    """
-
-    name: str
-    amount: str
-    changed: ChangedName | None = None
+    name: str  # Of the tensor, or of the variable that holds several.
+    amount: str  # How much of it.
+    changed: ChangedName | None = None  # The one name; None for several together.
 
 
 def effects(changed: Iterable[ChangedName]) -> list[Effect]:

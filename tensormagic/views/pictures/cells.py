@@ -48,69 +48,40 @@ _MOST_ROOM = 6  # characters of a cell without a frame
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A coloured field.
+    """A coloured field."""
 
-    Attributes:
-        text: What is in it.
-        colour: Of its ground; without one it is bare.
-        title: What pointing at it shows.
-        span: How many columns wide it is.
-        share: How high it is filled, of 1; 0: it is not read, and hatched.
-        on: Whether it is the element that is worked through.
-        near: Whether it is that element, at another index.
-        bad: Whether it holds NaN or infinity.
-        below: A small text below.
-        look: Style class of a page.
-    """
-
-    text: str = ""
-    colour: str = ""
-    title: str = ""
-    span: int = 1
-    share: float = 1.0
-    on: bool = False
-    near: bool = False
-    bad: bool = False
-    below: str = ""
-    look: str = ""
+    text: str = ""  # What is in it.
+    colour: str = ""  # Of its ground; without one it is bare.
+    title: str = ""  # What pointing at it shows.
+    span: int = 1  # How many columns wide it is.
+    share: float = 1.0  # How high it is filled, of 1; 0: it is not read, and hatched.
+    on: bool = False  # Whether it is the element that is worked through.
+    near: bool = False  # Whether it is that element, at another index.
+    bad: bool = False  # Whether it holds NaN or infinity.
+    below: str = ""  # A small text below.
+    look: str = ""  # Style class of a page.
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of cells, or of words above or below one: ``"heads"``, or ``"brackets"`` around several columns.
+    """A row of cells, or of words above or below one: ``"heads"``, or ``"brackets"`` around several columns."""
 
-    Attributes:
-        label: What is at its left.
-        cells: In order.
-        kind: Empty for cells.
-        look: Style class of a page.
-        on: Whether the element that is worked through is in it.
-        colour: Of the field before its label.
-        title: What pointing at its label shows; what is read out of a row without a label.
-    """
-
-    label: str
-    cells: Sequence[Cell]
-    kind: str = ""
-    look: str = ""
-    on: bool = False
-    colour: str = ""
-    title: str = ""
+    label: str  # What is at its left.
+    cells: Sequence[Cell]  # In order.
+    kind: str = ""  # Empty for cells.
+    look: str = ""  # Style class of a page.
+    on: bool = False  # Whether the element that is worked through is in it.
+    colour: str = ""  # Of the field before its label.
+    title: str = ""  # What pointing at its label shows; what is read out of a row without a label.
 
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """Rows over the same columns.
+    """Rows over the same columns."""
 
-    Attributes:
-        rows: From top to bottom.
-        left: Pixels for the labels, of the SVG.
-        unit: Pixels of a column, of the SVG.
-    """
-
-    rows: Sequence[Row]
-    left: float = 0.0
-    unit: float = 46.0
+    rows: Sequence[Row]  # From top to bottom.
+    left: float = 0.0  # Pixels for the labels, of the SVG.
+    unit: float = 46.0  # Pixels of a column, of the SVG.
 
     @property
     def columns(self) -> int:

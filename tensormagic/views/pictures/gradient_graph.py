@@ -41,21 +41,13 @@ _PAD = 14.0
 
 @dataclass(frozen=True, slots=True)
 class GradientGraph(Picture):
-    """A graph of a run, coloured by the pass that is shown first (a traced run).
+    """A graph of a run, coloured by the pass that is shown first (a traced run)."""
 
-    Attributes:
-        report: The run, as `with_crash` returned it.
-        crash: Where it ended.
-        place: Which of the report's graphs.
-        drawing: Its drawing, where there is one already.
-        tips: Whether boxes carry tooltips, and the whole its words: what an ``<img>`` never shows.
-    """
-
-    report: TraceReport
-    crash: marks.Crash | None = None
-    place: int = 0
-    drawing: Drawing | None = None
-    tips: bool = True
+    report: TraceReport  # The run, as `with_crash` returned it.
+    crash: marks.Crash | None = None  # Where it ended.
+    place: int = 0  # Which of the report's graphs.
+    drawing: Drawing | None = None  # Its drawing, where there is one already.
+    tips: bool = True  # Whether boxes carry tooltips, and the whole its words: what an ``<img>`` never shows.
 
     @property
     def sentence(self) -> str:

@@ -27,15 +27,10 @@ _LOG_FROM = 30.0  # a scale over more than this factor is logarithmic
 
 @dataclass(frozen=True, slots=True)
 class LossesPicture(Picture):
-    """The losses of two compared runs.
+    """The losses of two compared runs."""
 
-    Attributes:
-        report: Whose losses they are.
-        scale: That both share; see `loss_scale`.
-    """
-
-    report: ComparisonReport
-    scale: LossScale
+    report: ComparisonReport  # Whose losses they are.
+    scale: LossScale  # That both share; see `loss_scale`.
 
     @property
     def sentence(self) -> str:

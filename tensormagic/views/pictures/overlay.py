@@ -26,17 +26,11 @@ NAME_WIDTH = 20  # characters
 
 @dataclass(frozen=True, slots=True)
 class OverlayPicture(Picture):
-    """The tensors of one storage, over its bytes (overlay).
+    """The tensors of one storage, over its bytes (overlay)."""
 
-    Attributes:
-        report: Whose members they are.
-        storage: In which they lie.
-        viewer: Whether the script comes with it that lights what lies over the same bytes: once a panel.
-    """
-
-    report: OverlayReport
-    storage: OverlayStorage
-    viewer: bool = False
+    report: OverlayReport  # Whose members they are.
+    storage: OverlayStorage  # In which they lie.
+    viewer: bool = False  # Whether the script comes with it that lights what lies over the same bytes: once a panel.
 
     @property
     def sentence(self) -> str:

@@ -41,27 +41,17 @@ CELL_TEXT, STRIP_TEXT = 8, 6  # characters of a value in a cell of the grid, and
 
 @dataclass(frozen=True, slots=True)
 class DrawnLayout:
-    """A layout, and what is singled out in it.
+    """A layout, and what is singled out in it."""
 
-    Attributes:
-        layout: What is drawn.
-        row: Row of the worked example in `Grid.rows`, or None where nothing can be drawn.
-        column: Its column in `Grid.columns`.
-        index: Its index in the tensor.
-        offset: Its storage offset.
-        low: The offset drawn in the darkest colour: the lowest of the tensor, or of the one slice that is drawn.
-        high: The offset drawn in the lightest colour.
-        drawn: The offsets of the one slice of several that is drawn, where all of it is; else empty, and what lies
-            between ``low`` and ``high`` counts as drawn.
-    """
-
-    layout: LayoutReport
-    row: int | None
-    column: int | None
-    index: tuple[int, ...]
-    offset: int | None
-    low: int
-    high: int
+    layout: LayoutReport  # What is drawn.
+    row: int | None  # Row of the worked example in `Grid.rows`, or None where nothing can be drawn.
+    column: int | None  # Its column in `Grid.columns`.
+    index: tuple[int, ...]  # Its index in the tensor.
+    offset: int | None  # Its storage offset.
+    low: int  # The offset drawn in the darkest colour: the lowest of the tensor, or of the one slice that is drawn.
+    high: int  # The offset drawn in the lightest colour.
+    # The offsets of the one slice of several that is drawn, where all of it is; else empty, and what lies between
+    # ``low`` and ``high`` counts as drawn.
     drawn: frozenset[int] = frozenset()
 
     @property

@@ -99,19 +99,12 @@ _RIGHT_HALF = 0.6
 
 @dataclass(frozen=True, slots=True)
 class TimelinePicture(Picture):
-    """What was alive on a device, moment by moment (a run's memory, snapshots).
+    """What was alive on a device, moment by moment (a run's memory, snapshots)."""
 
-    Attributes:
-        timeline: What is drawn.
-        words: What a layer stands for.
-        unit: What the axis counts.
-        only_lines: Whether layers are lines of code, and there are none by category.
-    """
-
-    timeline: Timeline
-    words: Callable[[Layer], str]
-    unit: str = "operation"
-    only_lines: bool = False
+    timeline: Timeline  # What is drawn.
+    words: Callable[[Layer], str]  # What a layer stands for.
+    unit: str = "operation"  # What the axis counts.
+    only_lines: bool = False  # Whether layers are lines of code, and there are none by category.
 
     def layers(self) -> list[Layer]:
         """Return what is stacked first, the lowest first."""

@@ -61,17 +61,11 @@ OTHER_LINES = "other lines"
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One of the stacked areas.
+    """One of the stacked areas."""
 
-    Attributes:
-        key: The category; of a line, its index in the report as text; `BEFORE`, or `OTHER_LINES`.
-        values: Bytes at each moment.
-        rank: Which colour of the lines it has; of a category 0.
-    """
-
-    key: str
-    values: tuple[int, ...]
-    rank: int = 0
+    key: str  # The category; of a line, its index in the report as text; `BEFORE`, or `OTHER_LINES`.
+    values: tuple[int, ...]  # Bytes at each moment.
+    rank: int = 0  # Which colour of the lines it has; of a category 0.
 
 
 def by_category(timeline: Timeline) -> list[Layer]:

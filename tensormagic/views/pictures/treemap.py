@@ -105,23 +105,14 @@ LEFT_OUT = "not listed"  # the group of what the report itself sums up
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """What a rectangle stands for.
+    """What a rectangle stands for."""
 
-    Attributes:
-        group: What it lies in.
-        label: What is written on it, where there is room.
-        category: Of its memory: decides its colour.
-        nbytes: Its area.
-        title: All that is known of it, in a few lines.
-        count: How many storages it stands for.
-    """
-
-    group: str
-    label: str
-    category: str
-    nbytes: int
-    title: str = ""
-    count: int = 1
+    group: str  # What it lies in.
+    label: str  # What is written on it, where there is room.
+    category: str  # Of its memory: decides its colour.
+    nbytes: int  # Its area.
+    title: str = ""  # All that is known of it, in a few lines.
+    count: int = 1  # How many storages it stands for.
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,19 +312,12 @@ NAME, MOST = 60, 4  # characters of a name, items that are named in words
 
 @dataclass(frozen=True, slots=True)
 class TreemapPicture(Picture):
-    """A treemap of what is alive (memory, a run's memory, snapshots).
+    """A treemap of what is alive (memory, a run's memory, snapshots)."""
 
-    Attributes:
-        tiles: What it shows.
-        what: That it shows: ``"what is alive on cpu"``.
-        height: In a page, in pixels.
-        most: So many storages have a cell of their own.
-    """
-
-    tiles: Sequence[Tile]
-    what: str
-    height: float
-    most: int = MOST_CELLS
+    tiles: Sequence[Tile]  # What it shows.
+    what: str  # That it shows: ``"what is alive on cpu"``.
+    height: float  # In a page, in pixels.
+    most: int = MOST_CELLS  # So many storages have a cell of their own.
 
     @property
     def sentence(self) -> str:
