@@ -92,10 +92,10 @@ def _first_nan(report: TraceReport, at: int, frame: Frame) -> Fault | None:
     assert frame.forward is not None
     graph = report.graphs[at]
     nan = [int(index) for index, (number, _) in frame.forward.bad.items() if number]
-    birth = graph.forward_birth
+    nonfinite = graph.forward_nonfinite
     lost = _is_bad(value_of(report, frame.pass_number)) or nan
-    if lost and birth is not None and birth.pass_number == frame.pass_number and birth.given is False:
-        first = FirstBad(birth.pass_number, birth.node, "made", birth.nan, birth.inf, birth.count)
+    if lost and nonfinite is not None and nonfinite.pass_number == frame.pass_number and nonfinite.given is False:
+        first = FirstBad(nonfinite.pass_number, nonfinite.node, "made", nonfinite.nan, nonfinite.inf, nonfinite.count)
         return Fault(at, first, fed_well=True)
     if not nan:
         return None
@@ -115,11 +115,11 @@ def _is_told_better(report: TraceReport, found: Fault) -> bool:
     if nan_in_where(report) is not None:
         return True
     graph = report.graphs[born]
-    birth = graph.first_nonfinite[0]
-    if birth.pass_number < found.first.pass_number:
+    nonfinite = graph.first_nonfinite[0]
+    if nonfinite.pass_number < found.first.pass_number:
         return True
-    same = born == found.at and birth.node == found.first.node
-    return same and found.first.source == "made" and graph.nodes[birth.node].op in SINGULARITIES
+    same = born == found.at and nonfinite.node == found.first.node
+    return same and found.first.source == "made" and graph.nodes[nonfinite.node].op in SINGULARITIES
 
 
 def forward_not_finite(report: TraceReport) -> Iterator[Finding]:

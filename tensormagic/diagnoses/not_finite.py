@@ -152,7 +152,7 @@ def _described(report: TraceReport) -> Finding | None:
 
 @dataclass(frozen=True, slots=True)
 class _Born:
-    """The first birth of a graph, put into words."""
+    """Where a graph's first NaN or infinite gradient appeared, put into words."""
 
     report: TraceReport
     number: int
@@ -162,19 +162,19 @@ class _Born:
         return self.report.graphs[self.number]
 
     @property
-    def birth(self) -> FirstNonfinite:
+    def nonfinite(self) -> FirstNonfinite:
         return self.graph.first_nonfinite[0]
 
     @property
     def node(self) -> Node:
-        return self.graph.nodes[self.birth.node]
+        return self.graph.nodes[self.nonfinite.node]
 
     @property
     def receiver(self) -> Node:
-        return self.graph.nodes[self.birth.receiver]
+        return self.graph.nodes[self.nonfinite.receiver]
 
     def finding(self) -> Finding:
-        birth, location = self.birth, self.report.location(self.node.location)
+        nonfinite, location = self.nonfinite, self.report.location(self.node.location)
         reason, remedy = self._reason()
         return Finding(
             code="TM407" if remedy is HALF_OVERFLOW else "TM402",
@@ -182,8 +182,9 @@ class _Born:
             message=f"{self._opening(location)}: {reason}{self._sent()}{self._spread()}{self._afterwards()}.",
             location=location,
             evidence={
-                "nan": birth.nan, "inf": birth.inf, "elements": birth.count, "incoming norm": birth.incoming_norm,
-                "input": birth.input_number, "zeros saved": birth.saved_zero, "pass": birth.pass_number,
+                "nan": nonfinite.nan, "inf": nonfinite.inf, "elements": nonfinite.count,
+                "incoming norm": nonfinite.incoming_norm, "input": nonfinite.input_number,
+                "zeros saved": nonfinite.saved_zero, "pass": nonfinite.pass_number,
             },
             remedy=remedy,
             subject=self.node.op,
@@ -191,11 +192,11 @@ class _Born:
         )  # fmt: skip
 
     def _opening(self, location: Location | None) -> str:
-        kind = "NaN" if self.birth.nan else "infinite"
+        kind = "NaN" if self.nonfinite.nan else "infinite"
         near = "" if self.node.exact_location else "at or before "
         where = f", {near}{location.label}" if location else ""
         seen = " that was traced" if self.report.passes_traced < self.report.passes_seen else ""
-        at = when(self.report, self.birth.pass_number)
+        at = when(self.report, self.nonfinite.pass_number)
         born = f"appears in {self.node.op}{where}{at}"
         if self._may_be_the_hook():
             born = f"is made on the way from {self.node.op}{where} to {self._to}{at}"
@@ -207,41 +208,41 @@ class _Born:
 
     def _may_be_the_hook(self) -> bool:
         """Whether a hook of the user's comes in between, and nothing that the op saved explains it."""
-        birth = self.birth
-        explained = birth.saved_zero or birth.saved_negative or birth.saved_bad or self._is_half_overflow()
-        return birth.hooked and not explained and 0 <= birth.incoming_norm < HUGE_NORM
+        nonfinite = self.nonfinite
+        explained = nonfinite.saved_zero or nonfinite.saved_negative or nonfinite.saved_bad or self._is_half_overflow()
+        return nonfinite.hooked and not explained and 0 <= nonfinite.incoming_norm < HUGE_NORM
 
     def _sent(self) -> str:
-        birth = self.birth
-        kind, count = ("NaN", birth.nan) if birth.nan else ("infinite", birth.inf)
-        whole = max(birth.count, count)
+        nonfinite = self.nonfinite
+        kind, count = ("NaN", nonfinite.nan) if nonfinite.nan else ("infinite", nonfinite.inf)
+        whole = max(nonfinite.count, count)
         if self._may_be_the_hook():
             return f"{part_of(count, whole)} {self._to} receives {is_or_are(count)} {kind}"
         return f"{part_of(count, whole)} it sends to {self._to} {is_or_are(count)} {kind}"
 
     def _spread(self) -> str:
-        frame = next((frame for frame in self.graph.frames if frame.pass_number == self.birth.pass_number), None)
+        frame = next((frame for frame in self.graph.frames if frame.pass_number == self.nonfinite.pass_number), None)
         return f"; it spreads to {count(len(frame.bad))} of {plural(len(self.graph.nodes), 'node')}" if frame else ""
 
     def _afterwards(self) -> str:
-        return "; the last pass is finite again" if _recovers(self.report, self.birth.pass_number) else ""
+        return "; the last pass is finite again" if _recovers(self.report, self.nonfinite.pass_number) else ""
 
     def _severity(self) -> Severity:
-        if not _recovers(self.report, self.birth.pass_number):
+        if not _recovers(self.report, self.nonfinite.pass_number):
             return "error"
         return "note" if self._is_half_overflow() else "warning"
 
     def _is_half_overflow(self) -> bool:
         """Whether it was float16, not the op, that could not hold the number."""
-        explained = self.birth.saved_zero or self.birth.saved_bad
+        explained = self.nonfinite.saved_zero or self.nonfinite.saved_bad
         return "float16" in {self.node.dtype, self.receiver.dtype} and not explained
 
     def _reason(self) -> tuple[str, str]:
         """Return the clause that gives the reason, and the remedy."""
         if self._may_be_the_hook():
-            received = f"{self.node.op} receives a finite gradient (norm {scientific(self.birth.incoming_norm)})"
+            received = f"{self.node.op} receives a finite gradient (norm {scientific(self.nonfinite.incoming_norm)})"
             return f"{received}, a hook runs on what it sends, and ", HOOKED
-        certainty = "" if self.birth.certain else "it is one of several that feed the same gradient; "
+        certainty = "" if self.nonfinite.certain else "it is one of several that feed the same gradient; "
         known = SINGULARITIES.get(self.node.op)
         for clause, remedy in self._saved(known) if known else ():
             if clause:
@@ -251,36 +252,36 @@ class _Born:
 
     def _saved(self, known: Singularity) -> Iterator[tuple[str, str]]:
         """Yield what the saved tensor explains, the most telling first."""
-        birth = self.birth
+        nonfinite = self.nonfinite
         counts = (
-            (birth.saved_zero, known.zero, plural(birth.saved_zero, "zero")),
-            (birth.saved_negative, known.negative, plural(birth.saved_negative, "negative number")),
+            (nonfinite.saved_zero, known.zero, plural(nonfinite.saved_zero, "zero")),
+            (nonfinite.saved_negative, known.negative, plural(nonfinite.saved_negative, "negative number")),
         )
         held = [(clause, text) for count, clause, text in counts if count and clause]
-        if held and not birth.saved_bad:
+        if held and not nonfinite.saved_bad:
             yield held[0][0].format(n=listed([text for _, text in held])), known.remedy
         elif held:
-            bad = plural(birth.saved_bad, "NaN or infinite element", "NaN or infinite elements")
+            bad = plural(nonfinite.saved_bad, "NaN or infinite element", "NaN or infinite elements")
             yield held[0][0].format(n=listed([*(text for _, text in held), bad])), known.remedy
-        if birth.saved_bad:
-            place = f" at {plural(birth.saved_bad, 'element')}" if birth.count > 1 else ""
+        if nonfinite.saved_bad:
+            place = f" at {plural(nonfinite.saved_bad, 'element')}" if nonfinite.count > 1 else ""
             own = not known.bad.endswith("already not finite")
             yield known.bad + place, known.remedy if own else NOT_FINITE_FORWARD
-        if birth.saved_name in {"", "self"} and birth.incoming_norm < HUGE_NORM:
+        if nonfinite.saved_name in {"", "self"} and nonfinite.incoming_norm < HUGE_NORM:
             yield known.always, known.remedy
 
     def _unsaved(self) -> tuple[str, str]:
-        birth, op = self.birth, self.node.op
-        norm = f"(norm {scientific(birth.incoming_norm)})"
-        if birth.incoming_norm < 0:
+        nonfinite, op = self.nonfinite, self.node.op
+        norm = f"(norm {scientific(nonfinite.incoming_norm)})"
+        if nonfinite.incoming_norm < 0:
             return "the gradient it receives could not be read; ", ANY
-        if self._is_half_overflow() and birth.incoming_norm < HUGE_NORM:
+        if self._is_half_overflow() and nonfinite.incoming_norm < HUGE_NORM:
             return f"the gradient it receives {norm} does not fit float16, so ", HALF_OVERFLOW
-        if birth.incoming_norm > HUGE_NORM:
+        if nonfinite.incoming_norm > HUGE_NORM:
             steps = self.report.training is not None and self.report.training.optimizers
             remedy = OVERFLOW.format(clip=clipping(self.report)) if steps else SCALED
             return f"the gradient it receives is finite but huge {norm}, and ", remedy
-        if op in PRODUCTS and birth.nan:
+        if op in PRODUCTS and nonfinite.nan:
             return "it multiplies a finite gradient by a value that is already not finite, so ", NOT_FINITE_FORWARD
         if op in LOSSES:
             return "its forward result was already not finite, so ", NOT_FINITE_FORWARD

@@ -12,13 +12,13 @@ from tensormagic.diagnoses.mended_lines import call_on, expressions, spliced, st
 from tensormagic.reports import MEASURES, Finding, FirstNonfinite, Graph, Node, RelatedLine, TraceReport
 from tensormagic.words import count, is_or_are, part_of, plural
 
-# Backward formulas where they are singular, and which birth of a NaN a finding is about.
+# Backward formulas where they are singular, and which of the places where a NaN appeared a finding is about.
 
-# Which birth of a NaN or infinite gradient a run's finding is about: the first, in the outermost pass that has it.
+# Which NaN or infinite gradient a run's finding is about: the first, in the outermost pass that has it.
 
 
 def first_nonfinite(report: TraceReport) -> int | None:
-    """Return the place of the graph whose first birth is the run's first; None where none was seen being born."""
+    """Return the place of the graph in which the run's first NaN or infinite gradient appeared; None where none did."""
     inner = {done.graph for done in report.inner_passes}  # what was born in these was born in a node of the others too
     first_nonfinite = [
         (graph.first_nonfinite[0].pass_number, graph.number not in inner, at)
@@ -201,46 +201,48 @@ _BAD_VALUE = frozenset({"exp", "softmax", "log_softmax"})  # not their slope, th
 
 @dataclass(frozen=True, slots=True)
 class NanInWhere:
-    """A birth whose elements something above leaves out."""
+    """A NaN whose elements something above leaves out."""
 
     at: int  # Place of the graph.
-    birth: FirstNonfinite  # Of the NaN.
+    nonfinite: FirstNonfinite  # Of the NaN.
     selecting: Node  # What leaves those elements out.
 
 
 def nan_in_where(report: TraceReport) -> NanInWhere | None:
-    """Return the run's first birth where it is certain that its elements were left out of the result."""
+    """Return the run's first NaN where it is certain that its elements were left out of the result."""
     at = first_nonfinite(report)
     if at is None:
         return None
     graph = report.graphs[at]
-    birth = graph.first_nonfinite[0]
-    node = graph.nodes[birth.node]
-    if node.op not in OPS or not birth.nan or birth.inf or not _is_zero_times(report, birth, node):
+    nonfinite = graph.first_nonfinite[0]
+    node = graph.nodes[nonfinite.node]
+    if node.op not in OPS or not nonfinite.nan or nonfinite.inf or not _is_zero_times(report, nonfinite, node):
         return None
-    if node.op.startswith("log") and graph.nodes[birth.receiver].op in _FUSED:
+    if node.op.startswith("log") and graph.nodes[nonfinite.receiver].op in _FUSED:
         return None
-    selecting = _selecting_above(graph, birth)
-    return None if selecting is None else NanInWhere(at, birth, selecting)
+    selecting = _selecting_above(graph, nonfinite)
+    return None if selecting is None else NanInWhere(at, nonfinite, selecting)
 
 
-def _is_zero_times(report: TraceReport, birth: FirstNonfinite, node: Node) -> bool:
+def _is_zero_times(report: TraceReport, nonfinite: FirstNonfinite, node: Node) -> bool:
     """Whether the NaN can only have come from a gradient of 0, or from a value that the loss does not hold."""
-    if node.op == "div" and not birth.saved_zero:  # a divisor that is not finite is nothing that was masked
+    if node.op == "div" and not nonfinite.saved_zero:  # a divisor that is not finite is nothing that was masked
         return False
-    value = value_of(report, birth.pass_number)
+    value = value_of(report, nonfinite.pass_number)
     if value is not None:
         return math.isfinite(value)
-    return not birth.saved_bad and birth.saved_zero > 0 and node.op not in _BAD_VALUE and birth.input_number == 0
+    if nonfinite.saved_bad or node.op in _BAD_VALUE:
+        return False
+    return nonfinite.saved_zero > 0 and nonfinite.input_number == 0
 
 
-def _selecting_above(graph: Graph, birth: FirstNonfinite) -> Node | None:
+def _selecting_above(graph: Graph, nonfinite: FirstNonfinite) -> Node | None:
     """Return the nearest op that leaves elements out on every way from the loss, None where one leads past them."""
     feeders: dict[int, list[int]] = {}
     for edge in graph.edges:
         feeders.setdefault(edge.target, []).append(edge.source)
     found: list[Node] = []
-    waiting, seen = [birth.node], {birth.node}
+    waiting, seen = [nonfinite.node], {nonfinite.node}
     while waiting:
         below = waiting.pop(0)
         above = feeders.get(below, [])
@@ -249,7 +251,7 @@ def _selecting_above(graph: Graph, birth: FirstNonfinite) -> Node | None:
         for number in above:
             node = graph.nodes[number]
             if node.op in SELECTING:
-                if not _made_the_zeros(graph, birth, below):
+                if not _made_the_zeros(graph, nonfinite, below):
                     return None
                 found.append(node)
             elif node.op not in _PASSING and node.op not in _SCALING:
@@ -260,19 +262,19 @@ def _selecting_above(graph: Graph, birth: FirstNonfinite) -> Node | None:
     return found[0] if found else None
 
 
-def _made_the_zeros(graph: Graph, birth: FirstNonfinite, below: int) -> bool:
+def _made_the_zeros(graph: Graph, nonfinite: FirstNonfinite, below: int) -> bool:
     """Whether what arrives below the selecting op is zero as often as what arrives where the NaN is born."""
-    if below == birth.node:
+    if below == nonfinite.node:
         return True
-    shares = [_zero_share(graph, birth.pass_number, index) for index in (below, birth.node)]
+    shares = [_zero_share(graph, nonfinite.pass_number, index) for index in (below, nonfinite.node)]
     if None in shares:
-        return not _scales(graph, birth, below)
-    return shares[0] == shares[1] or (not _scales(graph, birth, below) and bool(shares[0]))
+        return not _scales(graph, nonfinite, below)
+    return shares[0] == shares[1] or (not _scales(graph, nonfinite, below) and bool(shares[0]))
 
 
-def _scales(graph: Graph, birth: FirstNonfinite, below: int) -> bool:
+def _scales(graph: Graph, nonfinite: FirstNonfinite, below: int) -> bool:
     """Whether between the two anything but plain passing on, or a product with one number, happens."""
-    between = (node for node in graph.nodes[birth.node + 1 : below + 1] if node.op in _SCALING)
+    between = (node for node in graph.nodes[nonfinite.node + 1 : below + 1] if node.op in _SCALING)
     return any(node.op != "mul" or any(saved.shape for saved in node.saved) for node in between)
 
 
@@ -287,22 +289,22 @@ def nan_from_what_was_not_taken(report: TraceReport) -> Iterator[Finding]:
     found = nan_in_where(report)
     if found is None:
         return
-    graph, birth = report.graphs[found.at], found.birth
-    node, receiver = graph.nodes[birth.node], graph.nodes[birth.receiver]
+    graph, nonfinite = report.graphs[found.at], found.nonfinite
+    node, receiver = graph.nodes[nonfinite.node], graph.nodes[nonfinite.receiver]
     location, line = report.location(node.location), report.location(found.selecting.location)
     left_out = f"{found.selecting.op} hides"
     where = f", {location.label}" if location else ""
     by = f" ({line.label})" if line and line != location else ""
-    share = part_of(birth.nan, max(birth.count, birth.nan))
+    share = part_of(nonfinite.nan, max(nonfinite.count, nonfinite.nan))
     yield Finding(
         code="TM406",
         severity="error",
-        message=f"The first NaN gradient appears in {node.op}{where}{when(report, birth.pass_number)}, at elements "
-        f"that {left_out}{by}: {_reason(node, birth)}, so {share} it sends to {receiver.variable or receiver.op} "
-        f"{is_or_are(birth.nan)} NaN.",
+        message=f"The first NaN gradient appears in {node.op}{where}{when(report, nonfinite.pass_number)}, at elements "
+        f"that {left_out}{by}: {_reason(node, nonfinite)}, so {share} it sends to {receiver.variable or receiver.op} "
+        f"{is_or_are(nonfinite.nan)} NaN.",
         location=location,
-        evidence={"nan": birth.nan, "elements": birth.count, "zeros saved": birth.saved_zero,
-                  "pass": birth.pass_number},
+        evidence={"nan": nonfinite.nan, "elements": nonfinite.count, "zeros saved": nonfinite.saved_zero,
+                  "pass": nonfinite.pass_number},
         remedy=_remedy(node, found.selecting, (location.text if location else "", line.text if line else "")),
         subject=node.op,
         node=(found.at, node.index),
@@ -310,12 +312,12 @@ def nan_from_what_was_not_taken(report: TraceReport) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-def _reason(node: Node, birth: FirstNonfinite) -> str:
-    if node.op in _BAD_VALUE or (birth.saved_bad and not birth.saved_zero):
+def _reason(node: Node, nonfinite: FirstNonfinite) -> str:
+    if node.op in _BAD_VALUE or (nonfinite.saved_bad and not nonfinite.saved_zero):
         return "its result is not finite there, and backward multiplies it by a gradient of 0, which is NaN"
-    if not birth.saved_zero or (birth.saved_name not in {"self", "other"} and node.op != "sqrt"):
+    if not nonfinite.saved_zero or (nonfinite.saved_name not in {"self", "other"} and node.op != "sqrt"):
         return "its slope is infinite there, and backward computes 0 · ∞ = NaN"
-    held = f"its {_HELD.get(node.op, 'input')} holds {plural(birth.saved_zero, 'zero')}"
+    held = f"its {_HELD.get(node.op, 'input')} holds {plural(nonfinite.saved_zero, 'zero')}"
     return f"{held}, and backward computes 0 · ∞ = NaN there"
 
 

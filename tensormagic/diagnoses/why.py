@@ -40,7 +40,7 @@ def not_finite(question: Question) -> WhyReport | None:
         return None
     what = "NaN" if facts.nan else "infinity"
     head = f"{question.grad} holds {what} ({part_of(bad, facts.numel)})"
-    found = _birth(question)
+    found = _nonfinite(question)
     if found is None:
         described = [
             one for one in _findings(question) if one.code in {"TM401", "TM402", "TM406"} and _above(question, one)
@@ -94,13 +94,13 @@ def _forward_fault(question: Question, at: tuple[int, int] | None) -> Finding | 
     return next((one for one in faults if at is not None and one.node is not None and one.node[0] == at[0]), None)
 
 
-def _birth(question: Question) -> tuple[Graph, int, int] | None:
+def _nonfinite(question: Question) -> tuple[Graph, int, int] | None:
     """Return the graph, the node and the pass of the first NaN or infinity that could have come here."""
     if question.graph is None or (question.last is not None and math.isfinite(question.last)):  # it came later
         return None
     graph, leaf = question.graph
     above = upstream(graph, leaf)
-    found = [(birth.pass_number, birth.node) for birth in graph.first_nonfinite if birth.node in above]
+    found = [(nonfinite.pass_number, nonfinite.node) for nonfinite in graph.first_nonfinite if nonfinite.node in above]
     return (graph, *min(found)[::-1]) if found else None
 
 

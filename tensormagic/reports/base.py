@@ -131,6 +131,9 @@ _PLAIN = {str: "text", int: "a whole number", bool: "true or false"}
 # Fields that were called otherwise in files saved before 0.1.0: the name of today, and the older one.
 RENAMED = {
     "first_nonfinite": "births",
+    "forward_nonfinite": "forward_birth",
+    "allocated_at": "born",
+    "freed_at": "died",
     "losses_without_graph": "rootless",
     "swallowed_errors": "caught",
     "silent_errors": "quiet",

@@ -303,7 +303,7 @@ class Graph:
     # `Frame.parts` says what each sent.
     shared_edges: tuple[int, ...] = ()
     # Where a forward first made a NaN or Inf, where forward values were asked for and one did.
-    forward_birth: ForwardNonfinite | None = None
+    forward_nonfinite: ForwardNonfinite | None = None
     # Where the forward of the first pass whose result was not finite first held a NaN or Inf, as far as the saved
     # tensors show.
     first_bad: FirstBad | None = None
@@ -341,8 +341,8 @@ def check_graph(graph: Graph, lines: int) -> None:
     small = [frame.values for frame in graph.frames if frame.values is not None]
     every = {(len(one.made), len(one.gradients), len(one.sent)) for one in small}
     require(every <= {(size, size, len(graph.edges))}, "a pass has numbers")
-    birth = graph.forward_birth
-    require(birth is None or 0 <= birth.node < size, "a forward made a NaN")
+    nonfinite = graph.forward_nonfinite
+    require(nonfinite is None or 0 <= nonfinite.node < size, "a forward made a NaN")
     first = graph.first_bad
     require(first is None or 0 <= first.node < size, "a forward held a NaN")
     bad = [

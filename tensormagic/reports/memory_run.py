@@ -121,9 +121,9 @@ class AllocatedBlock:
     storage: LiveStorage  # What it is: name, bytes, category, line.
     op: str  # The operation that allocated it.
     line: int  # Index into `MemoryRunReport.lines`; -1 where no line is known.
-    born: int  # Number of the operation that allocated it.
+    allocated_at: int  # Number of the operation that allocated it.
     # Number of the operation during or after which it was freed; None where it is alive after the run.
-    died: int | None = None
+    freed_at: int | None = None
     phase: str = "other"  # ``"forward"``, ``"backward"``, ``"optimizer"`` or ``"other"``.
 
 
@@ -198,10 +198,10 @@ class MemoryRunReport(Report):
     kept: tuple[AllocatedBlock, ...] = ()  # Blocks that the run allocated and left alive, the largest first.
     kept_left_out: tuple[int, int] = (0, 0)  # How many more there were, and their bytes.
     leaks: tuple[Leak, ...] = ()  # Memory that grows with every iteration.
-    out_of_memory: OutOfMemory | None = None  # Where the run died of it.
+    out_of_memory: OutOfMemory | None = None  # Where the run ran out of it.
     # What was alive at the end (or at the moment of the error), by name and holder.
     at_end: tuple[LiveStorage, ...] = ()
-    releases: tuple[Release, ...] = ()  # What letting go of each name would free, where the run died of memory.
+    releases: tuple[Release, ...] = ()  # What letting go of each name would free, where the run ran out of memory.
     functions: tuple[FunctionMemory, ...] = ()  # Functions that were gone through line by line (``--func``).
     # What the CUDA allocator itself recorded, a device each; empty where there is none.
     allocator: tuple[AllocatorRun, ...] = ()

@@ -64,15 +64,15 @@ def run(*graphs, parameters=(), count=1, bad=()):
 
 def born(name="log", *, of=1, receiver=None, node=None, **facts):
     """Return a run ``x → op → sum`` in which ``op`` made NaN or infinities in the first of ``of`` passes."""
-    birth = FirstNonfinite(**{
+    nonfinite = FirstNonfinite(**{
         "pass_number": 1, "node": 1, "receiver": 0, "input_number": 0, "nan": 0, "inf": 0, "count": 320,
         "incoming_norm": 1.5, **facts,
     })  # fmt: skip
     nodes = (receiver or leaf(0, "x"), replace(op(1, name, location=2), **(node or {})), op(2, "sum"))
     edges = (Edge(2, 1, 0, 0), Edge(1, 0, 0, 0))
-    bad = {"0": (birth.nan, birth.inf)}
+    bad = {"0": (nonfinite.nan, nonfinite.inf)}
     frames = (frame(1, (float("nan"), 1.5, 1.0), bad), *(frame(at, (1.0, 1.5, 1.0)) for at in range(2, of + 1)))
-    graph = Graph(1, nodes, edges, (2,), (2, 1, 0), of, frames, (birth,))
+    graph = Graph(1, nodes, edges, (2,), (2, 1, 0), of, frames, (nonfinite,))
     return run(graph, count=of, bad=(1,))
 
 

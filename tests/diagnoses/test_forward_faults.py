@@ -117,7 +117,7 @@ def test_a_run_that_gets_over_it_or_whose_gradients_are_finite_is_a_warning():
     assert only(faulty(first=first)).severity == "error"
 
 
-def birth(**facts):
+def nonfinite(**facts):
     return FirstNonfinite(**{"pass_number": 1, "node": 1, "receiver": 0, "input_number": 0, "nan": 1, "inf": 0,
                     "count": 10, "incoming_norm": 1.0, **facts})  # fmt: skip
 
@@ -125,16 +125,16 @@ def birth(**facts):
 def test_tm402_tells_more_of_an_op_that_it_knows():
     """A logarithm whose slope is infinite and whose value is, too: one finding, with the better remedy."""
     first = FirstBad(1, 1, "made", 0, 1, 10, zero=1)
-    only(faulty(first=first, first_nonfinite=(birth(saved_name="self", saved_zero=1),)), "TM402")
-    only(faulty("mul", first=first, first_nonfinite=(birth(),)), "TM401")
+    only(faulty(first=first, first_nonfinite=(nonfinite(saved_name="self", saved_zero=1),)), "TM402")
+    only(faulty("mul", first=first, first_nonfinite=(nonfinite(),)), "TM401")
 
 
 def test_what_is_older_is_told():
     """Data that were bad, and a backward that only hands it on: TM401; a gradient of an earlier pass: TM402."""
     first = FirstBad(1, 1, "data", 1, 0, 10, "x")
-    only(faulty("mul", first=first, first_nonfinite=(birth(),)))
+    only(faulty("mul", first=first, first_nonfinite=(nonfinite(),)))
     late = dataclasses.replace(first, pass_number=3)
-    only(faulty("mul", first=late, first_nonfinite=(birth(),), of=3), "TM402")
+    only(faulty("mul", first=late, first_nonfinite=(nonfinite(),), of=3), "TM402")
 
 
 def test_a_loss_of_which_nothing_is_known():
@@ -152,7 +152,8 @@ def test_where_the_forward_was_measured():
     (first, *rest) = graph.frames
     forward = ForwardValues(first.norms, first.measures, {"0": (0, 4), "1": (2, 0)})
     given = ForwardNonfinite(1, 0, 0, 4, 16, given=True)
-    bad = dataclasses.replace(graph, frames=(dataclasses.replace(first, forward=forward), *rest), forward_birth=given)
+    frames = (dataclasses.replace(first, forward=forward), *rest)
+    bad = dataclasses.replace(graph, frames=frames, forward_nonfinite=given)
     found = only(dataclasses.replace(report, graphs=(bad,)))
     assert found.message == (
         "The forward makes its first NaN value in softmax, model.py, line 3: 2 of the 16 elements of its result are "
@@ -174,6 +175,6 @@ def test_infinities_alone_of_a_forward_whose_loss_is_finite_are_none():
     made = dataclasses.replace(
         graph,
         frames=(dataclasses.replace(first, forward=forward),),
-        forward_birth=ForwardNonfinite(1, 1, 0, 2, 16, given=False),
+        forward_nonfinite=ForwardNonfinite(1, 1, 0, 2, 16, given=False),
     )
     assert [found.code for found in diagnose(dataclasses.replace(report, graphs=(made,)))] == ["TM402"]

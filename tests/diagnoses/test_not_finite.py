@@ -168,15 +168,16 @@ def test_a_node_without_a_line():
 def test_the_earliest_pass_of_all_graphs_counts():
     """Births in two graphs: the one of the smaller pass number, with the index of its own graph."""
     late, early = born(nan=1, saved_name="self", saved_zero=1), born("sqrt", inf=1, saved_name="result", saved_zero=1)
-    (birth,) = late.graphs[0].first_nonfinite
-    later = dataclasses.replace(late.graphs[0], first_nonfinite=(dataclasses.replace(birth, pass_number=4),), frames=())
+    (nonfinite,) = late.graphs[0].first_nonfinite
+    fourth = dataclasses.replace(nonfinite, pass_number=4)
+    later = dataclasses.replace(late.graphs[0], first_nonfinite=(fourth,), frames=())
     report = dataclasses.replace(late, graphs=(later, early.graphs[0]), passes=passes(4), passes_seen=4)
     found = only(report, "TM402")
     assert (found.subject, found.node) == ("sqrt", (1, 1))
 
 
 def test_a_bad_gradient_that_was_given():
-    """A pass without a birth began with it: the line is that of the call of backward."""
+    """A pass in which none appeared began with it: the line is that of the call of backward."""
     nodes = (leaf(0, "x"), op(1, "mul"))
     bad = {"1": (1, 0), "0": (1, 0)}
     graph = Graph(1, nodes, (Edge(1, 0, 0, 0),), (1,), (1, 0), 1, (frame(1, (1.0, 1.0), bad),))

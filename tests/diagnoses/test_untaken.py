@@ -15,7 +15,7 @@ from tests.diagnoses.samples import LINES, frame, leaf, op, run
 
 def masked(name="log", *, between=(), selecting="where", value=1.5, scalar=None, **facts):
     """Return a run ``x → op → … → where → sum`` in which ``op`` made a NaN gradient."""
-    birth = FirstNonfinite(**{
+    nonfinite = FirstNonfinite(**{
         "pass_number": 1, "node": 1, "receiver": 0, "input_number": 0, "nan": 3, "inf": 0, "count": 10,
         "incoming_norm": 1.5, "saved_name": "self", "saved_zero": 3, **facts,
     })  # fmt: skip
@@ -24,7 +24,7 @@ def masked(name="log", *, between=(), selecting="where", value=1.5, scalar=None,
     nodes += [op(len(nodes), selecting, location=5), op(len(nodes) + 1, "sum")]
     edges = tuple(Edge(at, at - 1, 0, 0) for at in range(1, len(nodes)))
     norms = (float("nan"), *(1.0 for _ in nodes[1:]))
-    graph = Graph(1, tuple(nodes), edges, (len(nodes) - 1,), (), 1, (frame(1, norms, {"0": (3, 0)}),), (birth,))
+    graph = Graph(1, tuple(nodes), edges, (len(nodes) - 1,), (), 1, (frame(1, norms, {"0": (3, 0)}),), (nonfinite,))
     report = run(graph, bad=(1,))
     return dataclasses.replace(report, passes=(dataclasses.replace(report.passes[0], value=value),))
 

@@ -228,7 +228,7 @@ def a_saved_tensor_changed_in_place():
 
 
 def _hooks_are_suspected(report):
-    assert [birth.hooked for graph in report.graphs for birth in graph.first_nonfinite] == [True, True, False]
+    assert [nonfinite.hooked for graph in report.graphs for nonfinite in graph.first_nonfinite] == [True, True, False]
 
 
 @program(3, check=_hooks_are_suspected, measured=False)

@@ -676,7 +676,7 @@ def _graph() -> reports.Graph:
             ),
             reports.Cut(kind="non-differentiable", op=HOSTILE, source_name=HOSTILE, target=1, selects=True),
         ),
-        forward_birth=reports.ForwardNonfinite(pass_number=2, node=1, nan=0, inf=2, count=3, given=None),
+        forward_nonfinite=reports.ForwardNonfinite(pass_number=2, node=1, nan=0, inf=2, count=3, given=None),
         first_bad=reports.FirstBad(2, 1, "made", 1, 0, 3, "x", (3,), 0, 1, certain=False),
         first_nonfinite=(
             reports.FirstNonfinite(

@@ -114,16 +114,18 @@ LINES = (
 )  # fmt: skip
 
 
-def block(name: str, nbytes: int, category: Category, line: int, op: str, *, died: int | None = None) -> AllocatedBlock:
-    return AllocatedBlock(storage(name, nbytes, category, device="cpu"), op, line, 12 * line + 4, died, "forward")
+def block(
+    name: str, nbytes: int, category: Category, line: int, op: str, *, freed_at: int | None = None
+) -> AllocatedBlock:
+    return AllocatedBlock(storage(name, nbytes, category, device="cpu"), op, line, 12 * line + 4, freed_at, "forward")
 
 
 BLOCKS = (
     *(block(f"opt.state[net.{at}.weight]['{key}']", (6 - at) * MIB, "optimizer state", 3, "aten.zeros_like.default")
       for at in range(4) for key in ("exp_avg", "exp_avg_sq")),
-    *(block(f"net.{at}.weight.grad", (3 - at % 2) * MIB, "gradient", 2, "aten.mm.default", died=900)
+    *(block(f"net.{at}.weight.grad", (3 - at % 2) * MIB, "gradient", 2, "aten.mm.default", freed_at=900)
       for at in range(5)),
-    block("", 4 * MIB, "saved for backward", 0, "aten.relu.default", died=700),
+    block("", 4 * MIB, "saved for backward", 0, "aten.relu.default", freed_at=700),
     *(block(f"losses[{at}]", 300 * KIB, "saved for backward", 1, "aten._log_softmax.default") for at in range(12)),
     block("out", 2 * MIB, "other", -1, "aten.addmm.default"),
 )  # fmt: skip

@@ -187,8 +187,8 @@ def _broken(build, log, chances):
         if not node.variable.startswith("net.probe") and node.op != "mse_loss" and node.index not in _of_probe(build):
             norms[node.index] = math.nan
             bad[str(node.index)] = (3 if node.index == chances else math.prod(node.shapes[0]), 0)
-    birth = FirstNonfinite(1, log, chances, 0, 3, 0, 320, 0.177, "self", 3)
-    return build.graph(norms, bad, (birth,))
+    nonfinite = FirstNonfinite(1, log, chances, 0, 3, 0, 320, 0.177, "self", 3)
+    return build.graph(norms, bad, (nonfinite,))
 
 
 def _of_probe(build):
@@ -221,7 +221,7 @@ def report(graph=None, *, count=40, **changes):
     """Return a finished run of ``count`` passes through ``graph``; its frame is that of the last pass."""
     graph = digits_cnn() if graph is None else graph
     frames = tuple(replace(frame, pass_number=count) for frame in graph.frames)
-    first_nonfinite = tuple(replace(birth, pass_number=count) for birth in graph.first_nonfinite)
+    first_nonfinite = tuple(replace(nonfinite, pass_number=count) for nonfinite in graph.first_nonfinite)
     graph = replace(graph, frames=frames, first_nonfinite=first_nonfinite, passes_seen=count)
     given = {"title": "digits-cnn", "state": "finished", "cell": CELL, "seconds": 12.4, "own_seconds": 0.5}
     given |= {"graphs": (graph,), "passes": passes(count), "passes_seen": count, "steps_seen": count}
@@ -306,7 +306,7 @@ def forward():
     norms[log] = math.inf
     values = ForwardValues(norms, measures, {str(log): (0, 3)})
     frames = tuple(replace(frame, forward=values) for frame in graph.frames)
-    return report(replace(graph, frames=frames, forward_birth=ForwardNonfinite(7, log, 0, 3, 320, given=False)))
+    return report(replace(graph, frames=frames, forward_nonfinite=ForwardNonfinite(7, log, 0, 3, 320, given=False)))
 
 
 def paced():

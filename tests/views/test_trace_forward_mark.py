@@ -54,9 +54,9 @@ def test_a_gradient_of_an_earlier_pass_is_older():
 
 
 def test_the_mark_is_in_the_text_and_in_what_the_viewer_gets():
-    """The flow names the layer; the viewer's document has the node, and the births beside it."""
+    """The flow names the layer; the viewer's document has the node, and the first NaN beside it."""
     report = traced(two_layers(), torch.tensor([[1.0, math.nan, 2.0]]))
     assert "NaN born in linear, pass 1" in trace_forms.text(report)
     (graph,) = trace_document(report)["graphs"]
     assert graph["forward_mark"]["node"] == report.graphs[0].first_bad.node
-    assert graph["births"][0]["node"] != graph["forward_mark"]["node"]
+    assert graph["first_nonfinite"][0]["node"] != graph["forward_mark"]["node"]

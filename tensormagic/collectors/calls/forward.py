@@ -85,9 +85,9 @@ def look_at_pass(graph: Graph, values: PassValues, lines: Mapping[int, str]) -> 
     Raises:
         NonFiniteError: names the node, and its line.
     """
-    birth = values.first_nonfinite[0] if values.first_nonfinite else None
-    node = graph.nodes[birth.node if birth is not None else values.order[0]]
-    nan, inf = (birth.nan, birth.inf) if birth is not None else values.bad[next(iter(values.bad))]
+    nonfinite = values.first_nonfinite[0] if values.first_nonfinite else None
+    node = graph.nodes[nonfinite.node if nonfinite is not None else values.order[0]]
+    nan, inf = (nonfinite.nan, nonfinite.inf) if nonfinite is not None else values.bad[next(iter(values.bad))]
     line = lines.get(node.location) if node.location is not None else None
     place = f" ({line})" if line else ""
     raise NonFiniteError(f"this backward made {_words(nan, inf)} in {node.op}{place}; {_LOOK}")

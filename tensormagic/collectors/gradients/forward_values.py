@@ -204,7 +204,7 @@ class PassForward:
                 bad[str(index)] = (row.nan, row.inf)
         return ForwardValues(norms, table.columns(), bad)
 
-    def birth(self) -> ForwardNonfinite | None:
+    def first_nonfinite(self) -> ForwardNonfinite | None:
         """Return the first node in the order of the forward that made a NaN or Inf; None where none did."""
         is_bad = {index: row for index, row in self._measured() if row.nan or row.inf}
         index = min((index for index in is_bad if index not in self._structure.leaf_of), default=None)

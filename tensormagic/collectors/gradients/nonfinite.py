@@ -94,7 +94,7 @@ def first_nonfinite_of(
     values: PassValues, facts: Mapping[int, SavedFacts], first: StatisticsTable, edges: Sequence[Edge],
     hooked: Collection[int] = (),
 ) -> tuple[FirstNonfinite, ...]:  # fmt: skip
-    """Return the first `MOST_FIRST_NONFINITE` births of a pass, in the order in which backward reached them.
+    """Return the first `MOST_FIRST_NONFINITE` places of a pass, in the order in which backward reached them.
 
     Args:
         values: The pass.
@@ -104,7 +104,7 @@ def first_nonfinite_of(
         hooked: Nodes that receive what hooks of the user's have seen before; see `hooked_nodes`.
     """
     found = islice(_first_nonfinite(values, facts, first, edges), MOST_FIRST_NONFINITE)
-    return tuple(replace(birth, hooked=True) if birth.receiver in hooked else birth for birth in found)
+    return tuple(replace(nonfinite, hooked=True) if nonfinite.receiver in hooked else nonfinite for nonfinite in found)
 
 
 def hooked_nodes(found: Walk, structure: GraphStructure, numbers: Collection[int]) -> frozenset[int]:

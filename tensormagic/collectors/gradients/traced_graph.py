@@ -121,7 +121,7 @@ class TracedGraph:
         self.frames: Thinned[Frame] = Thinned(passes_to_keep(structure.size))
         self.order = array("i")
         self.first_nonfinite: tuple[FirstNonfinite, ...] = ()
-        self.forward_birth: ForwardNonfinite | None = None
+        self.forward_nonfinite: ForwardNonfinite | None = None
         self.first_bad: FirstBad | None = None
         self.looked_back = False  # whether that was looked for
         self.passes = 0
@@ -162,16 +162,16 @@ class TracedGraph:
         before = self.frames.last
         if before is not None and before.pass_number == values.pass_number:
             return False
-        born = self._is_forward_birth(values)
+        born = self._finds_forward_nonfinite(values)
         self.frames.append(self._frame(values), pin=born or (bool(values.bad) and self.bad_passes == 1))
         values.table = None  # the frame has its numbers; the live panel, which goes on showing the pass, needs none
         return True
 
-    def _is_forward_birth(self, values: PassValues) -> bool:
-        if self.forward_birth is not None or values.forward is None:
+    def _finds_forward_nonfinite(self, values: PassValues) -> bool:
+        if self.forward_nonfinite is not None or values.forward is None:
             return False
-        self.forward_birth = values.forward.birth()
-        return self.forward_birth is not None
+        self.forward_nonfinite = values.forward.first_nonfinite()
+        return self.forward_nonfinite is not None
 
     def _frame(self, values: PassValues) -> Frame:
         bad = {str(index): counts for index, counts in values.bad.items()}
@@ -189,7 +189,7 @@ class TracedGraph:
         return Graph(
             number=structure.number, nodes=nodes, edges=structure.edges, roots=structure.roots, order=tuple(self.order),
             passes_seen=self.passes, frames=self.frames.items(), first_nonfinite=self.first_nonfinite,
-            shared_edges=self._shared, forward_birth=self.forward_birth, first_bad=self.first_bad,
+            shared_edges=self._shared, forward_nonfinite=self.forward_nonfinite, first_bad=self.first_bad,
         )  # fmt: skip
 
     def _with_first_statistics(self) -> tuple[Node, ...]:

@@ -15,7 +15,7 @@ import torch
 from tensormagic.reports.memory import Category
 from tensormagic.reports.ops import Phase
 
-# What is remembered of a storage: numbers, and a weak reference that shows the moment of its death.
+# What is remembered of a storage: numbers, and a weak reference that shows the moment at which it is freed.
 #
 # The Python object of a storage lives as long as the storage itself, whoever holds that: tensors, views, autograd
 # graphs or C++ alone. So a weak reference to it, with a callback, shows exactly when the memory is given back, and
@@ -52,8 +52,8 @@ class Block(weakref.ref[torch.UntypedStorage]):
     """One storage, in a run: a weak reference to it, with what is known of it."""
 
     __slots__ = (
-        "before", "born", "by_engine", "category", "device", "died", "dtype", "key", "nbytes", "op", "pieces", "place",
-        "seconds", "shape", "shared", "size", "start", "task",
+        "allocated_at", "before", "by_engine", "category", "device", "dtype", "freed_at", "key", "nbytes", "op",
+        "pieces", "place", "seconds", "shape", "shared", "size", "start", "task",
     )  # fmt: skip
 
     key: int  # Address of the C++ storage: its identity while it lives.
@@ -65,7 +65,7 @@ class Block(weakref.ref[torch.UntypedStorage]):
     # backward it is.
     by_engine: bool
     op: str  # Name of the operation that allocated it.
-    born: int  # Number of that operation.
+    allocated_at: int  # Number of that operation.
     seconds: float  # When that was, by the clock of the run.
     task: int  # Number of the backward that allocated it; -1 where none did.
     dtype: torch.dtype | None  # Of the first tensor over it.
@@ -75,7 +75,7 @@ class Block(weakref.ref[torch.UntypedStorage]):
     start: int  # Index of the first moment of the timeline at which it counts with its present size.
     # Where it was grown or shrunk: first moment, last moment (not included), and bytes in between.
     pieces: list[tuple[int, int, int]] | None
-    died: int | None  # Number of the operation during or after which it was freed.
+    freed_at: int | None  # Number of the operation during or after which it was freed.
     category: Category | None  # What it was for, where that is known.
 
     __hash__ = object.__hash__  # by itself: the storage may be gone, and its address another's
@@ -87,21 +87,21 @@ class Block(weakref.ref[torch.UntypedStorage]):
         return None if self.place is None else self.place.site
 
 
-Died = Callable[[Block], None]
+OnFreed = Callable[[Block], None]
 
 
-def new_block(storage: torch.UntypedStorage, tensor: Any, died: Died) -> Block:
-    """Return what is known of a storage by itself; ``died`` is called with the block at its death (0.9 µs)."""
-    block = Block(storage, died)
+def new_block(storage: torch.UntypedStorage, tensor: Any, on_freed: OnFreed) -> Block:
+    """Return what is known of a storage by itself; ``on_freed`` is called with the block when it is freed (0.9 µs)."""
+    block = Block(storage, on_freed)
     block.key = storage._cdata
     block.nbytes = block.size = storage.nbytes()
     try:
         block.device, block.dtype, block.shape = tensor.device, tensor.dtype, tensor.shape
     except Exception:  # a lazy module's parameter has no shape yet, and a class of the user's may raise anything
         block.device, block.dtype, block.shape = storage.device, None, ()
-    block.place, block.op, block.born, block.seconds, block.task = None, "", 0, 0.0, -1
+    block.place, block.op, block.allocated_at, block.seconds, block.task = None, "", 0, 0.0, -1
     block.before = block.shared = block.by_engine = False
-    block.start, block.pieces, block.died, block.category = 0, None, None, None
+    block.start, block.pieces, block.freed_at, block.category = 0, None, None, None
     return block
 
 
@@ -135,10 +135,10 @@ class Iterations:
             self.backwards.append(operation)
 
     def joined(self, block: Block) -> None:
-        """Note the birth of what was joined from others."""
+        """Note the allocation of what was joined from others."""
         if block.site is not None:
             every = self.joins.setdefault(block.site, [])
-            every.append((block.born, block.nbytes))
+            every.append((block.allocated_at, block.nbytes))
             if len(every) > 2 * MOST_JOINED:
                 del every[:MOST_JOINED]
 
@@ -243,15 +243,15 @@ def _moved(steps: dict[int, int], moved: list[int]) -> dict[int, int]:
     return made
 
 
-# What happened to the memory of one device: births and deaths, folded into sums a few thousand at a time.
+# What happened to the memory of one device: what was allocated and freed, folded into sums a few thousand at a time.
 #
-# What is alive at the highest moment so far is put together from the births and deaths up to it, whenever a batch
+# What is alive at the highest moment so far is put together from the events up to it, whenever a batch
 # goes beyond what was the highest: exact, without a look at what is alive at every new height.
 
 BEFORE = "before"
 
 
-class Death(NamedTuple):
+class Freed(NamedTuple):
     """A storage was freed."""
 
     block: Block
@@ -273,7 +273,7 @@ class Resized(NamedTuple):
     op: str  # name of the operation; empty where none did it
 
 
-Event = Block | Death | Resized  # a block itself stands for its birth
+Event = Block | Freed | Resized  # a block is the event of its allocation
 
 
 @dataclass(slots=True)
@@ -320,7 +320,7 @@ class AllocationLog:
         iterations: What shows the iterations of the run, of all devices.
 
     Attributes:
-        alive: The storages that are alive, in the order of their births.
+        alive: The storages that are alive, in the order of their allocations.
         live: Their bytes.
         peak: The most bytes that were alive at a moment.
         peak_blocks: The storages that were, with their bytes then.
@@ -374,36 +374,36 @@ class AllocationLog:
     def _settle(self, events: Sequence[Event], moments: Sequence[tuple[int, int]]) -> None:
         for event, (at, live) in zip(events, moments, strict=False):
             if isinstance(event, Block):
-                self._born(event, at, live)
-            elif isinstance(event, Death):
-                self._died(event, at)
+                self._allocated(event, at, live)
+            elif isinstance(event, Freed):
+                self._freed(event, at)
             else:
                 self._resized(event, at, live)
 
-    def _born(self, block: Block, at: int, live: int) -> None:
+    def _allocated(self, block: Block, at: int, live: int) -> None:
         block.start = at
         self.alive[block] = None
         if not block.before:
             if block.task > self._iterations.latest:
-                self._iterations.began(block.task, block.born)
+                self._iterations.began(block.task, block.allocated_at)
             if block.op in JOINING:
                 self._iterations.joined(block)
             if self.served is not None:
                 asking = None if block.by_engine else block.site  # as the allocator sees it
                 self.served[asking] = self.served.get(asking, 0) + block.nbytes
             total = self._total(block.site)
-            total.add(block.nbytes, block.op, block.born, live)
+            total.add(block.nbytes, block.op, block.allocated_at, live)
             if block.place is not None and block.place.phase == "backward":
                 total.backward += block.nbytes
 
-    def _died(self, death: Death, at: int) -> None:
-        block = death.block
+    def _freed(self, freed: Freed, at: int) -> None:
+        block = freed.block
         self.alive.pop(block, None)
-        block.died = death.operation
-        block.category = block.category or _ended(block, death)
-        self._total(death.site).freed += block.nbytes
-        if death.task > self._iterations.latest:
-            self._iterations.began(death.task, death.operation)
+        block.freed_at = freed.operation
+        block.category = block.category or _ended(block, freed)
+        self._total(freed.site).freed += block.nbytes
+        if freed.task > self._iterations.latest:
+            self._iterations.began(freed.task, freed.operation)
         if at == block.start and not block.pieces:
             return
         for key in _keys(block):
@@ -440,22 +440,22 @@ class AllocationLog:
 def _change(event: Event) -> tuple[int, int, float]:
     """Return by how many bytes an event changes what is alive, the number of the operation, and when it was."""
     if isinstance(event, Block):
-        return event.nbytes, event.born, event.seconds
-    if isinstance(event, Death):
+        return event.nbytes, event.allocated_at, event.seconds
+    if isinstance(event, Freed):
         return -event.nbytes, event.operation, event.seconds
     return event.change, event.operation, event.seconds
 
 
-def _ended(block: Block, death: Death) -> Category:
+def _ended(block: Block, freed: Freed) -> Category:
     """Return what a storage was for, by when it was freed.
 
     What was allocated outside of a backward and is freed by one was kept for that backward. What a backward allocated
     and did not free is a gradient. What an optimizer allocated in one of its steps and keeps beyond it is its state.
     """
-    if death.task != block.task:
-        return "saved for backward" if death.task >= 0 else "gradient"
+    if freed.task != block.task:
+        return "saved for backward" if freed.task >= 0 else "gradient"
     optimizes = block.place is not None and block.place.phase == "optimizer"
-    return "optimizer state" if optimizes and death.site != block.site else "other"
+    return "optimizer state" if optimizes and freed.site != block.site else "other"
 
 
 def _keys(block: Block) -> tuple[object, ...]:

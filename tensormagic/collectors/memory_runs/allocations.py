@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.hooks.modes import Engine
-from tensormagic.collectors.memory_runs.allocation_log import Block, Death, Event, Place, Resized, new_block
+from tensormagic.collectors.memory_runs.allocation_log import Block, Event, Freed, Place, Resized, new_block
 from tensormagic.collectors.ops import StackWalk, storages
 from tensormagic.collectors.where.caller import sequence_number
 
@@ -144,8 +144,8 @@ class NodeLines:
 
 
 # It runs for each operation. What it does beyond any dispatch mode: one walk up the stack for the line, and, for what
-# is new, a weak reference that notes its death. All sums are made later, a few hundred events at a time: more would
-# wait long enough for Python to look through them for garbage again and again.
+# is new, a weak reference that notes when it is freed. All sums are made later, a few hundred events at a time: more
+# would wait long enough for Python to look through them for garbage again and again.
 
 FEWEST_EVENTS = 1 << 9  # that wait to be added up
 MOST_PLACES = 20_000  # lines × modules: a large model has some hundreds
@@ -167,7 +167,7 @@ class Allocations:
         clock: Seconds, monotonic.
 
     Attributes:
-        events: What happened since it was last added up: births, deaths, and what was grown or shrunk.
+        events: What happened since it was last added up: what was allocated, freed, and grown or shrunk.
         patience: How many may wait.
         known: The storages that are alive and were met, by address.
         operations: How many operations ran.
@@ -176,7 +176,7 @@ class Allocations:
         whole: Names of what was therefore looked at from outside only.
         inside: Names of operations in which Python code runs that is not seen.
         resized: Addresses of storages that were grown or shrunk, some of which may be other ones' by now.
-        over: Whether the run has ended: deaths are of no interest any more.
+        over: Whether the run has ended: what is freed is of no interest any more.
         gap: Why something could not be looked at; empty where all could.
     """
 
@@ -230,7 +230,7 @@ class Allocations:
             try:
                 storage = result.untyped_storage()
                 if storage._cdata not in self.known:
-                    self._born(storage, result, kind, place)
+                    self._allocated(storage, result, kind, place)
             except Exception:  # it has none: sparse, or nested
                 self._look([result], kind, place)
         elif new and (new != VIEW or place is not None):
@@ -299,10 +299,12 @@ class Allocations:
 
     # In all of these a place of None stands for the engine's own call, made for a node.
 
-    def _born(self, storage: torch.UntypedStorage, tensor: torch.Tensor, kind: OpKind, place: Place | None) -> None:
+    def _allocated(
+        self, storage: torch.UntypedStorage, tensor: torch.Tensor, kind: OpKind, place: Place | None
+    ) -> None:
         block = new_block(storage, tensor, self._death)
         block.by_engine = place is None
-        block.place, block.op, block.born = place or self._place_of_node(), kind.name, self.operations
+        block.place, block.op, block.allocated_at = place or self._place_of_node(), kind.name, self.operations
         block.seconds, block.task = self._clock(), _graph_task()
         self.known[block.key] = block
         self.events.append(block)
@@ -326,7 +328,7 @@ class Allocations:
         for tensor in tensors_in(values):
             for storage in storages(tensor):
                 if storage._cdata not in self.known and storage.device.type != "meta":
-                    self._born(storage, tensor, kind, place)
+                    self._allocated(storage, tensor, kind, place)
 
     def note_whole(self, name: str, result: Any, frame: FrameType | None) -> None:
         """Note what was made while the mode had stepped off, by what has a name. Never raises."""
@@ -370,7 +372,7 @@ class Allocations:
                     yield storage, block.place
 
     def end(self) -> None:
-        """Note no more deaths."""
+        """Note no more of what is freed."""
         self.over = True
 
     def note_resized(self, storage: torch.UntypedStorage, frame: FrameType) -> None:
@@ -389,4 +391,4 @@ class Allocations:
             site = self._site_of(_getframe(1))
         except ValueError:  # a thread of the engine's: no Python above
             site = None
-        self.events.append(Death(block, self.operations, self._clock(), site, _graph_task(), block.size))
+        self.events.append(Freed(block, self.operations, self._clock(), site, _graph_task(), block.size))

@@ -37,10 +37,10 @@ from tensormagic.reports.memory_run import LeakForm
 __all__ = ["Holders", "find_holders"]
 
 
-# Memory that grows with every iteration, found in what a run left alive, or was alive at its peak: from births alone.
+# Memory that grows with every iteration, found in what a run left alive, or was alive at its peak: from allocations.
 #
 # A leak repeats: iteration for iteration about as much is made and stays, until the end. Where a backward runs
-# between, that is the pace of a training loop, and nothing but its births is needed to see it. Elsewhere nothing
+# between, that is the pace of a training loop, and nothing but its allocations is needed to see it. Elsewhere nothing
 # tells an iteration from the next layer of a network, and only what the holder shows counts: items that a line of the
 # user's own puts in one by one, results that each have a graph of their own.
 
@@ -52,7 +52,7 @@ _LASTS = 3 / 4  # of the backwards have passed when the last one adds something
 MEANT: frozenset[Category] = frozenset({"parameter", "gradient", "optimizer state", "buffer"})
 _BRIEF: frozenset[Category] = MEANT | {"saved for backward"}
 
-Births = Sequence[tuple[int, int]]
+Allocated = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +76,11 @@ class Stay:
 
     line: int  # index of the line that allocated it; -1 where it is not known
     nbytes: int  # its bytes
-    born: int  # number of the operation that allocated it
+    allocated_at: int  # number of the operation that allocated it
     device: str = "cpu"  # where
     category: Category = "other"  # what it is for
     hold: Hold | None = None  # who keeps it; None where nothing that has a name does
-    died: int | None = None  # number of the operation behind which it was freed; None while it is alive
+    freed_at: int | None = None  # number of the operation behind which it was freed; None while it is alive
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class RunFacts:
     lines: Sequence[Location]  # The lines, by index.
     backwards: Sequence[int] = ()  # Numbers of the operations at which a backward began, ascending.
     # Operation and bytes of every tensor that a line joined of others (``torch.cat``), by line.
-    joins: Mapping[int, Births] | None = None
+    joins: Mapping[int, Allocated] | None = None
     first: Mapping[int, int] | None = None  # Number of the first operation at which each line allocated something.
     complete: bool = True  # Whether everything that has a name was looked at; else what has no holder shows nothing.
 
@@ -124,7 +124,7 @@ def find_ended(stays: Iterable[Stay], facts: RunFacts, peak: int) -> tuple[Leak,
 
 
 def _round_of_death(stay: Stay, facts: RunFacts) -> int:
-    return bisect_right(facts.backwards, stay.born if stay.died is None else stay.died)
+    return bisect_right(facts.backwards, stay.allocated_at if stay.freed_at is None else stay.freed_at)
 
 
 def _leak(group: list[Stay], facts: RunFacts) -> Leak | None:
@@ -171,12 +171,12 @@ def _unheld(group: list[Stay], facts: RunFacts) -> Leak | None:
 def _joined(group: list[Stay], hold: Hold, facts: RunFacts) -> Leak | None:
     """Return the growth of one tensor that is joined from itself and more, again and again."""
     (stay, *others) = group
-    births = list((facts.joins or {}).get(stay.line, ()))
-    steps = [after - before for (_, before), (_, after) in pairwise(births)]
-    if others or len(steps) < FEWEST or min(steps) <= 0 or births[-1] != (stay.born, stay.nbytes):
+    allocations = list((facts.joins or {}).get(stay.line, ()))
+    steps = [after - before for (_, before), (_, after) in pairwise(allocations)]
+    if others or len(steps) < FEWEST or min(steps) <= 0 or allocations[-1] != (stay.allocated_at, stay.nbytes):
         return None
-    rounds = {bisect_right(facts.backwards, born) for born, _ in births}
-    kept, training = sum(steps), len(rounds) > len(births) // 2
+    rounds = {bisect_right(facts.backwards, allocated_at) for allocated_at, _ in allocations}
+    kept, training = sum(steps), len(rounds) > len(allocations) // 2
     return Leak(
         facts.lines[stay.line], stay.device, kept // len(steps), len(steps), kept, hold.name, hold.location,
         form="joined", training=training,
@@ -187,7 +187,7 @@ def _rounds(group: list[Stay], facts: RunFacts) -> dict[int, int]:
     """Return the bytes that were added before the first backward, between it and the second, and so on."""
     rounds: dict[int, int] = defaultdict(int)
     for stay in group:
-        rounds[bisect_right(facts.backwards, stay.born)] += stay.nbytes
+        rounds[bisect_right(facts.backwards, stay.allocated_at)] += stay.nbytes
     return rounds
 
 
@@ -200,7 +200,7 @@ def _is_training(group: list[Stay], facts: RunFacts) -> bool:
     rounds = _rounds(group, facts)
     first, last = min(rounds), max(rounds)
     dense = 4 * len(rounds) >= last - first + 1
-    began = bisect_right(facts.backwards, min((facts.first or {}).get(stay.line, stay.born) for stay in group))
+    began = bisect_right(facts.backwards, min((facts.first or {}).get(stay.line, stay.allocated_at) for stay in group))
     early = first - began <= max(1, _BEGINS * (last - began))
     return len(rounds) >= FEWEST and dense and early and last >= _LASTS * len(facts.backwards)
 

@@ -176,11 +176,11 @@ class Account:
 
     def _block(self, block: Block, nbytes: int) -> AllocatedBlock:
         line, phase = self._numbers.get(block.site, -1), "other" if block.place is None else block.place.phase
-        return AllocatedBlock(self._storage(block, nbytes), block.op, line, block.born, block.died, phase)
+        return AllocatedBlock(self._storage(block, nbytes), block.op, line, block.allocated_at, block.freed_at, phase)
 
     def _storage(self, block: Block, nbytes: int) -> LiveStorage:
         """Return what is known of a storage, by name where it is alive and has one."""
-        known = self._described.get(block.key) if block.died is None else None
+        known = self._described.get(block.key) if block.freed_at is None else None
         if known is not None:
             module, where = known.module or _module(block), self._location(block.site)
             if where is None:
@@ -280,7 +280,7 @@ def _by_line(blocks: Iterable[tuple[Block, int]]) -> dict[int | None, int]:
 def _levels(
     allocation_log: AllocationLog, keys: Iterable[Any], key_of: Callable[[Block], Any]
 ) -> dict[Any, tuple[int, ...]]:
-    """Return the bytes under each key at each moment, and now: of what has died, and of what is alive.
+    """Return the bytes under each key at each moment, and now: of what was freed, and of what is alive.
 
     Args:
         allocation_log: Of the device.
@@ -389,8 +389,8 @@ class Growth:
             first: Number of the first operation at which each line allocated something.
         """
         every = list(at_peak)
-        gone = [(block, nbytes) for block, nbytes in every if block.died is not None and not block.before]
-        peak = max((block.born for block, _ in every), default=0)
+        gone = [(block, nbytes) for block, nbytes in every if block.freed_at is not None and not block.before]
+        peak = max((block.allocated_at for block, _ in every), default=0)
         stays = [_stay(block, block.category or "other", Holders(), nbytes) for block, nbytes in gone]
         found = find_ended(stays, RunFacts(locations, iterations.backwards, first=first), peak)
         return tuple(leak for leak in found if leak.kept >= SMALLEST)
@@ -423,4 +423,5 @@ def _may_grow(stayed: Collection[Block], iterations: Iterations) -> bool:
 
 def _stay(block: Block, category: Category, holders: Holders, nbytes: int | None = None) -> Stay:
     site, size = -1 if block.site is None else block.site, block.nbytes if nbytes is None else nbytes
-    return Stay(site, size, block.born, str(block.device), category, holders.holds.get(block.key), block.died)
+    hold = holders.holds.get(block.key)
+    return Stay(site, size, block.allocated_at, str(block.device), category, hold, block.freed_at)

@@ -126,7 +126,7 @@ class NodeMark:
 def marks_of(report: TraceReport, graph: Graph) -> list[NodeMark]:
     """Return the marks of a graph, one a node: of its findings, then of what it saved and could not use now."""
     place = next(at for at, each in enumerate(report.graphs) if each.number == graph.number)
-    taken = {birth.node for birth in graph.first_nonfinite}
+    taken = {nonfinite.node for nonfinite in graph.first_nonfinite}
     if report.failure is not None and report.failure.node is not None and report.failure.node[0] == place:
         taken.add(report.failure.node[1])
     marks: dict[int, NodeMark] = {}
@@ -274,7 +274,7 @@ def run_scale(report: TraceReport) -> tuple[int, int]:
 
 def shown_frame(graph: Graph) -> Frame | None:
     """Return the pass that is shown first: in which something was born, else the last; None where none was kept."""
-    born = min((birth.pass_number for birth in graph.first_nonfinite), default=-1)
+    born = min((nonfinite.pass_number for nonfinite in graph.first_nonfinite), default=-1)
     return next((frame for frame in graph.frames if frame.pass_number == born), last_frame(graph))
 
 
@@ -284,13 +284,13 @@ def last_frame(graph: Graph) -> Frame | None:
 
 
 def forward_mark(graph: Graph) -> FirstNonfinite | None:
-    """Return the place at which a forward was not finite first, as a birth to mark; None where none is known.
+    """Return the place at which a forward was not finite first, to mark it; None where none is known.
 
     What went wrong in the forward is older than what its backward makes of it. Of a leaf, or data, it is the op that
     used it.
     """
     first = graph.first_bad
-    if first is None or any(birth.pass_number < first.pass_number for birth in graph.first_nonfinite):
+    if first is None or any(nonfinite.pass_number < first.pass_number for nonfinite in graph.first_nonfinite):
         return None
     users = [edge.source for edge in graph.edges if edge.target == first.node] if first.source == "leaf" else []
     node = min(users, default=first.node)
@@ -299,12 +299,12 @@ def forward_mark(graph: Graph) -> FirstNonfinite | None:
     )
 
 
-def births_by_box(drawing: Drawing, graph: Graph) -> dict[int, FirstNonfinite]:
-    """Return the first birth in each box that has one; of what the forward held already, the place of that alone."""
+def nonfinite_by_box(drawing: Drawing, graph: Graph) -> dict[int, FirstNonfinite]:
+    """Return the first NaN or Inf in each box where one appeared; if the forward held some, that place alone."""
     owner = {node: box.id for box in drawing.boxes for node in box.nodes}
     found: dict[int, FirstNonfinite] = {}
     older = forward_mark(graph)
-    for birth in graph.first_nonfinite if older is None else (older,):
-        if birth.node in owner:
-            found.setdefault(owner[birth.node], birth)
+    for nonfinite in graph.first_nonfinite if older is None else (older,):
+        if nonfinite.node in owner:
+            found.setdefault(owner[nonfinite.node], nonfinite)
     return found

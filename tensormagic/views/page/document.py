@@ -203,8 +203,8 @@ class _Builder:
             "order": steps(graph.order),
             "frames": rows,
             "shared_edges": list(graph.shared_edges),
-            "births": [_birth(birth) for birth in graph.first_nonfinite],
-            "forward_mark": _birth(mark) if (mark := forward_mark(graph)) is not None else None,
+            "first_nonfinite": [_nonfinite(nonfinite) for nonfinite in graph.first_nonfinite],
+            "forward_mark": _nonfinite(mark) if (mark := forward_mark(graph)) is not None else None,
             "marks": [[mark.node, mark.words, mark.severity] for mark in marks_of(self.report, graph)],
             "drawing": _drawing(drawing),
             "ends": ends_document(self.report, graph, drawing),
@@ -240,21 +240,21 @@ def _pass(one: Pass) -> list[Any]:
     ]  # fmt: skip
 
 
-def _birth(birth: FirstNonfinite) -> dict[str, Any]:
+def _nonfinite(nonfinite: FirstNonfinite) -> dict[str, Any]:
     return {
-        "pass": birth.pass_number,
-        "node": birth.node,
-        "receiver": birth.receiver,
-        "input": birth.input_number,
-        "nan": birth.nan,
-        "inf": birth.inf,
-        "count": birth.count,
-        "incoming": rounded(birth.incoming_norm),
-        "saved": birth.saved_name,
-        "saved_zero": birth.saved_zero,
-        "saved_negative": birth.saved_negative,
-        "saved_bad": birth.saved_bad,
-        "certain": birth.certain,
+        "pass": nonfinite.pass_number,
+        "node": nonfinite.node,
+        "receiver": nonfinite.receiver,
+        "input": nonfinite.input_number,
+        "nan": nonfinite.nan,
+        "inf": nonfinite.inf,
+        "count": nonfinite.count,
+        "incoming": rounded(nonfinite.incoming_norm),
+        "saved": nonfinite.saved_name,
+        "saved_zero": nonfinite.saved_zero,
+        "saved_negative": nonfinite.saved_negative,
+        "saved_bad": nonfinite.saved_bad,
+        "certain": nonfinite.certain,
     }
 
 

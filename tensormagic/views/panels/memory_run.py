@@ -348,7 +348,7 @@ def peak_tiles(report: MemoryRunReport) -> list[Tile]:
 
 def was_before(block: AllocatedBlock) -> bool:
     """Say whether a block had been there before the run."""
-    return not block.op and not block.born and block.line < 0
+    return not block.op and not block.allocated_at and block.line < 0
 
 
 def block_tile(report: MemoryRunReport, block: AllocatedBlock) -> Tile:
@@ -372,8 +372,8 @@ def operation(op: str) -> str:
 
 def life(block: AllocatedBlock) -> str:
     """Return from which operation to which a block lived, and which one allocated it."""
-    end = "alive after the run" if block.died is None else f"freed at {count(block.died)}"
-    return end if was_before(block) else f"operation {count(block.born)} ({block.phase}), {end}"
+    end = "alive after the run" if block.freed_at is None else f"freed at {count(block.freed_at)}"
+    return end if was_before(block) else f"operation {count(block.allocated_at)} ({block.phase}), {end}"
 
 
 def allocator_words(run: AllocatorRun) -> str:

@@ -97,7 +97,7 @@ def _forward(report: TraceReport) -> Section:
     unseen = len(boxes) - len(rows)
     body: list[Node] = [Table(_FORWARD, rows, most=(_MOST_BOXES, _MOST_BOXES))]
     body += [f"{plural(unseen, 'box', 'boxes')} without a recorded value"] if unseen else []
-    body += [birth_text(report, graph, graph.forward_birth)] if graph.forward_birth is not None else []
+    body += [nonfinite_text(report, graph, graph.forward_nonfinite)] if graph.forward_nonfinite is not None else []
     note = f"pass {frame.pass_number}, input to loss, and the gradient received"
     return Section("Forward values", body, note, folded=True)
 
@@ -138,14 +138,15 @@ def _value(value: float) -> str:
     return "–" if math.isnan(value) else short_number(value)
 
 
-def birth_text(report: TraceReport, graph: Graph, birth: ForwardNonfinite) -> str:
+def nonfinite_text(report: TraceReport, graph: Graph, nonfinite: ForwardNonfinite) -> str:
     """Return where the forward first made a NaN or Inf, and whether one went in."""
-    node = graph.nodes[birth.node]
+    node = graph.nodes[nonfinite.node]
     place = report.location(node.location)
     where = f", {place.label}: {place.text}" if place is not None else ""
-    given = {True: " its inputs already held some", False: " its inputs were finite", None: ""}[birth.given]
-    made = f"{bad_text(birth.nan, birth.inf)} of {birth.count}"
-    return f"the forward of pass {birth.pass_number} first produced {made} in {node.op}{where}{given and ';'}{given}"
+    given = {True: " its inputs already held some", False: " its inputs were finite", None: ""}[nonfinite.given]
+    made = f"{bad_text(nonfinite.nan, nonfinite.inf)} of {nonfinite.count}"
+    forward = f"the forward of pass {nonfinite.pass_number}"
+    return f"{forward} first produced {made} in {node.op}{where}{given and ';'}{given}"
 
 
 # -- operations ------------------------------------------------------------------------------------------------------

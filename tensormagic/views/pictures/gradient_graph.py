@@ -17,9 +17,9 @@ from tensormagic.views.graph import marks
 from tensormagic.views.graph.drawing import Box, Drawing, draw
 from tensormagic.views.graph.marks import (
     Value,
-    births_by_box,
     forward_mark,
     last_frame,
+    nonfinite_by_box,
     run_scale,
     shown_frame,
     value_of,
@@ -132,7 +132,7 @@ def _most_telling(graph: Graph) -> Iterable[Node]:
     """The nodes to list: where NaN or Inf was born and went first, then the rest in order."""
     if len(graph.nodes) <= _MOST_NODES:
         return graph.nodes
-    born = {birth.node for birth in graph.first_nonfinite} | {birth.receiver for birth in graph.first_nonfinite}
+    born = {node for first in graph.first_nonfinite for node in (first.node, first.receiver)}
     rest = [node.index for node in graph.nodes if node.index not in born]
     return (graph.nodes[index] for index in sorted([*born, *rest[: _MOST_NODES - len(born)]]))
 
@@ -205,8 +205,8 @@ def _flow(report: TraceReport, graph: Graph, width: int) -> Iterator[str]:
     for words in _DRAWN if drawn else _heading(frame, scale, width):
         yield from wrapped(words, width)
     yield from _rows(cells, width)
-    for at, birth in births_by_box(drawing, graph).items():
-        yield _birth(drawing.boxes[at], birth)
+    for at, nonfinite in nonfinite_by_box(drawing, graph).items():
+        yield _nonfinite(drawing.boxes[at], nonfinite)
     for words in _left_out(drawing, path, frame):
         yield from wrapped(words, width, "  ", "  ")
 
@@ -275,9 +275,9 @@ def _padded(words: str, width: int) -> str:
     return words + " " * (width - columns_of(words))
 
 
-def _birth(box: Box, birth: FirstNonfinite) -> str:
-    sure = "" if birth.certain else " or beside it"
-    return f"  {'NaN' if birth.nan else 'Inf'} born in {box.label}{sure}, pass {birth.pass_number}"
+def _nonfinite(box: Box, nonfinite: FirstNonfinite) -> str:
+    sure = "" if nonfinite.certain else " or beside it"
+    return f"  {'NaN' if nonfinite.nan else 'Inf'} born in {box.label}{sure}, pass {nonfinite.pass_number}"
 
 
 def _left_out(drawing: Drawing, path: Sequence[Box], frame: Frame | None) -> Iterator[str]:
@@ -343,11 +343,11 @@ def _which(graph: Graph, frame: Frame | None) -> str:
 def _broken(report: TraceReport, graph: Graph, frame: Frame | None) -> Iterator[str]:
     """Yield where a number that is none came from, and what holds one in the pass that is shown."""
     older = forward_mark(graph)
-    birth = older or next(iter(graph.first_nonfinite), None)
-    if birth is not None:
-        yield _born(report, graph, birth, "in the forward already" if older else "")
+    nonfinite = older or next(iter(graph.first_nonfinite), None)
+    if nonfinite is not None:
+        yield _born(report, graph, nonfinite, "in the forward already" if older else "")
     bad = [node for node in graph.nodes if frame is not None and _is_bad(frame, node.index)]
-    if bad and birth is not None:
+    if bad and nonfinite is not None:
         leaves = [shortened(node.variable, NAME) for node in bad if node.kind == "accumulate" and node.variable]
         hit = f", {listed(leaves, most=MOST_NAMES)} among them" if leaves else ""
         yield f"In this pass {count(len(bad))} of {plural(len(graph.nodes), 'node')} hold NaN or Inf{hit}"
@@ -356,11 +356,11 @@ def _broken(report: TraceReport, graph: Graph, frame: Frame | None) -> Iterator[
         yield f"NaN or Inf in {count(len(bad))} of {plural(len(graph.nodes), 'node')}: {names}"
 
 
-def _born(report: TraceReport, graph: Graph, birth: FirstNonfinite, where: str) -> str:
-    what = "NaN" if birth.nan else "Inf"
-    doubt = "" if birth.certain else ", or beside it"
-    words = f"{what} was born in {_called(report, graph.nodes[birth.node])}{doubt}"
-    return f"{words}, in pass {birth.pass_number}{f', {where}' if where else ''}"
+def _born(report: TraceReport, graph: Graph, nonfinite: FirstNonfinite, where: str) -> str:
+    what = "NaN" if nonfinite.nan else "Inf"
+    doubt = "" if nonfinite.certain else ", or beside it"
+    words = f"{what} was born in {_called(report, graph.nodes[nonfinite.node])}{doubt}"
+    return f"{words}, in pass {nonfinite.pass_number}{f', {where}' if where else ''}"
 
 
 def _is_bad(frame: Frame, index: int) -> bool:

@@ -18,7 +18,7 @@ from tensormagic.views.graph.drawing import (
     Wire,
     badge_rows,
 )
-from tensormagic.views.graph.marks import NodeMark, Value, bad_among, births_by_box, marks_svg, value_of
+from tensormagic.views.graph.marks import NodeMark, Value, bad_among, marks_svg, nonfinite_by_box, value_of
 from tensormagic.views.graph.words import gradient_text, value_text, wire_text
 from tensormagic.views.markup import fitted, tag, text_width
 from tensormagic.views.panels.trace_words import NOT_MEASURABLE, norm_text
@@ -169,7 +169,7 @@ def graph_svg(scene: Scene) -> str:
             behind.path(f"b s{_level(values[box.id])}", _plate(box.x - 3, box.y - 3, box.width, plain=True))
         plates.path(f"b s{_level(values[box.id])}", _plate(box.x, box.y, box.width, plain=large))
         _box(boxes, box, scene, values[box.id])
-    first_nonfinite = births_by_box(drawing, scene.graph)
+    first_nonfinite = nonfinite_by_box(drawing, scene.graph)
     if len(drawing.boxes) < _CROWDED:
         for box in drawing.boxes:
             number = _said(scene, box, gradient=True) or values[box.id].number
@@ -179,7 +179,7 @@ def graph_svg(scene: Scene) -> str:
         if scene.frame is not None and (shown := scene.frame.values) is not None:
             for wire in drawing.wires:
                 marks.text("k c o q", *middle_of(wire), wire_text(scene.graph, shown, wire.edges))
-    born = "".join(_birth(drawing.boxes[number], birth, scene.frame) for number, birth in first_nonfinite.items())
+    born = "".join(_nonfinite(drawing.boxes[number], first, scene.frame) for number, first in first_nonfinite.items())
     written = f"{marks.svg()}{marks_svg(drawing, scene.marks)}{born}"
     return f"{detachment}{wires.svg()}{ends}{behind.svg()}{plates.svg()}{boxes.svg()}{written}"
 
@@ -271,21 +271,21 @@ def _badge(canvas: Canvas, box: Box, row: int, label: str, *, value: Value) -> N
     canvas.text("k", x + 12, y + 8, fitted(label, box.width - 16, BADGE_SIZE))
 
 
-def _birth(box: Box, birth: FirstNonfinite, frame: Frame | None) -> str:
+def _nonfinite(box: Box, nonfinite: FirstNonfinite, frame: Frame | None) -> str:
     """Mark the box in which a NaN or Inf was born, and say in which pass if it is not the one shown."""
-    what = "NaN" if birth.nan else "Inf"
-    when = "" if frame is None or frame.pass_number == birth.pass_number else f", pass {birth.pass_number}"
+    what = "NaN" if nonfinite.nan else "Inf"
+    when = "" if frame is None or frame.pass_number == nonfinite.pass_number else f", pass {nonfinite.pass_number}"
     where = f'x="{number(box.x - 3.5)}" y="{number(box.y - 3.5)}" width="{number(box.width + 7)}"'
     ring = f'<rect class="w sbad" stroke-width="2" {where} height="{number(HEAD_HEIGHT + 7)}" rx="6"/>'
-    x, y, words = box.x + box.width / 2, box.y - 8, f"{what} born {_where(birth, box)}{when}"
+    x, y, words = box.x + box.width / 2, box.y - 8, f"{what} born {_where(nonfinite, box)}{when}"
     left = x - text_width(words, DETAIL_SIZE, bold=True) / 2 - 9
     sign = f'<path class="fbad" d="M{point(left, y - 9.5)}l5.5,5.5l-5.5,5.5l-5.5,-5.5z"/>'
     return f'{ring}{sign}<text class="m c o" x="{number(x + 3)}" y="{number(y)}">{words}</text>'
 
 
-def _where(birth: FirstNonfinite, box: Box) -> str:
+def _where(nonfinite: FirstNonfinite, box: Box) -> str:
     place = "in here" if box.kind in {"module", "repeat"} else "here"
-    return place if birth.certain else f"{place}, or beside it"
+    return place if nonfinite.certain else f"{place}, or beside it"
 
 
 def legend_svg(scene: Scene) -> str:

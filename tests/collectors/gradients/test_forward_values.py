@@ -107,19 +107,20 @@ def test_the_first_infinity_of_the_forward_has_its_line():
 
     report = traced(run)
     graph = report.graphs[0]
-    birth = graph.forward_birth
-    assert (graph.nodes[birth.node].op, birth.pass_number, birth.nan, birth.inf, birth.count) == ("log", 1, 0, 1, 3)
-    assert birth.given is False
-    assert report.location(graph.nodes[birth.node].location).text == "z = y.log()"
-    assert graph.frames[0].forward.bad[str(birth.node)] == (0, 1)
-    assert math.isinf(row(graph, birth.node)[0])
+    nonfinite = graph.forward_nonfinite
+    assert (graph.nodes[nonfinite.node].op, nonfinite.pass_number) == ("log", 1)
+    assert (nonfinite.nan, nonfinite.inf, nonfinite.count) == (0, 1, 3)
+    assert nonfinite.given is False
+    assert report.location(graph.nodes[nonfinite.node].location).text == "z = y.log()"
+    assert graph.frames[0].forward.bad[str(nonfinite.node)] == (0, 1)
+    assert math.isinf(row(graph, nonfinite.node)[0])
 
 
 def test_a_nan_in_the_data_is_told_as_given():
     """The first op that meets the batch makes the NaN, but had it from there."""
     net = nn.Linear(2, 1)
-    birth = traced(lambda: net(torch.tensor([[1.0, math.nan]])).sum().backward()).graphs[0].forward_birth
-    assert birth.given is True
+    nonfinite = traced(lambda: net(torch.tensor([[1.0, math.nan]])).sum().backward()).graphs[0].forward_nonfinite
+    assert nonfinite.given is True
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.complex64])

@@ -90,7 +90,7 @@ def bits(frame):
 
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
 def test_it_leaves_what_the_other_look_leaves(run, monkeypatch):
-    """Order, norms, counts, statistics and births are the same to the bit."""
+    """Order, norms, counts, statistics and the first NaN are the same to the bit."""
     quick = told(run)
     taken = []
 

@@ -10,7 +10,7 @@ from torch import nn
 
 import tensormagic as tm
 from tensormagic.collectors.memory_runs import run_report
-from tensormagic.collectors.memory_runs.allocation_log import MOST_JOINED, AllocationLog, Block, Death, Iterations
+from tensormagic.collectors.memory_runs.allocation_log import MOST_JOINED, AllocationLog, Block, Freed, Iterations
 from tests.support.gaps import own_gaps
 
 
@@ -18,8 +18,8 @@ def block(**facts) -> Block:
     """Return what is known of a storage that is gone."""
     made = Block(torch.zeros(1).untyped_storage(), None)
     known = {
-        "task": -1, "born": 1, "nbytes": 4, "op": "aten.cat.default", "place": None, "before": False, "seconds": 0.0,
-        "start": 0, "pieces": None, "died": None, "category": None, "by_engine": False,
+        "task": -1, "allocated_at": 1, "nbytes": 4, "op": "aten.cat.default", "place": None, "before": False,
+        "seconds": 0.0, "start": 0, "pieces": None, "freed_at": None, "category": None, "by_engine": False,
     }  # fmt: skip
     for name, value in {**known, **facts}.items():
         setattr(made, name, value)
@@ -33,7 +33,7 @@ class Line:
 
 
 def ledger_of(*blocks: Block, device: str = "cpu") -> tuple[AllocationLog, Iterations]:
-    """Return what is known after some births."""
+    """Return what is known after some allocations."""
     beats = Iterations()
     ledger = AllocationLog(device, {}, beats)
     for each in blocks:
@@ -44,15 +44,15 @@ def ledger_of(*blocks: Block, device: str = "cpu") -> tuple[AllocationLog, Itera
 def test_a_backward_beats_once():
     """At the first operation that was seen in it; one inside another is one more, and going back to it none."""
     tasks = ((-1, 3), (5, 10), (5, 11), (6, 12), (5, 13), (9, 20))
-    _, beats = ledger_of(*(block(task=task, born=operation) for task, operation in tasks))
+    _, beats = ledger_of(*(block(task=task, allocated_at=operation) for task, operation in tasks))
     assert list(beats.backwards) == [10, 12, 20]
 
 
 def test_a_backward_beats_where_it_only_frees():
-    """By the death of what was saved for it."""
-    saved = block(born=2)
+    """By the moment at which what was saved for it was freed."""
+    saved = block(allocated_at=2)
     ledger, beats = ledger_of(saved)
-    ledger.fold([Death(saved, 7, 0.0, None, 4, 4)])
+    ledger.fold([Freed(saved, 7, 0.0, None, 4, 4)])
     assert list(beats.backwards) == [7]
 
 
@@ -60,7 +60,7 @@ def test_what_is_joined_is_noted_by_line():
     """The latest, a bounded number of them."""
     beats = Iterations()
     for at in range(2 * MOST_JOINED + 1):
-        beats.joined(block(born=at, nbytes=at * 4, place=Line))
+        beats.joined(block(allocated_at=at, nbytes=at * 4, place=Line))
     beats.joined(block())
     assert list(beats.joins) == [3]
     assert len(beats.joins[3]) == MOST_JOINED + 1
@@ -68,8 +68,8 @@ def test_what_is_joined_is_noted_by_line():
 
 
 def test_only_what_is_joined_is_noted():
-    """Of all that is born at a line."""
-    _, beats = ledger_of(block(op="aten.mm.default", place=Line), block(place=Line, born=8))
+    """Of all that is allocated at a line."""
+    _, beats = ledger_of(block(op="aten.mm.default", place=Line), block(place=Line, allocated_at=8))
     assert beats.joins == {3: [(8, 4)]}
 
 

@@ -1,4 +1,4 @@
-"""What grows with every iteration, and what only looks like it: by hand-made births."""
+"""What grows with every iteration, and what only looks like it: by hand-made allocations."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ LOSSES = Hold("losses", location=STORED, graph=True, count=40, scalars=True)
 FEATURES = Hold("features", location=STORED)
 
 
-def each(hold: Hold | None, births=range(5, 400, 10), *, line: int = 0, nbytes: int = MIB, **facts) -> list[Stay]:
-    """Return one storage at each birth, from one line."""
-    return [Stay(line, nbytes, born, hold=hold, **facts) for born in births]
+def each(hold: Hold | None, allocations=range(5, 400, 10), *, line: int = 0, nbytes: int = MIB, **facts) -> list[Stay]:
+    """Return one storage at each allocation, from one line."""
+    return [Stay(line, nbytes, allocated_at, hold=hold, **facts) for allocated_at in allocations]
 
 
-def items(hold: Hold = FEATURES, births=range(5, 400, 10), **facts) -> list[Stay]:
-    """Return the items of a list, one at each birth."""
-    holds = (Hold(hold.name, item=f"[{at}]", location=hold.location, ends=hold.ends) for at in range(len(births)))
-    return [Stay(0, MIB, born, hold=held, **facts) for held, born in zip(holds, births, strict=True)]
+def items(hold: Hold = FEATURES, allocations=range(5, 400, 10), **facts) -> list[Stay]:
+    """Return the items of a list, one at each allocation."""
+    holds = (Hold(hold.name, item=f"[{at}]", location=hold.location, ends=hold.ends) for at in range(len(allocations)))
+    return [Stay(0, MIB, at, hold=held, **facts) for held, at in zip(holds, allocations, strict=True)]
 
 
 def test_losses_with_their_graphs():
@@ -52,7 +52,7 @@ def test_a_graph_that_is_carried_over_needs_a_backward_between():
 
 def test_what_a_training_loop_collects():
     """Two tensors an iteration are one amount."""
-    (leak,) = find_leaks(items(births=range(5, 400, 5)), TRAINING)
+    (leak,) = find_leaks(items(allocations=range(5, 400, 5)), TRAINING)
     assert (leak.graph, leak.training, leak.iterations, leak.each) == (False, True, 40, 79 * MIB // 40)
 
 
@@ -74,10 +74,10 @@ def test_what_nothing_holds_that_has_a_name():
 @pytest.mark.parametrize(
     "stays",
     [
-        items(births=range(10)),
-        items(births=range(5, 200, 10)),
-        items(births=range(365, 400, 10)),
-        items(births=range(5, 400, 60)),
+        items(allocations=range(10)),
+        items(allocations=range(5, 200, 10)),
+        items(allocations=range(365, 400, 10)),
+        items(allocations=range(5, 400, 60)),
         items(Hold("queue", location=STORED, ends=True)),
         each(Hold("losses", graph=True, count=3, location=STORED)),
         each(Hold("losses", graph=True, count=40, ends=True)),
@@ -85,7 +85,7 @@ def test_what_nothing_holds_that_has_a_name():
         each(None, category="gradient"),
         each(None, line=-1),
         each(None, range(5, 40, 10)),
-        [Stay(0, MIB << (born // 10 % 5 * 2), born) for born in range(5, 400, 10)],
+        [Stay(0, MIB << (allocated_at // 10 % 5 * 2), allocated_at) for allocated_at in range(5, 400, 10)],
         [],
     ],
     ids=[
@@ -109,7 +109,7 @@ def test_what_is_left_alone_without_a_training(hold):
 
 def test_a_ring_that_overwrites_what_is_old():
     """Its line ran long before what is left of it was made."""
-    latest = items(births=range(305, 400, 10))
+    latest = items(allocations=range(305, 400, 10))
     assert find_leaks(latest, RunFacts(LINES, TRAINING.backwards, first={0: 5})) == ()
     (leak,) = find_leaks(latest, RunFacts(LINES, TRAINING.backwards, first={0: 295}))
     assert leak.iterations == 10
@@ -117,31 +117,31 @@ def test_a_ring_that_overwrites_what_is_old():
 
 def test_a_tensor_that_is_joined_from_itself():
     """Each one replaces the one before: only the last is alive, but it is larger each time."""
-    births = [(born, (at + 1) * MIB) for at, born in enumerate(range(5, 400, 10))]
+    allocations = [(allocated_at, (at + 1) * MIB) for at, allocated_at in enumerate(range(5, 400, 10))]
     memory = Stay(2, 40 * MIB, 395, hold=Hold("memory", "joined", location=LINES[2]))
-    (leak,) = find_leaks([memory], RunFacts(LINES, TRAINING.backwards, {2: births}))
+    (leak,) = find_leaks([memory], RunFacts(LINES, TRAINING.backwards, {2: allocations}))
     assert (leak.form, leak.training, leak.each, leak.iterations, leak.kept) == ("joined", True, MIB, 39, 39 * MIB)
-    (leak,) = find_leaks([memory], RunFacts(LINES, (), {2: births}))
+    (leak,) = find_leaks([memory], RunFacts(LINES, (), {2: allocations}))
     assert not leak.training
 
 
 @pytest.mark.parametrize("sizes", [[2, 2, 2, 2, 2, 2, 2], [1, 2, 3, 2, 3, 4, 5], [1, 2, 3, 4, 5]], ids=str)
 def test_joined_tensors_that_do_not_grow(sizes):
     """The same size each time, up and down, too few."""
-    births = [(at, nbytes) for at, nbytes in enumerate(sizes)]
+    allocations = [(at, nbytes) for at, nbytes in enumerate(sizes)]
     stay = Stay(2, sizes[-1], len(sizes) - 1, hold=Hold("memory", "joined", location=LINES[2]))
-    assert find_leaks([stay], RunFacts(LINES, (), {2: births})) == ()
+    assert find_leaks([stay], RunFacts(LINES, (), {2: allocations})) == ()
 
 
 def test_the_largest_first():
     """Devices apart."""
-    stays = items() + [Stay(1, 4 * MIB, stay.born, "cuda:0", hold=stay.hold) for stay in items()]
+    stays = items() + [Stay(1, 4 * MIB, stay.allocated_at, "cuda:0", hold=stay.hold) for stay in items()]
     assert [(leak.device, leak.each) for leak in find_leaks(stays, INFERENCE)] == [("cuda:0", 4 * MIB), ("cpu", MIB)]
 
 
 def test_what_grew_up_to_the_peak_and_was_freed_all_at_once():
     """A function that returns lets go of what it collected; what comes after it is no part of its rhythm."""
-    stays = each(None, range(5, 200, 10), died=205)
+    stays = each(None, range(5, 200, 10), freed_at=205)
     (leak,) = find_ended(stays, TRAINING, 196)
     assert (leak.ended, leak.training, leak.holder, leak.iterations, leak.each) == (True, True, "", 20, MIB)
 
@@ -149,9 +149,9 @@ def test_what_grew_up_to_the_peak_and_was_freed_all_at_once():
 @pytest.mark.parametrize(
     ("facts", "rhythm"),
     [
-        ({"died": 205}, INFERENCE),
-        ({"died": 205, "category": "saved for backward"}, TRAINING),
-        ({"died": 205}, RunFacts(LINES, range(10, 200, 100))),
+        ({"freed_at": 205}, INFERENCE),
+        ({"freed_at": 205, "category": "saved for backward"}, TRAINING),
+        ({"freed_at": 205}, RunFacts(LINES, range(10, 200, 100))),
     ],
     ids=["the activations of a forward", "what a backward freed", "two backwards"],
 )
@@ -162,5 +162,5 @@ def test_what_was_alive_at_the_peak_and_is_no_growth(facts, rhythm):
 
 def test_a_queue_at_the_peak_is_freed_one_after_the_other():
     """It does not die all at once."""
-    stays = [Stay(0, MIB, born, died=born + 95) for born in range(105, 200, 10)]
+    stays = [Stay(0, MIB, allocated_at, freed_at=allocated_at + 95) for allocated_at in range(105, 200, 10)]
     assert find_ended(stays, TRAINING, 196) == ()

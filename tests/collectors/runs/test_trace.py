@@ -284,7 +284,7 @@ def test_the_tracer_s_reductions_stay_out_of_a_created_graph():
 
 
 def test_nan_is_born_in_the_log_of_zero():
-    """The birth names the node, the receiving node, the counts, and the zeros in its saved input."""
+    """The first NaN names the node, the receiving node, the counts, and the zeros in its saved input."""
     x = torch.tensor([0.0, 1.0, 0.0, 2.0], requires_grad=True)
 
     def run():
@@ -292,15 +292,16 @@ def test_nan_is_born_in_the_log_of_zero():
         (h.log() * torch.tensor([0.0, 1.0, 0.0, 1.0])).sum().backward()
 
     report = traced(run, x=x)
-    (birth,) = report.graphs[0].first_nonfinite
-    assert (report.nodes[birth.node].op, report.nodes[birth.receiver].op) == ("log", "mul")
-    assert (birth.nan, birth.inf, birth.count, birth.saved_name, birth.saved_zero) == (2, 0, 4, "self", 2)
-    assert birth.certain
+    (nonfinite,) = report.graphs[0].first_nonfinite
+    assert (report.nodes[nonfinite.node].op, report.nodes[nonfinite.receiver].op) == ("log", "mul")
+    assert (nonfinite.nan, nonfinite.inf, nonfinite.count) == (2, 0, 4)
+    assert (nonfinite.saved_name, nonfinite.saved_zero) == ("self", 2)
+    assert nonfinite.certain
     assert report.graphs[0].frames[0].bad["0"] == (2, 0)
     assert math.isnan(report.parameters[0].norms[0])
 
 
-def test_the_birth_among_several_feeders_is_the_one_that_did_it():
+def test_the_nan_among_several_feeders_is_at_the_one_that_made_it():
     """Where two edges feed one gradient, only the node that sent the NaN is blamed."""
     x = torch.tensor([0.0, 1.0], requires_grad=True)
 
@@ -309,7 +310,7 @@ def test_the_birth_among_several_feeders_is_the_one_that_did_it():
         (h.sqrt() * torch.tensor([0.0, 1.0]) + h.exp()).sum().backward()
 
     report = traced(run, x=x)
-    assert [(report.nodes[birth.node].op, birth.certain) for birth in report.graphs[0].first_nonfinite] == [
+    assert [(report.nodes[nonfinite.node].op, nonfinite.certain) for nonfinite in report.graphs[0].first_nonfinite] == [
         ("sqrt", True)
     ]
 
@@ -318,9 +319,9 @@ def test_infinite_gradients_are_not_nan():
     """An Inf is counted as Inf: anomaly mode lets it pass silently."""
     x = torch.tensor([0.0, 4.0], requires_grad=True)
     report = traced(lambda: (x * 1.0).sqrt().sum().backward(), x=x)
-    (birth,) = report.graphs[0].first_nonfinite
-    assert (birth.nan, birth.inf) == (0, 1)
-    assert math.isinf(last_norm(report, report.nodes[birth.receiver]))
+    (nonfinite,) = report.graphs[0].first_nonfinite
+    assert (nonfinite.nan, nonfinite.inf) == (0, 1)
+    assert math.isinf(last_norm(report, report.nodes[nonfinite.receiver]))
 
 
 def test_what_backward_does_not_reach_is_untouched():

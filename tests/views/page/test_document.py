@@ -85,8 +85,8 @@ def test_document_holds_nodes_as_columns() -> None:
     assert columns["statistics"][log.index] == [1, 320, 0.177, 0.031, -0.0031, 0.0095, 288, 0, 0]
 
 
-def test_document_holds_frames_births_and_findings() -> None:
-    """The frames carry codes and counts, the birth its numbers, the finding its node and known line."""
+def test_document_holds_frames_first_nonfinite_and_findings() -> None:
+    """The frames carry codes and counts, the first NaN its numbers, the finding its node and known line."""
     report = samples_viewer.broken_run(passes=3, at=2)
     document = trace_document(report)
     graph = document["graphs"][0]
@@ -94,7 +94,7 @@ def test_document_holds_frames_births_and_findings() -> None:
     assert [frame["pass"] for frame in graph["frames"]] == [1, 2, 3]
     assert graph["frames"][1]["norms"][log - 1] == "n"
     assert [log - 1, 3, 0] in graph["frames"][1]["bad"]
-    assert graph["births"][0] == {
+    assert graph["first_nonfinite"][0] == {
         "pass": 2, "node": log, "receiver": log - 1, "input": 0, "nan": 3, "inf": 0, "count": 320, "incoming": 0.177,
         "saved": "self", "saved_zero": 3, "saved_negative": 0, "saved_bad": 0, "certain": True,
     }  # fmt: skip

@@ -80,7 +80,7 @@ def test_nothing_stands_outside_the_card(name):
         assert 0 <= float(element.get("x", "0")) <= to_svg.WIDTH + 32
 
 
-def test_birth_of_nan_is_marked():
+def test_the_first_nan_is_marked():
     """The node whose backward made the NaN is ringed and named, with the finding above."""
     shown = texts(trace_forms.svg(samples.broken()))
     assert "NaN born here" in shown
@@ -88,7 +88,7 @@ def test_birth_of_nan_is_marked():
     assert "320 NaN" in shown
 
 
-def test_birth_in_an_earlier_pass_says_in_which():
+def test_the_first_nan_of_an_earlier_pass_says_in_which():
     """Where the picture shows a later pass than the one that made the NaN, the mark names the pass."""
     whole = samples.broken()
     first_nonfinite = (replace(whole.graphs[0].first_nonfinite[0], pass_number=12),)
@@ -97,7 +97,7 @@ def test_birth_in_an_earlier_pass_says_in_which():
 
 
 def test_infinity_without_nan_is_called_inf():
-    """A birth of infinities alone is not called NaN; one that is not certain says so."""
+    """A first of infinities alone is not called NaN; one that is not certain says so."""
     whole = samples.broken()
     first_nonfinite = (replace(whole.graphs[0].first_nonfinite[0], nan=0, inf=3, certain=False),)
     whole = replace(whole, graphs=(replace(whole.graphs[0], first_nonfinite=first_nonfinite),))

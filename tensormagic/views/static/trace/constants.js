@@ -4,7 +4,7 @@
 /** @typedef {{x:number,y:number,w:number,h:number,nodes:number[],label:string,detail:string,kind:string,badges:[number,string][],written:number,part?:number}} Box */
 /** @typedef {{source:number,target:number,points:number[],ends?:[number,number][],plain?:[boolean,boolean],low?:number,high?:number,near?:number,away?:number}} Wire */
 /** @typedef {{pass:number,norms:Float32Array,bad:Map<number,[number,number]>,values?:string[][]|null}} Frame */
-/** @typedef {{norms:Float32Array,bad:Map<number,[number,number]>,values?:string[][]|null,births:any[],cursor:number,pass:number,running:boolean}} Picture */
+/** @typedef {{norms:Float32Array,bad:Map<number,[number,number]>,values?:string[][]|null,nonfinite:any[],cursor:number,pass:number,running:boolean}} Picture */
 /** @typedef {{structure:number,graph:number,pass:number,step:number,running:boolean,cursor:number,reached:number,finished:number,seconds:number,nodes:number,parameters:number,resting?:boolean,next?:number}} DeltaHeader */
 
 export const VERSION = 4;

@@ -160,9 +160,9 @@ export class Drawer {
     if (!this.live) return;
     const { model, graph, node } = this.live,
       { kind, variable } = model.node(graph, node);
-    const birth = picture.births.find((one) => one.node === node);
+    const first = picture.nonfinite.find((one) => one.node === node);
     const moved = kind === "accumulate" && picture.pass ? updateText(model, variable, picture.pass) : "";
-    say(this.story, birth ? birthText(birth) : moved ? `The optimizer then changed it by ${moved}.` : "");
+    say(this.story, first ? nonfiniteText(first) : moved ? `The optimizer then changed it by ${moved}.` : "");
   }
 
   /** @param {number} pass */
@@ -176,19 +176,19 @@ export class Drawer {
   }
 }
 
-/** @param {any} birth @returns {string} */
-function birthText(birth) {
-  const made = `${badText(birth.nan, birth.inf)} of ${digits(birth.count)}`;
+/** @param {any} first @returns {string} */
+function nonfiniteText(first) {
+  const made = `${badText(first.nan, first.inf)} of ${digits(first.count)}`;
   const kept = [
-    [birth.saved_zero, "zero"],
-    [birth.saved_negative, "negative value"],
-    [birth.saved_bad, "non-finite value"],
+    [first.saved_zero, "zero"],
+    [first.saved_negative, "negative value"],
+    [first.saved_bad, "non-finite value"],
   ]
     .filter(([count]) => count)
     .map(([count, word]) => plural(count, word))
     .join(", ");
-  const why = birth.saved && kept ? ` Its saved tensor ${birth.saved} holds ${kept}.` : "";
-  return `Here the gradient became non-finite: this node received norm ${number(Number(birth.incoming))} and sent ${made} to input ${birth.input}.${why}${birth.certain ? "" : " Several nodes feed the receiver, and only their sum was recorded."}`;
+  const why = first.saved && kept ? ` Its saved tensor ${first.saved} holds ${kept}.` : "";
+  return `Here the gradient became non-finite: this node received norm ${number(Number(first.incoming))} and sent ${made} to input ${first.input}.${why}${first.certain ? "" : " Several nodes feed the receiver, and only their sum was recorded."}`;
 }
 
 /** @param {any[]} tensors @returns {Element[]} */

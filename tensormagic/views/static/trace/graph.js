@@ -161,15 +161,15 @@ export class GraphView extends Camera {
   /** @param {Picture} picture */
   paintBorn(picture) {
     const older = this.graph.forwardMark, // what the forward held already is not born in the backward
-      births = older && older.pass === picture.pass ? [older] : picture.births;
-    const key = births.map((/** @type {any} */ birth) => birth.node).join();
+      nonfinite = older && older.pass === picture.pass ? [older] : picture.nonfinite;
+    const key = nonfinite.map((/** @type {any} */ first) => first.node).join();
     if (key === this.bornKey) return;
     this.bornKey = key;
-    const birth = births[0],
+    const first = nonfinite[0],
       before = this.born;
-    this.born = birth ? (this.graph.boxOf.get(birth.node) ?? 0) : -1;
+    this.born = first ? (this.graph.boxOf.get(first.node) ?? 0) : -1;
     this.bornLayer.replaceChildren(
-      ...(birth ? [bornMark(this.graph.boxes[this.born], birth, this.graph.size.width)] : []),
+      ...(first ? [bornMark(this.graph.boxes[this.born], first, this.graph.size.width)] : []),
     );
     // The words take the place of the norm; the drawer and the line of source still say it.
     for (const at of [before, this.born]) this.marks[at]?.element.classList.toggle("born", at === this.born);

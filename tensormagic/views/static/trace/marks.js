@@ -180,12 +180,12 @@ export function around(mark, box, gap) {
   for (const [name, value] of Object.entries(place)) mark.setAttribute(name, String(value));
 }
 
-/** @param {Box} box @param {any} birth @param {number} width of the drawing */
-export function bornMark(box, birth, width) {
-  const word = birth.nan ? "NaN" : "Inf";
+/** @param {Box} box @param {any} first @param {number} width of the drawing */
+export function bornMark(box, first, width) {
+  const word = first.nan ? "NaN" : "Inf";
   const where = ["module", "repeat"].includes(box.kind) ? "in here" : "here";
   const height = Math.min(box.h, HEAD),
-    words = `◆ ${word} born ${where}${birth.certain ? "" : ", or beside it"}`;
+    words = `◆ ${word} born ${where}${first.certain ? "" : ", or beside it"}`;
   // Above the numbers, which it would overprint where type is large.
   const half = 3.6 * words.length;
   const x = Math.min(Math.max(box.x + box.w / 2, half), Math.max(width - half, half));

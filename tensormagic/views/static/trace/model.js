@@ -115,7 +115,7 @@ function decodedGraph(graph) {
     count: graph.nodes.op.length,
     boxes,
     boxOf: placesOf(boxes),
-    births: graph.births,
+    nonfinite: graph.first_nonfinite,
     forwardMark: graph.forward_mark ?? null,
     ends: graph.ends ?? null,
     crash: null,

@@ -19,7 +19,7 @@ const FEW = 10; // nodes below which nothing has to be searched
 
 /** A picture of nothing yet. @param {number} count @returns {Picture} */
 function blank(count) {
-  return { norms: new Float32Array(count).fill(UNTOUCHED), bad: new Map(), births: [], cursor: -1, pass: 0, running: false };
+  return { norms: new Float32Array(count).fill(UNTOUCHED), bad: new Map(), nonfinite: [], cursor: -1, pass: 0, running: false };
 }
 
 /** Everything together: which pass of which graph is shown, and what is selected. */
@@ -240,11 +240,11 @@ export class Panel {
 
   /** The pass to open with: the first one something was born in, where that is what went wrong; else the last. */
   firstFrame() {
-    const births = this.model.graphs
-      .flatMap((graph, place) => graph.births.map((/** @type {any} */ birth) => ({ place, pass: birth.pass })))
+    const nonfinite = this.model.graphs
+      .flatMap((graph, place) => graph.nonfinite.map((/** @type {any} */ first) => ({ place, pass: first.pass })))
       .sort((a, b) => a.pass - b.pass);
-    const at = births.length
-      ? this.model.frames.findIndex((one) => one.graph === births[0].place && one.frame.pass === births[0].pass)
+    const at = nonfinite.length
+      ? this.model.frames.findIndex((one) => one.graph === nonfinite[0].place && one.frame.pass === nonfinite[0].pass)
       : -1;
     return at >= 0 ? at : this.model.frames.length - 1;
   }
@@ -257,8 +257,8 @@ export class Panel {
     if (one.graph !== this.graph) this.load(one.graph);
     this.order.play(false);
     const { norms, bad, pass, values } = one.frame,
-      births = this.model.graphs[one.graph].births.filter((/** @type {any} */ birth) => birth.pass === pass);
-    this.picture = this.whole = { norms, bad, values, births, cursor: -1, pass, running: false };
+      nonfinite = this.model.graphs[one.graph].nonfinite.filter((/** @type {any} */ first) => first.pass === pass);
+    this.picture = this.whole = { norms, bad, values, nonfinite, cursor: -1, pass, running: false };
     const row = this.model.passes.get(pass),
       { doc } = this.model;
     const kept =
@@ -277,14 +277,14 @@ export class Panel {
   /** Go through the order of backward: what it has reached so far is lit. @param {number} at how many nodes */
   walk(at) {
     const { order } = this.model.graphs[this.graph],
-      { norms, bad, values, births, pass } = this.whole;
+      { norms, bad, values, nonfinite, pass } = this.whole;
     this.reached = at;
     const done = at >= order.length,
       reached = new Set(order.slice(0, at));
-    const born = births.filter((birth) => done || reached.has(birth.receiver));
+    const born = nonfinite.filter((first) => done || reached.has(first.receiver));
     this.picture = done
       ? this.whole
-      : { norms: upTo(norms, order, at), bad, values, births: born, cursor: at ? order[at - 1] : -1, pass, running: true };
+      : { norms: upTo(norms, order, at), bad, values, nonfinite: born, cursor: at ? order[at - 1] : -1, pass, running: true };
     this.order.stand(at, done ? "order: all nodes" : `order: node ${at} of ${order.length}`);
     this.paint();
     if (!done && at) this.graphView.follow(order[at - 1]);
@@ -325,7 +325,7 @@ export class Panel {
     this.picture = {
       norms: values.subarray(0, header.nodes),
       bad: new Map(),
-      births: [],
+      nonfinite: [],
       cursor: header.cursor,
       pass: header.pass,
       running: header.running,
