@@ -14,6 +14,7 @@ import torch
 from hypothesis import HealthCheck, settings
 from IPython.core.interactiveshell import InteractiveShell
 
+from tests.support import warm
 from tests.support.kernel import notebook_of, run_notebook
 from tests.support.leftovers import leftovers, snapshot
 from tests.support.missing import missing
@@ -114,6 +115,11 @@ def run_cells(tmp_path: Path) -> Callable[..., nbformat.NotebookNode]:
 def dot() -> str:
     """Return the path of Graphviz's ``dot``; skips where there is none."""
     return find_dot() or missing("Graphviz's dot is not installed")
+
+
+def pytest_unconfigure() -> None:
+    """End what starts the kernels."""
+    warm.end()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

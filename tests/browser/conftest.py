@@ -16,6 +16,7 @@ import nbformat
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
+from tests.support import warm
 from tests.support.kernel import notebook_of
 from tests.support.lab import LabNotebook, Server, lab_server
 from tests.support.missing import missing
@@ -35,6 +36,13 @@ FLAGS = (
 LAB, NOTEBOOK = "/doc/tree/", "/notebooks/"
 # Seen with plain outputs and without any extension too.
 NOTEBOOK_ERRORS = ("reading 'schema'", "Command 'filebrowser:open-path' not registered")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def warm_kernels() -> Iterator[None]:
+    """Kernels are forks; so are those of the server, which the first test that needs it starts."""
+    with warm.kernels():
+        yield
 
 
 @pytest.fixture(scope="session")

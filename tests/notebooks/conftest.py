@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -12,6 +12,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from tests.support import warm
 from tests.support.kernel import ROOT, run_notebook
 
 EXAMPLE_SECONDS = 300
@@ -47,6 +48,13 @@ def answers_in(cell: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
         nbformat.v4.new_code_cell(block.rstrip(), metadata={"tags": ["answer"]}, id=f"{cell.id}-answer-{number}")
         for number, block in enumerate(code, 1)
     ]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def warm_kernels() -> Iterator[None]:
+    """Kernels are forks."""
+    with warm.kernels():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,10 @@
 """How the tests are spread over the workers of pytest-xdist: a file to one worker, what takes longest first.
 
-A file's fixtures are then made once. The longest files come first, so that no worker is still busy with one of them
-when the others have nothing left. Tests in the browser mostly wait, for a page or for a cell: one worker has them from
-the beginning, beside those that compute, and each of them by itself. The others take them last of all, since
-Playwright's event loop, once it runs in a process, is in the way of every other.
+A file's fixtures are then made once; the files that look at runs of examples go to one worker, too. The longest files
+come first, so that no worker is still busy with one of them when the others have nothing left. Tests in the browser
+mostly wait, for a page or for a cell: one worker has them from the beginning, beside those that compute, and each of
+them by itself. The others take them last of all, since Playwright's event loop, once it runs in a process, is in the
+way of every other.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from xdist.workermanage import WorkerController
 
 # By the seconds they take, within either half; a file that is not here has its place in the alphabet.
 SLOW = (
+    "tests/notebooks/test_examples.py",
     "tests/ranks/test_four_ranks.py",
     "tests/magics/test_honesty.py",
     "tests/collectors/hooks/test_compiled.py",
@@ -30,6 +32,7 @@ SLOW = (
     "tests/browser/test_print_flood.py",
     "tests/browser/test_export.py",
 )
+NOTEBOOKS = "tests/notebooks/"
 _PLACES = {path: place for place, path in enumerate(SLOW)}
 
 
@@ -57,6 +60,8 @@ class SlowFilesFirst(LoadFileScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         """Return what goes to one worker together with this test: its file, or in the browser itself with its cases."""
+        if nodeid.startswith(NOTEBOOKS):
+            return NOTEBOOKS
         return nodeid.partition("[")[0] if _in_browser(nodeid) else file_of(nodeid)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
