@@ -25,8 +25,7 @@ from tensormagic.errors import TraceError
 
 if TYPE_CHECKING:
     from tensormagic.api.asking import compare, load, model, ranks, why
-    from tensormagic.api.explaining import Explanation, explain, explain_error, is_out_of_memory
-    from tensormagic.api.ignoring import ignore
+    from tensormagic.api.diagnosing import Watch, check, explain_error, ignore, is_out_of_memory, start
     from tensormagic.api.looking import (
         aliases,
         copy_or_view,
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
         track_memory,
         track_rng,
     )
-    from tensormagic.api.running import Trace, WriteWatch, trace, watch_writes
+    from tensormagic.api.running import Explanation, Trace, WriteWatch, explain, trace, watch_writes
     from tensormagic.api.showing import (
         form_of,
         help_found,
@@ -59,10 +58,8 @@ if TYPE_CHECKING:
         print_anywhere,
         print_page,
         print_text,
-        prints_best,
         show,
     )
-    from tensormagic.api.watching import Watch, check, start
 
 __all__ = [
     "DrawWatch",
@@ -97,7 +94,6 @@ __all__ = [
     "print_anywhere",
     "print_page",
     "print_text",
-    "prints_best",
     "ranks",
     "read_snapshot",
     "rng",
@@ -116,8 +112,7 @@ __all__ = [
 # Where each name is found when it is first asked for: loading the extension needs very few of them.
 _MODULES = {
     "asking": ("compare", "load", "model", "ranks", "why"),
-    "explaining": ("Explanation", "explain", "explain_error", "is_out_of_memory"),
-    "ignoring": ("ignore",),
+    "diagnosing": ("Watch", "check", "explain_error", "ignore", "is_out_of_memory", "start"),
     "looking": (
         "aliases",
         "copy_or_view",
@@ -139,7 +134,7 @@ _MODULES = {
         "track_memory",
         "track_rng",
     ),
-    "running": ("Trace", "WriteWatch", "trace", "watch_writes"),
+    "running": ("Explanation", "Trace", "WriteWatch", "explain", "trace", "watch_writes"),
     "showing": (
         "form_of",
         "help_index",
@@ -150,10 +145,8 @@ _MODULES = {
         "print_anywhere",
         "print_page",
         "print_text",
-        "prints_best",
         "show",
     ),
-    "watching": ("Watch", "check", "start"),
 }
 _MODULE_OF = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tensormagic import reports
+from tensormagic.api.diagnosing import diagnosed
 from tensormagic.api.looking import readable
 from tensormagic.api.process_state import DrawWatch
 from tensormagic.api.running import Trace, last_trace, was_met
-from tensormagic.api.watching import diagnosed
 from tensormagic.collectors import requirements
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.comparisons import compare_draws, compare_traces

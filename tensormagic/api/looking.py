@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tensormagic.api.watching import diagnosed
+from tensormagic.api.diagnosing import diagnosed
 from tensormagic.collectors import requirements
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.errors import NotATensorError, SettingError, TensorMagicError

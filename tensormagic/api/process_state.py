@@ -9,8 +9,8 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
+from tensormagic.api.diagnosing import diagnosed
 from tensormagic.api.running import CellNumber, _Run
-from tensormagic.api.watching import diagnosed
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.collectors.where.source import cell_of
 from tensormagic.errors import TensorMagicError

@@ -11,12 +11,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args
 
-from tensormagic.api.watching import AnyReport, diagnosed
+from tensormagic.api.diagnosing import AnyReport, diagnosed
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.collectors.where.source import cell_of
 from tensormagic.errors import TraceError
-from tensormagic.gc_pause import gc_paused
-from tensormagic.reports import Cell, Level, LiveFrame, Pace, TraceReport, WritesReport
+from tensormagic.reports import Cell, FailureReport, Level, LiveFrame, Pace, TraceReport, WritesReport
+from tensormagic.reports.base import gc_paused
 from tensormagic.reports.run import scalars, sender
 
 if TYPE_CHECKING:
@@ -188,7 +188,11 @@ class Trace(_Run[TraceReport]):
 
         if level not in get_args(Level):
             raise TraceError(f"level is one of {', '.join(map(repr, get_args(Level)))}, not {level!r}")
-        self._tracer: Tracer = listener("trace", pace, namespace, cell, cell_number=cell_number, title=title)
+        given = {"cell_number": cell_number, "title": title}
+        self._tracer: Tracer = (
+            listener("trace", namespace, cell, **given) if pace is None else
+            listener("paced", pace, namespace, cell, **given)
+        )  # fmt: skip
         self._follower = Run(trace=self._tracer)
         if level == "ops":
             self._tracer.record_operations()
@@ -394,3 +398,47 @@ def watch_writes(*, namespace: Mapping[str, Any] | None = None) -> WriteWatch:
     require_torch()
     caller = sys._getframe(1)  # noqa: SLF001  (documented default)
     return WriteWatch(caller.f_globals if namespace is None else namespace, cell_of(caller))
+
+
+# Explaining errors where they happen.
+
+
+class Explanation(_Run[Any]):
+    """What a ``with`` block ran into: ``with tensormagic.explain() as explained: …``, then ``explained.report``.
+
+    The exception goes on unchanged. While the block runs, one function mode that only passes calls on is on torch's
+    stack.
+    """
+
+    def __init__(self, namespace: Mapping[str, Any]) -> None:
+        from tensormagic.collectors.runs.run import FailureListener, Run
+
+        self._follower = Run(failure=FailureListener(namespace))
+
+    @property
+    def report(self) -> FailureReport | None:
+        """The call that torch refused, with what is wrong with it; None where none was refused."""
+        found = self._follower.report()
+        return None if found is None else diagnosed(found)
+
+
+def explain(*, namespace: Mapping[str, Any] | None = None) -> Explanation:
+    """Return a context manager that explains the error by which torch ends its block.
+
+    Args:
+        namespace: Where names are looked up, besides the functions that were running; by default the caller's globals.
+
+    Raises:
+        RequirementError: where torch is missing or too old.
+
+    >>> import torch, tensormagic
+    >>> try:
+    ...     with tensormagic.explain() as explained:
+    ...         torch.ones(2, 3) @ torch.ones(4, 5)
+    ... except RuntimeError:
+    ...     [operand.shape for operand in explained.report.operands]
+    [(2, 3), (4, 5)]
+    """
+    require_torch()
+    caller = sys._getframe(1)  # noqa: SLF001  (documented default)
+    return Explanation(caller.f_globals if namespace is None else namespace)

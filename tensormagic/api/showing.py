@@ -89,13 +89,6 @@ def print_anywhere() -> None:
     never_raise(sys.stdout)
 
 
-def prints_best() -> bool:
-    """Say whether `print_text` does better than any display: in a terminal, and where not every character can go."""
-    from tensormagic.views.text_canvas import EVERY_BAR, holds, is_terminal
-
-    return is_terminal(sys.stdout) or not holds(getattr(sys.stdout, "encoding", None), EVERY_BAR)
-
-
 def print_page(text: str) -> None:
     """Print a page of Markdown: set and coloured in a terminal, and as it is into anything else."""
     from tensormagic.views.page.terminal import print_markdown

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from tensormagic.diagnoses.mended_lines import atom, call_on
+from tensormagic.diagnoses.rule import atom, call_on
 from tensormagic.diagnoses.writes import (
     LONGEST,
     assigned,
@@ -215,10 +215,11 @@ def _cut_off(names: list[str], location: Location | None) -> str:
     return f"{', '.join(states)} = {', '.join(f'{state}.detach()' for state in states)}"
 
 
+NOT_A_SCALAR = "grad can be implicitly created only for scalar outputs"
+
+
 def not_a_scalar(report: FailureReport) -> Iterator[Finding]:
     """TM305: backward was called on something that is not one number."""
-    if "grad can be implicitly created only for scalar outputs" not in report.error or not report.operands:
-        return
     tensors = [one for one in report.operands if one.is_tensor and one.requires_grad and one.shape]
     root = next((one for one in tensors if _elements(one.shape) != 1), None)
     if root is None:
@@ -274,21 +275,22 @@ def _elements(shape: tuple[int, ...]) -> int:
     return count
 
 
-_ON_A_LEAF = re.compile(r"^a (view of a )?leaf Variable that requires grad is being used in an in-place operation")
+ON_A_LEAF = "leaf Variable that requires grad is being used in an in-place operation"
 
 
 def write_to_a_leaf(report: FailureReport) -> Iterator[Finding]:
     """TM308: a leaf that collects a gradient, or a view of one, was to be changed in place."""
-    found = _ON_A_LEAF.match(report.error)
-    if found is None:
-        return
     leaf = next((one for one in report.operands if one.is_tensor and one.requires_grad), None)
     call = report.function.rpartition(".")[2]
     write = SavedWrite(call=call, location=report.location)
     node = writing(write)
     name = (leaf.name if leaf is not None else "") or target_of(node)
     what = name or "A leaf"
-    view = "is a view of a leaf that requires a gradient" if found[1] else "is a leaf that requires a gradient"
+    view = (
+        "is a view of a leaf that requires a gradient"
+        if report.error.startswith("a view of")
+        else "is a leaf that requires a gradient"
+    )
     yield Finding(
         code="TM308",
         severity="error",

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from tensormagic.diagnoses.mended_lines import atom, call_on, expressions, only_place, spliced, statement_of, tree_of
+from tensormagic.diagnoses.rule import atom, call_on, expressions, only_place, spliced, statement_of, tree_of
 from tensormagic.diagnoses.singular import OPS, singular_place
 from tensormagic.diagnoses.writes import update_by_hand, without_out
 from tensormagic.reports import FailureReport, Finding, Report, TraceReport

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
-from tensormagic.diagnoses.mended_lines import atom, spliced, statement_of
-from tensormagic.diagnoses.rule import as_code, clipping, scientific
+from tensormagic.diagnoses.rule import as_code, atom, clipping, scientific, spliced, statement_of
 from tensormagic.diagnoses.writes import assigned
 from tensormagic.diagnoses.zero_gradients import Paths
 from tensormagic.reports import (

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from tensormagic.diagnoses.backward_failures import severity
-from tensormagic.diagnoses.mended_lines import call_on, spliced, statement_of
-from tensormagic.diagnoses.rule import fixed, passes_words, shortest
+from tensormagic.diagnoses.rule import call_on, fixed, passes_words, shortest, spliced, statement_of
 from tensormagic.reports import (
     Cut,
     FailureReport,
@@ -429,8 +428,6 @@ def _severity(report: TraceReport, one: LossWithoutGraph) -> Severity:
 
 def refused_backward(report: FailureReport) -> Iterator[Finding]:
     """TM306: the same, of a call that was not traced: why the value has no history, as far as the error shows."""
-    if REFUSAL not in report.error:
-        return
     root = next((one for one in report.operands if one.is_tensor and not one.requires_grad), None)
     dtype = root.dtype if root is not None else ""
     why, remedy = _of_integers(dtype) if dtype and not _is_differentiable(dtype) else (_UNSEEN, _WATCH)

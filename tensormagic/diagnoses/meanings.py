@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tensormagic.diagnoses.backward_failures import lines, place_of, saver, tensor_name
-from tensormagic.diagnoses.mended_lines import atom, call_on, spliced
-from tensormagic.diagnoses.rule import binding, called, every_call, of_kind
+from tensormagic.diagnoses.rule import atom, binding, call_on, called, every_call, of_kind, spliced
 from tensormagic.diagnoses.writes import assigned, described_write, update_by_hand
 from tensormagic.reports import Finding, Location, Observation, RelatedLine, Severity, TraceReport
 from tensormagic.reports.base import Scalar

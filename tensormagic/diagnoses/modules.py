@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tensormagic.diagnoses.graph_cuts import call_words, hides_parameters, names_behind_cuts, read_only_cut
-from tensormagic.diagnoses.mended_lines import expressions, spliced
-from tensormagic.diagnoses.rule import as_code, fixed, passes_words, shortest
+from tensormagic.diagnoses.rule import as_code, expressions, fixed, passes_words, shortest, spliced
 from tensormagic.reports import (
     Finding,
     FlagWithoutEffect,

@@ -1,4 +1,4 @@
-"""What a rule is, findings that are said together, and the phrases that rules share."""
+"""What a rule is, and what rules share: findings that are said together, phrases, the user's line as code."""
 
 from __future__ import annotations
 
@@ -35,6 +35,17 @@ class Rule:
     title: str  # The symptom, in a few words.
     reads: type[Report]  # The type of report it reads.
     check: Callable[[Any], Iterable[Finding]]  # Yields findings; pure: the same report gives the same findings.
+    needs: str = ""  # What a report must have, or it is not asked: a field, or one of a field, as ``training.clips``.
+    says: str = ""  # What torch's message must say, or it is not asked, of a call that was refused.
+
+    def concerns(self, report: Report) -> bool:
+        """Return whether there is anything in a report that this rule is about."""
+        if not isinstance(report, self.reads) or self.says not in getattr(report, "error", ""):
+            return False
+        there: Any = report
+        for name in self.needs.split(".") if self.needs else ():
+            there = there and getattr(there, name)
+        return bool(there)
 
 
 # What a user wants silenced: codes in a comment on the line, or switched off for the session.
@@ -264,3 +275,67 @@ def twin_of(report: TraceReport, owner: str, parts: Sequence[ParameterSeries | L
     for series in report.parameters:
         shapes.setdefault(series.owner, {})[series.name.removeprefix(series.owner)] = series.shape
     return next((name for name in among if name and mine.items() <= shapes.get(name, {}).items()), "")
+
+
+# A line of the user's as code, and the same line with one expression in it replaced.
+
+
+def tree_of(code: str) -> ast.Module | None:
+    """Return code as its syntax tree; None for what is no statement by itself, or is left open for the user."""
+    if not code or "…" in code or "..." in code:
+        return None
+    try:
+        return ast.parse(code)
+    except (SyntaxError, ValueError):
+        return None
+
+
+def statement_of(code: str) -> ast.stmt | None:
+    """Return code as its one statement; None where it is none, or several."""
+    tree = tree_of(code)
+    return tree.body[0] if tree is not None and len(tree.body) == 1 else None
+
+
+def expressions(line: str) -> Iterator[ast.expr]:
+    """Yield every expression of a line, the outer ones first."""
+    tree = tree_of(line)
+    yield from (node for node in ast.walk(tree) if isinstance(node, ast.expr)) if tree is not None else ()
+
+
+def spliced(line: str, node: ast.expr, code: str) -> str:
+    """Return the line with other code in the place of an expression; all else stays as it is written."""
+    if node.lineno != 1 or node.end_lineno != 1 or node.end_col_offset is None:
+        return ""
+    raw = line.encode()
+    return (raw[: node.col_offset] + code.encode() + raw[node.end_col_offset :]).decode()
+
+
+def only_place(line: str, code: str) -> ast.expr | None:
+    """Return the one place of a line at which an expression stands; None where there is none, or several."""
+    wanted = _normal(code)
+    found = [node for node in expressions(line) if wanted and ast.unparse(node) == wanted]
+    return found[0] if len(found) == 1 else None
+
+
+def _normal(code: str) -> str:
+    try:
+        return ast.unparse(ast.parse(code, mode="eval"))
+    except (SyntaxError, ValueError):
+        return ""
+
+
+def atom(node: ast.expr) -> str:
+    """Return an expression so that an attribute of it can be written."""
+    text = ast.unparse(node)
+    return text if isinstance(node, ast.Name | ast.Attribute | ast.Subscript | ast.Call) else f"({text})"
+
+
+def call_on(line: str, *names: str) -> ast.Call | None:
+    """Return the one call of a line of a function or method of these names."""
+    calls = [node for node in expressions(line) if isinstance(node, ast.Call) and called_function(node) in names]
+    return calls[0] if len(calls) == 1 else None
+
+
+def called_function(call: ast.Call) -> str:
+    """Return the name of what is called, without what it is an attribute of."""
+    return call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)

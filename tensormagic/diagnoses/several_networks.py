@@ -7,9 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tensormagic.diagnoses.mended_lines import atom, call_on, spliced
 from tensormagic.diagnoses.optimizers import targets_with_gradients
-from tensormagic.diagnoses.rule import COPIED, as_code, optimizer_code, scientific, step_line, twin_of
+from tensormagic.diagnoses.rule import (
+    COPIED,
+    as_code,
+    atom,
+    call_on,
+    optimizer_code,
+    scientific,
+    spliced,
+    step_line,
+    twin_of,
+)
 from tensormagic.diagnoses.zero_gradients import Paths
 from tensormagic.reports import (
     Finding,

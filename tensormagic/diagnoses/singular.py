@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tensormagic.diagnoses.mended_lines import call_on, expressions, spliced, statement_of
+from tensormagic.diagnoses.rule import call_on, expressions, spliced, statement_of
 from tensormagic.reports import MEASURES, Finding, FirstNonfinite, Graph, Node, RelatedLine, TraceReport
 from tensormagic.words import count, is_or_are, part_of, plural
 

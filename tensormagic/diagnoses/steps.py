@@ -9,8 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.mended_lines import call_on
-from tensormagic.diagnoses.rule import as_code, optimizer_code, scientific
+from tensormagic.diagnoses.rule import as_code, call_on, optimizer_code, scientific
 from tensormagic.diagnoses.writes import LONGEST
 from tensormagic.reports import (
     Accumulation,

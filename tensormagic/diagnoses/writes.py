@@ -6,8 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.mended_lines import call_on, spliced, statement_of
-from tensormagic.diagnoses.rule import as_code, binding, rebound
+from tensormagic.diagnoses.rule import as_code, binding, call_on, rebound, spliced, statement_of
 from tensormagic.reports import ChangedName, Clash, Finding, Location, Write, WritesReport
 from tensormagic.reports.base import Scalar, Severity
 from tensormagic.reports.failure import SavedWrite

@@ -102,7 +102,9 @@ def _page_or_found(topic: str) -> str:
 
 
 def _show_page(text: str) -> None:
-    if api.prints_best():
+    from tensormagic.views.text_canvas import prints_best
+
+    if prints_best():
         api.print_page(text)
     else:
         display({"text/markdown": text, "text/plain": text}, raw=True)

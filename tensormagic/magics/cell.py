@@ -10,13 +10,12 @@ namespace; the value of a last expression is returned, to become ``Out[n]``. A f
 from __future__ import annotations
 
 import ast
-import sys
 from collections.abc import Callable
-from pathlib import PurePath
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
+
+from tensormagic.magics.shared_assets import running_number
 
 if TYPE_CHECKING:
     from tensormagic.reports import Cell
@@ -136,21 +135,6 @@ def _blank_lines(text: str) -> int:
     return len(text[: len(text) - len(text.lstrip())].split("\n")) - 1
 
 
-def running_number(shell: Any) -> int:
-    """Return the number that the notebook shows beside the running cell: the one in ``In [n]``.
-
-    ``shell.execution_count`` is that number in IPython 8, and one more in IPython 9, which counts on before it runs a
-    cell. The frame of the cell that called the magic belongs to the number it was compiled under, in both.
-    """
-    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  (the documented way to one's callers)
-    while frame is not None:
-        number = cell_number(shell, frame.f_code.co_filename)
-        if number is not None:
-            return number
-        frame = frame.f_back
-    return int(shell.execution_count)
-
-
 def _refuse_await(tree: ast.Module) -> None:
     for node in _outside_functions(tree):
         line = _line_of_await(node)
@@ -190,16 +174,3 @@ def _outside_functions(tree: ast.AST) -> list[ast.AST]:
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             waiting.extend(ast.iter_child_nodes(node))
     return found
-
-
-def cell_number(shell: Any, filename: str) -> int | None:
-    """Return the execution count of the cell that IPython compiled under ``filename``, or None."""
-    known = getattr(shell.compile, "_filename_map", {})
-    number = known.get(filename)
-    return int(number) if number is not None else None
-
-
-def cell_numbers(shell: Any) -> dict[str, int]:
-    """Return the execution count of every cell, by the last part of the name that IPython compiled it under."""
-    known = getattr(shell.compile, "_filename_map", {})
-    return {PurePath(filename).name: int(number) for filename, number in known.items() if number is not None}

@@ -255,7 +255,7 @@ def load(shell: Any) -> None:
         stack.callback(magics.watcher.switch, on=False)
         stack.callback(frames.install_formatters(shell))
         stack.callback(completion.install(shell))
-        stack.callback(frames.install(shell, lambda: magics.explain))
+        stack.callback(frames.install(shell, magics))
         stack.callback(shared_assets.install(shell, lambda: str(magics.viewer)))
         api.install_display(frames.show)
         stack.callback(_show_as_text_again)
@@ -275,8 +275,9 @@ def unload(shell: Any) -> None:
 def _show_as_text_again() -> None:
     if not _LOADED:  # another shell of this process may still want to be shown more
         api.install_display(None)
-        api.ignore("")
-        if "tensormagic.api.looking" in sys.modules:  # else nobody asked for lines, and unloading imports nothing
+        if "tensormagic.api.diagnosing" in sys.modules:  # else nothing was silenced, and unloading imports nothing
+            api.ignore("")
+        if "tensormagic.api.looking" in sys.modules:  # likewise: nobody asked for lines
             api.set_repr("torch")
 
 

@@ -24,8 +24,8 @@ from tensormagic import api
 from tensormagic.collectors import requirements
 from tensormagic.errors import TensorMagicError
 from tensormagic.magics.arguments import Magic, Output, expressions, unquoted
-from tensormagic.magics.cell import CellSource, cell_number
-from tensormagic.magics.shared_assets import Placement
+from tensormagic.magics.cell import CellSource
+from tensormagic.magics.shared_assets import Placement, cell_number
 
 if TYPE_CHECKING:
     from tensormagic.reports import Report
@@ -163,13 +163,13 @@ def explain(shell: Any, error: BaseException, *, source: str = "") -> bool:
     return report is not None
 
 
-def install(shell: Any, is_on: Callable[[], bool]) -> Callable[[], None]:
-    """Explain errors below the cells that raise them, while ``is_on`` says so; returns what undoes it."""
+def install(shell: Any, settings: Any) -> Callable[[], None]:
+    """Explain errors below the cells that raise them, while ``settings.explain`` says so; returns what undoes it."""
 
     def ended(result: Any) -> None:
         described = id(shell) in _TOLD
         _TOLD.discard(id(shell))
-        if is_on() and not described and result.error_in_exec is not None:
+        if settings.explain and not described and result.error_in_exec is not None:
             explain(shell, result.error_in_exec)
 
     shell.events.register(_EVENT, ended)
@@ -225,7 +225,9 @@ def bundle(
 
 def show(report: Report, *, folded: bool = False, slide: bool = False) -> None:
     """Show a report: rich in a notebook, and as text, in colours, in a terminal; ``folded`` where it can be opened."""
-    if api.prints_best():
+    from tensormagic.views.text_canvas import prints_best
+
+    if prints_best():
         api.print_text(report)
     else:
         display(bundle(report, folded=folded, slide=slide), raw=True)

@@ -15,7 +15,6 @@ from IPython.display import display
 from tensormagic import api
 from tensormagic.errors import UnknownNameError
 from tensormagic.magics.arguments import Magic, Output, expressions, unquoted
-from tensormagic.magics.cell import cell_number
 from tensormagic.magics.frames import (
     Explained,
     Followed,
@@ -27,7 +26,7 @@ from tensormagic.magics.frames import (
     value_of,
 )
 from tensormagic.magics.live_output import Repainter
-from tensormagic.magics.shared_assets import Placement
+from tensormagic.magics.shared_assets import Placement, cell_number
 from tensormagic.reports import Cell, Report
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ _OF_TENSOR = (
     "views.to_html", "views.to_svg", "views.panels.tensor", "views.page.figures", "magics.tensor",
 )  # fmt: skip
 _OF_TRACE = (
-    "magics.tracegrad", "api.running", "collectors.runs.run", "collectors.runs.paced", "views.panels.trace",
+    "magics.tracegrad", "api.running", "collectors.runs.run", "collectors.runs.trace", "views.panels.trace",
     "views.to_text",
 )  # fmt: skip
 NEEDED = (*_PACKAGES, *_OF_TENSOR, *_OF_TRACE, "views.page.live", *(f"magics.{name}" for name in FILES))

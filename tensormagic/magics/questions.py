@@ -14,7 +14,6 @@ from IPython.core.error import UsageError
 
 from tensormagic import api
 from tensormagic.magics.arguments import Magic, Output, check_expression, expressions, unquoted
-from tensormagic.magics.cell import cell_number
 from tensormagic.magics.frames import (
     Explained,
     Followed,
@@ -26,6 +25,7 @@ from tensormagic.magics.frames import (
     value_of,
 )
 from tensormagic.magics.live_output import last_report
+from tensormagic.magics.shared_assets import cell_number
 
 if TYPE_CHECKING:
     from tensormagic.reports import Cell, Report

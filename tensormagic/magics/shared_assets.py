@@ -1,4 +1,4 @@
-"""Decides which outputs of a notebook carry the code that panels share, and which point to an output that does.
+"""Which cell of a notebook is which; and which outputs carry the code that panels share, which point to one that does.
 
 A saved notebook of twenty panels should hold the viewer once. The kernel never sees the notebook; but each request to
 run a cell says which front end it comes from, in which cell it stands, and, from JupyterLab, which cells were deleted.
@@ -11,15 +11,49 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
+from types import FrameType
 from typing import Any
 
 from IPython.core.getipython import get_ipython
 
-from tensormagic.magics.cell import running_number
-
 MODES = ("auto", "once", "each")
 MOST_PAGES = 8  # pages whose outputs are remembered; each time the notebook is opened is one
 _PAGES: dict[int, Pages] = {}  # of each shell
+
+
+# The numbers of cells, as the notebook shows them.
+
+
+def running_number(shell: Any) -> int:
+    """Return the number that the notebook shows beside the running cell: the one in ``In [n]``.
+
+    ``shell.execution_count`` is that number in IPython 8, and one more in IPython 9, which counts on before it runs a
+    cell. The frame of the cell that called the magic belongs to the number it was compiled under, in both.
+    """
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  (the documented way to one's callers)
+    while frame is not None:
+        number = cell_number(shell, frame.f_code.co_filename)
+        if number is not None:
+            return number
+        frame = frame.f_back
+    return int(shell.execution_count)
+
+
+def cell_number(shell: Any, filename: str) -> int | None:
+    """Return the execution count of the cell that IPython compiled under ``filename``, or None."""
+    known = getattr(shell.compile, "_filename_map", {})
+    number = known.get(filename)
+    return int(number) if number is not None else None
+
+
+def cell_numbers(shell: Any) -> dict[str, int]:
+    """Return the execution count of every cell, by the last part of the name that IPython compiled it under."""
+    known = getattr(shell.compile, "_filename_map", {})
+    return {PurePath(filename).name: int(number) for filename, number in known.items() if number is not None}
+
+
+# Which output carries the code, and which cells are still there.
 
 
 @dataclass(frozen=True, slots=True)

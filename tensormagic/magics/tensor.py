@@ -13,8 +13,8 @@ from tensormagic import api
 from tensormagic.collectors import requirements
 from tensormagic.errors import TensorMagicError
 from tensormagic.magics.arguments import Magic, Output, expressions, slice_of
-from tensormagic.magics.cell import cell_number, cell_numbers
 from tensormagic.magics.frames import Explained, check_names, deliver, path_of, paths_told
+from tensormagic.magics.shared_assets import cell_number, cell_numbers
 from tensormagic.reports import Holder, Hook, Report, TensorReport, TensorTable
 
 MOST_PANELS = 6  # of a collection's tensors, shown in full below the table

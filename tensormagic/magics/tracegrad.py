@@ -14,9 +14,9 @@ from tensormagic.api.running import Steps, pace_of
 from tensormagic.errors import TraceError
 from tensormagic.magics import engines
 from tensormagic.magics.arguments import Magic, Output, pieces, unquoted
-from tensormagic.magics.cell import cell_number
 from tensormagic.magics.frames import Followed, check, deliver, is_notebook, relays_updates, run_cell
 from tensormagic.magics.live_output import last_report, shown
+from tensormagic.magics.shared_assets import cell_number
 from tensormagic.reports import Cell, Pace
 
 

@@ -12,9 +12,9 @@ from IPython.core.error import UsageError
 from tensormagic import api
 from tensormagic.errors import TensorMagicError
 from tensormagic.magics.arguments import check_expression
-from tensormagic.magics.cell import cell_number
 from tensormagic.magics.frames import show
 from tensormagic.magics.live_output import last_report
+from tensormagic.magics.shared_assets import cell_number
 
 if TYPE_CHECKING:
     from tensormagic.reports import Finding, TraceReport, WatchReport

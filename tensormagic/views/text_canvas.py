@@ -7,6 +7,7 @@ import io
 import math
 import os
 import re
+import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -275,6 +276,11 @@ def _replaced(encoding: str) -> Iterator[str]:
     for letter in LOOKALIKES:
         if not holds(encoding, letter) or any(letter in letters for letters in together):
             yield letter
+
+
+def prints_best() -> bool:
+    """Say whether text does better than any display: in a terminal, and where not every character can go."""
+    return is_terminal(sys.stdout) or not holds(getattr(sys.stdout, "encoding", None), EVERY_BAR)
 
 
 def is_terminal(stream: TextIO | None) -> bool:

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.api.watching import diagnosed
+from tensormagic.api.diagnosing import diagnosed
 from tests.corpus.cases import healthy
 from tests.diagnoses.samples_calls import tensor, traced, waiting
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tensormagic.api.watching import diagnosed
+from tensormagic.api.diagnosing import diagnosed
 from tensormagic.reports import Location
 from tests.corpus.cases import ill
 from tests.diagnoses.samples_calls import tensor, traced, waiting

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.api.explaining import explain_error
+from tensormagic.api.diagnosing import explain_error
 from tests.diagnoses.everyday_errors import EVERYDAY
 from tests.sweeps.ways import applied
 

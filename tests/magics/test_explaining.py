@@ -170,7 +170,7 @@ def test_tab_completes_the_switches(shell, line, words):
 
 def test_in_a_terminal_it_is_text_below_the_traceback(cell, shell, monkeypatch):
     """As wide as the terminal, after what IPython prints."""
-    monkeypatch.setattr("tensormagic.api.prints_best", lambda: True)
+    monkeypatch.setattr("tensormagic.views.text_canvas.prints_best", lambda: True)
     cell(SWITCH)
     ran = cell(FAILS)
     assert ran.out.index("RuntimeError") < ran.out.index("── Tensor.matmul ──")

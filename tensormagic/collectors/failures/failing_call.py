@@ -22,8 +22,7 @@ import torch
 from torch import nn
 
 from tensormagic.collectors.failures.failing_source import Failing, failing_at
-from tensormagic.collectors.where.caller import MARK, foreign_frames
-from tensormagic.collectors.where.source import is_own_code, names_of
+from tensormagic.collectors.where.source import MARK, foreign_frames, is_own_code, names_of
 from tensormagic.errors import TensorMagicError
 
 _TORCH = str(Path(torch.__file__).parent)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,7 +12,6 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.failures.failing_call import (
     Refused,
     Steps,
@@ -41,22 +39,16 @@ from tensormagic.collectors.failures.operands import (
     operand_of,
 )
 from tensormagic.collectors.faults.backward_errors import untraced_fault
-from tensormagic.collectors.gradients.forward_values import PassValues
-from tensormagic.collectors.gradients.traced_graph import TracedGraph
 from tensormagic.collectors.graphs.live_nodes import walk_nodes
 from tensormagic.collectors.graphs.nodes import describe_nodes
-from tensormagic.collectors.graphs.structure import Walker, is_accumulate, make_structure, start_nodes
-from tensormagic.collectors.hooks.capturing import Captures, Return, kept_compiled
-from tensormagic.collectors.hooks.modes import TransparentMode
-from tensormagic.collectors.hooks.stepping_off import Listener
-from tensormagic.collectors.hooks.undoing import Undoing
-from tensormagic.collectors.memory.live_memory import memory_at, out_of_memory_of
+from tensormagic.collectors.graphs.structure import Walker, make_structure, start_nodes
+from tensormagic.collectors.memory.live_memory import memory_at
 from tensormagic.collectors.objects.identity import Leaves, ModuleNames
 from tensormagic.collectors.objects.namespace import UNKNOWN
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.where.caller import Callers, Origins, calling_frame
-from tensormagic.collectors.where.source import CellNumber, SourceLines, location_in, location_of, names_of
-from tensormagic.reports import Cell, Edge, FailureReport, Gap, Graph, Location, Node, Operand, OutOfMemory, Pass
+from tensormagic.collectors.where.caller import Origins
+from tensormagic.collectors.where.source import CellNumber, location_in, location_of, names_of
+from tensormagic.reports import Edge, FailureReport, Gap, Graph, Location, Node, Operand, OutOfMemory
 from tensormagic.reports.failure import BackwardFault, Phase
 
 # The graph so far: what autograd had recorded of the operands of a call when torch refused it.
@@ -81,8 +73,11 @@ def graph_before(
         None where autograd had recorded nothing of them, or too much to be drawn.
     """
     with quiet():
-        starts = start_nodes([operand for operand in operands if operand.requires_grad])
-        if all(map(is_accumulate, starts)) or _is_large(starts):
+        recorded = [operand for operand in operands if operand.requires_grad]
+        if all(operand.grad_fn is None for operand in recorded):  # leaves
+            return None
+        starts = start_nodes(recorded)
+        if _is_large(starts):
             return None
         known = origins or Origins()
         leaves = Leaves(namespace, ModuleNames(namespace))
@@ -297,121 +292,132 @@ def _gaps(arguments: list[Argument], operands: tuple[Operand, ...]) -> list[Gap]
     return gaps
 
 
-# The call that ended a traced run: what is in the exception, and what only the tracer knows of it.
+# What the messages of an out-of-memory error show: which device, how much was asked for, how much there was.
+#
+# Each backend of torch writes its own. The sources (torch 2.6 to 2.13, older forms where they are still met):
+# ``c10/cuda/CUDACachingAllocator.cpp`` (``CUDA`` or ``HIP``), ``c10/cuda/CUDAMallocAsyncAllocator.cpp``,
+# ``c10/xpu/XPUCachingAllocator.cpp``, ``aten/src/ATen/mps/MPSAllocator.mm``, ``c10/core/impl/alloc_cpu.cpp``; NumPy's
+# is ``numpy/_core/_exceptions.py``.
 
-Last = tuple[Pass, TracedGraph, PassValues]
+_SIZE = r"([\d.]+) (bytes|[KMGTP]i?B)"
+_UNITS = {"bytes": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
+_DEVICES = {"CUDA": "cuda", "HIP": "cuda", "XPU": "xpu", "MPS": "mps", "PrivateUse1": "privateuseone"}
+
+_ACCELERATOR = re.compile(rf"(?:\b(\w+) )?[Oo]ut of memory\. Tried to allocate {_SIZE}")
+_MPS = re.compile(rf"MPS backend out of memory \(MPS allocated: {_SIZE}")
+_ASYNC = re.compile(r"Allocation on device (\d+) would exceed allowed memory\. \(out of memory\)")
+_CPU = re.compile(r"(?:can't allocate memory|not enough memory): you tried to allocate (\d+) bytes")
+_MAPPED = re.compile(r"unable to mmap (\d+) bytes from file .*Cannot allocate memory", re.DOTALL)
+_NUMPY = re.compile(rf"Unable to allocate {_SIZE} for an array")
+_BARE = re.compile(
+    r"(?:CUDA|CUDA driver|HIP) error: out of memory|CUDNN_STATUS_ALLOC_FAILED|CUBLAS_STATUS_ALLOC_FAILED"
+    r"|CUSOLVER_STATUS_ALLOC_FAILED|CUFFT_ALLOC_FAILED"
+)
 
 
-class TracedFailure:
-    """What is known of the call that torch refused, where one ended the run.
+def read_message(message: str, *, is_memory_error: bool = False, device: str = "cpu") -> OutOfMemory | None:
+    """Return what a message shows; None where it shows something else.
 
     Args:
-        recorder: The mode that was on, which knows where nodes were made.
-        sites: The lines met so far.
-        namespace: Where names are looked up.
+        message: Of the exception.
+        is_memory_error: Whether the exception's type alone says that memory ran out (`MemoryError`,
+            ``torch.OutOfMemoryError``).
+        device: On which device that type says so, where the message does not tell.
     """
-
-    def __init__(self, recorder: ForwardRecorder, sites: SourceLines, namespace: Mapping[str, Any]) -> None:
-        self._origins, self._sites = recorder.origins, sites
-        self._around = Surroundings(
-            namespace, sites.cell_number, frozenset({ForwardRecorder.__torch_function__.__code__}),
-            origin=self._origin, origins=recorder.origins,
-        )  # fmt: skip
-        self._found: FailureReport | None = None
-        self._node: tuple[int, int] | None = None
-
-    def note(self, error: BaseException, last: Last | None) -> None:
-        """Read the exception that ended the run.
-
-        Args:
-            error: As it came, with the tracer's frames.
-            last: The last pass, its graph and its numbers.
-        """
-        self._found = failure_of(error, self._around)
-        if self._found is not None and self._found.phase == "backward" and last is not None:
-            done, graph, values = last
-            if done.outcome == "failed" and values.order:
-                self._node = (graph.structure.number, values.order[-1])
-
-    def report(self, graphs: tuple[Graph, ...]) -> FailureReport | None:
-        """Return what is known, or None.
-
-        Args:
-            graphs: Those of the trace, in its order: the node that was running is in one of them.
-        """
-        if self._found is None or self._node is None:
-            return self._found
-        number, node = self._node
-        places = [at for at, graph in enumerate(graphs) if graph.number == number]
-        return dataclasses.replace(self._found, node=(places[0], node)) if places else self._found
-
-    def _origin(self, tensor: torch.Tensor) -> Location | None:
-        """Return the line that made a tensor."""
-        maker = tensor.grad_fn
-        if maker is None:
-            return None
-        number, _ = self._origins.of(maker._sequence_nr())
-        site = self._origins.origins[number][0] if number >= 0 else None
-        return None if site is None else self._sites.locations[site]
+    found = next((described for reader in _READERS if (described := reader(message)) is not None), None)
+    if found is None and is_memory_error:
+        return OutOfMemory(device, None, message=message)
+    return found
 
 
-# A function mode that only passes calls on, so that the one that fails can be read from the exception's traceback.
-#
-# It keeps nothing and looks at nothing: a call costs what an empty mode costs. Its frame in the traceback of an
-# exception still holds the function and the arguments; `failing_call` reads them there.
+def _accelerator(message: str) -> OutOfMemory | None:
+    asked = _ACCELERATOR.search(message)
+    if asked is None:
+        return None
+    index = re.search(r"GPU (\d+)", message)
+    device = _DEVICES.get(asked[1] or "CUDA", (asked[1] or "").lower())
+    reserved = _first(message, rf"{_SIZE} is reserved by PyTorch but unallocated")
+    allocated = _first(message, rf"{_SIZE} (?:is allocated by PyTorch|already allocated)")
+    in_all = _first(message, rf"{_SIZE} reserved in total by PyTorch")
+    return OutOfMemory(
+        f"{device}:{index[1] if index else 0}",
+        _bytes(asked[2], asked[3]),
+        message=message,
+        free=_first(message, rf"of which {_SIZE} is free", rf"{_SIZE} free;"),
+        total=_first(message, rf"total capac\w*ty of {_SIZE}", rf"{_SIZE} total capacity"),
+        allocated=allocated,
+        reserved=in_all - allocated if in_all is not None and allocated is not None else reserved,
+    )
 
 
-class PassthroughMode(TransparentMode):
-    """Makes every call as its own line would."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._callers = Callers()
-
-    def __torch_function__(
-        self, func: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Make the call."""
-        return self._callers.standing_in_for(calling_frame(sys._getframe(1)))(func, args, kwargs)
-
-    def leave_alone(self) -> Return | None:
-        """Leave while torch writes down what runs: see `Captures`."""
-        return self.step_back if self.step_aside() else None
+def _mps(message: str) -> OutOfMemory | None:
+    allocated = _MPS.search(message)
+    if allocated is None:
+        return None
+    total = _first(message, rf"max allowed: {_SIZE}")
+    others = _first(message, rf"other allocations: {_SIZE}")
+    in_use = _bytes(allocated[1], allocated[2])
+    free = None if total is None else max(total - in_use - (others or 0), 0)
+    asked = _first(message, rf"Tried to allocate {_SIZE}")
+    return OutOfMemory("mps:0", asked, message=message, free=free, total=total, allocated=in_use)
 
 
-MODE_CALLS: frozenset[CodeType] = frozenset(
-    mode.__torch_function__.__code__ for mode in (PassthroughMode, ForwardRecorder)
+def _malloc_async(message: str) -> OutOfMemory | None:
+    """Read what ``backend:cudaMallocAsync`` writes: a table."""
+    found = _ASYNC.search(message)
+    if found is None:
+        return None
+    return OutOfMemory(
+        f"cuda:{found[1]}",
+        _first(message, rf"Requested *: {_SIZE}"),
+        message=message,
+        free=_first(message, rf"Free \(according to CUDA\): {_SIZE}"),
+        total=_first(message, rf"Device limit *: {_SIZE}"),
+        allocated=_first(message, rf"Currently allocated *: {_SIZE}"),
+    )
+
+
+def _cpu(message: str) -> OutOfMemory | None:
+    found = _CPU.search(message) or _MAPPED.search(message)
+    return OutOfMemory("cpu", int(found[1]), message=message) if found else None
+
+
+def _numpy(message: str) -> OutOfMemory | None:
+    found = _NUMPY.search(message)
+    return OutOfMemory("cpu", _bytes(found[1], found[2]), message=message) if found else None
+
+
+def _bare(message: str) -> OutOfMemory | None:
+    return OutOfMemory("cuda", None, message=message) if _BARE.search(message) else None
+
+
+_READERS: tuple[Callable[[str], OutOfMemory | None], ...] = (
+    _accelerator, _malloc_async, _mps, _cpu, _numpy, _bare,
 )  # fmt: skip
 
 
-class FailureListener(Listener):
-    """Reads the exception that ends a run.
+def _first(message: str, *patterns: str) -> int | None:
+    """Return the size that the first fitting pattern finds; None where none fits."""
+    found = next((match for pattern in patterns if (match := re.search(pattern, message))), None)
+    return None if found is None else _bytes(found[1], found[2])
 
-    Args:
-        namespace: Where names are looked up, besides the functions that were running.
 
-    Attributes:
-        found: What is known of the call that torch refused; None where there was none.
-    """
+def _bytes(value: str, unit: str) -> int:
+    """Return a size as torch writes it, as a number of bytes: its ``GB`` are as large as its ``GiB``."""
+    power = _UNITS[unit] if unit in _UNITS else _UNITS[unit[0]]
+    return int(float(value.rstrip(".")) * 2 ** (10 * power) + 0.5)
 
-    used_before = "this was used before; make a new one with tensormagic.explain()"
 
-    def __init__(self, namespace: Mapping[str, Any]) -> None:
-        super().__init__(namespace, Cell("", None, ()))
-        self._around = Surroundings(namespace, None, MODE_CALLS)
-        self.found: FailureReport | None = None
+_TYPES: tuple[type[BaseException], ...] = (MemoryError, torch.OutOfMemoryError)
+_READ = (*_TYPES, RuntimeError)  # the only ones whose messages are read
 
-    def enter(self, undoing: Undoing) -> None:
-        """Put the function mode into torch."""
-        mode = PassthroughMode()
-        undoing.enter_context(mode)
-        undoing.enter_context(kept_compiled(mode))
-        undoing.enter_context(Captures(mode.leave_alone))
 
-    def explain(self, error: BaseException) -> None:
-        """Find the call in the exception's traceback."""
-        self.found = failure_of(error, self._around)
-
-    def report(self) -> FailureReport | None:
-        """Return what is known of the call that torch refused; None where there was none."""
-        return self.found
+def out_of_memory_of(error: BaseException) -> OutOfMemory | None:
+    """Return what an exception says of memory that ran out; None where it is another. Reads its message alone."""
+    if not isinstance(error, _READ):
+        return None
+    try:
+        device = "cpu" if isinstance(error, MemoryError) else "cuda"
+        return read_message(str(error), is_memory_error=isinstance(error, _TYPES), device=device)
+    except Exception:  # a message that cannot be had shows nothing
+        return None

@@ -18,7 +18,8 @@ import torch.fx.traceback as stacks
 from torch.autograd import forward_ad
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
-from tensormagic.collectors.where.caller import foreign_caller, foreign_frames, strip_own_frames, uncounted
+from tensormagic.collectors.where.caller import foreign_caller, strip_own_frames, uncounted
+from tensormagic.collectors.where.source import foreign_frames
 from tensormagic.reports import Location
 
 # Replaces functions of torch's for the duration of a trace, and puts them back whatever the order.

@@ -10,11 +10,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from tensormagic.collectors.failures.failures import Surroundings, failure_of
+from tensormagic.collectors.failures.failures import Surroundings, failure_of, out_of_memory_of
 from tensormagic.collectors.hooks.stepping_off import Listener
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.memory.live_blocks import Origin, note_lines
-from tensormagic.collectors.memory.live_memory import out_of_memory_of
 from tensormagic.collectors.memory_runs.allocation_log import (
     AllocationLog,
     Block,

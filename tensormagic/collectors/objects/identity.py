@@ -21,7 +21,7 @@ from tensormagic.collectors.objects.holdings import attributes_of, is_a, items_o
 from tensormagic.collectors.objects.namespace import inside
 from tensormagic.collectors.objects.reach import DeepNames, Sharded, sharded_in
 from tensormagic.collectors.quiet import number
-from tensormagic.gc_pause import gc_paused
+from tensormagic.reports.base import gc_paused
 
 # Names for leaves and modules, without keeping any of them alive.
 #

@@ -445,11 +445,6 @@ class _Companions:
         self._tracer.leaves()
 
 
-def new_tracer(pace: Pace | None, *arguments: Any, **keywords: Any) -> Tracer:
-    """Return a tracer, given what `Tracer` takes: of all steps, or of those that ``pace`` asks for."""
-    return Tracer(*arguments, **keywords) if pace is None else PacedTracer(pace, *arguments, **keywords)
-
-
 def standing_norms(tensors: Iterable[torch.Tensor | None]) -> array[float]:
     """Return the norm of each tensor's ``.grad`` as it is; `UNTOUCHED` where there is none, or no tensor."""
     found, far = array("f"), DeviceNumbers(0)

@@ -1,27 +1,38 @@
-"""A run that is followed: it begins, goes on and ends once for all that listen to it.
+"""A run that is followed: it begins, goes on and ends once for all that listen to it; and the error that ends one.
 
 What may be asked of a run is in `LISTENERS`: a new question is a `Listener` in a file of its own, and a line there.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import sys
 from collections.abc import Mapping
 from importlib import import_module
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
+import torch
+
+from tensormagic.collectors.calls.forward import ForwardRecorder
+from tensormagic.collectors.failures.failures import Surroundings, failure_of
+from tensormagic.collectors.gradients.forward_values import PassValues
+from tensormagic.collectors.gradients.traced_graph import TracedGraph
 from tensormagic.collectors.graphs.live_nodes import walk_nodes
-from tensormagic.collectors.hooks.modes import aside, calls_aside
+from tensormagic.collectors.hooks.capturing import Captures, Return, kept_compiled
+from tensormagic.collectors.hooks.modes import TransparentMode, aside, calls_aside
 from tensormagic.collectors.hooks.stepping_off import Listener, OperationMode, SteppingOff
 from tensormagic.collectors.hooks.undoing import Undoing, abandon_in_children
-from tensormagic.collectors.where.caller import error_text, state_after, strip_own_frames
+from tensormagic.collectors.where.caller import Callers, calling_frame, error_text, state_after, strip_own_frames
+from tensormagic.collectors.where.source import SourceLines
 from tensormagic.errors import TraceError
-from tensormagic.reports import RunReport
+from tensormagic.reports import Cell, FailureReport, Graph, Location, Pass, RunReport
 
 # By the name of its part of a `RunReport`: where the listener is. In this order they listen; memory comes last, since
 # what the others still hold as the run ends is no memory of the run's.
 LISTENERS: Mapping[str, tuple[str, str]] = {
-    "trace": ("runs.paced", "new_tracer"),
+    "trace": ("runs.trace", "Tracer"),
+    "paced": ("runs.paced", "PacedTracer"),  # a trace of some steps
     "writes": ("aliasing.writes", "WriteListener"),
     "draws": ("rng.draws", "DrawListener"),
     "memory": ("memory_runs.recorder", "MemoryRecorder"),
@@ -131,3 +142,123 @@ def listener(question: str, *arguments: Any, **keywords: Any) -> Any:
     """Return the listener that answers a question, given what it takes; only then is it imported."""
     module, name = LISTENERS[question]
     return getattr(import_module(f"tensormagic.collectors.{module}"), name)(*arguments, **keywords)
+
+
+# The call that ended a traced run: what is in the exception, and what only the tracer knows of it.
+
+Last = tuple[Pass, TracedGraph, PassValues]
+
+
+class TracedFailure:
+    """What is known of the call that torch refused, where one ended the run.
+
+    Args:
+        recorder: The mode that was on, which knows where nodes were made.
+        sites: The lines met so far.
+        namespace: Where names are looked up.
+    """
+
+    def __init__(self, recorder: ForwardRecorder, sites: SourceLines, namespace: Mapping[str, Any]) -> None:
+        self._origins, self._sites = recorder.origins, sites
+        self._around = Surroundings(
+            namespace, sites.cell_number, frozenset({ForwardRecorder.__torch_function__.__code__}),
+            origin=self._origin, origins=recorder.origins,
+        )  # fmt: skip
+        self._found: FailureReport | None = None
+        self._node: tuple[int, int] | None = None
+
+    def note(self, error: BaseException, last: Last | None) -> None:
+        """Read the exception that ended the run.
+
+        Args:
+            error: As it came, with the tracer's frames.
+            last: The last pass, its graph and its numbers.
+        """
+        self._found = failure_of(error, self._around)
+        if self._found is not None and self._found.phase == "backward" and last is not None:
+            done, graph, values = last
+            if done.outcome == "failed" and values.order:
+                self._node = (graph.structure.number, values.order[-1])
+
+    def report(self, graphs: tuple[Graph, ...]) -> FailureReport | None:
+        """Return what is known, or None.
+
+        Args:
+            graphs: Those of the trace, in its order: the node that was running is in one of them.
+        """
+        if self._found is None or self._node is None:
+            return self._found
+        number, node = self._node
+        places = [at for at, graph in enumerate(graphs) if graph.number == number]
+        return dataclasses.replace(self._found, node=(places[0], node)) if places else self._found
+
+    def _origin(self, tensor: torch.Tensor) -> Location | None:
+        """Return the line that made a tensor."""
+        maker = tensor.grad_fn
+        if maker is None:
+            return None
+        number, _ = self._origins.of(maker._sequence_nr())
+        site = self._origins.origins[number][0] if number >= 0 else None
+        return None if site is None else self._sites.locations[site]
+
+
+# A function mode that only passes calls on, so that the one that fails can be read from the exception's traceback.
+#
+# It keeps nothing and looks at nothing: a call costs what an empty mode costs. Its frame in the traceback of an
+# exception still holds the function and the arguments; `failing_call` reads them there.
+
+
+class PassthroughMode(TransparentMode):
+    """Makes every call as its own line would."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._callers = Callers()
+
+    def __torch_function__(
+        self, func: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Make the call."""
+        return self._callers.standing_in_for(calling_frame(sys._getframe(1)))(func, args, kwargs)
+
+    def leave_alone(self) -> Return | None:
+        """Leave while torch writes down what runs: see `Captures`."""
+        return self.step_back if self.step_aside() else None
+
+
+MODE_CALLS: frozenset[CodeType] = frozenset(
+    mode.__torch_function__.__code__ for mode in (PassthroughMode, ForwardRecorder)
+)  # fmt: skip
+
+
+class FailureListener(Listener):
+    """Reads the exception that ends a run.
+
+    Args:
+        namespace: Where names are looked up, besides the functions that were running.
+
+    Attributes:
+        found: What is known of the call that torch refused; None where there was none.
+    """
+
+    used_before = "this was used before; make a new one with tensormagic.explain()"
+
+    def __init__(self, namespace: Mapping[str, Any]) -> None:
+        super().__init__(namespace, Cell("", None, ()))
+        self._around = Surroundings(namespace, None, MODE_CALLS)
+        self.found: FailureReport | None = None
+
+    def enter(self, undoing: Undoing) -> None:
+        """Put the function mode into torch."""
+        mode = PassthroughMode()
+        undoing.enter_context(mode)
+        undoing.enter_context(kept_compiled(mode))
+        undoing.enter_context(Captures(mode.leave_alone))
+
+    def explain(self, error: BaseException) -> None:
+        """Find the call in the exception's traceback."""
+        self.found = failure_of(error, self._around)
+
+    def report(self) -> FailureReport | None:
+        """Return what is known of the call that torch refused; None where there was none."""
+        return self.found

@@ -24,7 +24,6 @@ from tensormagic.collectors import devices
 from tensormagic.collectors.calls.forward import ForwardRecorder, look_at_pass
 from tensormagic.collectors.cuts.detachment_log import CutLog
 from tensormagic.collectors.devices import Late, Stopwatch
-from tensormagic.collectors.failures.failures import TracedFailure
 from tensormagic.collectors.faults.backward_faults import Faults
 from tensormagic.collectors.gradients.forward_values import ForwardMeter, PassValues
 from tensormagic.collectors.gradients.gradients import PassRecorder
@@ -60,6 +59,7 @@ from tensormagic.collectors.hooks.undoing import Undoing, forks
 from tensormagic.collectors.objects.identity import Leaves, ModuleNames
 from tensormagic.collectors.runs.ops import OpRecorder
 from tensormagic.collectors.runs.rank_file import PassEnd, RankFile
+from tensormagic.collectors.runs.run import TracedFailure
 from tensormagic.collectors.session.unregistered import ModuleWatch
 from tensormagic.collectors.training.parallel import ParallelWatcher
 from tensormagic.collectors.training.training import TrainingWatcher
@@ -67,8 +67,8 @@ from tensormagic.collectors.training.updates import UpdateWatcher
 from tensormagic.collectors.where.caller import error_text, sequence_number, state_after, uncounted
 from tensormagic.collectors.where.source import CellNumber
 from tensormagic.errors import NonFiniteError
-from tensormagic.gc_pause import gc_paused
 from tensormagic.reports import Cell, Gap, LiveFrame, Pass, TraceReport
+from tensormagic.reports.base import gc_paused
 
 _AGAIN = "one pass went through the same graph several times: the first time is shown"
 _CAPTURING = "a backward was recorded into a CUDA graph and not followed: nothing of a trace may be in it"

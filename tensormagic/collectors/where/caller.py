@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
 from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any, TypeVar
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from tensormagic.collectors.where.source import MARK, PACKAGE_DIRECTORY, is_own_code
+from tensormagic.collectors.where.source import MARK, foreign_frames, is_ours, is_own_code
 from tensormagic.errors import NonFiniteError
 from tensormagic.reports import State
 
@@ -60,13 +60,9 @@ def calling_frame(frame: FrameType) -> FrameType:
 
 def foreign_caller(frame: FrameType) -> FrameType:
     """Return the innermost frame at or above ``frame`` that is none of this package's: several runs may be on."""
-    while frame.f_back is not None and _is_ours(frame.f_code):
+    while frame.f_back is not None and is_ours(frame.f_code):
         frame = frame.f_back
     return frame
-
-
-def _is_ours(code: CodeType) -> bool:
-    return code.co_name == MARK or code.co_filename.startswith(PACKAGE_DIRECTORY)
 
 
 class Callers:
@@ -152,28 +148,6 @@ def _without_own(entries: list[TracebackType]) -> list[TracebackType]:
     """Return what stays; the first entry always does: it is the frame in which the trace was started."""
     kept = set(foreign_frames([entry.tb_frame for entry in entries[1:]]))
     return [entries[0], *(entry for entry in entries[1:] if entry.tb_frame in kept)]
-
-
-def foreign_frames(frames: Sequence[FrameType]) -> list[FrameType]:
-    """Return the frames, outermost first, that would be there without the tracer."""
-    kept: list[FrameType] = []
-    removed = False
-    for frame in frames:
-        if _is_ours(frame.f_code):
-            removed = True
-            continue
-        if removed:
-            _drop_first_call(kept, frame)
-        kept.append(frame)
-        removed = False
-    return kept
-
-
-def _drop_first_call(kept: list[FrameType], real: FrameType) -> None:
-    while kept and kept[-1].f_code.co_name == "handle_torch_function":
-        kept.pop()
-    if kept and kept[-1].f_code is real.f_code:
-        kept.pop()
 
 
 # The stacks that torch gathers by itself, as its allocators keep them: which frame of one is the user's.

@@ -7,7 +7,7 @@ import linecache
 import os.path
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -54,6 +54,33 @@ def is_own_code(filename: str) -> bool:
     if any(folder in filename for folder in _INSTALLED):  # also the user's (--user) and the system's
         return False
     return not filename.startswith((PACKAGE_DIRECTORY, *_HOSTS, *_LIBRARY_DIRECTORIES))
+
+
+def is_ours(code: CodeType) -> bool:
+    """Return whether code is this package's, or calls in the name of a user's line."""
+    return code.co_name == MARK or code.co_filename.startswith(PACKAGE_DIRECTORY)
+
+
+def foreign_frames(frames: Sequence[FrameType]) -> list[FrameType]:
+    """Return the frames, outermost first, that would be there without the tracer."""
+    kept: list[FrameType] = []
+    removed = False
+    for frame in frames:
+        if is_ours(frame.f_code):
+            removed = True
+            continue
+        if removed:
+            _drop_first_call(kept, frame)
+        kept.append(frame)
+        removed = False
+    return kept
+
+
+def _drop_first_call(kept: list[FrameType], real: FrameType) -> None:
+    while kept and kept[-1].f_code.co_name == "handle_torch_function":
+        kept.pop()
+    if kept and kept[-1].f_code is real.f_code:
+        kept.pop()
 
 
 def is_own_frame(frame: FrameType) -> bool:

@@ -16,8 +16,8 @@ from uuid import uuid4
 
 from tensormagic import views
 from tensormagic.errors import TensorMagicError
-from tensormagic.gc_pause import gc_paused
 from tensormagic.reports import Report
+from tensormagic.reports.base import gc_paused
 from tensormagic.views.markup import escape, made_once, tag
 from tensormagic.views.text_canvas import LOOKALIKES
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tensormagic.collectors.memory.live_memory import out_of_memory_of, read_message
+from tensormagic.collectors.failures.failures import out_of_memory_of, read_message
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 DOCS = "(https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)"

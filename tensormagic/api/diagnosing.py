@@ -1,19 +1,18 @@
-"""Looking at a whole session; and what every report goes through before it is handed over."""
+"""What is wrong: with a report, less what is silenced; with a call that torch refused; with a whole session."""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
-from tensormagic.api.ignoring import ignored
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.diagnoses import diagnose
 from tensormagic.diagnoses.mismatches import mismatch_of
-from tensormagic.diagnoses.rule import is_silenced, joined
+from tensormagic.diagnoses.rule import codes_of, is_silenced, joined
 from tensormagic.diagnoses.start import probes_of
-from tensormagic.errors import TensorMagicError
+from tensormagic.errors import SettingError, TensorMagicError
 from tensormagic.reports import (
     FailureReport,
     Finding,
@@ -82,6 +81,86 @@ def _with_gap(report: AnyReport, codes: list[str]) -> AnyReport:
     gaps = [gap for gap in getattr(report, "gaps", ()) if gap.section != _SECTION]
     gap = Gap(_SECTION, f"{len(codes)} silenced by you: {', '.join(sorted(set(codes)))}")
     return dataclasses.replace(report, gaps=(*gaps, gap))  # type: ignore[call-arg]
+
+
+# What the user wants silenced, in this session: ``tm.ignore("TM105, TM7")``.
+
+_ignored: tuple[str, ...] = ()
+
+
+def ignore(codes: str | Iterable[str]) -> tuple[str, ...]:
+    """Set which codes are silenced from now on; returns those that were before.
+
+    Args:
+        codes: ``"TM105, TM7"`` or a list of such: whole codes, or the first digits for a family; empty for none.
+
+    Raises:
+        SettingError: for what is no code.
+    """
+    global _ignored  # a setting of the session, as ``%config TensorMagic.ignore`` is
+    try:
+        found = _codes_of(codes if isinstance(codes, str) else ",".join(codes))
+    except ValueError as error:
+        raise SettingError(f"cannot ignore {codes!r}: {error}") from None
+    if unknown := _unknown(found):
+        raise SettingError(f"cannot ignore {codes!r}: there is no finding {unknown[0]}; `%tensormagic help` lists them")
+    before, _ignored = _ignored, found
+    return before
+
+
+def ignored() -> tuple[str, ...]:
+    """Return the codes that are silenced."""
+    return _ignored
+
+
+def _codes_of(text: str) -> tuple[str, ...]:
+    if not text.strip():  # unloading says so, and needs no diagnosis for it
+        return ()
+
+    return codes_of(text)
+
+
+def _unknown(codes: tuple[str, ...]) -> list[str]:
+    """Return those with which no finding's code begins."""
+    if not codes:
+        return []
+    from tensormagic.diagnoses import RULES
+
+    return [code for code in codes if not any(rule.code.startswith(code) for rule in RULES)]
+
+
+# Errors: the call that torch refused, what it was given, and what would work.
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Say whether an exception says that memory ran out: torch's of any device, NumPy's, Python's own."""
+    from tensormagic.collectors.failures.failures import out_of_memory_of
+
+    return out_of_memory_of(error) is not None
+
+
+def explain_error(
+    error: BaseException,
+    *,
+    namespace: Mapping[str, Any] | None = None,
+    cell_number: Callable[[str], int | None] | None = None,
+    source: str = "",
+) -> FailureReport | None:
+    """Return what is known of the call that torch refused, from the exception alone; None where it is not torch's.
+
+    Nobody watched when it was raised: operands that were computed in the failing line itself are not known.
+
+    Args:
+        error: The exception, with its traceback; it is left as it is, and nothing of it is kept.
+        namespace: Where names are looked up, besides the functions that were running.
+        cell_number: Gives a cell's execution count from its file name.
+        source: The source of the user's innermost code, where Python cannot know it: an expression's.
+    """
+    from tensormagic.collectors.failures.failures import Surroundings, failure_of
+    from tensormagic.collectors.runs.run import MODE_CALLS
+
+    found = failure_of(error, Surroundings(namespace or {}, cell_number, MODE_CALLS, source=source))
+    return None if found is None else diagnosed(found)
 
 
 # Looking at a whole session: what is kept alive that nothing uses, and what its modules do not know of themselves.
