@@ -7,6 +7,7 @@ here, and a page in ``docs/diagnoses``.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from tensormagic.diagnoses import (
     aliasing,
@@ -142,7 +143,7 @@ RULES: tuple[Rule, ...] = (
     Rule("TM701", "draws from an unseeded generator", TraceReport, calls.unseeded_draws, "observations"),
     Rule("TM701", "draws from a generator that the system seeded", RngRunReport, calls.unseeded_run),
     Rule("TM702", "a generator on another device", FailureReport, mismatches.generator_elsewhere, "mismatch"),
-    Rule("TM703", "random numbers that repeat", TraceReport, calls.same_numbers_again),
+    Rule("TM703", "random numbers that repeat", TraceReport, steps.same_numbers_again),
     Rule("TM703", "random numbers that repeat", RngRunReport, calls.seeded_again),
     Rule("TM704", "workers that draw the same", TraceReport, calls.same_in_every_worker, "observations"),
     Rule("TM801", "operands on different devices", FailureReport, mismatches.operands_elsewhere, "mismatch"),
@@ -201,4 +202,14 @@ def _of_one_cause(found: list[Finding]) -> list[Finding]:
 
 
 def _found(report: Report) -> list[Finding]:
-    return [with_fix(found, report) for rule in RULES if rule.concerns(report) for found in rule.check(report)]
+    return [with_fix(found, report) for rule in RULES if _concerns(rule, report) for found in rule.check(report)]
+
+
+def _concerns(rule: Rule, report: Report) -> bool:
+    """Return whether there is anything in a report that a rule is about."""
+    if not isinstance(report, rule.reads) or rule.says not in getattr(report, "error", ""):
+        return False
+    there: Any = report
+    for name in rule.needs.split(".") if rule.needs else ():
+        there = there and getattr(there, name)
+    return bool(there)

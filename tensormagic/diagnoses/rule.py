@@ -38,15 +38,6 @@ class Rule:
     needs: str = ""  # What a report must have, or it is not asked: a field, or one of a field, as ``training.clips``.
     says: str = ""  # What torch's message must say, or it is not asked, of a call that was refused.
 
-    def concerns(self, report: Report) -> bool:
-        """Return whether there is anything in a report that this rule is about."""
-        if not isinstance(report, self.reads) or self.says not in getattr(report, "error", ""):
-            return False
-        there: Any = report
-        for name in self.needs.split(".") if self.needs else ():
-            there = there and getattr(there, name)
-        return bool(there)
-
 
 # What a user wants silenced: codes in a comment on the line, or switched off for the session.
 #

@@ -16,7 +16,7 @@ from tensormagic.collectors.calls.call_notes import Call
 from tensormagic.collectors.calls.call_watch import WATCHED, CallWatch
 from tensormagic.collectors.cuts.cuts import Cuts
 from tensormagic.collectors.faults.autograd_watch import GETS_GRAD, SETS_DATA, AutogradWatch
-from tensormagic.collectors.gradients.measures import SmallResults
+from tensormagic.collectors.gradients.gradient_statistics import SmallResults
 from tensormagic.collectors.graphs.live_nodes import flat
 from tensormagic.collectors.hooks.modes import TransparentMode, active_modes, set_modes
 from tensormagic.collectors.hooks.stepping_off import STANDING_IN

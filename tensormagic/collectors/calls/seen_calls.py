@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import weakref
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Any
 
@@ -48,12 +49,12 @@ INDEXING = ("__getitem__",)
 _MOST_MARKS = 32
 
 
+@dataclass(eq=False)
 class Sequences:
     """What recurrent layers gave that take time first, by identity, as long as it lives."""
 
-    def __init__(self) -> None:
-        self.marks: dict[int, tuple[weakref.ref[torch.Tensor], str]] = {}
-        self.attended: dict[int, tuple[int, int]] = {}  # by node of an attention that takes places first: its sizes
+    marks: dict[int, tuple[weakref.ref[torch.Tensor], str]] = field(default_factory=dict)
+    attended: dict[int, tuple[int, int]] = field(default_factory=dict)  # by node of an attention: its sizes
 
     def add(self, output: torch.Tensor, layer: str) -> None:
         """Remember an output, and what made it."""
@@ -302,11 +303,11 @@ class Mark(weakref.ref[torch.Tensor]):
     key: int
 
 
+@dataclass(eq=False)
 class Wide:
     """Results that are larger than both operands, until they are gone or reduced."""
 
-    def __init__(self) -> None:
-        self.marks: dict[int, Mark] = {}
+    marks: dict[int, Mark] = field(default_factory=dict)
 
     def mark(self, x: torch.Tensor, found: Found) -> None:
         """Follow a tensor from now on."""

@@ -7,6 +7,7 @@ import ctypes
 import random
 import sys
 import weakref
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
@@ -94,12 +95,12 @@ def _ends(storage: torch.UntypedStorage) -> bytes:
     return ctypes.string_at(start, size) + ctypes.string_at(start + length - size, size)
 
 
+@dataclass(eq=False)
 class Fresh:
     """The memory that is followed, by the address of its storage."""
 
-    def __init__(self) -> None:
-        self.marks: dict[int, Unwritten] = {}
-        self._calls = 0
+    marks: dict[int, Unwritten] = field(default_factory=dict)
+    _calls: int = 0
 
     def mark(self, x: torch.Tensor, site: int | None) -> None:
         """Follow the memory behind a tensor from now on."""

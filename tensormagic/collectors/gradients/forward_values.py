@@ -16,15 +16,19 @@ from typing import Any, NamedTuple, Protocol
 import torch
 
 from tensormagic.collectors import devices
-from tensormagic.collectors.gradients.gradient_statistics import MOST_ELEMENTS, SmallGradients, StatisticsTable, survey
+from tensormagic.collectors.gradients.gradient_statistics import (
+    MOST_ELEMENTS,
+    SmallGradients,
+    SmallPass,
+    StatisticsTable,
+    survey,
+)
 from tensormagic.collectors.gradients.measures import (
     MOST_ALONE,
     NORM_RELIABLE,
     Measured,
-    SmallPass,
     bytes_at,
     float32,
-    is_transposed,
     squared,
     view,
 )
@@ -427,8 +431,9 @@ def fast_norm(
                         norms[index] = norms[source]
                     recorder.seconds += perf_counter() - began
                     return
-                if (
-                    0 < count <= most and address and (x.is_contiguous() or is_transposed(x))
+                if (  # by rows, or by columns as the gradients of weights are: `is_transposed`, without a call
+                    0 < count <= most and address
+                    and (x.is_contiguous() or (len(s := x.stride()) == 2 and s[0] == 1 and s[1] == x.size(0)))
                     and take(index, x, view(bytes_at(address), float32, count), count)
                 ):  # fmt: skip
                     recorder.seconds += perf_counter() - began

@@ -30,16 +30,15 @@ from tensormagic.collectors.gradients.gradient_statistics import (
 )
 from tensormagic.collectors.gradients.measures import NO_NUMBERS, Measured, measure
 from tensormagic.collectors.gradients.nonfinite import (
-    REGULAR,
     SavedFacts,
     first_nonfinite_of,
     hooked_nodes,
     saved_facts,
-    singular_slot,
     suspicious,
 )
 from tensormagic.collectors.gradients.on_device import ROOM, DeviceHistory, DeviceNumbers, left_its_range
 from tensormagic.collectors.graphs.live_nodes import Hooks
+from tensormagic.collectors.graphs.saved_tensors import REGULAR, singular_slot
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
 from tensormagic.collectors.hooks.modes import bare, outside_levels
 from tensormagic.collectors.hooks.replacing import without_dynamo

@@ -308,3 +308,29 @@ def _tensors_in(item: Any) -> Iterator[torch.Tensor]:
             pending.extend(each.__closure__ or ())
         elif not isinstance(each, type | ModuleType | MethodType | FrameType | torch.nn.Module):
             pending.extend(gc.get_referents(each))
+
+
+# Backward formulas that divide by (a function of) a saved tensor, or take its logarithm: op → the slot to look at
+# when NaN or Inf comes out. From torch's derivatives.yaml.
+SINGULAR_SLOTS = {
+    "LogBackward0": "self", "Log2Backward0": "self", "Log10Backward0": "self", "Log1PBackward0": "self",
+    "SqrtBackward0": "result", "RsqrtBackward0": "result", "ReciprocalBackward0": "result",
+    "DivBackward0": "other", "DivBackward1": "other", "PowBackward0": "self", "PowBackward1": "self",
+    "NormBackward0": "self", "LinalgVectorNormBackward0": "self", "AcosBackward0": "self", "AsinBackward0": "self",
+    "AcoshBackward0": "self", "AtanhBackward0": "self", "XlogyBackward0": "other",
+    "StdBackward0": "result", "CdistBackward0": "cdist", "BinaryCrossEntropyBackward0": "self",
+}  # fmt: skip
+REGULAR: set[type] = set()  # types of nodes that have no such slot, among those met
+
+
+def singular_slot(node: Any) -> str | None:
+    """Return the saved tensor at which the backward of ``node`` may not be finite, or None where there is none."""
+    if type(node) in REGULAR:
+        return None
+    slot = SINGULAR_SLOTS.get(node.name())
+    if slot is None and type(node).__name__ == node.name().rpartition("::")[2]:  # a type of its own: asked once
+        REGULAR.add(type(node))
+    if slot is None or slot != "self" or not node.name().startswith("PowBackward0"):
+        return slot
+    exponent = saved_argument(node, "exponent", 0)
+    return None if isinstance(exponent, int | float) and exponent >= 1 else slot  # a whole slope everywhere

@@ -17,8 +17,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from tensormagic.collectors.objects.holdings import attributes_of, is_a, items_of
-from tensormagic.collectors.objects.namespace import inside
+from tensormagic.collectors.objects.holdings import attributes_of, inside, is_a, items_of
 from tensormagic.collectors.objects.reach import DeepNames, Sharded, sharded_in
 from tensormagic.collectors.quiet import number
 from tensormagic.reports.base import gc_paused

@@ -26,11 +26,12 @@ from tensormagic.collectors.objects.holdings import (
     buffers_of,
     can_hold,
     gradient_there,
-    home_of,
+    inside,
     is_kind,
     is_opaque,
     is_opened,
     is_readable,
+    is_torch_own,
     mro_of,
     registered,
 )
@@ -63,35 +64,6 @@ def plain(names: Iterable[str]) -> list[str]:
 def nearest(names: list[str]) -> list[str]:
     """Return the names, those that are quickest to write first."""
     return sorted(names, key=lambda name: name.count(".") + name.count("[")) if len(names) > 1 else names
-
-
-# Modules inside modules, and what they have registered, read without running code of their classes.
-
-
-def is_torch_own(kind: type) -> bool:
-    """Return whether a class is one of torch's: what these keep beside their registries is their own business."""
-    return home_of(kind).startswith("torch.")
-
-
-def inside(name: str, root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
-    """Yield a module and every one inside it in order, each once, by path; no code of a class runs."""
-    seen, pending = {id(root)}, [(name, root)]
-    while pending:
-        path, module = pending.pop()
-        yield path, module
-        if not (inner := registered(module, "_modules")):
-            continue
-        for key, child in reversed(list(inner.items())):
-            if child is not None and id(child) not in seen:
-                seen.add(id(child))
-                pending.append((f"{path}.{key}", child))
-
-
-def held_by(root: nn.Module) -> Iterator[torch.Tensor]:
-    """Yield the parameters and buffers of a module."""
-    for _, module in inside("", root):
-        for name in ("_parameters", "_buffers"):
-            yield from (held for held in list(registered(module, name).values()) if held is not None)
 
 
 Child = tuple[str, object, int]  # name, object, and how many containers deep one may still go from there

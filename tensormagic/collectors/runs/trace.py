@@ -26,8 +26,8 @@ from tensormagic.collectors.cuts.detachment_log import CutLog
 from tensormagic.collectors.devices import Late, Stopwatch
 from tensormagic.collectors.faults.backward_faults import Faults
 from tensormagic.collectors.gradients.forward_values import ForwardMeter, PassValues
+from tensormagic.collectors.gradients.gradient_statistics import SmallPass
 from tensormagic.collectors.gradients.gradients import PassRecorder
-from tensormagic.collectors.gradients.measures import SmallPass
 from tensormagic.collectors.gradients.pass_log import (
     Following,
     Microbatches,

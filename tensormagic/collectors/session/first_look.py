@@ -19,8 +19,7 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data._utils.fetch import _MapDatasetFetcher
 
-from tensormagic.collectors.objects.holdings import is_a
-from tensormagic.collectors.objects.namespace import inside
+from tensormagic.collectors.objects.holdings import inside, is_a
 from tensormagic.collectors.where.source import is_own_code
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import Extent, Gap, Overfit, StartReport

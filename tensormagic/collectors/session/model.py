@@ -16,12 +16,14 @@ from torch.nn.parameter import is_lazy
 from tensormagic.collectors.objects.holdings import (
     attributes_of,
     gradient_there,
+    inside,
     is_a,
     is_readable,
+    is_torch_own,
     items_of,
     registered,
 )
-from tensormagic.collectors.objects.namespace import Walk, inside, is_torch_own
+from tensormagic.collectors.objects.namespace import Walk
 from tensormagic.collectors.quiet import number, quiet
 from tensormagic.reports import UNTOUCHED, Gap, ModelReport, ModuleRow, TraceReport
 

@@ -15,9 +15,9 @@ import torch
 from torch import nn
 
 from tensormagic.collectors.graphs.live_nodes import walk_nodes
-from tensormagic.collectors.objects.holdings import attributes_of, registered
+from tensormagic.collectors.objects.holdings import attributes_of, held_by, inside, is_torch_own, registered
 from tensormagic.collectors.objects.identity import ModuleNames
-from tensormagic.collectors.objects.namespace import Walk, held_by, inside, is_kind, is_torch_own
+from tensormagic.collectors.objects.namespace import Walk, is_kind
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.session_walk import CellNumber, assigned, no_cell, tied
 from tensormagic.reports import (

@@ -38,9 +38,7 @@ _LABEL = 22
 
 
 def coarsen(graph: Graph, folding: Folding, max_boxes: int) -> Folding:
-    """Return ``folding`` with at most ``max_boxes`` groups."""
-    if len(folding.groups) <= max_boxes:
-        return folding
+    """Return ``folding``, which has more groups, with at most ``max_boxes``."""
     small = None
     for groups, how in _candidates(folding.groups, max_boxes):
         if len(groups) > max_boxes:

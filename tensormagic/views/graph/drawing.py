@@ -189,7 +189,7 @@ def draw(graph: Graph, *, max_boxes: int = 160, inside: bool = True) -> Drawing:
         inside: Whether to say as well what lies inside the boxes: `Drawing.parts`.
     """
     fine = fold(graph)
-    folding = coarsen(graph, fine, max_boxes)
+    folding = fine if len(fine.groups) <= max_boxes else coarsen(graph, fine, max_boxes)
     uses = Counter(leaf for group in folding.groups for leaf in group.leaves)
     groups = _leaves_once(folding.groups, uses)
     badges = [tuple(_badge(leaf, _badge_label(graph, leaf, uses[leaf])) for leaf in group.leaves) for group in groups]
@@ -221,7 +221,8 @@ def draw(graph: Graph, *, max_boxes: int = 160, inside: bool = True) -> Drawing:
         for (pair, cut), route in zip(ends.pairs.items(), layout.routes[len(wires) :], strict=True)
     )
     folded = len(graph.nodes) - len(boxes)
-    parts = hierarchy(fine.groups, folding.groups) if inside else ()
+    whole = (Part(-1, group, whole=True) for group in fine.groups)
+    parts = () if not inside else tuple(whole) if folding is fine else hierarchy(fine.groups, folding.groups)
     return Drawing(
         layout.width, layout.height, boxes, wires, len(graph.nodes), folded, _note(graph, folding), parts,
         detachment, ends.stubs,
