@@ -29,7 +29,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 # What a file is about: the first row that has a pattern for its path in the package.
 SUBJECTS: Mapping[str, str] = {
-    "refused calls": "*/failures/* */mismatches/* */explaining.py */failure.*",
+    "refused calls": "*/failures/* */mismatches/* */failure.*",
     "trace: the viewer (JavaScript)": "*/static/trace/* */trace_viewer.css",
     "page plumbing": "*/shel[fv]* */shared_assets.py */theme.py */markup.py",
     "export, figures, terminal, aria": "*/export* */slide* */print.css */files.py */figures*"
