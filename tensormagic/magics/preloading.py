@@ -38,8 +38,8 @@ NEEDED = (*_PACKAGES, *_OF_TENSOR, *_OF_TRACE, "views.page.live", *(f"magics.{na
 
 
 def preload_soon(*, delay: float = DELAY) -> Callable[[], None]:
-    """Begin to warm up after a moment; returns what calls it off, and waits for the module that has begun."""
-    thread = Background(_Preload(delay), "tensormagic-warming")
+    """Begin to import after a moment; returns what calls it off, and waits for the module that has begun."""
+    thread = Background(_Preload(delay), "tensormagic-preload")
     thread.start()
 
     def call_off() -> None:
@@ -70,4 +70,4 @@ class _Preload:
                     return
             from tensormagic.views.page import live
 
-            live.warm_up()
+            live.preload()

@@ -271,7 +271,7 @@ def _is_comment(line: str) -> bool:
 #
 # An output by itself carries every piece it needs. In a notebook, whose outputs lie on one page, a piece need not be
 # there twenty times: `lean` takes it out of an output, and writes in its place which cell's output carries it. The
-# script ``shelf.js``, of which every panel has one, brings the two together.
+# script ``shared_scripts.js``, of which every panel has one, brings the two together.
 
 _CARRIED = re.compile(r'<script type="text/plain" data-tm-code="([\w-]+)">([^<]+)</script>')
 _END = "</section>"
@@ -301,7 +301,7 @@ def code_of(name: str, *filenames: str, mount: str) -> str:
 @cache
 def loader() -> str:
     """Return the script that a panel with code ends with."""
-    return tag("script", f"(() => {{{static('shelf.js')}\nmountPanels(document.currentScript)}})()")
+    return tag("script", f"(() => {{{static('shared_scripts.js')}\nmountPanels(document.currentScript)}})()")
 
 
 def with_loader(html: str) -> str:

@@ -445,7 +445,7 @@ def test_graph_of_a_calm_run_stays(static_page: OpenPage) -> None:
     """A run without problems keeps its graph, with norms over the boxes and a curve of the loss; it can be closed."""
     page = static_page(trace_html.render(samples_viewer.calm_run()))
     _panel(page)
-    expect(page.locator(".calm")).to_contain_text("No problems found in 40 backward passes")
+    expect(page.locator(".healthy")).to_contain_text("No problems found in 40 backward passes")
     expect(page.locator(".canvas")).to_be_visible()
     assert all("wait" not in one for one in _colours(page))
     numbers = page.locator(".box .value").all_text_contents()
@@ -466,7 +466,7 @@ def test_graph_higher_than_the_screen_is_folded(static_page: OpenPage) -> None:
     script = f"{trace_html.viewer_module()}\nmount(document.querySelector('section'), {json_block(document)});"
     style = f"<style>{trace_html.viewer_style()}</style>"
     page.set_content(f'{style}<section class="tm tm-trace"></section><script type="module">{script}</script>')
-    expect(page.locator(".calm")).to_be_visible()
+    expect(page.locator(".healthy")).to_be_visible()
     expect(page.locator(".canvas")).to_be_hidden()
     page.get_by_role("button", name="Open graph").click()
     expect(page.locator(".canvas")).to_be_visible()
@@ -518,7 +518,7 @@ def test_a_note_is_not_below_a_tick(static_page: OpenPage) -> None:
     page = static_page(trace_html.render(replace(samples_viewer.calm_run(), findings=(note,))))
     _panel(page)
     expect(page.locator(".callout")).to_contain_text("1 note, no errors or warnings in 40 backward passes")
-    expect(page.locator(".calm")).to_have_count(0)
+    expect(page.locator(".healthy")).to_have_count(0)
 
 
 def test_one_pass_through_a_few_boxes_is_open(static_page: OpenPage) -> None:
@@ -600,7 +600,7 @@ def test_two_copies_work_by_themselves(static_page: OpenPage) -> None:
     second.locator(".box").first.click()
     expect(second.locator(".drawer")).to_be_visible()
     expect(page.locator(".tmv").nth(0).locator(".drawer")).to_be_hidden()
-    assert page.evaluate("() => Object.keys(globalThis.tensormagicShelf).filter(key => key[0] === 't').length") == 1
+    assert page.evaluate("() => Object.keys(globalThis.tensormagicScripts).filter(key => key[0] === 't').length") == 1
 
 
 def test_without_scripts_picture_and_tables_remain(static_page: OpenPage) -> None:

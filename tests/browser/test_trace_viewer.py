@@ -61,7 +61,7 @@ def test_click_opens_a_box_where_it_stands_and_its_handle_folds_it(static_page: 
     handle.click()
     expect(page.locator(".frame")).to_have_count(0)
     expect(page.locator(".box")).to_have_count(before)
-    assert page.evaluate("() => document.activeElement.querySelector('.name').textContent") == label
+    expect(page.locator(":focus .name")).to_have_text(label)
 
 
 def test_enter_opens_and_escape_folds_level_by_level(static_page: OpenPage) -> None:
@@ -238,10 +238,10 @@ def test_many_boxes_are_elements_only_where_they_are_seen(static_page: OpenPage)
     page = _mounted(static_page, samples_viewer.large_run(2000, passes=1), limits=Limits(boxes=2000))
     assert 10 < page.locator(".box").count() < 400
     page.get_by_role("button", name="see all of it").click()
-    paper = page.locator("canvas.paper")
-    expect(paper).to_be_visible()
-    painted = "paper => paper.getContext('2d').getImageData(0, 0, paper.width, paper.height).data.some(one => one)"
-    assert paper.evaluate(painted)
+    painting = page.locator("canvas.painted")
+    expect(painting).to_be_visible()
+    painted = "it => it.getContext('2d').getImageData(0, 0, it.width, it.height).data.some(one => one)"
+    assert painting.evaluate(painted)
     page.locator(".canvas").click(position={"x": 545, "y": 210})
     page.locator(".graph").press("0")
 

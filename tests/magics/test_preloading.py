@@ -25,7 +25,7 @@ shell = InteractiveShell.instance(config=Config(HistoryManager={'enabled': False
 shell.display_pub = CapturingDisplayPublisher(parent=shell)
 
 def threads():
-    return [thread for thread in threading.enumerate() if thread.name == "tensormagic-warming"]
+    return [thread for thread in threading.enumerate() if thread.name == "tensormagic-preload"]
 
 def ours():
     return {name for name in sys.modules if name.startswith("tensormagic")}
@@ -54,13 +54,13 @@ def told_by(code):
 
 
 def running():
-    return [thread for thread in threading.enumerate() if thread.name == "tensormagic-warming"]
+    return [thread for thread in threading.enumerate() if thread.name == "tensormagic-preload"]
 
 
 def test_it_warms_up_and_ends(monkeypatch):
     """A thread that ends by itself."""
     warmed = threading.Event()
-    monkeypatch.setattr(live, "warm_up", warmed.set)
+    monkeypatch.setattr(live, "preload", warmed.set)
     call_off = preloading.preload_soon(delay=0.0)
     assert warmed.wait(30)
     call_off()
@@ -69,7 +69,7 @@ def test_it_warms_up_and_ends(monkeypatch):
 
 def test_it_can_be_called_off(monkeypatch):
     """Unloading at once leaves no thread, and nothing is imported."""
-    monkeypatch.setattr(live, "warm_up", lambda: pytest.fail("it was called off"))
+    monkeypatch.setattr(live, "preload", lambda: pytest.fail("it was called off"))
     preloading.preload_soon(delay=60.0)()
     assert running() == []
 
@@ -90,7 +90,7 @@ def test_what_is_missing_is_no_error_here(monkeypatch):
     def broken():
         raise ImportError("no anywidget")
 
-    monkeypatch.setattr(live, "warm_up", broken)
+    monkeypatch.setattr(live, "preload", broken)
     call_off = preloading.preload_soon(delay=0.0)
     call_off()
     assert running() == []

@@ -25,7 +25,7 @@ SLOW = (
     "tests/browser/test_appearance.py",
     "tests/browser/test_hosts.py",
     "tests/browser/test_live_panel.py",
-    "tests/browser/test_shelf.py",
+    "tests/browser/test_shared_scripts.py",
     "tests/browser/test_first_light.py",
     "tests/browser/test_accessibility.py",
     "tests/browser/test_live_accessibility.py",

@@ -320,7 +320,7 @@ def test_warming_up_makes_no_widget() -> None:
     from comm import get_comm_manager
 
     before = set(get_comm_manager().comms)
-    live.warm_up()
+    live.preload()
     assert set(get_comm_manager().comms) == before
     assert live._widget_class.cache_info().currsize == 1
 

@@ -377,7 +377,7 @@ class WidgetSender:
         self.widget.close()
 
 
-def warm_up() -> None:
+def preload() -> None:
     """Import and read what the first live panel needs: a third of a second that it need not take when it is wanted."""
     _widget_class()
     nothing = TraceReport(title="", state="finished", cell=Cell("", None, ()), seconds=0.0, own_seconds=0.0)

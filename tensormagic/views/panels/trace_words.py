@@ -164,7 +164,7 @@ def verdict(report: TraceReport) -> tuple[str, str, str, str] | None:
     """Return the first sentence about a run that has ended; None where a finding says it, or the call above.
 
     Returns:
-        ``"calm"``, ``"failed"`` or ``"nothing"``; the sentence; the error of the cell; what else is to be known.
+        ``"healthy"``, ``"failed"`` or ``"nothing"``; the sentence; the error of the cell; what else is to be known.
     """
     if report.state == "running" or (report.failure is not None and not report.passes_seen):
         return None
@@ -178,14 +178,14 @@ def verdict(report: TraceReport) -> tuple[str, str, str, str] | None:
     if report.findings:
         notes = f"{plural(len(report.findings), 'note')}, no errors or warnings in {_looked_at(report)}"
         return "nothing", notes, "", checked_text(report)
-    return "calm", all_clear(report), "", checked_text(report)
+    return "healthy", all_clear(report), "", checked_text(report)
 
 
 def _not_finished(report: TraceReport) -> tuple[str, str, str, str]:
     """Return the verdict on an existing graph, and on a run that was ended by an error, or by a user."""
     words = all_clear(report)
     if report.state == "drawn":
-        return "calm" if report.kept is not None and can_run(report.kept) else "failed", words, "", ""
+        return "healthy" if report.kept is not None and can_run(report.kept) else "failed", words, "", ""
     if report.failure is not None:
         return "failed", words, "", ""
     ended = "failed" if report.state == "failed" else "was interrupted"

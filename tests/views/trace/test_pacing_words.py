@@ -101,7 +101,7 @@ def test_the_viewer_is_given_its_verdict():
     """What is said first of a run that has ended, ready; nothing while it runs, or where a finding says it."""
     calm = "no problems found in 40 backward passes"
     kind, words, error, more = verdict(samples.report())
-    assert (kind, words, error) == ("calm", calm, "")
+    assert (kind, words, error) == ("healthy", calm, "")
     assert more == "23 nodes checked, parameter norms from 7.2e−5 to 0.11"
     assert "23 nodes checked, 2 cuts, " in verdict(samples.cuts())[3]
     dead = replace(samples.report().parameters[0], norms=(0.0,))

@@ -74,9 +74,9 @@ function sourceOf(section) {
   const kept = make("template");
   kept.innerHTML = section.tensormagicSource;
   const [copy] = kept.content.children,
-    { tensormagicShelf: shelf } = /** @type {any} */ (globalThis);
+    { tensormagicScripts: shared } = /** @type {any} */ (globalThis);
   for (const element of copy.querySelectorAll("script[data-tm-code]:empty")) {
-    element.textContent = shelf[element.getAttribute("data-tm-code") ?? ""]?.text ?? "";
+    element.textContent = shared[element.getAttribute("data-tm-code") ?? ""]?.text ?? "";
   }
   return copy.outerHTML;
 }

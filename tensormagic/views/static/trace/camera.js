@@ -32,7 +32,7 @@ export class Camera {
   show() {}
 
   /** Whether boxes are painted, not built. */
-  onPaper() {
+  isPainted() {
     return false;
   }
 
@@ -187,7 +187,7 @@ export class Camera {
   follow(node) {
     const box = this.graph.boxes[this.graph.boxOf.get(node) ?? -1],
       { k, x, y } = this.view;
-    if (!box || this.onPaper()) return;
+    if (!box || this.isPainted()) return;
     const [left, top] = [box.x * k + x, box.y * k + y];
     if (left < 0 || left + box.w * k > this.clear().width || top < 8 || top + box.h * k > this.room.height) this.reveal(box);
   }

@@ -60,13 +60,13 @@ export class GraphView extends Camera {
       svg("defs", {}, hatchPattern(hatch)),
       this.world,
     );
-    this.paper = html("canvas", { class: "paper", "aria-hidden": "true", hidden: true });
+    this.painting = html("canvas", { class: "painted", "aria-hidden": "true", hidden: true });
     this.specks = html("canvas", {});
     this.window = html("div", { class: "window" });
     this.map = html("div", { class: "map", "aria-hidden": "true", hidden: true }, this.specks, this.window);
     this.words = html("p", { class: "tm-sr" }); // what the picture says, for who hears it
-    this.element = html("div", { class: "graph" }, this.words, this.paper, this.canvas, this.map);
-    this.far = new FarView(this.paper);
+    this.element = html("div", { class: "graph" }, this.words, this.painting, this.canvas, this.map);
+    this.far = new FarView(this.painting);
     listenTo(this);
   }
 
@@ -134,7 +134,7 @@ export class GraphView extends Camera {
       this.derivativeLayer.replaceChildren(...derivativeMarks(this.graph, lens.wires, this.states));
     this.paintCursor(picture);
     this.paintBorn(picture);
-    if (this.onPaper()) this.paintPaper();
+    if (this.isPainted()) this.paintFar();
     this.paintMap();
   }
 
@@ -179,7 +179,7 @@ export class GraphView extends Camera {
   select(box) {
     this.selected = box;
     around(this.chosenMark, box < 0 ? null : this.graph.boxes[box], 3.5);
-    if (this.onPaper()) this.paintPaper();
+    if (this.isPainted()) this.paintFar();
   }
 
   /** @param {Set<number>|null} nodes show these, step the others back */
@@ -191,19 +191,19 @@ export class GraphView extends Camera {
       if (hit) this.lit?.add(at);
     });
     this.paintMarks();
-    if (this.onPaper()) this.paintPaper();
+    if (this.isPainted()) this.paintFar();
     if (this.lens) this.paintMap();
   }
 
   // -- what has elements
 
   /** Whether the picture is painted, not built: there are many boxes, and they are too small to be read. */
-  onPaper() {
+  isPainted() {
     return this.view.k < TINY && (this.graph?.boxes.length ?? 0) > ALWAYS;
   }
 
-  paintPaper() {
-    if (!this.paper.hidden)
+  paintFar() {
+    if (!this.painting.hidden)
       this.far.paint(
         this.graph,
         this.states,
@@ -269,19 +269,19 @@ export class GraphView extends Camera {
   show() {
     if (!this.graph) return;
     const { k, x, y } = this.view,
-      paper = this.onPaper();
-    this.paper.hidden = !paper;
-    this.canvas.classList.toggle("bare", paper);
+      painted = this.isPainted();
+    this.painting.hidden = !painted;
+    this.canvas.classList.toggle("bare", painted);
     this.world.setAttribute("transform", `translate(${x.toFixed(1)} ${y.toFixed(1)}) scale(${k.toFixed(4)})`);
     const far = k < FAR;
     this.canvas.classList.toggle("tiny", k < TINY);
-    if (!paper) this.cover();
+    if (!painted) this.cover();
     if (this.canvas.classList.contains("far") !== far) {
       this.canvas.classList.toggle("far", far);
       this.paintMarks();
     }
     this.zoomed?.(k);
-    this.paintPaper();
+    this.paintFar();
     this.moveMap();
   }
 
@@ -348,7 +348,7 @@ export class GraphView extends Camera {
   focus(place) {
     this.marks[this.focused]?.element.setAttribute("tabindex", "-1");
     this.focused = place;
-    if (this.view.k < TINY && this.onPaper()) this.zoom(0.6 / this.view.k);
+    if (this.view.k < TINY && this.isPainted()) this.zoom(0.6 / this.view.k);
     this.reveal(this.graph.boxes[place]);
     this.exchange(place, true);
     this.paintMarks();

@@ -156,7 +156,7 @@ function callout(kind, words, code, more) {
   return html(
     "div",
     { class: `callout ${kind}` },
-    glyph({ calm: GLYPHS.done, failed: GLYPHS.stop }[kind] ?? GLYPHS.info),
+    glyph({ healthy: GLYPHS.done, failed: GLYPHS.stop }[kind] ?? GLYPHS.info),
     html("b", {}, capital(words)),
     code ? html("code", {}, code) : null,
     html("span", { class: "quiet" }, capital(more)),

@@ -64,9 +64,9 @@ export class Panel {
   reached = 0;
   running = false;
   /** @type {string|undefined} its ink, when it was painted last */ side;
-  calm = false;
+  healthy = false;
   shown = false;
-  /** @type {boolean|null} whether the graph of a calm run is open; null: nobody has chosen */ opened = null;
+  /** @type {boolean|null} whether the graph of a healthy run is open; null: nobody has chosen */ opened = null;
   following = true;
   painting = 0;
   /** @type {{box:number, node:number}|null} */ selection = null;
@@ -110,7 +110,7 @@ export class Panel {
     const last = doc.state === "lost" && this.newest && this.following; // what it sent last is looked at
     if (!this.running && !last) this.setFollowing(false);
     this.headline.load(this.model, old?.doc);
-    this.calm = doc.state === "finished" && doc.passes_seen > 0 && !this.headline.serious();
+    this.healthy = doc.state === "finished" && doc.passes_seen > 0 && !this.headline.serious();
     this.charts.load(this.model, this.collapsed());
     drawNotes(this);
     this.passes.limit(this.model.frames.length - 1);
@@ -160,7 +160,7 @@ export class Panel {
   }
 
   collapsed() {
-    return this.calm && !(this.opened ?? this.looks?.opened ?? !this.isTall());
+    return this.healthy && !(this.opened ?? this.looks?.opened ?? !this.isTall());
   }
 
   /** Whether a graph is higher than a screen. */
@@ -190,7 +190,7 @@ export class Panel {
   arrangeToggle() {
     const { toggleButton } = this.headline;
     if (!toggleButton) return;
-    toggleButton.hidden = !this.calm;
+    toggleButton.hidden = !this.healthy;
     say(toggleButton, this.collapsed() ? "Open graph" : "Close graph");
   }
 

@@ -6,14 +6,14 @@ const unpacked = (text) => {
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
 };
 const mountPanels = (script) => {
-  const shelf = (globalThis.tensormagicShelf ??= {}), patience = 4000;
-  const pieceOf = (key) => (shelf[key] ??= newPiece(key));
+  const shared = (globalThis.tensormagicScripts ??= {}), patience = 4000;
+  const pieceOf = (key) => (shared[key] ??= newPiece(key));
   const run = (key, source) => {
     const element = document.createElement("script"); // needs neither a request nor a blob
-    element.textContent = `tensormagicShelf[${JSON.stringify(key)}].mount = (() => {"use strict";${source}})()`;
+    element.textContent = `tensormagicScripts[${JSON.stringify(key)}].mount = (() => {"use strict";${source}})()`;
     document.head.append(element);
     element.remove();
-    return shelf[key].mount;
+    return shared[key].mount;
   };
   const newPiece = (key) => {
     const piece = {};
