@@ -49,7 +49,7 @@ bench: $(VENV)/.has-test ## what tracing costs, as ratios inside one run
 peers: $(VENV)/.has-test ## the other tools, installed beside this one and measured; writes docs/comparison.md
 	$(run) -m tests.benchmarks.peers
 
-ecosystem: $(VENV)/.has-test ## other people's training loops, installed beside and run under every follower; writes docs/libraries.md
+ecosystem: $(VENV)/.has-test ## other people's training loops and launchers, installed beside and run under every follower; writes docs/libraries.md
 	$(run) -m tests.ecosystem
 
 corpus: $(VENV)/.has-test ## how right the findings are: precision and recall of every code, over real programs

@@ -1,16 +1,14 @@
-"""Ranks that a launcher starts are known without being told."""
+"""Ranks that a launcher starts are known without being told; `make ecosystem` has the launchers that are missing."""
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
-import tensormagic as tm
-from tests.support.kernel import ROOT
+from tests.ecosystem.launchers import LAUNCHERS, faults, missing
 
 pytestmark = [
     pytest.mark.processes,
@@ -18,16 +16,9 @@ pytestmark = [
 ]
 
 
-def test_torchrun(tmp_path):
-    """Each rank writes its own file; what they were given differs, what was reduced does not."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    script = str(ROOT / "tests" / "ranks" / "launched_ranks.py")
-    ran = subprocess.run(
-        [*launcher, script, str(tmp_path / "runs")], env=environment, capture_output=True, text=True, timeout=300,
-        check=False,
-    )  # fmt: skip
-    assert ran.returncode == 0, ran.stderr
-    report = tm.ranks(tmp_path / "runs")
-    assert [(one.rank, one.state, one.passes) for one in report.ranks] == [(0, "finished", 3), (1, "finished", 3)]
-    assert (report.findings, report.gaps) == ((), ())
+@pytest.mark.parametrize("name", LAUNCHERS)
+def test_each_rank_is_the_same_under_a_trace_and_told(name, tmp_path):
+    """Losses, parameters, generator and the number of collectives; each rank writes its own file."""
+    if reason := missing(LAUNCHERS[name]):
+        pytest.skip(reason)
+    assert faults(Path(sys.executable), name, tmp_path) == []
