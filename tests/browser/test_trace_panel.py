@@ -13,13 +13,13 @@ import torch
 from playwright.sync_api import Page, expect
 
 import tensormagic
-from tensormagic.reports import UNREADABLE, Finding, LiveFrame, RelatedLine, TraceReport
+from tensormagic.reports import UNREADABLE, Finding, FirstNonfinite, LiveFrame, RelatedLine, TraceReport
 from tensormagic.views.markup import json_block
 from tensormagic.views.page.columns import pack_delta
 from tensormagic.views.page.document import Limits, trace_document
 from tensormagic.views.panels import trace as trace_html
 from tests.support.lab import LabNotebook
-from tests.views import samples_viewer
+from tests.views import samples_trace, samples_viewer
 
 pytestmark = pytest.mark.browser
 
@@ -332,6 +332,34 @@ def test_words_of_a_birth_keep_clear_of_everything(static_page: OpenPage) -> Non
         assert place is not None
         beside = place["x"] >= words["x"] + words["width"] or place["x"] + place["width"] <= words["x"]
         assert beside or abs(place["y"] - words["y"]) > 10
+
+
+@pytest.mark.parametrize("name", ["row", "rows"])
+def test_words_of_a_birth_are_whole_and_on_no_wire(static_page: OpenPage, name: str) -> None:
+    """They are within the picture at first, and no line runs behind them, not even that between two rows."""
+    graph = samples_trace.mlp(2 if name == "row" else 16)
+    node = next(node.index for node in graph.nodes[len(graph.nodes) // 2 :] if node.op == "relu")
+    birth = FirstNonfinite(40, node, node, 0, 1, 0, 8, 1.0)
+    page = static_page(trace_html.render(samples_trace.report(replace(graph, first_nonfinite=(birth,)))))
+    _panel(page)
+    places = page.evaluate(
+        """() => {
+            const round = document.querySelector('.tmv .graph').getBoundingClientRect();
+            const words = document.querySelector('.tmv .born-text').getBoundingClientRect();
+            const hit = [...document.querySelectorAll('.tmv .wire .line')].filter(line => {
+                const matrix = line.getScreenCTM(), most = line.getTotalLength();
+                for (let at = 0; at <= most; at += 1) {
+                    const { x, y } = line.getPointAtLength(at).matrixTransform(matrix);
+                    if (x > words.left && x < words.right && y > words.top + 2 && y < words.bottom - 2) return true;
+                }
+                return false;
+            });
+            return { above: words.top - round.top, below: round.bottom - words.bottom, wires: hit.length };
+        }"""
+    )
+    assert places["above"] >= 0
+    assert places["below"] >= 0
+    assert places["wires"] == 0
 
 
 def test_run_without_backward_says_what_to_do(static_page: OpenPage) -> None:

@@ -24,7 +24,7 @@ _EVEN_STEP = 30.0
 _STRETCH = 1.12
 _MOST_EVENED = 24  # in a longer picture one short row is not seen
 _ABOVE_LANES = 10.0
-_BELOW_LANES = 24.0  # what belongs to a box of the next row can be written above it
+_BELOW_LANES = 28.0  # a number and the words of a mark can be written above a box of the next row
 _TURN = 8.0  # the arrowhead of a line that turns at the row's end needs this much
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 
 from tensormagic.reports import UNTOUCHED, FailureReport, Finding, FirstNonfinite, Frame, Graph, Node, TraceReport
 from tensormagic.reports.base import Severity
@@ -161,25 +161,103 @@ def _variable(graph: Graph, node: Node, slot: str) -> str:
     return next((graph.nodes[at].variable for at in made), "")
 
 
-def marks_svg(drawing: Drawing, marks: Iterable[NodeMark]) -> str:
-    """Return a frame round each box that holds a marked node; words above it, where no others stand."""
+Rectangle = tuple[float, float, float, float]  # left, top, right, bottom
+_ASCENT, _DESCENT = 9.0, 3.0  # of words, from their baseline
+_BESIDE, _BELOW, _HIGH = 8.0, 11.0, 34.0  # from the box to the baseline: at the height of the numbers, below it, above a line
+_WEIGHTS = {"box": 4, "words": 4, "number": 2, "edge": 9, "wire": 1}
+
+
+def words_around(x: float, y: float, half: float) -> Rectangle:
+    """Return the rectangle that words take, whose baseline has its middle at a point."""
+    return x - half, y - _ASCENT, x + half, y + _DESCENT
+
+
+def word_place(
+    drawing: Drawing, box: Box, half: float, others: Sequence[Rectangle] = (), *, numbered: bool = True
+) -> tuple[float, float]:
+    """Return the middle of the baseline for words at a box: the first place where they cover nothing.
+
+    Above the box, or below it; over its middle, or moved to a side. Where each place covers something, it
+    is the one that covers least.
+
+    Args:
+        drawing: The graph.
+        box: What the words are about.
+        half: Half the width of the words.
+        others: Words that are there already.
+        numbered: Whether the number of the box itself is shown.
+    """
+    taken = [*_taken(drawing, box if not numbered else None), *(("words", each) for each in others)]
+    aside = max(half - box.width / 2, 0.0)  # so far moved, the words end where the box does
+    sides = (box.x + box.width / 2 + aside * share for share in (0.0, -0.5, 0.5, -1.0, 1.0, -1.3, 1.3))
+    within = [min(max(x, half), max(drawing.width - half, half)) for x in sides]
+    above = (ABOVE,) if numbered else (_BESIDE, ABOVE)
+    heights = (*(box.y - up for up in above), box.y + box.height + _BELOW, box.y - _HIGH)
+    places = [(x, y) for y in heights for x in within]
+    return min(places, key=lambda place: _covered(words_around(*place, half), taken))  # the first of equals
+
+
+def _taken(drawing: Drawing, without_number: Box | None) -> Iterator[tuple[str, Rectangle]]:
+    """Yield what words must not cover: boxes with their leaves, numbers over boxes, wires, what is outside of it all."""
+    yield "edge", (-math.inf, drawing.height + _BELOW + _DESCENT, math.inf, math.inf)
+    yield "edge", (-math.inf, -math.inf, math.inf, -ABOVE - _ASCENT)
+    for box in drawing.boxes:
+        yield "box", (box.x, box.y, box.x + box.width, box.y + box.height)
+        if box is not without_number:
+            yield "number", (box.x, box.y - 16, box.x + box.width, box.y - 4)
+    for line in (*drawing.wires, *drawing.detachment):
+        for (left, top), (right, bottom) in pairwise(line.points):
+            yield from (("wire", piece) for piece in _pieces(left, top, right, bottom))
+
+
+def _pieces(x: float, y: float, end: float, low: float) -> Iterator[Rectangle]:
+    """Yield what a piece of a wire takes: a slanting one as steps, for it is no rectangle."""
+    steps = 1 if x == end or y == low else min(int(abs(low - y) / 8) + 1, 40)
+    for at in range(steps):
+        (left, right), (top, bottom) = (
+            sorted((start + (stop - start) * at / steps, start + (stop - start) * (at + 1) / steps))
+            for start, stop in ((x, end), (y, low))
+        )
+        yield left - 2, top - 2, right + 2, bottom + 2
+
+
+def _covered(words: Rectangle, taken: Iterable[tuple[str, Rectangle]]) -> int:
+    left, top, right, bottom = words
+    return sum(
+        _WEIGHTS[what] for what, (x, y, end, low) in taken if x < right and end > left and y < bottom and low > top
+    )
+
+
+def placed_marks(
+    drawing: Drawing, marks: Iterable[NodeMark], others: Sequence[Rectangle] = ()
+) -> Iterator[tuple[NodeMark, Box, tuple[float, float] | None]]:
+    """Yield marks, one a box, with their boxes and the place of their words; None where these would cover other words."""
     owner = {node: box for box in drawing.boxes for node in (*(badge.node for badge in box.badges), *box.nodes)}
     seen: set[int] = set()
-    said: list[tuple[float, float, float]] = []
-    parts = []
+    said = list(others)
     for mark in marks:
         box = owner.get(mark.node)
         if box is None or box.id in seen:
             continue
         seen.add(box.id)
-        words, kind = f"◆ {mark.words}", "error" if mark.severity == "error" else "warning"
-        half = text_width(words, _WORDS_SIZE, bold=True) / 2
-        x = min(max(box.x + box.width / 2, half), max(drawing.width - half, half))
-        free = all(x - half > right or x + half < left or abs(y - box.y) > 15 for left, right, y in said)
-        said += [(x - half, x + half, box.y)] if free else []
+        half = text_width(f"◆ {mark.words}", _WORDS_SIZE, bold=True) / 2
+        place = word_place(drawing, box, half, said)
+        around = words_around(*place, half)
+        free = not _covered(around, (("words", other) for other in said))
+        said += [around] if free else []
+        yield mark, box, place if free else None
+
+
+def marks_svg(drawing: Drawing, marks: Iterable[NodeMark], others: Sequence[Rectangle] = ()) -> str:
+    """Return a frame round each box that holds a marked node, and words at it."""
+    parts = []
+    for mark, box, place in placed_marks(drawing, marks, others):
+        kind = "error" if mark.severity == "error" else "warning"
         frame = f'x="{number(box.x - 3)}" y="{number(box.y - 3)}" width="{number(box.width + 6)}"'
-        text = f'<text class="j{kind} c o" x="{number(x)}" y="{number(box.y - ABOVE)}">{escape(words)}</text>'
-        parts.append(f'<rect class="k{kind}" {frame} height="{number(HEAD_HEIGHT + 6)}" rx="6"/>{text if free else ""}')
+        parts.append(f'<rect class="k{kind}" {frame} height="{number(HEAD_HEIGHT + 6)}" rx="6"/>')
+        if place is not None:
+            at = f'x="{number(place[0])}" y="{number(place[1])}"'
+            parts.append(f'<text class="j{kind} c o" {at}>{escape(f"◆ {mark.words}")}</text>')
     return "".join(parts)
 
 

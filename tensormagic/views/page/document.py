@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tensormagic.views.graph.drawing import BADGE_SIZE, DETAIL_SIZE, LABEL_SIZE, Box, Drawing, badge_rows
 from tensormagic.views.graph.drawing import draw as lay_out
-from tensormagic.views.graph.marks import Crash, forward_mark, marks_of, run_scale
+from tensormagic.views.graph.marks import Crash, forward_mark, marks_of, placed_marks, run_scale, words_around
 from tensormagic.views.graph.words import cut_label, cut_sentence, whole_shape
 from tensormagic.views.markup import fitted
 from tensormagic.views.nodes import shown_lines
@@ -34,6 +34,7 @@ from tensormagic.views.page.columns import (
 )
 from tensormagic.views.panels.trace_words import overhead_text, paced_text, run_lines, run_text, touched, verdict
 from tensormagic.views.pictures.gradient_graph import trace_alternative
+from tensormagic.views.pictures.graph_svg import Scene, born_marks
 from tensormagic.words import evidence_text, plural
 
 if TYPE_CHECKING:
@@ -184,6 +185,10 @@ class _Builder:
         self._cut(len(frames), len(graph.frames), f"kept passes of graph {graph.number} are shown node by node")
         drawing = self.draw(graph, max_boxes=self.limits.boxes)
         edges = [wire.edges for wire in drawing.wires]
+        born = born_marks(Scene(drawing, graph, None))
+        places = {node: (one.x, one.y) for one in born for node in one.box.nodes}
+        around = [words_around(one.x, one.y, one.half) for one in born]
+        marks = placed_marks(drawing, marks_of(self.report, graph), around)
         rows = frame_rows(frames, self.limits.measures_of(len(graph.nodes)) // len(self.report.graphs))
         rows = [row | value_words(graph, edges, frame) for row, frame in zip(rows, frames, strict=True)]
         described = {row["pass"] for row in rows if "measures" in row}
@@ -203,9 +208,9 @@ class _Builder:
             "order": steps(graph.order),
             "frames": rows,
             "shared_edges": list(graph.shared_edges),
-            "first_nonfinite": [_nonfinite(nonfinite) for nonfinite in graph.first_nonfinite],
-            "forward_mark": _nonfinite(mark) if (mark := forward_mark(graph)) is not None else None,
-            "marks": [[mark.node, mark.words, mark.severity] for mark in marks_of(self.report, graph)],
+            "first_nonfinite": [_nonfinite(nonfinite, places.get(nonfinite.node)) for nonfinite in graph.first_nonfinite],
+            "forward_mark": _nonfinite(mark, places.get(mark.node)) if (mark := forward_mark(graph)) is not None else None,
+            "marks": [[mark.node, mark.words, mark.severity, place] for mark, _, place in marks],
             "drawing": _drawing(drawing),
             "ends": ends_document(self.report, graph, drawing),
             "parts": part_columns(graph, drawing, self.strings),
@@ -240,8 +245,9 @@ def _pass(one: Pass) -> list[Any]:
     ]  # fmt: skip
 
 
-def _nonfinite(nonfinite: FirstNonfinite) -> dict[str, Any]:
+def _nonfinite(nonfinite: FirstNonfinite, place: tuple[float, float] | None) -> dict[str, Any]:
     return {
+        "place": place,
         "pass": nonfinite.pass_number,
         "node": nonfinite.node,
         "receiver": nonfinite.receiver,

@@ -18,7 +18,16 @@ from tensormagic.views.graph.drawing import (
     Wire,
     badge_rows,
 )
-from tensormagic.views.graph.marks import NodeMark, Value, bad_among, marks_svg, nonfinite_by_box, value_of
+from tensormagic.views.graph.marks import (
+    NodeMark,
+    Value,
+    bad_among,
+    marks_svg,
+    nonfinite_by_box,
+    value_of,
+    word_place,
+    words_around,
+)
 from tensormagic.views.graph.words import gradient_text, value_text, wire_text
 from tensormagic.views.markup import fitted, tag, text_width
 from tensormagic.views.panels.trace_words import NOT_MEASURABLE, norm_text
@@ -179,8 +188,9 @@ def graph_svg(scene: Scene) -> str:
         if scene.frame is not None and (shown := scene.frame.values) is not None:
             for wire in drawing.wires:
                 marks.text("k c o q", *middle_of(wire), wire_text(scene.graph, shown, wire.edges))
-    born = "".join(_nonfinite(drawing.boxes[number], first, scene.frame) for number, first in first_nonfinite.items())
-    written = f"{marks.svg()}{marks_svg(drawing, scene.marks)}{born}"
+    born = born_marks(scene)
+    around = [words_around(mark.x, mark.y, mark.half) for mark in born]
+    written = f"{marks.svg()}{marks_svg(drawing, scene.marks, around)}{''.join(mark.svg() for mark in born)}"
     return f"{detachment}{wires.svg()}{ends}{behind.svg()}{plates.svg()}{boxes.svg()}{written}"
 
 
@@ -271,16 +281,37 @@ def _badge(canvas: Canvas, box: Box, row: int, label: str, *, value: Value) -> N
     canvas.text("k", x + 12, y + 8, fitted(label, box.width - 16, BADGE_SIZE))
 
 
-def _nonfinite(box: Box, nonfinite: FirstNonfinite, frame: Frame | None) -> str:
-    """Mark the box in which a NaN or Inf was born, and say in which pass if it is not the one shown."""
-    what = "NaN" if nonfinite.nan else "Inf"
-    when = "" if frame is None or frame.pass_number == nonfinite.pass_number else f", pass {nonfinite.pass_number}"
-    where = f'x="{number(box.x - 3.5)}" y="{number(box.y - 3.5)}" width="{number(box.width + 7)}"'
-    ring = f'<rect class="w sbad" stroke-width="2" {where} height="{number(HEAD_HEIGHT + 7)}" rx="6"/>'
-    x, y, words = box.x + box.width / 2, box.y - 8, f"{what} born {_where(nonfinite, box)}{when}"
-    left = x - text_width(words, DETAIL_SIZE, bold=True) / 2 - 9
-    sign = f'<path class="fbad" d="M{point(left, y - 9.5)}l5.5,5.5l-5.5,5.5l-5.5,-5.5z"/>'
-    return f'{ring}{sign}<text class="m c o" x="{number(x + 3)}" y="{number(y)}">{words}</text>'
+def born_marks(scene: Scene) -> list[BornMark]:
+    """Return the marks of the boxes in which the first NaN or Inf appeared."""
+    found = nonfinite_by_box(scene.drawing, scene.graph)
+    return [BornMark.at(scene.drawing, box, nonfinite, scene.frame) for box, nonfinite in found.items()]
+
+
+class BornMark(NamedTuple):
+    """The words at the box in which the first NaN or Inf appeared: the pass is named if it is not the one shown."""
+
+    box: Box
+    words: str
+    half: float
+    x: float
+    y: float
+
+    @classmethod
+    def at(cls, drawing: Drawing, number: int, nonfinite: FirstNonfinite, frame: Frame | None) -> BornMark:
+        """Return the mark of a box, at the place where its words cover nothing."""
+        box, what = drawing.boxes[number], "NaN" if nonfinite.nan else "Inf"
+        when = "" if frame is None or frame.pass_number == nonfinite.pass_number else f", pass {nonfinite.pass_number}"
+        words = f"{what} born {_where(nonfinite, box)}{when}"
+        half = text_width(words, DETAIL_SIZE, bold=True) / 2 + 9
+        return cls(box, words, half, *word_place(drawing, box, half, numbered=False))
+
+    def svg(self) -> str:
+        """Return it: a ring, a sign and the words."""
+        box, x, y = self.box, self.x, self.y
+        where = f'x="{number(box.x - 3.5)}" y="{number(box.y - 3.5)}" width="{number(box.width + 7)}"'
+        ring = f'<rect class="w sbad" stroke-width="2" {where} height="{number(HEAD_HEIGHT + 7)}" rx="6"/>'
+        sign = f'<path class="fbad" d="M{point(x - self.half, y - 9.5)}l5.5,5.5l-5.5,5.5l-5.5,-5.5z"/>'
+        return f'{ring}{sign}<text class="m c o" x="{number(x + 3)}" y="{number(y)}">{self.words}</text>'
 
 
 def _where(nonfinite: FirstNonfinite, box: Box) -> str:

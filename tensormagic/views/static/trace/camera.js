@@ -39,8 +39,10 @@ export class Camera {
   /** What has to be seen, the words above the boxes included. @returns {{width:number, height:number, top:number}} */
   extent() {
     const { width, height } = this.graph.size,
-      top = this.graph.marks.length ? 34 : 20;
-    return { width, height: height + top, top };
+      { marks, nonfinite, forwardMark } = this.graph,
+      words = marks.length || nonfinite.length || forwardMark, // at a box: above it or below (marks.py)
+      top = words ? 34 : 20;
+    return { width, height: height + top + (words ? 6 : 0), top };
   }
 
   /** The height the graph wants at this width, in pixels. @param {number} width @returns {number} */

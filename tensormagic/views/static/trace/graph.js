@@ -169,7 +169,7 @@ export class GraphView extends Camera {
       before = this.born;
     this.born = first ? (this.graph.boxOf.get(first.node) ?? 0) : -1;
     this.bornLayer.replaceChildren(
-      ...(first ? [bornMark(this.graph.boxes[this.born], first, this.graph.size.width)] : []),
+      ...(first ? [bornMark(this.graph, this.graph.boxes[this.born], first)] : []),
     );
     // The words take the place of the norm; the drawer and the line of source still say it.
     for (const at of [before, this.born]) this.marks[at]?.element.classList.toggle("born", at === this.born);

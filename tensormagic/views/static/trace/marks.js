@@ -180,20 +180,24 @@ export function around(mark, box, gap) {
   for (const [name, value] of Object.entries(place)) mark.setAttribute(name, String(value));
 }
 
-/** @param {Box} box @param {any} first @param {number} width of the drawing */
-export function bornMark(box, first, width) {
+/** Where words are at a box: at their place in the drawing (marks.py), else over the middle, above the number, which they
+ * would overprint where type is large. @param {any} graph @param {Box} box @param {number} half @param {number[]} [place] */
+function wordPlace({ size, opened }, box, half, place) {
+  return place && !opened.length ? place : [Math.min(Math.max(box.x + box.w / 2, half), Math.max(size.width - half, half)), box.y - 20];
+}
+
+/** @param {any} graph the boxes that are shown now @param {Box} box @param {any} first */
+export function bornMark(graph, box, first) {
   const word = first.nan ? "NaN" : "Inf";
   const where = ["module", "repeat"].includes(box.kind) ? "in here" : "here";
   const height = Math.min(box.h, HEAD),
     words = `◆ ${word} born ${where}${first.certain ? "" : ", or beside it"}`;
-  // Above the numbers, which it would overprint where type is large.
-  const half = 3.6 * words.length;
-  const x = Math.min(Math.max(box.x + box.w / 2, half), Math.max(width - half, half));
+  const [x, y] = wordPlace(graph, box, 3.6 * words.length, first.place);
   return svg(
     "g",
     {},
     svg("rect", { class: "born-rim", x: box.x, y: box.y, width: box.w, height, rx: 5 }),
-    svg("text", { class: "born-text", x, y: box.y - 20, "text-anchor": "middle" }, words),
+    svg("text", { class: "born-text", x, y, "text-anchor": "middle" }, words),
   );
 }
 
@@ -208,23 +212,24 @@ export function derivativeMarks({ wires }, words, states) {
   });
 }
 
-/** Words over the boxes that findings speak of, one a box (marks.py). @param {any} graph the boxes that are shown now @returns {Element[]} */
-export function findingMarks({ marks, boxes, boxOf, size }) {
-  /** @type {Map<number, [number, string, string]>} */
+/** Words at the boxes that findings speak of, one a box (marks.py). @param {any} graph the boxes that are shown now @returns {Element[]} */
+export function findingMarks(graph) {
+  const { marks, boxes, boxOf } = graph;
+  /** @type {Map<number, [number, string, string, number[]|undefined]>} */
   const at = new Map();
   for (const mark of marks) if (boxOf.has(mark[0]) && !at.has(boxOf.get(mark[0]))) at.set(boxOf.get(mark[0]), mark);
   /** @type {[number, number, number][]} */ const said = []; // words that stand there: others would overprint them
-  return [...at].map(([place, [, words, severity]]) => {
+  return [...at].map(([place, [, words, severity, wordsAt]]) => {
     const box = boxes[place],
       half = 3.2 * (words.length + 2),
-      x = Math.min(Math.max(box.x + box.w / 2, half), Math.max(size.width - half, half)),
-      free = !said.some(([left, right, y]) => left < x + half && x - half < right && Math.abs(y - box.y) < 15);
-    if (free) said.push([x - half, x + half, box.y]);
+      [x, y] = wordPlace(graph, box, half, wordsAt),
+      free = !said.some(([left, right, height]) => left < x + half && x - half < right && Math.abs(height - y) < 15);
+    if (free) said.push([x - half, x + half, y]);
     return svg(
       "g",
       { class: `of-finding ${severity === "error" ? "error" : "warning"}` },
       svg("rect", { x: box.x - 2, y: box.y - 2, width: box.w + 4, height: Math.min(box.h, HEAD) + 4, rx: 6 }),
-      free ? svg("text", { x, y: box.y - 20 }, `◆ ${words}`) : null,
+      free ? svg("text", { x, y }, `◆ ${words}`) : null,
     );
   });
 }

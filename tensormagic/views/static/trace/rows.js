@@ -8,7 +8,7 @@
 const COLUMN_GAP = 32;
 const LANE = 8;
 const ABOVE_LANES = 10;
-const BELOW_LANES = 24; // what belongs to a box of the next row is written above it
+const BELOW_LANES = 28; // a number and the words of a mark are written above a box of the next row
 const TURN = 8;
 const APART = 9; // how far apart two lines touch an item, where there is room
 const EVEN_STEP = 30;
