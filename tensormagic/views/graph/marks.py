@@ -163,7 +163,8 @@ def _variable(graph: Graph, node: Node, slot: str) -> str:
 
 Rectangle = tuple[float, float, float, float]  # left, top, right, bottom
 _ASCENT, _DESCENT = 9.0, 3.0  # of words, from their baseline
-_BESIDE, _BELOW, _HIGH = 8.0, 11.0, 34.0  # from the box to the baseline: at the height of the numbers, below it, above a line
+_BESIDE, _HIGH = 8.0, 34.0  # from the box up to the baseline: at the height of the numbers, and above a line
+_BELOW = 11.0  # and down to it
 _WEIGHTS = {"box": 4, "words": 4, "number": 2, "edge": 9, "wire": 1}
 
 
@@ -198,7 +199,7 @@ def word_place(
 
 
 def _taken(drawing: Drawing, without_number: Box | None) -> Iterator[tuple[str, Rectangle]]:
-    """Yield what words must not cover: boxes with their leaves, numbers over boxes, wires, what is outside of it all."""
+    """Yield what words must not cover: boxes with their leaves, numbers over boxes, wires, what is outside."""
     yield "edge", (-math.inf, drawing.height + _BELOW + _DESCENT, math.inf, math.inf)
     yield "edge", (-math.inf, -math.inf, math.inf, -ABOVE - _ASCENT)
     for box in drawing.boxes:
@@ -231,7 +232,7 @@ def _covered(words: Rectangle, taken: Iterable[tuple[str, Rectangle]]) -> int:
 def placed_marks(
     drawing: Drawing, marks: Iterable[NodeMark], others: Sequence[Rectangle] = ()
 ) -> Iterator[tuple[NodeMark, Box, tuple[float, float] | None]]:
-    """Yield marks, one a box, with their boxes and the place of their words; None where these would cover other words."""
+    """Yield marks, one a box, with their boxes and the place of their words, None if they would cover others."""
     owner = {node: box for box in drawing.boxes for node in (*(badge.node for badge in box.badges), *box.nodes)}
     seen: set[int] = set()
     said = list(others)

@@ -7,7 +7,7 @@ or parameters are too many for one output, ``cuts`` says how many of how many ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -208,8 +208,8 @@ class _Builder:
             "order": steps(graph.order),
             "frames": rows,
             "shared_edges": list(graph.shared_edges),
-            "first_nonfinite": [_nonfinite(nonfinite, places.get(nonfinite.node)) for nonfinite in graph.first_nonfinite],
-            "forward_mark": _nonfinite(mark, places.get(mark.node)) if (mark := forward_mark(graph)) is not None else None,
+            "first_nonfinite": [_nonfinite(one, places) for one in graph.first_nonfinite],
+            "forward_mark": _nonfinite(mark, places) if (mark := forward_mark(graph)) is not None else None,
             "marks": [[mark.node, mark.words, mark.severity, place] for mark, _, place in marks],
             "drawing": _drawing(drawing),
             "ends": ends_document(self.report, graph, drawing),
@@ -245,9 +245,9 @@ def _pass(one: Pass) -> list[Any]:
     ]  # fmt: skip
 
 
-def _nonfinite(nonfinite: FirstNonfinite, place: tuple[float, float] | None) -> dict[str, Any]:
+def _nonfinite(nonfinite: FirstNonfinite, places: Mapping[int, tuple[float, float]]) -> dict[str, Any]:
     return {
-        "place": place,
+        "place": places.get(nonfinite.node),
         "pass": nonfinite.pass_number,
         "node": nonfinite.node,
         "receiver": nonfinite.receiver,
