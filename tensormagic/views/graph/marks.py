@@ -195,7 +195,7 @@ def word_place(
     above = (ABOVE,) if numbered else (_BESIDE, ABOVE)
     heights = (*(box.y - up for up in above), box.y + box.height + _BELOW, box.y - _HIGH)
     places = [(x, y) for y in heights for x in within]
-    return min(places, key=lambda place: _covered(words_around(*place, half), taken))  # the first of equals
+    return min(places, key=lambda place: _covered(words_around(place[0], place[1], half), taken))  # the first of equals
 
 
 def _taken(drawing: Drawing, without_number: Box | None) -> Iterator[tuple[str, Rectangle]]:
@@ -206,8 +206,8 @@ def _taken(drawing: Drawing, without_number: Box | None) -> Iterator[tuple[str, 
         yield "box", (box.x, box.y, box.x + box.width, box.y + box.height)
         if box is not without_number:
             yield "number", (box.x, box.y - 16, box.x + box.width, box.y - 4)
-    for line in (*drawing.wires, *drawing.detachment):
-        for (left, top), (right, bottom) in pairwise(line.points):
+    for points in (line.points for lines in (drawing.wires, drawing.detachment) for line in lines):
+        for (left, top), (right, bottom) in pairwise(points):
             yield from (("wire", piece) for piece in _pieces(left, top, right, bottom))
 
 
