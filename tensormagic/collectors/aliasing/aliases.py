@@ -16,7 +16,7 @@ from tensormagic.collectors.geometry.layout import count_distinct
 from tensormagic.collectors.geometry.overlap import Region, overlap, overlap_elements
 from tensormagic.collectors.geometry.strides import Memory, shares_version
 from tensormagic.collectors.graphs.saved_tensors import SavedHere, saved_in_graphs
-from tensormagic.collectors.objects.namespace import Walk, is_kind, plain, telling, walk_arrays
+from tensormagic.collectors.objects.namespace import is_kind, plain, telling
 from tensormagic.collectors.objects.reach import Budget, Place, ReferenceWalk, roots
 from tensormagic.collectors.quiet import number, numbers, quiet
 from tensormagic.reports import Alias, Holder, HoldersReport
@@ -49,19 +49,6 @@ class _Candidate:
     item: Any
     region: Region
     owns: bool = False
-
-
-def aliases_of(x: torch.Tensor, namespace: Mapping[str, object], *, name: str) -> tuple[tuple[Alias, ...], int]:
-    """Return who shares x's storage, nearest relation first, and how many names and attributes were looked through.
-
-    Args:
-        x: A strided tensor.
-        namespace: The user's names.
-        name: The name x is inspected under, which is no alias of itself.
-    """
-    walk = Walk(namespace)
-    search = find_aliases(x, list(walk_arrays(walk)), name=name)
-    return search.aliases, walk.looked
 
 
 def find_aliases(x: torch.Tensor, named: Iterable[tuple[str, Any]], *, name: str) -> AliasSearch:
@@ -105,14 +92,13 @@ def _candidate(x: torch.Tensor, memory: Memory, name: str, item: Any) -> _Candid
         shift = memory.shift(Memory.of(item))
         if shift is None or item.layout != torch.strided:
             return None
-        return _Candidate(name, _relation(x, item), item, region_of(item, shift))
+        return _Candidate(name, "same object" if item is x else relation(x, item), item, region_of(item, shift))
     except Exception:  # it has no storage, or none that can be asked for: sparse, nested, a class of the user's
         return None
 
 
-def _relation(x: torch.Tensor, item: torch.Tensor) -> str:
-    if item is x:
-        return "same object"
+def relation(x: torch.Tensor, item: torch.Tensor) -> str:
+    """Return how another tensor comes to share the storage of x."""
     base, other = x._base, item._base
     if base is item:
         return "base"

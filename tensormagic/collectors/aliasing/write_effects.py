@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from tensormagic.collectors.aliasing.aliases import relation
 from tensormagic.collectors.aliasing.storage_aliases import Hit, place_of
 from tensormagic.collectors.aliasing.written_through import REPLAY_LIMIT, Call, Statement, Suspicion, Through
 from tensormagic.collectors.geometry.overlap import Region, Touched, touched
@@ -171,7 +172,7 @@ class Effects:
             return known
         return ChangedName(
             name=hit.storage_alias.name,
-            relation=relation(written, hit.item),
+            relation=relation(written, hit.item) if is_kind(hit.item, torch.Tensor) else "NumPy array",
             kind=type(hit.item).__name__,
             shape=hit.region.shape,
             elements=reached.elements,
@@ -194,18 +195,6 @@ class Effects:
             elements=reached.elements, of_elements=region.elements, first=reached.first,
             marks=reached.marks, certain=seen.certain, noticed=_noticed(seen.target, item), items=len(hits),
         )  # fmt: skip
-
-
-def relation(written: torch.Tensor, item: Any) -> str:
-    """Return how ``item`` comes to share with what was written to, in the words of `aliases`."""
-    if not is_kind(item, torch.Tensor):
-        return "NumPy array"
-    base, other = written._base, item._base
-    if base is item:
-        return "base"
-    if other is written:
-        return "view of it"
-    return "view of the same base" if base is not None and base is other else "same storage"
 
 
 def _extent(written: Region, other: Region) -> Extent:

@@ -27,7 +27,7 @@ from tensormagic.collectors.aliasing.written_through import (
     through,
 )
 from tensormagic.collectors.geometry.overlap import index_at, is_scattered, touched, written_elements
-from tensormagic.collectors.geometry.strides import Written, does_write, prepare_counters, written_by
+from tensormagic.collectors.geometry.strides import Written, counter_place, does_write, written_by
 from tensormagic.collectors.hooks.modes import Engine
 from tensormagic.collectors.hooks.stepping_off import Listener
 from tensormagic.collectors.quiet import quiet
@@ -324,7 +324,7 @@ class WriteListener(Listener):
 
     def prepare(self) -> None:
         """Find version counters: under the mode autograd is out of reach, and they could not be found any more."""
-        prepare_counters()
+        counter_place()
 
     def wants(self, op: Any) -> bool:
         """Return whether an operation may write."""

@@ -251,7 +251,7 @@ class CallNotes:
         self, sites: SourceLines, module_path: Callable[[FrameType], str], line_of_node: Callable[[int], int | None]
     ) -> None:
         self._sites = sites
-        self._line_of_node = line_of_node
+        self.line_of_node = line_of_node
         self._module_path = module_path
         self._kept: dict[Key, Found] = {}
         self._place = ALONE
@@ -313,10 +313,6 @@ class CallNotes:
     def site(self, call: Call) -> int | None:
         """Return the user's line that made a call."""
         return self._sites.of_frame(call.frame)
-
-    def line_of_node(self, sequence_number: int) -> int | None:
-        """Return the user's line that made an autograd node; None where that is not known exactly."""
-        return self._line_of_node(sequence_number)
 
     def path(self, call: Call) -> str:
         """Return the path of the module whose forward makes a call."""

@@ -166,8 +166,8 @@ def _tensor(value: torch.Tensor, name: str, role: str, place: str) -> Operand:
     strided = value.layout == torch.strided and not nested
     least, most = _range(value) if strided else (None, None)
     return Operand(
-        name=name, role=role, place=place, shape=() if nested else _sizes(value.shape),
-        dtype=_bare(value.dtype), device=str(value.device), stride=_sizes(value.stride()) if strided else (),
+        name=name, role=role, place=place, shape=() if nested else numbers(value.shape),
+        dtype=_bare(value.dtype), device=str(value.device), stride=numbers(value.stride()) if strided else (),
         layout="nested" if nested else _bare(value.layout),
         requires_grad=bool(value.requires_grad), is_leaf=bool(value.is_leaf), least=least, most=most,
     )  # fmt: skip
@@ -184,10 +184,6 @@ def _range(value: torch.Tensor) -> tuple[float, float] | tuple[None, None]:
     return (least, most) if math.isfinite(least) and math.isfinite(most) else (None, None)
 
 
-def _sizes(sizes: Any) -> tuple[int, ...]:
-    return numbers(sizes)
-
-
 def _bare(value: Any) -> str:
     return str(value).removeprefix("torch.")
 
@@ -199,7 +195,7 @@ def _other(value: Any) -> dict[str, Any]:
     if is_kind(value, torch.Generator):
         return {"text": "torch.Generator", "device": str(value.device)}
     if "numpy.ndarray" in {f"{kind.__module__}.{kind.__name__}" for kind in type(value).__mro__}:
-        return {"text": "numpy array", "shape": _sizes(value.shape), "dtype": str(value.dtype)}
+        return {"text": "numpy array", "shape": numbers(value.shape), "dtype": str(value.dtype)}
     return {"text": short_text(value)}
 
 

@@ -297,21 +297,19 @@ def shares_version(x: torch.Tensor, y: torch.Tensor) -> bool | None:
         return True
     if x._version != y._version:
         return False
-    place = _counter_place()
+    place = counter_place()
     if place is None:
         return None
     counter = _words(x)[place]
     return counter != 0 and counter == _words(y)[place]
 
 
-def prepare_counters() -> None:
-    """Find out where counters are, as long as that can be done: inside a dispatch mode autograd is out of reach."""
-    _counter_place()
-
-
 @cache
-def _counter_place() -> int | None:
-    """Return which word of a tensor's C++ part points to its version counter; None where no single word can be it."""
+def counter_place() -> int | None:
+    """Return which word of a tensor's C++ part points to its version counter; None where no single word can be it.
+
+    Inside a dispatch mode autograd is out of reach: it is asked before one is on, and known from then on.
+    """
     with quiet(), outside_inference():
         first, second = torch.zeros(3), torch.zeros(3)
         sharing = [(first, first.detach()), (first, first[1:]), (second, second.view(3, 1)), (second, second.detach())]
@@ -334,7 +332,7 @@ def counter_of(x: torch.Tensor) -> int | None:
 
     None where it has none (inference tensors), or where that is unknown.
     """
-    place = None if x.is_inference() else _counter_place()
+    place = None if x.is_inference() else counter_place()
     return None if place is None else _words(x)[place] or None
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterator
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Any, Protocol
 
 import torch
 
-from tensormagic.collectors.hooks.replacing import Replacement
+from tensormagic.collectors.hooks.replacing import Replacements
 from tensormagic.collectors.where.caller import foreign_caller, uncounted
 
 # Leaves the run alone while torch itself writes down what runs: ``torch.jit``, ``torch.export``, ``make_fx``.
@@ -67,7 +67,7 @@ class Captures:
         made: Callable[[str, Any, FrameType], None] | None = None,
     ) -> None:
         self._leave, self._leave_dispatch, self._made = leave, leave_dispatch, made
-        self._replaced: list[Replacement] = []
+        self._replaced = Replacements()
         self._names: dict[str, None] = {}
         self._looked_at: dict[str, None] = {}  # what ran untouched, but is known by what it returned
         self._called: set[str] = set()
@@ -93,14 +93,11 @@ class Captures:
         for path, name, make in self._doors():
             owner = _known(path)
             if owner is not None and hasattr(owner, name):
-                self._replaced.append(Replacement(owner, name, make))
-                self._replaced[-1].__enter__()
+                self._replaced.put(owner, name, make)
 
     def __exit__(self, *_: object) -> None:
         """Leave them as they were; may come before they are watched, and twice."""
-        while self._replaced:
-            self._replaced[-1].__exit__()
-            self._replaced.pop()
+        self._replaced.remove_all()
 
     def _doors(self) -> Iterator[tuple[str, str, Callable[[Any], Any]]]:
         for path, name, what in _DOORS:
@@ -224,27 +221,21 @@ class kept_compiled:  # noqa: N801  (read as what it does: ``with kept_compiled(
     def __init__(self, mode: StepsAside) -> None:
         self._mode = mode
         self._entered: FrameType | None = None
-        self._replaced: list[Replacement] = []
+        self._replaced = Replacements()
 
     def __enter__(self) -> None:
         """Watch Dynamo, now or as soon as the first ``torch.compile`` has imported it."""
         module = sys.modules.get(_MODULE)
         if module is None:
-            self._replace(torch, "compile", self._compile)
+            self._replaced.put(torch, "compile", self._compile)
         elif hasattr(module, _SWITCH):
-            self._replace(module, _SWITCH, self._switch)
+            self._replaced.put(module, _SWITCH, self._switch)
 
     def __exit__(self, *_: object) -> None:
         """Put everything back."""
-        while self._replaced:
-            self._replaced[-1].__exit__()
-            self._replaced.pop()
+        self._replaced.remove_all()
         if self._entered is not None:
             self._leave()
-
-    def _replace(self, owner: ModuleType, name: str, make: Callable[[Any], Any]) -> None:
-        self._replaced.append(Replacement(owner, name, make))
-        self._replaced[-1].__enter__()
 
     def _compile(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)

@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _python_dispatch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
-from tensormagic.collectors.hooks.replacing import Replacement
+from tensormagic.collectors.hooks.replacing import Replacements
 from tensormagic.collectors.where.caller import Callers, foreign_caller, sequence_number
 
 # Modes that torch does not notice, and modes that can leave their thread's stack for a while.
@@ -46,40 +46,25 @@ class Transparent:
 
     def __init__(self, mode: TorchFunctionMode) -> None:
         self._mode = mode
-        self._replaced: list[Replacement] = []
+        self.replaced = Replacements()
 
     def __enter__(self) -> Transparent:
         """Replace the names; where they are put back for a while, again."""
-        if self._replaced:
-            self.resume()
+        if self.replaced:
+            self.replaced.resume()
             return self
         for module in _ASKING:
             for name in _QUESTIONS:
-                self._replace(module, name, self._answering)
-        self._replace(torch._tensor, "has_torch_function_unary", self._answering_backward)
-        self._replace(torch.autograd, "has_torch_function", self._answering_backward)
+                if hasattr(module, name):
+                    self.replaced.put(module, name, self._answering)
+        for module, name in ((torch._tensor, "has_torch_function_unary"), (torch.autograd, "has_torch_function")):
+            if hasattr(module, name):
+                self.replaced.put(module, name, self._answering_backward)
         return self
-
-    def _replace(self, module: Any, name: str, make: Callable[[Callable[..., bool]], Callable[..., bool]]) -> None:
-        if hasattr(module, name):
-            self._replaced.append(Replacement(module, name, make))
-            self._replaced[-1].__enter__()
 
     def __exit__(self, *_: object) -> None:
         """Put them back."""
-        while self._replaced:
-            self._replaced[-1].__exit__()
-            self._replaced.pop()
-
-    def pause(self) -> None:
-        """Put them back for a while."""
-        for replaced in self._replaced:
-            replaced.pause()
-
-    def resume(self) -> None:
-        """Replace them again."""
-        for replaced in self._replaced:
-            replaced.resume()
+        self.replaced.remove_all()
 
     def _answering_backward(self, original: Callable[..., bool]) -> Callable[..., bool]:
         """Return the answer for calls of backward, which are seen elsewhere; other questions get torch's own."""
@@ -135,7 +120,7 @@ class TransparentMode(TorchFunctionMode):
         modes = active_modes()
         if self not in modes:
             return False
-        self._transparent.pause()
+        self._transparent.replaced.pause()
         self._place = modes.index(self)
         set_modes([mode for mode in modes if mode is not self])
         return True
@@ -144,7 +129,7 @@ class TransparentMode(TorchFunctionMode):
         """Come back."""
         modes = active_modes()
         set_modes([*modes[: self._place], self, *modes[self._place :]])
-        self._transparent.resume()
+        self._transparent.replaced.resume()
 
 
 def active_modes() -> list[TorchFunctionMode]:

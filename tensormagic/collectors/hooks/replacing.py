@@ -71,6 +71,31 @@ class Replacement:
             setattr(self._owner, self._name, self._ours)
 
 
+class Replacements(list[Replacement]):
+    """Functions that are replaced one after the other, and put back in reverse; putting them back may come twice."""
+
+    def put(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+        """Replace one more."""
+        self.append(Replacement(owner, name, make))
+        self[-1].__enter__()
+
+    def remove_all(self) -> None:
+        """Put them back."""
+        while self:
+            self[-1].__exit__()
+            self.pop()
+
+    def pause(self) -> None:
+        """Put them back for a while."""
+        for replaced in self:
+            replaced.pause()
+
+    def resume(self) -> None:
+        """Replace them again."""
+        for replaced in self:
+            replaced.resume()
+
+
 def _current(owner: Any, name: str) -> Any:
     """Return what is to be put back: on a class of C++ another object than an attribute of it gives."""
     return vars(owner).get(name) or getattr(owner, name)

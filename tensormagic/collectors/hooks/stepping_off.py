@@ -18,6 +18,7 @@ from tensormagic.collectors.hooks.modes import Engine, SteppingMode
 from tensormagic.collectors.hooks.replacing import (
     BackwardCall,
     Replacement,
+    Replacements,
     followed_backward,
     skip_in_dynamo,
     without_dynamo,
@@ -114,10 +115,10 @@ class SteppingOff:
     def __init__(self, mode: SteppingMode, walk: NodeWalk, *, looks: bool = False) -> None:
         self._mode, self._walk, self._looks = mode, walk, looks
         self._callers = Callers()
-        self._replaced: list[Replacement] = []
+        self._replaced = Replacements()
         self._standing_in: list[Any] = []
         self._left = -1
-        self.captures = Captures(self._leave, leave_dispatch=self._leave, made=self._look if looks else None)
+        self.captures = Captures(self._leave, leave_dispatch=self._leave, made=mode.note_whole if looks else None)
         self.compiled_calls = 0
 
     def enter(self, stack: Undoing) -> None:
@@ -218,12 +219,8 @@ class SteppingOff:
         place = self._mode.leave()
         if place < 0:
             return None
-        for replaced in self._replaced:
-            replaced.pause()
+        self._replaced.pause()
         return functools.partial(self._come_back, place)
-
-    def _look(self, name: str, result: Any, caller: FrameType) -> None:
-        self._mode.note_whole(name, result, caller)
 
     def _come_back(self, place: int, caller: FrameType | None) -> None:
         self.step_back(caller)
@@ -236,14 +233,12 @@ class SteppingOff:
         if not self.compiled_calls:
             skip_in_dynamo(type(self._mode).__torch_dispatch__, inside=True)
         self.compiled_calls += 1
-        for replaced in self._replaced:
-            replaced.pause()
+        self._replaced.pause()
         return True
 
     def step_back(self, _caller: FrameType | None) -> None:
         """Stand in for them again."""
-        for replaced in self._replaced:
-            replaced.resume()
+        self._replaced.resume()
 
 
 def _disown(owner: type, name: str, inherited: Any) -> None:

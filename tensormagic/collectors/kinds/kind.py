@@ -162,6 +162,11 @@ class Frame:
         """How many rows and columns are drawn."""
         return -(-self.row_count // self.row_step), -(-self.column_count // self.column_step)
 
+    def filled(self, **found: Any) -> StoredMap:
+        """Return the picture, given the other fields of `StoredMap`."""
+        own = (self.row_name, self.column_name, self.row_count, self.column_count, self.row_step, self.column_step)
+        return StoredMap(*own, **{"title": self.title, **found})
+
 
 @dataclass(frozen=True, slots=True)
 class Places:
@@ -209,13 +214,7 @@ def stored_map(frame: Frame, places: Places, texts: Sequence[str] = ()) -> Store
     last[flat] = np.flatnonzero(inside)
     texts = [text for text, held in zip(texts, inside, strict=False) if held]
     outside = int((~inside).sum()) * places.every
-    return StoredMap(
-        row_name=frame.row_name,
-        column_name=frame.column_name,
-        row_count=frame.row_count,
-        column_count=frame.column_count,
-        row_step=frame.row_step,
-        column_step=frame.column_step,
+    return frame.filled(
         counts=_rows(counts, width),
         places=_rows(last, width) if frame.small else (),
         texts=_texts(flat, texts, height, width) if frame.small else (),
@@ -242,17 +241,10 @@ def ragged_map(frame: Frame, lengths: Sequence[int], starts: Sequence[int], text
         some = own[row * frame.row_step : (row + 1) * frame.row_step, None]
         counts[row] = np.diff(np.minimum(some, edges[None, :]).sum(axis=0))
     places = _ragged_places(frame, lengths, starts) if frame.small else ()
-    return StoredMap(
-        row_name=frame.row_name,
-        column_name=frame.column_name,
-        row_count=frame.row_count,
-        column_count=frame.column_count,
-        row_step=frame.row_step,
-        column_step=frame.column_step,
+    return frame.filled(
         counts=tuple(tuple(int(count) for count in row) for row in counts),
         places=places,
         texts=tuple(tuple(texts[at] if 0 <= at < len(texts) else "" for at in row) for row in places),
-        title=frame.title,
     )
 
 

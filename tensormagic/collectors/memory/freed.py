@@ -293,11 +293,8 @@ def _watched(roots: Sequence[Root], namespace: Mapping[str, Any]) -> list[tuple[
                 found.root(value)
         found.walk(THOROUGH.clock() + THOROUGH.seconds)
         storages = [found.objects[at] for at in found.storages()]
-        return [(_weak(one), memory_of(one)) for one in storages if not is_foreign(one)]
-
-
-def _weak(storage: torch.UntypedStorage) -> StorageWeakRef:
-    return StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+        weak: Callable[[torch.UntypedStorage], StorageWeakRef] = StorageWeakRef
+        return [(weak(one), memory_of(one)) for one in storages if not is_foreign(one)]
 
 
 def _empty_caches() -> None:

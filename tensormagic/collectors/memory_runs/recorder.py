@@ -93,8 +93,18 @@ class MemoryRecorder(Listener):
     # -- life -----------------------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Take down what is alive before the run."""
-        self._note_standing()
+        """Note what is alive before the run, each at once: it may die while the next are looked for. Never raises."""
+        seen = self._seen
+        try:
+            for storage, tensor, is_twin in alive_now():
+                if storage._cdata not in seen.known:
+                    block = new_block(storage, tensor, seen.note_death)
+                    if is_twin:
+                        block.nbytes, block.size, block.shared = 0, 0, True
+                    block.before, seen.known[block.key] = True, block
+                    seen.events.append(block)
+        except Exception as error:  # an odd tensor: the run is the user's
+            seen.gap = f"before the run: {type(error).__name__}: {error}"
 
     def begin(self) -> None:
         """Begin the sums."""
@@ -161,20 +171,6 @@ class MemoryRecorder(Listener):
         )  # fmt: skip
         self._leaks += growth.ended(account.at_peak, self._iterations, self._sites.locations, first=first)
         self._growth_gaps = growth.gaps
-
-    def _note_standing(self) -> None:
-        """Note what is there before the run, each at once: it may die while the next are looked for. Never raises."""
-        seen = self._seen
-        try:
-            for storage, tensor, is_twin in alive_now():
-                if storage._cdata not in seen.known:
-                    block = new_block(storage, tensor, seen.note_death)
-                    if is_twin:
-                        block.nbytes, block.size, block.shared = 0, 0, True
-                    block.before, seen.known[block.key] = True, block
-                    seen.events.append(block)
-        except Exception as error:  # an odd tensor: the run is the user's
-            seen.gap = f"before the run: {type(error).__name__}: {error}"
 
     def _note_module(self, _name: str, module: nn.Module) -> None:
         """Note what the parameters and buffers of a model are that runs: they may die before the run ends."""

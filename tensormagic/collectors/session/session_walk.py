@@ -140,7 +140,6 @@ class ObjectWalk(ReferenceWalk):
 
 FEWEST = 4  # graphs that have nothing but leaves in common
 MOST_NODES = 5_000  # walked for one container
-MOST_LOOKED = 8  # containers, the fullest first
 MOST = 16
 _ITEM = re.compile(r"\[[^\[\]]*\]$")
 _PLACES = {"name", "item", "attribute", "module"}

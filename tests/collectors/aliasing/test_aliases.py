@@ -13,17 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from tensormagic.collectors.aliasing.aliases import MOST, aliases_of, find_aliases
+from tensormagic.collectors.aliasing.aliases import MOST, find_aliases
 from tensormagic.collectors.geometry import overlap as overlap_module
 from tensormagic.collectors.geometry import strides
 from tensormagic.collectors.geometry.overlap import Region, overlap, overlap_elements
 from tensormagic.collectors.geometry.strides import shares_version
+from tensormagic.collectors.objects.namespace import Walk, walk_arrays
 from tensormagic.reports import Alias
 
 
 def table(x: torch.Tensor, /, **names: Any) -> dict[str, Alias]:
     """The alias table of x, by name."""
-    return {alias.name: alias for alias in aliases_of(x, names, name="x")[0]}
+    return {alias.name: alias for alias in find_aliases(x, walk_arrays(Walk(names)), name="x").aliases}
 
 
 def base() -> torch.Tensor:
@@ -158,9 +159,10 @@ def test_relations_and_their_order() -> None:
 def test_inspected_name_is_no_alias_of_itself() -> None:
     """The name it is looked at under is left out, another name of the same object is not."""
     a = base()
-    aliases, searched = aliases_of(a, {"a": a, "b": a, "other": 3}, name="a")
+    walk = Walk({"a": a, "b": a, "other": 3})
+    aliases = find_aliases(a, walk_arrays(walk), name="a").aliases
     assert [(alias.name, alias.relation) for alias in aliases] == [("b", "same object")]
-    assert searched == 3
+    assert walk.looked == 3
 
 
 def test_detach_counts_on_the_same_version_and_data_does_not() -> None:
