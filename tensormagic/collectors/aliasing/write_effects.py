@@ -53,7 +53,7 @@ class WriteTotal:
         shown = ((key, name) for key, name in self.changed.items() if not lists or not key.startswith(lists))
         changed = (dataclasses.replace(name, writes=self.counts[key], at_least=self.missed) for key, name in shown)
         return Write(
-            location=sites.locations[self.site] if self.site is not None else None,
+            location=sites.location(self.site),
             op=self.written.name,
             target=self.target,
             shape=self.shape,

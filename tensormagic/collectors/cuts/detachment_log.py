@@ -362,8 +362,7 @@ class CutLog:
         name, site = detachment.source_name, None
         if detachment.number >= 0:
             name = op_name(name)
-            origin, _ = self._origins.of(detachment.number)
-            site = self._origins.origins[origin][0] if origin >= 0 else None
+            site = self._origins.origin_of(detachment.number)[0]
         elif detachment.leaf is not None and (leaf := detachment.leaf()) is not None:
             known = self._leaves.find(leaf)
             described = self._leaves.known[known].name if known is not None else self._leaves.called(leaf)

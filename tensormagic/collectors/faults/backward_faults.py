@@ -157,9 +157,9 @@ class Faults:
     ) -> None:
         self._watch, self._origins, self._sites = recorder.autograd, recorder.origins, sites
         self._leaves, self._namespace, self._add_gap = leaves, namespace, add_gap
-        self._freed = FreedBook(self._origin, self._location, self._name_of_maker)
+        self._freed = FreedBook(self._origin, self._sites.location, self._name_of_maker)
         self._names: Names | None = None
-        self._blame = Blame(self._watch.writes, self._origin, self._location, self._name_of)
+        self._blame = Blame(self._watch.writes, self._origin, self._sites.location, self._name_of)
         self._unseen: dict[tuple[int, int, str], ModifiedSavedTensor] = {}
         self._caught = CaughtBook()
         self._ended_by: tuple[str, str, BackwardFault] | None = None
@@ -210,7 +210,7 @@ class Faults:
                 self._unseen.setdefault((ended.graph, suspect.place, suspect.slot), self._unseen_by(ended, suspect))
 
     def _fault(self, ended: Ended, error: BaseException) -> BackwardFault | None:
-        nodes, reached, backward = ended.found.nodes, ended.reached, self._location(ended.site)
+        nodes, reached, backward = ended.found.nodes, ended.reached, self._sites.location(ended.site)
         if is_about_a_write(error) and (found := find_modified_saved(nodes, error, reached)) is not None:
             modified = self._blame.modified(found, nodes)
             return BackwardFault(modified=self._placed(modified, ended, backward))
@@ -236,7 +236,7 @@ class Faults:
         location, module = self._origin(node._sequence_nr())
         return ModifiedSavedTensor(
             op=op_name(node.name()), slot=suspect.slot, name=suspect.name, shape=suspect.shape,
-            module=module, location=location, backward=self._location(ended.site),
+            module=module, location=location, backward=self._sites.location(ended.site),
             graph=ended.graph, node=ended.index[suspect.place],
             writes=self._blame.described(suspect.records), writes_seen=len(suspect.records),
         )  # fmt: skip
@@ -269,18 +269,14 @@ class Faults:
 
     def _quiet_faults(self, graphs: Sequence[Graph]) -> SilentErrors | None:
         unseen = tuple(_placed(one, graphs) for one in self._unseen.copy().values())
-        reads = self._watch.reads.report(lambda number: self._origin(number)[0], self._location)
+        reads = self._watch.reads.report(lambda number: self._origin(number)[0], self._sites.location)
         return SilentErrors(unseen, reads) if unseen or reads else None
 
     # -- names and lines ------------------------------------------------------------------------------------------
 
     def _origin(self, number: int) -> Origin:
-        found, _ = self._origins.of(number) if number >= 0 else (-1, False)
-        site, module = self._origins.origins[found] if found >= 0 else (None, "")
-        return self._location(site), module
-
-    def _location(self, site: int | None) -> Location | None:
-        return self._sites.locations[site] if site is not None else None
+        site, module = self._origins.origin_of(number)
+        return self._sites.location(site), module
 
     def _name_of(self, tensor: torch.Tensor) -> str:
         return self._names.of(tensor) if self._names is not None else ""

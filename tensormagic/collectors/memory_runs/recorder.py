@@ -239,7 +239,7 @@ class MemoryRecorder(Listener):
             if self.run.state == "running":
                 self._fold()
             allocation_logs = list(self._allocation_logs.values())
-            place = self._sites.locations[self._newest] if self._newest is not None else None
+            place = self._sites.location(self._newest)
             return MemoryFrame(
                 seconds=self.run.seconds,
                 operations=self._seen.operations,

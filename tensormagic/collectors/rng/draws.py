@@ -137,7 +137,7 @@ class DrawLog:
     def passed(self, filename: str, first: int, last: int) -> None:
         """Look at all of them after a statement of a cell has run, which is on these lines."""
         site = self._sites.number(filename, last)
-        before = None if self._last_site is None else self._sites.locations[self._last_site]
+        before = self._sites.location(self._last_site)
         if before is None or before.filename != filename or not first <= before.line <= last:
             self._last_site = self._sites.number(filename, first)
         for each in list(self._followed.values()):

@@ -195,11 +195,7 @@ class TracedFailure:
     def _origin(self, tensor: torch.Tensor) -> Location | None:
         """Return the line that made a tensor."""
         maker = tensor.grad_fn
-        if maker is None:
-            return None
-        number, _ = self._origins.of(maker._sequence_nr())
-        site = self._origins.origins[number][0] if number >= 0 else None
-        return None if site is None else self._sites.locations[site]
+        return None if maker is None else self._sites.location(self._origins.origin_of(maker._sequence_nr())[0])
 
 
 # A function mode that only passes calls on, so that the one that fails can be read from the exception's traceback.

@@ -304,15 +304,11 @@ class Growth:
         old = [node for node in made if node._sequence_nr() < line.mark]
         bridges = list(_bridges(made, line.mark)) if old else []
         if bridges:
-            newer, older = max(bridges)
+            newer, older = (self._origins.origin_of(number)[0] for number in max(bridges))
             self._found[site] = GraphGrowth(
                 backward=site, passes=line.streak + 1, first_size=line.first, last_size=line.size,
-                increment=line.increment, older=len(old), joined=self._site(newer), reaches=self._site(older),
+                increment=line.increment, older=len(old), joined=newer, reaches=older,
             )  # fmt: skip
-
-    def _site(self, number: int) -> int | None:
-        origin, _ = self._origins.of(number)
-        return self._origins.origins[origin][0] if origin >= 0 else None
 
 
 def _bridges(nodes: list[Any], mark: int) -> Iterator[tuple[int, int]]:

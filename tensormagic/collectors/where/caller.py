@@ -281,6 +281,11 @@ class Origins:
             following = at + 1
             return (self._numbers[following], False) if at >= 0 and following < there else (-1, False)
 
+    def origin_of(self, sequence_number: int) -> Origin:
+        """Return where a node comes from, exactly or not; neither line nor module where that is not known."""
+        number = self.of(sequence_number)[0] if sequence_number >= 0 else -1
+        return self.origins[number] if number >= 0 else (None, "")
+
     def of_all(self, sequence_numbers: Any) -> Any:
         """Return the origins' numbers of many nodes at once, as `of` does of one; NumPy arrays."""
         with self._lock:  # of copies: while NumPy sees an array, nothing can be added to it

@@ -121,6 +121,10 @@ class SourceLines:
             frame = frame.f_back
         return None
 
+    def location(self, site: int | None) -> Location | None:
+        """Return the line that is a site; None of none."""
+        return None if site is None else self.locations[site]
+
     def at_frame(self, frame: FrameType) -> int:
         """Return the site of the very line that a frame runs, whoever wrote it."""
         key = (frame.f_code.co_filename, frame.f_lineno)
