@@ -181,7 +181,7 @@ def test_detach_counts_on_the_same_version_and_data_does_not() -> None:
 
 def test_version_of_an_unknown_build_is_not_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the counter's place cannot be found, equal versions mean "cannot tell", different ones still "no"."""
-    monkeypatch.setattr(strides, "_counter_place", lambda: None)
+    monkeypatch.setattr(strides, "counter_place", lambda: None)
     a, b = base(), base()
     assert shares_version(a, a.detach()) is None
     b.add_(1)
