@@ -281,7 +281,7 @@ def explain_module(name: str, every: Iterable[GradientFacts], trace: TraceReport
         answer=_says(name, answers, described),
         groups=tuple(sorted(described, key=lambda group: group.fine)), source=max(answer.source for answer in answers)
         if answers else "", evidence=_sentences(trace) if any(answer.source for answer in answers) else (),
-        remedy=answers[0].remedy if len(described) == 1 and not described[0].fine else (),
+        remedy=_remedy(answers, described),
     )  # fmt: skip
 
 
@@ -296,7 +296,16 @@ def _says(name: str, answers: list[WhyReport], groups: tuple[WhyGroup, ...]) -> 
         return f"The same holds for {part_of(len(answers), len(answers), 'parameter')} of {name}: {answers[0].answer}"
     has = "has" if amiss == 1 else "have"
     which = part_of(amiss, len(answers), "parameter")
+    if {group.reason for group in groups if not group.fine} == {"accumulated"}:
+        hold = "holds" if amiss == 1 else "hold"
+        return f"{which[0].upper()}{which[1:]} of {name} {hold} the gradients of several passes."
     return f"{which[0].upper()}{which[1:]} of {name} {has} no gradient, or a faulty one."
+
+
+def _remedy(answers: Sequence[WhyReport], groups: Sequence[WhyGroup]) -> tuple[str, ...]:
+    """Return what to do where one reason alone is amiss: of a parameter that has it."""
+    amiss = {group.reason for group in groups if not group.fine}
+    return next((one.remedy for one in answers if one.reason in amiss), ()) if len(amiss) == 1 else ()
 
 
 def _sentences(trace: TraceReport | None) -> tuple[str, ...]:

@@ -158,12 +158,11 @@ def _state_lines(magics: Any) -> list[str]:
 
 
 def _table(magics: Any) -> str:
-    """Return the same as Markdown: each magic with the line that shows its page."""
-    rows = [(made.prog, str(made.description), f"%tensormagic help {made.prog}") for made in _parsers()]
-    described = "\n".join(f"| `{name}` | {text} | `{page}` |" for name, text, page in rows)
-    own = "\n".join(f"| `{command.replace('|', chr(92) + '|')}` | {text} | |" for command, text in _own())
+    """Return the same as Markdown."""
+    described = "\n".join(f"| `{made.prog}` | {made.description} |" for made in _parsers())
+    own = "\n".join(f"| `{command.replace('|', chr(92) + '|')}` | {text} |" for command, text in _own())
     state = "\n".join(_state_lines(magics))
-    return f"| magic | does | its page |\n|:--|:--|:--|\n{described}\n{own}\n\n```text\n{state}\n```"
+    return f"| magic | does |\n|:--|:--|\n{described}\n{own}\n\n```text\n{state}\n```"
 
 
 def _switch(magics: Any, words: list[str]) -> None:

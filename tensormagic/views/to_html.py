@@ -156,9 +156,12 @@ def explanation_html(finding: Finding) -> list[str]:
 
 
 def related_html(finding: Finding) -> list[str]:
-    """Return a paragraph for each other line that matters."""
+    """Return a paragraph for each other line that matters; the code of the finding's own line is shown already."""
+    own = finding.location
     return [
         tag("p", escape(f"{line.what}: {line.location.label}: "), tag("code", escape(line.location.text)))
+        if line.location != own
+        else tag("p", escape(f"{line.what}: {line.location.label}"))
         for line in finding.related
     ]
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+import torch
 from playwright.sync_api import Page, expect
 
+import tensormagic as tm
+from tensormagic import views
 from tests.views.samples_tensor import as_html
 from tests.views.samples_values import SAMPLES
 from tests.views.test_tensor_shot import colour, images, signals
@@ -35,6 +38,23 @@ def test_what_is_wrong_stands_open(static_page: Callable[..., Page]) -> None:
     folded = static_page(HEAD + as_html(SAMPLES["sampled"]))
     expect(folded.get_by_text("Memory and holders")).to_be_visible()
     expect(folded.locator(".tm-folds dl")).to_be_hidden()
+
+
+def test_statistics_of_a_sample_are_whole_where_it_is_narrow(static_page: Callable[..., Page]) -> None:
+    """What was sampled is a long sentence: it wraps, and moves the numbers below it out of sight nowhere."""
+    page = static_page(f"{HEAD}{views.render(tm.inspect(torch.randn(64, 3, 224, 224)), 'html')}")
+    page.set_viewport_size({"width": 730, "height": 900})
+    section = page.locator(".tm-section:has(> .tm-histogram)")
+    expect(section).to_contain_text("dimension 3")
+    panel, words, numbers = (
+        one.bounding_box()
+        for one in (page.locator(".tm-tensor"), section.locator(".tm-about"), section.locator(".tm-list"))
+    )
+    assert panel is not None
+    assert words is not None
+    assert numbers is not None
+    assert words["x"] + words["width"] <= panel["x"] + panel["width"]
+    assert numbers["x"] + numbers["width"] <= panel["x"] + panel["width"]
 
 
 def test_a_pixel_keeps_its_colour(static_page: Callable[..., Page]) -> None:

@@ -362,6 +362,8 @@ def test_words_of_the_bar_are_there_whole_or_not_at_all(static_page: OpenPage) -
         page.set_viewport_size({"width": width, "height": 800})
         page.wait_for_timeout(150)
         told.append(page.evaluate(SEEN_WHOLE))
+        assert page.evaluate("(one => one.scrollWidth - one.clientWidth)(document.querySelector('.whereabouts'))") <= 0
+        expect(page.locator(".whereabouts")).to_have_css("text-overflow", "clip")  # it goes on in a second line
     assert told[:2] == [[], [["15 nodes in 9 boxes", True]]]
     assert [[text.split()[0], whole] for text, whole in told[2]] == [["15", True], ["zoom", True]]
 

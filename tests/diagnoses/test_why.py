@@ -181,6 +181,18 @@ def test_the_parameters_of_a_module_by_reason(net):
     assert report.answer == "6 of the 8 parameters of net have no gradient, or a faulty one."
 
 
+def test_a_module_whose_gradients_add_up():
+    """Where that is all that is wrong, the sentence says it, and what to do is there."""
+    net = torch.nn.Linear(2, 1)
+    net.bias.requires_grad_(False)
+    with tm.trace(namespace={"net": net}) as trace:
+        for _ in range(3):
+            net(torch.ones(4, 2)).sum().backward()
+    report = ask(net, {"net": net}, trace=trace.report)
+    assert report.answer == "1 of the 2 parameters of net holds the gradients of several passes."
+    assert "zero" in " ".join(report.remedy)
+
+
 def test_two_passes_without_clearing(net):
     """Twice what one pass brings."""
     net, trace = net

@@ -29,6 +29,15 @@ def test_aliases_of_names_and_expressions(cell):
     assert " c " in text
 
 
+def test_aliases_of_one_object_under_two_names(cell):
+    """Each name once, though the expressions that were typed are names as well."""
+    cell("tied = torch.nn.Module(); tied.read = torch.nn.Linear(2, 2); tied.write = torch.nn.Linear(2, 2)")
+    cell("tied.write.weight = tied.read.weight")
+    text = cell("%aliases tied.read.weight tied.write.weight --text").out
+    assert "tied.read.weight and tied.write.weight are the same Parameter" in text
+    assert "tied.read.weight = tied.write.weight\n" in text
+
+
 def test_tensors_over_everything(cell):
     """The user's tensors with their groups and totals, parameters of a model included."""
     cell("arr = a.numpy()")

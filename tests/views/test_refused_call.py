@@ -40,8 +40,8 @@ def test_the_header_says_what_happened_and_where():
     [
         ("linear", "shape",
          [Shape(("32", Clash("5408", "≠ 784"))), Shape(("64", Clash("784", "≠ 5408"))), Shape(("64",))]),
-        ("dtypes", "dtype", ["float32", Clash("float64", "fits: float32")]),
-        ("devices", "device", [Clash("cpu", "fits: cuda:0"), Clash("cuda:0", "fits: cpu")]),
+        ("dtypes", "dtype", ["float32", Clash("float64", "needs float32")]),
+        ("devices", "device", [Clash("cpu", "needs cuda:0"), Clash("cuda:0", "needs cpu")]),
         ("view", "strides", [Clash("(1, 4)", "does not fit"), ""]),
         ("argument", "shape", [Shape(("4", "3")), Clash("(5, 5)", "≠ 12")]),
         ("afterwards", "shape", ["not kept", Shape(("4", "5"))]),
@@ -72,7 +72,7 @@ def test_a_clash_is_framed_and_said_in_words():
     """Not by colour alone: a frame or a sign, and what would have fitted."""
     assert "<b>5408</b> <i>≠ 784</i>" in views.draw(SAMPLES["linear"], "html")
     assert "(32, ✖5408 ≠ 784)" in views.draw(SAMPLES["linear"], "txt")
-    assert "✖float64 (fits: float32)" in views.draw(SAMPLES["dtypes"], "txt")
+    assert "✖float64 (needs float32)" in views.draw(SAMPLES["dtypes"], "txt")
     assert "✖5408 ≠ 784" in views.draw(SAMPLES["linear"], "svg")
 
 
@@ -120,6 +120,12 @@ def test_the_page_on_backends_is_left_out():
 def test_what_a_finding_says_is_not_said_twice():
     """The rule and what works stand in the finding; without one they stand alone."""
     assert rule_nodes(SAMPLES["linear"]) == []
+    index = SAMPLES["dtypes"].mismatch
+    look = replace(index, works=(), maybe=("i.max()  # at most 9", "i.long()"))
+    assert rule_nodes(replace(SAMPLES["dtypes"], mismatch=look))[1:] == [
+        "try: `i.long()`",
+        "check: `i.max()  # at most 9`",
+    ]
     assert rule_nodes(SAMPLES["dtypes"]) == ["Both must be the same.", "works: `a + b.float()` or `a.double() + b`"]
 
 

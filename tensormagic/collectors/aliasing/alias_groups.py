@@ -153,7 +153,7 @@ def member_of(
         cell: Bytes of a cell of the strip; 0 where none is drawn.
     """
     region, item = region_in(entry, piece), entry.item
-    named = nearest(telling(entry.names))
+    named = nearest(telling(dict.fromkeys(entry.names)))
     counter = counter_of(item) if entry.is_tensor else None
     relation, base, operations = origin(entry, piece, names)
     return AliasMember(

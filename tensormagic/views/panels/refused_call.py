@@ -5,6 +5,7 @@ The same nodes are the top of the panel of a traced run that ended with it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import groupby
@@ -46,6 +47,7 @@ _KINDS = {
 _SHORT = {"torch.nn.functional.": "F.", "torch.autograd.": "autograd."}
 _UNKNOWN_SHAPE = "not kept"
 _NAME, _TEXT, _FACT = 60, 120, 24  # characters
+_LOOK = re.compile(r"  # at (?:most|least) -?\d+$")  # nothing is changed by it: it shows whether values fit
 _BACKENDS = " This could be because the operator doesn't exist for this backend"
 
 
@@ -157,7 +159,9 @@ def rule_nodes(report: FailureReport) -> list[Node]:
         return []
     said = any(mismatch.rule.rstrip(".") in one.message for one in findings)
     nodes: list[Node] = [] if said or not mismatch.rule else [mismatch.rule]
-    for label, ways in (("works", mismatch.works), ("try", mismatch.maybe)):
+    looks = tuple(way for way in mismatch.maybe if _LOOK.search(way))
+    rest = tuple(way for way in mismatch.maybe if way not in looks)
+    for label, ways in (("works", mismatch.works), ("try", rest), ("check", looks)):
         left = [f"`{one}`" for one in ways if not any(one in found.remedy for found in findings)]
         nodes += [f"{label}: {' or '.join(left)}"] if left else []
     return nodes
@@ -216,7 +220,7 @@ def _fitting(part: Clashing) -> str:
     """Return what would have fitted, in a few words."""
     if not part.expected:
         return "does not fit"
-    return f"{NOT_EQUAL} {part.expected}" if part.expected.isdigit() else f"fits: {part.expected}"
+    return f"{NOT_EQUAL} {part.expected}" if part.expected.isdigit() else f"needs {part.expected}"
 
 
 def _name(given: Given) -> Cell:

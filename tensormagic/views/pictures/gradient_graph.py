@@ -396,8 +396,8 @@ def _without(graph: Graph, frame: Frame | None) -> Iterator[str]:
         parts += [f"exactly zero in {plural(zero, 'node')}" if zero else ""]
         if described := ", ".join(part for part in parts if part):
             yield described[0].upper() + described[1:]
-    if graph.cuts:
-        names = (f"{cut.op} of {shortened(cut.source_name, NAME)}" if cut.source_name else cut.op for cut in graph.cuts)
+    if cuts := [cut for cut in graph.cuts if cut.detachment]:
+        names = (f"{cut.op} of {shortened(cut.source_name, NAME)}" if cut.source_name else cut.op for cut in cuts)
         yield f"The gradient is cut at {listed(names, most=MOST_NAMES)}"
 
 

@@ -12,7 +12,6 @@ from itertools import groupby
 
 from tensormagic.reports import OverlayElement, OverlayMember, OverlayReport, OverlayRow, OverlayStorage
 from tensormagic.views import theme
-from tensormagic.views.markup import text_width
 from tensormagic.views.nodes import Picture
 from tensormagic.views.pictures.cells import CHARACTER, Cell, Cells, Row, lettered
 from tensormagic.views.theme import code_of, loader
@@ -21,6 +20,7 @@ from tensormagic.words import count, plural, shortened
 WIDTH = 840  # pixels that the cells have where the panel is as wide as it can be
 UNIT = 46  # pixels of a cell at most
 LABELS = (78, 150)  # pixels for the names
+_LETTER = 7.3  # of a name, which is in the font of code
 NAME_WIDTH = 20  # characters
 
 
@@ -67,7 +67,7 @@ class OverlayPicture(Picture):
             rows.append(Row(name(member), list(inner), look="tm-strip", colour=colour, title=member.name[:200]))
         rows += [Row("read by", list(_readers(storage)), "brackets", "tm-readers")] if storage.readers else []
         rows.append(_ruler(report, storage))
-        widest = max(text_width(name(report.members[at]), 12) for at in storage.members)
+        widest = max(_LETTER * len(name(report.members[at])) for at in storage.members)
         return Cells(rows, min(max(LABELS[0], widest + 34), LABELS[1]), _pixels(storage))
 
 
