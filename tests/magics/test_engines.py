@@ -80,6 +80,20 @@ def test_a_fault_on_engines_is_found(shell, cell, client):
     assert "line 9" in shell.user_ns["found"].ranks[0].line
 
 
+def test_px_shows_the_final_panel_of_each_engine(client):
+    """What ``%%px`` sends: updates of a display are not relayed, so each is shown once, when the cell has ended."""
+    client[:].execute("%load_ext tensormagic", block=True)
+    running = client[:].execute(f"%%tracegrad\n{TRAIN.format(call='net')}", silent=False)
+    running.get()
+    running.wait_for_output(60)
+    for rank, outputs in enumerate(running.outputs):
+        (panel,) = [one["data"] for one in outputs]
+        assert f"rank {rank} of 2" in panel["text/plain"]
+        assert "finished" in panel["text/plain"]
+        assert "4 backward passes" in panel["text/plain"]
+        assert "tm-" in panel["text/html"]
+
+
 class Far:
     """Engines that do not reach the folder of this process, as on another machine."""
 

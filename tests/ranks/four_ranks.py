@@ -92,7 +92,10 @@ PROGRAMS = (sharded_over_tensor_parallel, sharded_replicas, replica_that_drifts,
 FOLLOWERS = (
     lambda: tm.trace(forward=True),
     lambda: tm.trace(memory=True, writes=True, draws=True),
+    lambda: tm.trace(budget=0.5),
     tm.track_memory,
+    tm.watch_writes,
+    tm.track_rng,
 )
 
 

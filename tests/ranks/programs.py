@@ -203,6 +203,18 @@ def alone(program):
     return program(), collectives() - before
 
 
+FOLLOWERS = (
+    lambda: tm.trace(budget=0.5), lambda: tm.trace(forward=True, values=True), tm.track_memory, tm.watch_writes,
+    tm.track_rng,
+)  # fmt: skip
+
+
+def beside(program, follower):
+    """Return what a program comes to under any follower, and how many collectives it took."""
+    with follower():
+        return alone(program)
+
+
 def looks():
     """Return what is said of models after a step; of the first rank alone: whoever asked others would wait for ever."""
     model, flat = net(), FullyShardedDataParallel(net(), use_orig_params=True, device_id=torch.device("cpu"))
@@ -235,6 +247,7 @@ def main(rank, world, folder):
             "alone": alone(program), "grad": followed(program), "ops": followed(program, level="ops", forward=True),
             "written": followed(program, ranks=f"{folder}/{program.__name__}"),
             "all": followed(program, memory=True, writes=True, draws=True),
+            "others": [beside(program, follower) for follower in FOLLOWERS],
         }  # fmt: skip
     found["looks"] = looks()
     Path(f"{folder}/rank{rank}").write_bytes(pickle.dumps(found))

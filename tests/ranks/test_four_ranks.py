@@ -42,8 +42,8 @@ def test_a_followed_run_is_the_same_and_takes_no_collective_of_ours(folder, prog
     """Losses, shards and generator to the bit on each rank, and as many collectives in each group."""
     for rank in range(WORLD):
         alone, followed, counts, codes = pickle.loads((folder / f"found{rank}").read_bytes())[program]
-        assert followed == [alone] * 4
-        assert counts == [counts[0]] * 5
+        assert followed == [alone] * 7
+        assert counts == [counts[0]] * 8
         assert sum(counts[0]) > 0
         assert codes == []
 

@@ -63,6 +63,7 @@ def test_a_followed_run_is_the_same_and_takes_no_collective_of_ours(found, progr
     for level in ("grad", "ops", "written", "all"):
         assert found[program][level][0] == ended
         assert found[program][level][2] == collectives
+    assert found[program]["others"] == [(ended, collectives)] * 5
 
 
 @pytest.mark.parametrize("program", [*MODELS, "dtensor"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import os
 import pickle
 import socket
@@ -16,7 +17,7 @@ import sys
 import time
 import weakref
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, MutableSequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -36,7 +37,7 @@ from tensormagic.collectors.training.parallel import (
     Forwards,
     ParallelWatcher,
     buffers_of,
-    hash_of,
+    hash_each,
     placed,
     world_size,
 )
@@ -81,7 +82,7 @@ class RankFile:
     ) -> None:
         self._folder, self._leaves, self._parallel = folder, leaves, parallel
         self._recorder, self._late = recorder, late
-        self._forwards = Forwards()
+        self._forwards = Forwards(late)
         self.sites = SourceLines()
         self._shards: list[weakref.ref[torch.Tensor]] = []
         self._newest: dict[str, int] = {}
@@ -229,10 +230,22 @@ class RankFile:
             self._hashes(held_by(optimizer))
             self._placed(optimizer)
         self._steps += 1
-        rates = [float(group["lr"]) for group in optimizer.param_groups if "lr" in group]
+        rates = self._rates(optimizer)
         used = self._norms(held_by(optimizer)) if self._is_kept(self._steps) else None
         write = partial(self._write, "step", n=self._steps, lr=rates, at=time.time())
         self._late.then(None, lambda: self._guarded(lambda: write(used=None if used is None else _packed(used))))
+
+    def _rates(self, optimizer: torch.optim.Optimizer) -> list[float]:
+        """Return the learning rates; one that lies on a device is put there when it comes."""
+        found: list[float] = []
+        for group in optimizer.param_groups:
+            rate = group.get("lr", 0.0)
+            is_far = isinstance(rate, torch.Tensor) and devices.there.holds(rate)
+            if is_far:
+                self._late.sent(rate.detach().reshape(1).double(), partial(_put, found, [len(found)]))
+            if "lr" in group:
+                found.append(math.nan if is_far else float(rate))
+        return found
 
     def _placed(self, optimizer: torch.optim.Optimizer) -> None:
         """Write how the parameters are spread that are DTensors."""
@@ -271,21 +284,31 @@ class RankFile:
     def _hashes(self, parameters: Iterable[torch.Tensor]) -> None:
         """Write a number for each parameter, or shard of one: ranks that hold the same have it for the same bits."""
         holds_shards = bool(self._parallel.replicas())
-        hashes = [0] * len(self._leaves.known)
+        hashes, numbers, held = [0] * len(self._leaves.known), [], []
         for parameter in parameters:
             number = self._leaves.find(parameter)
             local = here(parameter) if holds_shards else parameter
             if number is not None and type(local) in {torch.nn.Parameter, torch.Tensor} and local.device.type != "meta":
-                hashes[number] = hash_of(local.detach())
+                numbers.append(number)
+                held.append(local.detach())
+        hash_each(held, self._late, lambda at, found: hashes.__setitem__(numbers[at], found))
+        buffers = buffers_of(self._parallel.wrappers())
+        of_buffers = [0] * len(buffers)
+        hash_each(buffers.values(), self._late, of_buffers.__setitem__)
+        write = partial(self._write_hashes, self._steps, hashes, list(buffers), of_buffers)
+        self._late.then(None, lambda: self._guarded(write))
+
+    def _write_hashes(self, step: int, hashes: list[int], names: list[str], of: list[int]) -> None:
         packed = base64.b64encode(b"".join(each.to_bytes(8, "little") for each in hashes)).decode()
-        self._write("hash", step=self._steps, of=packed)
-        if buffers := buffers_of(self._parallel.wrappers()):
-            self._write("buffers", step=self._steps, of=buffers)
+        self._write("hash", step=step, of=packed)
+        if names:
+            self._write("buffers", step=step, of={name: f"{each:016x}" for name, each in zip(names, of, strict=True)})
 
     def _end(self, state: str, error: str) -> None:
         if self._steps:
             alive = (leaf.reference() for leaf in self._leaves.known)
             self._hashes(each for each in alive if each is not None)
+            self._late.finish()
         if world_size() > 1:
             self._write("collectives", **collectives_since(self._newest, self.sites))
         self._write("end", state=state, error=error[:2000], peak=_peak(), at=time.time())
@@ -295,7 +318,7 @@ class RankFile:
         return number <= EVERY_ONE or number % SELDOM == 0
 
 
-def _put(found: array[float], of: list[int], read: list[float]) -> None:
+def _put(found: MutableSequence[float], of: list[int], read: list[float]) -> None:
     for number, norm in zip(of, read, strict=True):
         found[number] = norm
 

@@ -8,14 +8,17 @@ import hashlib
 import sys
 import weakref
 from collections import UserDict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import FrameType
 from typing import Any
 
 import torch
 from torch import nn
 
+from tensormagic.collectors import devices
+from tensormagic.collectors.devices import Late
 from tensormagic.collectors.graphs.live_nodes import runs_python
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
 from tensormagic.collectors.kinds.subclasses import placement_text
@@ -317,33 +320,68 @@ _MOST_READ = 65_536  # elements of an input that are read for its hash
 _MOST_TENSORS = 64
 _hash_tensor = getattr(torch, "hash_tensor", None)
 _WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_PIECE = 1 << 22  # elements that are added up at once: 32 MiB as whole numbers of 64 bits
 _ODD, _MASK = 0x9E3779B97F4A7C15, (1 << 64) - 1
 
 
-def hash_of(x: torch.Tensor) -> int:
-    """Return 64 bits of a tensor, whatever the order of its elements is read in: of equal ones the same.
+def hash_each(tensors: Iterable[torch.Tensor], late: Late, keep: Callable[[int, int], object]) -> None:
+    """Hand over the place of each tensor and 64 bits of it: at once, or when they have come from its device.
 
-    The sum of what it stores, taken as whole numbers, and torch's own hash, in which equal elements cancel out.
+    Of equal elements they are the same, whatever the order these are read in: the sum of what is stored, taken as whole
+    numbers, and torch's own hash, in which equal elements cancel out. Zero where a tensor cannot be read, or is empty.
     """
-    if x.layout is not torch.strided or (whole := _WHOLE.get(x.element_size())) is None or x.is_complex():
-        return 0
-    total = int(x.contiguous().view(whole).sum(dtype=torch.int64).item())
-    other = int(_hash_tensor(x).view(torch.int64).item()) if _hash_tensor is not None else 0
-    return (total * _ODD ^ other) & _MASK
+    far: dict[torch.device, tuple[list[int], list[torch.Tensor]]] = {}
+    for at, x in enumerate(tensors):
+        whole = _WHOLE.get(x.element_size())
+        if x.layout is not torch.strided or whole is None or x.is_complex() or not x.numel():
+            keep(at, 0)
+            continue
+        total, other = _sums_of(_flat(x), whole)
+        if not devices.there.holds(x):
+            keep(at, (int(total.item()) * _ODD ^ (0 if other is None else int(other.item()))) & _MASK)
+            continue
+        places, rows = far.setdefault(x.device, ([], []))
+        places.append(at)
+        rows.append(torch.stack([total, torch.zeros_like(total) if other is None else other]))
+    for places, rows in far.values():
+        late.sent(torch.cat(rows), partial(_keep_hashes, places, keep))
+
+
+def _keep_hashes(places: list[int], keep: Callable[[int, int], object], read: list[float]) -> None:
+    for at, total, other in zip(places, read[::2], read[1::2], strict=True):  # whole numbers, as they were sent
+        keep(at, (int(total) * _ODD ^ int(other)) & _MASK)
+
+
+def _flat(x: torch.Tensor) -> torch.Tensor:
+    """Return a tensor's elements in the order in which they lie there; copied only where there are gaps in between."""
+    return x.detach().permute(sorted(range(x.dim()), key=x.stride, reverse=True)).reshape(-1)
+
+
+def _sums_of(flat: torch.Tensor, whole: torch.dtype) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Return the sum and torch's hash: in pieces, since torch makes wide copies of what it adds up."""
+    pieces = torch.split(flat if flat.is_contiguous() else flat.contiguous(), _PIECE)
+    totals = [piece.view(whole).sum(dtype=torch.int64) for piece in pieces]
+    total = totals[0] if len(totals) == 1 else torch.stack(totals).sum()
+    if _hash_tensor is None:
+        return total, None
+    hashes = [_hash_tensor(piece).view(torch.int64) for piece in pieces]
+    return total, hashes[0] if len(hashes) == 1 else _hash_tensor(torch.stack(hashes)).view(torch.int64)
 
 
 class Forwards:
     """What the outermost module was given since the last pass: the first call of it that made a node.
 
     Attributes:
-        given: A number that is the same for the same values; None where they cannot be read.
+        given: For each tensor the number of its dimensions and a hash, which a device may still owe; None where they
+            cannot be read.
         sizes: The first size of each tensor.
         state: Of the generators, as that call began; None where it was not read.
         drew_before: Whether they had drawn since the pass before: the loader draws there too, once an epoch.
     """
 
-    def __init__(self) -> None:
-        self.given: int | None = None
+    def __init__(self, late: Late) -> None:
+        self._late = late
+        self.given: tuple[list[int], list[int]] | None = None
         self.sizes: tuple[int, ...] = ()
         self.state: int | None = None
         self.drew_before = False
@@ -357,31 +395,36 @@ class Forwards:
         self.given, self.sizes, self.state = None, (), None
         tensors = [x for _, x in zip(range(_MOST_TENSORS), _tensors_in(call, 4), strict=False)]
         local = [here(x) for x in tensors]
-        if not local or any(answers_itself(x) or x.device.type == "meta" for x in local) or _is_captured():
+        if not local or any(answers_itself(x) or x.device.type == "meta" for x in local):
             return True
-        total = 0
-        for x in local:
-            step = max(x.numel() // _MOST_READ, 1)
-            read = x.detach().reshape(-1)[::step] if step > 1 else x.detach()
-            total = (total * _ODD + hash_of(read) + len(x.shape)) & _MASK
-        self.given, self.sizes = total, tuple(int(x.shape[0]) for x in local if x.dim())
+        hashes = [0] * len(local)
+        hash_each((_flat(x)[:: max(x.numel() // _MOST_READ, 1)] for x in local), self._late, hashes.__setitem__)
+        self.given, self.sizes = ([x.dim() for x in local], hashes), tuple(int(x.shape[0]) for x in local if x.dim())
         self.state = generators()
         self.drew_before = self._ended is not None and self._ended != self.state
         return True
 
     def taken(self, *, drops: bool) -> dict[str, Any] | None:
-        """Return what is written of it, and forget it; ``drops``: whether a dropout was seen in this run."""
-        if self.given is None:
+        """Return what is written of it, and forget it; ``drops``: whether a dropout was seen in this run.
+
+        What was given is in it when all that `Late` was told before is done.
+        """
+        if (given := self.given) is None:
             return None
         self._ended = generators()
         drew = self.state is not None and (self.state != self._ended or (drops and self.drew_before))
-        found = {"given": f"{self.given:016x}", "sizes": self.sizes[:1], "state": f"{self.state:016x}", "drew": drew}
+        found = {"given": "", "sizes": self.sizes[:1], "state": f"{self.state:016x}", "drew": drew}
+        self._late.then(None, lambda: found.update(given=f"{_joined(*given):016x}"))
         self.given = self.state = None
         return found
 
 
-def _is_captured() -> bool:
-    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()  # type: ignore[no-untyped-call]
+def _joined(dimensions: list[int], hashes: list[int]) -> int:
+    """Return one number for several tensors in their order."""
+    total = 0
+    for many, each in zip(dimensions, hashes, strict=True):
+        total = (total * _ODD + each + many) & _MASK
+    return total
 
 
 def generators() -> int:
@@ -409,15 +452,12 @@ def _tensors_in(value: Any, depth: int) -> Iterator[torch.Tensor]:
         yield from _tensors_in(dict(attributes_of(value)), depth - 1)
 
 
-def buffers_of(wrapped: Iterable[Any]) -> dict[str, str]:
-    """Return a number for each buffer of what `DistributedDataParallel` does not send around, by its path."""
-    found = {}
-    for module in wrapped:
-        if not getattr(module, "broadcast_buffers", True):
-            for name, buffer in module.named_buffers():
-                if type(buffer) in {torch.Tensor, torch.nn.Buffer} and buffer.is_floating_point():
-                    found[name] = f"{hash_of(buffer.detach()):016x}"
-    return found
+def buffers_of(wrapped: Iterable[Any]) -> dict[str, torch.Tensor]:
+    """Return the buffers of what `DistributedDataParallel` does not send around, by their paths."""
+    sorts = {torch.Tensor, torch.nn.Buffer}
+    apart = [module for module in wrapped if not getattr(module, "broadcast_buffers", True)]
+    every = (each for module in apart for each in module.named_buffers())
+    return {name: buffer for name, buffer in every if type(buffer) in sorts and buffer.is_floating_point()}
 
 
 def placed(parameters: Iterable[tuple[int, Any]]) -> dict[str, Any]:
