@@ -186,3 +186,12 @@ def _evident(name: str, value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, int):
         return str(value)
     return number_of_bytes(value) if "bytes" in name.split() else count(value)
+
+
+def error_text(error: BaseException) -> str:
+    """Return an exception as Python's last line shows it; one whose own text cannot be had is its class alone."""
+    try:
+        words = str(error)
+    except Exception:  # noqa: BLE001  (the user's ``__str__`` raised: that is not to take the exception's place)
+        words = ""
+    return f"{type(error).__name__}: {words}" if words else type(error).__name__

@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 
 from tensormagic.reports import DeviceMemory, Gap, ProcessUse
+from tensormagic.words import error_text
 
 # What torch is asked of a device that works on while the program goes on: streams, events, capture, room.
 #
@@ -490,7 +491,7 @@ def read_devices(readers: Iterable[tuple[str, Reader]] = READERS) -> tuple[list[
         try:
             found, missing = read()
         except Exception as error:  # a driver may raise anything: the others are reported all the same
-            found, missing = [], [Gap("devices", f"{kind} could not be read: {type(error).__name__}: {error}")]
+            found, missing = [], [Gap("devices", f"{kind} could not be read: {error_text(error)}")]
         devices += found
         gaps += missing
     return devices, gaps

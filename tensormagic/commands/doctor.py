@@ -16,7 +16,7 @@ from typing import Literal
 from tensormagic import api
 from tensormagic.commands import Command
 from tensormagic.errors import RequirementError
-from tensormagic.words import number_of_bytes, plural
+from tensormagic.words import error_text, number_of_bytes, plural
 
 # What the package needs, as its own metadata say: one home for the bounds, which is pyproject.toml.
 
@@ -151,7 +151,7 @@ def torch_checks() -> Iterator[Check]:
 
         facts = torch_facts()
     except Exception as error:  # noqa: BLE001  (a broken torch may raise anything when it is imported)
-        yield Check("torch", "missing", f"cannot be imported: {type(error).__name__}: {error}", "pip install torch")
+        yield Check("torch", "missing", f"cannot be imported: {error_text(error)}", "pip install torch")
         return
     absent = ("none", "this torch")
     for name, described in facts.items():
@@ -200,7 +200,7 @@ def _tried(name: str, action: Callable[[], str]) -> Check:
     except RequirementError as error:
         return Check(name, "missing", str(error))
     except Exception as error:  # noqa: BLE001  (what does not work here is what is asked)
-        return Check(name, "missing", f"{type(error).__name__}: {error}", "please report this, with the output above")
+        return Check(name, "missing", error_text(error), "please report this, with the output above")
 
 
 def _look() -> str:

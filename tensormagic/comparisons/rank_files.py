@@ -13,6 +13,7 @@ import numpy as np
 
 from tensormagic.errors import ReportFormatError, TraceError
 from tensormagic.reports import UNTOUCHED, RankRow, TraceReport
+from tensormagic.words import error_text
 
 FORMAT = 1
 
@@ -103,7 +104,7 @@ def _refused(facts: Facts, line: bytes, since: list[int]) -> str:
     try:
         _take(facts, json.loads(line), since)
     except (ValueError, KeyError, TypeError) as error:
-        return f"{type(error).__name__}: {error}"
+        return error_text(error)
     return ""
 
 

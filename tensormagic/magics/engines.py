@@ -26,6 +26,7 @@ from tensormagic.errors import TensorMagicError
 from tensormagic.magics.arguments import Output
 from tensormagic.magics.frames import bundle, deliver, relays_updates
 from tensormagic.reports import RankReport
+from tensormagic.words import error_text
 
 _SECONDS = 1.0
 _LARGEST = 16_384  # bytes of a message that an engine publishes
@@ -165,4 +166,4 @@ def traced_here(options: str, cell: str, folder: str, *, live: bool) -> tuple[di
     written = {path.name: text for path in place.glob("rank*.jsonl") if mark in (text := path.read_bytes())[:300]}
     if not shares:
         shutil.rmtree(place, ignore_errors=True)
-    return written, f"{type(error).__name__}: {error}" if error is not None else "", str(said.stdout)
+    return written, error_text(error) if error is not None else "", str(said.stdout)

@@ -26,6 +26,7 @@ from tensormagic.errors import TensorMagicError
 from tensormagic.magics.arguments import Magic, Output, expressions, unquoted
 from tensormagic.magics.cell import CellSource
 from tensormagic.magics.shared_assets import Placement, cell_number
+from tensormagic.words import error_text
 
 if TYPE_CHECKING:
     from tensormagic.reports import Report
@@ -371,7 +372,7 @@ def _is_typed_attribute(expression: str, error: AttributeError | LookupError) ->
 def _nothing_there(expression: str, error: AttributeError | LookupError) -> str:
     """Return what a path leads to that is not there."""
     if not isinstance(error, AttributeError):
-        return f"{type(error).__name__}: {error}"
+        return error_text(error)
     nodes = ast.walk(ast.parse(expression, mode="eval"))
     owners = [ast.unparse(node.value) for node in nodes if isinstance(node, ast.Attribute) and node.attr == error.name]
     near = difflib.get_close_matches(str(error.name), [name for name in dir(error.obj) if name[0] != "_"], n=3)

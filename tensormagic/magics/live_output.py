@@ -16,6 +16,7 @@ from tensormagic import api
 from tensormagic.background import Background
 from tensormagic.magics.arguments import Output
 from tensormagic.magics.frames import bundle, deliver_after_run, note_told
+from tensormagic.words import error_text
 
 if TYPE_CHECKING:
     from tensormagic.reports import Gap, RunReport, TraceReport
@@ -80,7 +81,7 @@ class Repainter:
             except Exception as error:  # noqa: BLE001  (showing never raises into the run)
                 from tensormagic.reports import Gap
 
-                self.gaps.append(Gap("live panel", f"{type(error).__name__}: {error}"))
+                self.gaps.append(Gap("live panel", error_text(error)))
                 return
             wait = max(self._interval, (self._clock() - began) / SHARE)
 

@@ -15,6 +15,7 @@ from tensormagic.magics.arguments import check_expression
 from tensormagic.magics.frames import show
 from tensormagic.magics.live_output import last_report
 from tensormagic.magics.shared_assets import cell_number
+from tensormagic.words import error_text
 
 if TYPE_CHECKING:
     from tensormagic.reports import Finding, TraceReport, WatchReport
@@ -82,7 +83,7 @@ class Watcher:
             if new := self._new(report):
                 show(dataclasses.replace(report, findings=new, sizes=()))
         except Exception as error:  # noqa: BLE001  (whatever it is, it is no error of the cell's)
-            print(f"tensormagic watch failed: {type(error).__name__}: {error}")  # noqa: T201
+            print(f"tensormagic watch failed: {error_text(error)}")  # noqa: T201
 
     def _new(self, report: WatchReport) -> tuple[Finding, ...]:
         """Return what is above a note and was not reported yet, or is twice as much as when it was."""

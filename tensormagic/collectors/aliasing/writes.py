@@ -33,7 +33,7 @@ from tensormagic.collectors.hooks.stepping_off import Listener
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.source import SourceLines, is_own_frame, names_of
 from tensormagic.reports import Clash, Gap, Write, WritesReport
-from tensormagic.words import plural, seconds_text
+from tensormagic.words import error_text, plural, seconds_text
 
 # What is known of the writes so far: a tally for each line and op, with the names that it changed.
 #
@@ -143,7 +143,7 @@ class WriteLog:
             self._add_gap(error)
 
     def _add_gap(self, error: Exception) -> None:
-        reason = f"a write could not be inspected: {type(error).__name__}: {error}"
+        reason = f"a write could not be inspected: {error_text(error)}"
         self._gaps.setdefault(reason, Gap("writes", reason))
 
     # -- looking, in steps ----------------------------------------------------------------------------------------

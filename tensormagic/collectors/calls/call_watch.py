@@ -21,6 +21,7 @@ from tensormagic.collectors.faults.autograd_watch import NOTED
 from tensormagic.collectors.graphs.live_nodes import reaches
 from tensormagic.collectors.where.source import SourceLines, is_own_code
 from tensormagic.reports import RunningSum, UntrainedNorm
+from tensormagic.words import error_text
 
 # What single calls show of the training loop: sums over steps, normalisations without gradients, clearing.
 #
@@ -290,7 +291,7 @@ class CallWatch(NotesOfBroadcasts, NotesOfFresh, NotesOfDoubles, NotesOfLoop, No
                     for look in looks:
                         look(self, call)
         except Exception as error:
-            self.gap = f"{type(error).__name__}: {error}"
+            self.gap = error_text(error)
         self.seconds += perf_counter() - began
 
     def before(self, function: Any, args: tuple[Any, ...]) -> None:
@@ -300,7 +301,7 @@ class CallWatch(NotesOfBroadcasts, NotesOfFresh, NotesOfDoubles, NotesOfLoop, No
                 with torch._C.DisableTorchFunction():
                     self.fresh.before(str(getattr(function, "__name__", "")), args)
         except Exception as error:
-            self.gap = f"{type(error).__name__}: {error}"
+            self.gap = error_text(error)
 
     def follow(self, call: Call) -> None:
         """Look at a call while something is followed: results that grew, memory that nobody wrote. Never raises."""
@@ -314,7 +315,7 @@ class CallWatch(NotesOfBroadcasts, NotesOfFresh, NotesOfDoubles, NotesOfLoop, No
                     if self.fresh.marks:
                         self.fresh.follow(self, call)
         except Exception as error:
-            self.gap = f"{type(error).__name__}: {error}"
+            self.gap = error_text(error)
         self.seconds += perf_counter() - began
 
 

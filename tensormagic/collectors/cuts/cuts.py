@@ -45,6 +45,7 @@ from tensormagic.collectors.cuts.detachment_values import (
 from tensormagic.collectors.graphs.live_nodes import flat, has_history, history_of, is_leaf, without_history
 from tensormagic.collectors.where.source import SourceLines, is_own_code
 from tensormagic.reports.graph import CutKind
+from tensormagic.words import error_text
 
 MOST_LIVE = 512  # marked values followed at the same time; the oldest are let go first
 MOST_OPEN = 512  # cuts of one forward that wait for a backward to say which node is which
@@ -111,7 +112,7 @@ class Cuts:
                 with torch._C.DisableTorchFunction():
                     return history_of(args[0])
         except Exception as error:
-            self.gap = f"{type(error).__name__}: {error}"
+            self.gap = error_text(error)
         return None
 
     def passed(
@@ -135,7 +136,7 @@ class Cuts:
                         self._pass((func, role, off), values, result, frame)
                 self.seconds += perf_counter() - began
         except Exception as error:
-            self.gap = f"{type(error).__name__}: {error}"
+            self.gap = error_text(error)
 
     def used(self, made: tuple[int, int], given: Given, result: Any) -> None:
         """Look at a call that made the nodes ``made`` (from, to) while marked values lived."""
@@ -148,7 +149,7 @@ class Cuts:
                     self._use(made, list(flat((*given[0], *(given[1] or {}).values()))), result)
                 self.seconds += perf_counter() - began
         except Exception as error:
-            self.gap = f"{type(error).__name__}: {error}"
+            self.gap = error_text(error)
 
     def behind(self, values: Iterable[Any]) -> list[Detachment]:
         """Return what ended the ways of those of ``values`` that are followed and have no history of their own."""

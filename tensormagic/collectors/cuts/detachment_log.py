@@ -26,6 +26,7 @@ from tensormagic.collectors.where.source import SourceLines, is_expected, is_own
 from tensormagic.reports import Gap, Graph
 from tensormagic.reports.failure import LossWithoutGraph, ModelInSight
 from tensormagic.reports.graph import Cut, CutKind
+from tensormagic.words import error_text
 
 # Looks at a value without a history that backward is about to be called on; torch will refuse, and not say why.
 #
@@ -225,7 +226,7 @@ class CutLog:
             self._cuts.finish_pass(frozenset(starts))
             self._last = replace(now, _places={})
         except Exception as error:
-            self._cuts.gap = f"{type(error).__name__}: {error}"
+            self._cuts.gap = error_text(error)
 
     def begin(self, roots: Sequence[Any], followed: Following) -> None:
         """Note which of the values that backward is called on have no way back any more, and why. Never raises."""
@@ -234,7 +235,7 @@ class CutLog:
             if (root := first_without_history(roots)) is not None:
                 self._losses_without_graph.note(root, (followed.caller, followed.site), keys[0] if keys else None)
         except Exception as error:
-            self._cuts.gap = f"{type(error).__name__}: {error}"
+            self._cuts.gap = error_text(error)
 
     def ended(self) -> dict[str, Any]:
         """Return what ended the ways of values that backward was called on, and which of these torch refused."""

@@ -50,6 +50,7 @@ from tensormagic.collectors.where.caller import Origins
 from tensormagic.collectors.where.source import CellNumber, location_in, location_of, names_of
 from tensormagic.reports import Edge, FailureReport, Gap, Graph, Location, Node, Operand, OutOfMemory
 from tensormagic.reports.failure import BackwardFault, Phase
+from tensormagic.words import error_text
 
 # The graph so far: what autograd had recorded of the operands of a call when torch refused it.
 #
@@ -139,7 +140,7 @@ def failure_of(error: BaseException, around: Surroundings) -> FailureReport | No
             return _without_memory(error, steps, (refused, ran_out), around)
         return None if refused is None else _report(error, steps, refused, around)
     except Exception as problem:
-        gap = Gap("call", f"the failing call could not be read: {type(problem).__name__}: {problem}")
+        gap = Gap("call", f"the failing call could not be read: {error_text(problem)}")
         return FailureReport(error_type=type(error).__name__, error=message_of(error), exact=False, gaps=(gap,))
 
 

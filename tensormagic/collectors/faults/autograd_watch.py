@@ -33,6 +33,7 @@ from tensormagic.collectors.where.caller import sequence_number
 from tensormagic.collectors.where.source import SourceLines, is_own_code, names_of
 from tensormagic.reports.base import Gap, Location
 from tensormagic.reports.failure import GradientRead
+from tensormagic.words import error_text
 
 # Finds saved tensors that were changed through a NumPy array over the same memory, of which autograd hears nothing.
 #
@@ -146,7 +147,7 @@ class NumpyAliases:
         except RuntimeError:  # it stands for others, or has no memory of its own
             return
         except Exception as error:
-            self.gap = f"{type(error).__name__}: {error}"
+            self.gap = error_text(error)
 
     def _used(self, x: torch.Tensor, made: tuple[int, int]) -> None:
         began = perf_counter()
@@ -376,7 +377,7 @@ class AutogradWatch:
             with torch._C.DisableTorchFunction():
                 self._see(noted, call, result, start, frame)
         except Exception as error:
-            self._gap = f"{type(error).__name__}: {error}"
+            self._gap = error_text(error)
         self.seconds += perf_counter() - began
 
     def _see(self, noted: str, call: tuple[Any, Any, Any], result: Any, start: int, frame: FrameType) -> None:
@@ -402,7 +403,7 @@ class AutogradWatch:
                 self._changes = differs(*args)
         except Exception as error:
             self._changes = False
-            self._gap = f"{type(error).__name__}: {error}"
+            self._gap = error_text(error)
 
     def see_out(self, call: tuple[Any, Any, Any], start: int, frame: FrameType) -> None:
         """Note a call that was given ``out=``. Never raises."""
@@ -431,7 +432,7 @@ class AutogradWatch:
             with torch._C.DisableTorchFunction():  # neither this mode nor one of the user's is to see it
                 self.writes.note_step(optimizer)
         except Exception as error:
-            self._gap = f"{type(error).__name__}: {error}"
+            self._gap = error_text(error)
 
     def pass_begins(self) -> None:
         """Say that a backward begins: whatever step had begun has failed, or runs a closure."""

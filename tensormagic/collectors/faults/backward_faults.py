@@ -42,6 +42,7 @@ from tensormagic.reports.failure import (
     WrongReturn,
 )
 from tensormagic.reports.graph import Graph
+from tensormagic.words import error_text
 
 # Remembers the backwards that torch refused: those that do not end the run were caught by the code around them.
 
@@ -199,7 +200,7 @@ class Faults:
             self._names = None
 
     def _failed_at(self, error: Exception) -> None:
-        self._add_gap("backward", f"a backward could not be inspected: {type(error).__name__}: {error}")
+        self._add_gap("backward", f"a backward could not be inspected: {error_text(error)}")
 
     def _look(self, ended: Ended, suspects: Sequence[Suspect], error: BaseException | None) -> None:
         if error is not None and (fault := self._fault(ended, error)) is not None:

@@ -38,6 +38,7 @@ from tensormagic.collectors.graphs.structure import GraphStructure
 from tensormagic.collectors.hooks.modes import bare
 from tensormagic.collectors.quiet import answers_itself, here, unasked
 from tensormagic.reports import UNTOUCHED, FirstNonfinite, ForwardNonfinite, ForwardValues, GradientStatistics
+from tensormagic.words import error_text
 
 # Measures what the forward makes, for the user who asks for it: each output of each call that makes a node.
 #
@@ -90,7 +91,7 @@ class ForwardMeter:
                 for x in flat((values[0] if result is None and values else result,)):
                     self._look(x, made, values)
         except Exception as error:
-            self.gap = f"{type(error).__name__}: {error}"
+            self.gap = error_text(error)
         self.seconds += perf_counter() - began
 
     def _look(self, x: Any, made: tuple[int, int], values: tuple[Any, ...]) -> None:
@@ -153,7 +154,7 @@ class ForwardMeter:
             if self._rows[-1]:
                 self._rows.append({})
         except Exception as error:
-            self.gap = f"{type(error).__name__}: {error}"
+            self.gap = error_text(error)
             return None
         self.seconds += perf_counter() - began
         return found
@@ -164,7 +165,7 @@ class ForwardMeter:
             if found is not None:
                 found.fetch()
         except Exception as error:
-            self.gap = f"{type(error).__name__}: {error}"
+            self.gap = error_text(error)
 
     def _row(self, number: int) -> Row | _Coming | None:
         return next((rows[number] for rows in reversed(self._rows) if number in rows), None)

@@ -44,6 +44,7 @@ from tensormagic.collectors.hooks.modes import bare, outside_levels
 from tensormagic.collectors.hooks.replacing import without_dynamo
 from tensormagic.collectors.quiet import answers_itself, graded, here, is_whole, unasked, without_modes
 from tensormagic.reports import UNREADABLE, UNTOUCHED, GradientStatistics
+from tensormagic.words import error_text
 
 _READ_AT_ONCE = frozenset({torch.float32, torch.float64})
 
@@ -250,7 +251,7 @@ class PassRecorder:
                     if gradient is not None and not answers_itself(gradient):
                         self._look_at_part((index, input_number), gradient)
         except Exception as error:
-            self.values.gap = f"{type(error).__name__}: {error}"
+            self.values.gap = error_text(error)
         self.seconds += perf_counter() - began
 
     def _quiet(self) -> Any:
@@ -431,7 +432,7 @@ class PassRecorder:
             self._history.short()
 
     def _reason(self, error: Exception) -> str:
-        return _NO_ROOM if isinstance(error, torch.OutOfMemoryError) else f"{type(error).__name__}: {error}"
+        return _NO_ROOM if isinstance(error, torch.OutOfMemoryError) else error_text(error)
 
     def _leave(self, index: int, gradient: Any) -> None:
         """Note a gradient that nothing is asked of."""

@@ -30,6 +30,7 @@ from tensormagic.reports import (
     Node,
 )
 from tensormagic.reports.graph import is_small
+from tensormagic.words import error_text
 
 # Keeps a bounded number of passes of a run of any length, evenly thinned, without losing the ones that matter.
 #
@@ -298,9 +299,7 @@ class GraphBook:
         try:
             graph.first_bad = first_bad(found, graph.structure, values.pass_number, self._namespace)
         except Exception as error:
-            self._add_gap(
-                "forward", f"where the loss became {values.value} was not found: {type(error).__name__}: {error}"
-            )
+            self._add_gap("forward", f"where the loss became {values.value} was not found: {error_text(error)}")
 
     def by_use(self) -> list[TracedGraph]:
         """Return the graphs, the most used first, those of passes inside others last."""

@@ -24,6 +24,7 @@ from tensormagic.collectors.session.watching import standing_out
 from tensormagic.collectors.where.source import PACKAGE_DIRECTORY, CellNumber, location_in, location_of, names_of
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import Category, DeviceMemory, Gap, Holder, LiveStorage, Location, MemoryReport, OutOfMemory
+from tensormagic.words import error_text
 
 # Where the memory is, now: the walk, the devices' own counters and what stands out, as one report.
 
@@ -281,7 +282,7 @@ def memory_at(
         memory = replace(memory, releases=freed.releases, gaps=(*memory.gaps, *freed.gaps))
         return _with_device(replace(described, only_error=_only(failing, namespace)), memory), memory
     except Exception as problem:  # memory has run out: looking, too, may need more than there is
-        gap = Gap("memory", f"could not be inspected: {type(problem).__name__}: {problem}")
+        gap = Gap("memory", f"could not be inspected: {error_text(problem)}")
         return described, MemoryReport(gaps=(gap,))
 
 

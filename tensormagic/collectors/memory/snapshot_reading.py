@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from tensormagic.errors import SnapshotError
-from tensormagic.words import number_of_bytes
+from tensormagic.words import error_text, number_of_bytes
 
 # Reads one field of a snapshot's dictionaries: the type that it should have, or a default; never an exception.
 #
@@ -273,7 +273,7 @@ def load(data: bytes) -> Any:
     except MemoryError:
         raise SnapshotError("there is not enough memory to load it") from None
     except Exception as error:  # a damaged pickle can end in almost any of them
-        raise SnapshotError(f"it is damaged: {type(error).__name__}: {error}") from None
+        raise SnapshotError(f"it is damaged: {error_text(error)}") from None
 
 
 def _bytes_of(path: Path, most_bytes: int) -> bytes:

@@ -16,6 +16,7 @@ from tensormagic.collectors.hooks.modes import Engine
 from tensormagic.collectors.memory_runs.allocation_log import Block, Event, Freed, Place, Resized, new_block
 from tensormagic.collectors.ops import StackWalk, storages
 from tensormagic.collectors.where.caller import sequence_number
+from tensormagic.words import error_text
 
 # What an ATen operation does to memory, as its schema says: read once an operation.
 
@@ -322,7 +323,7 @@ class Allocations:
                 self._look(written, kind, place)
                 self._measure(written, kind, place)
         except Exception as error:
-            self.gap = f"{kind.name}: {type(error).__name__}: {error}"
+            self.gap = f"{kind.name}: {error_text(error)}"
 
     def _look(self, values: Any, kind: OpKind, place: Place | None) -> None:
         for tensor in tensors_in(values):
@@ -337,7 +338,7 @@ class Allocations:
             self.operations += 1
             self._look([result], OpKind(name), None if frame is None else self._place_of(frame))
         except Exception as error:
-            self.gap = f"{name}: {type(error).__name__}: {error}"
+            self.gap = f"{name}: {error_text(error)}"
 
     def _measure(self, written: list[torch.Tensor], kind: OpKind, place: Place | None) -> None:
         """Note what was grown or shrunk."""

@@ -18,6 +18,7 @@ from tensormagic.collectors.where.caller import own_frame
 from tensormagic.collectors.where.source import CellNumber, is_own_code, location_of
 from tensormagic.reports import Gap, Location
 from tensormagic.reports.memory_run import AllocatorLine, AllocatorRun
+from tensormagic.words import error_text
 
 __all__ = ["CudaRecording", "History", "Seen", "allocator_runs", "seen_by"]
 
@@ -295,7 +296,7 @@ class CudaRecording:
             return ()
 
     def _missed(self, what: str, error: Exception) -> None:
-        reason = f"the allocator's own events could not be {what}: {type(error).__name__}: {error}"
+        reason = f"the allocator's own events could not be {what}: {error_text(error)}"
         self.gaps = (Gap("allocator", reason),)
 
 

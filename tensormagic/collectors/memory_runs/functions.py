@@ -21,6 +21,7 @@ from tensormagic.collectors.ops import StackWalk
 from tensormagic.collectors.where.source import SourceLines, lines_of
 from tensormagic.errors import UnknownNameError
 from tensormagic.reports import Cell, FunctionMemory, Gap, LineMemory
+from tensormagic.words import error_text
 
 __all__ = ["Executions", "FunctionWalk", "Functions", "LineProfile", "find_functions"]
 
@@ -161,7 +162,7 @@ def _value(name: str, namespace: Mapping[str, Any]) -> Any:
     try:
         return eval(name, {**_modules(first, namespace), **namespace})  # noqa: S307  (the user's own expression)
     except Exception as error:
-        described = f"{type(error).__name__}: {error}"
+        described = error_text(error)
         raise UnknownNameError(
             f"cannot follow {name} ({described}); give a function by its name here: train, model.forward, "
             "package.module.function"

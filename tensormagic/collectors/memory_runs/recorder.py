@@ -34,6 +34,7 @@ from tensormagic.collectors.quiet import quiet
 from tensormagic.reports import AllocatorRun, Cell, FailureReport, Gap, Leak
 from tensormagic.reports.memory import Category, DeviceMemory
 from tensormagic.reports.memory_run import MemoryFrame, MemoryRunReport
+from tensormagic.words import error_text
 
 _INSIDE = "memory that these allocate and free internally is not seen: {}"
 _WHOLE = (
@@ -104,7 +105,7 @@ class MemoryRecorder(Listener):
                     block.before, seen.known[block.key] = True, block
                     seen.events.append(block)
         except Exception as error:  # an odd tensor: the run is the user's
-            seen.gap = f"before the run: {type(error).__name__}: {error}"
+            seen.gap = f"before the run: {error_text(error)}"
 
     def begin(self) -> None:
         """Begin the sums."""
@@ -149,7 +150,7 @@ class MemoryRecorder(Listener):
         try:
             note_lines(left)
         except Exception as error:  # a storage of an odd kind
-            self._seen.gap = f"after the run: {type(error).__name__}: {error}"
+            self._seen.gap = f"after the run: {error_text(error)}"
 
     def _unmet(self) -> Iterator[Gap]:
         """Yield how much is alive that nobody saw being allocated."""
@@ -203,7 +204,7 @@ class MemoryRecorder(Listener):
             try:
                 self._add_up(events)
             except Exception as error:
-                self._seen.gap = f"{type(error).__name__}: {error}"
+                self._seen.gap = error_text(error)
             self._seen.patience = max(FEWEST_EVENTS, len(self._seen.known))
 
     def _add_up(self, events: list[Event]) -> None:

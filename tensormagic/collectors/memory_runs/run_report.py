@@ -45,6 +45,7 @@ from tensormagic.collectors.session.session_walk import THOROUGH, CellNumber, Ob
 from tensormagic.reports import Gap, Leak, Location
 from tensormagic.reports.memory import CATEGORIES, Category, DeviceMemory, LiveStorage
 from tensormagic.reports.memory_run import AllocatedBlock, LineMemory, Timeline
+from tensormagic.words import error_text
 
 __all__ = ["Growth"]
 
@@ -66,7 +67,7 @@ def described(namespace: Mapping[str, Any], frame: FrameType | None) -> tuple[De
     try:
         return _described(namespace, frame)
     except Exception as error:  # an odd object that a name leads to: the run is the user's
-        return {}, (Gap("names", f"live memory could not be named: {type(error).__name__}: {error}"),)
+        return {}, (Gap("names", f"live memory could not be named: {error_text(error)}"),)
 
 
 def _described(namespace: Mapping[str, Any], frame: FrameType | None) -> tuple[Described, tuple[Gap, ...]]:
@@ -357,7 +358,7 @@ class Growth:
         try:
             return self._leaks([(block, category(block)) for block in alive], iterations, locations, first)
         except Exception as error:  # an odd object that a name leads to: the run is the user's
-            self.gaps = (Gap("leaks", f"the search for what grows failed: {type(error).__name__}: {error}"),)
+            self.gaps = (Gap("leaks", f"the search for what grows failed: {error_text(error)}"),)
             return ()
 
     def _leaks(

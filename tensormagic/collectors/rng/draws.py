@@ -16,6 +16,7 @@ from tensormagic.collectors.rng.generators import TYPES, Reading, defaults, gene
 from tensormagic.collectors.where.source import SourceLines
 from tensormagic.reports import Gap
 from tensormagic.reports.rng import Draw, DrawKind, DrawSum, GeneratorState, RngRunReport
+from tensormagic.words import error_text
 
 # What is known of the draws so far: each time that a generator's state was another one than at the look before.
 
@@ -90,7 +91,7 @@ class DrawLog:
             start = state_of(generator, names[0], tuple(names[1:]))
             followed = _Followed(generator, len(self._starts), read(generator), start)
         except Exception as error:  # a subclass of a user's own may refuse
-            self.gaps.append(Gap(names[0], f"{type(error).__name__}: {error}"))
+            self.gaps.append(Gap(names[0], error_text(error)))
             return None
         self._starts.append(start)
         self._followed[identity(generator)] = followed
@@ -267,7 +268,7 @@ class DrawListener(Listener):
         try:
             return look(*given)
         except Exception as error:  # an odd generator must not stop the run
-            self._gap = Gap("draws", f"{type(error).__name__}: {error}")
+            self._gap = Gap("draws", error_text(error))
             return None
 
     def report(self) -> RngRunReport:

@@ -20,6 +20,7 @@ from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.rng import mersenne
 from tensormagic.reports import Gap
 from tensormagic.reports.rng import GeneratorState, Library, RngReport, Seeding
+from tensormagic.words import error_text
 
 # Reads generators: seed, how far they have come, and a digest of their state. Reading advances none.
 #
@@ -274,7 +275,7 @@ def _described(generator: Any, names: list[str]) -> GeneratorState | Gap:
     try:
         return state_of(generator, names[0], tuple(names[1:]))
     except Exception as error:  # a subclass of a user's own may refuse
-        return Gap(names[0], f"{type(error).__name__}: {error}")
+        return Gap(names[0], error_text(error))
 
 
 def generators(namespace: Mapping[str, Any]) -> tuple[Named, str]:

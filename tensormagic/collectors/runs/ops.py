@@ -38,6 +38,7 @@ from tensormagic.collectors.where.caller import sequence_number
 from tensormagic.collectors.where.source import SourceLines
 from tensormagic.reports import Gap, Node
 from tensormagic.reports.ops import OpsReport, OpUse
+from tensormagic.words import error_text
 
 # The dispatch mode of level ``ops``: sees every ATen operation, times it, and counts it where it was called from.
 #
@@ -186,7 +187,7 @@ class OpMode(SteppingMode):  # type: ignore[no-untyped-call]
         try:
             return row.add_several(result, args, kwargs or {})
         except Exception as error:
-            self.gap = f"{row.name}: {type(error).__name__}: {error}"
+            self.gap = f"{row.name}: {error_text(error)}"
             return 0
 
     def _failed(self, rows: Rows | NodeCost, func: Any) -> None:

@@ -46,6 +46,7 @@ from tensormagic.collectors.training.updates import leave_steps, watch_steps
 from tensormagic.collectors.where.caller import Gathered, own_frame
 from tensormagic.collectors.where.source import SourceLines
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Gap, Pass
+from tensormagic.words import error_text
 
 FORMAT = 1
 EVERY_ONE, SELDOM = 256, 64
@@ -167,7 +168,7 @@ class RankFile:
             with quiet():
                 action(*arguments)
         except Exception as error:
-            self._gap = f"{type(error).__name__}: {error}"
+            self._gap = error_text(error)
         self.seconds += perf_counter() - began
 
     # -- writing --------------------------------------------------------------------------------------------------

@@ -23,10 +23,11 @@ from tensormagic.collectors.hooks.capturing import Captures, Return, kept_compil
 from tensormagic.collectors.hooks.modes import TransparentMode, aside, calls_aside
 from tensormagic.collectors.hooks.stepping_off import Listener, OperationMode, SteppingOff
 from tensormagic.collectors.hooks.undoing import Undoing, abandon_in_children
-from tensormagic.collectors.where.caller import Callers, calling_frame, error_text, state_after, strip_own_frames
+from tensormagic.collectors.where.caller import Callers, calling_frame, state_after, strip_own_frames
 from tensormagic.collectors.where.source import SourceLines
 from tensormagic.errors import TraceError
 from tensormagic.reports import Cell, FailureReport, Graph, Location, Pass, RunReport
+from tensormagic.words import error_text
 
 # By the name of its part of a `RunReport`: where the listener is. In this order they listen; memory comes last, since
 # what the others still hold as the run ends is no memory of the run's.

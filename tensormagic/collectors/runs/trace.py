@@ -64,11 +64,12 @@ from tensormagic.collectors.session.unregistered import ModuleWatch
 from tensormagic.collectors.training.parallel import ParallelWatcher
 from tensormagic.collectors.training.training import TrainingWatcher
 from tensormagic.collectors.training.updates import UpdateWatcher
-from tensormagic.collectors.where.caller import error_text, sequence_number, state_after, uncounted
+from tensormagic.collectors.where.caller import sequence_number, state_after, uncounted
 from tensormagic.collectors.where.source import CellNumber
 from tensormagic.errors import NonFiniteError
 from tensormagic.reports import Cell, Gap, LiveFrame, Pass, TraceReport
 from tensormagic.reports.base import gc_paused
+from tensormagic.words import error_text
 
 _AGAIN = "one pass went through the same graph several times: the first time is shown"
 _CAPTURING = "a backward was recorded into a CUDA graph and not followed: nothing of a trace may be in it"
@@ -265,7 +266,7 @@ class Tracer(Listener):
         return False
 
     def _unread(self, error: Exception) -> None:
-        self._add_gap("gradients", f"what was measured on a device could not be read: {type(error).__name__}: {error}")
+        self._add_gap("gradients", f"what was measured on a device could not be read: {error_text(error)}")
 
     def _prepare(self, roots: tuple[Any, ...], followed: Following) -> None:
         """Walk the graph and hook it; where that cannot be done, a gap. Never raises."""
@@ -282,7 +283,7 @@ class Tracer(Listener):
                     if (graph := self._graph_of(found, inner=followed.is_inner)) is not None:
                         self._open(found, graph, followed, roots)
         except Exception as error:
-            self._add_gap("backward", f"a backward could not be traced: {type(error).__name__}: {error}")
+            self._add_gap("backward", f"a backward could not be traced: {error_text(error)}")
 
     def _graph_of(self, found: Walk, *, inner: bool) -> TracedGraph | None:
         before = len(self._graphs)
@@ -413,7 +414,7 @@ class Tracer(Listener):
                 for index, found in returned_gradients(followed, call, result, self._leaves.number).items():
                     recorder.observe_result(index, found)
         except Exception as error:
-            self._add_gap("gradients", f"what a backward returned was not measured: {type(error).__name__}: {error}")
+            self._add_gap("gradients", f"what a backward returned was not measured: {error_text(error)}")
 
     def _note_forward_mode(self, frame: FrameType) -> None:
         if get_ident() == self._home and not is_being_compiled() and (site := self._sites.of_frame(frame)) is not None:

@@ -23,6 +23,7 @@ from tensormagic.collectors.objects.holdings import inside, is_a
 from tensormagic.collectors.where.source import is_own_code
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import Extent, Gap, Overfit, StartReport
+from tensormagic.words import error_text
 
 # The first batch of what feeds a training, taken so that the training still gets it, and what a loss makes of it.
 
@@ -242,7 +243,7 @@ def look(
             except CannotTakeError as reason:
                 gaps.append(Gap("batch", f"no batch was taken: {reason}"))
             except Exception as error:  # a batch that cannot be made, a model that cannot be copied
-                gaps.append(Gap("batch", f"nothing was run: {type(error).__name__}: {error}"))
+                gaps.append(Gap("batch", f"nothing was run: {error_text(error)}"))
     return StartReport(**found, gaps=tuple(gaps), seconds=perf_counter() - began)
 
 
@@ -373,7 +374,7 @@ class _Runs:
             facts["value"] = float(value.detach())
             value.backward()  # type: ignore[no-untyped-call]
         except Exception as error:
-            return {**facts, "error": f"{type(error).__name__}: {error}".splitlines()[0]}
+            return {**facts, "error": error_text(error).splitlines()[0]}
         return facts | _gradients(net)
 
     def _mixes(self) -> bool | None:
@@ -389,7 +390,7 @@ class _Runs:
                 return None
             (gradient,) = torch.autograd.grad(out[0].sum(), x, allow_unused=True)
         except Exception as error:
-            self._gaps.append(Gap("samples", f"whether samples mix is unknown: {type(error).__name__}: {error}"))
+            self._gaps.append(Gap("samples", f"whether samples mix is unknown: {error_text(error)}"))
             return None
         return None if gradient is None else bool(gradient[1:].any())
 
@@ -417,7 +418,7 @@ class _Runs:
                 judged.value.backward()
                 optimizer.step()
         except Exception as error:
-            self._gaps.append(Gap("overfit", f"a few samples could not be learned: {type(error).__name__}: {error}"))
+            self._gaps.append(Gap("overfit", f"a few samples could not be learned: {error_text(error)}"))
             return None
         return Overfit(min(SAMPLES, _size(self._batch)), len(losses), losses[0], losses[-1])
 

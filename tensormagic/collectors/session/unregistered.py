@@ -30,6 +30,7 @@ from tensormagic.reports import (
     UntiedPair,
 )
 from tensormagic.reports.watch import TieEvidence
+from tensormagic.words import error_text
 
 # Weights that are tied, or were: one Parameter under two names, which a copy, a load or a new Parameter parts.
 #
@@ -456,7 +457,7 @@ class ModuleWatch:
                 self._modules.roots(), self._namespace, self._ties, lambda: known, self._cell_number
             )
         except Exception as error:
-            add_gap("modules", f"the contents of the modules could not be inspected: {type(error).__name__}: {error}")
+            add_gap("modules", f"the contents of the modules could not be inspected: {error_text(error)}")
 
 
 def modules_report(

@@ -30,6 +30,7 @@ from tensormagic.collectors.training.stepping import Moment, Stepping, probes_of
 from tensormagic.collectors.training.updates import ByHand
 from tensormagic.collectors.where.source import SourceLines
 from tensormagic.reports import UNTOUCHED, Clipping, Gap, IdleOptimizer, OptimizerUse, Training
+from tensormagic.words import error_text
 
 MOST_OPTIMIZERS = 32
 MOST_STATES = 4096
@@ -373,7 +374,7 @@ class TrainingWatcher:
             with torch._C.DisableTorchFunction():
                 action(*arguments)
         except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
+            reason = error_text(error)
             self._miss("training", f"some training steps could not be traced: {reason}")
         self.seconds += perf_counter() - began
 

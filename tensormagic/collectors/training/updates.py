@@ -25,6 +25,7 @@ from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import answers_itself, here, quiet
 from tensormagic.collectors.training.stepping import Brought, Moment, ParameterProbe, Stepping, probes_of
 from tensormagic.reports import OptimizerUse
+from tensormagic.words import error_text
 
 # Sees every optimizer's step, on whichever thread, without a change to the table that torch looks its hooks up in.
 #
@@ -345,7 +346,7 @@ class UpdateWatcher:
             with quiet():
                 action()
         except Exception as error:
-            self._listener.unmeasured(f"{type(error).__name__}: {error}")
+            self._listener.unmeasured(error_text(error))
         self.seconds += perf_counter() - began
 
     def _keep(self, optimizer: torch.optim.Optimizer) -> None:

@@ -102,15 +102,6 @@ def _stand_in(frame: FrameType) -> _Call:
 MAX_CHAIN = 16  # exceptions followed through __cause__ and __context__
 
 
-def error_text(error: BaseException) -> str:
-    """Return an exception as Python's last line shows it; one whose own text cannot be had is its class alone."""
-    try:
-        words = str(error)
-    except Exception:  # the user's ``__str__`` raised: that must not take the place of the exception itself
-        words = ""
-    return f"{type(error).__name__}: {words}" if words else type(error).__name__
-
-
 def state_after(error: BaseException | None) -> State:
     """Return how a run ended, given the exception that ended it."""
     if error is None:

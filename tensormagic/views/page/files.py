@@ -20,6 +20,7 @@ from tensormagic.reports import Report
 from tensormagic.reports.base import gc_paused
 from tensormagic.views.markup import escape, made_once, tag
 from tensormagic.views.text_canvas import LOOKALIKES
+from tensormagic.words import error_text
 
 # An output for exports that let hardly a tag through and print the others: nbconvert with ``sanitize_html``.
 #
@@ -160,7 +161,7 @@ def _or_reason(report: Report, form: str, render: Callable[[Report], str] | None
     try:
         return render(report) if render else views.render(report, form)
     except Exception as error:  # noqa: BLE001  (showing never raises)
-        reason = f"tensormagic could not draw this report as {form}: {type(error).__name__}: {error}"
+        reason = f"tensormagic could not draw this report as {form}: {error_text(error)}"
         return views.sentence(reason, form)
 
 

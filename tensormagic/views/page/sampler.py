@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tensormagic.background import Background
 from tensormagic.reports import Gap
+from tensormagic.words import error_text
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -143,7 +144,7 @@ class Sampler(ABC):
 
     def note(self, error: Exception) -> None:
         """Keep what went wrong, once."""
-        gap = Gap("live panel", f"{type(error).__name__}: {error}")
+        gap = Gap("live panel", error_text(error))
         if gap not in self.gaps:
             self.gaps.append(gap)
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 import tensormagic as tm
-from tensormagic.collectors.where.caller import error_text
+from tensormagic.words import error_text
 
 
 def frames(function, *, traced):
@@ -121,3 +121,17 @@ def test_an_error_that_cannot_say_what_it_is_comes_through():
     with pytest.raises(MuteError), tm.trace(namespace={}) as trace:
         raise MuteError
     assert (trace.report.state, trace.report.error) == ("failed", "MuteError")
+
+
+def test_a_run_goes_on_where_what_it_meets_raises_an_error_without_words():
+    """The step is made, and a gap says which class of error was met."""
+
+    class Mute(torch.Tensor):
+        def untyped_storage(self):
+            raise MuteError
+
+    x = torch.ones(3, requires_grad=True)
+    with tm.trace(memory=True, writes=True) as run:
+        (x * torch.ones(3).as_subclass(Mute).add_(1)).as_subclass(torch.Tensor).sum().backward()
+    assert x.grad.tolist() == [2.0, 2.0, 2.0]
+    assert any("MuteError" in gap.reason for part in run.report.parts for gap in part.gaps)
