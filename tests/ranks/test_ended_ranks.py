@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
 
 import tensormagic as tm
 from tests.ranks.ended_ranks import model, train
+from tests.support import warm
 from tests.support.kernel import ROOT
 
 pytest.importorskip("resource", reason="this system has no limits of a process")
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.processes
 def launched(folder, world, *full):
     """Start ``world`` ranks; those in ``full`` write onto a full disk."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "WORLD_SIZE": str(world)}
-    command = [sys.executable, str(ROOT / "tests" / "ranks" / "ended_ranks.py")]
+    command = [*warm.python(), str(ROOT / "tests" / "ranks" / "ended_ranks.py")]
     started = []
     for rank in range(world):
         given = [*command, str(rank), str(folder), *(["full"] if rank in full else [])]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import pickle
 import subprocess
-import sys
 
 import pytest
 import torch
 
 import tensormagic as tm
+from tests.support import warm
 from tests.support.kernel import ROOT
 
 pytestmark = [
@@ -27,7 +27,7 @@ def folder(tmp_path_factory):
     """Where the ranks wrote."""
     folder = tmp_path_factory.mktemp("ranks")
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, str(ROOT / "tests" / "ranks" / "four_ranks.py")]
+    command = [*warm.python(), str(ROOT / "tests" / "ranks" / "four_ranks.py")]
     started = [
         subprocess.Popen([*command, str(rank), str(WORLD), str(folder)], env=environment, stderr=subprocess.PIPE)
         for rank in range(WORLD)

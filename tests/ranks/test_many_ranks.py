@@ -7,7 +7,6 @@ import os
 import pickle
 import shutil
 import subprocess
-import sys
 import time
 
 import pytest
@@ -17,6 +16,7 @@ import tensormagic as tm
 from tensormagic.commands import main
 from tensormagic.comparisons.rank_files import Facts, OnePass, OneStep
 from tensormagic.comparisons.ranks import compare_ranks
+from tests.support import warm
 from tests.support.kernel import ROOT
 
 pytestmark = [
@@ -61,7 +61,7 @@ def folder(tmp_path_factory):
     """Where the ranks wrote, a folder a program."""
     folder = tmp_path_factory.mktemp("ranks")
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, str(ROOT / "tests" / "ranks" / "faulty_ranks.py")]
+    command = [*warm.python(), str(ROOT / "tests" / "ranks" / "faulty_ranks.py")]
     started = [
         subprocess.Popen([*command, str(rank), str(WORLD), str(folder)], env=environment, stderr=subprocess.PIPE)
         for rank in range(WORLD)

@@ -6,13 +6,13 @@ import math
 import os
 import pickle
 import subprocess
-import sys
 
 import pytest
 import torch
 
 from tensormagic.reports import UNTOUCHED, Parallel, TraceReport
 from tensormagic.views.panels import trace as trace_html
+from tests.support import warm
 from tests.support.kernel import ROOT
 from tests.views import trace_forms
 
@@ -33,7 +33,7 @@ def ranks(tmp_path_factory):
     """What each rank found."""
     folder = tmp_path_factory.mktemp("ranks")
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, str(ROOT / "tests" / "ranks" / "programs.py")]
+    command = [*warm.python(), str(ROOT / "tests" / "ranks" / "programs.py")]
     started = [
         subprocess.Popen(
             [*command, str(rank), str(WORLD), str(folder)], env=environment, stderr=subprocess.PIPE, text=True

@@ -50,6 +50,7 @@ class Client:
 if __name__ == "__main__":
     status = Client(sys.argv[1], sys.argv[2:]).status()
     if status < 0:
-        signal.signal(-status, signal.SIG_DFL)
+        with contextlib.suppress(OSError):  # SIGKILL is not to be changed
+            signal.signal(-status, signal.SIG_DFL)
         os.kill(os.getpid(), -status)
     os._exit(status)
