@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ SETTLED = """async () => {
     }
 }"""
 # The height of each panel, and how its elements are styled; what the line "Export" brings has a style of its own.
-LOOKS = """() => Object.fromEntries([...document.querySelectorAll("[data-name]")].map((place) => {
+LOOKS = """() => Object.fromEntries([...document.querySelectorAll("[data-panel]")].map((place) => {
     const all = [...place.querySelectorAll("section *")].filter((one) => !one.closest("svg,style,script,.tm-export"));
     const asked = ["color", "background", "padding", "margin", "font", "display", "textAlign", "verticalAlign",
         "whiteSpace", "minWidth", "maxWidth", "border", "overflow", "maxHeight"];
@@ -49,7 +50,7 @@ LOOKS = """() => Object.fromEntries([...document.querySelectorAll("[data-name]")
         return [one.tagName, one.className, ...asked.map((key) => style[key])].join("; ");
     });
     const height = [...place.children].reduce((sum, one) => sum + one.offsetHeight, 0);
-    return [place.dataset.name, { height, styles: place.querySelector(".tmv") ? [] : styles }];
+    return [place.dataset.panel, { height, styles: place.querySelector(".tmv") ? [] : styles }];
 }))"""
 # Numbers along a strip that are cut off, or that run into the next.
 RUN_TOGETHER = """() => [...document.querySelectorAll(".tm-offsets")].flatMap((row) => {
@@ -82,6 +83,39 @@ def page(browser: Browser) -> Iterator[Page]:
     page = browser.new_page(viewport={"width": WIDTH, "height": 100})
     yield page
     page.close()
+
+
+@dataclass
+class Seen:
+    """What is seen of a panel by itself: how far it is from its pictures, its style, its width, and it on a phone."""
+
+    off: dict[str, tuple[float, float]]
+    look: dict[str, Any]
+    width: int
+    on_a_phone: tuple[int, list[list[str]]]
+
+
+@pytest.fixture(scope="module")
+def seen(page: Page) -> dict[str, Seen]:
+    """Each panel, shown once: small, huge and in trouble, its viewer at work."""
+    return {one.name: _seen(page, one) for one in EXHIBITS}
+
+
+def _seen(page: Page, one: Exhibit) -> Seen:
+    _show(page, one.html())
+    page.evaluate("name => { document.body.dataset.panel = name }", one.name)
+    look = page.evaluate(LOOKS)[one.name]
+    width = page.evaluate("document.documentElement.scrollWidth")
+    off = {}
+    for side in ("light", "dark"):
+        page.emulate_media(color_scheme=side)
+        off[side] = _as_judged(page, f"{one.name}_{side}")
+    page.set_viewport_size({"width": 400, "height": 100})
+    page.emulate_media(color_scheme="light")
+    page.evaluate(SETTLED)
+    on_a_phone = page.evaluate("document.body.offsetHeight"), page.evaluate(RUN_TOGETHER)
+    page.set_viewport_size({"width": WIDTH, "height": 100})
+    return Seen(off, look, width, on_a_phone)
 
 
 GROUND = "body { margin: 0; background: #fff } @media (prefers-color-scheme: dark) { body { background: #111 } }"
@@ -128,17 +162,10 @@ def _as_judged(page: Page, name: str) -> tuple[float, float]:
     return _off(seen, _shrunk(page, file.read_bytes())[1])
 
 
-def test_every_panel_looks_as_it_was_judged(page: Page) -> None:
+def test_every_panel_looks_as_it_was_judged(seen: dict[str, Seen]) -> None:
     """Each panel, small, huge and in trouble, its viewer at work, in light and in dark, is what its pictures show."""
-    other = {}
-    for one in EXHIBITS:
-        _show(page, one.html())
-        for side in ("light", "dark"):
-            page.emulate_media(color_scheme=side)
-            off = _as_judged(page, f"{one.name}_{side}")
-            if off[0] > MEAN or off[1] > MOST:
-                other[one.name, side] = off
-    assert other == {}
+    off = {(name, side): off for name, one in seen.items() for side, off in one.off.items()}
+    assert {at: (mean, worst) for at, (mean, worst) in off.items() if mean > MEAN or worst > MOST} == {}
 
 
 @pytest.mark.parametrize(
@@ -162,13 +189,10 @@ def test_a_broken_panel_looks_otherwise(page: Page, broken) -> None:
     assert mean > MEAN or worst > MOST
 
 
-def test_every_panel_fits_a_cell_and_leaves_the_others_alone(page: Page) -> None:
+def test_every_panel_fits_a_cell_and_leaves_the_others_alone(page: Page, seen: dict[str, Seen]) -> None:
     """Nothing is wider than the page or higher than a laptop's cell; among all others each looks as it does alone."""
-    alone = {}
-    for one in EXHIBITS:
-        _show(page, _named(one))
-        alone |= page.evaluate(LOOKS)
-        assert page.evaluate("document.documentElement.scrollWidth") <= WIDTH, one.name
+    assert {name: one.width for name, one in seen.items() if one.width > WIDTH} == {}
+    alone = {name: one.look for name, one in seen.items()}
     heights = {name: look["height"] for name, look in alone.items()}
     assert {name: high for name, high in heights.items() if high > HIGHER.get(name, MOST_HEIGHT)} == {}
     assert {name for name in HIGHER if heights[name] <= MOST_HEIGHT} == set()
@@ -179,22 +203,15 @@ def test_every_panel_fits_a_cell_and_leaves_the_others_alone(page: Page) -> None
     assert _others(alone, together) == []
 
 
-def test_on_a_phone_nothing_is_absurdly_high_and_numbers_stay_apart(page: Page) -> None:
+def test_on_a_phone_nothing_is_absurdly_high_and_numbers_stay_apart(seen: dict[str, Seen]) -> None:
     """No column is squeezed to a letter, and a number beside a strip is whole or not there."""
-    page.set_viewport_size({"width": 400, "height": 100})
-    high, run_together = {}, {}
-    for one in STATIC:
-        _show(page, one.html())
-        if (height := page.evaluate("document.body.offsetHeight")) > PHONE_HEIGHT:
-            high[one.name] = height
-        if words := page.evaluate(RUN_TOGETHER):
-            run_together[one.name] = words
-    page.set_viewport_size({"width": WIDTH, "height": 100})
-    assert (high, run_together) == ({}, {})
+    shown = {one.name: seen[one.name].on_a_phone for one in STATIC}
+    assert {name: height for name, (height, _) in shown.items() if height > PHONE_HEIGHT} == {}
+    assert {name: words for name, (_, words) in shown.items() if words} == {}
 
 
 def _named(one: Exhibit) -> str:
-    return f'<div data-name="{one.name}">{one.html()}</div>'
+    return f'<div data-panel="{one.name}">{one.html()}</div>'
 
 
 def _others(alone: dict[str, Any], together: dict[str, Any]) -> list[tuple[str, str, str]]:
