@@ -213,7 +213,7 @@ def _evaluated(owner: str, place: Location | None, norms: list[UntrainedNorm]) -
     )
 
 
-# TM313: a term of a loss that has no way back, beside others that have one.
+# TM313: a term of a loss without a graph, beside others that have one.
 
 _JOINING = frozenset({"add", "sub", "rsub"})
 
@@ -269,11 +269,11 @@ def _sampled_past(report: TraceReport, graph: Graph, cut: Cut) -> Finding:
     return Finding(
         code="TM313",
         severity="note",
-        message=f"What is drawn here has no way back to `{cut.source_name or 'what it is drawn from'}`: "
-        f"{call_words(cut, here)} ends it, so the distribution learns from other terms of the loss alone.",
+        message=f"No gradient reaches `{cut.source_name or 'the parameters'}` through this sample: "
+        f"{call_words(cut, here)} cuts it off, so the distribution learns from other terms of the loss alone.",
         location=here or joined,
         evidence={"kind": cut.kind, "times": cut.count},
-        remedy=f"If it should learn from what becomes of its draws, {instead(cut, here)}.",
+        remedy=f"If it should learn from its samples, {instead(cut, here)}.",
         subject=cut.source_name,
         related=(RelatedLine("used here", joined),) if joined is not None and joined != here else (),
     )
@@ -311,11 +311,11 @@ def _term(report: TraceReport, graph: Graph, cut: Cut) -> Finding:
     return Finding(
         code="TM313",
         severity="note",
-        message=f"A term of the loss has no way back: {call_words(cut, here)} ended that of `{what}`, so this term "
-        "changes the number and no gradient.",
+        message=f"A term of the loss trains nothing: {call_words(cut, here)} cuts it off from `{what}`, so it changes "
+        "the value of the loss and no gradient.",
         location=here or joined,
         evidence={"kind": cut.kind, "times": cut.count},
-        remedy=f"If it is meant to be learned from, {keep}. If it is only to be seen, add it after the backward.",
+        remedy=f"To learn from it, {keep}. To see its value only, add it after the backward.",
         subject=cut.source_name,
         related=(RelatedLine("added here", joined),) if joined is not None and joined != here else (),
     )

@@ -236,10 +236,10 @@ def _why(leak: Leak) -> str:
     if leak.graph:
         return f"{name} stores tensors with their graphs, which keep the activations of each"
     if leak.form == "joined":
-        return f"{name} is made again each time from all that it held before and something new"
+        return f"{name} is replaced each time by all that it held before and something new"
     if leak.ended:
         return "what this line makes stayed alive until then, and was freed all at once"
-    return f"{name} keeps what each of them made" if name else "what this line makes stays alive"
+    return f"{name} keeps the results of each" if name else "what this line makes stays alive"
 
 
 def _remedy(leak: Leak) -> str:

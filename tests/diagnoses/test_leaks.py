@@ -89,11 +89,11 @@ def test_growth_says_what_holds_it():
     """A container, a tensor that is joined to itself, or nothing that is known."""
     (told,) = found(leak(graph=False, holder="features"))
     assert told.message == (
-        "12 MiB more after each of 40 iterations, 480 MiB in total: features keeps what each of them made."
+        "12 MiB more after each of 40 iterations, 480 MiB in total: features keeps the results of each."
     )
     assert "give features an end" in told.remedy
     (told,) = found(leak(graph=False, form="joined", holder="memory", holder_location=MADE))
-    assert told.message.endswith("memory is made again each time from all that it held before and something new.")
+    assert told.message.endswith("memory is replaced each time by all that it held before and something new.")
     assert told.remedy.startswith("Allocate memory once")
     (told,) = found(leak(graph=False, holder="", holder_location=None))
     assert told.message.endswith("what this line makes stays alive.")
