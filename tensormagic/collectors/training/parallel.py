@@ -354,12 +354,16 @@ def _keep_hashes(places: list[int], keep: Callable[[int, int], object], read: li
 
 def _flat(x: torch.Tensor) -> torch.Tensor:
     """Return a tensor's elements in the order in which they lie there; copied only where there are gaps in between."""
-    return x.detach().permute(sorted(range(x.dim()), key=x.stride, reverse=True)).reshape(-1)
+    whole = x.detach()
+    if not x.is_contiguous():
+        whole = whole.permute(sorted(range(x.dim()), key=x.stride, reverse=True))
+    return whole.reshape(-1)
 
 
 def _sums_of(flat: torch.Tensor, whole: torch.dtype) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Return the sum and torch's hash: in pieces, since torch makes wide copies of what it adds up."""
-    pieces = torch.split(flat if flat.is_contiguous() else flat.contiguous(), _PIECE)
+    row = flat.contiguous()
+    pieces = (row,) if len(row) <= _PIECE else torch.split(row, _PIECE)
     totals = [piece.view(whole).sum(dtype=torch.int64) for piece in pieces]
     total = totals[0] if len(totals) == 1 else torch.stack(totals).sum()
     if _hash_tensor is None:

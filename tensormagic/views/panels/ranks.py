@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 from statistics import median
 
-from tensormagic.reports import UNTOUCHED, RankReport
+from tensormagic.reports import UNTOUCHED, RankReport, RankRow
 from tensormagic.views.markup import text_width
 from tensormagic.views.nodes import Column, Findings, Node, Panel, Picture, Section, table_of
 from tensormagic.views.pictures.cells import patches
@@ -17,6 +18,7 @@ from tensormagic.views.pictures.placement import (
     RankLanes,
     group_name,
     groups_of,
+    hatched,
     inline,
     lettered,
     placements_text,
@@ -128,15 +130,26 @@ def all_clear(report: RankReport) -> str:
 
 
 def levels(report: RankReport, norms: Sequence[float]) -> list[tuple[list[int], list[int]]]:
-    """Return ranks that look alike, each with a level for each parameter, or for the furthest of several."""
+    """Return ranks that look alike, each with a level for each parameter, or for the furthest of several.
+
+    A norm is held against the median of those that hold the same; where nobody is known to, against that of all.
+    """
     width = len(report.names)
     rows = [norms[at * width : (at + 1) * width] for at in range(len(report.ranks))]
-    middles = [_middle([row[at] for row in rows]) for at in range(width)]
+    replicas: dict[tuple[int, ...], list[Sequence[float]]] = {}
+    for one, row in zip(report.ranks, rows, strict=True):
+        replicas.setdefault(_replicas_of(one), []).append(row)
+    middles = {of: [_middle([row[at] for row in held]) for at in range(width)] for of, held in replicas.items()}
     alike: dict[tuple[int, ...], list[int]] = {}
     for one, row in zip(report.ranks, rows, strict=True):
-        each = tuple(_level(norm, middle) for norm, middle in zip(row, middles, strict=True))
+        each = tuple(_level(norm, middle) for norm, middle in zip(row, middles[_replicas_of(one)], strict=True))
         alike.setdefault(_joined(each), []).append(one.rank)
     return [(ranks, list(each)) for each, ranks in alike.items()]
+
+
+def _replicas_of(one: RankRow) -> tuple[int, ...]:
+    """Return the ranks that hold the same as this one; none where it is alone, or that is not known."""
+    return one.replicas if len(one.replicas) > 1 else ()
 
 
 def _middle(norms: Sequence[float]) -> float:
@@ -232,6 +245,11 @@ class RankMap(Picture):
             drawn.append(words(4, y + 11.5, shortened(ranks, 20)))
             fills = ["none" if level == _NONE else _colour(level) for level in each]
             drawn.append(patches([fills], (_LABEL, y + 2, wide, _ROW - 1.5), gap=0.6))
+            for level, run in groupby(range(len(each)), key=each.__getitem__):
+                if level == _BAD:
+                    first, *others = run
+                    across = wide * (1 + len(others)) - 0.6
+                    drawn.append(hatched((_LABEL + first * wide, y + 2, across, _ROW - 1.5)))
         y = top + len(rows) * _ROW + 8
         for line in [*([] if top else [self._columns()]), *([more] if more else [])]:
             drawn.append(words(_LABEL, y + 4, line))
