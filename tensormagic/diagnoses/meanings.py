@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from tensormagic.diagnoses.backward_failures import lines, place_of, saver, tensor_name
 from tensormagic.diagnoses.rule import atom, binding, call_on, called, every_call, of_kind, spliced
@@ -198,7 +199,11 @@ def softmax_elsewhere(report: TraceReport) -> Iterator[Finding]:
     proven = {one.made for one in of_kind(report, "normalised over") if not one.detail.startswith(("samples", "alone"))}
     for one in of_kind(report, "normalised over"):
         if not (one.detail.startswith("samples") and one.location in proven):
-            yield _finding(report, "TM612", one, _softmax(one), "softmax applied here")
+            found = _finding(report, "TM612", one, _softmax(one), "softmax applied here")
+            if found.related and found.location is not None:  # the line to mend comes first
+                read = RelatedLine("and read here", found.location)
+                found = replace(found, location=found.related[0].location, related=(read,))
+            yield found
 
 
 def _softmax(one: Observation) -> _Description:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tensormagic.diagnoses.graph_cuts import call_words, hides_parameters, names_behind_cuts, read_only_cut
-from tensormagic.diagnoses.rule import as_code, expressions, fixed, passes_words, shortest, spliced
+from tensormagic.diagnoses.rule import as_code, called_function, expressions, fixed, passes_words, shortest, spliced
 from tensormagic.reports import (
     Finding,
     FlagWithoutEffect,
@@ -301,7 +301,7 @@ def _last_backward(report: TraceReport | WatchReport) -> Location | None:
 def _repeated(same: list[RepeatedModule], place: Location | None) -> Finding:
     one, others = same[0], len(same) - 1
     as_well = f" (and so {'does' if others == 1 else 'do'} {plural(others, 'other container')})" if others else ""
-    line = _copies(place.text) if place is not None else ""
+    line = _copies(place.text, one.module) if place is not None else ""
     make = f"nn.{one.kind}({'*' if one.kind == 'Sequential' else ''}[make() for _ in range({one.times})])"
     return Finding(
         code="TM614",
@@ -316,13 +316,18 @@ def _repeated(same: list[RepeatedModule], place: Location | None) -> Finding:
     )
 
 
-def _copies(line: str) -> str:
-    """Return ``[make() for _ in range(n)]`` for ``[make()] * n`` in a line; a copy of what has a name."""
+def _copies(line: str, module: str) -> str:
+    """Return ``[make() for _ in range(n)]`` for ``[make()] * n`` in a line; a copy of what has a name.
+
+    Empty where another class is made there: what is repeated was put into the container on another line.
+    """
     times = [node for node in expressions(line) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
              and isinstance(node.left, ast.List) and len(node.left.elts) == 1]  # fmt: skip
     if len(times) != 1 or not isinstance(times[0].left, ast.List):
         return ""
     item = times[0].left.elts[0]
+    if isinstance(item, ast.Call) and called_function(item).rpartition(".")[2] != module:
+        return ""
     made = ast.unparse(item) if isinstance(item, ast.Call) else f"copy.deepcopy({ast.unparse(item)})"
     return spliced(line, times[0], f"[{made} for _ in range({ast.unparse(times[0].right)})]")
 

@@ -330,3 +330,23 @@ def call_on(line: str, *names: str) -> ast.Call | None:
 def called_function(call: ast.Call) -> str:
     """Return the name of what is called, without what it is an attribute of."""
     return call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
+
+
+def operand_of(call: ast.Call, name: str) -> ast.expr | None:
+    """Return what a function of torch's, or a method of a tensor's, of this name is called on."""
+    if called_function(call) != name or not isinstance(call.func, ast.Attribute):
+        return None
+    owner = call.func.value
+    if ast.unparse(owner) in {"torch", "F", "nn.functional", "torch.nn.functional"}:
+        return call.args[0] if call.args else None
+    return owner
+
+
+def is_code(lines: str) -> bool:
+    """Return whether these are whole statements, or end in the head of one."""
+    return tree_of(f"{lines} pass" if lines.endswith(":") else lines) is not None
+
+
+def within(inner: ast.expr, outer: ast.expr) -> bool:
+    """Return whether one expression of a line lies in another."""
+    return outer.col_offset <= inner.col_offset and (inner.end_col_offset or 0) <= (outer.end_col_offset or 0)

@@ -392,16 +392,21 @@ def graphed_gradients(report: TraceReport) -> Iterator[Finding]:
     Who needs it differentiates again, which is another backward pass.
     """
     training = report.training
-    if training is None or not training.optimizers or report.inner_passes_seen:
+    by_hand = training.by_hand if training is not None else None
+    uses = training.optimizers if training is not None else ()
+    uses = uses or ((by_hand,) if by_hand is not None else ())
+    if not uses or report.inner_passes_seen:
         return
-    use = training.optimizers[0]
-    always = all(one.graphed == one.steps >= FEWEST_MEASURED for one in training.optimizers)
-    if always and report.passes_seen <= max(one.steps for one in training.optimizers):
+    use, steps = uses[0], max(one.steps for one in uses)
+    always = all(one.graphed >= one.steps >= FEWEST_MEASURED for one in uses)
+    if always and report.passes_seen <= steps + (use is by_hand):  # an update by hand is seen by the next pass
         backward = next((one.backward for one in use.patterns if one.backward is not None), None)
+        by_steps = f"{count(use.steps)} steps of {use.name}"
+        whose = f"{count(use.graphed)} backward passes" if use is by_hand else by_steps
         yield Finding(
             code="TM315",
             severity="warning",
-            message=f"The gradients of all {count(use.steps)} steps of {use.name} keep a graph of their own, and "
+            message=f"The gradients of all {whose} keep a graph of their own, and "
             "nothing differentiates them again: a whole pass stays in memory in a circle of references.",
             location=report.location(backward if backward is not None else use.patterns[0].location),
             evidence={"steps": use.steps, "passes": report.passes_seen},

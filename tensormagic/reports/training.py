@@ -118,7 +118,8 @@ class OptimizerUse:
     discarded_at: int | None = None  # Index into `TraceReport.locations` of that line, the one with most of them.
     rate: float | None = None  # The largest learning rate of any step; None where it was not read.
     resting: int = 0  # How many of the last steps in a row had none to speak of: less than a ten-millionth of that.
-    graphed: int = 0  # How many of its steps used gradients that keep a graph of their own.
+    # How many of its steps used gradients that keep a graph of their own; by hand, how many passes left such.
+    graphed: int = 0
     repeated: int = 0  # How many different states of torch's generator came back at later steps: it was seeded anew.
     repeated_at: int = 0  # The first such step; 0 where there is none.
     repeated_of: int = 0  # The step that had the state before.
@@ -158,6 +159,7 @@ class UsedUpIterator:
     name: str  # What the iterator is called.
     type_name: str  # Its class.
     rounds: int  # How many rounds the outer loop makes; -1 where that is not known.
+    own: bool = False  # Whether the function that loops binds the name itself, or is the cell.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -183,6 +183,22 @@ def a_gradient_penalty():
 
 
 @healthy(nearly="TM315")
+def curvature_with_updates_by_hand():
+    """Each update is scaled by the second derivative, for which the gradient has to keep its graph."""
+    w, target = torch.zeros(4, requires_grad=True), torch.tensor([1.0, -2.0, 0.5, 3.0])
+    with tm.trace(namespace={"w": w}) as trace:
+        for _ in range(6):
+            x = torch.randn(16, 4)
+            loss = (x @ w - x @ target).square().mean()
+            loss.backward(create_graph=True)
+            (curved,) = torch.autograd.grad(w.grad.sum(), w)
+            with torch.no_grad():
+                w -= 0.2 * w.grad / curved.abs().clamp_min(1.0)
+            w.grad = None
+    return trace.report
+
+
+@healthy(nearly="TM315")
 def a_graph_that_is_kept_for_a_second_loss():
     net = mlp(64, 16, 10)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)

@@ -291,6 +291,20 @@ def a_create_graph_of_an_old_experiment():
     return trace.report
 
 
+@ill("TM315", severity="warning", line="loss.backward(create_graph=True)", says=("all 6 backward passes",))
+def a_create_graph_with_updates_by_hand():
+    w, target = torch.zeros(4, requires_grad=True), torch.tensor([1.0, -2.0, 0.5, 3.0])
+    with tm.trace(namespace={"w": w}) as trace:
+        for _ in range(6):
+            x = torch.randn(16, 4)
+            loss = (x @ w - x @ target).square().mean()
+            loss.backward(create_graph=True)
+            with torch.no_grad():
+                w -= 0.05 * w.grad
+            w.grad = None
+    return trace.report
+
+
 # TM619: frozen normalisations
 
 

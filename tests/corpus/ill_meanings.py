@@ -236,8 +236,8 @@ def a_divergence_from_logarithms():
 # TM612: softmax
 
 
-@ill("TM612", severity="warning", line="loss = F.nll_loss(scores, classes)", says=("dimension 0", "`dim=1`"),
-     related=("scores = F.log_softmax(net(images.flatten(1)), dim=0)",))  # fmt: skip
+@ill("TM612", severity="warning", line="scores = F.log_softmax(net(images.flatten(1)), dim=0)",
+     says=("dimension 0", "`dim=1`"), related=("loss = F.nll_loss(scores, classes)",))  # fmt: skip
 def log_softmax_over_the_batch():
     net = nn.Linear(64, 10)
     with tm.trace(namespace={"net": net}) as trace:
@@ -248,7 +248,8 @@ def log_softmax_over_the_batch():
     return trace.report
 
 
-@ill("TM612", severity="warning", line="return weights @ x", says=("samples of the batch compete", "dim=-1"))
+@ill("TM612", severity="warning", line="weights = ", says=("samples of the batch compete", "dim=-1"),
+     related=("return weights @ x",))  # fmt: skip
 def attention_over_the_batch():
     """The default of nn.Softmax() over three dimensions is the first."""
 
@@ -268,7 +269,8 @@ def attention_over_the_batch():
     return trace.report
 
 
-@ill("TM612", severity="note", line="out = torch.bmm(weights, x)", says=("not weighted averages",))
+@ill("TM612", severity="note", line="weights = ", says=("not weighted averages",),
+     related=("out = torch.bmm(weights, x)",))  # fmt: skip
 def attention_over_the_queries():
     key, drop = nn.Linear(6, 6), nn.Dropout(0.2)
     with tm.trace(namespace={"key": key}) as trace:

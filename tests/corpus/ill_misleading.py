@@ -29,6 +29,18 @@ def an_update_that_makes_a_new_tensor():
     return trace.report
 
 
+@ill("TM307", severity="warning", subject="w", line="w = w - 0.1 * w.grad", says=("Change the leaf in place",))
+def an_update_that_fails_in_the_second_round():
+    """The usual first loop: None cannot be multiplied."""
+    w, x, y = torch.zeros(3, requires_grad=True), torch.randn(10, 3), torch.randn(10)
+    with contextlib.suppress(TypeError), tm.trace(namespace={"w": w}) as trace:
+        for _ in range(3):
+            (x @ w - y).square().mean().backward()
+            w = w - 0.1 * w.grad
+            w.grad = None
+    return trace.report
+
+
 class Sampling(nn.Module):
     """Draws its code from a distribution, and decodes it."""
 

@@ -7,10 +7,11 @@ import copy
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import tensormagic as tm
 from tests.corpus.cases import ill
-from tests.corpus.data import batches, mlp, train_classifier, train_in_epochs
+from tests.corpus.data import batches, digits, mlp, train_classifier
 
 REAL, FAKE = torch.ones(32, 1), torch.zeros(32, 1)
 bce = F.binary_cross_entropy_with_logits
@@ -347,7 +348,16 @@ def the_second_of_two_models():
 @ill("TM905", severity="warning", line="for inputs, targets in loader:", subject="loader",
      says=("same order in two rounds of the loop over epoch", "loader.sampler.set_epoch(epoch)"))  # fmt: skip
 def a_sampler_that_is_not_told_the_epoch():
-    return train_in_epochs(told=False)
+    net, (images, classes) = mlp(64, 16, 10), digits()
+    optimizer, data = torch.optim.Adam(net.parameters()), TensorDataset(images[:64].flatten(1), classes[:64])
+    loader = DataLoader(data, batch_size=8, sampler=DistributedSampler(data, num_replicas=2, rank=0))
+    with tm.trace(namespace={"net": net, "loader": loader}) as trace:
+        for epoch in range(3):  # noqa: B007  (the sampler should be told)
+            for inputs, targets in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(net(inputs), targets).backward()
+                optimizer.step()
+    return trace.report
 
 
 # TM623: a target network left behind

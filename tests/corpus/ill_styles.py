@@ -95,7 +95,7 @@ def a_clamp_that_nothing_gets_past():
     return trace.report
 
 
-@ill("TM612", line="mixed = torch.einsum(", related=("weights = (scores / math.sqrt(8)).softmax(1)",))
+@ill("TM612", line="weights = (scores / math.sqrt(8)).softmax(1)", related=("mixed = torch.einsum(",))
 def cross_attention_by_einsum():
     """Queries of one sequence, keys of another: the softmax goes over the queries."""
     query, key, head = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 3)

@@ -161,7 +161,7 @@ class DotAttention(nn.Module):
         return self.out(weights @ self.context)
 
 
-@ill("TM612", line="return self.out(weights @ self.context)", related=("weights = F.softmax",))
+@ill("TM612", line="weights = F.softmax", related=("return self.out(weights @ self.context)",))
 def attention_whose_weights_go_over_the_batch():
     """PetrochukM/PyTorch-NLP#2: `dim=0` is the batch there, and with one sample every weight is 1."""
     return _classify(DotAttention(8))
@@ -186,7 +186,7 @@ class DiffusionAttention(nn.Module):
         return self.head((x + self.output(found)).mean(1))
 
 
-@ill("TM612", line='found = torch.einsum("bijh,bjhd->bihd", attn, v)', related=("attn = attn.softmax(dim=1)",))
+@ill("TM612", line="attn = attn.softmax(dim=1)", related=('found = torch.einsum("bijh,bjhd->bihd", attn, v)',))
 def attention_in_a_unet_over_the_queries():
     """labmlai/annotated_deep_learning_paper_implementations#146: einsum sums over j, the softmax went over i."""
     return _classify(DiffusionAttention(), flat=False)

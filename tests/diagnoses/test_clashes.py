@@ -46,7 +46,7 @@ def test_a_finding_says_the_rule_and_what_works():
     [
         (("x.T",), ("net.eval()",), "`x.T`"),
         ((), ("net.eval()", "a", "b"), "try `net.eval()` or `a`"),
-        ((), (), ""),
+        ((), (), "Look at where x is made: its sizes come from there."),
     ],
     ids=["some work", "none could be tried", "none"],
 )

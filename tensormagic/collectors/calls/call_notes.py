@@ -168,6 +168,7 @@ def _is_namespace(node: ast.expr) -> bool:
 # One call that was looked at, and what was found about the calls of a line: what every look at calls notes.
 
 CLOSELY = 4  # calls of a place that are looked at before they get rarer
+OFTEN = 64  # of a place in library code that are noted one by one, where it only matters that they were made
 MOST_FOUND = 512  # different things that are kept
 
 _SHOWN = {
@@ -257,17 +258,22 @@ class CallNotes:
         self._place = ALONE
         self.gap = ""
 
-    def note(self, kind: ObservationKind, call: Call, *, nbytes: int = 0, **wording: Any) -> None:
+    def note(self, kind: ObservationKind, call: Call, *, nbytes: int = 0, times: int = 1, **wording: Any) -> None:
         """Note that ``call`` did something; further facts, as in `found`, are noted once for its line."""
-        self.keep(self.found(kind, call, **wording), nbytes)
+        self.keep(self.found(kind, call, **wording), nbytes, times)
 
-    def keep(self, found: Found, nbytes: int = 0) -> None:
-        """Note that what was found has come about, once more."""
+    def times_noted(self) -> int:
+        """Return how many calls of a place in library code are noted with this one: from `OFTEN` on, all since then."""
+        calls = self._place.calls
+        return 1 if self._place.sparing or calls <= OFTEN else 0 if calls % OFTEN else OFTEN
+
+    def keep(self, found: Found, nbytes: int = 0, times: int = 1) -> None:
+        """Note that what was found has come about, once more, or several times."""
         if found.key not in self._kept and len(self._kept) >= MOST_FOUND:
             self.gap = f"more than {MOST_FOUND} different observations in single calls were found; the rest is left out"
             return
         found = self._kept.setdefault(found.key, found)
-        found.seen += 1
+        found.seen += times
         found.nbytes = max(found.nbytes, nbytes)
 
     def found(  # noqa: PLR0913  (two parameters; the rest says what was found, by name)

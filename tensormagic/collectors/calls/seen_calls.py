@@ -6,6 +6,7 @@ import ast
 import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import permutations
 from typing import Any
 
@@ -165,14 +166,19 @@ def regrouped(watch: CallNotes, call: Call) -> None:
     source, result = call.args[0] if call.args else None, call.result
     if not isinstance(source, torch.Tensor) or not isinstance(result, torch.Tensor) or result.dtype != source.dtype:
         return
-    old, new = (tuple(int(size) for size in x.shape if size != 1) for x in (source, result))
-    if old == new or not 2 <= len(old) <= _MOST_DIMS or not 2 <= len(new) <= _MOST_DIMS or 0 in old:
-        return
-    for before, after in _segments(old, new):
-        order = _order(before, after)
-        if order and (order != "swapped" or _says_sizes(call)):
+    for order in _orders(tuple(map(int, source.shape)), tuple(map(int, result.shape))):
+        if order != "swapped" or _says_sizes(call):
             watch.note("regrouped", call, operands=(source,), result=result, detail=order)
             return
+
+
+@lru_cache(maxsize=256)
+def _orders(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[str, ...]:
+    """Return how dimensions would have to be swapped, for each part of both shapes that tells."""
+    old, new = (tuple(size for size in sizes if size != 1) for sizes in (before, after))
+    if old == new or not 2 <= len(old) <= _MOST_DIMS or not 2 <= len(new) <= _MOST_DIMS or 0 in old:
+        return ()
+    return tuple(order for pair in _segments(old, new) if (order := _order(*pair)))
 
 
 def _says_sizes(call: Call) -> bool:

@@ -208,13 +208,15 @@ _NO_EFFECT = "torch/utils/data/dataloader.py"  # draws a seed for its workers, a
 def drew(watch: CallNotes, call: Call) -> None:
     """Note a draw from a default generator with a seed of torch's own choice."""
     result = call.result
-    if not isinstance(result, torch.Tensor) or (generator := _default_generator(result.device)) is None:
+    if (times := watch.times_noted()) == 0 or not isinstance(result, torch.Tensor):
+        return
+    if (generator := _default_generator(result.device)) is None:
         return
     seed = generator.initial_seed()
-    if was_chosen(seed, result.device) or call.kwargs.get("generator") is not None or not _draws(call):
+    if was_chosen(seed, result.device) or not _draws(call) or call.kwargs.get("generator") is not None:
         return
     if not call.frame.f_code.co_filename.replace("\\", "/").endswith(_NO_EFFECT):
-        watch.note("draw", call, detail=str(seed))
+        watch.note("draw", call, detail=str(seed), times=times)
 
 
 def was_chosen(seed: int, device: torch.device) -> bool:
@@ -225,11 +227,12 @@ def was_chosen(seed: int, device: torch.device) -> bool:
 
 def _draws(call: Call) -> bool:
     """Return whether a call draws anything: dropout does while training alone, attention where it drops."""
-    if call.name in _DROPPING:
-        given: dict[str, Any] = {"p": 0.5, "train": True, **dict(zip(("p", "train"), call.args[1:3], strict=False))}
-        given |= call.kwargs
-        return bool(given["p"]) and bool(given.get("training", given["train"]))
-    if call.name == "scaled_dot_product_attention":
+    name, given = call.function.__name__, call.kwargs
+    if name in _DROPPING:
+        p = call.args[1] if len(call.args) > 1 else given.get("p", 0.5)
+        train = call.args[2] if len(call.args) > 2 else given.get("training", given.get("train", True))
+        return bool(p) and bool(train)
+    if name == "scaled_dot_product_attention":
         return bool(call.kwargs.get("dropout_p", (*call.args, *(0,) * 5)[4]))
     return not any(isinstance(value, torch.Generator) for value in call.args)
 

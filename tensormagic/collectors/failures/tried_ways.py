@@ -152,7 +152,8 @@ class _CallAgain:
 
     def _is_whole(self, way: str, found: dict[str, list[int]]) -> bool:
         """Whether a way stands in place of the call, and not of one of its operands."""
-        if self._report.function.rpartition(".")[2] in _RESHAPES and re.search(r"\.(?:view|reshape)\([^()]*\)$", way):
+        function = self._report.function.rpartition(".")[2]
+        if function in _RESHAPES and re.search(r"\.(?:view|reshape|flatten)\([^()]*\)$", way):
             return True
         whole = way.startswith(_WHOLE) and not way.startswith(tuple(found))  # not `torch.tensor([0, 1]) - 1`
         return self._mismatch.kind != "device" and (len(found) > 1 or whole)

@@ -247,23 +247,24 @@ def look_at(
     every, found = list(roots), Unregistered()
     with quiet():
         known = _Known(every, namespace, optimized)
-        for place in islice((place for root in every for place in _places(root)), MOST * 4):
+        walked = [(root, list(inside(*root))) for root in every]
+        for place in islice((place for root, within in walked for place in _places(root, within)), MOST * 4):
             lines = assigned(type(place.module), place.attribute, cell_number)
             if is_kind(place.value, torch.Tensor):
                 found.unregistered_tensors.append(_unregistered_tensor(place, known, lines[-1] if lines else None))
             elif (hidden := _hidden(place, known, lines[0] if lines else None)) is not None:
                 found.unregistered_modules.append(hidden)
-        for name, root in every:
-            found.repeated += _repeated(name, root, cell_number)
-            found.flags += _flags(name, root, known)
+        for root, within in walked:
+            found.repeated += _repeated(root, within, cell_number)
+            found.flags += _flags(within, known)
     return Unregistered(
         found.unregistered_tensors[:MOST], found.unregistered_modules[:MOST], found.repeated[:MOST], found.flags[:MOST]
     )
 
 
-def _places(root: Root) -> Iterator[Place]:
+def _places(root: Root, within: list[Root]) -> Iterator[Place]:
     """Yield the plain attributes of all modules inside one that are tensors, or containers with modules in them."""
-    for path, module in inside(*root):
+    for path, module in within:
         if is_torch_own(type(module)):
             continue
         attributes = attributes_of(module)
@@ -273,10 +274,10 @@ def _places(root: Root) -> Iterator[Place]:
                 yield Place(root, path, module, attribute, value)
 
 
-def _repeated(name: str, root: nn.Module, cell_number: CellNumber) -> Iterator[RepeatedModule]:
+def _repeated(root: Root, within: list[Root], cell_number: CellNumber) -> Iterator[RepeatedModule]:
     """Yield the containers of torch's in which one module with parameters stands several times side by side."""
-    owner: tuple[str, nn.Module] = (name, root)
-    for path, module in inside(name, root):
+    owner = root
+    for path, module in within:
         if not is_torch_own(type(module)):
             owner = (path, module)
         if not is_kind(module, nn.Sequential, nn.ModuleList):
@@ -297,9 +298,9 @@ def _repeated(name: str, root: nn.Module, cell_number: CellNumber) -> Iterator[R
 _MISSPELT = re.compile(r"requ?i?re?s?d?_?grad(s|ient|ients)?|requires_?gard|reqiures_grad|grad_required|trainable")
 
 
-def _flags(name: str, root: nn.Module, known: _Known) -> Iterator[FlagWithoutEffect]:
+def _flags(within: list[Root], known: _Known) -> Iterator[FlagWithoutEffect]:
     """Yield attributes that were to freeze something and are read by nobody, where it is not frozen."""
-    for path, module in inside(name, root):
+    for path, module in within:
         own = attributes_of(module)
         flags = [key for key, value in own.items() if value is False and _MISSPELT.fullmatch(key)]
         for key in flags:

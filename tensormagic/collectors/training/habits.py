@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from types import CodeType, FrameType, GeneratorType, ModuleType
 from typing import Any
 
@@ -90,7 +90,9 @@ class LoopsOverData:
     def _look_in(self, frame: FrameType, site: int | None) -> None:
         name = frame.f_code.co_filename
         if name not in self._trees:
-            self._trees[name] = _tree_of(lines_of(name, frame.f_globals))
+            lines = lines_of(name, frame.f_globals)
+            code = "\n".join(line.rstrip("\n") for line in lines)
+            self._trees[name] = _tree_of(code) if len(lines) <= MOST_LINES else None
         tree = self._trees[name]
         loops = list(_loops_around(tree, frame.f_lineno)) if tree is not None else []
         for outer, inner in itertools.pairwise(loops):
@@ -104,9 +106,11 @@ class LoopsOverData:
 
     def _add(self, frame: FrameType, loop: ast.For, called: str, value: Any, rounds: int) -> None:
         if rounds != 1:
-            place = (frame.f_code.co_filename, loop.lineno)
+            code = frame.f_code
+            place = (code.co_filename, loop.lineno)
             self.used_up.setdefault(place, UsedUpIterator(
                 location=self._sites.number(*place), name=called, type_name=type(value).__name__, rounds=rounds,
+                own=called in code.co_varnames or code.co_name == "<module>",
             ))  # fmt: skip
 
     def _begin(
@@ -121,9 +125,11 @@ class LoopsOverData:
             self._first[site] = _FirstRound(code, epoch, value, weakref.ref(sampler), sampler.epoch, found)
 
 
-def _tree_of(lines: list[str]) -> ast.Module | None:
+@lru_cache(maxsize=16)
+def _tree_of(code: str) -> ast.Module | None:
+    """Return code as its tree, which is kept: a cell that runs again, and a file that it calls, take milliseconds."""
     try:
-        return ast.parse("\n".join(line.rstrip("\n") for line in lines)) if len(lines) <= MOST_LINES else None
+        return ast.parse(code)
     except (SyntaxError, ValueError):  # a cell with magics in it
         return None
 

@@ -23,7 +23,7 @@ from tensormagic.collectors.graphs.in_place import UntrackedWrites
 from tensormagic.collectors.graphs.structure import GraphStructure
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import answers_itself, here, quiet
-from tensormagic.collectors.training.stepping import Brought, Moment, ParameterProbe, Stepping, probes_of
+from tensormagic.collectors.training.stepping import Brought, Moment, ParameterProbe, Stepping, gradient_of, probes_of
 from tensormagic.reports import OptimizerUse
 from tensormagic.words import error_text
 
@@ -162,6 +162,7 @@ class ByHand:
         self._probes: list[ParameterProbe] = []
         self._versions = array("q")
         self._stepping: Stepping | None = None
+        self._graphed = 0  # passes after which the first of them had a gradient with a graph of its own
 
     def leave_to(self, parameters: Iterable[torch.Tensor]) -> None:
         """Note that an optimizer holds these."""
@@ -190,6 +191,8 @@ class ByHand:
             self._stepping.after_pass()
         elif len(self._reached) != self._known:
             self._choose()
+        if self._probes and (gradient := gradient_of(self._probes[0].parameter())) is not None:
+            self._graphed += gradient.requires_grad
         self._versions = self._now()
 
     def forget(self) -> None:
@@ -211,6 +214,7 @@ class ByHand:
         return OptimizerUse(
             name="", type_name="", steps=stepping.total.steps, patterns=stepping.total.patterns(),
             left_out=stepping.total.left_out, holds=self._numbers(), accumulation=stepping.accumulation,
+            graphed=self._graphed,
         )  # fmt: skip
 
     def _numbers(self) -> tuple[int, ...]:

@@ -191,7 +191,7 @@ def _described(report: FailureReport, code: str, kind: MismatchKind) -> Iterator
         message=clash.rule,
         location=report.location,
         evidence=_evidence(report, clash),
-        remedy=_ways(clash),
+        remedy=_ways(clash) or (_without_a_way(operands) if kind == "shape" else ""),
         subject=next((operand.name for operand in operands if operand.name), ""),
         related=tuple(_origins(report, operands)),
     )
@@ -213,6 +213,15 @@ def _ways(clash: Mismatch) -> str:
     """Return what would have worked, as code: the first two ways; else what may help and could not be tried."""
     ways = " or ".join(f"`{way}`" for way in clash.works[:2] or clash.maybe[:2])
     return ways if clash.works or not ways else f"try {ways}"
+
+
+def _without_a_way(operands: list[Operand]) -> str:
+    """Return what is to be done where no code is known that would work: sizes come from where a tensor is made."""
+    given = [operand.name or operand.role for operand in operands if operand.role not in {"weight", "bias"}]
+    names = list(dict.fromkeys(filter(None, given)))
+    if len(names) < 2:
+        return f"Look at where {names[0] if names else 'it'} is made: its sizes come from there."
+    return f"Make {names[1]} anew in the sizes of {names[0]}, or cut the larger one."
 
 
 def _origins(report: FailureReport, operands: list[Operand]) -> Iterator[RelatedLine]:

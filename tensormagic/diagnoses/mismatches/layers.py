@@ -107,7 +107,9 @@ def _cell_batch(given: Sequence, hidden: Hidden, samples: str, states: str) -> M
     rule = (
         f"Input and hidden state must have the same batch size: {given.sized} and {hidden.sized} differ in dimension 0."
     )
-    return mismatch("shape", rule, size(given, 0, states), size(hidden, 0, samples))
+    parts = size(given, 0, states), size(hidden, 0, samples)
+    works = [f"{hidden.code} = torch.zeros({samples}, {hidden.shape[-1]})"] if hidden.ndim == 2 else []
+    return mismatch("shape", rule, *parts, works=works)
 
 
 @says(r"input, h[xc] should also be (\d)-D but got (\d)-D")

@@ -90,7 +90,9 @@ def _joined_sizes(call: Call, along: int) -> Mismatch | None:
         for dim in range(first.ndim)
         if dim != along and len({one.shape[:dim] + one.shape[dim + 1 :] for one in members}) == 1
     ]
-    return mismatch("shape", rule, *parts, works=other_ways)
+    maps = len(members) == 2 and first.ndim == 4 and set(places) <= {2, 3} and not other_ways
+    resized = [f"{first.code} = F.interpolate({first.code}, size={members[1].code}.shape[2:])"] if maps else []
+    return mismatch("shape", rule, *parts, works=other_ways + resized)
 
 
 @says(r"Tensors must have same number of dimensions: got")
