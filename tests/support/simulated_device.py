@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import tensormagic
@@ -27,6 +28,7 @@ from tensormagic.collectors.training.updates import UpdateWatcher
 _PACKAGE = str(Path(tensormagic.__file__).parent)
 _READS = ("item", "tolist", "__bool__", "__float__", "__int__", "cpu", "numpy")
 _FEW = 64  # elements: numbers about gradients, which may be in float64
+_LARGE = 1 << 16  # bytes: what is smaller is not added to the peak
 _MAKES_NOTHING = frozenset({"detach", "alias", "empty", "empty_like", "new_empty", "empty_strided"})
 _TOGETHER = {"cat": 128, "stack": 128, "_foreach_norm": 50, "_foreach_sub": 50}  # tensors in a launch
 
@@ -40,6 +42,7 @@ class Counts:
         wide: Copies of gradients in float64 that are not float64 themselves.
         largest: Bytes of the largest tensor that was made on the way.
         made: Bytes of all of them.
+        peak: Bytes of those that were there at once, at the most; without what operations make inside.
         waits: Reads of what had not come.
     """
 
@@ -47,6 +50,7 @@ class Counts:
     wide: int = 0
     largest: int = 0
     made: int = 0
+    peak: int = 0
     waits: int = 0
     by_name: Counter[str] = field(default_factory=Counter)
     readers: Counter[str] = field(default_factory=Counter)
@@ -56,6 +60,7 @@ class _Counting(TorchDispatchMode):
     def __init__(self, counts: Counts) -> None:
         super().__init__()
         self._counts = counts
+        self._alive: list[tuple[StorageWeakRef, int]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -70,6 +75,10 @@ class _Counting(TorchDispatchMode):
             if isinstance(made, torch.Tensor) and made.layout is torch.strided and not name.endswith("_"):
                 counts.largest, counts.made = max(counts.largest, made.nbytes), counts.made + made.nbytes
                 counts.wide += made.dtype is torch.float64 not in given and made.numel() > _FEW
+                if made.nbytes > _LARGE:
+                    self._alive = [one for one in self._alive if not one[0].expired()]
+                    self._alive.append((StorageWeakRef(made.untyped_storage()), made.nbytes))
+                    counts.peak = max(counts.peak, sum(nbytes for _, nbytes in self._alive))
         return result
 
 

@@ -243,7 +243,7 @@ class RankFile:
             rate = group.get("lr", 0.0)
             is_far = isinstance(rate, torch.Tensor) and devices.there.holds(rate)
             if is_far:
-                self._late.sent(rate.detach().reshape(1).double(), partial(_put, found, [len(found)]))
+                self._late.sent(rate.detach().reshape(1).clone(), partial(_put, found, [len(found)]))
             if "lr" in group:
                 found.append(math.nan if is_far else float(rate))
         return found

@@ -57,6 +57,49 @@ def test_a_pass_launches_little_and_nothing_waits(simulated):
     assert not [finding.code for finding in report.findings]
 
 
+OPTIONS = {
+    "forward": {"forward": True, "values": True}, "ops": {"level": "ops"}, "memory": {"memory": True},
+    "writes": {"writes": True}, "draws": {"draws": True}, "budget": {"budget": 0.5},
+}  # fmt: skip
+
+
+def _mixed(rate):
+    """Return a model that draws and has buffers, and an optimizer whose learning rate may be a tensor."""
+    net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Dropout(0.1), nn.BatchNorm1d(16), nn.Linear(16, 1))
+    return net, torch.randn(4, 8), torch.optim.AdamW(net.parameters(), rate, foreach=False)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_nothing_waits_whatever_is_asked_for(name, simulated):
+    """Each option, with clipping and a learning rate that lies on the device."""
+    net, x, optimizer = _mixed(torch.tensor(0.01))
+    with tm.trace(namespace={"net": net, "optimizer": optimizer}, **OPTIONS[name]):
+        for _ in range(10):
+            with simulated.counted() as counts:
+                optimizer.zero_grad()
+                net(x).square().mean().backward()
+                nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+                optimizer.step()
+            assert (counts.waits, counts.readers) == (0, {})
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_option_steps_aside_while_a_stream_is_recorded(name, simulated):
+    """Nothing is put on the stream or asked of it; the report says so."""
+    net, x, optimizer = _mixed(0.01)
+    with tm.trace(**OPTIONS[name]) as trace:
+        _steps(net, x, optimizer)
+        simulated.catch_up()
+        simulated.is_capturing = True
+        with simulated.counted() as counts:
+            _steps(net, x, optimizer)
+        simulated.is_capturing = False
+        assert (counts.launches, counts.waits) == (0, 0)
+        _steps(net, x, optimizer)
+    report = getattr(trace.report, "trace", trace.report)  # of several questions, the part about gradients
+    assert any("CUDA graph" in gap.reason for gap in report.gaps) or name == "budget"  # which let that pass be
+
+
 def test_the_numbers_are_those_of_the_cpu(request):
     """Norms, statistics, losses and how far steps moved the parameters, whichever way they are taken."""
     found = []
@@ -120,6 +163,7 @@ def test_no_temporary_is_as_large_as_a_large_gradient(dtype, simulated):
             with simulated.counted() as counts:
                 (x * 2).sum().backward()
             assert counts.largest < x.nbytes / 4
+            assert counts.peak <= 64 * MIB
             assert counts.wide == 0
             assert at < 3 or counts.made < MIB
             x.grad = None
