@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 
@@ -200,13 +199,17 @@ def test_a_cell_that_fails_is_no_walk():
     assert "this cell failed:\n1 / 0" in done.stderr
 
 
-def test_one_use_of_a_magic_is_walked():
-    """The figures are of a real run: ``%rng`` passes through its magic, its collector and its renderer."""
-    command = [sys.executable, "-m", "tools.house_walk", "%rng"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    taken = json.loads(done.stdout)
-    assert list(taken) == ["%rng"]
-    assert 5 < taken["%rng"]["files"] < taken["%rng"]["functions"] < 1000
+@pytest.mark.processes
+def test_uses_of_magics_are_walked_and_the_walks_stay_short():
+    """The figures are of real runs, each through magic, collector and panel; none takes more files than it may."""
+    taken = house.walks()
+    assert list(taken) == list(house_walk.USES)
+    assert all(5 < walk["files"] < walk["functions"] < 2000 for walk in taken.values())
+    walked = house.House([], [], [], [], [], [], taken)
+    targets = {name: row for name, row in house.MEASURES.items() if name.startswith("files that") and row[1]}
+    assert len(targets) == 3
+    for name, (count, target) in targets.items():
+        assert count(walked) <= int(target.removeprefix("at most ")), name
 
 
 def _functions(path):
