@@ -153,14 +153,10 @@ def overlay(tensors: Mapping[str, Any]) -> OverlayReport:
 
 def _holder_or_gap(name: str, item: Any) -> _Holder | Gap:
     try:
-        return _holder(name, item)
+        return _array_holder(name, item) if is_kind(item, np.ndarray) else _tensor_holder(name, item)
     except (RuntimeError, NotImplementedError, AttributeError, ValueError, TypeError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
         return Gap(name, f"its memory cannot be compared: {reason}")
-
-
-def _holder(name: str, item: Any) -> _Holder:
-    return _array_holder(name, item) if is_kind(item, np.ndarray) else _tensor_holder(name, item)
 
 
 def _tensor_holder(name: str, x: torch.Tensor) -> _Holder:

@@ -78,7 +78,7 @@ def graph_before(
         if all(operand.grad_fn is None for operand in recorded):  # leaves
             return None
         starts = start_nodes(recorded)
-        if _is_large(starts):
+        if len(list(walk_nodes(starts, MOST_NODES + 1))) > MOST_NODES:
             return None
         known = origins or Origins()
         leaves = Leaves(namespace, ModuleNames(namespace))
@@ -93,11 +93,6 @@ def graph_before(
     into = (Edge(last, root, at, 0) for at, root in enumerate(structure.roots))
     refused = Node(index=last, name=name, op=name, kind="custom")
     return Graph(number=1, nodes=(*nodes, refused), edges=(*structure.edges, *into), roots=(last,))
-
-
-def _is_large(starts: Sequence[Any]) -> bool:
-    """Return whether there are more nodes than can be drawn, without looking at many more."""
-    return len(list(walk_nodes(starts, MOST_NODES + 1))) > MOST_NODES
 
 
 # What the report is made of is in the exception's traceback: `failing_call` finds the call in it, `operands` shows

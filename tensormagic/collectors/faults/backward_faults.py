@@ -35,11 +35,9 @@ from tensormagic.reports.base import Location
 from tensormagic.reports.failure import (
     BackwardFault,
     FailureReport,
-    FreedGraph,
     ModifiedSavedTensor,
     SilentErrors,
     SwallowedError,
-    WrongReturn,
 )
 from tensormagic.reports.graph import Graph
 from tensormagic.words import error_text
@@ -60,7 +58,7 @@ class CaughtBook:
 
     def note(self, error: BaseException, fault: BackwardFault, site: int | None, caller: FrameType | None) -> None:
         """Note that a backward was refused, called from ``caller`` at the line ``site``."""
-        about = _about(fault)
+        about = fault.modified or fault.freed or fault.returned
         key = site, about and about.graph, about and about.node
         self._last = id(error), str(error), key, fault
         known = self._every.get(key)
@@ -85,10 +83,6 @@ class CaughtBook:
     def every(self) -> tuple[SwallowedError, ...]:
         """Return what was refused, in order of first appearance."""
         return tuple(self._every.copy().values())
-
-
-def _about(fault: BackwardFault) -> ModifiedSavedTensor | FreedGraph | WrongReturn | None:
-    return fault.modified or fault.freed or fault.returned
 
 
 # A pass that ends well costs nothing but a look whether anything was written behind autograd's back. One that raises

@@ -293,7 +293,7 @@ class PassRecorder:
             feeder = self._structure.feeder[index]
             if feeder >= 0 and self.memory.holds(feeder, gradient):
                 return self.hand_on(feeder, index)
-        if self._wants_survey(index):
+        if self.values.table is not None or index not in self._first:
             return self._survey(index, gradient)
         return self.store(index, measure(gradient))
 
@@ -355,9 +355,6 @@ class PassRecorder:
     def _part_as_received(self, edge: tuple[int, int]) -> None:
         if (norm := self.values.norms[edge[0]]) >= 0 or math.isnan(norm):
             self.values.parts[edge] = (norm, *self.values.bad.get(edge[0], (0, 0)))
-
-    def _wants_survey(self, index: int) -> bool:
-        return self.values.table is not None or index not in self._first
 
     def _survey(self, index: int, gradient: torch.Tensor) -> None:
         began = perf_counter()

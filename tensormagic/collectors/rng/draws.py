@@ -127,7 +127,7 @@ class DrawLog:
 
     def after(self, each: _Followed, op: Any, result: Any) -> None:
         """Look at it again after the call."""
-        self._changed(each, _name(op), self._last_site, _elements(result))
+        self._changed(each, str(getattr(op, "_overloadpacket", op)), self._last_site, _elements(result))
 
     def look(self, site: int | None) -> None:
         """Look at the generators that draw without torch; what has changed did so between the last look and here."""
@@ -204,10 +204,6 @@ class DrawLog:
 def state_with_names(state: GeneratorState, names: list[str]) -> GeneratorState:
     """Return a state under other names."""
     return replace(state, name=names[0] or "an unnamed generator", names=tuple(names[1:]))
-
-
-def _name(op: Any) -> str:
-    return str(getattr(op, "_overloadpacket", op))
 
 
 def _elements(result: Any) -> int | None:

@@ -56,7 +56,7 @@ def origin_of(state: Words, position: int, *, most: int = MOST_BACK) -> Origin |
 def _origin_of(state: bytes, position: int, most: int) -> Origin | None:
     current = np.frombuffer(state, dtype=np.uint32)
     for steps in range(most + 1):
-        key = _key_of(current)
+        key = _genrand_key(current) or _array_key(current)
         if key is not None:
             drawn = (steps - 1) * SIZE + position
             return Origin(key, drawn) if drawn >= 0 else None
@@ -150,11 +150,6 @@ def _mixed(whole: Words, first: int, last: int) -> Words:
 def _untwisted(words: Words) -> Words:
     odd = words >> np.uint32(31)
     return ((words ^ (odd * np.uint32(_MATRIX))) << np.uint32(1)) | odd
-
-
-def _key_of(state: Words) -> tuple[int, ...] | None:
-    """Return the key that a seed function makes this very state of, or None."""
-    return _genrand_key(state) or _array_key(state)
 
 
 def _stirred(words: Words) -> NDArray[np.uint64]:

@@ -364,14 +364,10 @@ class _Known:
         return {id(held) for _, root in self._roots if id(root) not in hiding for held in held_by(root)}
 
 
-def _parameters(root: nn.Module) -> set[int]:
-    return {id(held) for held in held_by(root) if is_kind(held, nn.Parameter)}
-
-
 def _unregistered_tensor(place: Place, known: _Known, where: Location | None) -> UnregisteredTensor:
     x, (owner, root) = place.value, place.root
     behind = [id(x)] if x.is_leaf else [id(leaf) for leaf in _leaves(x)]
-    own = _parameters(root)
+    own = {id(held) for held in held_by(root) if is_kind(held, nn.Parameter)}
     devices = {str(held.device) for held in held_by(root)}
     return UnregisteredTensor(
         name=place.name, owner=owner, module=place.path, shape=tuple(x.shape),
