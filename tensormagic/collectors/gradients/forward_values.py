@@ -35,7 +35,7 @@ from tensormagic.collectors.gradients.measures import (
 from tensormagic.collectors.gradients.on_device import DeviceNumbers
 from tensormagic.collectors.graphs.live_nodes import flat, has_history, is_stale
 from tensormagic.collectors.graphs.structure import GraphStructure
-from tensormagic.collectors.hooks.modes import bare
+from tensormagic.collectors.hooks.modes import bare, outside_levels
 from tensormagic.collectors.quiet import answers_itself, here, unasked
 from tensormagic.reports import UNTOUCHED, FirstNonfinite, ForwardNonfinite, ForwardValues, GradientStatistics
 from tensormagic.words import error_text
@@ -102,7 +102,7 @@ class ForwardMeter:
             self.gap = unasked(x)
             return
         if made[0] <= number < made[1]:
-            row = self._measure(local.detach())
+            row = self._measure(bare(local).detach())
             rows = self._current()
             rows[number] = _together(rows[number], row) if number in rows else row
             if number not in self._given and isinstance(row, Row) and (row.nan or row.inf):
@@ -139,10 +139,10 @@ class ForwardMeter:
                 for place, node in enumerate(nodes):
                     index = structure.index[place]
                     if index in structure.leaf_of:
-                        leaf = here(node.variable)
+                        leaf = bare(here(node.variable))
                         if not full or answers_itself(leaf) or _is_let_go(leaf):
                             continue
-                        found.rows[index] = self._measure(bare(leaf).detach())
+                        found.rows[index] = self._measure(leaf.detach())
                     elif (row := self._row(number := node._sequence_nr())) is not None:
                         found.rows[index] = row
                         if number in self._given:
@@ -224,9 +224,12 @@ class PassForward:
 
 @contextmanager
 def _aside() -> Iterator[None]:
-    """Leave out the user's modes; what is measured is detached, so that no graph grows. Seldom more than 1 µs."""
+    """Leave out the user's modes and transforms; what is measured is detached: no graph grows. Seldom over 1 µs."""
     with torch._C.DisableTorchFunction():
-        if torch._C._len_torch_dispatch_stack():
+        if torch._C._functorch.peek_interpreter_stack() is not None:
+            with outside_levels():
+                yield
+        elif torch._C._len_torch_dispatch_stack():
             with torch.utils._python_dispatch._disable_current_modes():
                 yield
         else:
@@ -241,7 +244,7 @@ def _is_let_go(leaf: torch.Tensor) -> bool:
 def _is_bad(value: Any) -> bool:
     if not isinstance(value, torch.Tensor) or not (value.is_floating_point() or value.is_complex()):
         return False
-    value = here(value)
+    value = bare(here(value))
     if answers_itself(value):
         return False
     row = survey(value.detach(), 0) if value.is_cpu and value.numel() else None

@@ -86,7 +86,7 @@ class Captures:
     def _untouched(names: dict[str, None]) -> str:
         if not names:
             return ""
-        return f"{' and '.join(names)} ran untouched: torch writes down there what runs, and that was not followed"
+        return f"{' and '.join(names)} ran untouched: torch records the code that runs there, so it was not followed"
 
     def __enter__(self) -> None:
         """Watch the doors."""

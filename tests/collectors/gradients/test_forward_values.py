@@ -183,3 +183,18 @@ def test_what_a_call_made_inside_has_no_value():
     graph = traced(lambda: F.cross_entropy(net(torch.ones(1, 2)), torch.tensor([1])).backward()).graphs[0]
     assert row(graph, node(graph, "log_softmax"))[0] == UNTOUCHED
     assert row(graph, node(graph, "nll_loss"))[0] > 0
+
+
+def test_values_inside_transforms():
+    """Inside ``grad`` and ``hessian`` a value is what the wrapper holds; under ``vmap`` the numbers are over all."""
+    x = torch.randn(4, 3)
+
+    def run():
+        torch.func.vmap(torch.func.grad(lambda v: (v.sin() * 2).sum()))(x)
+        torch.func.hessian(lambda v: (v**3).sum())(x[0])
+
+    report = traced(run)
+    first, second = report.graphs
+    assert not [gap for gap in report.gaps if gap.section == "forward"]
+    assert row(first, node(first, "sin"))[:5] == pytest.approx(expected(x.sin()), rel=1e-5)
+    assert row(second, node(second, "pow"))[0] == pytest.approx(float((x[0] ** 3).norm()), rel=1e-5)
