@@ -56,3 +56,34 @@ def test_what_is_typed_is_answered(opened: LabNotebook) -> None:
     _run(opened, 5)
     help_ = opened.page.locator(".jp-InspectorContent, .jp-OutputArea-output").last
     expect(help_).to_contain_text("%tensor x", timeout=20_000)
+
+
+ANSWERED = (
+    START,
+    "%tensor torch.tensor([3.0, 1.0, float('nan')]) --line",
+    "import tensormagic as tm\ntm.set_repr('line')\n{'x': x}",
+    "%tensor x[:2]",
+    "%tensormagic nan",
+    "%%tracegrad\nopen('no such file')",
+    "%%tracegrad\nx = = 3",
+    "%tensor d['c']",
+)
+
+
+def test_short_questions_have_short_answers(notebook: Callable[..., LabNotebook]) -> None:
+    """A tensor in a line, wherever it is printed; no finding on a view; no panel for an error that is not torch's."""
+    lab = notebook(*ANSWERED)
+    for cell in range(len(ANSWERED)):
+        _run(lab, cell)
+    expect(lab.output(1)).to_contain_text("Tensor (3,) float32 [3, 1, nan]", timeout=60_000)
+    assert "\n" not in lab.output(1).inner_text().strip()
+    expect(lab.output(2)).to_contain_text("{'x': ")
+    assert lab.output(2).locator("section.tm").count() == 0
+    expect(lab.output(3)).to_contain_text("view of x")
+    assert "TM201" not in lab.output(3).inner_text()
+    expect(lab.output(4)).to_contain_text("TM401")
+    expect(lab.output(5)).to_contain_text("FileNotFoundError")
+    expect(lab.output(6)).to_contain_text("SyntaxError")
+    expect(lab.output(7)).to_contain_text("UsageError")
+    assert [lab.output(cell).locator("section.tm, .tmv").count() for cell in range(4, 8)] == [0, 0, 0, 0]
+    assert len(lab.output(6).inner_text().strip().splitlines()) <= 4
