@@ -75,11 +75,14 @@ def form_of(path: str | os.PathLike[str]) -> str:
     return files.form_of(path)
 
 
-def print_text(report: Report) -> None:
-    """Print a report as text: in a terminal as wide as that is, and in colours where they are wanted."""
+def print_text(report: Report, *, brief: bool = False) -> None:
+    """Print a report as text: in a terminal as wide as that is, and in colours where they are wanted.
+
+    With ``brief``, what is folded in a page is only named.
+    """
     from tensormagic.views.page.terminal import print_report
 
-    print_report(report)
+    print_report(report, brief=brief)
 
 
 def print_anywhere() -> None:

@@ -229,7 +229,7 @@ def show(report: Report, *, folded: bool = False, slide: bool = False) -> None:
     from tensormagic.views.text_canvas import prints_best
 
     if prints_best():
-        api.print_text(report)
+        api.print_text(report, brief=report.kind_name == "tensor")
     else:
         display(bundle(report, folded=folded, slide=slide), raw=True)
 

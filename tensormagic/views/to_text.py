@@ -50,11 +50,38 @@ _RULE, _OVERLINE = "\u2500", "\u203e"
 _SPACES = re.compile(r"[ \t\r\n]+")  # no-break spaces stay: they hold a number together
 
 
-def render(view: Panel, *, width: int = 100) -> str:
-    """Return a panel as text, no line wider than ``width`` (at least 40) columns."""
+def render(view: Panel, *, width: int = 100, brief: bool = False) -> str:
+    """Return a panel as text, no line wider than ``width`` (at least 40) columns.
+
+    Args:
+        view: The panel.
+        width: The number of columns.
+        brief: Whether to name what is folded in a page, in place of writing it out.
+    """
     width = max(width, NARROWEST)
+    if brief:
+        body, named = _unfolded(view.body)
+        more = [Paragraph(f"with --text also: {', '.join(named)}", "quiet")] if named else []
+        view = replace(view, body=[*body, *more])
     drawn = "\n".join(lines(view, width))
     return "\n".join([drawn, *(f"\n{render(each, width=width).rstrip()}" for each in view.after)]) + "\n"
+
+
+def _unfolded(nodes: Sequence[Node]) -> tuple[list[Node], list[str]]:
+    """Return nodes without their folded sections, and what these are called."""
+    kept: list[Node] = []
+    named: list[str] = []
+    for node in nodes:
+        if not isinstance(node, Section):
+            kept.append(node)
+        elif node.folded and node.title:
+            if any(True for _ in text(node, NARROWEST)):  # what has no text is not there with --text either
+                named.append(f"{node.title} ({plain(node.note)})" if node.note else node.title)
+        else:
+            body, inner = _unfolded(node.body)
+            kept.append(replace(node, body=body))
+            named += inner
+    return kept, named
 
 
 def lines(view: Panel, width: int) -> list[str]:

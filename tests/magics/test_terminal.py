@@ -109,6 +109,25 @@ def test_ipython_in_a_pipe_that_is_not_unicode(tmp_path):
     assert written.splitlines()[-1] == "own"
 
 
+def test_a_tensor_in_a_terminal_is_short(tmp_path):
+    """What a page folds is only named; --text writes it out. Of a collection the table is there alone."""
+    path = tmp_path / "cell.ipy"
+    path.write_text(
+        "%load_ext tensormagic\nimport torch\nx = torch.ones(64, 64)\n%tensor x\nprint('WHOLE')\n%tensor x --text\n"
+        "print('LIST')\n%tensor [x, x + 1]\n"
+    )
+    command = [sys.executable, "-m", "IPython", "--no-banner", "--no-confirm-exit", "--colors=NoColor", str(path)]
+    text = run_in_terminal(command, tmp_path, IPYTHONDIR=str(tmp_path / "ipython"))
+    brief, _, rest = text.partition("WHOLE")
+    whole, _, table = rest.partition("LIST")
+    assert "with --text also: Autograd (no graph), Memory and holders (16 KiB, held only by x)" in brief
+    assert "not tracked (requires_grad=False)" not in brief
+    assert "not tracked (requires_grad=False)" in whole
+    assert len(brief.splitlines()) < len(whole.splitlines()) - 9
+    assert "one in full: %tensor" in table
+    assert "LAYOUT" not in table
+
+
 def test_the_overview_breaks_between_words(tmp_path):
     """No line of it is wider than the terminal, and what does not fit goes on below its own column."""
     command = [sys.executable, "-m", "IPython", "--colors=nocolor", "-c", "%load_ext tensormagic\n%tensormagic"]

@@ -234,14 +234,17 @@ STYLES = (
 )
 
 
-def print_report(report: Report, stream: TextIO | None = None) -> None:
-    """Print a report: as wide as the terminal and in colours, or, into anything else, as plain text."""
-    out = stream or sys.stdout
+def print_report(report: Report, stream: TextIO | None = None, *, brief: bool = False) -> None:
+    """Print a report: as wide as the terminal and in colours, or, into anything else, as plain text.
+
+    With ``brief``, what is folded in a page is only named.
+    """
+    out, options = stream or sys.stdout, {"brief": True} if brief else {}
     console = _console(out)
     if console is None:
-        print(_writable(views.render(report, "txt", **_told_width(out)), out), file=out)
+        print(_writable(views.render(report, "txt", **_told_width(out), **options), out), file=out)
         return
-    text = views.render(report, "txt", width=_bounded(console.width))
+    text = views.render(report, "txt", width=_bounded(console.width), **options)
     console.print(_coloured(_writable(text.rstrip("\n"), out)), soft_wrap=True)
 
 

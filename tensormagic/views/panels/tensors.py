@@ -13,6 +13,7 @@ from tensormagic.views.nodes import Chip, Column, Findings, Node, Panel, Picture
 from tensormagic.views.panels import tensor
 from tensormagic.views.panels.tensor import SHEETS as TENSOR_SHEETS
 from tensormagic.views.pictures import tensor_elements
+from tensormagic.views.text_canvas import wrapped
 from tensormagic.views.theme import code_of, loader
 from tensormagic.views.to_html import fold, folds, scroll
 from tensormagic.words import count, number_of_bytes, plural, shortened, tuple_text
@@ -45,13 +46,13 @@ class TensorRows(Picture):
         return _rows(self.table) + _panels(self.table) + _viewer(self.table)
 
     def text(self, width: int) -> Iterator[str]:
-        """Return a line a tensor, then the panels."""
+        """Return a line a tensor, and how to see one in full."""
         yield from to_text.text(self.drawn(), width)
         if len(self.table.rows) > MOST_LINES:
             yield f"  the {MOST_LINES} largest of {count(len(self.table.rows))}"
-        for panel in self.table.panels:
+        if self.table.panels:
             yield ""
-            yield from to_text.lines(tensor.view(panel), width)
+            yield from wrapped(f"one in full: %tensor {self.table.panels[0].name}", width, "  ", "  ")
 
     def svg(self, width: float) -> tuple[str, float]:
         """Return the rows."""
