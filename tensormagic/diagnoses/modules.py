@@ -172,6 +172,8 @@ def _made(found: UnregisteredTensor) -> tuple[str, ast.expr] | None:
     return None
 
 
+_LONGEST = 100  # characters of what is put into a container that is written anew
+
 # -- TM605: a plain list -------------------------------------------------------------------------------------------
 
 
@@ -192,11 +194,15 @@ def _hiding(hidden: UnregisteredModules) -> Finding:
     kind = "ModuleDict" if hidden.container == "dict" else "ModuleList"
     kind = kind if hidden.modules else kind.replace("Module", "Parameter")
     attribute, inside = hidden.name.rpartition(".")[2], _inside(hidden)
+    keys = ""
     if hidden.container == "dict" and not _are_named(inside):
-        inside = "…"
+        value = "nn.ParameterDict(value)" if kind == "ParameterDict" and _is_nested(inside) else "value"
+        kind = "ModuleDict" if value != "value" else kind
+        inside = f"{{str(key): {value} for key, value in {inside}.items()}}" if len(inside) < _LONGEST else "…"
+        keys = f", whose keys are text: `self.{attribute}[str(key)]`"
     if kind == "ParameterList" and re.match(r"[\[(]\s*[\[(]", inside):  # a ParameterList registers no pairs
         kind, inside = "ModuleList", f"[nn.ParameterList(pair) for pair in {inside}]"
-    code = f"`self.{attribute} = nn.{kind}({inside})`"
+    code = f"`self.{attribute} = nn.{kind}({inside})`{keys}"
     missing = f"{plural(hidden.parameters, 'parameter')} ({plural(hidden.numel, 'element')})"
     return Finding(
         code="TM605",
@@ -222,6 +228,12 @@ def _are_named(inside: str) -> bool:
     keys = [getattr(key, "value", "") for key in tree.keys]
     flat = not any(isinstance(value, ast.Dict | ast.DictComp | ast.List) for value in tree.values)
     return flat and not any(isinstance(key, int | float | tuple) for key in keys)
+
+
+def _is_nested(inside: str) -> bool:
+    tree = ast.parse(inside, mode="eval").body
+    values = [tree.value] if isinstance(tree, ast.DictComp) else tree.values if isinstance(tree, ast.Dict) else []
+    return all(isinstance(value, ast.Dict | ast.DictComp) for value in values)
 
 
 def _inside(hidden: UnregisteredModules) -> str:

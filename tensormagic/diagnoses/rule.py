@@ -235,9 +235,11 @@ def _wrapped(name: str) -> str:
     return f"({name})" if " " in name and not name.endswith((")", "]")) else name
 
 
-def optimizer_code(use: OptimizerUse) -> str:
-    """Return an optimizer as code names it: the user's name, else ``optimizer``."""
-    return use.name if use.name.isidentifier() and use.name != use.type_name else "optimizer"
+def optimizer_code(use: OptimizerUse, step: Location | None = None) -> str:
+    """Return an optimizer as code names it: the user's name, else what the line calls that steps, or ``optimizer``."""
+    call = call_on(step.text, "step") if step is not None else None
+    given = ast.unparse(call.func.value) if call and not call.args and isinstance(call.func, ast.Attribute) else ""
+    return use.name if use.name.isidentifier() and use.name != use.type_name else given or "optimizer"
 
 
 def clipping(report: TraceReport, owner: str = "") -> str:

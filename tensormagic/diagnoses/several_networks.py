@@ -112,11 +112,11 @@ def alike_units(report: TraceReport) -> Iterator[Finding]:
         else "weights that begin with the same value get the same gradients, so all units learn the same"
     )
     taken = max(steps.values())
+    every = "Both" if _units(first) == 2 else f"All {count(_units(first))}"
     yield Finding(
         code="TM408",
         severity="warning",
-        message=f"All {count(_units(first))} units of {listed(names[:2])}{more} are the same after "
-        f"{plural(taken, 'step')}: {what}.",
+        message=f"{every} units of {listed(names[:2])}{more} are the same after {plural(taken, 'step')}: {what}.",
         location=step_line(report, *users),
         evidence={series.name: _units(series) for series in found[:8]},
         remedy=f"Begin with random weights: `{_initialised(first)}`; only biases begin with zeros.",

@@ -93,7 +93,7 @@ def _accumulated(report: TraceReport, use: OptimizerUse, patterns: list[StepPatt
             f"{use.name} steps on gradients that were not zeroed: {_steps(times, use)}, they included what an "
             f"earlier step had already used{grown}."
         )
-        remedy = f"Zero them once per step, before the backward: `{optimizer_code(use)}.zero_grad()`"
+        remedy = f"Zero them once per step, before the backward: `{optimizer_code(use, step)}.zero_grad()`"
     else:
         name = _leaf(report, use)
         message = (

@@ -112,9 +112,11 @@ def attended(watch: NotesOfSequences, call: Call) -> None:
         frame = frame.f_back
     if frame.f_code is not _ATTENTION or node is None or frame.f_back is None:
         return
-    module, sizes = frame.f_back.f_locals.get("self"), (frame.f_locals.get("tgt_len"), frame.f_locals.get("bsz"))
-    places, samples = sizes
-    if getattr(module, "batch_first", True) or not (places and samples) or places == samples or 1 in sizes:
+    if getattr(frame.f_back.f_locals.get("self"), "batch_first", True):
+        return  # before the locals of the attention are read, of which there are many
+    known = frame.f_locals
+    sizes = places, samples = known.get("tgt_len"), known.get("bsz")
+    if not (places and samples) or places == samples or 1 in sizes:
         return
     if len(watch.sequences.attended) >= _MOST_MARKS:
         del watch.sequences.attended[next(iter(watch.sequences.attended))]
