@@ -168,7 +168,7 @@ def _is_namespace(node: ast.expr) -> bool:
 # One call that was looked at, and what was found about the calls of a line: what every look at calls notes.
 
 CLOSELY = 4  # calls of a place that are looked at before they get rarer
-OFTEN = 64  # of a place in library code that are noted one by one, where it only matters that they were made
+OFTEN = 16  # of a place in library code that are noted one by one, where it only matters that they were made
 MOST_FOUND = 512  # different things that are kept
 
 _SHOWN = {
