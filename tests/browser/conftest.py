@@ -40,7 +40,7 @@ NOTEBOOK_ERRORS = ("reading 'schema'", "Command 'filebrowser:open-path' not regi
 
 @pytest.fixture(autouse=True, scope="module")
 def warm_kernels() -> Iterator[None]:
-    """Kernels are forks; so are those of the server, which the first test that needs it starts."""
+    """Kernels that a test starts by itself are forks."""
     with warm.kernels():
         yield
 
@@ -72,11 +72,16 @@ def lab_context(browser: Browser, jupyter: Server) -> BrowserContext:
 
 @pytest.fixture
 def lab_page(lab_context: BrowserContext) -> Iterator[Page]:
-    """The page in which `notebook` opens; what JupyterLab has stored in it is gone after the test."""
+    """A fresh page in which `notebook` opens."""
     page = lab_context.new_page()
     yield page
-    page.evaluate("() => { localStorage.clear(); sessionStorage.clear() }")
     page.close()
+
+
+@pytest.fixture(scope="session")
+def kept_pages() -> list[Page]:
+    """The page, if any, in which JupyterLab is loaded and no notebook is open: loading it takes five seconds."""
+    return []
 
 
 @pytest.fixture
@@ -88,12 +93,17 @@ def watch(jupyter: Server) -> Iterator[Watch]:
 
 
 @pytest.fixture
-def notebook(jupyter: Server, lab_page: Page, watch: Watch) -> Iterator[Callable[..., LabNotebook]]:
+def notebook(
+    request: pytest.FixtureRequest, jupyter: Server, lab_context: BrowserContext, watch: Watch, kept_pages: list[Page]
+) -> Iterator[Callable[..., LabNotebook]]:
     """Return a function that opens a notebook in JupyterLab: ``notebook("x = 1", "x")`` or ``notebook(path)``.
 
-    It comes back with the kernel ready and nothing run yet. ``front=NOTEBOOK`` opens it in Notebook 7.
+    It comes back with the kernel ready and nothing run yet. ``front=NOTEBOOK`` opens it in Notebook 7. Where a test
+    asks for `lab_page` it is that one; otherwise a test of JupyterLab is given the page of the test before, if that
+    passed: its notebook is closed, and nothing of tensormagic is left in it.
     """
-    watch.follow(lab_page)
+    failed = request.session.testsfailed
+    given = request.getfixturevalue("lab_page") if "lab_page" in request.fixturenames else None
     opened: list[LabNotebook] = []
 
     def open_notebook(*cells: str | Path, front: str = LAB) -> LabNotebook:
@@ -101,14 +111,24 @@ def notebook(jupyter: Server, lab_page: Page, watch: Watch) -> Iterator[Callable
         path = jupyter.folder / f"t{time.time_ns()}.ipynb"
         nbformat.write(content, path)
         watch.ignored += NOTEBOOK_ERRORS if front == NOTEBOOK else ()
-        opened.append(LabNotebook(lab_page, path))
-        opened[-1].open(jupyter.url + front + path.name)
+        loaded = front == LAB and given is None and bool(kept_pages)
+        opened.append(LabNotebook(kept_pages.pop() if loaded else given or lab_context.new_page(), path))
+        watch.follow(opened[-1].page)
+        if loaded:
+            opened[-1].open_beside()
+        else:
+            opened[-1].open(jupyter.url + front + path.name)
         return opened[-1]
 
     yield open_notebook
     watch.over = True
     for each in opened:
         each.close()
+        watch.leave(each.page)
+        if request.session.testsfailed == failed and each.page is not given and not kept_pages and each.is_as_loaded():
+            kept_pages.append(each.page)
+        elif each.page is not given:
+            each.page.close()
 
 
 @pytest.fixture(scope="session")

@@ -77,7 +77,8 @@ def test_the_example_is_live_in_jupyterlab_and_static_afterwards(notebook):
     expect(panel_of(opened, "train")).to_contain_text("No problems found in 120 backward passes")
     assert_answers_a_click(panel_of(opened, "broken"))
     saved = {cell.id: cell for cell in opened.saved().cells}
-    bundles = [output.data for output in saved["broken"].outputs if "data" in output]
+    # what a run kept for a restart is empty when it has ended: on a busy machine this one runs long enough
+    bundles = [each.data for each in saved["broken"].outputs if "data" in each and each.data != {"text/plain": ""}]
     assert [sorted(bundle) for bundle in bundles] == [["text/html", "text/latex", "text/plain"]]
 
 

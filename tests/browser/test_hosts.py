@@ -29,7 +29,7 @@ TRAIN = """
 end = time.monotonic() + 2
 while time.monotonic() < end:
     net(torch.randn(3, 4)).sum().backward()
-    time.sleep(0.01)
+    time.sleep(0.04)
 """
 
 
@@ -103,7 +103,7 @@ TWO_VIEWS = """
 end = time.monotonic() + 3
 while time.monotonic() < end:
     net(torch.randn(3, 4)).sum().backward()
-    time.sleep(0.01)
+    time.sleep(0.04)
 """
 
 

@@ -23,7 +23,7 @@ print("a line of the person's own")
 end = time.monotonic() + 5
 while time.monotonic() < end:
     net(torch.randn(3, 4)).sum().backward()
-    time.sleep(0.01)
+    time.sleep(0.04)
 done = True
 """
 
@@ -133,7 +133,7 @@ def test_many_outputs_of_a_page_share_one_style_sheet(static_page):
 
 def test_a_run_that_rests_says_how_far_it_has_come(notebook):
     """Between traced steps the head counts on, says that the tracer rests, and at the end which steps were traced."""
-    lab = notebook(SET_UP, TRAIN.replace("--title reopened", "--every 400"))
+    lab = notebook(SET_UP, TRAIN.replace("--title reopened", "--every 400").replace("0.04", "0.002"))
     lab.start()
     head = lab.output(1).locator(".tmv .head")
     expect(head).to_contain_text("paused: step", timeout=30_000)

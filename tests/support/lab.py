@@ -19,10 +19,31 @@ from typing import Any
 import nbformat
 from playwright.sync_api import Locator, Page
 
+from tests.support import warm
 from tests.support.kernel import jupyter_environment
 
 START_SECONDS = 90
 KERNEL_MILLISECONDS = 90_000
+# What a page keeps of a notebook's panels goes with the notebook; CodeMirror's own style sheets stay.
+CLOSE = """async () => {
+  const app = window.jupyterapp;
+  for (const widget of [...(app?.shell.widgets('main') ?? [])]) {
+    if (widget.context) widget.context.model.dirty = false;
+    widget.dispose();
+  }
+  await app?.serviceManager.sessions.shutdownAll();
+  const ours = Object.values(document.tensormagicSheets ?? {});
+  document.adoptedStyleSheets = document.adoptedStyleSheets.filter(sheet => !ours.includes(sheet));
+  for (const place of [window, document])
+    for (const name of Object.keys(place)) if (name.startsWith('tensormagic')) delete place[name];
+  localStorage.clear();
+  sessionStorage.clear();
+}"""
+OPEN = """async path => {
+  const app = window.jupyterapp, before = [...app.shell.widgets('main')];
+  await app.commands.execute('docmanager:open', {path, factory: 'Notebook'});
+  before.forEach(widget => widget.dispose());
+}"""
 # No news box over the page; every cell in the page at all times, so that a test finds it.
 SETTINGS = {
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
@@ -44,12 +65,14 @@ def lab_server(folder: Path) -> Iterator[Server]:
 
     It takes the first port that is free when it binds it, and its kernels have sockets in files: no other process can
     take a port between the search and its use. A socket's path has 100 characters at most, so theirs are elsewhere.
+    The kernels are forks.
     """
     notebooks = folder / "notebooks"
     notebooks.mkdir(parents=True)
     _write_settings(folder / "settings")
     with tempfile.TemporaryDirectory(prefix="tm") as runtime, (folder / "server.log").open("w") as log:
-        process = _start(notebooks, folder, Path(runtime), log)
+        with warm.kernels():
+            process = _start(notebooks, folder, Path(runtime), log)
         try:
             yield Server(_url_when_up(Path(runtime), process, folder / "server.log"), notebooks)
         finally:
@@ -123,6 +146,14 @@ class LabNotebook:
     def open(self, url: str) -> None:
         """Go to the notebook and wait until its kernel has started and its cells are drawn."""
         self.page.goto(url)
+        self._wait_until_ready()
+
+    def open_beside(self) -> None:
+        """Open the notebook where another one was, whose page is there still."""
+        self.page.evaluate(OPEN, self.path.name)
+        self._wait_until_ready()
+
+    def _wait_until_ready(self) -> None:
         self.page.wait_for_function(
             "() => window.jupyterapp?.shell?.currentWidget?.context?.sessionContext?.session?.kernel?.status === 'idle'"
             " && document.querySelector('.jp-Cell')",
@@ -167,5 +198,13 @@ class LabNotebook:
         self.page.wait_for_selector(f"body[data-jp-theme-light='{str(not dark).lower()}']", state="attached")
 
     def close(self) -> None:
-        """End the kernel, which would stay with the server otherwise."""
-        self.page.evaluate("() => window.jupyterapp?.serviceManager?.sessions?.shutdownAll()")
+        """Close the notebook and end its kernel, which would stay with the server otherwise."""
+        self.page.mouse.move(0, 0)
+        self.page.evaluate(CLOSE)
+
+    def is_as_loaded(self) -> bool:
+        """Whether this is JupyterLab for one document, as light and as large as a new page and without a question."""
+        return self.page.viewport_size == {"width": 1280, "height": 720} and self.page.evaluate(
+            "() => /\\/doc(\\/|$)/.test(location.pathname) && document.body.dataset.jpThemeLight === 'true'"
+            " && !document.querySelector('.jp-Dialog')"
+        )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
-from playwright.sync_api import Page, Request, Route
+from playwright.sync_api import Page, Route
 
 HARMLESS_SCHEMES = ("data:", "blob:", "about:")
 
@@ -28,6 +30,15 @@ class Watch:
     ignored: list[str] = field(default_factory=list)
     over: bool = False
 
+    def __post_init__(self) -> None:
+        self._answers: dict[str, Callable[[Any], object]] = {
+            "popup": self.follow,
+            "request": lambda request: self._note_address(request.url),
+            "websocket": lambda socket: self._note_address(socket.url.replace("ws", "http", 1)),
+            "console": lambda message: message.type == "error" and self._note_error(_told(message)),
+            "pageerror": lambda error: self._note_error(f"uncaught: {error}"),
+        }
+
     def attach(self, page: Page) -> None:
         """Watch a page and the windows that it opens, and refuse what it needs elsewhere."""
         page.route("**/*", self._decide)
@@ -35,11 +46,13 @@ class Watch:
 
     def follow(self, page: Page) -> None:
         """Watch a page and the windows that it opens; what it needs is fetched, and remembered by the browser."""
-        page.on("popup", self.follow)
-        page.on("request", self._note_request)
-        page.on("websocket", lambda socket: self._note_address(socket.url.replace("ws", "http", 1)))
-        page.on("console", lambda message: message.type == "error" and self._note_error(_told(message)))
-        page.on("pageerror", lambda error: self._note_error(f"uncaught: {error}"))
+        for event, answer in self._answers.items():
+            page.on(event, answer)
+
+    def leave(self, page: Page) -> None:
+        """Watch it no longer."""
+        for event, answer in self._answers.items():
+            page.remove_listener(event, answer)
 
     def ignore(self, pattern: str) -> None:
         """Leave out errors that match the regular expression ``pattern``."""
@@ -59,9 +72,6 @@ class Watch:
 
     def _is_home(self, url: str) -> bool:
         return url.startswith((*HARMLESS_SCHEMES, *self.home))
-
-    def _note_request(self, request: Request) -> None:
-        self._note_address(request.url)
 
     def _note_error(self, error: str) -> None:
         if not self.over:
