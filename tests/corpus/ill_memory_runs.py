@@ -121,7 +121,7 @@ def a_hook_that_was_forgotten():
 
 
 @ill("TM504", severity="warning", subject="bank", line="bank = torch.cat([bank, step(net, optimizer, x, y)])",
-     says=("8 MiB more after each of 8 iterations", "bank is made again each time", "Allocate bank once"))  # fmt: skip
+     says=("8 MiB more after each of 8 iterations", "bank is replaced each time", "Allocate bank once"))  # fmt: skip
 def a_memory_bank_without_an_end():
     """Each one replaces the one before, and is larger."""
     net, optimizer, x, y = wide()
