@@ -39,10 +39,12 @@ export class Camera {
   /** What has to be seen, the words above the boxes included. @returns {{width:number, height:number, top:number}} */
   extent() {
     const { width, height } = this.graph.size,
-      { marks, nonfinite, forwardMark } = this.graph,
-      words = marks.length || nonfinite.length || forwardMark, // at a box: above it or below (marks.py)
-      top = words ? 34 : 20;
-    return { width, height: height + top + (words ? 6 : 0), top };
+      { marks, nonfinite, forwardMark, opened } = this.graph,
+      places = [...marks.map((/** @type {any[]} */ mark) => mark[3]), ...[...nonfinite, forwardMark].filter(Boolean).map(({ place }) => place)],
+      words = places.map((place) => (place && !opened.length ? place[1] : -20)), // their baselines (marks.py)
+      top = Math.max(20, 14 - Math.min(...words, 0)),
+      low = Math.max(0, Math.max(...words, 0) + 4 - height);
+    return { width, height: height + top + low, top };
   }
 
   /** The height the graph wants at this width, in pixels. @param {number} width @returns {number} */
