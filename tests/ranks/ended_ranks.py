@@ -1,9 +1,10 @@
-"""One of several ranks that are ended from outside: ``ended_ranks.py RANK FOLDER [full]``, without a process group.
+"""One of several ranks that are ended: ``ended_ranks.py RANK FOLDER [full | terminate]``, without a process group.
 
 A launcher tells it its rank. It trains until a signal comes; with ``full`` it comes to an end, on a disk that takes
-only the beginning of what it writes.
+only the beginning of what it writes; with ``terminate`` C++ ends it, as where gloo throws on a thread of its own.
 """
 
+import ctypes
 import resource
 import sys
 from pathlib import Path
@@ -31,11 +32,13 @@ def train(net, steps):
         yield step
 
 
-def main(rank, folder, full):
-    forever = iter(int, 1)
+def main(rank, folder, end=""):
+    forever, full = iter(int, 1), end == "full"
     net, trace = model(), tm.trace(ranks=folder)
     with trace:
-        for step in train(net, range(6) if full else forever):
+        for step in train(net, range(6) if end else forever):
+            if end == "terminate" and step == 2:
+                ctypes.CDLL("libstdc++.so.6")._ZSt9terminatev()
             if full and step == 2:
                 written = next(Path(folder).glob(f"rank{int(rank):05d}*")).stat().st_size
                 resource.setrlimit(resource.RLIMIT_FSIZE, (written + SHORT, resource.RLIM_INFINITY))
@@ -44,4 +47,4 @@ def main(rank, folder, full):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3:] == ["full"])
+    main(*sys.argv[1:])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -18,13 +19,13 @@ pytest.importorskip("resource", reason="this system has no limits of a process")
 pytestmark = pytest.mark.processes
 
 
-def launched(folder, world, *full):
-    """Start ``world`` ranks; those in ``full`` write onto a full disk."""
+def launched(folder, world, **ends):
+    """Start ``world`` ranks; ``rank2="full"`` lets one of them write onto a full disk."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "WORLD_SIZE": str(world)}
     command = [*warm.python(), str(ROOT / "tests" / "ranks" / "ended_ranks.py")]
     started = []
     for rank in range(world):
-        given = [*command, str(rank), str(folder), *(["full"] if rank in full else [])]
+        given = [*command, str(rank), str(folder), ends.get(f"rank{rank}", "")]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         started.append(subprocess.Popen(given, env={**environment, "RANK": str(rank)}, **pipes))
     return started
@@ -37,7 +38,7 @@ def passes_in(folder):
 
 def test_all_ranks_are_terminated_and_one_had_a_full_disk(tmp_path):
     """As a launcher ends all when one fails: each file is read up to its last line."""
-    ranks = launched(tmp_path, 3, 2)
+    ranks = launched(tmp_path, 3, rank2="full")
     printed, said = ranks[2].communicate(timeout=120)
     until = time.monotonic() + 120
     while len(at := passes_in(tmp_path)) < 3 or min(at[:2]) < 3:
@@ -60,3 +61,16 @@ def test_all_ranks_are_terminated_and_one_had_a_full_disk(tmp_path):
     assert report.ranks[2].passes == 3
     (gap,) = [gap.reason for gap in report.gaps]
     assert "rank00002.jsonl cannot be read, and the rest was left out" in gap
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="C++ is ended by the name that it has on Linux")
+def test_ranks_that_torchs_c_plus_plus_ends(tmp_path):
+    """No Python runs any more: what was written until then is read, and each rank is told as one that stopped."""
+    ranks = launched(tmp_path, 2, rank0="terminate", rank1="terminate")
+    said = [rank.communicate(timeout=120)[1] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [-signal.SIGABRT] * 2, said
+    assert all("terminate called" in each for each in said)
+    report = tm.ranks(tmp_path)
+    assert [(one.state, one.passes, one.steps) for one in report.ranks] == [("running", 3, 3)] * 2
+    assert [one.line.rpartition(", ")[0] for one in report.ranks] == ["ended_ranks.py"] * 2
+    assert report.gaps == ()

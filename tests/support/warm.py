@@ -77,7 +77,10 @@ def _started() -> tuple[Path, subprocess.Popen[bytes]]:
         listener.listen(64)
         command = [sys.executable, "-m", __name__, str(listener.fileno())]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL}
-        process = subprocess.Popen(command, **pipes, pass_fds=[listener.fileno()], cwd=ROOT, start_new_session=True)
+        process = subprocess.Popen(
+            command, **pipes, pass_fds=[listener.fileno()], cwd=ROOT, start_new_session=True,
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},  # NumPy's import would start threads
+        )  # fmt: skip
     return folder, process
 
 

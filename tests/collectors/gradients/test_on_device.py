@@ -100,6 +100,16 @@ def test_every_option_steps_aside_while_a_stream_is_recorded(name, simulated):
     assert any("CUDA graph" in gap.reason for gap in report.gaps) or name == "budget"  # which let that pass be
 
 
+@pytest.mark.parametrize("size", [1 << 10, 1 << 16])
+def test_a_gradient_that_is_handed_on_unchanged_is_measured_once(size, simulated):
+    """A sum of forty: each addition hands the same memory to both of its inputs."""
+    parts = [torch.ones(size, requires_grad=True) for _ in range(40)]
+    with tm.trace() as trace, simulated.counted() as counts:
+        (sum(parts) * torch.ones(size)).sum().backward()
+    assert counts.by_name["_to_copy"] + counts.by_name["linalg_vector_norm"] < 20
+    assert list({series.norms[0] for series in trace.report.parameters}) == [pytest.approx(math.sqrt(size))]
+
+
 def test_the_numbers_are_those_of_the_cpu(request):
     """Norms, statistics, losses and how far steps moved the parameters, whichever way they are taken."""
     found = []
