@@ -241,6 +241,9 @@ def _let_through(finding: Finding, _report: Report, line: str) -> str:
     if finding.remedy.startswith("For one score per sample") and (softmax := call_on(line, "softmax")) is not None:
         given = operand_of(softmax, "softmax")
         return spliced(line, softmax, f"torch.sigmoid({ast.unparse(given)})") if given is not None else ""
+    drawn = call_on(line, "normal") if finding.remedy.startswith("Draw with noise") else None
+    if drawn is not None and len(drawn.args) == 2 and not drawn.keywords:
+        return spliced(line, drawn, f"torch.distributions.Normal({', '.join(map(ast.unparse, drawn.args))}).rsample()")
     rounding = call_on(line, "round") if "pass straight" in finding.remedy else None
     given = operand_of(rounding, "round") if rounding is not None else None
     if rounding is None or given is None or any(isinstance(node, ast.Call) for node in ast.walk(given)):

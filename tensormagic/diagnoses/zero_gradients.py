@@ -175,6 +175,12 @@ _STEPS = Flat(
     "`x + (x.round() - x).detach()`.",
     always=True,
 )
+_DRAWN = Flat(
+    "what is drawn has no slope towards its mean and deviation",
+    "Draw with noise of its own: `mean + std * torch.randn_like(std)`, or "
+    "`torch.distributions.Normal(mean, std).rsample()`.",
+    always=True,
+)
 _MASKED = Flat("its mask leaves nothing of it", "Look at the mask with `%tensor`: it takes the other side everywhere.")
 _OUTDONE = Flat("the other operand wins everywhere", "Look at both operands with `%tensor`.", hinge=True)
 _ALONE = Flat(
@@ -191,6 +197,7 @@ FLAT: dict[str, Flat] = {
     "clamp": _CLAMPED, "clamp_min": _CLAMPED, "clamp_max": _CLAMPED, "hardtanh": _CLAMPED, "hardsigmoid": _CLAMPED,
     "hardswish": _CLAMPED,
     "round": _STEPS, "floor": _STEPS, "ceil": _STEPS, "trunc": _STEPS, "sign": _STEPS,
+    "normal": _DRAWN,
     "where": _MASKED, "masked_fill": _MASKED, "masked_scatter": _MASKED,
     "maximum": _OUTDONE, "minimum": _OUTDONE,
     "native_dropout": _DROPPED,
@@ -297,16 +304,17 @@ class _Blame:
         return groups
 
     def _ends(self, frames: list[Frame]) -> list[_Edge | None]:
-        """Return for every node the one edge on its way from the loss at which the gradient becomes zero.
+        """Return for every node an edge of the one op on its way from the loss at which the gradient becomes zero.
 
-        None where it does not, or where there are several such edges, or none that was seen.
+        None where it does not, or where there are several such ops, or none that was seen.
         """
         dead = [all(frame.norms[index] == 0 for frame in frames) for index in range(len(self._graph.nodes))]
         ends: list[_Edge | None] = [None] * len(dead)
         for index in range(len(dead) - 1, -1, -1):  # what sends a node its gradient was made after it
             if dead[index]:
                 above = {ends[at] if dead[at] else (at, index) for at in self._feeders.get(index, ())}
-                ends[index] = above.pop() if len(above) == 1 else None
+                seen = [end for end in above if end is not None]
+                ends[index] = min(seen) if len(seen) == len(above) and len({op for op, _ in seen}) == 1 else None
         return ends
 
     def _is_to_blame(self, end: _Edge, frames: list[Frame]) -> bool:

@@ -177,3 +177,20 @@ def rounded_with_a_straight_through_gradient():
             F.mse_loss(output, torch.ones(16, 1)).backward()
             optimizer.step()
     return trace.report
+
+
+@ill("TM405", severity="warning", line="z = torch.normal(mean, spread.exp())", subject="encoder.weight",
+     says=("what is drawn has no slope", "rsample()"))  # fmt: skip
+def a_code_that_is_drawn_with_torch_normal():
+    """Its backward is there, and gives zeros: the encoder learns nothing."""
+    encoder, decoder = nn.Linear(64, 8), nn.Linear(4, 64)
+    optimizer = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()])
+    with tm.trace(namespace={"encoder": encoder, "decoder": decoder, "optimizer": optimizer}) as trace:
+        for images, _ in batches(4):
+            x = images.flatten(1)
+            mean, spread = encoder(x).chunk(2, 1)
+            z = torch.normal(mean, spread.exp())
+            optimizer.zero_grad()
+            F.mse_loss(decoder(z), x).backward()
+            optimizer.step()
+    return trace.report
