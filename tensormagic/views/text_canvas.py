@@ -14,7 +14,7 @@ from functools import cache
 from itertools import zip_longest
 from typing import TextIO
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cached_cell_len, set_cell_size
 
 from tensormagic.reports import UNTOUCHED
 from tensormagic.views.panels.trace_words import NOT_MEASURABLE, measured, touched
@@ -118,8 +118,8 @@ def _whole(cell: str) -> str:
 
 
 def columns_of(text: str) -> int:
-    """Return how many columns a terminal gives to ``text``."""
-    return len(text) if text.isascii() else cell_len(text)
+    """Return how many columns a terminal gives to ``text``; rich would keep thousands of texts to know it again."""
+    return len(text) if text.isascii() else cached_cell_len.__wrapped__(text)
 
 
 def cut(text: str, width: int) -> str:

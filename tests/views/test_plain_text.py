@@ -6,10 +6,12 @@ import dataclasses
 from array import array
 
 import pytest
+from rich.cells import cached_cell_len
 
 from tensormagic.reports import Frame, Graph, Node, SavedTensor
 from tensormagic.views import sentence
 from tensormagic.views.markup import escape, json_block, plain, plain_report
+from tensormagic.views.text_canvas import columns_of
 from tests.reports.samples import tensor_report, trace_report
 from tests.views.hostile import HUGE, everywhere, with_text
 
@@ -112,3 +114,10 @@ def test_wild_keys_of_a_mapping_are_written_out() -> None:
     frame = Frame(1, array("f", [1.0]), bad={"0": (1, 0)})
     assert plain_report(frame) is frame
     assert plain_report(Frame(1, array("f", [1.0]), bad={"\x1b": (1, 0)})).bad == {"\\x1b": (1, 0)}
+
+
+def test_measuring_a_text_keeps_no_copy_of_it() -> None:
+    """Each cell's lines are others: rich would hold the last four thousand of them."""
+    before = cached_cell_len.cache_info().currsize
+    assert columns_of("a \u00b7 \u4e2d 4.25") == 10
+    assert cached_cell_len.cache_info().currsize == before
