@@ -119,5 +119,5 @@ def test_wild_keys_of_a_mapping_are_written_out() -> None:
 def test_measuring_a_text_keeps_no_copy_of_it() -> None:
     """Each cell's lines are others: rich would hold the last four thousand of them."""
     before = cached_cell_len.cache_info().currsize
-    assert columns_of("a \u00b7 \u4e2d 4.25") == 10
+    assert columns_of("a \u00b7 \u4e2d 4.25") == 11
     assert cached_cell_len.cache_info().currsize == before
