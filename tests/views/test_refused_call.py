@@ -52,6 +52,15 @@ def test_what_does_not_fit_is_marked_where_it_stands(name, column, cells):
     assert [row[column] for row in table(name)] == cells
 
 
+def test_sizes_that_are_compared_from_the_right_stand_below_each_other():
+    """What clashes in one dimension, counted from the right, is aligned there; the inner sizes of a product are not."""
+    report = SAMPLES["linear"]
+    assert operands(report).columns[2].look == "number"
+    first, second = report.mismatch.parts
+    inner = replace(report, mismatch=replace(report.mismatch, parts=(first, replace(second, dimension=0))))
+    assert operands(inner).columns[2].look == ""
+
+
 def test_operands_of_which_nothing_is_known_are_left_out():
     """No table of `not kept`, and no note about it: the finding says what torch's message tells."""
     report = SAMPLES["linear"]
