@@ -111,7 +111,9 @@ def render(report: Report, form: str, *, in_file: bool = False, slide: bool = Fa
 
 def draw(report: Report, form: str, **options: Any) -> str:
     """Return the panel of a report as ``"html"``, ``"svg"`` or ``"txt"``, which may be given its ``width``."""
-    drawn: str = import_module(FORMS[form]).render(import_module(PANELS[report.kind_name]).view(report), **options)
+    given = {"brief": True} if options.get("brief") else {}
+    panel = import_module(PANELS[report.kind_name]).view(report, **given)
+    drawn: str = import_module(FORMS[form]).render(panel, **options)
     return drawn
 
 

@@ -220,7 +220,7 @@ def _without_a_way(operands: list[Operand]) -> str:
     given = [operand.name or operand.role for operand in operands if operand.role not in {"weight", "bias"}]
     names = list(dict.fromkeys(filter(None, given)))
     if len(names) < 2:
-    XX    return f"Look at where {names[0] if names else 'it'} is made: its sizes come from there."
+        return f"Look at where {names[0] if names else 'it'} is made: its sizes come from there."
     return f"Create {names[1]} with sizes that match {names[0]}, or slice the larger one."
 
 

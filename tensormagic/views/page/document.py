@@ -210,7 +210,7 @@ class _Builder:
             "shared_edges": list(graph.shared_edges),
             "first_nonfinite": [_nonfinite(one, places) for one in graph.first_nonfinite],
             "forward_mark": _nonfinite(mark, places) if (mark := forward_mark(graph)) is not None else None,
-            "marks": [[mark.node, mark.words, mark.severity, place] for mark, _, place in marks],
+            "marks": [[mark.node, mark.words, mark.severity, list(place or ())] for mark, _, place in marks],
             "drawing": _drawing(drawing),
             "ends": ends_document(self.report, graph, drawing),
             "parts": part_columns(graph, drawing, self.strings),
@@ -247,7 +247,7 @@ def _pass(one: Pass) -> list[Any]:
 
 def _nonfinite(nonfinite: FirstNonfinite, places: Mapping[int, tuple[float, float]]) -> dict[str, Any]:
     return {
-        "place": places.get(nonfinite.node),
+        "place": list(places.get(nonfinite.node, ())),
         "pass": nonfinite.pass_number,
         "node": nonfinite.node,
         "receiver": nonfinite.receiver,

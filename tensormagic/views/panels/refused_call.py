@@ -192,7 +192,7 @@ def operands(report: FailureReport) -> Table:
 
 
 def _are_aligned(parts: Sequence[Clashing], operands: Sequence[Operand]) -> bool:
-    """Whether one dimension clashes between operands, counted from the right as broadcasting does: it stands aligned."""
+    """Whether one dimension clashes between operands, counted from the right as broadcasting does."""
     places = [(part.dimension - len(operands[part.operand].shape), part.operand)
               for part in parts if part.dimension is not None]  # fmt: skip
     return len({operand for _, operand in places}) > 1 and len({place for place, _ in places}) == 1

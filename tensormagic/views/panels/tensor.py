@@ -11,7 +11,7 @@ from tensormagic.views.nodes import Cell, Column, Findings, Node, Panel, Paragra
 from tensormagic.views.panels.tensor_autograd import autograd_nodes, broken, summary
 from tensormagic.views.panels.tensor_memory import memory_nodes, memory_summary, sharing_nodes, verdict_nodes
 from tensormagic.views.pictures.placement import PlacementGrid
-from tensormagic.views.pictures.tensor_elements import DrawnLayout, drawn_layout, name, shape
+from tensormagic.views.pictures.tensor_elements import DrawnLayout, drawn_layout, name, shape, shown
 from tensormagic.views.pictures.tensor_kinds import Components, Stored
 from tensormagic.views.pictures.tensor_layout import LayoutPicture
 from tensormagic.views.pictures.tensor_shot import Shot, heading, notes
@@ -167,20 +167,22 @@ _STATISTICS = (Column(look="quiet"), Column(), Column(look="quiet"), Column(look
 _FACTS = (Column(look="quiet"), Column(look="code"), Column(look="quiet wide"))
 
 
-def view(report: TensorReport) -> Panel:
-    """Return the panel."""
+def view(report: TensorReport, *, brief: bool = False) -> Panel:
+    """Return the panel; a ``brief`` one folds what the lines at its top say already, and the sample of a large grid."""
     drawn = drawn_layout(report)
     single = _single(report, drawn)
     layout = _layout(report, drawn)
     lone = bool(single) and not _holds_more(drawn)
+    hidden = lone or (brief and drawn is not None and drawn.drawable and not drawn.as_table)
+    values = [] if single else _values(report.statistics, folded=brief)
     body: list[Node] = [
         *verdict_nodes(report.verdict),
         Findings(report.findings, report.gaps),
         *_shot(report),
         *_kinds(report),
-        Section("", [] if lone else layout),
-        Section("", [Section("", sharing_nodes(report)), *([] if single else _values(report.statistics))]),
-        *_more(report, layout if lone else []),
+        Section("", [] if hidden else layout),
+        Section("", [Section("", sharing_nodes(report)), *values]),
+        *_more(report, layout if hidden else [], "one element" if lone else shown(report)),
     ]
     statistics = None if single else report.statistics
     lead = ValueRange(statistics) if statistics is not None and statistics.count else ""
@@ -298,11 +300,11 @@ def _layout(report: TensorReport, drawn: DrawnLayout | None) -> list[Node]:
     return [LayoutPicture(report, drawn), Table(_VERDICT_COLUMNS, caption)]
 
 
-def _more(report: TensorReport, layout: list[Node]) -> list[Section]:
+def _more(report: TensorReport, layout: list[Node], elements: str) -> list[Section]:
     """Return what is one click away, after that of it which is urgent."""
     parts = [
         Section("Autograd", autograd_nodes(report), summary(report), folded=not broken(report)),
-        Section("Layout", layout, "one element", folded=True),
+        Section("Layout", layout, elements, folded=True),
         Section("Memory and holders", memory_nodes(report), memory_summary(report), folded=True),
         Section("All metadata", [Metadata(report)], Metadata(report).sentence, folded=True),
     ]
@@ -312,11 +314,11 @@ def _more(report: TensorReport, layout: list[Node]) -> list[Section]:
     return sorted(parts, key=lambda part: part.folded)
 
 
-def _values(statistics: Statistics | None) -> list[Node]:
+def _values(statistics: Statistics | None, *, folded: bool) -> list[Node]:
     if statistics is None:
         return []
     rows = Table(_STATISTICS, statistics_rows(statistics))
-    return [Section("Values", [Histogram(statistics), rows], statistics_scope(statistics))]
+    return [Section("Values", [Histogram(statistics), rows], statistics_scope(statistics), folded=folded)]
 
 
 def _kinds(report: TensorReport) -> list[Node]:

@@ -183,7 +183,7 @@ export function around(mark, box, gap) {
 /** Where words are at a box: at their place in the drawing (marks.py), else over the middle, above the number, which they
  * would overprint where type is large. @param {any} graph @param {Box} box @param {number} half @param {number[]} [place] */
 function wordPlace({ size, opened }, box, half, place) {
-  return place && !opened.length ? place : [Math.min(Math.max(box.x + box.w / 2, half), Math.max(size.width - half, half)), box.y - 20];
+  return place?.length && !opened.length ? place : [Math.min(Math.max(box.x + box.w / 2, half), Math.max(size.width - half, half)), box.y - 20];
 }
 
 /** @param {any} graph the boxes that are shown now @param {Box} box @param {any} first */
