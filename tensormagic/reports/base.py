@@ -33,11 +33,11 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 class Location:
     """A line of the user's own source."""
 
-    filename: str  # As Python names it; for a notebook cell, the kernel's made-up file name.
-    line: int  # Line number in that file or cell, from 1.
-    text: str = ""  # The line itself, stripped; empty where it cannot be read.
-    cell: int | None = None  # The execution count of the cell (the 5 of ``In [5]``), or None outside a notebook.
-    function: str = ""  # The function the line is in; empty at the top level.
+    filename: str  #: As Python names it; for a notebook cell, the kernel's made-up file name.
+    line: int  #: Line number in that file or cell, from 1.
+    text: str = ""  #: The line itself, stripped; empty where it cannot be read.
+    cell: int | None = None  #: The execution count of the cell (the 5 of ``In [5]``), or None outside a notebook.
+    function: str = ""  #: The function the line is in; empty at the top level.
 
     @property
     def label(self) -> str:
@@ -66,18 +66,18 @@ class RelatedLine:
 class Finding:
     """One thing that is wrong, or worth knowing."""
 
-    code: str  # Stable, e.g. ``"TM402"``; ``docs/diagnoses/TM402.md`` explains it.
-    severity: Severity  # ``"error"``, ``"warning"`` or ``"note"``.
-    message: str  # One plain sentence with the user's own names and numbers.
-    location: Location | None = None  # The line it is about, where there is one.
-    evidence: dict[str, Scalar] = field(default_factory=dict)  # The numbers the sentence rests on.
-    remedy: str = ""  # What to do, in words or code; empty where nothing needs doing.
-    subject: str = ""  # The name of the tensor, parameter or node it is about.
-    node: tuple[int, int] | None = None  # ``(graph, node)`` indices into the trace's graphs, or None.
-    # Other lines that matter, each with what happened there: where the tensor was saved that ``location`` changed.
+    code: str  #: Stable, e.g. ``"TM402"``; ``docs/diagnoses/TM402.md`` explains it.
+    severity: Severity  #: ``"error"``, ``"warning"`` or ``"note"``.
+    message: str  #: One plain sentence with the user's own names and numbers.
+    location: Location | None = None  #: The line it is about, where there is one.
+    evidence: dict[str, Scalar] = field(default_factory=dict)  #: The numbers the sentence rests on.
+    remedy: str = ""  #: What to do, in words or code; empty where nothing needs doing.
+    subject: str = ""  #: The name of the tensor, parameter or node it is about.
+    node: tuple[int, int] | None = None  #: ``(graph, node)`` indices into the trace's graphs, or None.
+    #: Other lines that matter, each with what happened there: where the tensor was saved that ``location`` changed.
     related: tuple[RelatedLine, ...] = ()
-    # The line, or lines, to put in place of that of ``location``: code that works as it is pasted, with the user's own
-    # names. Empty where what is right depends on what is meant.
+    #: The line, or lines, to put in place of that of ``location``: code that works as it is pasted, with the user's own
+    #: names. Empty where what is right depends on what is meant.
     fix: str = ""
 
     @property

@@ -24,13 +24,13 @@ CutKind = Literal[
 class LeftOut:
     """A leaf behind a cut that asks for a gradient and has none, and that no graph of the whole run led to."""
 
-    name: str  # ``"net.conv1.weight"``, ``"x"``; ``"leaf (3, 4)"`` where it has no name.
-    owner: str = ""  # Name of the outermost module it belongs to; empty for a plain tensor.
-    shape: tuple[int, ...] = ()  # Its shape.
-    is_parameter: bool = False  # Whether it is an ``nn.Parameter``.
-    # Whether an optimizer that made a step in the run was given it; None where no optimizer made one.
+    name: str  #: ``"net.conv1.weight"``, ``"x"``; ``"leaf (3, 4)"`` where it has no name.
+    owner: str = ""  #: Name of the outermost module it belongs to; empty for a plain tensor.
+    shape: tuple[int, ...] = ()  #: Its shape.
+    is_parameter: bool = False  #: Whether it is an ``nn.Parameter``.
+    #: Whether an optimizer that made a step in the run was given it; None where no optimizer made one.
     held: bool | None = None
-    # Whether something else writes to it or puts another in its place: a moving average keeps it up.
+    #: Whether something else writes to it or puts another in its place: a moving average keeps it up.
     written: bool = False
 
 
@@ -42,35 +42,35 @@ class Cut:
     (``x.detach() * 2``). Equal cuts of all passes are one `Cut`, counted.
     """
 
-    # ``"detach"``, ``"data"``, ``"no_grad"``, ``"inference_mode"``, ``"item"`` (also ``float(x)``), ``"numpy"`` (also
-    # ``tolist``), ``"copy"`` (``torch.tensor(x)``), ``"cast"`` (to integers or bool), ``"non-differentiable"``
-    # (comparisons, argmax, sampling) or ``"frozen"`` (``requires_grad_(False)``).
+    #: ``"detach"``, ``"data"``, ``"no_grad"``, ``"inference_mode"``, ``"item"`` (also ``float(x)``), ``"numpy"`` (also
+    #: ``tolist``), ``"copy"`` (``torch.tensor(x)``), ``"cast"`` (to integers or bool), ``"non-differentiable"``
+    #: (comparisons, argmax, sampling) or ``"frozen"`` (``requires_grad_(False)``).
     kind: CutKind
-    op: str  # What was called, as a user knows it: ``"detach"``, ``".data"``, ``"argmax"``; else as ``kind``.
-    # Index into `TraceReport.locations` of that call, or of the ``with torch.no_grad():`` around it; None where not
-    # known.
+    op: str  #: What was called, as a user knows it: ``"detach"``, ``".data"``, ``"argmax"``; else as ``kind``.
+    #: Index into `TraceReport.locations` of that call, or of the ``with torch.no_grad():`` around it; None where not
+    #: known.
     location: int | None = None
-    line: int = 0  # Its line number, for a drawing of the graph alone; 0 where not known.
-    # Index of the node that made what went in, or of the leaf that it was; None where it is not in this graph.
+    line: int = 0  #: Its line number, for a drawing of the graph alone; 0 where not known.
+    #: Index of the node that made what went in, or of the leaf that it was; None where it is not in this graph.
     source: int | None = None
-    source_name: str = ""  # The same in words, also where it is not in this graph: ``"sub"``, ``"target.0.weight"``.
-    source_location: int | None = None  # Index of the line that made it; None where not known, and for leaves.
-    # Whether an earlier pass went through ``source``: what was made in one step is used in the next.
+    source_name: str = ""  #: The same in words, also where it is not in this graph: ``"sub"``, ``"target.0.weight"``.
+    source_location: int | None = None  #: Index of the line that made it; None where not known, and for leaves.
+    #: Whether an earlier pass went through ``source``: what was made in one step is used in the next.
     earlier: bool = False
-    # Index of the node that used what came out; None where nothing that backward went through did.
+    #: Index of the node that used what came out; None where nothing that backward went through did.
     target: int | None = None
-    # Which input of ``target`` it is (its place in ``next_functions``); None where not known, or where ``target`` has
-    # none for it.
+    #: Which input of ``target`` it is (its place in ``next_functions``); None where not known, or where ``target`` has
+    #: none for it.
     input_number: int | None = None
-    # Whether it only chose elements (an index, a mask): ``target`` has no input that a gradient of it could take.
+    #: Whether it only chose elements (an index, a mask): ``target`` has no input that a gradient of it could take.
     selects: bool = False
-    shape: tuple[int, ...] = ()  # Of what came out.
-    dtype: str = ""  # Of what came out, without the prefix; ``"float"`` and the like for a Python number.
-    count: int = 1  # How often, over the whole run.
-    # The leaves behind it that got no gradient from anywhere, as far as they are known.
+    shape: tuple[int, ...] = ()  #: Of what came out.
+    dtype: str = ""  #: Of what came out, without the prefix; ``"float"`` and the like for a Python number.
+    count: int = 1  #: How often, over the whole run.
+    #: The leaves behind it that got no gradient from anywhere, as far as they are known.
     left_out: tuple[LeftOut, ...] = ()
-    # Of ``"no_grad"``: whether code switched gradients off that is neither the user's own nor torch's on the user's
-    # behalf.
+    #: Of ``"no_grad"``: whether code switched gradients off that is neither the user's own nor torch's on the user's
+    #: behalf.
     by_library: bool = False
 
     @property
@@ -88,17 +88,17 @@ BadSource = Literal["made", "data", "leaf"]
 class FirstBad:
     """The first NaN or Inf of a forward: made by a node, or there already in what went into it."""
 
-    pass_number: int  # Of the pass whose forward it was.
-    node: int  # Index of the node that made it, or that the data went into; of the leaf itself.
-    source: BadSource  # ``"made"`` by the node, already in the ``"data"`` that it was given, or in a ``"leaf"``.
-    nan: int  # How many elements are NaN: of the node's result, of the data, or of the leaf.
-    inf: int  # How many are infinite.
-    count: int  # How many elements it has.
-    name: str = ""  # Under which the user holds the data; empty where no name is known.
-    shape: tuple[int, ...] = ()  # Of the data or the leaf; empty of what a node made.
-    zero: int = 0  # Of what a node made: how many elements of its operand are zero, where that explains it.
-    negative: int = 0  # The same of elements outside the op's domain: below zero, mostly.
-    certain: bool = True  # Whether everything that went into the node was seen, and was finite.
+    pass_number: int  #: Of the pass whose forward it was.
+    node: int  #: Index of the node that made it, or that the data went into; of the leaf itself.
+    source: BadSource  #: ``"made"`` by the node, already in the ``"data"`` that it was given, or in a ``"leaf"``.
+    nan: int  #: How many elements are NaN: of the node's result, of the data, or of the leaf.
+    inf: int  #: How many are infinite.
+    count: int  #: How many elements it has.
+    name: str = ""  #: Under which the user holds the data; empty where no name is known.
+    shape: tuple[int, ...] = ()  #: Of the data or the leaf; empty of what a node made.
+    zero: int = 0  #: Of what a node made: how many elements of its operand are zero, where that explains it.
+    negative: int = 0  #: The same of elements outside the op's domain: below zero, mostly.
+    certain: bool = True  #: Whether everything that went into the node was seen, and was finite.
 
 
 # The values that the forward made, node by node, in one pass: on demand, beside the gradients.
@@ -117,9 +117,9 @@ class ForwardValues:
     its result (the ``log_softmax`` inside ``cross_entropy``) have none.
     """
 
-    norms: Floats  # Euclidean norm, by node index, `UNTOUCHED` where none was seen; as in `Frame.norms`.
-    measures: Floats  # As in `Frame.measures`.
-    # Node index (as text) → (NaN count, Inf count), only where one of them is not zero.
+    norms: Floats  #: Euclidean norm, by node index, `UNTOUCHED` where none was seen; as in `Frame.norms`.
+    measures: Floats  #: As in `Frame.measures`.
+    #: Node index (as text) → (NaN count, Inf count), only where one of them is not zero.
     bad: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
@@ -127,13 +127,13 @@ class ForwardValues:
 class ForwardNonfinite:
     """Where the forward first made a NaN or Inf."""
 
-    pass_number: int  # Of the pass whose forward it was.
-    node: int  # Index of the node; nothing that was seen of what it was made from, in this graph, had one.
-    nan: int  # How many elements of its output are NaN.
-    inf: int  # How many are infinite.
-    count: int  # How many elements it has.
-    # Whether something that went into the call held a NaN or Inf already: data, a parameter; None where that could not
-    # be asked without waiting for a device.
+    pass_number: int  #: Of the pass whose forward it was.
+    node: int  #: Index of the node; nothing that was seen of what it was made from, in this graph, had one.
+    nan: int  #: How many elements of its output are NaN.
+    inf: int  #: How many are infinite.
+    count: int  #: How many elements it has.
+    #: Whether something that went into the call held a NaN or Inf already: data, a parameter; None where that could not
+    #: be asked without waiting for a device.
     given: bool | None
 
 
@@ -166,62 +166,63 @@ def no_numbers() -> Floats:
 class SavedTensor:
     """A tensor that a node keeps for its backward."""
 
-    name: str  # The slot, as torch names it without the prefix: ``"self"``, ``"mat1"``, ``"result"``.
-    shape: tuple[int, ...]  # Its shape; empty where it could not be read.
-    dtype: str  # Without the prefix.
-    nbytes: int  # numel · element size.
-    state: str  # ``"ok"``, ``"changed in place"``, ``"freed"`` or ``"unreadable"``, when last looked at.
+    name: str  #: The slot, as torch names it without the prefix: ``"self"``, ``"mat1"``, ``"result"``.
+    shape: tuple[int, ...]  #: Its shape; empty where it could not be read.
+    dtype: str  #: Without the prefix.
+    nbytes: int  #: numel · element size.
+    state: str  #: ``"ok"``, ``"changed in place"``, ``"freed"`` or ``"unreadable"``, when last looked at.
 
 
 @dataclass(frozen=True, slots=True)
 class GradientStatistics:
     """Numbers over one gradient: all that came into a node in one pass."""
 
-    pass_number: int  # The pass they were measured in.
-    count: int  # Elements.
-    norm: float  # Euclidean norm.
-    abs_max: float  # Largest magnitude.
-    mean: float  # Mean of the finite elements.
-    std: float  # Standard deviation of the finite elements, divisor n.
-    zero: int  # How many are exactly zero.
-    nan: int  # How many are NaN.
-    inf: int  # How many are +Inf or -Inf.
-    # How many are not zero, but below the smallest normal number of float16 or float8; 0 for wider types.
+    pass_number: int  #: The pass they were measured in.
+    count: int  #: Elements.
+    norm: float  #: Euclidean norm.
+    abs_max: float  #: Largest magnitude.
+    mean: float  #: Mean of the finite elements.
+    std: float  #: Standard deviation of the finite elements, divisor n.
+    zero: int  #: How many are exactly zero.
+    nan: int  #: How many are NaN.
+    inf: int  #: How many are +Inf or -Inf.
+    #: How many are not zero, but below the smallest normal number of float16 or float8; 0 for wider types.
     subnormal: int = 0
-    saturated: int = 0  # How many are at the largest finite number of float16 or float8, or beyond; 0 for wider types.
+    saturated: int = 0  #: How many are at the largest finite number of float16 or float8, or beyond; 0 for wider types.
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
     """Where a node sends the gradient of one of its forward inputs."""
 
-    source: int  # Index of the node that computes the gradient.
-    target: int  # Index of the node that receives it: the one that made that input.
-    input_number: int  # Which input of the source's forward op it is the gradient of (its place in ``next_functions``).
-    slot: int  # Which forward output of the target it belongs to.
+    source: int  #: Index of the node that computes the gradient.
+    target: int  #: Index of the node that receives it: the one that made that input.
+    #: Which input of the source's forward op it is the gradient of (its place in ``next_functions``).
+    input_number: int
+    slot: int  #: Which forward output of the target it belongs to.
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
     """One node of the autograd graph."""
 
-    index: int  # Its place in `Graph.nodes`: order of creation in the forward; leaves stand where first used.
-    name: str  # As autograd names it: ``"AddmmBackward0"``.
-    op: str  # The same, readable: ``"addmm"``.
-    # ``"op"``, ``"accumulate"`` (a leaf that collects a gradient) or ``"custom"`` (an autograd.Function).
+    index: int  #: Its place in `Graph.nodes`: order of creation in the forward; leaves stand where first used.
+    name: str  #: As autograd names it: ``"AddmmBackward0"``.
+    op: str  #: The same, readable: ``"addmm"``.
+    #: ``"op"``, ``"accumulate"`` (a leaf that collects a gradient) or ``"custom"`` (an autograd.Function).
     kind: NodeKind
-    # Index into `TraceReport.locations`: the user's line that made it; None where not known.
+    #: Index into `TraceReport.locations`: the user's line that made it; None where not known.
     location: int | None = None
-    # False where the node was made by something the tracer did not see itself, and the line is that of the next call
-    # which used it.
+    #: False where the node was made by something the tracer did not see itself, and the line is that of the next call
+    #: which used it.
     exact_location: bool = True
-    module: str = ""  # Path of the innermost module whose forward made it: ``"net.conv1"``; empty outside modules.
-    variable: str = ""  # The name of the leaf (``"net.conv1.weight"``), or of the tensor it made where one holds it.
-    shapes: tuple[tuple[int, ...], ...] = ()  # Of its forward outputs, one a slot; as first seen.
-    dtype: str = ""  # Of its first forward output, without the prefix.
-    device: str = ""  # Of its first forward output.
-    saved: tuple[SavedTensor, ...] = ()  # What it keeps for backward.
-    # Of the gradient it received, in the first pass that reached it; None where none did.
+    module: str = ""  #: Path of the innermost module whose forward made it: ``"net.conv1"``; empty outside modules.
+    variable: str = ""  #: The name of the leaf (``"net.conv1.weight"``), or of the tensor it made where one holds it.
+    shapes: tuple[tuple[int, ...], ...] = ()  #: Of its forward outputs, one a slot; as first seen.
+    dtype: str = ""  #: Of its first forward output, without the prefix.
+    device: str = ""  #: Of its first forward output.
+    saved: tuple[SavedTensor, ...] = ()  #: What it keeps for backward.
+    #: Of the gradient it received, in the first pass that reached it; None where none did.
     statistics: GradientStatistics | None = None
 
 
@@ -235,26 +236,26 @@ def is_small(nodes: Sequence[Node]) -> bool:
 class SmallValues:
     """The numbers of one pass through a small graph, element by element; empty where a tensor has more or none came."""
 
-    made: tuple[tuple[float, ...], ...]  # What each node made in the forward, or the leaf as it stood, by node index.
-    gradients: tuple[tuple[float, ...], ...]  # What each received.
-    sent: tuple[tuple[float, ...], ...]  # What went along each edge.
+    made: tuple[tuple[float, ...], ...]  #: What each node made in the forward, or the leaf as it stood, by node index.
+    gradients: tuple[tuple[float, ...], ...]  #: What each received.
+    sent: tuple[tuple[float, ...], ...]  #: What went along each edge.
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
     """The gradients of one pass through one graph."""
 
-    pass_number: int  # Which pass, from 1 over the whole trace.
-    norms: Floats  # Euclidean norm of the gradient each node received, by node index; see the module for sentinels.
-    # Node index (as text) → (NaN count, Inf count), only where one of them is not zero.
+    pass_number: int  #: Which pass, from 1 over the whole trace.
+    norms: Floats  #: Euclidean norm of the gradient each node received, by node index; see the module for sentinels.
+    #: Node index (as text) → (NaN count, Inf count), only where one of them is not zero.
     bad: dict[str, tuple[int, int]] = field(default_factory=dict)
-    # For each node in turn the numbers that `MEASURES` names, `UNTOUCHED` each where there are none; empty for a pass
-    # of which the norms alone were taken.
+    #: For each node in turn the numbers that `MEASURES` names, `UNTOUCHED` each where there are none; empty for a pass
+    #: of which the norms alone were taken.
     measures: Floats = field(default_factory=no_numbers)
-    # For each of `Graph.shared_edges` in turn the norm of what went along it.
+    #: For each of `Graph.shared_edges` in turn the norm of what went along it.
     parts: Floats = field(default_factory=no_numbers)
-    forward: ForwardValues | None = None  # What the nodes made in the forward, where that was asked for.
-    values: SmallValues | None = None  # The numbers themselves, of a small graph or where they were asked for.
+    forward: ForwardValues | None = None  #: What the nodes made in the forward, where that was asked for.
+    values: SmallValues | None = None  #: The numbers themselves, of a small graph or where they were asked for.
 
     def measured(self, index: int) -> tuple[float, ...] | None:
         """Return the numbers that `MEASURES` names for a node, or None where they were not taken in this pass."""
@@ -267,20 +268,20 @@ class Frame:
 class FirstNonfinite:
     """Where a NaN or Inf came into being in a pass: a node that got a finite gradient and sent on one that is not."""
 
-    pass_number: int  # Which pass.
-    node: int  # Index of the node whose backward made it.
-    receiver: int  # Index of the node that received it.
-    input_number: int  # Which input of ``node``'s forward op the bad gradient is the gradient of.
-    nan: int  # How many elements of it are NaN.
-    inf: int  # How many are infinite.
-    count: int  # How many elements it has.
-    incoming_norm: float  # Norm of the finite gradient that ``node`` received.
-    saved_name: str = ""  # The saved tensor that explains it (``"self"``), empty where none does.
-    saved_zero: int = 0  # How many elements of that saved tensor are zero.
-    saved_negative: int = 0  # How many are negative.
-    saved_bad: int = 0  # How many are NaN or infinite.
-    certain: bool = True  # False where several nodes feed the receiver and only their sum was seen.
-    # Whether a hook of the user's saw the gradient before the receiver did: it may have made it so.
+    pass_number: int  #: Which pass.
+    node: int  #: Index of the node whose backward made it.
+    receiver: int  #: Index of the node that received it.
+    input_number: int  #: Which input of ``node``'s forward op the bad gradient is the gradient of.
+    nan: int  #: How many elements of it are NaN.
+    inf: int  #: How many are infinite.
+    count: int  #: How many elements it has.
+    incoming_norm: float  #: Norm of the finite gradient that ``node`` received.
+    saved_name: str = ""  #: The saved tensor that explains it (``"self"``), empty where none does.
+    saved_zero: int = 0  #: How many elements of that saved tensor are zero.
+    saved_negative: int = 0  #: How many are negative.
+    saved_bad: int = 0  #: How many are NaN or infinite.
+    certain: bool = True  #: False where several nodes feed the receiver and only their sum was seen.
+    #: Whether a hook of the user's saw the gradient before the receiver did: it may have made it so.
     hooked: bool = False
 
 
@@ -288,24 +289,24 @@ class FirstNonfinite:
 class Graph:
     """One structure, and the values that went through it."""
 
-    number: int  # From 1, in order of first appearance.
-    nodes: tuple[Node, ...]  # In order of creation.
-    edges: tuple[Edge, ...]  # From each node to those that made its inputs: the way the gradient flows.
-    roots: tuple[int, ...] = ()  # Indices of the nodes that backward started from.
-    order: tuple[int, ...] = ()  # Node indices in the order the engine reached them in the last pass.
-    passes_seen: int = 0  # How many passes went through this structure.
-    # The kept passes; fewer than ``passes_seen`` in a long run: then evenly thinned, and first, last and the first
-    # non-finite one are always kept.
+    number: int  #: From 1, in order of first appearance.
+    nodes: tuple[Node, ...]  #: In order of creation.
+    edges: tuple[Edge, ...]  #: From each node to those that made its inputs: the way the gradient flows.
+    roots: tuple[int, ...] = ()  #: Indices of the nodes that backward started from.
+    order: tuple[int, ...] = ()  #: Node indices in the order the engine reached them in the last pass.
+    passes_seen: int = 0  #: How many passes went through this structure.
+    #: The kept passes; fewer than ``passes_seen`` in a long run: then evenly thinned, and first, last and the first
+    #: non-finite one are always kept.
     frames: tuple[Frame, ...] = ()
-    first_nonfinite: tuple[FirstNonfinite, ...] = ()  # Where NaN and Inf were born, first passes first, at most a few.
-    cuts: tuple[Cut, ...] = ()  # Where the gradient's way ended although it could have gone on.
-    # Indices of the edges that feed a slot together with others: only there does a node receive a sum, and
-    # `Frame.parts` says what each sent.
+    first_nonfinite: tuple[FirstNonfinite, ...] = ()  #: Where NaN and Inf were born, first passes first, at most a few.
+    cuts: tuple[Cut, ...] = ()  #: Where the gradient's way ended although it could have gone on.
+    #: Indices of the edges that feed a slot together with others: only there does a node receive a sum, and
+    #: `Frame.parts` says what each sent.
     shared_edges: tuple[int, ...] = ()
-    # Where a forward first made a NaN or Inf, where forward values were asked for and one did.
+    #: Where a forward first made a NaN or Inf, where forward values were asked for and one did.
     forward_nonfinite: ForwardNonfinite | None = None
-    # Where the forward of the first pass whose result was not finite first held a NaN or Inf, as far as the saved
-    # tensors show.
+    #: Where the forward of the first pass whose result was not finite first held a NaN or Inf, as far as the saved
+    #: tensors show.
     first_bad: FirstBad | None = None
 
 

@@ -21,17 +21,17 @@ class OutOfMemory:
     Numbers out of a message are as exact as torch writes them there: ``"1.25 GiB"``.
     """
 
-    device: str  # Where.
-    asked: int | None  # Bytes asked for; None where the message does not say.
-    op: str = ""  # The operation that asked; empty where unknown.
-    location: Location | None = None  # The user's line.
-    message: str = ""  # torch's message.
-    free: int | None = None  # Bytes free at that moment; None where unknown.
-    total: int | None = None  # Bytes of the device, or the most that torch may take of it; None where unknown.
-    allocated: int | None = None  # Bytes that torch's allocator counted as in use; None likewise.
-    reserved: int | None = None  # Bytes that it had reserved and that were in no use; None likewise.
-    # Bytes of the storages that nothing but the functions that failed leads to: they are free once the error is let go
-    # of. None where that was not looked at.
+    device: str  #: Where.
+    asked: int | None  #: Bytes asked for; None where the message does not say.
+    op: str = ""  #: The operation that asked; empty where unknown.
+    location: Location | None = None  #: The user's line.
+    message: str = ""  #: torch's message.
+    free: int | None = None  #: Bytes free at that moment; None where unknown.
+    total: int | None = None  #: Bytes of the device, or the most that torch may take of it; None where unknown.
+    allocated: int | None = None  #: Bytes that torch's allocator counted as in use; None likewise.
+    reserved: int | None = None  #: Bytes that it had reserved and that were in no use; None likewise.
+    #: Bytes of the storages that nothing but the functions that failed leads to: they are free once the error is let go
+    #: of. None where that was not looked at.
     only_error: int | None = None
 
 
@@ -53,31 +53,32 @@ CATEGORIES: tuple[Category, ...] = (
 class ProcessUse:
     """What another process takes of a device, where the driver reports it."""
 
-    pid: int  # Its number.
-    name: str  # Its program; empty where unknown.
-    nbytes: int | None  # What it takes; None where the driver does not report it.
+    pid: int  #: Its number.
+    name: str  #: Its program; empty where unknown.
+    nbytes: int | None  #: What it takes; None where the driver does not report it.
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
     """One device, and what is known of its memory."""
 
-    device: str  # As torch writes it: ``"cpu"``, ``"cuda:0"``, ``"mps:0"``.
-    name: str = ""  # What the maker calls it; empty where unknown.
-    live: int = 0  # Bytes of the storages that were found on it, each once.
-    storages: int = 0  # How many those are.
-    tensors: int = 0  # How many tensors lie over them.
-    # Bytes that torch's allocator counts as in use by tensors; None where it does not count (CPU).
+    device: str  #: As torch writes it: ``"cpu"``, ``"cuda:0"``, ``"mps:0"``.
+    name: str = ""  #: What the maker calls it; empty where unknown.
+    live: int = 0  #: Bytes of the storages that were found on it, each once.
+    storages: int = 0  #: How many those are.
+    tensors: int = 0  #: How many tensors lie over them.
+    #: Bytes that torch's allocator counts as in use by tensors; None where it does not count (CPU).
     allocated: int | None = None
-    reserved: int | None = None  # Bytes that torch's allocator has taken from the device; None likewise.
-    peak: int | None = None  # The most that was allocated since the counters were reset; None likewise.
-    largest_free: int | None = None  # The largest block that is free inside what is reserved; None likewise.
-    # Bytes free on the device, as the driver reports (on the CPU: memory available to this process).
+    reserved: int | None = None  #: Bytes that torch's allocator has taken from the device; None likewise.
+    peak: int | None = None  #: The most that was allocated since the counters were reset; None likewise.
+    largest_free: int | None = None  #: The largest block that is free inside what is reserved; None likewise.
+    #: Bytes free on the device, as the driver reports (on the CPU: memory available to this process).
     free: int | None = None
-    total: int | None = None  # Bytes of the device.
-    process: int | None = None  # Bytes that this process takes as the driver reports (on the CPU: its resident memory).
-    others: tuple[ProcessUse, ...] = ()  # Other processes on the device, the largest first.
-    context: int | None = None  # Bytes that this process takes beyond what torch has reserved; None where unknown.
+    total: int | None = None  #: Bytes of the device.
+    #: Bytes that this process takes as the driver reports (on the CPU: its resident memory).
+    process: int | None = None
+    others: tuple[ProcessUse, ...] = ()  #: Other processes on the device, the largest first.
+    context: int | None = None  #: Bytes that this process takes beyond what torch has reserved; None where unknown.
 
     @property
     def fragmentation(self) -> float | None:
@@ -97,38 +98,39 @@ class DeviceMemory:
 class LiveStorage:
     """One storage."""
 
-    name: str  # The best name: the nearest path that a user would write; empty where it has none.
-    nbytes: int  # Of the storage.
-    device: str  # As torch writes it.
-    category: Category  # What it is for.
-    dtype: str = ""  # Of the tensor that stands for it (the first that was met), without the ``torch.`` prefix.
-    shape: tuple[int, ...] = ()  # Likewise.
-    tensors: int = 1  # How many tensors lie over it, as far as they were met.
-    holders: tuple[Holder, ...] = ()  # Who keeps it alive: the nearest few.
-    found: int = 0  # How many places hold it in truth.
-    # Path of the module that it belongs to, for parameters, buffers and gradients: ``"net.layer1.0"``.
+    name: str  #: The best name: the nearest path that a user would write; empty where it has none.
+    nbytes: int  #: Of the storage.
+    device: str  #: As torch writes it.
+    category: Category  #: What it is for.
+    dtype: str = ""  #: Of the tensor that stands for it (the first that was met), without the ``torch.`` prefix.
+    shape: tuple[int, ...] = ()  #: Likewise.
+    tensors: int = 1  #: How many tensors lie over it, as far as they were met.
+    holders: tuple[Holder, ...] = ()  #: Who keeps it alive: the nearest few.
+    found: int = 0  #: How many places hold it in truth.
+    #: Path of the module that it belongs to, for parameters, buffers and gradients: ``"net.layer1.0"``.
     module: str = ""
-    # The line that allocated it, where it was seen: by a run that was followed, by CUDA's allocator.
+    #: The line that allocated it, where it was seen: by a run that was followed, by CUDA's allocator.
     location: Location | None = None
-    backward: bool = False  # Whether the backward of what that line computed allocated it, rather than the line itself.
-    shared: bool = False  # Whether its memory is not torch's alone: a NumPy array's, a file's, another process's.
+    #: Whether the backward of what that line computed allocated it, rather than the line itself.
+    backward: bool = False
+    shared: bool = False  #: Whether its memory is not torch's alone: a NumPy array's, a file's, another process's.
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
     """What letting go of one name, output or error would free, by itself; or of something that lies in one."""
 
-    name: str  # ``"losses"``, ``"Out[12]"``, ``"the last error (ValueError)"``.
-    kind: ReleaseKind  # What sort of root it is.
-    nbytes: int  # Bytes of the storages that nothing else keeps alive: those that would be freed.
-    storages: int  # How many those are.
-    reaches: int  # Bytes of all the storages that it leads to, shared ones included.
-    # What else leads to the largest of the shared ones: names that would have to go too; at most a few.
+    name: str  #: ``"losses"``, ``"Out[12]"``, ``"the last error (ValueError)"``.
+    kind: ReleaseKind  #: What sort of root it is.
+    nbytes: int  #: Bytes of the storages that nothing else keeps alive: those that would be freed.
+    storages: int  #: How many those are.
+    reaches: int  #: Bytes of all the storages that it leads to, shared ones included.
+    #: What else leads to the largest of the shared ones: names that would have to go too; at most a few.
     shared_with: tuple[str, ...] = ()
-    device_bytes: dict[str, int] | None = None  # ``nbytes`` by device.
-    code: str = ""  # What to run; empty where there is no safe way.
-    # What letting go of something inside of it would free: all items of a container, a single one, an attribute. The
-    # largest few.
+    device_bytes: dict[str, int] | None = None  #: ``nbytes`` by device.
+    code: str = ""  #: What to run; empty where there is no safe way.
+    #: What letting go of something inside of it would free: all items of a container, a single one, an attribute. The
+    #: largest few.
     parts: tuple[Release, ...] = ()
 
 
@@ -138,20 +140,20 @@ class MemoryReport(Report):
 
     kind_name: ClassVar[str] = "memory"
 
-    devices: tuple[DeviceMemory, ...] = ()  # Each device that holds something or was asked for.
-    # The largest first; all of them, or the largest `listed` with the rest in `left_out`.
+    devices: tuple[DeviceMemory, ...] = ()  #: Each device that holds something or was asked for.
+    #: The largest first; all of them, or the largest `listed` with the rest in `left_out`.
     storages: tuple[LiveStorage, ...] = ()
-    # Storages that are not listed, summed up: a `LiveStorage` a device and category, whose name is empty and whose
-    # `tensors` is their number.
+    #: Storages that are not listed, summed up: a `LiveStorage` a device and category, whose name is empty and whose
+    #: `tensors` is their number.
     left_out: tuple[LiveStorage, ...] = ()
-    releases: tuple[Release, ...] = ()  # What letting go of each name would free, the most first.
-    # Large storages that only the session's history or the last error keeps alive, the largest first.
+    releases: tuple[Release, ...] = ()  #: What letting go of each name would free, the most first.
+    #: Large storages that only the session's history or the last error keeps alive, the largest first.
     kept: tuple[KeptMemory, ...] = ()
-    views: tuple[LoneView, ...] = ()  # Views that alone keep a larger storage alive, the largest storage first.
-    graphs: tuple[StoredGraph, ...] = ()  # Graphs that stored results keep alive, the largest first.
-    looked: int = 0  # How many objects were looked through.
-    title: str = ""  # What was asked for; empty for the whole session.
-    gaps: tuple[Gap, ...] = ()  # What could not be looked at, and why.
+    views: tuple[LoneView, ...] = ()  #: Views that alone keep a larger storage alive, the largest storage first.
+    graphs: tuple[StoredGraph, ...] = ()  #: Graphs that stored results keep alive, the largest first.
+    looked: int = 0  #: How many objects were looked through.
+    title: str = ""  #: What was asked for; empty for the whole session.
+    gaps: tuple[Gap, ...] = ()  #: What could not be looked at, and why.
 
     @property
     def nbytes(self) -> int:
@@ -185,11 +187,11 @@ class MemoryReport(Report):
 class DeviceGain:
     """By how much a device's figures went down; None where nobody counts them."""
 
-    device: str  # As torch writes it.
-    allocated: int | None = None  # Bytes that torch's allocator counts as in use by tensors.
-    reserved: int | None = None  # Bytes that it has taken from the device.
-    # Bytes that this process takes: on the CPU its resident memory, which Python and the system give back when it suits
-    # them.
+    device: str  #: As torch writes it.
+    allocated: int | None = None  #: Bytes that torch's allocator counts as in use by tensors.
+    reserved: int | None = None  #: Bytes that it has taken from the device.
+    #: Bytes that this process takes: on the CPU its resident memory, which Python and the system give back when it
+    #: suits them.
     process: int | None = None
 
 
@@ -199,11 +201,11 @@ class FreeingReport(Report):
 
     kind_name: ClassVar[str] = "freeing"
 
-    # Each output and error that keeps something, the most first; bytes are what it frees by itself.
+    #: Each output and error that keeps something, the most first; bytes are what it frees by itself.
     entries: tuple[Release, ...] = ()
-    nbytes: int = 0  # Bytes that all of them free together.
-    dropped: bool = False  # Whether they were let go of.
-    freed: int = 0  # Bytes of the storages that were gone afterwards, as measured; 0 where nothing was dropped.
-    storages: int = 0  # How many those were.
-    gains: tuple[DeviceGain, ...] = ()  # What the devices' own figures say.
-    gaps: tuple[Gap, ...] = ()  # What could not be looked at, and why.
+    nbytes: int = 0  #: Bytes that all of them free together.
+    dropped: bool = False  #: Whether they were let go of.
+    freed: int = 0  #: Bytes of the storages that were gone afterwards, as measured; 0 where nothing was dropped.
+    storages: int = 0  #: How many those were.
+    gains: tuple[DeviceGain, ...] = ()  #: What the devices' own figures say.
+    gaps: tuple[Gap, ...] = ()  #: What could not be looked at, and why.

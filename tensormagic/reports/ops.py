@@ -23,34 +23,34 @@ PHASES: tuple[Phase, ...] = ("forward", "backward", "optimizer", "other")
 class OpUse:
     """All calls of one operation from one line, in one module and phase."""
 
-    op: str  # As torch names it: ``"aten.addmm.default"``.
-    # ``"forward"``: in a module, or recorded by autograd; ``"backward"``: on behalf of an autograd node;
-    # ``"optimizer"``: by ``torch.optim``; ``"other"``: everything else, such as preparing data and metrics.
+    op: str  #: As torch names it: ``"aten.addmm.default"``.
+    #: ``"forward"``: in a module, or recorded by autograd; ``"backward"``: on behalf of an autograd node;
+    #: ``"optimizer"``: by ``torch.optim``; ``"other"``: everything else, such as preparing data and metrics.
     phase: Phase
-    # Index into `TraceReport.locations`: the user's line; in the backward, the line that made the node, or that called
-    # backward where the node has none. None where no line is known.
+    #: Index into `TraceReport.locations`: the user's line; in the backward, the line that made the node, or that called
+    #: backward where the node has none. None where no line is known.
     location: int | None
-    module: str  # Path of the innermost module, as in `Node.module`.
-    calls: int  # How many, those that raised included.
-    seconds: float  # Wall time of the calls themselves on the host; on an accelerator that is the time to launch them.
-    # Bytes of the storages that they allocated for what they returned. A view and a write in place allocate none; a
-    # storage that several outputs share counts once. Of a meta or fake tensor, as many as it would take.
+    module: str  #: Path of the innermost module, as in `Node.module`.
+    calls: int  #: How many, those that raised included.
+    seconds: float  #: Wall time of the calls themselves on the host; on an accelerator that is the time to launch them.
+    #: Bytes of the storages that they allocated for what they returned. A view and a write in place allocate none; a
+    #: storage that several outputs share counts once. Of a meta or fake tensor, as many as it would take.
     nbytes: int
-    mutated: tuple[str, ...] = ()  # Names of the arguments that the operation writes to, as its schema says.
-    mutations: int = 0  # How many of the calls wrote to them.
-    failed: int = 0  # How many of the calls raised.
+    mutated: tuple[str, ...] = ()  #: Names of the arguments that the operation writes to, as its schema says.
+    mutations: int = 0  #: How many of the calls wrote to them.
+    failed: int = 0  #: How many of the calls raised.
 
 
 @dataclass(frozen=True, slots=True)
 class Total:
     """Several uses added up."""
 
-    calls: int = 0  # As in `OpUse`.
-    seconds: float = 0.0  # As in `OpUse`.
-    nbytes: int = 0  # As in `OpUse`.
-    mutations: int = 0  # As in `OpUse`.
-    forward_seconds: float = 0.0  # The part of ``seconds`` in the forward.
-    backward_seconds: float = 0.0  # The part of it in the backward.
+    calls: int = 0  #: As in `OpUse`.
+    seconds: float = 0.0  #: As in `OpUse`.
+    nbytes: int = 0  #: As in `OpUse`.
+    mutations: int = 0  #: As in `OpUse`.
+    forward_seconds: float = 0.0  #: The part of ``seconds`` in the forward.
+    backward_seconds: float = 0.0  #: The part of it in the backward.
 
     @classmethod
     def of(cls, uses: Iterable[OpUse]) -> Total:
@@ -70,24 +70,24 @@ class Total:
 class NodeCosts:
     """What the operations of each node of one graph took, on average a pass."""
 
-    graph: int  # Number of the graph.
-    forward_passes: int  # How many passes the forward numbers are the mean of.
-    backward_passes: int  # Likewise for the backward.
-    forward_seconds: Floats  # By node index: host time of the operations that made the node, in the forward.
-    forward_bytes: Floats  # Likewise, bytes that they allocated.
-    backward_seconds: Floats  # By node index: host time of the operations that the node's backward called.
-    backward_bytes: Floats  # Likewise, bytes.
+    graph: int  #: Number of the graph.
+    forward_passes: int  #: How many passes the forward numbers are the mean of.
+    backward_passes: int  #: Likewise for the backward.
+    forward_seconds: Floats  #: By node index: host time of the operations that made the node, in the forward.
+    forward_bytes: Floats  #: Likewise, bytes that they allocated.
+    backward_seconds: Floats  #: By node index: host time of the operations that the node's backward called.
+    backward_bytes: Floats  #: Likewise, bytes.
 
 
 @dataclass(frozen=True, slots=True)
 class OpsReport:
     """Every operation of a run."""
 
-    uses: tuple[OpUse, ...] = ()  # Those that took longest first.
-    nodes: tuple[NodeCosts, ...] = ()  # What each node of each graph took.
-    devices: tuple[str, ...] = ()  # Types of the devices that operations ran on: ``"cpu"``, ``"cuda"``.
-    # How many calls went into functions that ``torch.compile`` made. What they call of torch is here; the kernels that
-    # were generated for them are not.
+    uses: tuple[OpUse, ...] = ()  #: Those that took longest first.
+    nodes: tuple[NodeCosts, ...] = ()  #: What each node of each graph took.
+    devices: tuple[str, ...] = ()  #: Types of the devices that operations ran on: ``"cpu"``, ``"cuda"``.
+    #: How many calls went into functions that ``torch.compile`` made. What they call of torch is here; the kernels that
+    #: were generated for them are not.
     compiled_calls: int = 0
 
     @property

@@ -30,15 +30,15 @@ class Box:
 class Placed:
     """How a DTensor is spread over a mesh of ranks."""
 
-    name: str  # What it is called.
-    shape: tuple[int, ...]  # Of the whole tensor.
-    # One for each dimension of the mesh: ``"S(0)"``, cut along that dimension of the tensor; ``"_S(0)"``, the same, but
-    # cut after the others, as FSDP over tensor parallelism does; ``"R"``, whole on each; ``"P(sum)"``, each has a part
-    # of the sum.
+    name: str  #: What it is called.
+    shape: tuple[int, ...]  #: Of the whole tensor.
+    #: One for each dimension of the mesh: ``"S(0)"``, cut along that dimension of the tensor; ``"_S(0)"``, the same,
+    #: but cut after the others, as FSDP over tensor parallelism does; ``"R"``, whole on each; ``"P(sum)"``, each has a
+    #: part of the sum.
     placements: tuple[str, ...]
-    mesh_names: tuple[str, ...] = ()  # Of the dimensions of the mesh; empty where they have none.
-    mesh_sizes: tuple[int, ...] = ()  # Of these.
-    mesh_ranks: tuple[int, ...] = ()  # The ranks, in order of the mesh.
+    mesh_names: tuple[str, ...] = ()  #: Of the dimensions of the mesh; empty where they have none.
+    mesh_sizes: tuple[int, ...] = ()  #: Of these.
+    mesh_ranks: tuple[int, ...] = ()  #: The ranks, in order of the mesh.
 
     @property
     def dimensions(self) -> tuple[str, ...]:
@@ -78,53 +78,54 @@ class Placed:
 class RankRow:
     """One rank."""
 
-    rank: int  # Its number, from 0.
-    host: str = ""  # The machine that it ran on.
-    pid: int = 0  # Its process there.
-    # ``"finished"``, ``"failed"``, ``"interrupted"``; ``"running"`` where it has not said that it ended.
+    rank: int  #: Its number, from 0.
+    host: str = ""  #: The machine that it ran on.
+    pid: int = 0  #: Its process there.
+    #: ``"finished"``, ``"failed"``, ``"interrupted"``; ``"running"`` where it has not said that it ended.
     state: str = "running"
-    error: str = ""  # Of a rank that failed.
-    kinds: tuple[str, ...] = ()  # By what its parameters are spread: ``"DDP"``, ``"FSDP2"`` …
-    # The ranks that hold the same parameters, itself included; empty where that is not known.
+    error: str = ""  #: Of a rank that failed.
+    kinds: tuple[str, ...] = ()  #: By what its parameters are spread: ``"DDP"``, ``"FSDP2"`` …
+    #: The ranks that hold the same parameters, itself included; empty where that is not known.
     replicas: tuple[int, ...] = ()
-    # The ranks that reduce gradients together, each given data of its own; empty where that is not certain.
+    #: The ranks that reduce gradients together, each given data of its own; empty where that is not certain.
     shares: tuple[int, ...] = ()
-    # Where it is on the mesh over which its parameters are spread: name and place of each dimension.
+    #: Where it is on the mesh over which its parameters are spread: name and place of each dimension.
     coordinate: tuple[tuple[str, int], ...] = ()
-    passes: int = 0  # How many backward passes it made, as far as it has said.
-    steps: int = 0  # How many steps of optimizers.
-    loss: float | None = None  # What its last backward was called on; None where that is no number.
-    peak: int = 0  # Bytes: the most that was allocated on its device, or that the process took; 0 where not known.
-    line: str = ""  # The line that called its last backward.
-    seconds: float = 0.0  # How long it ran, as far as it has said.
+    passes: int = 0  #: How many backward passes it made, as far as it has said.
+    steps: int = 0  #: How many steps of optimizers.
+    loss: float | None = None  #: What its last backward was called on; None where that is no number.
+    peak: int = 0  #: Bytes: the most that was allocated on its device, or that the process took; 0 where not known.
+    line: str = ""  #: The line that called its last backward.
+    seconds: float = 0.0  #: How long it ran, as far as it has said.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
     """Something that should be the same on all ranks of a group and is not, or is and should not be: the first time."""
 
-    # Of ranks that hold the same parameters: ``"start"`` (parameters before the first step), ``"gradients"`` (what a
-    # step used), ``"parameters"`` (after a step), ``"rates"`` (learning rates of a step), ``"buffers"`` (at the end).
-    # Of ranks that share the data: ``"inputs"`` and ``"generators"``, which are the same, ``"batches"``, whose sizes
-    # are not. Of ranks on one mesh: ``"clipping"``, ``"placements"``, ``"hosts"``. Of ranks of a group:
-    # ``"collectives"`` and ``"absence"`` (one that is not the same, or not there, by its number as the step),
-    # ``"waits"`` (for the one rank; beside it -1 has the time of a step).
+    #: Of ranks that hold the same parameters: ``"start"`` (parameters before the first step), ``"gradients"`` (what a
+    #: step used), ``"parameters"`` (after a step), ``"rates"`` (learning rates of a step), ``"buffers"`` (at the end).
+    #: Of ranks that share the data: ``"inputs"`` and ``"generators"``, which are the same, ``"batches"``, whose sizes
+    #: are not. Of ranks on one mesh: ``"clipping"``, ``"placements"``, ``"hosts"``. Of ranks of a group:
+    #: ``"collectives"`` and ``"absence"`` (one that is not the same, or not there, by its number as the step),
+    #: ``"waits"`` (for the one rank; beside it -1 has the time of a step).
     what: Literal[
         "start", "gradients", "parameters", "rates", "buffers", "inputs", "generators", "batches", "clipping",
         "placements", "hosts", "collectives", "absence", "waits",
     ]  # fmt: skip
-    step: int  # Of the optimizer, from 1; 0 before the first, and where it is not known.
-    ranks: tuple[int, ...]  # Those that differ from most of the others, or from the first one.
-    after_pass: int = 0  # The pass before that step, where the number of the step is not known: of reports; else 0.
-    names: tuple[str, ...] = ()  # Of the parameters, the first of them.
-    count: int = 0  # How many parameters.
-    of: int = 0  # How many were compared.
-    # By rank, as far as it is one number: the norm of the first parameter's gradient, the learning rate.
+    step: int  #: Of the optimizer, from 1; 0 before the first, and where it is not known.
+    ranks: tuple[int, ...]  #: Those that differ from most of the others, or from the first one.
+    after_pass: int = 0  #: The pass before that step, where the number of the step is not known: of reports; else 0.
+    names: tuple[str, ...] = ()  #: Of the parameters, the first of them.
+    count: int = 0  #: How many parameters.
+    of: int = 0  #: How many were compared.
+    #: By rank, as far as it is one number: the norm of the first parameter's gradient, the learning rate.
     values: tuple[tuple[int, float], ...] = ()
-    described: tuple[tuple[int, str], ...] = ()  # By rank, where it is words: the collective, the placements, the host.
-    line: str = ""  # Where it happened.
-    # Of gradients, whether passes since the step before were reduced over the ranks: all, some or none of them; empty
-    # where it is not known.
+    #: By rank, where it is words: the collective, the placements, the host.
+    described: tuple[tuple[int, str], ...] = ()
+    line: str = ""  #: Where it happened.
+    #: Of gradients, whether passes since the step before were reduced over the ranks: all, some or none of them; empty
+    #: where it is not known.
     reduced: Literal["all", "some", "none", ""] = ""
 
 
@@ -132,12 +133,12 @@ class Difference:
 class Arrivals:
     """When ranks came to collectives of one group."""
 
-    group: str  # Its name.
-    ranks: tuple[int, ...]  # The ranks.
-    numbers: tuple[int, ...]  # Of the collectives in their group.
-    operations: tuple[str, ...]  # What each does: ``"all_reduce"``.
-    lines: tuple[str, ...]  # Where it was called on the first rank that came there.
-    seconds: Floats  # By rank, then collective, from the first that is recorded; NaN where a rank did not come.
+    group: str  #: Its name.
+    ranks: tuple[int, ...]  #: The ranks.
+    numbers: tuple[int, ...]  #: Of the collectives in their group.
+    operations: tuple[str, ...]  #: What each does: ``"all_reduce"``.
+    lines: tuple[str, ...]  #: Where it was called on the first rank that came there.
+    seconds: Floats  #: By rank, then collective, from the first that is recorded; NaN where a rank did not come.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,25 +147,25 @@ class RankReport(Report):
 
     kind_name: ClassVar[str] = "ranks"
 
-    title: str  # Where it was read from.
-    world_size: int  # How many ranks there were.
-    ranks: tuple[RankRow, ...]  # Those that wrote something, in order.
-    names: tuple[str, ...] = ()  # Of the parameters, as the first rank calls them.
-    compared_pass: int = 0  # A pass of which all ranks wrote the norms: where NaN began, else the last; 0 without one.
-    compared_step: int = 0  # The last step of an optimizer of which all did; 0 without one, and where it is not known.
-    compared_after: int = 0  # The pass before that step, where its number is not known; else 0.
-    # Norms of the gradients in that pass, before they were reduced: a row of all parameters for each rank.
+    title: str  #: Where it was read from.
+    world_size: int  #: How many ranks there were.
+    ranks: tuple[RankRow, ...]  #: Those that wrote something, in order.
+    names: tuple[str, ...] = ()  #: Of the parameters, as the first rank calls them.
+    compared_pass: int = 0  #: A pass of which all ranks wrote the norms: where NaN began, else the last; 0 without one.
+    compared_step: int = 0  #: The last step of an optimizer of which all did; 0 without one, and where it is not known.
+    compared_after: int = 0  #: The pass before that step, where its number is not known; else 0.
+    #: Norms of the gradients in that pass, before they were reduced: a row of all parameters for each rank.
     brought: Floats = field(default_factory=no_numbers)
-    used: Floats = field(default_factory=no_numbers)  # Norms of what that step used, likewise.
-    differences: tuple[Difference, ...] = ()  # What differs where it should not, the first time each.
-    # The first pass in which a gradient or the loss of some rank, not of all, was not finite; 0 without.
+    used: Floats = field(default_factory=no_numbers)  #: Norms of what that step used, likewise.
+    differences: tuple[Difference, ...] = ()  #: What differs where it should not, the first time each.
+    #: The first pass in which a gradient or the loss of some rank, not of all, was not finite; 0 without.
     bad_pass: int = 0
-    bad_ranks: tuple[int, ...] = ()  # These ranks.
-    bad_line: str = ""  # The line of that pass.
-    spread: tuple[Placed, ...] = ()  # How parameters are spread that are DTensors, as the first rank says.
-    arrivals: Arrivals | None = None  # When each rank came to the last collectives.
-    gaps: tuple[Gap, ...] = ()  # What could not be read.
-    # Everything that each rank wrote, by which the report can be merged with others; it is not saved.
+    bad_ranks: tuple[int, ...] = ()  #: These ranks.
+    bad_line: str = ""  #: The line of that pass.
+    spread: tuple[Placed, ...] = ()  #: How parameters are spread that are DTensors, as the first rank says.
+    arrivals: Arrivals | None = None  #: When each rank came to the last collectives.
+    gaps: tuple[Gap, ...] = ()  #: What could not be read.
+    #: Everything that each rank wrote, by which the report can be merged with others; it is not saved.
     written: tuple[Any, ...] = field(default=(), repr=False, compare=False, metadata=UNSAVED)
 
     def check(self) -> None:

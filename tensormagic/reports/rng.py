@@ -17,20 +17,20 @@ DrawKind = Literal["drew", "set"]
 class GeneratorState:
     """One generator, as it is."""
 
-    name: str  # What a user calls it: ``"torch, CPU"``, ``"numpy.random"``, ``"random"``, ``"loader.generator"``.
-    library: Library  # Whose it is.
-    algorithm: str  # ``"MT19937"``, ``"Philox"``, ``"PCG64"`` …
-    device: str = "cpu"  # Where it draws.
-    seed: str = ""  # What it was seeded with, as a user would write it; empty where that is unknown.
-    # ``"chosen"``: a seed that somebody wrote down; ``"entropy"``: one of the system's, which no second run will have;
-    # ``"default"``: never seeded, and the same in every run (a new ``torch.Generator()``); ``"unknown"``.
+    name: str  #: What a user calls it: ``"torch, CPU"``, ``"numpy.random"``, ``"random"``, ``"loader.generator"``.
+    library: Library  #: Whose it is.
+    algorithm: str  #: ``"MT19937"``, ``"Philox"``, ``"PCG64"`` …
+    device: str = "cpu"  #: Where it draws.
+    seed: str = ""  #: What it was seeded with, as a user would write it; empty where that is unknown.
+    #: ``"chosen"``: a seed that somebody wrote down; ``"entropy"``: one of the system's, which no second run will have;
+    #: ``"default"``: never seeded, and the same in every run (a new ``torch.Generator()``); ``"unknown"``.
     seeding: Seeding = "unknown"
-    drawn: int | None = None  # How many numbers it has given since that seed; None where that is unknown.
-    bits: int = 32  # Of each of these numbers: 32 or 64.
-    least: int = 0  # Where ``drawn`` is None because it is more than was looked through: at least so many; else 0.
-    pending: bool = False  # Whether half of a pair of normal numbers is kept for the next call.
-    digest: str = ""  # Twelve hexadecimal digits of a hash of its state: equal where the next numbers are equal.
-    names: tuple[str, ...] = ()  # Other names for the same generator.
+    drawn: int | None = None  #: How many numbers it has given since that seed; None where that is unknown.
+    bits: int = 32  #: Of each of these numbers: 32 or 64.
+    least: int = 0  #: Where ``drawn`` is None because it is more than was looked through: at least so many; else 0.
+    pending: bool = False  #: Whether half of a pair of normal numbers is kept for the next call.
+    digest: str = ""  #: Twelve hexadecimal digits of a hash of its state: equal where the next numbers are equal.
+    names: tuple[str, ...] = ()  #: Other names for the same generator.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,36 +39,37 @@ class RngReport(Report):
 
     kind_name: ClassVar[str] = "rng"
 
-    generators: tuple[GeneratorState, ...] = ()  # The default ones first.
-    gaps: tuple[Gap, ...] = ()  # What could not be looked at, and why.
+    generators: tuple[GeneratorState, ...] = ()  #: The default ones first.
+    gaps: tuple[Gap, ...] = ()  #: What could not be looked at, and why.
 
 
 @dataclass(frozen=True, slots=True)
 class Draw:
     """One time that a generator changed."""
 
-    generator: int  # Index into `RngRunReport.before`.
-    kind: DrawKind  # ``"drew"``, or ``"set"``: seeded anew, or put back to an earlier state.
-    op: str  # What drew: ``"aten.rand"``; empty where that was not seen (NumPy, Python).
-    location: int | None  # Index into `RngRunReport.locations`; None where no line is known.
-    since: int | None  # Likewise: the line after which it was, where only that is known; else the same as ``location``.
-    # How many elements the call filled; for NumPy and Python, how many numbers were taken; None: unknown.
+    generator: int  #: Index into `RngRunReport.before`.
+    kind: DrawKind  #: ``"drew"``, or ``"set"``: seeded anew, or put back to an earlier state.
+    op: str  #: What drew: ``"aten.rand"``; empty where that was not seen (NumPy, Python).
+    location: int | None  #: Index into `RngRunReport.locations`; None where no line is known.
+    #: Likewise: the line after which it was, where only that is known; else the same as ``location``.
+    since: int | None
+    #: How many elements the call filled; for NumPy and Python, how many numbers were taken; None: unknown.
     values: int | None
-    digest: str  # Of the state afterwards.
+    digest: str  #: Of the state afterwards.
 
 
 @dataclass(frozen=True, slots=True)
 class DrawSum:
     """All draws of one call from one line and generator."""
 
-    generator: int  # Index into `RngRunReport.before`.
-    kind: DrawKind  # As in `Draw`.
-    op: str  # As in `Draw`.
-    location: int | None  # As in `Draw`.
-    since: int | None  # As in `Draw`.
-    calls: int  # How often.
-    values: int | None  # Their values, added up; None where one is unknown.
-    first: int  # Number of the first of them, over the run.
+    generator: int  #: Index into `RngRunReport.before`.
+    kind: DrawKind  #: As in `Draw`.
+    op: str  #: As in `Draw`.
+    location: int | None  #: As in `Draw`.
+    since: int | None  #: As in `Draw`.
+    calls: int  #: How often.
+    values: int | None  #: Their values, added up; None where one is unknown.
+    first: int  #: Number of the first of them, over the run.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,17 +78,17 @@ class RngRunReport(Report):
 
     kind_name: ClassVar[str] = "rng run"
 
-    cell: Cell  # The source that ran.
-    state: State = "running"  # How the run ended, or that it is running.
-    error: str = ""  # Type and message of what it raised.
-    seconds: float = 0.0  # Wall time.
-    before: tuple[GeneratorState, ...] = ()  # The generators when the run began, and those first met in it.
-    after: tuple[GeneratorState, ...] = ()  # The same generators, at its end.
-    locations: tuple[Location, ...] = ()  # Lines.
-    sums: tuple[DrawSum, ...] = ()  # By line, call and generator, in the order of their first draws.
-    draws: tuple[Draw, ...] = ()  # Every single one in order; the first ones where there are very many.
-    count: int = 0  # How many there were.
-    gaps: tuple[Gap, ...] = ()  # What could not be seen, and why.
+    cell: Cell  #: The source that ran.
+    state: State = "running"  #: How the run ended, or that it is running.
+    error: str = ""  #: Type and message of what it raised.
+    seconds: float = 0.0  #: Wall time.
+    before: tuple[GeneratorState, ...] = ()  #: The generators when the run began, and those first met in it.
+    after: tuple[GeneratorState, ...] = ()  #: The same generators, at its end.
+    locations: tuple[Location, ...] = ()  #: Lines.
+    sums: tuple[DrawSum, ...] = ()  #: By line, call and generator, in the order of their first draws.
+    draws: tuple[Draw, ...] = ()  #: Every single one in order; the first ones where there are very many.
+    count: int = 0  #: How many there were.
+    gaps: tuple[Gap, ...] = ()  #: What could not be seen, and why.
 
     def location(self, index: int | None) -> Location | None:
         """Return a line by its index."""
@@ -103,15 +104,15 @@ class RngComparison(Report):
 
     kind_name: ClassVar[str] = "rng comparison"
 
-    names: tuple[str, str]  # What the runs are called.
-    # ``"none"``; ``"start"``: a generator that was drawn from stood elsewhere when the run began; ``"state"``: the same
-    # call, but its generator was set otherwise; ``"call"``: another call, line or generator; ``"values"``: another
-    # number of values; ``"end"``: one run ends before.
+    names: tuple[str, str]  #: What the runs are called.
+    #: ``"none"``; ``"start"``: a generator that was drawn from stood elsewhere when the run began; ``"state"``: the
+    #: same call, but its generator was set otherwise; ``"call"``: another call, line or generator; ``"values"``:
+    #: another number of values; ``"end"``: one run ends before.
     difference: Difference = "none"
-    same: int = 0  # How many draws are the same before it.
-    generator: str = ""  # Name of the generator that differs first; empty where none does.
-    sides: tuple[Draw | None, Draw | None] = (None, None)  # The draw of each run; None where it has ended.
-    places: tuple[Location | None, Location | None] = (None, None)  # The line of each.
-    # The generator of each, as it stood when the run began.
+    same: int = 0  #: How many draws are the same before it.
+    generator: str = ""  #: Name of the generator that differs first; empty where none does.
+    sides: tuple[Draw | None, Draw | None] = (None, None)  #: The draw of each run; None where it has ended.
+    places: tuple[Location | None, Location | None] = (None, None)  #: The line of each.
+    #: The generator of each, as it stood when the run began.
     starts: tuple[GeneratorState | None, GeneratorState | None] = (None, None)
-    complete: bool = True  # Whether all draws were compared with each other; long runs keep only their first.
+    complete: bool = True  #: Whether all draws were compared with each other; long runs keep only their first.

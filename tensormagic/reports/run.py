@@ -23,16 +23,16 @@ class RunReport(Report):
 
     kind_name: ClassVar[str] = "run"
 
-    cell: Cell  # The source that ran.
-    title: str = ""  # A name for the run.
-    state: State = "running"  # How it ended, or that it is running.
-    error: str = ""  # Type and message of what it raised.
-    seconds: float = 0.0  # Wall time.
-    trace: TraceReport  # Graphs and gradients.
-    memory: MemoryRunReport | None = None  # Bytes over time, and by line; None where that was not asked.
-    writes: WritesReport | None = None  # In-place writes; likewise.
-    draws: RngRunReport | None = None  # Random numbers; likewise.
-    gaps: tuple[Gap, ...] = ()  # What could not be shown while it ran; each part has its own besides.
+    cell: Cell  #: The source that ran.
+    title: str = ""  #: A name for the run.
+    state: State = "running"  #: How it ended, or that it is running.
+    error: str = ""  #: Type and message of what it raised.
+    seconds: float = 0.0  #: Wall time.
+    trace: TraceReport  #: Graphs and gradients.
+    memory: MemoryRunReport | None = None  #: Bytes over time, and by line; None where that was not asked.
+    writes: WritesReport | None = None  #: In-place writes; likewise.
+    draws: RngRunReport | None = None  #: Random numbers; likewise.
+    gaps: tuple[Gap, ...] = ()  #: What could not be shown while it ran; each part has its own besides.
 
     @property
     def parts(self) -> Iterator[Report]:

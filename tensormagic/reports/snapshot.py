@@ -22,13 +22,13 @@ StretchState = Literal["allocated", "awaiting free", "free", "mixed"]
 class SnapshotStretch:
     """A stretch of a segment: one block, or neighbours that are too small to be distinguished."""
 
-    # In use by a tensor, waiting for another stream to let go of it, or free; ``"mixed"`` where joined blocks are in
-    # several states.
+    #: In use by a tensor, waiting for another stream to let go of it, or free; ``"mixed"`` where joined blocks are in
+    #: several states.
     state: StretchState
-    nbytes: int  # Its length.
-    used: int = 0  # Bytes of it that are in use.
-    blocks: int = 1  # How many blocks it is.
-    # Index into `SnapshotReport.lines` of the line that allocated the most of it; -1 where none is known.
+    nbytes: int  #: Its length.
+    used: int = 0  #: Bytes of it that are in use.
+    blocks: int = 1  #: How many blocks it is.
+    #: Index into `SnapshotReport.lines` of the line that allocated the most of it; -1 where none is known.
     line: int = -1
 
 
@@ -36,19 +36,19 @@ class SnapshotStretch:
 class Segment:
     """One piece of memory that the allocator took from the driver and cuts into blocks."""
 
-    device: str  # As torch writes it.
-    address: int  # Where it begins.
-    nbytes: int  # Its length.
-    allocated: int = 0  # Bytes of its blocks that are in use.
-    awaiting: int = 0  # Bytes of its blocks that wait for another stream.
-    blocks: int = 0  # How many blocks it is cut into.
-    stream: int = 0  # The stream that it belongs to; 0 is the default one.
-    kind: str = ""  # ``"large"`` or ``"small"``, as torch sorts them; empty where the snapshot does not tell.
-    # Id of the memory pool: ``(0, 0)`` is the common one, others belong to CUDA graphs and ``MemPool``.
+    device: str  #: As torch writes it.
+    address: int  #: Where it begins.
+    nbytes: int  #: Its length.
+    allocated: int = 0  #: Bytes of its blocks that are in use.
+    awaiting: int = 0  #: Bytes of its blocks that wait for another stream.
+    blocks: int = 0  #: How many blocks it is cut into.
+    stream: int = 0  #: The stream that it belongs to; 0 is the default one.
+    kind: str = ""  #: ``"large"`` or ``"small"``, as torch sorts them; empty where the snapshot does not tell.
+    #: Id of the memory pool: ``(0, 0)`` is the common one, others belong to CUDA graphs and ``MemPool``.
     pool: tuple[int, int] = (0, 0)
-    expandable: bool = False  # Whether it grows in place (``expandable_segments:True``).
-    largest_free: int = 0  # Its largest block that is free.
-    stretches: tuple[SnapshotStretch, ...] = ()  # What lies in it, in order of address; together they are `nbytes`.
+    expandable: bool = False  #: Whether it grows in place (``expandable_segments:True``).
+    largest_free: int = 0  #: Its largest block that is free.
+    stretches: tuple[SnapshotStretch, ...] = ()  #: What lies in it, in order of address; together they are `nbytes`.
 
     @property
     def free(self) -> int:
@@ -65,15 +65,15 @@ class Segment:
 class SnapshotBlock:
     """A block in use, at the end or at the peak."""
 
-    device: str  # As torch writes it.
-    nbytes: int  # Of the block; what was asked for where only an event tells of it.
-    requested: int  # Bytes that were asked for.
-    state: BlockState = "allocated"  # In use, or waiting for another stream.
-    line: int = -1  # Index into `SnapshotReport.lines`; -1 where none is known.
-    # The lines of the user's that led there, the outermost first; the last is the one that allocated it.
+    device: str  #: As torch writes it.
+    nbytes: int  #: Of the block; what was asked for where only an event tells of it.
+    requested: int  #: Bytes that were asked for.
+    state: BlockState = "allocated"  #: In use, or waiting for another stream.
+    line: int = -1  #: Index into `SnapshotReport.lines`; -1 where none is known.
+    #: The lines of the user's that led there, the outermost first; the last is the one that allocated it.
     way: tuple[Location, ...] = ()
-    stream: int = 0  # The stream it was allocated for.
-    # What the program called it (``torch.cuda.memory._set_memory_metadata``), or a profiler's category.
+    stream: int = 0  #: The stream it was allocated for.
+    #: What the program called it (``torch.cuda.memory._set_memory_metadata``), or a profiler's category.
     label: str = ""
 
 
@@ -81,19 +81,19 @@ class SnapshotBlock:
 class SnapshotDevice:
     """One device as the snapshot left it."""
 
-    device: str  # As torch writes it.
-    reserved: int = 0  # Bytes of all its segments.
-    allocated: int = 0  # Bytes of the blocks in use.
-    requested: int = 0  # Bytes that were asked for in these.
-    awaiting: int = 0  # Bytes of blocks that wait for another stream.
-    largest_free: int = 0  # The largest block that is free.
-    segments: int = 0  # How many segments there are.
-    blocks: int = 0  # How many blocks are in use.
-    events: int = 0  # How many events its history holds.
-    actions: dict[str, int] | None = None  # How many of each kind: ``{"alloc": 40, "free_requested": 12}``.
-    # The most bytes that were asked for at any moment of the history; None where there is no history.
+    device: str  #: As torch writes it.
+    reserved: int = 0  #: Bytes of all its segments.
+    allocated: int = 0  #: Bytes of the blocks in use.
+    requested: int = 0  #: Bytes that were asked for in these.
+    awaiting: int = 0  #: Bytes of blocks that wait for another stream.
+    largest_free: int = 0  #: The largest block that is free.
+    segments: int = 0  #: How many segments there are.
+    blocks: int = 0  #: How many blocks are in use.
+    events: int = 0  #: How many events its history holds.
+    actions: dict[str, int] | None = None  #: How many of each kind: ``{"alloc": 40, "free_requested": 12}``.
+    #: The most bytes that were asked for at any moment of the history; None where there is no history.
     peak: int | None = None
-    reserved_peak: int | None = None  # The most bytes that were reserved; None likewise.
+    reserved_peak: int | None = None  #: The most bytes that were reserved; None likewise.
 
     @property
     def free(self) -> int:
@@ -110,12 +110,12 @@ class SnapshotDevice:
 class RefusedAllocation:
     """An allocation that the device could not serve: an ``oom`` event."""
 
-    device: str  # As torch writes it.
-    asked: int  # Bytes asked for.
-    free: int  # Bytes that the driver counted as free.
-    live: int | None = None  # Bytes that were in use, as asked for; None where the history does not tell.
-    seconds: float | None = None  # When, from the first event on; None where events have no times.
-    way: tuple[Location, ...] = ()  # The lines of the user's that led there, the outermost first.
+    device: str  #: As torch writes it.
+    asked: int  #: Bytes asked for.
+    free: int  #: Bytes that the driver counted as free.
+    live: int | None = None  #: Bytes that were in use, as asked for; None where the history does not tell.
+    seconds: float | None = None  #: When, from the first event on; None where events have no times.
+    way: tuple[Location, ...] = ()  #: The lines of the user's that led there, the outermost first.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,23 +124,24 @@ class SnapshotReport(Report):
 
     kind_name: ClassVar[str] = "memory snapshot"
 
-    source: str = ""  # Name of the file; empty where a dictionary was given.
-    file_bytes: int = 0  # Its length.
-    devices: tuple[SnapshotDevice, ...] = ()  # Each device that has a segment or an event.
-    segments: tuple[Segment, ...] = ()  # The largest first.
-    segments_left_out: tuple[int, int] = (0, 0)  # How many more there are, and their bytes.
-    live: tuple[SnapshotBlock, ...] = ()  # The blocks in use at the end, the largest first.
-    live_left_out: tuple[int, int] = (0, 0)  # How many more there are, and their bytes.
-    timelines: tuple[Timeline, ...] = ()  # The bytes asked for over the history, a device each; stacked by line.
-    reserved: tuple[tuple[int, ...], ...] = ()  # The bytes reserved at each moment of the timeline with the same index.
-    # What was in use at the peak of the device that peaked highest, the largest first.
+    source: str = ""  #: Name of the file; empty where a dictionary was given.
+    file_bytes: int = 0  #: Its length.
+    devices: tuple[SnapshotDevice, ...] = ()  #: Each device that has a segment or an event.
+    segments: tuple[Segment, ...] = ()  #: The largest first.
+    segments_left_out: tuple[int, int] = (0, 0)  #: How many more there are, and their bytes.
+    live: tuple[SnapshotBlock, ...] = ()  #: The blocks in use at the end, the largest first.
+    live_left_out: tuple[int, int] = (0, 0)  #: How many more there are, and their bytes.
+    timelines: tuple[Timeline, ...] = ()  #: The bytes asked for over the history, a device each; stacked by line.
+    #: The bytes reserved at each moment of the timeline with the same index.
+    reserved: tuple[tuple[int, ...], ...] = ()
+    #: What was in use at the peak of the device that peaked highest, the largest first.
     peak_blocks: tuple[SnapshotBlock, ...] = ()
-    peak_left_out: tuple[int, int] = (0, 0)  # How many more there were, and their bytes.
-    lines: tuple[LineMemory, ...] = ()  # What each line allocated, the most first.
-    lines_left_out: tuple[int, int] = (0, 0)  # How many more there were, and their bytes.
-    refused: tuple[RefusedAllocation, ...] = ()  # The allocations that ran out of memory, in order.
-    settings: dict[str, str] | None = None  # The allocator's settings, as the snapshot tells them.
-    gaps: tuple[Gap, ...] = ()  # What the snapshot does not tell, or could not be used.
+    peak_left_out: tuple[int, int] = (0, 0)  #: How many more there were, and their bytes.
+    lines: tuple[LineMemory, ...] = ()  #: What each line allocated, the most first.
+    lines_left_out: tuple[int, int] = (0, 0)  #: How many more there were, and their bytes.
+    refused: tuple[RefusedAllocation, ...] = ()  #: The allocations that ran out of memory, in order.
+    settings: dict[str, str] | None = None  #: The allocator's settings, as the snapshot tells them.
+    gaps: tuple[Gap, ...] = ()  #: What the snapshot does not tell, or could not be used.
 
     def check(self) -> None:
         """Raise ReportFormatError where a timeline, or the stretches of a segment, do not add up."""

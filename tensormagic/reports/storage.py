@@ -18,24 +18,24 @@ class Barrier:
     They would merge if one step along the outer one were as long as the whole inner one: ``stride == needed``.
     """
 
-    outer: int  # The dimension left of the barrier.
-    inner: int  # The nearest dimension to the right of it; dimensions of size 1 between the two do not matter.
-    stride: int  # The stride of ``outer``.
-    needed: int  # The stride at which they would merge: ``inner_size * inner_stride``.
-    inner_size: int  # The size of ``inner``.
-    inner_stride: int  # The stride of ``inner``.
+    outer: int  #: The dimension left of the barrier.
+    inner: int  #: The nearest dimension to the right of it; dimensions of size 1 between the two do not matter.
+    stride: int  #: The stride of ``outer``.
+    needed: int  #: The stride at which they would merge: ``inner_size * inner_stride``.
+    inner_size: int  #: The size of ``inner``.
+    inner_stride: int  #: The stride of ``inner``.
 
 
 @dataclass(frozen=True, slots=True)
 class ViewReport:
     """Which shapes ``.view()`` gives without a copy: those that keep every group of dimensions to itself."""
 
-    # Dimensions that merge, from the outermost group inwards; dimensions of size 1 are in none of them.
+    #: Dimensions that merge, from the outermost group inwards; dimensions of size 1 are in none of them.
     groups: tuple[tuple[int, ...], ...]
-    sizes: tuple[int, ...]  # How many elements each group spans.
-    strides: tuple[int, ...]  # The stride each group has once it is merged.
-    barriers: tuple[Barrier, ...]  # What is between one group and the next; one less than there are groups.
-    copy_bytes: int  # What ``.reshape()`` copies where ``.view()`` cannot.
+    sizes: tuple[int, ...]  #: How many elements each group spans.
+    strides: tuple[int, ...]  #: The stride each group has once it is merged.
+    barriers: tuple[Barrier, ...]  #: What is between one group and the next; one less than there are groups.
+    copy_bytes: int  #: What ``.reshape()`` copies where ``.view()`` cannot.
 
     @property
     def flat(self) -> bool:
@@ -47,11 +47,11 @@ class ViewReport:
 class ViewFailure:
     """Why one view cannot be: a dimension of the wanted shape reaches over a barrier."""
 
-    # The dimension of the wanted shape that would reach over it; None where the number of elements differs.
+    #: The dimension of the wanted shape that would reach over it; None where the number of elements differs.
     dim: int | None
-    barrier: Barrier | None  # What it would reach over; None where the number of elements differs.
-    elements: int  # How many elements the tensor has.
-    wanted: int  # How many the wanted shape has.
+    barrier: Barrier | None  #: What it would reach over; None where the number of elements differs.
+    elements: int  #: How many elements the tensor has.
+    wanted: int  #: How many the wanted shape has.
 
 
 # How a strided tensor lies in its storage: the index grid, the storage strip, and the formula that links them.
@@ -63,32 +63,32 @@ class ViewFailure:
 class StorageReport:
     """The one-dimensional buffer behind a tensor."""
 
-    address: int  # Of the first byte; 0 for storages without memory (meta, fake).
-    nbytes: int  # Size of the whole storage.
-    elements: int  # ``nbytes`` divided by the tensor's element size, rounded down.
-    device: str  # As torch writes it: ``"cpu"``, ``"cuda:0"``.
-    resizable: bool = False  # Whether torch may resize it.
-    shared: bool = False  # Whether it lies in memory shared between processes.
-    pinned: bool = False  # Whether it lies in page-locked host memory.
+    address: int  #: Of the first byte; 0 for storages without memory (meta, fake).
+    nbytes: int  #: Size of the whole storage.
+    elements: int  #: ``nbytes`` divided by the tensor's element size, rounded down.
+    device: str  #: As torch writes it: ``"cpu"``, ``"cuda:0"``.
+    resizable: bool = False  #: Whether torch may resize it.
+    shared: bool = False  #: Whether it lies in memory shared between processes.
+    pinned: bool = False  #: Whether it lies in page-locked host memory.
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
     """A two-dimensional cut through a tensor: for each shown index its storage offset and its value."""
 
-    row_dim: int | None  # The dimension that runs downwards, or None (0-d and 1-d tensors have a single row).
-    column_dim: int | None  # The dimension that runs to the right, or None (0-d).
-    rows: tuple[int, ...]  # Indices shown along ``row_dim``; a subset where the dimension is too long.
-    columns: tuple[int, ...]  # Indices shown along ``column_dim``.
-    row_count: int  # Length of ``row_dim``: how many rows there are in truth.
-    column_count: int  # Length of ``column_dim``.
-    fixed: tuple[int, ...]  # The index of every dimension (0 at row_dim and column_dim): which slice this is.
-    # ``offsets[r][c]`` is the storage offset of the element shown at row r, column c.
+    row_dim: int | None  #: The dimension that runs downwards, or None (0-d and 1-d tensors have a single row).
+    column_dim: int | None  #: The dimension that runs to the right, or None (0-d).
+    rows: tuple[int, ...]  #: Indices shown along ``row_dim``; a subset where the dimension is too long.
+    columns: tuple[int, ...]  #: Indices shown along ``column_dim``.
+    row_count: int  #: Length of ``row_dim``: how many rows there are in truth.
+    column_count: int  #: Length of ``column_dim``.
+    fixed: tuple[int, ...]  #: The index of every dimension (0 at row_dim and column_dim): which slice this is.
+    #: ``offsets[r][c]`` is the storage offset of the element shown at row r, column c.
     offsets: tuple[tuple[int, ...], ...]
-    # ``values[r][c]`` the element as short text (``"15"``, ``"nan"``, ``"1+2j"``); empty tuple where values cannot be
-    # read.
+    #: ``values[r][c]`` the element as short text (``"15"``, ``"nan"``, ``"1+2j"``); empty tuple where values cannot be
+    #: read.
     values: tuple[tuple[str, ...], ...] = ()
-    # ``levels[r][c]`` the element as a float for colouring (complex: magnitude; bool: 0 or 1).
+    #: ``levels[r][c]`` the element as a float for colouring (complex: magnitude; bool: 0 or 1).
     levels: tuple[tuple[float, ...], ...] = ()
 
     @property
@@ -101,12 +101,12 @@ class Grid:
 class StripCell:
     """One cell of the storage strip: the storage elements ``start`` to ``stop`` (exclusive)."""
 
-    start: int  # First storage element of the cell.
-    stop: int  # One past the last; ``stop - start`` is 1 where every element has its own cell.
-    distinct: int | None  # How many of these storage elements the tensor reads at all (None: not known exactly).
-    reads: int | None  # How many of the tensor's elements lie here, repeats counted (None: not known exactly).
-    # When the tensor, walked row by row (last index fastest), first reads here: 1 for its very first element; None
-    # where it never does, or where the rank is not known.
+    start: int  #: First storage element of the cell.
+    stop: int  #: One past the last; ``stop - start`` is 1 where every element has its own cell.
+    distinct: int | None  #: How many of these storage elements the tensor reads at all (None: not known exactly).
+    reads: int | None  #: How many of the tensor's elements lie here, repeats counted (None: not known exactly).
+    #: When the tensor, walked row by row (last index fastest), first reads here: 1 for its very first element; None
+    #: where it never does, or where the rank is not known.
     first_rank: int | None = None
 
 
@@ -114,24 +114,25 @@ class StripCell:
 class Strip:
     """The storage drawn as a strip of cells, each one element or an equal run of elements."""
 
-    start: int  # First storage element drawn.
-    stop: int  # One past the last storage element drawn; the strip may be a window of the storage.
-    cell_elements: int  # Storage elements in one cell (the last cell may hold fewer).
-    cells: tuple[StripCell, ...]  # From ``start`` on.
-    exact: bool = True  # False where counts had to be sampled; renderers say so.
-    # Where the base tensor has rows worth drawing under the strip: their length in elements, else 0.
+    start: int  #: First storage element drawn.
+    stop: int  #: One past the last storage element drawn; the strip may be a window of the storage.
+    cell_elements: int  #: Storage elements in one cell (the last cell may hold fewer).
+    cells: tuple[StripCell, ...]  #: From ``start`` on.
+    exact: bool = True  #: False where counts had to be sampled; renderers say so.
+    #: Where the base tensor has rows worth drawing under the strip: their length in elements, else 0.
     row_length: int = 0
-    row_name: str = ""  # What those rows are rows of, e.g. ``"a"``; empty where nothing is known.
+    row_name: str = ""  #: What those rows are rows of, e.g. ``"a"``; empty where nothing is known.
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryFormat:
     """Whether the tensor is contiguous in one memory format, and if not, why not."""
 
-    name: str  # ``"contiguous_format"``, ``"channels_last"`` or ``"channels_last_3d"``.
-    holds: bool  # Whether torch says that the tensor is contiguous in it.
-    stride: tuple[int, ...]  # The stride that a tensor of this shape would have in this format.
-    # The first dimension, from the innermost of the format outwards, whose stride differs; None where the format holds.
+    name: str  #: ``"contiguous_format"``, ``"channels_last"`` or ``"channels_last_3d"``.
+    holds: bool  #: Whether torch says that the tensor is contiguous in it.
+    stride: tuple[int, ...]  #: The stride that a tensor of this shape would have in this format.
+    #: The first dimension, from the innermost of the format outwards, whose stride differs; None where the format
+    #: holds.
     breaking_dim: int | None = None
 
 
@@ -139,23 +140,24 @@ class MemoryFormat:
 class LayoutReport:
     """Where each index of a strided tensor lies in its storage."""
 
-    shape: tuple[int, ...]  # Sizes.
-    stride: tuple[int, ...]  # In elements.
-    storage_offset: int  # In elements.
-    dim_names: tuple[str, ...]  # One letter a dimension for the formula: ``("i", "j", "k", …)``.
-    grid: Grid  # The index grid, coloured by storage offset.
-    strip: Strip | None  # The storage strip, or None where the storage is empty.
-    formats: tuple[MemoryFormat, ...]  # The memory formats that exist for this number of dimensions.
-    lowest: int | None  # The smallest storage offset read (None for an empty tensor).
-    highest: int | None  # The largest storage offset read (None for an empty tensor).
-    distinct: int | None  # How many storage elements are read at all; None where that is too hard to count.
-    # ``"no"``, ``"yes"`` or ``"maybe"``: whether two indices read the same element.
+    shape: tuple[int, ...]  #: Sizes.
+    stride: tuple[int, ...]  #: In elements.
+    storage_offset: int  #: In elements.
+    dim_names: tuple[str, ...]  #: One letter a dimension for the formula: ``("i", "j", "k", …)``.
+    grid: Grid  #: The index grid, coloured by storage offset.
+    strip: Strip | None  #: The storage strip, or None where the storage is empty.
+    formats: tuple[MemoryFormat, ...]  #: The memory formats that exist for this number of dimensions.
+    lowest: int | None  #: The smallest storage offset read (None for an empty tensor).
+    highest: int | None  #: The largest storage offset read (None for an empty tensor).
+    distinct: int | None  #: How many storage elements are read at all; None where that is too hard to count.
+    #: ``"no"``, ``"yes"`` or ``"maybe"``: whether two indices read the same element.
     internal_overlap: Literal["no", "yes", "maybe"]
-    jumps: tuple[int, ...]  # The first few differences between successive offsets, row by row; shows the walking order.
-    contiguous_bytes: int  # What a contiguous copy of the tensor would take.
-    views: ViewReport | None = None  # Which dimensions ``.view()`` can merge.
-    # Every element as short text in reading order, for small tensors with more slices than the one in ``grid``; else
-    # empty.
+    #: The first few differences between successive offsets, row by row; shows the walking order.
+    jumps: tuple[int, ...]
+    contiguous_bytes: int  #: What a contiguous copy of the tensor would take.
+    views: ViewReport | None = None  #: Which dimensions ``.view()`` can merge.
+    #: Every element as short text in reading order, for small tensors with more slices than the one in ``grid``; else
+    #: empty.
     elements: tuple[str, ...] = ()
 
     def offset(self, index: tuple[int, ...]) -> int:
@@ -292,28 +294,28 @@ Relation = Literal["same object", "overlap", "may overlap", "same storage", "sep
 class Step:
     """One call, index or attribute of an expression."""
 
-    code: str  # As it is in the expression: ``"x.t()"``, ``".contiguous()"``, ``"[1:]"``.
-    # ``"same object"`` (an input was returned as it is), ``"view"`` (other sizes or strides over the memory of an
-    # input), ``"written in place"`` (the same object, changed), ``"copy"`` (values of the inputs in new memory),
-    # ``"new"`` (computed into new memory), ``"separate"`` (shares nothing with its inputs; whether the memory is new is
-    # not known, for a function of the user's own made it), ``"unknown"`` (it has no memory that can be compared).
+    code: str  #: As it is in the expression: ``"x.t()"``, ``".contiguous()"``, ``"[1:]"``.
+    #: ``"same object"`` (an input was returned as it is), ``"view"`` (other sizes or strides over the memory of an
+    #: input), ``"written in place"`` (the same object, changed), ``"copy"`` (values of the inputs in new memory),
+    #: ``"new"`` (computed into new memory), ``"separate"`` (shares nothing with its inputs; whether the memory is new
+    #: is not known, for a function of the user's own made it), ``"unknown"`` (it has no memory that can be compared).
     outcome: Outcome
-    of: str = ""  # The input it shares memory with, as written in the expression; empty where with none.
-    nbytes: int = 0  # Bytes of the result where it is in new memory, else 0.
-    reason: str = ""  # Why so, in words with code between backticks; empty where there is nothing to add.
+    of: str = ""  #: The input it shares memory with, as written in the expression; empty where with none.
+    nbytes: int = 0  #: Bytes of the result where it is in new memory, else 0.
+    reason: str = ""  #: Why so, in words with code between backticks; empty where there is nothing to add.
 
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
     """What a result has in common with one operand."""
 
-    name: str  # The operand: ``"x"``, ``"net.weight"``, ``"batch[0]"``.
-    relation: Relation  # ``"same storage"`` says that they lie in one storage without an element in common.
-    # How many different elements of the operand the result reaches; None where counting was given up.
+    name: str  #: The operand: ``"x"``, ``"net.weight"``, ``"batch[0]"``.
+    relation: Relation  #: ``"same storage"`` says that they lie in one storage without an element in common.
+    #: How many different elements of the operand the result reaches; None where counting was given up.
     elements: int | None = 0
-    of_elements: int | None = None  # How many different elements the operand has; None where counting was given up.
-    # Whether both count writes on one version counter, so that autograd notices a write to either; None where that is
-    # unknown, or where one of them has none (a NumPy array).
+    of_elements: int | None = None  #: How many different elements the operand has; None where counting was given up.
+    #: Whether both count writes on one version counter, so that autograd notices a write to either; None where that is
+    #: unknown, or where one of them has none (a NumPy array).
     shares_version: bool | None = None
 
     @property
@@ -326,11 +328,11 @@ class Sharing:
 class CopyVerdict:
     """Whether a result shares memory with its operands."""
 
-    name: str  # The result: the expression that made it, or what it was called.
-    operands: tuple[Sharing, ...]  # The verdict against each operand, those it shares with first.
-    steps: tuple[Step, ...] = ()  # How it came to that, call by call; empty where only the result was looked at.
-    more_steps: int = 0  # How many earlier steps are left out.
-    more_operands: int = 0  # How many operands are left out that share nothing.
+    name: str  #: The result: the expression that made it, or what it was called.
+    operands: tuple[Sharing, ...]  #: The verdict against each operand, those it shares with first.
+    steps: tuple[Step, ...] = ()  #: How it came to that, call by call; empty where only the result was looked at.
+    more_steps: int = 0  #: How many earlier steps are left out.
+    more_operands: int = 0  #: How many operands are left out that share nothing.
 
     @property
     def outcome(self) -> Verdict:

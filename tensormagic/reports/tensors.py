@@ -15,27 +15,28 @@ from tensormagic.reports.tensor import TensorReport
 class TensorRow:
     """One tensor or NumPy array."""
 
-    name: str  # The shortest name that reaches it.
-    kind: str  # Its class: ``"Tensor"``, ``"Parameter"``, ``"ndarray"``; ``"buffer"`` where a module has registered it.
-    dtype: str  # Without the ``torch.`` prefix.
-    shape: tuple[int, ...]  # Its shape.
-    device: str  # As torch writes it.
-    layout: str  # ``"strided"``, ``"sparse_coo"`` …, without the prefix.
-    nbytes: int  # What its elements take; of sparse and nested tensors, what their parts take.
-    group: int  # Which memory it shares with others in this table, from 1; 0 where with none.
-    # ``""`` (not tracked), ``"leaf"``, ``"leaf, grad"`` (``.grad`` is there), or the ``grad_fn`` that made it.
+    name: str  #: The shortest name that reaches it.
+    #: Its class: ``"Tensor"``, ``"Parameter"``, ``"ndarray"``; ``"buffer"`` where a module has registered it.
+    kind: str
+    dtype: str  #: Without the ``torch.`` prefix.
+    shape: tuple[int, ...]  #: Its shape.
+    device: str  #: As torch writes it.
+    layout: str  #: ``"strided"``, ``"sparse_coo"`` …, without the prefix.
+    nbytes: int  #: What its elements take; of sparse and nested tensors, what their parts take.
+    group: int  #: Which memory it shares with others in this table, from 1; 0 where with none.
+    #: ``""`` (not tracked), ``"leaf"``, ``"leaf, grad"`` (``.grad`` is there), or the ``grad_fn`` that made it.
     gradient: str
-    names: int = 1  # How many names reach it.
+    names: int = 1  #: How many names reach it.
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryTotal:
     """What lies on one device."""
 
-    device: str  # As torch writes it.
-    tensors: int  # How many tensors and arrays.
-    storages: int  # How many separate pieces of memory they lie in.
-    nbytes: int  # What these take, each counted once.
+    device: str  #: As torch writes it.
+    tensors: int  #: How many tensors and arrays.
+    storages: int  #: How many separate pieces of memory they lie in.
+    nbytes: int  #: What these take, each counted once.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,14 +45,14 @@ class TensorTable(Report):
 
     kind_name: ClassVar[str] = "tensors"
 
-    title: str = ""  # The collection's name; empty for the whole namespace.
-    rows: tuple[TensorRow, ...] = ()  # In the order in which they are reached, each object once.
-    totals: tuple[MemoryTotal, ...] = ()  # By device, over everything.
-    groups: int = 0  # How many pieces of memory are shared by several rows.
-    looked: int = 0  # How many names, items and attributes were looked through.
-    panels: tuple[TensorReport, ...] = ()  # The first few in full, where that was asked for.
-    hint: str = ""  # What shows more of the collection, with its magic.
-    gaps: tuple[Gap, ...] = ()  # What could not be looked at, and why.
+    title: str = ""  #: The collection's name; empty for the whole namespace.
+    rows: tuple[TensorRow, ...] = ()  #: In the order in which they are reached, each object once.
+    totals: tuple[MemoryTotal, ...] = ()  #: By device, over everything.
+    groups: int = 0  #: How many pieces of memory are shared by several rows.
+    looked: int = 0  #: How many names, items and attributes were looked through.
+    panels: tuple[TensorReport, ...] = ()  #: The first few in full, where that was asked for.
+    hint: str = ""  #: What shows more of the collection, with its magic.
+    gaps: tuple[Gap, ...] = ()  #: What could not be looked at, and why.
 
 
 # A model as a tree of its modules: the report behind ``%model``.
@@ -63,23 +64,25 @@ ShapesFrom = Literal["", "forward", "trace"]
 class ModuleRow:
     """One module, with all that is inside it."""
 
-    path: str  # With the model's name: ``"net.conv1"``.
-    type_name: str  # Its class.
-    details: str = ""  # What torch prints between its brackets; empty of classes that are not torch's.
-    depth: int = 0  # How many modules are around it.
-    training: bool = True  # Whether it is in train mode.
-    shapes: tuple[tuple[int, ...], ...] = ()  # Of the tensors that its forward returned; empty where that was not seen.
-    calls: int = 0  # How often its forward ran; 0 where that was not counted.
-    parameters: int = 0  # How many elements its parameters have, those inside it included, each Parameter once.
-    trainable: int = 0  # How many of these ask for a gradient.
-    unmade: int = 0  # How many of its parameters and buffers do not exist yet: those of lazy modules that have not run.
-    optimized: int = 0  # How many of the trainable ones an optimizer holds.
-    optimizers: tuple[str, ...] = ()  # The names of these optimizers.
-    nbytes: int = 0  # What its parameters and buffers take; nothing on the meta device.
-    # The norm of the gradients that stand in ``.grad``, else of the last traced pass; None without any.
+    path: str  #: With the model's name: ``"net.conv1"``.
+    type_name: str  #: Its class.
+    details: str = ""  #: What torch prints between its brackets; empty of classes that are not torch's.
+    depth: int = 0  #: How many modules are around it.
+    training: bool = True  #: Whether it is in train mode.
+    #: Of the tensors that its forward returned; empty where that was not seen.
+    shapes: tuple[tuple[int, ...], ...] = ()
+    calls: int = 0  #: How often its forward ran; 0 where that was not counted.
+    parameters: int = 0  #: How many elements its parameters have, those inside it included, each Parameter once.
+    trainable: int = 0  #: How many of these ask for a gradient.
+    #: How many of its parameters and buffers do not exist yet: those of lazy modules that have not run.
+    unmade: int = 0
+    optimized: int = 0  #: How many of the trainable ones an optimizer holds.
+    optimizers: tuple[str, ...] = ()  #: The names of these optimizers.
+    nbytes: int = 0  #: What its parameters and buffers take; nothing on the meta device.
+    #: The norm of the gradients that stand in ``.grad``, else of the last traced pass; None without any.
     gradient: float | None = None
-    # How far the optimizer's last traced step moved the parameter of its own that it moved most: the norm of the change
-    # over the norm before.
+    #: How far the optimizer's last traced step moved the parameter of its own that it moved most: the norm of the
+    #: change over the norm before.
     update: float | None = None
 
 
@@ -89,16 +92,16 @@ class ModelReport(Report):
 
     kind_name: ClassVar[str] = "model"
 
-    model: str = ""  # What the user calls it.
-    rows: tuple[ModuleRow, ...] = ()  # The model itself, then what is inside, in the order in which it was registered.
-    modules: int = 0  # How many modules there are.
-    parameter_bytes: int = 0  # What all parameters take.
-    buffer_bytes: int = 0  # What all buffers take.
-    gradient_bytes: int = 0  # What their gradients take.
-    state_bytes: int = 0  # What optimizers keep for them.
-    # What those parameters and buffers would take that are on the meta device, which has no memory.
+    model: str = ""  #: What the user calls it.
+    rows: tuple[ModuleRow, ...] = ()  #: The model itself, then what is inside, in the order in which it was registered.
+    modules: int = 0  #: How many modules there are.
+    parameter_bytes: int = 0  #: What all parameters take.
+    buffer_bytes: int = 0  #: What all buffers take.
+    gradient_bytes: int = 0  #: What their gradients take.
+    state_bytes: int = 0  #: What optimizers keep for them.
+    #: What those parameters and buffers would take that are on the meta device, which has no memory.
     meta_bytes: int = 0
-    optimizers: tuple[str, ...] = ()  # The names of all optimizers that hold one of its parameters.
-    # Whether shapes are those of a forward that ran for this report, or of the last traced run.
+    optimizers: tuple[str, ...] = ()  #: The names of all optimizers that hold one of its parameters.
+    #: Whether shapes are those of a forward that ran for this report, or of the last traced run.
     shapes_from: ShapesFrom = ""
-    gaps: tuple[Gap, ...] = ()  # What could not be looked at, and why.
+    gaps: tuple[Gap, ...] = ()  #: What could not be looked at, and why.

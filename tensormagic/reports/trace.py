@@ -21,15 +21,15 @@ from tensormagic.reports.watch import ModulesReport
 class PassContext:
     """Where a pass ran."""
 
-    # Number of the pass that was running already, where this one ran inside it and shares its number: in a re-entrant
-    # checkpoint, a custom Function's backward, or a hook; 0 where it ran by itself.
+    #: Number of the pass that was running already, where this one ran inside it and shares its number: in a re-entrant
+    #: checkpoint, a custom Function's backward, or a hook; 0 where it ran by itself.
     inside: int = 0
-    graph: int = 0  # Number of the graph from whose backward it was called; 0 where it ran by itself.
-    node: int | None = None  # Index, in that graph, of the node whose backward made the call; None where not known.
-    thread: str = ""  # Name of the thread, where it was not the traced one.
-    # What wrapped its tensors, the outermost first: ``("vmap", "grad")`` for per-sample gradients with ``torch.func``,
-    # ``("is_grads_batched",)`` for ``autograd.grad`` with that argument. Under ``vmap`` and ``is_grads_batched`` the
-    # numbers are of the gradients of the whole batch together.
+    graph: int = 0  #: Number of the graph from whose backward it was called; 0 where it ran by itself.
+    node: int | None = None  #: Index, in that graph, of the node whose backward made the call; None where not known.
+    thread: str = ""  #: Name of the thread, where it was not the traced one.
+    #: What wrapped its tensors, the outermost first: ``("vmap", "grad")`` for per-sample gradients with ``torch.func``,
+    #: ``("is_grads_batched",)`` for ``autograd.grad`` with that argument. Under ``vmap`` and ``is_grads_batched`` the
+    #: numbers are of the gradients of the whole batch together.
     levels: tuple[str, ...] = ()
 
 
@@ -44,11 +44,11 @@ def _no_numbers() -> Floats:
 class Pace:
     """What was asked for. A budget stands alone; the others may come together."""
 
-    # The share of the untraced run's time that tracing may take, e.g. 0.05; None: no budget.
+    #: The share of the untraced run's time that tracing may take, e.g. 0.05; None: no budget.
     budget: float | None = None
-    every: int = 1  # Trace one step in so many, the first of them first.
-    start: int = 1  # The first step that may be traced, from 1.
-    stop: int | None = None  # The step before which tracing ends, as in a slice; None: never.
+    every: int = 1  #: Trace one step in so many, the first of them first.
+    start: int = 1  #: The first step that may be traced, from 1.
+    stop: int | None = None  #: The step before which tracing ends, as in a slice; None: never.
 
     def wants(self, step: int) -> bool:
         """Return whether the step with that number was asked for by number."""
@@ -59,25 +59,25 @@ class Pace:
 class Pacing:
     """What came of it."""
 
-    asked: Pace  # What was asked for.
-    steps: int = 0  # How many of the run's steps were traced.
-    passes: int = 0  # How many of its backward passes were traced.
-    # The traced steps, (first, last) of each stretch; of very many the first and the last ones.
+    asked: Pace  #: What was asked for.
+    steps: int = 0  #: How many of the run's steps were traced.
+    passes: int = 0  #: How many of its backward passes were traced.
+    #: The traced steps, (first, last) of each stretch; of very many the first and the last ones.
     ranges: tuple[tuple[int, int], ...] = ()
-    left_out: int = 0  # How many stretches between these are not listed.
-    # What tracing cost so far, as a share of the untraced run's time: measured where it was the tracer's own code, else
-    # estimated from the times of traced and of untraced steps. None where there is nothing to compare.
+    left_out: int = 0  #: How many stretches between these are not listed.
+    #: What tracing cost so far, as a share of the untraced run's time: measured where it was the tracer's own code,
+    #: else estimated from the times of traced and of untraced steps. None where there is nothing to compare.
     cost: float | None = None
-    first_cost: float = 0.0  # The part of `cost` that the first traced step had, in which every graph is new.
-    after_finding: int = 0  # How many of the steps were traced because the one before had shown something.
-    partial: int = 0  # How many steps were asked for, but could not be traced whole: their graphs were begun before.
-    last_traced: bool = True  # Whether the last step of the run so far was traced.
-    # Where the last step was not traced: the norm of each parameter's ``.grad`` as it stood when the run ended, one for
-    # each of `TraceReport.parameters`; `UNTOUCHED` where there was none. Empty otherwise.
+    first_cost: float = 0.0  #: The part of `cost` that the first traced step had, in which every graph is new.
+    after_finding: int = 0  #: How many of the steps were traced because the one before had shown something.
+    partial: int = 0  #: How many steps were asked for, but could not be traced whole: their graphs were begun before.
+    last_traced: bool = True  #: Whether the last step of the run so far was traced.
+    #: Where the last step was not traced: the norm of each parameter's ``.grad`` as it stood when the run ended, one
+    #: for each of `TraceReport.parameters`; `UNTOUCHED` where there was none. Empty otherwise.
     last_norms: Floats = field(default_factory=_no_numbers)
-    resting: bool = False  # Whether the run goes on untraced right now.
-    next_step: int = 0  # About the step that will be traced next; 0 where none is known.
-    unpaced: str = ""  # Why the tracer could not leave between the steps; empty where it could.
+    resting: bool = False  #: Whether the run goes on untraced right now.
+    next_step: int = 0  #: About the step that will be traced next; 0 where none is known.
+    unpaced: str = ""  #: Why the tracer could not leave between the steps; empty where it could.
 
 
 # What a traced run did: the graphs autograd built, the passes that went through them, and what each leaf got.
@@ -92,21 +92,21 @@ State = Literal["running", "finished", "failed", "interrupted", "drawn"]
 class Pass:
     """One call of backward."""
 
-    number: int  # From 1 over the whole trace.
-    step: int  # From 1: passes between which no new forward ran share a step.
-    graph: int  # Number of the graph it went through.
-    outcome: str  # ``"finished"``, ``"failed"`` or ``"running"``.
-    seconds: float  # How long the engine took, the tracer's own share included.
-    reached: int  # How many nodes it reached.
-    # Index into `TraceReport.locations` of the line that called backward; None where not known.
+    number: int  #: From 1 over the whole trace.
+    step: int  #: From 1: passes between which no new forward ran share a step.
+    graph: int  #: Number of the graph it went through.
+    outcome: str  #: ``"finished"``, ``"failed"`` or ``"running"``.
+    seconds: float  #: How long the engine took, the tracer's own share included.
+    reached: int  #: How many nodes it reached.
+    #: Index into `TraceReport.locations` of the line that called backward; None where not known.
     location: int | None = None
-    finite: bool = True  # Whether every gradient in it was finite.
-    # What backward was called on, where that is one number: the loss. None where it is not, or is unreadable.
+    finite: bool = True  #: Whether every gradient in it was finite.
+    #: What backward was called on, where that is one number: the loss. None where it is not, or is unreadable.
     value: float | None = None
-    # Where it ran: None for a backward called on the traced thread, outside any other.
+    #: Where it ran: None for a backward called on the traced thread, outside any other.
     pass_context: PassContext | None = None
-    # In a run of several processes, whether the gradients that it brought were reduced over them in it; None where
-    # nothing there reduces gradients, or it is not known.
+    #: In a run of several processes, whether the gradients that it brought were reduced over them in it; None where
+    #: nothing there reduces gradients, or it is not known.
     reduced: bool | None = None
 
 
@@ -114,26 +114,26 @@ class Pass:
 class ParameterSeries:
     """The gradient of one leaf, over the kept passes."""
 
-    name: str  # ``"net.conv1.weight"``, or ``"leaf (3, 4)"`` where no name is known.
-    shape: tuple[int, ...]  # Its shape.
-    dtype: str  # Without the prefix.
-    numel: int  # Elements.
-    is_parameter: bool  # Whether it is an ``nn.Parameter`` of a module that was found.
-    requires_grad: bool  # Whether it asks for a gradient.
-    used: bool  # Whether a node of any traced graph leads to it.
-    owner: str  # Name of the outermost module it belongs to (``"net"``); empty for a plain tensor.
-    norms: Floats  # Norm of the gradient it received, one a pass of `TraceReport.passes`; `UNTOUCHED` where none came.
-    touched: int  # How many passes of the whole run brought it a gradient.
-    # How far the optimizer's step after each of these passes moved it: the norm of the change over the norm before, of
-    # at most 65,536 evenly spaced elements; `UNTOUCHED` where no step was measured; infinite where it was all zero
-    # before.
+    name: str  #: ``"net.conv1.weight"``, or ``"leaf (3, 4)"`` where no name is known.
+    shape: tuple[int, ...]  #: Its shape.
+    dtype: str  #: Without the prefix.
+    numel: int  #: Elements.
+    is_parameter: bool  #: Whether it is an ``nn.Parameter`` of a module that was found.
+    requires_grad: bool  #: Whether it asks for a gradient.
+    used: bool  #: Whether a node of any traced graph leads to it.
+    owner: str  #: Name of the outermost module it belongs to (``"net"``); empty for a plain tensor.
+    norms: Floats  #: Norm of the gradient it received, one a pass of `TraceReport.passes`; `UNTOUCHED` where none came.
+    touched: int  #: How many passes of the whole run brought it a gradient.
+    #: How far the optimizer's step after each of these passes moved it: the norm of the change over the norm before, of
+    #: at most 65,536 evenly spaced elements; `UNTOUCHED` where no step was measured; infinite where it was all zero
+    #: before.
     updates: Floats = field(default_factory=no_numbers)
-    replaced: bool = False  # Whether its module got another one in its place, at least once.
-    # In a run of several processes, the norm of what lay of its ``.grad`` in this one when an optimizer stepped after
-    # each of these passes: reduced, unscaled and clipped; `UNTOUCHED` where it was not measured.
+    replaced: bool = False  #: Whether its module got another one in its place, at least once.
+    #: In a run of several processes, the norm of what lay of its ``.grad`` in this one when an optimizer stepped after
+    #: each of these passes: reduced, unscaled and clipped; `UNTOUCHED` where it was not measured.
     stepped: Floats = field(default_factory=no_numbers)
-    # Of weights in half precision, the share of the elements with a gradient that measured steps left where they were;
-    # -1 where none was measured.
+    #: Of weights in half precision, the share of the elements with a gradient that measured steps left where they were;
+    #: -1 where none was measured.
     lost: float = -1.0
 
 
@@ -141,22 +141,22 @@ class ParameterSeries:
 class Kept:
     """What an existing graph keeps for its backward; known of a graph that is drawn, not of a run."""
 
-    slots: int = 0  # Saved tensors that are there; one that two nodes save counts twice.
-    storages: int = 0  # Different storages behind them.
-    nbytes: int = 0  # Bytes of these storages, each counted once and whole.
-    leaf_bytes: int = 0  # The part of it that belongs to leaves of the graph, which live without it.
-    freed: int = 0  # Saved tensors that a backward has used and freed.
-    changed: int = 0  # Saved tensors that were changed in place since.
-    unread: int = 0  # Saved tensors that could not be looked at: packed by hooks, or of a kind that has no storage.
+    slots: int = 0  #: Saved tensors that are there; one that two nodes save counts twice.
+    storages: int = 0  #: Different storages behind them.
+    nbytes: int = 0  #: Bytes of these storages, each counted once and whole.
+    leaf_bytes: int = 0  #: The part of it that belongs to leaves of the graph, which live without it.
+    freed: int = 0  #: Saved tensors that a backward has used and freed.
+    changed: int = 0  #: Saved tensors that were changed in place since.
+    unread: int = 0  #: Saved tensors that could not be looked at: packed by hooks, or of a kind that has no storage.
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
     """The source that was traced: one notebook cell, or the file a plain ``with trace()`` stands in."""
 
-    filename: str  # As Python names it.
-    count: int | None  # The execution count, or None.
-    lines: tuple[str, ...]  # Its lines; empty where they cannot be read.
+    filename: str  #: As Python names it.
+    count: int | None  #: The execution count, or None.
+    lines: tuple[str, ...]  #: Its lines; empty where they cannot be read.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,44 +165,45 @@ class TraceReport(Report):
 
     kind_name: ClassVar[str] = "trace"
 
-    title: str  # A name for the run: the model's name where one is known.
-    # ``"running"``, ``"finished"``, ``"failed"`` or ``"interrupted"``; ``"drawn"`` for a graph that was only looked at.
+    title: str  #: A name for the run: the model's name where one is known.
+    #: ``"running"``, ``"finished"``, ``"failed"`` or ``"interrupted"``; ``"drawn"`` for a graph that was only looked
+    #: at.
     state: State
-    error: str = ""  # ``"ValueError: …"`` of a run that failed; empty otherwise.
-    cell: Cell  # The traced source.
-    seconds: float  # Wall time from start to end (or to now, while running).
-    own_seconds: float  # The part of it spent inside the tracer's own hooks.
-    locations: tuple[Location, ...] = ()  # The user's lines that anything here points to.
-    graphs: tuple[Graph, ...] = ()  # Most used first.
-    passes: tuple[Pass, ...] = ()  # The kept passes; see ``passes_seen``.
-    passes_seen: int = 0  # How many there were.
-    # Passes that ran inside others, in the order in which they ended, thinned as these; they have the numbers of the
-    # passes that they ran in, and are not among ``passes``.
+    error: str = ""  #: ``"ValueError: …"`` of a run that failed; empty otherwise.
+    cell: Cell  #: The traced source.
+    seconds: float  #: Wall time from start to end (or to now, while running).
+    own_seconds: float  #: The part of it spent inside the tracer's own hooks.
+    locations: tuple[Location, ...] = ()  #: The user's lines that anything here points to.
+    graphs: tuple[Graph, ...] = ()  #: Most used first.
+    passes: tuple[Pass, ...] = ()  #: The kept passes; see ``passes_seen``.
+    passes_seen: int = 0  #: How many there were.
+    #: Passes that ran inside others, in the order in which they ended, thinned as these; they have the numbers of the
+    #: passes that they ran in, and are not among ``passes``.
     inner_passes: tuple[Pass, ...] = ()
-    inner_passes_seen: int = 0  # How many of these there were.
-    steps_seen: int = 0  # How many steps there were.
-    forward_nodes: int = 0  # How many autograd nodes the forward made, whether or not a backward reached them.
-    # Every leaf that took part and every parameter of every module that took part.
+    inner_passes_seen: int = 0  #: How many of these there were.
+    steps_seen: int = 0  #: How many steps there were.
+    forward_nodes: int = 0  #: How many autograd nodes the forward made, whether or not a backward reached them.
+    #: Every leaf that took part and every parameter of every module that took part.
     parameters: tuple[ParameterSeries, ...] = ()
-    gaps: tuple[Gap, ...] = ()  # What could not be seen, and why.
-    kept: Kept | None = None  # What the graph keeps for its backward; None for a run.
-    # What ended the way of values that backward was called on, where nothing was left to go back along; those within a
-    # graph are in `Graph.cuts`.
+    gaps: tuple[Gap, ...] = ()  #: What could not be seen, and why.
+    kept: Kept | None = None  #: What the graph keeps for its backward; None for a run.
+    #: What ended the way of values that backward was called on, where nothing was left to go back along; those within a
+    #: graph are in `Graph.cuts`.
     cuts: tuple[Cut, ...] = ()
-    ops: OpsReport | None = None  # Every operation that ran; None but at level ``"ops"``.
-    pacing: Pacing | None = None  # Which steps were traced, and what that cost; None where all were to be.
-    failure: FailureReport | None = None  # The call that ended the run, where it was one of torch's that failed.
-    observations: tuple[Observation, ...] = ()  # What single calls of the forward did that is worth knowing.
-    training: Training | None = None  # What the training loop did from step to step; None where nothing was trained.
-    # Values without a history that backward was called on, and that torch refused.
+    ops: OpsReport | None = None  #: Every operation that ran; None but at level ``"ops"``.
+    pacing: Pacing | None = None  #: Which steps were traced, and what that cost; None where all were to be.
+    failure: FailureReport | None = None  #: The call that ended the run, where it was one of torch's that failed.
+    observations: tuple[Observation, ...] = ()  #: What single calls of the forward did that is worth knowing.
+    training: Training | None = None  #: What the training loop did from step to step; None where nothing was trained.
+    #: Values without a history that backward was called on, and that torch refused.
     losses_without_graph: tuple[LossWithoutGraph, ...] = ()
-    # What the modules that ran hold beside their registries; None before the run has ended.
+    #: What the modules that ran hold beside their registries; None before the run has ended.
     modules: ModulesReport | None = None
-    # What autograd let pass although it is wrong; None where nothing was seen.
+    #: What autograd let pass although it is wrong; None where nothing was seen.
     silent_errors: SilentErrors | None = None
-    swallowed_errors: tuple[SwallowedError, ...] = ()  # Backwards that torch refused, and that did not end the run.
-    parallel: Parallel | None = None  # The place of this process in a run of several; None in a run of one.
-    # How many processes were forked in the run: nothing that they did is in here. Known when it has ended.
+    swallowed_errors: tuple[SwallowedError, ...] = ()  #: Backwards that torch refused, and that did not end the run.
+    parallel: Parallel | None = None  #: The place of this process in a run of several; None in a run of one.
+    #: How many processes were forked in the run: nothing that they did is in here. Known when it has ended.
     forked: int = 0
 
     def check(self) -> None:
@@ -267,16 +268,16 @@ class TraceReport(Report):
 class LiveFrame:
     """What changes while the run goes on: small enough to be taken many times a second."""
 
-    structure: int  # Goes up whenever graphs or parameters were added or renamed: time to fetch a whole report.
-    graph: int  # Number of the graph being walked, 0 before the first pass.
-    pass_number: int  # The pass being walked, or the last one.
-    step: int  # Its step.
-    running: bool  # Whether backward is under way right now.
-    cursor: int  # Index of the node reached last; -1 before the first.
-    reached: int  # How many nodes of this pass were reached so far.
-    norms: Floats  # For each node of the graph: its norm in this pass, `UNTOUCHED` where backward has not come yet.
-    finished_pass: int  # Number of the last finished pass, 0 before the first.
-    parameter_norms: Floats  # For each parameter, in the report's order: its norm in that pass.
-    seconds: float  # Since the start.
-    resting: bool = False  # Whether the run goes on untraced right now; ``step`` is then the one that it has come to.
-    next_step: int = 0  # While it rests: about the step that will be traced next; 0 where none is known.
+    structure: int  #: Goes up whenever graphs or parameters were added or renamed: time to fetch a whole report.
+    graph: int  #: Number of the graph being walked, 0 before the first pass.
+    pass_number: int  #: The pass being walked, or the last one.
+    step: int  #: Its step.
+    running: bool  #: Whether backward is under way right now.
+    cursor: int  #: Index of the node reached last; -1 before the first.
+    reached: int  #: How many nodes of this pass were reached so far.
+    norms: Floats  #: For each node of the graph: its norm in this pass, `UNTOUCHED` where backward has not come yet.
+    finished_pass: int  #: Number of the last finished pass, 0 before the first.
+    parameter_norms: Floats  #: For each parameter, in the report's order: its norm in that pass.
+    seconds: float  #: Since the start.
+    resting: bool = False  #: Whether the run goes on untraced right now; ``step`` is then the one that it has come to.
+    next_step: int = 0  #: While it rests: about the step that will be traced next; 0 where none is known.

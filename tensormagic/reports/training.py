@@ -26,32 +26,32 @@ ObservationKind = Literal[
 class Observation:
     """One thing that the calls of one line did."""
 
-    # ``"copy"``: a call that gives a view where it can has copied; ``"mixed formats"``: operands in different memory
-    # formats met; ``"uninitialised"``: memory was read that nobody had written; ``"both broadcast"``: both operands
-    # grew, and what came out was reduced; ``"normalised"``: a loss was given probabilities; ``"draw"``: random numbers
-    # came from the default generator, whose seed nobody chose; ``"synchronised"``: the host waited for a device;
-    # ``"promoted"``: float32 became float64 because it met float64; ``"regrouped"``: a view has the old sizes in
-    # another order; ``"same memory"``: tensors that were joined are views of the same elements; ``"wrapped"``: uint8
-    # left its range; ``"no logarithms"``: `kl_div` was given none; ``"normalised over"``: a softmax went over another
-    # dimension than what follows sums or picks from; ``"last sample"``: the output of a recurrent layer that takes time
-    # first was indexed ``[:, -1]``, or that of attention that takes places first, ``[:, 0]`` or ``[:, -1]``; ``"same
-    # draws"``: every worker of a loader begins with the same generator, or goes through the same stream;
-    # ``"advantage"``: a score's logarithm was multiplied by a difference that has a gradient; ``"target"``: a loss
-    # compares with a target made by the network that is trained; ``"dropout"``, ``"dropout in eval"``: a dropout that
-    # the mode of the module around it does not reach.
+    #: ``"copy"``: a call that gives a view where it can has copied; ``"mixed formats"``: operands in different memory
+    #: formats met; ``"uninitialised"``: memory was read that nobody had written; ``"both broadcast"``: both operands
+    #: grew, and what came out was reduced; ``"normalised"``: a loss was given probabilities; ``"draw"``: random numbers
+    #: came from the default generator, whose seed nobody chose; ``"synchronised"``: the host waited for a device;
+    #: ``"promoted"``: float32 became float64 because it met float64; ``"regrouped"``: a view has the old sizes in
+    #: another order; ``"same memory"``: tensors that were joined are views of the same elements; ``"wrapped"``: uint8
+    #: left its range; ``"no logarithms"``: `kl_div` was given none; ``"normalised over"``: a softmax went over another
+    #: dimension than what follows sums or picks from; ``"last sample"``: the output of a recurrent layer that takes
+    #: time first was indexed ``[:, -1]``, or that of attention that takes places first, ``[:, 0]`` or ``[:, -1]``;
+    #: ``"same draws"``: every worker of a loader begins with the same generator, or goes through the same stream;
+    #: ``"advantage"``: a score's logarithm was multiplied by a difference that has a gradient; ``"target"``: a loss
+    #: compares with a target made by the network that is trained; ``"dropout"``, ``"dropout in eval"``: a dropout that
+    #: the mode of the module around it does not reach.
     kind: ObservationKind
-    op: str  # What was called, as a user knows it: ``"reshape"``, ``"mse_loss"``.
-    # Index into `TraceReport.locations` of the user's line; None where all of it is library code.
+    op: str  #: What was called, as a user knows it: ``"reshape"``, ``"mse_loss"``.
+    #: Index into `TraceReport.locations` of the user's line; None where all of it is library code.
     location: int | None = None
-    module: str = ""  # Path of the innermost module whose forward was running.
-    calls: int = 1  # How often this line made this call.
-    looked: int = 1  # At how many of these it was looked closely.
-    seen: int = 1  # In how many of those it was so.
-    nbytes: int = 0  # Bytes concerned, in the largest of them.
-    operands: tuple[Operand, ...] = ()  # What the call was given, the first time: only what the finding is about.
-    result: Operand | None = None  # What came out, the first time.
-    made: int | None = None  # Index of the line where the first operand was made, where that matters and is known.
-    detail: str = ""  # What only this kind needs, in a word: the op before a loss, the device, the seed.
+    module: str = ""  #: Path of the innermost module whose forward was running.
+    calls: int = 1  #: How often this line made this call.
+    looked: int = 1  #: At how many of these it was looked closely.
+    seen: int = 1  #: In how many of those it was so.
+    nbytes: int = 0  #: Bytes concerned, in the largest of them.
+    operands: tuple[Operand, ...] = ()  #: What the call was given, the first time: only what the finding is about.
+    result: Operand | None = None  #: What came out, the first time.
+    made: int | None = None  #: Index of the line where the first operand was made, where that matters and is known.
+    detail: str = ""  #: What only this kind needs, in a word: the op before a loss, the device, the seed.
 
 
 # What a training loop did from step to step: which optimizers stepped, on what gradients, and what they hold.
@@ -66,68 +66,68 @@ StepKind = Literal["fresh", "accumulated", "emptied", "repeated", "without", "in
 class StepPattern:
     """Steps of one optimizer that are alike."""
 
-    # What the step found in its parameters' ``.grad``: ``"fresh"`` (brought since the step before, cleared in between),
-    # ``"accumulated"`` (a backward added to what a step had used already), ``"emptied"`` (a backward brought gradients,
-    # and at the step they were gone), ``"repeated"`` (those of the step before, no backward ran in between),
-    # ``"without"`` (none, although there was a forward; no backward has run at all), ``"inside"`` (backward ran inside
-    # the step, in a closure), ``"idle"`` (none, for another reason) or ``"unseen"`` (not everything before it was
-    # seen).
+    #: What the step found in its parameters' ``.grad``: ``"fresh"`` (brought since the step before, cleared in
+    #: between), ``"accumulated"`` (a backward added to what a step had used already), ``"emptied"`` (a backward brought
+    #: gradients, and at the step they were gone), ``"repeated"`` (those of the step before, no backward ran in
+    #: between), ``"without"`` (none, although there was a forward; no backward has run at all), ``"inside"`` (backward
+    #: ran inside the step, in a closure), ``"idle"`` (none, for another reason) or ``"unseen"`` (not everything before
+    #: it was seen).
     kind: StepKind
-    # Index into `TraceReport.locations` of the line that made the step; None where not known. Of an update by hand it
-    # is not known.
+    #: Index into `TraceReport.locations` of the line that made the step; None where not known. Of an update by hand it
+    #: is not known.
     location: int | None = None
-    backward: int | None = None  # Index of the line of the last backward before it.
-    cleared: int | None = None  # Index of the line that cleared the gradients last, where that was seen.
-    count: int = 1  # How many such steps there were.
-    first: int = 1  # The number of the first of them among the optimizer's steps, from 1.
-    last: int = 1  # The number of the last.
-    longest: int = 1  # The most in a row.
+    backward: int | None = None  #: Index of the line of the last backward before it.
+    cleared: int | None = None  #: Index of the line that cleared the gradients last, where that was seen.
+    count: int = 1  #: How many such steps there were.
+    first: int = 1  #: The number of the first of them among the optimizer's steps, from 1.
+    last: int = 1  #: The number of the last.
+    longest: int = 1  #: The most in a row.
 
 
 @dataclass(frozen=True, slots=True)
 class Accumulation:
     """How a gradient grew that was never cleared: of one parameter, as steps used it."""
 
-    parameter: int | None  # Index into `TraceReport.parameters`; None where it is not among them.
-    first_step: int  # The first step that was measured.
-    first_norm: float  # The norm that this step used.
-    last_step: int  # The last step that was measured.
-    last_norm: float  # The norm that this one used.
-    brought: float | None = None  # The norm of what the one backward before it brought; None where there were several.
+    parameter: int | None  #: Index into `TraceReport.parameters`; None where it is not among them.
+    first_step: int  #: The first step that was measured.
+    first_norm: float  #: The norm that this step used.
+    last_step: int  #: The last step that was measured.
+    last_norm: float  #: The norm that this one used.
+    brought: float | None = None  #: The norm of what the one backward before it brought; None where there were several.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizerUse:
     """One optimizer that stepped."""
 
-    name: str  # What the user calls it, else its class; empty for updates by hand, without an optimizer.
-    type_name: str  # Its class; empty for updates by hand.
-    steps: int  # How often it stepped.
-    patterns: tuple[StepPattern, ...] = ()  # How, in order of first appearance.
-    left_out: int = 0  # Steps of further patterns, which are not listed.
-    # Indices into `TraceReport.parameters` of those that it was given; of updates by hand, of a few that were looked
-    # at.
+    name: str  #: What the user calls it, else its class; empty for updates by hand, without an optimizer.
+    type_name: str  #: Its class; empty for updates by hand.
+    steps: int  #: How often it stepped.
+    patterns: tuple[StepPattern, ...] = ()  #: How, in order of first appearance.
+    left_out: int = 0  #: Steps of further patterns, which are not listed.
+    #: Indices into `TraceReport.parameters` of those that it was given; of updates by hand, of a few that were looked
+    #: at.
     holds: tuple[int, ...] = ()
-    unknown_parameters: int = 0  # How many it was given besides: of no module that ran, in no graph.
-    unknown_shapes: tuple[tuple[int, ...], ...] = ()  # Their shapes, at most a few.
-    unknown_owner: str = ""  # The name of the module that they are parameters of, where one has a name.
-    unknown_idle: bool = True  # Whether none of these had a gradient at any step that was looked at.
-    accumulation: Accumulation | None = None  # How a gradient grew that was never cleared.
-    # How many backward passes of one line brought gradients that were cleared before any step used them.
+    unknown_parameters: int = 0  #: How many it was given besides: of no module that ran, in no graph.
+    unknown_shapes: tuple[tuple[int, ...], ...] = ()  #: Their shapes, at most a few.
+    unknown_owner: str = ""  #: The name of the module that they are parameters of, where one has a name.
+    unknown_idle: bool = True  #: Whether none of these had a gradient at any step that was looked at.
+    accumulation: Accumulation | None = None  #: How a gradient grew that was never cleared.
+    #: How many backward passes of one line brought gradients that were cleared before any step used them.
     discarded: int = 0
-    discarded_at: int | None = None  # Index into `TraceReport.locations` of that line, the one with most of them.
-    rate: float | None = None  # The largest learning rate of any step; None where it was not read.
-    resting: int = 0  # How many of the last steps in a row had none to speak of: less than a ten-millionth of that.
-    # How many of its steps used gradients that keep a graph of their own; by hand, how many passes left such.
+    discarded_at: int | None = None  #: Index into `TraceReport.locations` of that line, the one with most of them.
+    rate: float | None = None  #: The largest learning rate of any step; None where it was not read.
+    resting: int = 0  #: How many of the last steps in a row had none to speak of: less than a ten-millionth of that.
+    #: How many of its steps used gradients that keep a graph of their own; by hand, how many passes left such.
     graphed: int = 0
-    repeated: int = 0  # How many different states of torch's generator came back at later steps: it was seeded anew.
-    repeated_at: int = 0  # The first such step; 0 where there is none.
-    repeated_of: int = 0  # The step that had the state before.
-    # How many of its steps used gradients to which two backward passes had added, the first of which another optimizer
-    # had used before the second ran.
+    repeated: int = 0  #: How many different states of torch's generator came back at later steps: it was seeded anew.
+    repeated_at: int = 0  #: The first such step; 0 where there is none.
+    repeated_of: int = 0  #: The step that had the state before.
+    #: How many of its steps used gradients to which two backward passes had added, the first of which another optimizer
+    #: had used before the second ran.
     foreign: int = 0
-    foreign_at: int | None = None  # Index into `TraceReport.locations` of the line of that first backward.
-    # Whether an optimizer before it stepped the same tensors, and not those of another model of that name.
+    foreign_at: int | None = None  #: Index into `TraceReport.locations` of the line of that first backward.
+    #: Whether an optimizer before it stepped the same tensors, and not those of another model of that name.
     again: bool = False
 
 
@@ -135,128 +135,128 @@ class OptimizerUse:
 class Clipping:
     """Calls of `clip_grad_norm_` of one line."""
 
-    location: int | None  # Index into `TraceReport.locations` of the line.
-    calls: int = 0  # How often it was called.
-    late: int = 0  # How often an optimizer had used the gradients already, and no backward had run since.
-    empty: int = 0  # How often none of the parameters had a gradient.
-    exhausted: int = 0  # How often it was given no parameter at all: a generator that was used up.
-    scaled: int = 0  # How often the gradients still had the factor of the ``GradScaler`` that steps.
+    location: int | None  #: Index into `TraceReport.locations` of the line.
+    calls: int = 0  #: How often it was called.
+    late: int = 0  #: How often an optimizer had used the gradients already, and no backward had run since.
+    empty: int = 0  #: How often none of the parameters had a gradient.
+    exhausted: int = 0  #: How often it was given no parameter at all: a generator that was used up.
+    scaled: int = 0  #: How often the gradients still had the factor of the ``GradScaler`` that steps.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdleOptimizer:
     """An optimizer that made no step in the run, though it holds parameters that got gradients."""
 
-    name: str  # What the user calls it, else its class.
-    holds: tuple[int, ...]  # Indices into `TraceReport.parameters`.
+    name: str  #: What the user calls it, else its class.
+    holds: tuple[int, ...]  #: Indices into `TraceReport.parameters`.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsedUpIterator:
     """A loop over an iterator inside another loop that does not make it anew: from the second round on it is empty."""
 
-    location: int | None  # Index into `TraceReport.locations` of the inner ``for``.
-    name: str  # What the iterator is called.
-    type_name: str  # Its class.
-    rounds: int  # How many rounds the outer loop makes; -1 where that is not known.
-    own: bool = False  # Whether the function that loops binds the name itself, or is the cell.
+    location: int | None  #: Index into `TraceReport.locations` of the inner ``for``.
+    name: str  #: What the iterator is called.
+    type_name: str  #: Its class.
+    rounds: int  #: How many rounds the outer loop makes; -1 where that is not known.
+    own: bool = False  #: Whether the function that loops binds the name itself, or is the cell.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SameOrder:
     """A loader whose DistributedSampler was not given the epoch: the second round had the order of the first."""
 
-    location: int | None  # Index into `TraceReport.locations` of the inner ``for``.
-    loader: str  # What the loader is called.
-    epoch: str  # The variable of the outer loop.
+    location: int | None  #: Index into `TraceReport.locations` of the inner ``for``.
+    loader: str  #: What the loader is called.
+    epoch: str  #: The variable of the outer loop.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateLoad:
     """A call of ``load_state_dict`` that was given keys which the module does not have, or its own tensors."""
 
-    location: int | None  # Index into `TraceReport.locations` of the line.
-    module: str  # What the user calls the module, else its class.
-    given: int  # How many keys it was given.
-    unexpected: int = 0  # How many of them the module does not have.
-    missing: int = 0  # How many of its own it was not given.
-    example: str = ""  # The first key that it does not have.
-    wanted: str = ""  # The first that it was not given.
-    strip: str = ""  # What has to be taken from the beginning of each given key, so that all of them fit; else empty.
-    own: bool = False  # Whether it was given its own parameters: nothing changes.
+    location: int | None  #: Index into `TraceReport.locations` of the line.
+    module: str  #: What the user calls the module, else its class.
+    given: int  #: How many keys it was given.
+    unexpected: int = 0  #: How many of them the module does not have.
+    missing: int = 0  #: How many of its own it was not given.
+    example: str = ""  #: The first key that it does not have.
+    wanted: str = ""  #: The first that it was not given.
+    strip: str = ""  #: What has to be taken from the beginning of each given key, so that all of them fit; else empty.
+    own: bool = False  #: Whether it was given its own parameters: nothing changes.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphGrowth:
     """A graph that is larger in each step than in the one before, because it reaches into the steps before."""
 
-    backward: int | None  # Index into `TraceReport.locations` of the line of the backward.
-    passes: int  # How many passes in a row it grew by the same number of nodes, when last looked at.
-    first_size: int  # Nodes of the first of these.
-    last_size: int  # Nodes of the last.
-    increment: int  # How many more each had than the one before.
-    older: int  # How many nodes of the last were made before the pass that came before it.
-    joined: int | None = None  # Index of the line that joined new nodes to these.
-    reaches: int | None = None  # Index of the line that had made what was joined.
+    backward: int | None  #: Index into `TraceReport.locations` of the line of the backward.
+    passes: int  #: How many passes in a row it grew by the same number of nodes, when last looked at.
+    first_size: int  #: Nodes of the first of these.
+    last_size: int  #: Nodes of the last.
+    increment: int  #: How many more each had than the one before.
+    older: int  #: How many nodes of the last were made before the pass that came before it.
+    joined: int | None = None  #: Index of the line that joined new nodes to these.
+    reaches: int | None = None  #: Index of the line that had made what was joined.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningSum:
     """A number with a history that each step adds to: it keeps the graphs of all steps."""
 
-    location: int | None  # Index into `TraceReport.locations` of the line.
-    steps: int  # Over how many steps it was followed, each with a backward of its own.
+    location: int | None  #: Index into `TraceReport.locations` of the line.
+    steps: int  #: Over how many steps it was followed, each with a backward of its own.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelMode:
     """In which mode a model was when its parameters were stepped."""
 
-    model: str  # Its name.
-    steps: int  # Steps of optimizers that hold parameters of it.
-    eval_steps: int  # How many of these found it, and all in it that this matters to, in eval mode.
-    longest: int  # The most of these in a row.
-    first: int  # The first of these, from 1; 0 where there was none.
-    dropouts: int  # How many dropouts there are in it.
-    norms: int  # How many normalisations with running statistics.
-    unused_norms: int  # How many of these had never seen a batch in train mode before the first step.
+    model: str  #: Its name.
+    steps: int  #: Steps of optimizers that hold parameters of it.
+    eval_steps: int  #: How many of these found it, and all in it that this matters to, in eval mode.
+    longest: int  #: The most of these in a row.
+    first: int  #: The first of these, from 1; 0 where there was none.
+    dropouts: int  #: How many dropouts there are in it.
+    norms: int  #: How many normalisations with running statistics.
+    unused_norms: int  #: How many of these had never seen a batch in train mode before the first step.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UntrainedNorm:
     """A batch normalisation that was in train mode while gradients were off: it took statistics all the same."""
 
-    module: str  # Its path.
-    location: int | None  # Index into `TraceReport.locations` of the line that switched gradients off.
-    batches: int  # How many batches it took statistics from in this way, after the first backward pass.
-    longest: int  # The most of these with no backward pass in between.
+    module: str  #: Its path.
+    location: int | None  #: Index into `TraceReport.locations` of the line that switched gradients off.
+    batches: int  #: How many batches it took statistics from in this way, after the first backward pass.
+    longest: int  #: The most of these with no backward pass in between.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
     """What the training loop did."""
 
-    optimizers: tuple[OptimizerUse, ...] = ()  # Those that stepped, in order of first step.
-    optimizers_seen: int = 0  # How many there were.
-    # Updates of leaves that no optimizer holds: in-place changes between backward passes. None where there were none.
+    optimizers: tuple[OptimizerUse, ...] = ()  #: Those that stepped, in order of first step.
+    optimizers_seen: int = 0  #: How many there were.
+    #: Updates of leaves that no optimizer holds: in-place changes between backward passes. None where there were none.
     by_hand: OptimizerUse | None = None
-    # Indices into `TraceReport.parameters` of those that are trained by other means: changed in place, or held by an
-    # optimizer that did not step. None as long as that was not looked for: while the run goes on.
+    #: Indices into `TraceReport.parameters` of those that are trained by other means: changed in place, or held by an
+    #: optimizer that did not step. None as long as that was not looked for: while the run goes on.
     elsewhere: tuple[int, ...] | None = None
-    growth: tuple[GraphGrowth, ...] = ()  # Graphs that grow from step to step.
-    sums: tuple[RunningSum, ...] = ()  # Numbers that keep the graphs of all steps.
-    norms: tuple[UntrainedNorm, ...] = ()  # Normalisations that took statistics while gradients were off.
-    modes: tuple[ModelMode, ...] = ()  # In which mode each stepped model was.
-    clips: tuple[Clipping, ...] = ()  # Calls of `clip_grad_norm_`, by line.
-    # Normalisations whose weights are frozen and that took statistics all the same, with gradients on.
+    growth: tuple[GraphGrowth, ...] = ()  #: Graphs that grow from step to step.
+    sums: tuple[RunningSum, ...] = ()  #: Numbers that keep the graphs of all steps.
+    norms: tuple[UntrainedNorm, ...] = ()  #: Normalisations that took statistics while gradients were off.
+    modes: tuple[ModelMode, ...] = ()  #: In which mode each stepped model was.
+    clips: tuple[Clipping, ...] = ()  #: Calls of `clip_grad_norm_`, by line.
+    #: Normalisations whose weights are frozen and that took statistics all the same, with gradients on.
     drifting: tuple[UntrainedNorm, ...] = ()
-    # Indices into `TraceReport.parameters` of weights whose rows are all the same at the end of the run.
+    #: Indices into `TraceReport.parameters` of weights whose rows are all the same at the end of the run.
     alike: tuple[int, ...] = ()
-    idle: tuple[IdleOptimizer, ...] = ()  # Optimizers that made no step.
-    used_up: tuple[UsedUpIterator, ...] = ()  # Loops over iterators that are empty from the second round on.
-    same_order: tuple[SameOrder, ...] = ()  # Loaders that gave their data in the same order in two rounds of a loop.
-    loads: tuple[StateLoad, ...] = ()  # Calls of ``load_state_dict(strict=False)`` with keys that do not fit.
-    names: tuple[tuple[str, ...], ...] = ()  # The names of each module that has several.
+    idle: tuple[IdleOptimizer, ...] = ()  #: Optimizers that made no step.
+    used_up: tuple[UsedUpIterator, ...] = ()  #: Loops over iterators that are empty from the second round on.
+    same_order: tuple[SameOrder, ...] = ()  #: Loaders that gave their data in the same order in two rounds of a loop.
+    loads: tuple[StateLoad, ...] = ()  #: Calls of ``load_state_dict(strict=False)`` with keys that do not fit.
+    names: tuple[tuple[str, ...], ...] = ()  #: The names of each module that has several.
 
 
 # What a rank knows of its place in a run of several processes, by itself.
@@ -268,31 +268,31 @@ Spread = Literal["DDP", "FSDP1", "FSDP2", "DTensor"]
 class Whole:
     """Parameters that lie whole on every rank of their mesh, beside others that are cut."""
 
-    largest: str  # The name of the largest.
-    count: int  # How many.
-    of: int  # How many parameters are DTensors on a mesh of several ranks.
-    elements: int  # How many elements they have.
-    of_elements: int  # How many all of these have.
+    largest: str  #: The name of the largest.
+    count: int  #: How many.
+    of: int  #: How many parameters are DTensors on a mesh of several ranks.
+    elements: int  #: How many elements they have.
+    of_elements: int  #: How many all of these have.
 
 
 @dataclass(frozen=True, slots=True)
 class TakenPart:
     """A part of a sum over ranks that a loss was computed from as if it were the whole."""
 
-    over: str  # The dimensions of the mesh over which the parts are to be added up.
-    placements: tuple[str, ...]  # Of the DTensor, one for each dimension of its mesh.
-    location: int | None  # Index into the report's locations: where ``to_local()`` was called, or the library did.
+    over: str  #: The dimensions of the mesh over which the parts are to be added up.
+    placements: tuple[str, ...]  #: Of the DTensor, one for each dimension of its mesh.
+    location: int | None  #: Index into the report's locations: where ``to_local()`` was called, or the library did.
 
 
 @dataclass(frozen=True, slots=True)
 class Parallel:
     """The place of a process in a run of several."""
 
-    rank: int  # Its number, from 0.
-    world_size: int  # How many processes there are.
-    # By what the parameters are spread that got gradients: ``"DDP"`` (each process holds all of them, and gradients are
-    # reduced), ``"FSDP1"``, ``"FSDP2"`` (each holds a shard, gradients are reduced and sharded), ``"DTensor"`` (the
-    # gradients are DTensors themselves, as under tensor parallelism).
+    rank: int  #: Its number, from 0.
+    world_size: int  #: How many processes there are.
+    #: By what the parameters are spread that got gradients: ``"DDP"`` (each process holds all of them, and gradients
+    #: are reduced), ``"FSDP1"``, ``"FSDP2"`` (each holds a shard, gradients are reduced and sharded), ``"DTensor"``
+    #: (the gradients are DTensors themselves, as under tensor parallelism).
     kinds: tuple[Spread, ...] = ()
-    whole: Whole | None = None  # Parameters that lie whole on each rank, where others are cut; None without such.
-    parts: tuple[TakenPart, ...] = ()  # Parts of sums that were taken for the whole.
+    whole: Whole | None = None  #: Parameters that lie whole on each rank, where others are cut; None without such.
+    parts: tuple[TakenPart, ...] = ()  #: Parts of sums that were taken for the whole.

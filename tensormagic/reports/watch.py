@@ -16,22 +16,22 @@ from tensormagic.reports.base import Gap, Location, Report
 class StillParameters:
     """Parameters of one model that ask for a gradient and that nothing changed while an optimizer made steps."""
 
-    owner: str  # Name of the model: ``"net"``.
-    optimizer: str  # Name of the optimizer that holds them, or of one that trains others of the model.
-    # Whether that optimizer holds them: then they had no gradient at any step. If not, no optimizer does, and they get
-    # gradients.
+    owner: str  #: Name of the model: ``"net"``.
+    optimizer: str  #: Name of the optimizer that holds them, or of one that trains others of the model.
+    #: Whether that optimizer holds them: then they had no gradient at any step. If not, no optimizer does, and they get
+    #: gradients.
     held: bool
-    names: tuple[str, ...]  # All parameters of the model in order: ``"net.fc1.weight"``.
-    numels: tuple[int, ...]  # Elements of each.
-    still: tuple[int, ...]  # The numbers of those that stand still.
-    trained: tuple[int, ...]  # The numbers of those that an optimizer changed.
-    # The numbers of those that stand still beside modules of the same make that are trained.
+    names: tuple[str, ...]  #: All parameters of the model in order: ``"net.fc1.weight"``.
+    numels: tuple[int, ...]  #: Elements of each.
+    still: tuple[int, ...]  #: The numbers of those that stand still.
+    trained: tuple[int, ...]  #: The numbers of those that an optimizer changed.
+    #: The numbers of those that stand still beside modules of the same make that are trained.
     alike: tuple[int, ...] = ()
-    # How far the optimizer got while they were seen to stand still: steps where ``steps`` is not 0, else in-place
-    # changes of the parameter that was changed most.
+    #: How far the optimizer got while they were seen to stand still: steps where ``steps`` is not 0, else in-place
+    #: changes of the parameter that was changed most.
     watched: int = 0
-    steps: int = 0  # How many steps the optimizer has made in all by its own count; 0 where it keeps none.
-    # The line that makes them, or the optimizer that leaves them out; None where neither was found.
+    steps: int = 0  #: How many steps the optimizer has made in all by its own count; 0 where it keeps none.
+    #: The line that makes them, or the optimizer that leaves them out; None where neither was found.
     location: Location | None = None
 
 
@@ -46,82 +46,82 @@ TieEvidence = Literal["was one", "one memory", "equal values"]
 class UnregisteredTensor:
     """A tensor that is a plain attribute of a module: neither a parameter nor a buffer of it."""
 
-    name: str  # ``"net.scale"``.
-    owner: str  # Name of the outermost module: ``"net"``.
-    module: str  # Name of the module that has the attribute.
-    shape: tuple[int, ...]  # Its shape.
-    dtype: str  # Without the ``torch.`` prefix.
-    device: str  # As torch writes it.
-    requires_grad: bool  # Whether autograd follows it.
-    grad_fn: str = ""  # The node that made it; empty for a leaf.
-    # Whether it, or each leaf that it was computed from, is registered with a module or has a name of its own besides.
+    name: str  #: ``"net.scale"``.
+    owner: str  #: Name of the outermost module: ``"net"``.
+    module: str  #: Name of the module that has the attribute.
+    shape: tuple[int, ...]  #: Its shape.
+    dtype: str  #: Without the ``torch.`` prefix.
+    device: str  #: As torch writes it.
+    requires_grad: bool  #: Whether autograd follows it.
+    grad_fn: str = ""  #: The node that made it; empty for a leaf.
+    #: Whether it, or each leaf that it was computed from, is registered with a module or has a name of its own besides.
     kept_elsewhere: bool = False
-    optimized: bool = False  # Whether an optimizer that could be found updates it, or all leaves it was computed from.
-    siblings: int = 0  # How many parameters of the outermost module the optimizers that could be found update.
-    registered: int = 0  # How many parameters the outermost module has.
-    module_device: str = ""  # Where the outermost module's parameters lie, if all on one device; else empty.
-    method: str = ""  # The method of the class that assigns it, the last one where several do; empty where none does.
-    location: Location | None = None  # The line that does.
+    optimized: bool = False  #: Whether an optimizer that could be found updates it, or all leaves it was computed from.
+    siblings: int = 0  #: How many parameters of the outermost module the optimizers that could be found update.
+    registered: int = 0  #: How many parameters the outermost module has.
+    module_device: str = ""  #: Where the outermost module's parameters lie, if all on one device; else empty.
+    method: str = ""  #: The method of the class that assigns it, the last one where several do; empty where none does.
+    location: Location | None = None  #: The line that does.
 
 
 @dataclass(frozen=True, slots=True)
 class UnregisteredModules:
     """Modules or parameters in a plain list, tuple or dictionary of a module, which therefore does not know them."""
 
-    name: str  # ``"net.layers"``.
-    owner: str  # Name of the outermost module.
-    container: str  # ``"list"``, ``"tuple"`` or ``"dict"``.
-    modules: int  # How many modules lie in it.
-    # How many parameters that ask for a gradient are known to no module for it; those that lie in the container
-    # themselves included.
+    name: str  #: ``"net.layers"``.
+    owner: str  #: Name of the outermost module.
+    container: str  #: ``"list"``, ``"tuple"`` or ``"dict"``.
+    modules: int  #: How many modules lie in it.
+    #: How many parameters that ask for a gradient are known to no module for it; those that lie in the container
+    #: themselves included.
     parameters: int
-    numel: int  # Elements of these.
-    registered: int = 0  # How many parameters the outermost module has.
-    optimized: int = 0  # How many of the hidden ones an optimizer that could be found updates.
-    with_gradient: int = 0  # How many of the hidden ones have a gradient.
-    # Whether parameters that the outermost module knows have one, or an optimizer made a step with them.
+    numel: int  #: Elements of these.
+    registered: int = 0  #: How many parameters the outermost module has.
+    optimized: int = 0  #: How many of the hidden ones an optimizer that could be found updates.
+    with_gradient: int = 0  #: How many of the hidden ones have a gradient.
+    #: Whether parameters that the outermost module knows have one, or an optimizer made a step with them.
     trained: bool = False
-    location: Location | None = None  # The line that makes the container.
+    location: Location | None = None  #: The line that makes the container.
 
 
 @dataclass(frozen=True, slots=True)
 class UntiedPair:
     """Two parameters of a module that were meant to be one, by all that can be seen."""
 
-    first: str  # ``"net.embedding.weight"``.
-    second: str  # ``"net.head.weight"``.
-    owner: str  # Name of the outermost module.
-    # ``"was one"``: they were one Parameter when the module was first seen; ``"one memory"``: two Parameters over the
-    # same memory; ``"equal values"``: an embedding's and a linear layer's weight, equal in every element that was
-    # compared.
+    first: str  #: ``"net.embedding.weight"``.
+    second: str  #: ``"net.head.weight"``.
+    owner: str  #: Name of the outermost module.
+    #: ``"was one"``: they were one Parameter when the module was first seen; ``"one memory"``: two Parameters over the
+    #: same memory; ``"equal values"``: an embedding's and a linear layer's weight, equal in every element that was
+    #: compared.
     evidence: TieEvidence
-    compared: int = 0  # How many elements were compared; 0 where none had to be.
-    numel: int = 0  # Elements of each.
-    location: Location | None = None  # The line that ties them, where one is found.
+    compared: int = 0  #: How many elements were compared; 0 where none had to be.
+    numel: int = 0  #: Elements of each.
+    location: Location | None = None  #: The line that ties them, where one is found.
 
 
 @dataclass(frozen=True, slots=True)
 class RepeatedModule:
     """One module that stands several times, side by side, in a container."""
 
-    container: str  # ``"net.blocks"``.
-    kind: str  # The container's class: ``"Sequential"``.
-    module: str  # The class of the one module: ``"Linear"``.
-    times: int  # How often it is there in a row.
-    parameters: int  # How many parameters it has that ask for a gradient.
-    location: Location | None = None  # The line that makes the container.
+    container: str  #: ``"net.blocks"``.
+    kind: str  #: The container's class: ``"Sequential"``.
+    module: str  #: The class of the one module: ``"Linear"``.
+    times: int  #: How often it is there in a row.
+    parameters: int  #: How many parameters it has that ask for a gradient.
+    location: Location | None = None  #: The line that makes the container.
 
 
 @dataclass(frozen=True, slots=True)
 class FlagWithoutEffect:
     """An attribute that was to freeze something, and that nothing of torch's reads."""
 
-    name: str  # ``"net.body.requires_grad"``, ``"net.fc.weight.require_grad"``.
-    of: str  # What it was set on: ``"net.body"``.
-    attribute: str  # ``"requires_grad"``.
-    is_module: bool  # Whether that is a module; else it is a parameter.
-    asking: int  # How many parameters there still ask for a gradient.
-    optimized: int = 0  # How many of these an optimizer that could be found updates.
+    name: str  #: ``"net.body.requires_grad"``, ``"net.fc.weight.require_grad"``.
+    of: str  #: What it was set on: ``"net.body"``.
+    attribute: str  #: ``"requires_grad"``.
+    is_module: bool  #: Whether that is a module; else it is a parameter.
+    asking: int  #: How many parameters there still ask for a gradient.
+    optimized: int = 0  #: How many of these an optimizer that could be found updates.
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,43 +145,43 @@ GraphForm = Literal["items", "sum"]
 class KeptMemory:
     """A storage that no name of the user's leads to, and that something of the session keeps alive."""
 
-    # What leads to it: ``"Out[5]"`` and ``"_5"``, or ``"the last error (ValueError), local y of f"``.
+    #: What leads to it: ``"Out[5]"`` and ``"_5"``, or ``"the last error (ValueError), local y of f"``.
     holders: tuple[str, ...]
-    kind: KeptBy  # ``"history"``, ``"traceback"`` or ``"both"``.
-    shape: tuple[int, ...]  # Of the tensor that was found.
-    dtype: str  # Without the ``torch.`` prefix.
-    device: str  # As torch writes it.
-    nbytes: int  # Of the whole storage.
-    location: Location | None = None  # Where the frame stands that holds it.
+    kind: KeptBy  #: ``"history"``, ``"traceback"`` or ``"both"``.
+    shape: tuple[int, ...]  #: Of the tensor that was found.
+    dtype: str  #: Without the ``torch.`` prefix.
+    device: str  #: As torch writes it.
+    nbytes: int  #: Of the whole storage.
+    location: Location | None = None  #: Where the frame stands that holds it.
 
 
 @dataclass(frozen=True, slots=True)
 class LoneView:
     """A tensor that reads a part of a storage, and is all that keeps the storage alive."""
 
-    name: str  # What it is called.
-    read: int  # Bytes of its elements.
-    nbytes: int  # Of the storage.
+    name: str  #: What it is called.
+    read: int  #: Bytes of its elements.
+    nbytes: int  #: Of the storage.
 
 
 @dataclass(frozen=True, slots=True)
 class StoredGraph:
     """Autograd graphs that are alive because results are stored: losses in a list, a sum of losses."""
 
-    name: str  # What holds them: ``"losses"``, ``"history['loss']"``, ``"val_loss"``.
-    form: GraphForm  # ``"items"`` of a container, or ``"sum"``: one tensor that was added up.
-    items: int  # How many tensors are stored.
-    # How many of them have a graph that shares nothing but leaves with the others'; of a sum, of its terms.
+    name: str  #: What holds them: ``"losses"``, ``"history['loss']"``, ``"val_loss"``.
+    form: GraphForm  #: ``"items"`` of a container, or ``"sum"``: one tensor that was added up.
+    items: int  #: How many tensors are stored.
+    #: How many of them have a graph that shares nothing but leaves with the others'; of a sum, of its terms.
     graphs: int
-    nodes: int  # Their nodes in all.
-    saved: int  # Tensors that these nodes still keep for a backward.
-    # Bytes of the storages of these that nothing else in reach keeps alive, each counted once; those of leaves left
-    # out.
+    nodes: int  #: Their nodes in all.
+    saved: int  #: Tensors that these nodes still keep for a backward.
+    #: Bytes of the storages of these that nothing else in reach keeps alive, each counted once; those of leaves left
+    #: out.
     nbytes: int
-    scalars: bool  # Whether all stored tensors hold one number.
-    freed: bool  # Whether a backward has used and freed what they saved.
-    complete: bool = True  # Whether all nodes were looked at; if not, there are more of everything.
-    location: Location | None = None  # The line that stores them, where one is found.
+    scalars: bool  #: Whether all stored tensors hold one number.
+    freed: bool  #: Whether a backward has used and freed what they saved.
+    complete: bool = True  #: Whether all nodes were looked at; if not, there are more of everything.
+    location: Location | None = None  #: The line that stores them, where one is found.
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,10 +197,10 @@ class HeldSize:
 class Growth:
     """What holds more after each run of the same code."""
 
-    name: str  # What grows: ``"activations"``.
-    tensors: tuple[int, ...]  # How many tensors it held after each of the runs, the oldest first.
-    nbytes: tuple[int, ...]  # What they take, after each of them.
-    location: Location | None = None  # The line that makes it grow, where one is found.
+    name: str  #: What grows: ``"activations"``.
+    tensors: tuple[int, ...]  #: How many tensors it held after each of the runs, the oldest first.
+    nbytes: tuple[int, ...]  #: What they take, after each of them.
+    location: Location | None = None  #: The line that makes it grow, where one is found.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,20 +209,21 @@ class WatchReport(Report):
 
     kind_name: ClassVar[str] = "watch"
 
-    looked: int = 0  # How many objects were looked through.
-    tensors: int = 0  # How many tensors were met.
-    storages: int = 0  # In how many storages they lie.
-    nbytes: int = 0  # What these take, each counted once.
-    modules: ModulesReport = field(default_factory=ModulesReport)  # What modules hold beside their registries.
-    # Large storages that only the session's history or the last error keeps alive, the largest first.
+    looked: int = 0  #: How many objects were looked through.
+    tensors: int = 0  #: How many tensors were met.
+    storages: int = 0  #: In how many storages they lie.
+    nbytes: int = 0  #: What these take, each counted once.
+    modules: ModulesReport = field(default_factory=ModulesReport)  #: What modules hold beside their registries.
+    #: Large storages that only the session's history or the last error keeps alive, the largest first.
     kept: tuple[KeptMemory, ...] = ()
-    views: tuple[LoneView, ...] = ()  # Views that alone keep a larger storage alive, the largest storage first.
-    graphs: tuple[StoredGraph, ...] = ()  # Graphs that stored results keep alive, the largest first.
-    sizes: tuple[HeldSize, ...] = ()  # What holds the most, the largest first: containers, and tensors with a name.
-    # What grew by the same amount from look to look; only where earlier looks were given.
+    views: tuple[LoneView, ...] = ()  #: Views that alone keep a larger storage alive, the largest storage first.
+    graphs: tuple[StoredGraph, ...] = ()  #: Graphs that stored results keep alive, the largest first.
+    sizes: tuple[HeldSize, ...] = ()  #: What holds the most, the largest first: containers, and tensors with a name.
+    #: What grew by the same amount from look to look; only where earlier looks were given.
     growing: tuple[Growth, ...] = ()
-    still: tuple[StillParameters, ...] = ()  # Parameters that nothing changed while others of their model were trained.
-    gaps: tuple[Gap, ...] = ()  # What could not be looked at, and why.
+    #: Parameters that nothing changed while others of their model were trained.
+    still: tuple[StillParameters, ...] = ()
+    gaps: tuple[Gap, ...] = ()  #: What could not be looked at, and why.
 
 
 # What a look before training has found, from one batch, on copies.
@@ -234,34 +235,34 @@ ProbeState = Literal["fine", "look", "wrong", "unknown"]
 class Probe:
     """One question, and its answer."""
 
-    question: str  # What was asked, in a few words: ``"initial loss"``.
-    state: ProbeState  # ``"fine"``, ``"look"`` (unusual), ``"wrong"``, or ``"unknown"`` where it could not be asked.
-    answer: str  # What was found, in a sentence without its full stop.
-    remedy: str = ""  # What to do; empty where nothing is to be done.
+    question: str  #: What was asked, in a few words: ``"initial loss"``.
+    state: ProbeState  #: ``"fine"``, ``"look"`` (unusual), ``"wrong"``, or ``"unknown"`` where it could not be asked.
+    answer: str  #: What was found, in a sentence without its full stop.
+    remedy: str = ""  #: What to do; empty where nothing is to be done.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extent:
     """The values of one tensor of the batch."""
 
-    shape: tuple[int, ...]  # Its shape.
-    dtype: str  # Without the ``torch.`` prefix.
-    low: float | None = None  # The smallest; None where there is none.
-    high: float | None = None  # The largest.
-    mean: float = 0.0  # Their mean.
-    std: float = 0.0  # Their standard deviation; 0 of one value.
-    bad: int = 0  # How many are NaN or infinite; these are left out of the rest.
-    different: int = 0  # How many different values there are, of integers; 0 of other dtypes.
+    shape: tuple[int, ...]  #: Its shape.
+    dtype: str  #: Without the ``torch.`` prefix.
+    low: float | None = None  #: The smallest; None where there is none.
+    high: float | None = None  #: The largest.
+    mean: float = 0.0  #: Their mean.
+    std: float = 0.0  #: Their standard deviation; 0 of one value.
+    bad: int = 0  #: How many are NaN or infinite; these are left out of the rest.
+    different: int = 0  #: How many different values there are, of integers; 0 of other dtypes.
 
 
 @dataclass(frozen=True, slots=True)
 class Overfit:
     """How far a copy of the model learned a handful of samples by heart."""
 
-    samples: int  # How many.
-    steps: int  # How many steps were made.
-    first: float  # The loss before the first.
-    last: float  # The loss before the last.
+    samples: int  #: How many.
+    steps: int  #: How many steps were made.
+    first: float  #: The loss before the first.
+    last: float  #: The loss before the last.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,31 +271,31 @@ class StartReport(Report):
 
     kind_name: ClassVar[str] = "start"
 
-    model: str = ""  # The model's name.
-    optimizer: str = ""  # The optimizer's class; empty where none was given.
-    parameters: int = 0  # How many parameters the model has.
-    trainable: int = 0  # How many of them ask for a gradient.
-    # Those that ask for one and are in no group of the optimizer; None without one.
+    model: str = ""  #: The model's name.
+    optimizer: str = ""  #: The optimizer's class; empty where none was given.
+    parameters: int = 0  #: How many parameters the model has.
+    trainable: int = 0  #: How many of them ask for a gradient.
+    #: Those that ask for one and are in no group of the optimizer; None without one.
     missing: tuple[str, ...] | None = None
-    unknown_parameters: int = 0  # How many parameters the optimizer holds that are not the model's.
-    training: bool = True  # Whether the model is in train mode.
-    # Modules in it that are in eval mode, although it is in train mode, and to which that matters.
+    unknown_parameters: int = 0  #: How many parameters the optimizer holds that are not the model's.
+    training: bool = True  #: Whether the model is in train mode.
+    #: Modules in it that are in eval mode, although it is in train mode, and to which that matters.
     in_eval: tuple[str, ...] = ()
-    inputs: tuple[Extent, ...] = ()  # What the model is given.
-    target: Extent | None = None  # What the loss compares with; None where there is nothing.
-    # The shape of what comes out; None where that is no tensor, or nothing came out.
+    inputs: tuple[Extent, ...] = ()  #: What the model is given.
+    target: Extent | None = None  #: What the loss compares with; None where there is nothing.
+    #: The shape of what comes out; None where that is no tensor, or nothing came out.
     outputs: tuple[int, ...] | None = None
-    loss: str = ""  # What the loss is called; empty where there is none.
-    value: float | None = None  # The loss of the batch before training; None where there is none.
-    expected: float | None = None  # What it would be of a model that knows nothing; None where that is not known.
-    # Parameters that ask for a gradient and got none; None where no backward ran.
+    loss: str = ""  #: What the loss is called; empty where there is none.
+    value: float | None = None  #: The loss of the batch before training; None where there is none.
+    expected: float | None = None  #: What it would be of a model that knows nothing; None where that is not known.
+    #: Parameters that ask for a gradient and got none; None where no backward ran.
     without_gradient: tuple[str, ...] | None = None
-    zero_gradient: tuple[str, ...] = ()  # Parameters whose gradient is exactly zero.
-    bad_gradient: tuple[str, ...] = ()  # Parameters whose gradient has NaN or infinities.
-    # Whether the result of one sample depends on the others, in eval mode; None where that was not asked.
+    zero_gradient: tuple[str, ...] = ()  #: Parameters whose gradient is exactly zero.
+    bad_gradient: tuple[str, ...] = ()  #: Parameters whose gradient has NaN or infinities.
+    #: Whether the result of one sample depends on the others, in eval mode; None where that was not asked.
     mixes: bool | None = None
-    overfit: Overfit | None = None  # How far a copy learned a few samples; None where that was not tried.
-    error: str = ""  # What the model or the loss raised; empty where nothing did.
-    seconds: float = 0.0  # How long it took.
-    probes: tuple[Probe, ...] = ()  # Questions and answers, in the order of a training.
-    gaps: tuple[Gap, ...] = ()  # What could not be looked at, and why.
+    overfit: Overfit | None = None  #: How far a copy learned a few samples; None where that was not tried.
+    error: str = ""  #: What the model or the loss raised; empty where nothing did.
+    seconds: float = 0.0  #: How long it took.
+    probes: tuple[Probe, ...] = ()  #: Questions and answers, in the order of a training.
+    gaps: tuple[Gap, ...] = ()  #: What could not be looked at, and why.

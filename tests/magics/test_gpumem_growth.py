@@ -50,7 +50,7 @@ def test_a_tensor_that_is_joined_again_and_again(cell):
     report = cell("r").value
     (found,) = report.findings
     assert (found.code, found.severity, found.subject, found.location.line) == ("TM504", "warning", "memory", 7)
-    assert found.message.startswith("16 MiB more after each of 5 iterations, 80 MiB in total: memory is made again")
+    assert found.message.startswith("16 MiB more after each of 5 iterations, 80 MiB in total: memory is replaced each")
 
 
 FAILS = """\

@@ -196,6 +196,7 @@ class LabNotebook:
         command = "name => window.jupyterapp.commands.execute('apputils:change-theme', {theme: name})"
         self.page.evaluate(command, name)
         self.page.wait_for_selector(f"body[data-jp-theme-light='{str(not dark).lower()}']", state="attached")
+        self.page.wait_for_selector("#jupyterlab-splash", state="detached")  # it is removed twice if themes follow fast
 
     def close(self) -> None:
         """Close the notebook and end its kernel, which would stay with the server otherwise."""

@@ -1,7 +1,7 @@
 """Stands in for a Python program that `tests.support.warm` runs as a fork: ``warm_client.py SOCKET ARGUMENTS``.
 
 It hands over its arguments, environment, folder and streams, hands on the signals that it gets, and ends as the program
-ends. Run with ``python -I -S`` it costs a hundredth of a second.
+ends. Run with ``python -I -S`` it costs a hundredth of a second. Where nobody forks it becomes the program itself.
 """
 
 from __future__ import annotations
@@ -39,16 +39,25 @@ class Client:
             os.killpg(self.pid, number)
 
     def status(self) -> int:
-        """Wait until the program has ended; return its status, as ``subprocess`` gives it."""
+        """Wait until the program has ended; return its status, as ``subprocess`` gives it.
+
+        Raises:
+            ConnectionError: where nobody forks: here that process would have had threads, for example.
+        """
         with self.connection.makefile() as answers:
-            self.pid = int(answers.readline())
+            if not (answer := answers.readline()):
+                raise ConnectionError
+            self.pid = int(answer)
             for number in self.early:
                 self.hand_on(number, None)
             return int(answers.readline())
 
 
 if __name__ == "__main__":
-    status = Client(sys.argv[1], sys.argv[2:]).status()
+    try:
+        status = Client(sys.argv[1], sys.argv[2:]).status()
+    except (ConnectionError, FileNotFoundError):  # then it is a process of its own
+        os.execv(sys.executable, [sys.executable, *sys.argv[2:]])
     if status < 0:
         with contextlib.suppress(OSError):  # SIGKILL is not to be changed
             signal.signal(-status, signal.SIG_DFL)

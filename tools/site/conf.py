@@ -57,7 +57,15 @@ def _without_signature(*given: Any) -> tuple[str, str] | None:
     return ("", "") if kind == "class" and ".reports." in name else None
 
 
+def _as_it_is(*given: Any) -> None:
+    """Begin what a field means with an empty comment: napoleon would read what stands before a colon as its type."""
+    _, kind, *_, lines = given
+    if kind == "attribute":
+        lines[:0] = ["..", ""]
+
+
 def setup(app: Any) -> dict[str, bool]:
     """Connect what is ours, and say that pages can be read side by side."""
     app.connect("autodoc-process-signature", _without_signature)
+    app.connect("autodoc-process-docstring", _as_it_is, priority=400)  # before napoleon
     return {"parallel_read_safe": True}
