@@ -103,3 +103,21 @@ def test_an_error_alone_is_explained_from_the_sizes_in_its_message(line, names, 
     report = explain_error(refused.value, namespace=space)
     assert [found.code for found in report.findings] == ["TM804"]
     assert says in report.findings[0].message
+
+
+@pytest.mark.parametrize(
+    ("run", "remedy"),
+    [
+        (lambda: torch.ones(3, 4).add_(torch.ones(2, 3, 4)), "torch.ones(3, 4) + torch.ones(2, 3, 4)"),
+        (lambda: torch.ones(3, dtype=torch.long).add_(torch.ones(3)), "torch.ones(3, dtype=torch.long).float()"),
+        (lambda: torch.ones(2, 3) + torch.ones(4), "Change `torch.ones(4)` so that its sizes match `torch.ones(2, 3)`"),
+        (lambda: torch.cat([torch.ones(2, 3), torch.ones(2, 4, 1)]), "`unsqueeze` adds a dimension"),
+    ],
+)
+def test_the_result_of_a_call_is_never_assigned_to(run, remedy):
+    """It has no name: the remedy is an expression, or says what to change, in words for shapes or for dimensions."""
+    with pytest.raises((RuntimeError, TypeError)), tm.explain() as explained:
+        run()
+    (found,) = explained.report.findings
+    assert remedy in found.remedy
+    assert " = " not in found.remedy

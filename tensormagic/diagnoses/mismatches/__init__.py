@@ -191,7 +191,7 @@ def _described(report: FailureReport, code: str, kind: MismatchKind) -> Iterator
         message=clash.rule,
         location=report.location,
         evidence=_evidence(report, clash),
-        remedy=_ways(clash) or (_without_a_way(operands) if kind == "shape" else ""),
+        remedy=_ways(clash) or (_without_a_way(clash, operands) if kind == "shape" else ""),
         subject=next((operand.name for operand in operands if operand.name), ""),
         related=tuple(_origins(report, operands)),
     )
@@ -215,13 +215,15 @@ def _ways(clash: Mismatch) -> str:
     return ways if clash.works or not ways else f"try {ways}"
 
 
-def _without_a_way(operands: list[Operand]) -> str:
+def _without_a_way(clash: Mismatch, operands: list[Operand]) -> str:
     """Return what is to be done where no code is known that would work: sizes come from where a tensor is made."""
     given = [operand.name or operand.role for operand in operands if operand.role not in {"weight", "bias"}]
-    names = list(dict.fromkeys(filter(None, given)))
+    names = list(dict.fromkeys(name.removeprefix("the result of ") for name in given if name))
+    if all(part.dimension is None for part in clash.parts) and len({len(each.shape) for each in operands}) > 1:
+        return "`unsqueeze` adds a dimension of size 1, and `squeeze` removes one."
     if len(names) < 2:
         return f"Look at where {names[0] if names else 'it'} is made: its sizes come from there."
-    return f"Create {names[1]} with sizes that match {names[0]}, or slice the larger one."
+    return f"Change {names[1]} so that its sizes match {names[0]}, or slice the larger one."
 
 
 def _origins(report: FailureReport, operands: list[Operand]) -> Iterator[RelatedLine]:

@@ -95,6 +95,11 @@ class Given:
         return self.operand.place or _CODES.get(self.operand.role, self.operand.role) or "x"
 
     @property
+    def can_be_assigned(self) -> bool:
+        """Whether a line can give its name another value: not that of a call's result."""
+        return bool(self.operand.name) and not self.code.endswith(")")
+
+    @property
     def sized(self) -> str:
         """Its name and its shape: ``x (32 × 784)``."""
         return f"{self.name} ({sizes(self.shape)})"

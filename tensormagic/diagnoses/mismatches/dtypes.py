@@ -294,7 +294,7 @@ def _write_keeps_dtype(call: Call, result: str, target: str) -> Mismatch:
         f"An in-place operation keeps the dtype of what it writes to: the result is {result}, and {wrong.name} is "
         f"{target}."
     )
-    return mismatch("dtype", rule, part, works=[f"{wrong.code} = {fitting}"])
+    return mismatch("dtype", rule, part, works=[f"{wrong.code} = {fitting}" if wrong.can_be_assigned else fitting])
 
 
 # -- one dtype that a function does not take -----------------------------------------------------------------------

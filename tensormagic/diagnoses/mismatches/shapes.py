@@ -414,8 +414,9 @@ def _result_too_small(call: Call, have: Shape, needed: Shape) -> Mismatch:
     )
     signs = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
     sign = signs.get(call.function.removeprefix("i"), "") or signs.get(call.function, "")
-    can_be_bound = bool(sign and others and target.operand.name)
-    works = [f"{target.code} = {target.code} {sign} {others[0].code}"] if can_be_bound else []
+    works = [f"{target.code} {sign} {others[0].code}"] if sign and others and target.operand.name else []
+    if target.can_be_assigned:
+        works = [f"{target.code} = {each}" for each in works]
     return mismatch("shape", rule, *parts, works=works)
 
 
