@@ -94,5 +94,5 @@ def test_a_million_operations_stay_small():
     follower = run._listener
     (ledger,) = follower._allocation_logs.values()
     assert len(ledger.moments.kept) <= 2000
-    assert len(follower.mode.events) <= follower.mode.patience + 1
+    assert len(follower._seen.events) <= follower._seen.patience + 1
     assert len(ledger.alive) < 100_000
