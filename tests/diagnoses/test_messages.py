@@ -1,29 +1,19 @@
-"""The table of what torch says: what a handler needs is filled in, and it is not asked where that is missing."""
+"""The table of what torch says: what a row or function names is filled in; it is not asked where that is missing."""
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from tensormagic.diagnoses.mismatches import rows
-from tensormagic.diagnoses.mismatches.call import (
-    Call,
-    Dim,
-    First,
-    Given,
-    Messages,
-    Right,
-    Shape,
-    Weight,
-    argument,
-    mismatch,
-    operand,
-    parameters,
-)
+from tensormagic.diagnoses.mismatches.call import Call, Given, Shape, mismatch
+from tensormagic.diagnoses.mismatches.table import FUNCTIONS, OPERANDS, Messages, Row, Text
 from tensormagic.reports import FailureReport
 from tensormagic.reports.failure import Operand
 
@@ -33,61 +23,71 @@ DIM = Operand(role="dim", is_tensor=False, text="-1")
 ERROR = "sizes [3, 4] and [5, 4] at 7 of weight"
 
 
-def explained(explain, *patterns, operands=(GIVEN, WEIGHT, DIM), error=ERROR, **fixed):
-    """Return the rules that the rows of one handler give for a message."""
-    says = Messages()
-    says(*patterns, **fixed)(explain)
+def read(says: Messages, operands=(GIVEN, WEIGHT, DIM), error=ERROR):
+    """Return what the rows make of a message."""
     call = Call(FailureReport(error_type="RuntimeError", error=error, function="torch.f", operands=operands))
-    found = [row.mismatch(call) for row in says.rows]
-    return [None if one is None else one.rule for one in found]
+    return [row.mismatch(call) for row in says.rows]
 
 
-def _operands(call: Call, given: First, weight: Weight, second: Right, dim: Dim):
-    return mismatch("shape", f"{call.title} {given.name} {weight.name} {second.name} {dim}")
+def explained(explain, *messages, operands=(GIVEN, WEIGHT, DIM), **fixed):
+    """Return the rules that the rows of one function give for a message."""
+    says = Messages()
+    says(*messages, **fixed)(explain)
+    return [None if one is None else one.rule for one in read(says, operands)]
+
+
+def written(text, operands=(GIVEN, WEIGHT, DIM)):
+    """Return what the rows of a text make of the message."""
+    says = Messages()
+    says.table(text)
+    return read(says, operands)
+
+
+# -- functions -----------------------------------------------------------------------------------------------------
+
+
+def _operands(call: Call, first: Given, weight: Given, right: Given, dim: int):
+    return mismatch("shape", f"{call.title} {first.name} {weight.name} {right.name} {dim}")
 
 
 def _groups(wanted: Shape, got: Shape, at: int, which: str):
     return mismatch("shape", f"{wanted} {got} {at!r} {which!r}")
 
 
-def _named(which: str, at: int, found: re.Match[str]):
-    return mismatch("shape", f"{which} {at} {found[0]}")
+def _optional(weight: Given | None, bias: Given | None):
+    return mismatch("shape", f"{weight and weight.name} {bias}")
 
 
-def _optional(weight: Weight | None, other: Annotated[Given, operand("other")] | None):
-    return mismatch("shape", f"{weight and weight.name} {other}")
+def _fixed(least: int, about: str | None):
+    return mismatch("shape", f"{least} {about}")
 
 
-def _fixed(least: int, *, about: str = "input", place: int = 0):
-    return mismatch("shape", f"{least} {about} {place}")
-
-
-def test_operands_are_looked_up():
+def test_operands_are_looked_up_by_the_names_of_parameters():
     """By role, by place, by number, and a number among the arguments."""
     assert explained(_operands, "sizes") == ["Torch.f x w w -1"]
 
 
-def test_groups_are_read_by_their_types():
-    """In the order of the parameters: shapes, numbers and words."""
-    assert explained(_groups, r"\[(.*?)\] and \[(.*?)\] at (\d+) of (\w+)") == ["(3, 4) (5, 4) 7 'weight'"]
+def test_groups_are_read_by_their_kinds():
+    """Sizes, whole numbers, words and dtypes."""
+    pattern = r"\[{wanted:shape}\] and \[{got:shape}\] at {at} of {which:word}"
+    assert explained(_groups, pattern) == ["(3, 4) (5, 4) 7 'weight'"]
 
 
-def test_a_named_group_goes_to_the_parameter_of_its_name():
-    """Whatever the order; the match itself can be shown for well."""
-    assert explained(_named, r"at (?P<at>\d+) of (?P<which>\w+)") == ["Weight 7 at 7 of weight"]
+def test_a_group_that_took_no_part_is_none():
+    """An alternative that was not met gives nothing; all that was found is there together as well."""
+
+    def told(found: Mapping[str, Any]):
+        return mismatch("shape", str(found))
+
+    assert explained(told, r"sizes(?P<one>x)?|at {other}") == ["{'one': None, 'other': None}"]
 
 
-def test_a_group_that_took_no_part_is_empty():
-    """An alternative that was not met gives no word, no numbers."""
-    assert explained(_groups, r"sizes(x)?(y)? \[(\d)(z)?") == ["() () 3 ''"]
-
-
-def test_several_patterns_are_rows_of_one_handler():
-    """One that does not fit the message gives nothing."""
+def test_several_messages_are_rows_of_one_function():
+    """One that is not torch's message gives nothing."""
     assert explained(_operands, "no such message", "sizes") == [None, "Torch.f x w w -1"]
 
 
-def test_a_handler_is_not_asked_where_an_operand_is_missing():
+def test_a_function_is_not_asked_where_an_operand_is_missing():
     """Any of those that it needs: the tensor, the second one, the number."""
     for missing in (GIVEN, WEIGHT, DIM):
         left = tuple(one for one in (GIVEN, WEIGHT, DIM) if one is not missing)
@@ -101,9 +101,9 @@ def test_an_optional_operand_is_none_where_it_is_missing():
 
 
 def test_what_a_row_fixes_is_not_read_from_the_message():
-    """A keyword-only parameter with a default is filled by rows alone, any other from the message where no row does."""
-    assert explained(_fixed, r"at (\d+)") == ["7 input 0"]
-    assert explained(_fixed, r"at (\d+)", least=2, about="mask") == ["2 mask 0"]
+    """The same function serves messages that name the number, and those that do not."""
+    assert explained(_fixed, r"at {least}") == ["7 None"]
+    assert explained(_fixed, "sizes", least=2, about="mask") == ["2 mask"]
 
 
 @pytest.mark.parametrize("wrong", [IndexError, ZeroDivisionError])
@@ -132,25 +132,100 @@ def test_no_tensor_of_a_kind_explains_nothing():
     assert explained(looking, "sizes", operands=(GIVEN, wanted)) == ["I"]
 
 
-def test_an_argument_is_found_by_its_role():
-    """Tensor or not."""
-
-    def asked(given: Annotated[Given, argument("dim")]):
-        return mismatch("argument", given.operand.text)
-
-    assert explained(asked, "sizes") == ["-1"]
+# -- rows of text --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("row", list(rows()), ids=lambda row: f"{row.explain.__name__}-{row.pattern[:30]}")
-def test_every_row_has_a_group_for_each_word_that_its_handler_asks_for(row):
-    """No group is left over, and none is missing; who takes the match reads it as it likes."""
-    groups = re.compile(row.pattern).groupindex
-    count = re.compile(row.pattern).groups
-    asked = parameters(row.explain)
-    from_message = [name for name, one in asked.items() if one.read is not None and name not in row.fixed]
-    takes_match = any(one.read is None and one.find is None and one.kind is not Call for one in asked.values())
-    assert set(groups) <= set(from_message)
-    assert len(from_message) == count or takes_match
+def test_a_row_is_a_message_with_a_sentence_parts_and_ways():
+    """Fields are filled in; a part is a dimension, a fact or the whole; ways have conditions."""
+    (found,) = written(r"""
+sizes \[{wanted:shape}\] and
+    dtype: Sizes {sizes(wanted)}
+        of {first} at {dim}.
+    parts: first[-1] must be {wanted[0]}; weight.ndim must be 3; weight.shape; first.dtype must be int64
+    parts: weight is {dim}
+    parts: first[0] must equal weight[1]; bias? must be missing
+    try: {first.code}.T when first.ndim == 2
+    try: {first.code}.mT when first.ndim > 2
+    try: {first.code}[{at}] for at in range(2)
+""")
+    assert (found.kind, found.rule) == ("dtype", "Sizes 3 × 4 of x (3 × 4) at -1.")
+    parts = [(part.operand, part.dimension, part.got, part.expected) for part in found.parts]
+    assert parts == [
+        (0, 1, "4", "3"), (1, None, "2-D", "3-D"), (1, None, "5 × 4", ""), (0, None, "float32", "int64"),
+        (1, None, "-1", ""), (0, 0, "3", "4"), (1, 1, "4", "3"),
+    ]  # fmt: skip
+    assert found.works == ("x.T", "x[0]", "x[1]")
+
+
+def test_several_lines_are_several_messages_of_one_row():
+    """And a comment between rows is none of them."""
+    found = written("""
+no such message
+sizes
+    shape: One.
+
+# of another kind
+and
+    shape: Two.
+""")
+    assert [one and one.rule for one in found] == [None, "One.", "Two."]
+
+
+def test_a_name_is_given_to_an_operand_that_is_looked_for():
+    """The first, the last or every tensor of which something holds, or any value; none explains nothing."""
+    row = "sizes\n    with wrong: {}\n    shape: {{wrong}}.\n"
+    said = [written(row.format(which)) for which in ("first one[1] == 4", "last one[1] == 4", "first.ndim + 1")]
+    assert [one.rule for (one,) in said] == ["X (3 × 4).", "W (5 × 4).", "3."]
+    assert written(row.format("every one.ndim > 2")) == [None]
+    (none,) = written("sizes\n    with wrong: all one.ndim > 2\n    shape: {len(wrong)}.\n")
+    assert none.rule == "0."
+
+
+def test_a_row_is_not_asked_where_its_condition_or_an_operand_is_missing():
+    """A dimension that is not there counts as missing; a slip of the pen in a row comes out."""
+    assert written("sizes\n    if: first.ndim > 2\n    shape: No.\n") == [None]
+    assert written("sizes\n    shape: {bias}.\n") == [None]
+    assert written("sizes\n    shape: {first[5]}.\n") == [None]
+    with pytest.raises(NameError):
+        written("sizes\n    shape: {frist}.\n")
+
+
+# -- all rows ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("row", list(rows()), ids=lambda row: row.says[:40])
+def test_every_row_names_what_there_is(row: Row):
+    """Groups of its message, what it defines itself, operands and helpers; and it names every group of its message."""
+    groups = set(re.compile(row.pattern).groupindex)
+    assert re.compile(row.pattern).groups == len(groups)
+    if isinstance(row.explain, Text):
+        named, defined = names_of(row.explain)
+        assert named <= groups | defined | set(OPERANDS) | set(FUNCTIONS) | {"call", "one"}
+        assert groups <= named
+    else:
+        asked = {name: hint for name, hint in row.explain.__annotations__.items() if name != "return"}
+        optional = {name for name, hint in asked.items() if hint.endswith("| None")}
+        assert set(asked) <= groups | set(row.fixed) | set(OPERANDS) | {"call", "found"} | optional
+        assert groups <= set(asked) or "found" in asked
+
+
+def names_of(text: Text) -> tuple[set[str], set[str]]:
+    """Return the names that the expressions of a row use, and those that it defines."""
+    expressions, defined = [], set()
+    for key, line in text.lines:
+        body, _, condition = line.partition(" when ") if key in {"parts", "try"} else (line, "", "")
+        body, _, loop = body.partition(" for ") if key in {"parts", "try"} else (body, "", "")
+        name, _, values = loop.partition(" in ")
+        defined |= {name, key.removeprefix("with ")}
+        expressions += [condition or "0", values or "0"]
+        if key == "if" or key.startswith("with "):
+            expressions.append(re.sub(r"^(?:first|last|every|all) ", "", body))
+        else:
+            expressions.append(f"f'''{body}'''")
+        if key == "parts":
+            expressions += re.findall(r"(?:^|; |equal )(\w+)", body) + re.findall(r"\w\[([^\]]+)\](?= |;|$)", body)
+    trees = [ast.parse(each, mode="eval") for each in expressions]
+    return {node.id for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)}, defined
 
 
 def test_only_the_subjects_that_a_message_needs_are_imported():

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
-from tensormagic.diagnoses.mismatches.call import Call, Given, Row, Shape, mismatch, numbers, shaped, sizes, whole
+from tensormagic.diagnoses.mismatches.call import Call, Given, Shape, mismatch, numbers, shaped, sizes, whole
 from tensormagic.diagnoses.mismatches.call import size as size_of
+from tensormagic.diagnoses.mismatches.table import Row
 from tensormagic.reports import Clashing, FailureReport, Finding, Mismatch, Operand, RelatedLine
 from tensormagic.reports.base import Scalar
 from tensormagic.reports.failure import MismatchKind
@@ -134,7 +135,7 @@ def _multiplied(given: list[Given], shapes: list[Shape]) -> Mismatch | None:
 
 
 def _sized(given: Given) -> str:
-    return given.sized if given.operand.is_tensor else given.name
+    return str(given) if given.operand.is_tensor else given.name
 
 
 def _part(given: Given, got: int, at: int) -> Clashing:

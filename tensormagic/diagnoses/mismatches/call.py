@@ -1,20 +1,18 @@
-"""A refused call: its operands, and the table of messages that explain it."""
+"""A refused call: its operands by name, role and place, how to write them, and the parts that do not fit."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property
-from types import NoneType
-from typing import Annotated, Any, TypeVar, get_args, get_type_hints
+from functools import cached_property
+from math import prod
+from typing import TypeVar
 
 from tensormagic.reports import Clashing, FailureReport, Mismatch, Operand
 from tensormagic.reports.failure import MismatchKind
 
-# A failed call as the rules about it read it: its operands by name, role and place, and how to write them.
-#
 # What torch calls an operand (``weight``) is known where the collector found it; otherwise its place among the
 # arguments says it. The user's own name for it is what sentences and code use.
 
@@ -27,6 +25,15 @@ _OPERATORS = {
     "eq": "==",
     "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "and": "&", "or": "|", "xor": "^",
 }  # fmt: skip
+_SCALARS = {
+    "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "long": "int64", "int": "int32",
+    "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool", "long int": "int64", "unsigned char": "uint8",
+    "signed char": "int8", "complexfloat": "complex64", "complexdouble": "complex128",
+    "c10::complex<float>": "complex64", "c10::complex<double>": "complex128", "c10::half": "float16",
+    "c10::bfloat16": "bfloat16", "complexhalf": "complex32", "uint16": "uint16", "uint32": "uint32", "uint64": "uint64",
+}  # fmt: skip
+_METHODS = {"float32": ".float()", "float64": ".double()", "int64": ".long()", "float16": ".half()", "bool": ".bool()",
+            "int32": ".int()", "bfloat16": ".bfloat16()"}  # fmt: skip
 _SIGNS = {sign: word for word, sign in _OPERATORS.items()}
 _QUOTED = re.compile(r"`([^`]+)`")
 _PLACE = re.compile(r"^(.*)\[(\d+)\]$")
@@ -58,6 +65,11 @@ class Given:
     def ndim(self) -> int:
         """How many dimensions it has."""
         return len(self.operand.shape)
+
+    @property
+    def numel(self) -> int:
+        """How many elements it has."""
+        return prod(self.operand.shape)
 
     @property
     def dtype(self) -> str:
@@ -99,10 +111,13 @@ class Given:
         """Whether a line can give its name another value: not that of a call's result."""
         return bool(self.operand.name) and not self.code.endswith(")")
 
-    @property
-    def sized(self) -> str:
-        """Its name and its shape: ``x (32 × 784)``."""
+    def __str__(self) -> str:
+        """Return its name and its shape: ``x (32 × 784)``."""
         return f"{self.name} ({sizes(self.shape)})"
+
+    def __getitem__(self, dimension: int) -> int:
+        """Return one of its sizes; raises IndexError where it has no such dimension."""
+        return self.operand.shape[dimension]
 
 
 def _word(role: str) -> str:
@@ -216,6 +231,10 @@ class Call:
         found = named or [one for one in plain if one.position == position and not one.operand.role]
         return found[0].operand.text if found else ""
 
+    def argument(self, role: str) -> Given | None:
+        """Return an argument, tensor or not, by what torch calls it."""
+        return next((one for one in self.given if one.operand.role == role), None)
+
     def written(self, keyword: str) -> str:
         """Return what the user's own call gives for a keyword, as it is written there; empty where it gives none."""
         try:
@@ -263,152 +282,34 @@ def numbers(text: str) -> Shape:
     return tuple(int(found) for found in _NUMBER.findall(text))
 
 
+def dtype_of(name: str) -> str:
+    """Return the dtype that one of torch's C++ names means: Long is int64, double float64."""
+    plain = name.strip().lower().removeprefix("torch.")
+    return _SCALARS.get(plain.removesuffix("tensor"), name.strip())
+
+
+def as_dtype(code: str, dtype: str) -> str:
+    """Return the code that makes a tensor or a layer have this dtype."""
+    return code + _METHODS.get(dtype, f".to(torch.{dtype})")
+
+
+def floating(dtype: str) -> bool:
+    """Whether a dtype is one of real floating point numbers."""
+    return dtype.startswith(("float", "bfloat"))
+
+
 def article(kind: str) -> str:
     """Return the name of a class as a sentence has it: ``an int``, ``a list``."""
     return f"an {kind}" if kind[:1] in "aeiouAEIOU" else f"a {kind}"
 
 
-# The messages of refused calls, and the parts that their sentences share.
-
-# The table of what torch says: a pattern, and the function that explains a message of this form.
-#
-# Such a function names in its parameters what it needs, and is asked only where all of it is there::
-#
-#     ``@says(r"Found parameter numbers = (\d+) and channel size = (\d+)")``
-#     ``def _prelu(given: First, weight: Weight, got: str, wanted: str) -> Mismatch``
-#
-# - ``call: Call`` is the failed call, ``found: re.Match[str]`` what the pattern found in its message.
-# - An operand has a type that says where to look for it: ``Weight`` is what torch calls ``weight``, else the second
-#   argument. ``Weight | None`` is given where it is there, and not needed.
-# - ``int``, ``str`` and ``Shape`` are the groups of the pattern: that of the parameter's name, else the next in order.
-# - What a row of the table fixes (``says(pattern, least=2)``) fills the parameter of that name; keyword-only parameters
-#   with a default are filled by rows alone.
-
-Explain = Callable[..., Mismatch | None]
-ExplainT = TypeVar("ExplainT", bound=Explain)
-Finder = Callable[[Call], Any]
-_READ: Mapping[Any, Callable[[str], Any]] = {int: int, str: str, Shape: numbers}
-
-
-def operand(roles: str, position: int = -1) -> Finder:
-    """Look for a tensor by what torch calls it (``"input|self"``), else by its place among the arguments."""
-    return lambda call: call.tensor(roles, position)
-
-
-def nth(number: int) -> Finder:
-    """Look for a tensor by its number among the tensors."""
-    return lambda call: call.tensors[number] if number < len(call.tensors) else None
-
-
-def argument(role: str) -> Finder:
-    """Look for an argument, tensor or not, by what torch calls it."""
-    return lambda call: next((one for one in call.given if one.operand.role == role), None)
-
-
-def whole_number(role: str, position: int) -> Finder:
-    """Look for an argument that is a whole number."""
-
-    def find(call: Call) -> int | None:
-        text = call.value(role, position)
-        return int(text) if text.lstrip("-").isdigit() else None
-
-    return find
-
-
-First = Annotated[Given, operand("input|self", 0)]
-Input = Annotated[Given, operand("input", 0)]
-Weight = Annotated[Given, operand("weight", 1)]
-Left = Annotated[Given, nth(0)]
-Right = Annotated[Given, nth(1)]
-Dim = Annotated[int, whole_number("dim", 1)]
-AskedDtype = Annotated[Given, argument("dtype")]
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One row of the table; the pattern is compiled where it is first needed, after an error."""
-
-    pattern: str
-    explain: Explain
-    fixed: Mapping[str, Any]
-
-    def mismatch(self, call: Call) -> Mismatch | None:
-        """Return what did not fit; None where torch says something else, or an operand that is needed is not there."""
-        found = re.search(self.pattern, call.error, re.DOTALL)
-        if found is None:
-            return None
-        try:
-            return self.explain(**self.fixed, **dict(_filled(self, call, found)))
-        except (IndexError, ZeroDivisionError, MissingError):  # also a dimension that the operand does not have
-            return None
-
-
-class Messages:
-    """The rows of one subject, in the order in which they are compared with a message."""
-
-    def __init__(self) -> None:
-        self.rows: list[Row] = []
-
-    def __call__(self, *patterns: str, **fixed: object) -> Callable[[ExplainT], ExplainT]:
-        """Return a decorator: what it is above explains these messages."""
-
-        def add(explain: ExplainT) -> ExplainT:
-            self.rows += [Row(pattern, explain, fixed) for pattern in patterns]
-            return explain
-
-        return add
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """What a handler asks for: its type, how a group of the pattern is read as one, else where to look for it."""
-
-    kind: Any
-    read: Callable[[str], Any] | None
-    find: Finder | None
-    needed: bool
-
-
-def _filled(row: Row, call: Call, found: re.Match[str]) -> Iterator[tuple[str, Any]]:
-    """Give each parameter what it asks for; raises MissingError where it is not there."""
-    named = found.re.groupindex
-    unnamed = (group for number, group in enumerate(found.groups(), 1) if number not in named.values())
-    for name, asked in parameters(row.explain).items():
-        if name in row.fixed:
-            continue
-        if asked.read is not None:
-            yield name, asked.read((found[name] if name in named else next(unnamed)) or "")
-        elif asked.find is None:
-            yield name, call if asked.kind is Call else found
-        else:
-            value = asked.find(call)
-            if value is None and asked.needed:
-                raise MissingError
-            yield name, value
-
-
-@cache
-def parameters(explain: Explain) -> Mapping[str, Parameter]:
-    """Return what a function asks for; keyword-only parameters with a default are filled by rows alone."""
-    left_out = {"return", *(explain.__kwdefaults__ or ())}
-    hints = get_type_hints(explain, include_extras=True)
-    return {name: _parameter(hint) for name, hint in hints.items() if name not in left_out}
-
-
-def _parameter(hint: Any) -> Parameter:
-    optional = NoneType in get_args(hint)
-    kind = next(one for one in get_args(hint) if one is not NoneType) if optional else hint
-    find = kind.__metadata__[0] if hasattr(kind, "__metadata__") else None
-    return Parameter(kind, _READ.get(kind) if find is None else None, find, not optional)
-
-
 # What an explanation consists of: the rule that was broken, and which parts of the operands break it.
 
 
-def size(given: Given, dimension: int, expected: object = "") -> Clashing:
+def size(given: Given, dimension: int, expected: object = "", got: object = None) -> Clashing:
     """Return a part of a mismatch: one dimension of an operand; raises IndexError where it has no such dimension."""
-    got = given.shape[dimension]
-    return Clashing(given.index, dimension % given.ndim, str(got), str(expected))
+    own = given[dimension]
+    return Clashing(given.index, dimension % given.ndim, str(own if got is None else got), str(expected))
 
 
 def whole(given: Given, got: object = "", expected: object = "") -> Clashing:
@@ -432,9 +333,20 @@ def against(one: Given, at: int, other: Given, there: int | None = None) -> list
     return [size(one, at, other.shape[there]), size(other, there, one.shape[at])]
 
 
-def unlike(one: Given, other: Given) -> list[int]:
-    """Return the dimensions in which two operands of as many dimensions have other sizes."""
-    return [at for at in range(one.ndim) if one.shape[at] != other.shape[at]]
+def unlike(one: Shape, other: Shape) -> list[int]:
+    """Return the dimensions in which two shapes of as many dimensions differ."""
+    return [at for at, (left, right) in enumerate(zip(one, other, strict=False)) if left != right]
+
+
+def below(have: Shape, wanted: Shape) -> list[int]:
+    """Return the dimensions, from the right, in which there is less than is wanted."""
+    return [at for at in range(-len(wanted), 0) if have[at] < wanted[at]]
+
+
+def clashing(one: Shape, other: Shape) -> list[int]:
+    """Return the dimensions in which two shapes do not broadcast, counted from the right: -1 is the last."""
+    both = range(1, min(len(one), len(other)) + 1)
+    return [-at for at in both if one[-at] != other[-at] and 1 not in {one[-at], other[-at]}]
 
 
 def mismatch(kind: MismatchKind, rule: str, *parts: Clashing, works: Iterable[str] = ()) -> Mismatch:

@@ -3,24 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
 
-from tensormagic.diagnoses.mismatches.call import (
-    Call,
-    Given,
-    Input,
-    Left,
-    Messages,
-    Right,
-    against,
-    dims,
-    mismatch,
-    numbers,
-    operand,
-    size,
-    unlike,
-    whole,
-)
+from tensormagic.diagnoses.mismatches.call import Call, Given, dims, mismatch, numbers, size
+from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.reports import Mismatch
 from tensormagic.words import listed
 
@@ -34,125 +19,104 @@ _LAYOUTS = {
     "batch_norm": "(N, C, …)", "interpolate": "(N, C, …)", "adaptive_avg_pool2d": "(N, C, H, W)",
     "conv_transpose2d": "(N, C, H, W)",
 }  # fmt: skip
-First = Annotated[Given, operand(_FIRST, 0)]
-Grid = Annotated[Given, operand("grid", 1)]
 
 
 # -- sizes ---------------------------------------------------------------------------------------------------------
 
+says.table(r"""
+expected grid to have size {coordinates} in last dimension
+    shape: The last dimension of a grid is the {coordinates} coordinates: {grid}.
+    parts: grid[-1] must be {coordinates}
 
-@says(r"Expected shape of indices to be same as that of the input")
-def _same_shape_of_indices(
-    given: Annotated[Given, operand("input|self", 0)], index: Annotated[Given, operand("indices", 1)]
-) -> Mismatch | None:
-    if given.ndim != index.ndim:
-        return None
-    rule = f"There must be one index for each element: {index.sized} against {given.sized}."
-    return mismatch("shape", rule, *(size(index, at, given.shape[at]) for at in unlike(given, index)))
+expected grid and input to have same batch size
+    shape: Input and grid must have the same batch size: {given} and {grid} differ in dimension 0.
+    parts: given[0] must equal grid[0]
 
+input\.size\({at}\)=\d+ is not divisible by {by}
+    shape: Dimension {at % tensor.ndim} of {tensor} must be divisible by {by}.
+    parts: tensor[at] must be a multiple of {by}
 
-@says(r"expected grid to have size (\d) in last dimension")
-def _grid_size(grid: Grid, coordinates: str) -> Mismatch:
-    rule = f"The last dimension of a grid is the {coordinates} coordinates: {grid.sized}."
-    return mismatch("shape", rule, size(grid, -1, coordinates))
+input's dimension {at} to be divisible by the product of kernel_size
+    shape: Dimension {at % tensor.ndim} of {tensor} must be divisible by the window.
+    parts: tensor[at]
 
+Halving dimension must be even, but dimension {at}
+    shape: Dimension {at} of {tensor} is split into two halves, so it must be even.
+    parts: tensor[at] must be an even number
 
-@says(r"expected grid and input to have same batch size")
-def _grid_batch(given: Input, grid: Grid) -> Mismatch:
-    rule = f"Input and grid must have the same batch size: {given.sized} and {grid.sized} differ in dimension 0."
-    return mismatch("shape", rule, *against(given, 0, grid))
+attempted to split along dimension {at}, but the size of the dimension \d+ is not divisible by the split_size 0
+    argument: Dimension {at} of {tensor} must be divisible into 0 parts.
+    parts: tensor[at]
 
+attempted to split along dimension {at}, but the size of the dimension \d+ is not divisible by the split_size {parts}
+    shape: Dimension {at} of {tensor} must be divisible into {parts} parts.
+    parts: tensor[at]
 
-@says(
-    r"input\.size\((?P<at>-?\d+)\)=\d+ is not divisible by (?P<by>\d+)",
-    r"input's dimension (?P<at>\d+) to be divisible by the product of kernel_size(?P<by>)",
-)
-def _divisible(given: First, at: int, by: str) -> Mismatch:
-    rule = f"Dimension {at % given.ndim} of {given.sized} must be divisible by {by or 'the window'}."
-    return mismatch("shape", rule, size(given, at, f"a multiple of {by}" if by else ""))
+output size of \((?P<asked>.*?)\)
+    shape: There must be one output size for each spatial dimension: {tensor} has {tensor.ndim - 2}, and
+        {len(numbers(asked))} are given.
+    parts: tensor.ndim must be {len(numbers(asked)) + 2}
 
+over an empty dimension|to have non-zero size|to be specified for input\.numel\(\) == 0
+    shape: An empty dimension has no largest or smallest element: dimension {empty.shape.index(0)} of {empty} is empty.
+    parts: empty[empty.shape.index(0)] must be at least 1
 
-@says(r"Halving dimension must be even, but dimension (\d+)")
-def _halved(given: First, at: int) -> Mismatch:
-    rule = f"Dimension {at} of {given.sized} is split into two halves, so it must be even."
-    return mismatch("shape", rule, size(given, at, "an even number"))
+size of bins must be equal to the innermost dimension
+    shape: There must be one number of bins for each column: {len(numbers(call.value("bins", 1)))} for {tensor}.
+    parts: tensor[-1] must be {len(numbers(call.value("bins", 1)))}
 
+one `x` value for each sample point
+    shape: There must be one x for each y: {left} and {right}.
+    parts: left[-1] must equal right[-1]
 
-@says(
-    r"attempted to split along dimension (\d+), but the size of the dimension \d+ is not divisible by the split_size "
-    r"(\d+)"
-)
-def _split_evenly(given: First, at: int, count: str) -> Mismatch:
-    rule = f"Dimension {at} of {given.sized} must be divisible into {count} parts."
-    return mismatch("argument" if count == "0" else "shape", rule, size(given, at))
+K-dimensional loss defined by linear_weight shape
+    shape: The input must have a batch before its features where the weight has more than two dimensions: {given}.
+    parts: given.ndim must be 2; linear_weight? is {linear_weight.ndim}-D
 
+Expected shape of indices to be same as that of the input
+    if: first.ndim == indices.ndim
+    shape: There must be one index for each element: {indices} against {first}.
+    parts: indices[at] must be {first[at]} for at in unlike(first.shape, indices.shape)
 
-@says(r"output size of \((.*?)\)")
-def _spatial(given: First, output: str) -> Mismatch:
-    asked = len(numbers(output))
-    rule = (
-        f"There must be one output size for each spatial dimension: {given.sized} has {given.ndim - 2}, and {asked} "
-        "are "
-        "given."
-    )
-    return mismatch("shape", rule, dims(given, asked + 2))
+expected each dimension size to be at least edge_order\+1
+    with order: call.value("edge_order") or "1"
+    if: order.isdigit()
+    with least: int(order) + 1
+    shape: Every dimension needs at least edge_order + 1 = {least} elements: {tensor}.
+    parts: tensor[at] must be at least {least} for at in range(tensor.ndim) when tensor[at] < least
 
+boundaries tensor should be 1 dimension or
+    with rows: call.tensor("sorted_sequence|boundaries", 0)
+    with values: call.tensor("input|self|values", 1)
+    shape: There must be one row of boundaries, or one for each row of values: {rows} and {values} differ before the
+        last dimension.
+    parts: rows.ndim must be {values.ndim} when rows.ndim != values.ndim
+    with wrong: unlike(rows.shape[:-1], values.shape[:-1]) if rows.ndim == values.ndim else ()
+    parts: rows[at] must equal values[at] for at in wrong
 
-@says(r"expected each dimension size to be at least edge_order\+1")
-def _long_enough(call: Call, given: First) -> Mismatch | None:
-    order = call.value("edge_order") or "1"
-    if not order.isdigit():
-        return None
-    least = int(order) + 1
-    wrong = [at for at, each in enumerate(given.shape) if each < least]
-    rule = f"Every dimension needs at least edge_order + 1 = {least} elements: {given.sized}."
-    return mismatch("shape", rule, *(size(given, at, f"at least {least}") for at in wrong))
+# -- how many dimensions there may be
 
+only tensors with up to {most} dims are supported
+    with given: first one.ndim > most
+    shape: The call {call.title} takes at most {most} dimensions: {given.name} has {given.ndim}.
+    parts: given.ndim must be {most}
 
-@says(r"over an empty dimension|to have non-zero size|to be specified for input\.numel\(\) == 0")
-def _empty_reduction(call: Call) -> Mismatch:
-    given = call.first(lambda one: 0 in one.shape)
-    at = given.shape.index(0)
-    rule = f"An empty dimension has no largest or smallest element: dimension {at} of {given.sized} is empty."
-    return mismatch("shape", rule, size(given, at, "at least 1"))
+only supports 0-dimensional start and end
+    with wrong: every one.ndim
+    shape: The call {call.title} needs single numbers as start and end: {listed(map(str, wrong))} are not.
+    parts: one.ndim must be 0 for one in wrong
 
+expected {role:word} to have (?P<word>zero|one|two) or fewer dimensions
+    with given: tensor if role == "input" else call.tensor(role, 0)
+    with most: ("zero", "one", "two").index(word)
+    shape: The {role} of {call.title} has at most {plural(most, "dimension")}: {given} has {given.ndim}.
+    parts: given.ndim must be {most}
 
-@says(r"size of bins must be equal to the innermost dimension")
-def _bins(call: Call, given: First) -> Mismatch:
-    asked = len(numbers(call.value("bins", 1)))
-    rule = f"There must be one number of bins for each column: {asked} for {given.sized}."
-    return mismatch("shape", rule, size(given, -1, asked))
-
-
-@says(r"one `x` value for each sample point")
-def _sample_points(left: Left, right: Right) -> Mismatch:
-    rule = f"There must be one x for each y: {left.sized} and {right.sized}."
-    return mismatch("shape", rule, *against(left, -1, right))
-
-
-@says(r"K-dimensional loss defined by linear_weight shape")
-def _batch_before_features(given: Input, weight: Annotated[Given, operand("linear_weight", 1)] | None) -> Mismatch:
-    rule = (
-        f"The input must have a batch before its features where the weight has more than two dimensions: {given.sized}."
-    )
-    parts = [whole(weight, f"{weight.ndim}-D")] if weight is not None else []
-    return mismatch("shape", rule, dims(given, 2), *parts)
-
-
-@says(r"boundaries tensor should be 1 dimension or")
-def _boundaries(
-    rows: Annotated[Given, operand("sorted_sequence|boundaries", 0)],
-    values: Annotated[Given, operand("input|self|values", 1)],
-) -> Mismatch:
-    rule = (
-        f"There must be one row of boundaries, or one for each row of values: {rows.sized} and {values.sized} differ "
-        "before "
-        "the last dimension."
-    )
-    if rows.ndim != values.ndim:
-        return mismatch("shape", rule, dims(rows, values.ndim))
-    wrong = (at for at in unlike(rows, values) if at != rows.ndim - 1)
-    return mismatch("shape", rule, *(part for at in wrong for part in against(rows, at, values)))
+expected {role:word} to have the same numel as there are observations in the input but got {got} != {wanted}
+    with given: call.tensor(role)
+    shape: There must be one of {role} for each of the {wanted} observations: {given}.
+    parts: given is {got} must be {wanted}
+""")
 
 
 # -- how many dimensions there may be ------------------------------------------------------------------------------
@@ -175,7 +139,7 @@ def _count(call: Call, *, allowed: tuple[int, ...], about: str = _FIRST, place: 
     choice = listed(list(map(str, allowed))).replace(" and ", " or ")
     count = f"{choice} {'dimension' if allowed == (1,) else 'dimensions'}"
     layout = f", {_LAYOUTS[call.function]}" if call.function in _LAYOUTS else ""
-    rule = f"The call {call.subject} takes {count}{layout}: {given.sized} has {given.ndim}."
+    rule = f"The call {call.subject} takes {count}{layout}: {given} has {given.ndim}."
     wrong = [given]
     if call.function in _PRODUCTS:  # of a product of matrices, both may have a wrong number
         wrong = [one for one in call.tensors if one.ndim not in allowed] or wrong
@@ -183,46 +147,45 @@ def _count(call: Call, *, allowed: tuple[int, ...], about: str = _FIRST, place: 
 
 
 @says(
-    r"Expected (\dD \(unbatched\) or \dD) \(batched\) input to conv",
-    r"[Ee]xpected (\dD or \dD|\dD) (?:\(batch mode\) )?(?:input|tensor) ?(?:\(got \dD input\)|with optional)",
-    r"non-empty (\dD or \dD) \(batch mode\) tensor expected",
-    r"Expected (\dD or \dD) \(batch mode\) tensor",
-    r"Only (\dD, \dD and \dD) input Tensors supported",
+    r"Expected (?P<counts>\dD \(unbatched\) or \dD) \(batched\) input to conv",
+    r"[Ee]xpected (?P<counts>\dD or \dD|\dD) (?:\(batch mode\) )?(?:input|tensor) ?(?:\(got \dD input\)|with optional)",
+    r"non-empty (?P<counts>\dD or \dD) \(batch mode\) tensor expected",
+    r"Expected (?P<counts>\dD or \dD) \(batch mode\) tensor",
+    r"Only (?P<counts>\dD, \dD and \dD) input Tensors supported",
 )
 def _count_in_the_message(call: Call, counts: str) -> Mismatch | None:
-    return _count(call, allowed=tuple(int(text) for text in re.findall(r"\d", counts)))
+    return _count(call, allowed=numbers(counts))
 
 
-for _pattern, _allowed, _about, _place in (
-    (r"must be a 3D tensor|batch\d must be a", (3,), _FIRST, 0),
-    (r"(?:mat\d|self|input) must be a matrix|expected a matrix, but got tensor with dim", (2,), _FIRST, 0),
-    (r"'weight' must be 2-D", (2,), "weight", 1),
-    (r"vec(?:tor)?\d? must be a vector", (1,), "vec|vec2|other", 1),
-    (r"Expected 1-D argument (?:self|vec2)|must be a one-dimensional tensor|Expect a 1D vector", (1,), _FIRST, 0),
-    (r"boundaries tensor must be 1 dimension", (1,), "boundaries", 1),
-    (r"Expected `weight` to be a scalar or 1D", (0, 1), "weight", 1),
-    (r"expects a tensor with <= 2 dimensions", (0, 1, 2), _FIRST, 0),
-    (r"Supports 1D or 2D tensors|prob_dist must be 1 or 2 dim", (1, 2), _FIRST, 0),
-    (r"only supports a 0-dimensional value tensor", (0,), "value", 2),
-    (r"start must be an 0-dim integral Tensor", (0,), "start", 2),
-    (r"expected input with dimensionality 1 or 2|Expected non-empty vector or matrix", (1, 2), _FIRST, 0),
-    (r"Expected 0D or 1D tensor in the tensor list", (0, 1), _FIRST, 0),
-):
-    says(_pattern, allowed=_allowed, about=_about, place=_place)(_count)
+@says(r"must be a 3D tensor|batch\d must be a", allowed=(3,))
+@says(r"(?:mat\d|self|input) must be a matrix|expected a matrix, but got tensor with dim", allowed=(2,))
+@says(r"'weight' must be 2-D", allowed=(2,), about="weight", place=1)
+@says(r"vec(?:tor)?\d? must be a vector", allowed=(1,), about="vec|vec2|other", place=1)
+@says(r"Expected 1-D argument (?:self|vec2)|must be a one-dimensional tensor|Expect a 1D vector", allowed=(1,))
+@says(r"boundaries tensor must be 1 dimension", allowed=(1,), about="boundaries", place=1)
+@says(r"Expected `weight` to be a scalar or 1D", allowed=(0, 1), about="weight", place=1)
+@says(r"expects a tensor with <= 2 dimensions", allowed=(0, 1, 2))
+@says(r"Supports 1D or 2D tensors|prob_dist must be 1 or 2 dim", allowed=(1, 2))
+@says(r"only supports a 0-dimensional value tensor", allowed=(0,), about="value", place=2)
+@says(r"start must be an 0-dim integral Tensor", allowed=(0,), about="start", place=2)
+@says(r"expected input with dimensionality 1 or 2|Expected non-empty vector or matrix", allowed=(1, 2))
+@says(r"Expected 0D or 1D tensor in the tensor list", allowed=(0, 1))
+def _count_of(call: Call, allowed: tuple[int, ...], about: str | None, place: int | None) -> Mismatch | None:
+    return _count(call, allowed=allowed, about=about or _FIRST, place=place or 0)
 
 
 def _ways(call: Call, given: Given, allowed: tuple[int, ...]) -> list[str]:
     if call.function in _PRODUCTS:
         pairs = zip(call.tensors, call.tensors[1:], strict=False)
         fit = ((left, right) for left, right in pairs if left.ndim and right.ndim)
-        return [f"{left.code} @ {right.code}" for left, right in fit if left.shape[-1] == right.shape[-2:][0]]
+        return [f"{left.code} @ {right.code}" for left, right in fit if left[-1] == right.shape[-2:][0]]
     weight = call.tensor("weight", 1) if call.function.startswith("conv") else None
     if weight is not None and given.ndim < min(allowed) and weight.shape[1:2] != (1,):
         return []
     kind = re.match(r"(BatchNorm|InstanceNorm)\dd$", call.function)
     spatial = {2: 1, 3: 1, 4: 2, 5: 3}.get(given.ndim)
     if kind and spatial:  # the layer of the same kind that takes as many dimensions
-        return [f"nn.{kind[1]}{spatial}d({given.shape[1]})"]
+        return [f"nn.{kind[1]}{spatial}d({given[1]})"]
     return _lifted(given, allowed)
 
 
@@ -241,18 +204,18 @@ def _lifted(given: Given, allowed: tuple[int, ...]) -> list[str]:
 @says(r"Not allow zero-dim input tensor|narrow\(\) cannot be applied to a 0-dim tensor", least=1)
 @says(r"must have at least \d dimensions|needs at least \d dimensions", least=2)
 @says(
-    r"Input dimension should be at least (\d)",
-    r"Expected at least (\d) dimensions for input",
-    r"requires a tensor with at least (\d) dimension",
-    r"Input must be >= (\d)-d",
-    r"expected total dims >= (\d)",
+    r"Input dimension should be at least {least}",
+    r"Expected at least {least} dimensions for input",
+    r"requires a tensor with at least {least} dimension",
+    r"Input must be >= {least}-d",
+    r"expected total dims >= {least}",
 )
-def _at_least(call: Call, least: int, *, about: str = _FIRST, place: int = 0) -> Mismatch:
-    given = call.tensor(about, place)
+def _at_least(call: Call, least: int, about: str | None, place: int | None) -> Mismatch:
+    given = call.tensor(about or _FIRST, place or 0)
     if given is None or given.ndim >= least:
         given = call.first(lambda one: one.ndim < least)
     many = "dimension" if least == 1 else "dimensions"
-    rule = f"The call {call.title} takes at least {least} {many}: {given.sized} has {given.ndim}."
+    rule = f"The call {call.title} takes at least {least} {many}: {given} has {given.ndim}."
     works = [f"{given.code}.unsqueeze(0)"] if given.ndim + 1 == least else []
     return mismatch("shape", rule, dims(given, least), works=works)
 
@@ -262,39 +225,5 @@ def _empty(call: Call) -> Mismatch:
     """Explain a dimension that may not be empty."""
     given = call.first(lambda one: 0 in one.shape)
     at = [at for at, each in enumerate(given.shape) if each == 0][-1]
-    rule = f"The call {call.title} needs at least one element: dimension {at} of {given.sized} is empty."
+    rule = f"The call {call.title} needs at least one element: dimension {at} of {given} is empty."
     return mismatch("shape", rule, size(given, at, "at least 1"))
-
-
-@says(r"only tensors with up to (\d+) dims are supported")
-def _at_most(call: Call, most: int) -> Mismatch:
-    given = call.first(lambda one: one.ndim > most)
-    rule = f"The call {call.title} takes at most {most} dimensions: {given.name} has {given.ndim}."
-    return mismatch("shape", rule, dims(given, most))
-
-
-@says(r"only supports 0-dimensional start and end")
-def _from_number_to_number(call: Call) -> Mismatch:
-    wrong = call.every(lambda one: one.ndim)
-    rule = (
-        f"The call {call.title} needs single numbers as start and end: {listed([one.sized for one in wrong])} are not."
-    )
-    return mismatch("shape", rule, *(dims(one, 0) for one in wrong))
-
-
-@says(r"expected (\w+) to have (zero|one|two) or fewer dimensions")
-def _argument_count(call: Call, role: str, word: str) -> Mismatch | None:
-    given, most = call.tensor(role if role != "input" else _FIRST, 0), ("zero", "one", "two").index(word)
-    if given is None:
-        return None
-    rule = (
-        f"The {role} of {call.title} has at most {most} dimension{'s' * (most != 1)}: {given.sized} has {given.ndim}."
-    )
-    return mismatch("shape", rule, dims(given, most))
-
-
-@says(r"expected (\w+) to have the same numel as there are observations in the input but got (\d+) != (\d+)")
-def _observations(call: Call, role: str, got: str, wanted: str) -> Mismatch | None:
-    given = call.tensor(role)
-    rule = f"There must be one of {role} for each of the {wanted} observations: {given.sized if given else ''}."
-    return mismatch("shape", rule, whole(given, got, wanted)) if given is not None else None

@@ -3,52 +3,26 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
 
 from tensormagic.diagnoses.mismatches.call import (
-    AskedDtype,
     Call,
-    First,
     Given,
-    Messages,
+    as_dtype,
+    dtype_of,
+    floating,
     mismatch,
     needed,
-    operand,
     whole,
 )
+from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.reports import Mismatch
 from tensormagic.words import listed
 
 says = Messages()
 
-_SCALARS = {
-    "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "long": "int64", "int": "int32",
-    "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool", "long int": "int64", "unsigned char": "uint8",
-    "signed char": "int8", "complexfloat": "complex64", "complexdouble": "complex128",
-    "c10::complex<float>": "complex64", "c10::complex<double>": "complex128", "c10::half": "float16",
-    "c10::bfloat16": "bfloat16", "complexhalf": "complex32", "uint16": "uint16", "uint32": "uint32", "uint64": "uint64",
-}  # fmt: skip
-_METHODS = {"float32": ".float()", "float64": ".double()", "int64": ".long()", "float16": ".half()", "bool": ".bool()",
-            "int32": ".int()", "bfloat16": ".bfloat16()"}  # fmt: skip
 # Names of operands that are data, and are made to fit their partner; a model's parameters are not.
 _PARAMETER = re.compile(r"(^|\.)(weight|bias|running_mean|running_var|in_proj_weight|in_proj_bias)\w*$")
-_NAMES = r"([\w:<> ]+?)"
-
-
-def dtype_of(name: str) -> str:
-    """Return the dtype that one of torch's C++ names means: Long is int64, double float64."""
-    plain = name.strip().lower().removeprefix("torch.")
-    return _SCALARS.get(plain.removesuffix("tensor"), name.strip())
-
-
-def converted(given: Given, dtype: str) -> str:
-    """Return the code that makes a tensor have this dtype."""
-    return given.code + _METHODS.get(dtype, f".to(torch.{dtype})")
-
-
-def floating(dtype: str) -> bool:
-    """Whether a dtype is one of real floating point numbers."""
-    return dtype.startswith(("float", "bfloat"))
+_NAME = r"[\w:<> ]+?"
 
 
 def _is_parameter(given: Given) -> bool:
@@ -59,15 +33,15 @@ def _is_parameter(given: Given) -> bool:
 
 def _wrong(given: Given, rule: str, wanted: str) -> Mismatch:
     """Return a mismatch of one tensor that must have another dtype."""
-    return mismatch("dtype", rule, whole(given, given.dtype, wanted), works=[converted(given, wanted)])
+    return mismatch("dtype", rule, whole(given, given.dtype, wanted), works=[as_dtype(given.code, wanted)])
 
 
 # -- devices -------------------------------------------------------------------------------------------------------
 
 
 @says(
-    r"Expected a '(\w+)' (?:device type|generator device) (?:for generator )?but found '(\w+)'",
-    r"Expected a '(\w+)' device type for generator but found '(\w+)'",
+    r"Expected a '(?P<wanted>\w+)' (?:device type|generator device) (?:for generator )?but found '(?P<got>\w+)'",
+    r"Expected a '(?P<wanted>\w+)' device type for generator but found '(?P<got>\w+)'",
 )
 def _generator(call: Call, wanted: str, got: str) -> Mismatch:
     given = next((one for one in call.given if "generator" in (one.operand.role, one.operand.name)
@@ -75,12 +49,9 @@ def _generator(call: Call, wanted: str, got: str) -> Mismatch:
     parts = [whole(given, got, wanted)] if given is not None else []
     parts += [whole(one, one.device, got) for one in call.tensors if one.device.split(":")[0] == wanted][:1]
     name = call.written("generator") or (given.operand.name if given is not None else "")
-    rule = (
-        f"A generator draws numbers on its own device only: {name or 'the generator'} is on {got}, but the numbers "
-        f"should be on {wanted}."
-    )
+    where = f"{name or 'the generator'} is on {got}, but the numbers should be on {wanted}"
     works = [f'{name or "generator"} = torch.Generator(device="{wanted}").manual_seed(0)']
-    return mismatch("device", rule, *parts, works=works)
+    return mismatch("device", f"A generator draws numbers on its own device only: {where}.", *parts, works=works)
 
 
 @says(
@@ -98,18 +69,12 @@ def devices(call: Call) -> Mismatch | None:
     left, right = (ones[0] for ones in list(found.values())[:2])
     if _is_parameter(left) and not _is_parameter(right):
         left, right = right, left
-    where = "; ".join(
-        f"{listed([one.name for one in ones])} {'is' if len(ones) == 1 else 'are'} on {device}"
-        for device, ones in found.items()
-    )
-    rule = (
-        "All operands must be on one device: "
-        f"{where}{'; a meta tensor has a shape but no values' if 'meta' in found else ''}."
-    )
-    parts = []
-    for device, ones in found.items():
-        other = right.device if device == left.device else left.device
-        parts += [whole(one, device, other) for one in ones]
+    named = {device: listed([one.name for one in ones]) for device, ones in found.items()}
+    where = "; ".join(f"{named[at]} {'is' if len(ones) == 1 else 'are'} on {at}" for at, ones in found.items())
+    meta = "; a meta tensor has a shape but no values" if "meta" in found else ""
+    parts = [whole(one, at, right.device if at == left.device else left.device)
+             for at, ones in found.items() for one in ones]  # fmt: skip
+    rule = f"All operands must be on one device: {where}{meta}."
     return mismatch("device", rule, *parts, works=_to_one_device(call, left, right))
 
 
@@ -147,11 +112,11 @@ def _no_values(call: Call) -> Mismatch:
 
 
 @says(r"can't convert [\w:]+ device type tensor to numpy")
-def _to_numpy(call: Call, wrong: First) -> Mismatch:
-    if wrong.device == "meta":
+def _to_numpy(call: Call, first: Given) -> Mismatch:
+    if first.device == "meta":
         return _no_values(call)
-    rule = f"NumPy only reads CPU memory, but {wrong.name} is on {wrong.device}."
-    return mismatch("device", rule, whole(wrong, wrong.device, "cpu"), works=[f"{wrong.code}.cpu().numpy()"])
+    rule = f"NumPy only reads CPU memory, but {first.name} is on {first.device}."
+    return mismatch("device", rule, whole(first, first.device, "cpu"), works=[f"{first.code}.cpu().numpy()"])
 
 
 # -- two dtypes that must be one -----------------------------------------------------------------------------------
@@ -163,6 +128,7 @@ def _having(call: Call, dtype: str) -> Given | None:
     return min(found, key=lambda one: (one.operand.role == "bias", one.index), default=None)
 
 
+@says(r"query, key, and value to have the same dtype|mixed dtype|all inputs must share same datatype")
 def any_two(call: Call) -> Mismatch | None:
     """Explain the first two operands whose dtypes differ."""
     tensors = call.tensors
@@ -173,11 +139,11 @@ def any_two(call: Call) -> Mismatch | None:
 def _clash(call: Call, left: Given, right: Given) -> Mismatch:
     given, fixed = _which_to_convert(left, right)
     rule = f"Both must have the same dtype: {left.name} is {left.dtype} and {right.name} is {right.dtype}."
-    works = [converted(given, fixed.dtype)]
+    works = [as_dtype(given.code, fixed.dtype)]
     if _is_parameter(fixed) and call.layer and floating(given.dtype):
-        works.append(call.layer + _METHODS.get(given.dtype, f".to(torch.{given.dtype})"))
+        works.append(as_dtype(call.layer, given.dtype))
     elif not _is_parameter(fixed) and floating(given.dtype):
-        works.append(converted(fixed, given.dtype))
+        works.append(as_dtype(fixed.code, given.dtype))
     parts = whole(left, left.dtype, right.dtype), whole(right, right.dtype, left.dtype)
     return mismatch("dtype", rule, *parts, works=works)
 
@@ -191,87 +157,68 @@ def _which_to_convert(left: Given, right: Given) -> tuple[Given, Given]:
     return (right, left) if right.dtype == "float64" or left.dtype == "float32" else (left, right)
 
 
-_TWO_DTYPES = (
-    r"must have the same dtype, but got (\w+) and (\w+)",
-    r"expected m1 and m2 to have the same dtype, but got: ([\w:<> ]+?) != ([\w:<> ]+?)\s*$",
-    r"Input type \(torch\.(?:\w+\.)?(\w+)\) and (?:bias|weight) type \(torch\.(?:\w+\.)?(\w+)\)",
-    rf"Input type \({_NAMES}\) and (?:bias|weight) type \({_NAMES}\) should be the same",
-    r"expected both vectors to have same dtype, but found (\w+) and (\w+)",
-    r"self \((\w+)\) and source \((\w+)\) must have the same scalar type",
-    r"Type promoting not supported\. Got (\w+) and (\w+)",
-    r"Expected both inputs to be Half, Float or Double tensors but got (\w+) and (\w+)",
+@says(
+    r"must have the same dtype, but got (?P<one>\w+) and (?P<other>\w+)",
+    rf"expected m1 and m2 to have the same dtype, but got: (?P<one>{_NAME}) != (?P<other>{_NAME})\s*$",
+    r"Input type \(torch\.(?:\w+\.)?(?P<one>\w+)\) and (?:bias|weight) type \(torch\.(?:\w+\.)?(?P<other>\w+)\)",
+    rf"Input type \((?P<one>{_NAME})\) and (?:bias|weight) type \((?P<other>{_NAME})\) should be the same",
+    r"expected both vectors to have same dtype, but found (?P<one>\w+) and (?P<other>\w+)",
+    r"self \((?P<one>\w+)\) and source \((?P<other>\w+)\) must have the same scalar type",
+    r"Type promoting not supported\. Got (?P<one>\w+) and (?P<other>\w+)",
+    r"Expected both inputs to be Half, Float or Double tensors but got (?P<one>\w+) and (?P<other>\w+)",
 )
-
-
-@says(*_TWO_DTYPES)
-def _differ(call: Call, first: str, second: str) -> Mismatch | None:
-    left, right = (_having(call, dtype_of(name)) for name in (first, second))
-    if left is None or right is None or dtype_of(first) == dtype_of(second):
+def _differ(call: Call, one: str, other: str) -> Mismatch | None:
+    left, right = (_having(call, dtype_of(name)) for name in (one, other))
+    if left is None or right is None or dtype_of(one) == dtype_of(other):
         return any_two(call)
     return _clash(call, left, right)
 
 
-@says(r"convert a (?:MPS) [Tt]ensor to (float64) dtype")
-def _not_on_the_device(call: Call, dtype: str) -> Mismatch | None:
-    wrong = _having(call, dtype)
-    return (
-        _wrong(wrong, f"The device does not support {dtype}, but {wrong.name} is {dtype}.", "float32")
-        if wrong
-        else None
-    )
+@says(r"convert a (?:MPS) [Tt]ensor to (?P<dtype>float64) dtype")
+def _not_on_the_device(call: Call, dtype: str) -> Mismatch:
+    wrong = needed(_having(call, dtype))
+    return _wrong(wrong, f"The device does not support {dtype}, but {wrong.name} is {dtype}.", "float32")
 
 
-@says(r"input dtype \(torch\.(\w+)\) does not match weight dtype \(torch\.(\w+)\)")
+@says(r"input dtype \(torch\.(?P<got>\w+)\) does not match weight dtype \(torch\.(?P<wanted>\w+)\)")
 def _layer_dtype(call: Call, got: str, wanted: str) -> Mismatch:
     """Explain the input of a recurrent layer, whose weights are no operands."""
     wrong = needed(_having(call, got))
     rule = f"The input must have the dtype of the layer, {wanted}: {wrong.name} is {got}."
-    works = [converted(wrong, wanted)]
-    works += [f"{call.layer}{_METHODS.get(got, '')}"] if floating(got) and call.layer else []
+    works = [as_dtype(wrong.code, wanted), as_dtype(call.layer, got) if floating(got) and call.layer else ""]
     return mismatch("dtype", rule, whole(wrong, got, wanted), works=works)
 
 
 @says(r"Index put requires the source and destination dtypes match", r"Expected self\.dtype to be equal to src\.dtype")
-def _source_dtype(call: Call, target: First) -> Mismatch:
-    source = call.every(lambda one: one.dtype != target.dtype and one.operand.role not in {"index", "indices", "mask"})[
-        -1
-    ]
-    rule = (
-        f"The source must have the dtype of its target: {source.name} is {source.dtype}, {target.name} {target.dtype}."
-    )
-    parts = whole(source, source.dtype, target.dtype), whole(target, target.dtype, source.dtype)
-    return mismatch("dtype", rule, *parts, works=[converted(source, target.dtype)])
-
-
-@says(r"query, key, and value to have the same dtype|mixed dtype|all inputs must share same datatype")
-def _mixed(call: Call) -> Mismatch | None:
-    return any_two(call)
+def _source_dtype(call: Call, first: Given) -> Mismatch:
+    apart = {"index", "indices", "mask"}
+    source = call.every(lambda one: one.dtype != first.dtype and one.operand.role not in apart)[-1]
+    kinds = f"{source.name} is {source.dtype}, {first.name} {first.dtype}"
+    parts = whole(source, source.dtype, first.dtype), whole(first, first.dtype, source.dtype)
+    works = [as_dtype(source.code, first.dtype)]
+    return mismatch("dtype", f"The source must have the dtype of its target: {kinds}.", *parts, works=works)
 
 
 @says(
-    r"Expected object of scalar type (\w+) but got scalar type (\w+) for argument 'out'",
-    r"Expected out tensor to have dtype (\w+), but got (\w+)",
-    r"Expected the dtype for input and out to match, but got (\w+) for input's dtype and (\w+)",
-    r"expects (\w+) tensor out, got: (\w+)",
+    r"Expected object of scalar type {wanted:dtype} but got scalar type {got:dtype} for argument 'out'",
+    r"Expected out tensor to have dtype {wanted:dtype}, but got {got:dtype}",
+    r"Expected the dtype for input and out to match, but got {wanted:dtype} for input's dtype and {got:dtype}",
+    r"expects {wanted:dtype} tensor out, got: {got:dtype}",
 )
-def _result_dtype(call: Call, wanted: str, got: str) -> Mismatch | None:
-    wanted, got = dtype_of(wanted), dtype_of(got)
-    out = next((one for one in call.given if one.operand.is_tensor and one.operand.dtype == got
-                and (one.operand.role == "out" or one.operand.place.startswith("out"))), None)  # fmt: skip
-    if out is None:
-        return None
+def _result_dtype(call: Call, wanted: str, got: str) -> Mismatch:
+    outs = (one for one in call.given if one.operand.role == "out" or one.operand.place.startswith("out"))
+    out = needed(next((one for one in outs if one.operand.is_tensor and one.dtype == got), None))
     rule = f"The tensor given as out must have the dtype of the result, {wanted}: {out.name} is {got}."
     return mismatch("dtype", rule, whole(out, got, wanted))
 
 
 @says(
-    r"Expected object of scalar type (?P<wanted>\w+) but got scalar type (?P<got>\w+) for",
-    r"Found dtype (?P<got>\w+) but expected (?P<wanted>\w+)",
-    r"expected scalar type (?P<wanted>\w+) but found (?P<got>\w+)",
-    r"expected dtype (?P<wanted>\w+) for `\w+` but got dtype (?P<got>\w+)",
+    r"Expected object of scalar type {wanted:dtype} but got scalar type {got:dtype} for",
+    r"Found dtype {got:dtype} but expected {wanted:dtype}",
+    r"expected scalar type {wanted:dtype} but found {got:dtype}",
+    r"expected dtype {wanted:dtype} for `\w+` but got dtype {got:dtype}",
 )
 def _expected_but_found(call: Call, wanted: str, got: str) -> Mismatch | None:
-    wanted, got = dtype_of(wanted), dtype_of(got)
     wrong = next((one for one in call.tensors[::-1] if one.dtype == got), None)
     if wrong is None:
         return any_two(call)
@@ -281,32 +228,39 @@ def _expected_but_found(call: Call, wanted: str, got: str) -> Mismatch | None:
     return _clash(call, *sorted((wrong, right), key=lambda one: one.index))
 
 
-@says(r"result type (\w+) can't be cast to the desired output type (\w+)")
+@says(r"result type {result:dtype} can't be cast to the desired output type {target:dtype}")
 def _write_keeps_dtype(call: Call, result: str, target: str) -> Mismatch:
-    result, target = dtype_of(result), dtype_of(target)
     wrong = call.first(lambda one: one.dtype == target)
-    part, fitting = whole(wrong, target, result), converted(wrong, result)
+    part, fitting = whole(wrong, target, result), as_dtype(wrong.code, result)
     if not call.in_place:
         rule = f"The dtype of {wrong.name} must be {result}, that of the result, and is {target}."
         others = [whole(one, one.dtype, target) for one in call.tensors if one.dtype == result][:1]
         return mismatch("dtype", rule, part, *others, works=[fitting])
-    rule = (
-        f"An in-place operation keeps the dtype of what it writes to: the result is {result}, and {wrong.name} is "
-        f"{target}."
-    )
-    return mismatch("dtype", rule, part, works=[f"{wrong.code} = {fitting}" if wrong.can_be_assigned else fitting])
+    keeps = "An in-place operation keeps the dtype of what it writes to"
+    works = [f"{wrong.code} = {fitting}" if wrong.can_be_assigned else fitting]
+    return mismatch("dtype", f"{keeps}: the result is {result}, and {wrong.name} is {target}.", part, works=works)
 
 
 # -- one dtype that a function does not take -----------------------------------------------------------------------
 
+says.table(r"""
+Optional dtype must be either a floating point or complex dtype\. Got: {got:dtype}
+    dtype: A mean is a floating-point number, but dtype={dtype_given.operand.text} is not.
+    parts: dtype_given is {got} must be float32
 
-@says(r"Optional dtype must be either a floating point or complex dtype\. Got: (\w+)")
-def _asked_dtype(asked: AskedDtype, got: str) -> Mismatch:
-    rule = f"A mean is a floating-point number, but dtype={asked.operand.text} is not."
-    return mismatch("dtype", rule, whole(asked, dtype_of(got), "float32"))
+start must be an 0-dim integral Tensor
+    if: start.ndim == 0 and not start.dtype.startswith(("int", "uint"))
+    dtype: The start of a slice must be a whole number: {start.name} is {start.dtype}.
+    parts: start.dtype must be int64
+    try: {start.code}.long()
+
+expects float32 or float64 dtypes, got: torch\.(?P<got>\w+)
+    dtype: A window holds float32 or float64 numbers, but dtype=torch.{got} was requested.
+    parts: dtype_given is {got} must be float32
+""")
 
 
-@says(r"expected (\w+) to have (integral|floating point) dtype but got")
+@says(r"expected {role:word} to have (?P<kind>integral|floating point) dtype but got")
 def _argument_dtype(call: Call, role: str, kind: str) -> Mismatch:
     given = needed(call.tensor(role))
     wanted, kinds = ("int64", "whole") if kind == "integral" else ("float32", "floating point")
@@ -320,13 +274,6 @@ def _gradient_needs_floats(call: Call) -> Mismatch:
     if wrong is None:
         return mismatch("dtype", rule + ": write whole numbers with a point, 1.0, or give dtype=torch.float32.")
     return _wrong(wrong, f"{rule}, and {wrong.name} is {wrong.dtype}.", "float32")
-
-
-@says(r"start must be an 0-dim integral Tensor")
-def _start_dtype(start: Annotated[Given, operand("start", 2)]) -> Mismatch | None:
-    if start.ndim or start.dtype.startswith(("int", "uint")):
-        return None
-    return _wrong(start, f"The start of a slice must be a whole number: {start.name} is {start.dtype}.", "int64")
 
 
 @says(
@@ -347,20 +294,19 @@ def _index_dtype(call: Call) -> Mismatch:
 
 
 @says(
-    r"only supports boolean masks, but got mask with dtype (\w+)",
-    r"where expected condition to be a boolean tensor, but got a tensor with dtype (\w+)",
+    r"only supports boolean masks, but got mask with dtype {got:dtype}",
+    r"where expected condition to be a boolean tensor, but got a tensor with dtype {got:dtype}",
 )
 def _mask_dtype(call: Call, got: str) -> Mismatch:
-    dtype = dtype_of(got)
     mask = call.tensor("mask|condition", 0 if call.function == "where" else 1)
-    if mask is None or mask.dtype != dtype:
-        mask = call.first(lambda one: one.dtype == dtype)
-    works = [f"{mask.code} > 0" if floating(dtype) else "", f"{mask.code}.bool()"]
+    if mask is None or mask.dtype != got:
+        mask = call.first(lambda one: one.dtype == got)
+    works = [f"{mask.code} > 0" if floating(got) else "", f"{mask.code}.bool()"]
     rule = f"A mask is boolean: {mask.name} is {mask.dtype}."
     return mismatch("dtype", rule, whole(mask, mask.dtype, "bool"), works=works)
 
 
-@says(r"(Negation|Subtraction), the `-` operator")
+@says(r"(?P<operator>Negation|Subtraction), the `-` operator")
 def _boolean_arithmetic(call: Call, operator: str) -> Mismatch:
     masks = call.every(lambda one: one.dtype == "bool")
     names = [one.code for one in masks]
@@ -377,49 +323,39 @@ _WHOLE = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor", "and", "or", "xo
 
 
 @says(
-    r"Unsupported dtype (\w+)",
-    r"not implemented for '(\w+)'",
+    r"Unsupported dtype {got:dtype}",
+    r"not implemented for '{got:dtype}'",
     r"(?:Expected a floating point or complex tensor|floating point or complex dtype|only supports"
-    r" floating-point dtypes|Low precision dtypes not supported).*[Gg]ot:? (\w+)",
+    r" floating-point dtypes|Low precision dtypes not supported).*[Gg]ot:? {got:dtype}",
 )
 @says(r"Boolean inputs not supported", got="bool")
 @says(r"implemented on integer and Boolean-type tensors", got="float32")
 def _unsuitable(call: Call, got: str) -> Mismatch:
-    dtype = dtype_of(got)
-    wrong = call.every(lambda one: one.dtype == dtype)
-    wanted = "float32" if dtype != "float32" else "float64"
+    wrong = call.every(lambda one: one.dtype == got)
+    wanted = "float32" if got != "float32" else "float64"
     if call.function in _WHOLE:
         wanted = "bool" if call.function in {"and", "or", "xor", "invert"} else "int64"
+    name = wrong[0].name
     if call.function in _BITWISE and len(wrong) > 1:
-        rule = (
-            f"The operator {call.title} is for booleans and whole numbers: {wrong[0].name} and {wrong[1].name} are "
-            f"{dtype}."
-        )
-        works = [f" {_BITWISE[call.function]} ".join(converted(one, wanted) for one in wrong)]
-        return mismatch("dtype", rule, *(whole(one, dtype, wanted) for one in wrong), works=works)
-    rule = f"The call {call.title} takes {_NUMBERS.get(wanted, wanted)}, and {wrong[0].name} is {dtype}."
-    if floating(dtype) and floating(wanted):
-        rule = f"The call {call.title} does not exist for {dtype} on this device, and {wrong[0].name} is {dtype}."
+        rule = f"The operator {call.title} is for booleans and whole numbers: {name} and {wrong[1].name} are {got}."
+        works = [f" {_BITWISE[call.function]} ".join(as_dtype(one.code, wanted) for one in wrong)]
+        return mismatch("dtype", rule, *(whole(one, got, wanted) for one in wrong), works=works)
+    rule = f"The call {call.title} takes {_NUMBERS.get(wanted, wanted)}, and {name} is {got}."
+    if floating(got) and floating(wanted):
+        rule = f"The call {call.title} does not exist for {got} on this device, and {name} is {got}."
     return _wrong(wrong[0], rule, wanted)
 
 
-@says(r"expects float32 or float64 dtypes, got: torch\.(\w+)")
-def _window_dtype(asked: AskedDtype, got: str) -> Mismatch:
-    rule = f"A window holds float32 or float64 numbers, but dtype=torch.{got} was requested."
-    return mismatch("dtype", rule, whole(asked, got, "float32"))
-
-
 @says(r"value cannot be converted to type \w+ without overflow")
-def _value_dtype(call: Call, target: First, value: Annotated[Given, operand("value", 2)] | None) -> Mismatch:
+def _value_dtype(call: Call, first: Given, value: Given | None) -> Mismatch:
     plain = needed(next((one for one in call.given if one.operand.role == "value" or one.position == 2), None))
     what = value.dtype if value is not None else plain.operand.text
-    rule = f"The value must be one that the dtype of {target.name}, {target.dtype}, can hold: it is {what}."
-    return mismatch("dtype", rule, whole(value or plain, what, target.dtype))
+    rule = f"The value must be one that the dtype of {first.name}, {first.dtype}, can hold: it is {what}."
+    return mismatch("dtype", rule, whole(value or plain, what, first.dtype))
 
 
 @says(r"std and var only support floating|must be either float or double dtype|floating point dtype")
 def _floats_wanted(call: Call) -> Mismatch:
     wrong = call.first(lambda one: not floating(one.dtype) and not one.dtype.startswith("complex"))
-    return _wrong(
-        wrong, f"The call {call.title} takes floating point numbers, and {wrong.name} is {wrong.dtype}.", "float32"
-    )
+    rule = f"The call {call.title} takes floating point numbers, and {wrong.name} is {wrong.dtype}."
+    return _wrong(wrong, rule, "float32")

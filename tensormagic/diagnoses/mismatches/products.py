@@ -5,49 +5,36 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from math import prod
-from typing import Annotated
 
 from tensormagic.diagnoses.mismatches.call import (
     Call,
     Given,
-    Input,
-    Left,
-    Messages,
-    Right,
     Shape,
     against,
+    as_dtype,
+    clashing,
     dims,
+    floating,
     mismatch,
     needed,
-    nth,
-    operand,
     shaped,
     size,
     sizes,
     unlike,
     whole,
 )
-from tensormagic.diagnoses.mismatches.dtypes import converted, floating
-from tensormagic.diagnoses.mismatches.shapes import clashing
+from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.reports import Mismatch
 from tensormagic.words import listed
 
 says = Messages()
 
-# Losses: what the target must look like for the input that it is compared with.
 
-
-def _target(call: Call) -> Given | None:
-    return call.tensor("target", 2) if call.function == "linear_cross_entropy" else call.tensor("target|targets", 1)
-
-
-Compared = Annotated[Given, operand("input|self|log_probs", 0)]
-Target = Annotated[Given, _target]
-ClassWeight = Annotated[Given, operand("weight", 2)]
+# -- losses: what the target must look like for the input that it is compared with ----------------------------------
 
 
 def _classes(given: Given) -> int:
-    return given.shape[1] if given.ndim > 1 else given.shape[0] if given.ndim else 1
+    return given[1] if given.ndim > 1 else given[0] if given.ndim else 1
 
 
 def _as_indices(given: Given) -> Shape:
@@ -58,134 +45,136 @@ def _as_indices(given: Given) -> Shape:
 def _must_have(target: Given, wanted: Shape, rule: str, *works: str) -> Mismatch:
     parts = [shaped(target, sizes(wanted))]
     if target.ndim == len(wanted):
-        parts = [size(target, at, wanted[at]) for at in range(len(wanted)) if target.shape[at] != wanted[at]]
+        parts = [size(target, at, wanted[at]) for at in unlike(target.shape, wanted)]
     return mismatch("shape", rule, *parts, works=works)
 
 
+says.table(r"""
+all elements of input should be between 0 and 1
+    argument: A binary cross-entropy takes probabilities: all of {compared.name} must lie between 0 and 1.
+    parts: compared must be 0 to 1
+    try: F.binary_cross_entropy_with_logits({compared.code}, {target.code})
+
+all elements of target should be between 0 and 1
+    argument: A binary cross-entropy takes probabilities: all of {target.name} must lie between 0 and 1.
+    parts: target must be 0 to 1
+
+weight tensor should be defined either for all {classes} classes
+expected weight shape to be \({classes},\), got \(\d+,\)
+    shape: There must be one weight for each of the {classes} classes: {class_weight}.
+    parts: class_weight.shape must be {classes}
+""")
+
+
 @says(r"expected target dtype to be Long or Byte")
-def _target_must_be_classes(given: Compared, target: Target) -> Mismatch:
+def _target_must_be_classes(compared: Given, target: Given) -> Mismatch:
     rule = f"A target with one class for each sample holds whole numbers, int64: {target.name} is {target.dtype}."
-    works = [converted(target, "int64")]
-    if _classes(given) == 1:
-        works = [f"F.binary_cross_entropy_with_logits({given.code}.squeeze(1), {target.code})"]
+    works = [as_dtype(target.code, "int64")]
+    if _classes(compared) == 1:
+        works = [f"F.binary_cross_entropy_with_logits({compared.code}.squeeze(1), {target.code})"]
     return mismatch("dtype", rule, whole(target, target.dtype, "int64"), works=works)
 
 
 @says(r"Expected floating point type for target with class probabilities")
-def _target_probabilities(given: Compared, target: Target) -> Mismatch:
+def _target_probabilities(compared: Given, target: Given) -> Mismatch:
+    indices = sizes(_as_indices(compared)) if compared.ndim > 1 else "of one number"
     rule = (
         f"A target of the shape of the input ({sizes(target.shape)}) holds probabilities, which are floating point: "
-        f"{target.name} is {target.dtype}; labels as class indices have the shape "
-        f"{sizes(_as_indices(given)) if given.ndim > 1 else 'of one number'}."
+        f"{target.name} is {target.dtype}; labels as class indices have the shape {indices}."
     )
-    works = [f"{target.code}.argmax({1 if target.ndim > 1 else 0})", converted(target, given.dtype)]
-    return mismatch("dtype", rule, whole(target, target.dtype, given.dtype), works=works)
+    works = [f"{target.code}.argmax({1 if target.ndim > 1 else 0})", as_dtype(target.code, compared.dtype)]
+    return mismatch("dtype", rule, whole(target, target.dtype, compared.dtype), works=works)
 
 
-@says(r"Expected input batch_size \((\d+)\) to match target batch_size \((\d+)\)")
-def _batches_differ(given: Compared, target: Target, samples: str, targets: str) -> Mismatch:
-    rule = (
-        f"There must be one target for each sample: {given.sized} has {samples} in dimension 0, and {target.sized} has "
-        f"{targets}."
-    )
+@says(r"Expected input batch_size \({samples}\) to match target batch_size \({targets}\)")
+def _batches_differ(compared: Given, target: Given, samples: int, targets: int) -> Mismatch:
+    has = f"{compared} has {samples} in dimension 0, and {target} has {targets}"
     works = []
-    if target.ndim == 1 and given.ndim == 3 and given.shape[0] * given.shape[1] == target.shape[0]:
-        works.append(f"{given.code}.flatten(0, 1)")
-    if target.ndim == 2 and given.ndim == 2 and target.shape[0] * target.shape[1] == given.shape[0]:
+    if target.ndim == 1 and compared.ndim == 3 and compared[0] * compared[1] == target[0]:
+        works.append(f"{compared.code}.flatten(0, 1)")
+    if target.ndim == 2 and compared.ndim == 2 and target[0] * target[1] == compared[0]:
         works.append(f"{target.code}.flatten()")
-    return mismatch("shape", rule, size(given, 0, targets), size(target, 0, samples), works=works)
+    parts = size(compared, 0, targets), size(target, 0, samples)
+    return mismatch("shape", f"There must be one target for each sample: {has}.", *parts, works=works)
 
 
 @says(r"multi_margin_loss: target tensor should be 1-D|inconsistent target size")
-def _target_dimensions(call: Call, given: Compared, target: Target) -> Mismatch:
-    wanted = given.shape if call.function == "multilabel_margin_loss" else given.shape[:1]
-    rule = f"For {given.sized}, the target has the shape {sizes(wanted)}: {target.sized}."
-    return _must_have(target, wanted, rule)
+def _target_dimensions(call: Call, compared: Given, target: Given) -> Mismatch:
+    wanted = compared.shape if call.function == "multilabel_margin_loss" else compared.shape[:1]
+    return _must_have(target, wanted, f"For {compared}, the target has the shape {sizes(wanted)}: {target}.")
 
 
 @says(
     r"target tensor expected, multi-target|size mismatch \(got input: |Expected target size \["
     r"|only batches of spatial targets supported"
 )
-def _target_shape(given: Compared, target: Target) -> Mismatch | None:
-    wanted = _as_indices(given)
-    if not given.ndim or target.shape == wanted:
+def _target_shape(compared: Given, target: Given) -> Mismatch | None:
+    wanted = _as_indices(compared)
+    if not compared.ndim or target.shape == wanted:
         return None
     rule = (
-        f"For {given.sized}, whose dimension {min(given.ndim - 1, 1)} is the {_classes(given)} classes, the target "
-        f"has the shape {sizes(wanted)} (class indices); {target.sized} has not."
+        f"For {compared}, whose dimension {min(compared.ndim - 1, 1)} is the {_classes(compared)} classes, the target "
+        f"has the shape {sizes(wanted)} (class indices); {target} has not."
     )
-    ones = [at for at in range(1, target.ndim) if target.shape[at] == 1]
+    ones = [at for at in range(1, target.ndim) if target[at] == 1]
     ways = [f"{target.code}.squeeze({at})" for at in ones if target.shape[:at] + target.shape[at + 1 :] == wanted]
-    if given.ndim == 3 and target.shape == given.shape[:2]:
-        ways.append(f"{given.code}.transpose(1, 2)")
-    if target.ndim == 2 and given.ndim == 2 and floating(target.dtype):
+    if compared.ndim == 3 and target.shape == compared.shape[:2]:
+        ways.append(f"{compared.code}.transpose(1, 2)")
+    if target.ndim == 2 and compared.ndim == 2 and floating(target.dtype):
         ways.append(f"{target.code}.argmax(1)")
     return _must_have(target, wanted, rule, *ways)
 
 
-@says(r"Target (-?\d+) is out of bounds")
-def _target_class(given: Compared, target: Target, got: int) -> Mismatch:
-    classes, at = _classes(given), min(1, given.ndim - 1)
-    rule = f"The classes of {given.sized} are 0 to {classes - 1} (dimension {at}), and {target.name} holds {got}."
+@says(r"Target {got} is out of bounds")
+def _target_class(compared: Given, target: Given, got: int) -> Mismatch:
+    classes, at = _classes(compared), min(1, compared.ndim - 1)
+    rule = f"The classes of {compared} are 0 to {classes - 1} (dimension {at}), and {target.name} holds {got}."
     works = [f"{target.code} - 1"] if got == classes else []
     works += ["ignore_index=-1  # where -1 means that there is no class"] if got == -1 else []
-    if got >= classes and given.ndim == 2:
+    if got >= classes and compared.ndim == 2:
         works.append(f"nn.Linear(…, {max(got, int(target.operand.most or 0)) + 1})  # one output for each class")
-    parts = [whole(target, got, f"0 to {classes - 1}")] + ([size(given, at, f"more than {got}")] if got >= 0 else [])
+    parts = [whole(target, got, f"0 to {classes - 1}")] + ([size(compared, at, f"more than {got}")] * (got >= 0))
     return mismatch("index", rule, *parts, works=works)
 
 
 @says(r"Class values must be smaller than num_classes")
-def _one_hot_classes(call: Call, given: Annotated[Given, operand("input|self|tensor", 0)]) -> Mismatch:
+def _one_hot_classes(call: Call, split: Given) -> Mismatch:
     count = call.value("num_classes", 1)
-    rule = f"Every class in {given.name} must be smaller than num_classes{f', {count}' if count else ''}."
-    return mismatch("index", rule, whole(given), works=[f"F.one_hot({given.code}, {given.code}.max() + 1)"])
-
-
-@says(
-    r"weight tensor should be defined either for all (\d+) classes",
-    r"expected weight shape to be \((\d+),\), got \(\d+,\)",
-)
-def _class_weights(weight: ClassWeight, classes: str) -> Mismatch:
-    return mismatch(
-        "shape", f"There must be one weight for each of the {classes} classes: {weight.sized}.", shaped(weight, classes)
-    )
+    rule = f"Every class in {split.name} must be smaller than num_classes{f', {count}' if count else ''}."
+    return mismatch("index", rule, whole(split), works=[f"F.one_hot({split.code}, {split.code}.max() + 1)"])
 
 
 @says(r"inconsistent weight size|weight must be one-dimensional")
-def _class_weight_size(weight: ClassWeight, given: Input) -> Mismatch:
-    return _class_weights(weight, str(_classes(given)))
+def _class_weight_size(class_weight: Given, given: Given) -> Mismatch:
+    rule = f"There must be one weight for each of the {_classes(given)} classes: {class_weight}."
+    return mismatch("shape", rule, shaped(class_weight, _classes(given)))
 
 
 @says(r"that is different to the input size|input and target shapes do not match|must be the same as input size")
-def _same_shape(given: Compared, target: Target) -> Mismatch:
-    rule = f"The target has the shape of the input: {given.sized} and {target.sized}."
-    parts = [shaped(given, sizes(target.shape)), shaped(target, sizes(given.shape))]
-    if given.ndim == target.ndim:
-        parts = [part for at in unlike(given, target) for part in against(given, at, target)]
+def _same_shape(compared: Given, target: Given) -> Mismatch:
+    rule = f"The target has the shape of the input: {compared} and {target}."
+    parts = [shaped(compared, sizes(target.shape)), shaped(target, sizes(compared.shape))]
+    if compared.ndim == target.ndim:
+        parts = [part for at in unlike(compared.shape, target.shape) for part in against(compared, at, target)]
     ways = []
-    if given.shape == (*target.shape, 1):
-        ways += [f"{given.code}.squeeze({target.ndim})", f"{target.code}.unsqueeze({target.ndim})"]
-    elif target.shape == (*given.shape, 1):
-        ways += [f"{target.code}.squeeze({given.ndim})"]
-    elif given.ndim == 2 and given.shape[0] == (target.shape or (0,))[0] and target.ndim == 1:
-        ways += [f"F.one_hot({target.code}.long(), {given.shape[1]}).float()"]
+    if compared.shape == (*target.shape, 1):
+        ways += [f"{compared.code}.squeeze({target.ndim})", f"{target.code}.unsqueeze({target.ndim})"]
+    elif target.shape == (*compared.shape, 1):
+        ways += [f"{target.code}.squeeze({compared.ndim})"]
+    elif compared.ndim == 2 and target.ndim == 1 and compared[0] == target[0]:
+        ways += [f"F.one_hot({target.code}.long(), {compared[1]}).float()"]
     return mismatch("shape", rule, *parts, works=ways)
 
 
 @says(r"The size of tensor a \(\d+\) must match the size of tensor b")
-def _similar_or_not(
-    call: Call, first: Annotated[Given, operand("input1", 0)], target: Annotated[Given, operand("target", 2)]
-) -> Mismatch | None:
+def _similar_or_not(call: Call) -> Mismatch | None:
     """Explain cosine_embedding_loss: one target for each pair, whatever torch says of the sizes it came across."""
+    first, target = needed(call.tensor("input1", 0)), needed(call.tensor("target", 2))
     wanted = first.shape[:-1]
     where = clashing(target.shape, wanted)
     if call.function != "cosine_embedding_loss" or not where:
         return None
-    rule = (
-        f"There must be one target, 1 or -1, for each pair of {first.sized}, {sizes(wanted)} of them: {target.sized}."
-    )
+    rule = f"There must be one target, 1 or -1, for each pair of {first}, {sizes(wanted)} of them: {target}."
     return mismatch("shape", rule, *(size(target, at, wanted[at]) for at in where))
 
 
@@ -196,61 +185,46 @@ def _equal_dimensions(call: Call) -> Mismatch | None:
         return None
     usual = max(counts, key=counts.count)
     wrong, right = call.every(lambda one: one.ndim != usual), call.first(lambda one: one.ndim == usual)
-    rule = (
-        f"All must have the same number of dimensions: {right.sized} has {usual}, and {wrong[0].sized} {wrong[0].ndim}."
-    )
+    rule = f"All must have the same number of dimensions: {right} has {usual}, and {wrong[0]} {wrong[0].ndim}."
     return mismatch("shape", rule, *(dims(one, usual) for one in wrong))
 
 
-@says(r"all elements of (input|target) should be between 0 and 1")
-def _probabilities(given: Compared, target: Target, which: str) -> Mismatch:
-    wrong = target if which == "target" else given
-    rule = f"A binary cross-entropy takes probabilities: all of {wrong.name} must lie between 0 and 1."
-    logits = f"F.binary_cross_entropy_with_logits({given.code}, {target.code})"
-    return mismatch("argument", rule, whole(wrong, "", "0 to 1"), works=[logits] if wrong is given else [])
-
-
-@says(r"(target_lengths|input_lengths) must be of size batch_size")
-def _batch_lengths(call: Call, given: Annotated[Given, operand("log_probs", 0)], which: str) -> Mismatch | None:
+@says(r"(?P<which>target_lengths|input_lengths) must be of size batch_size")
+def _batch_lengths(call: Call, which: str) -> Mismatch | None:
+    probabilities = needed(call.tensor("log_probs", 0))
     lengths = call.tensor(which) or call.tensor("", {"input_lengths": 2, "target_lengths": 3}[which])
-    if lengths is None or given.ndim < 2:
+    if lengths is None or probabilities.ndim < 2:
         return None
-    rule = f"There must be one length for each sample, {given.shape[1]} of them: {lengths.sized}."
-    return mismatch("shape", rule, shaped(lengths, given.shape[1]))
+    rule = f"There must be one length for each sample, {probabilities[1]} of them: {lengths}."
+    return mismatch("shape", rule, shaped(lengths, probabilities[1]))
 
 
 @says(r"var is of incorrect size")
-def _variance(variance: Annotated[Given, operand("var", 2)], given: Input) -> Mismatch:
-    rule = f"The variance has the shape of the input, or a last dimension of 1: {variance.sized} against {given.sized}."
-    parts = [size(variance, at, given.shape[at]) for at in clashing(variance.shape, given.shape)]
+def _variance(variance: Given, given: Given) -> Mismatch:
+    rule = f"The variance has the shape of the input, or a last dimension of 1: {variance} against {given}."
+    parts = [size(variance, at, given[at]) for at in clashing(variance.shape, given.shape)]
     return mismatch("shape", rule, *(parts or [shaped(variance, sizes(given.shape))]))
 
 
-# Products: the inner dimensions must be equal, the batches too; and linear algebra.
+# -- linear layers: the inner dimensions must be equal --------------------------------------------------------------
 
 LINEAR = frozenset({"linear", "linear_cross_entropy"})
 _BATCHED_SUM = frozenset({"baddbmm", "addbmm"})
-
-
-# -- linear layers -------------------------------------------------------------------------------------------------
 
 
 @says(r"expected equal input and linear_weight last dimensions|expected linear_bias shape")
 def linear(call: Call) -> Mismatch | None:
     """Explain a linear layer whose input has another last dimension than its weight."""
     given, weight = call.tensor("input", 0), call.tensor("weight|linear_weight", 1)
-    if given is None or weight is None or not given.ndim or weight.ndim < 1 or given.shape[-1] == weight.shape[-1]:
+    if given is None or weight is None or not given.ndim or weight.ndim < 1 or given[-1] == weight[-1]:
         return _linear_bias(call, weight)
-    takes = weight.shape[-1]
-    rule = (
-        f"The last dimension of {given.sized} is {given.shape[-1]}, but {call.owner or weight.sized} takes {takes} "
-        "(in_features)."
-    )
+    takes = f"{call.owner or weight} takes {weight[-1]} (in_features)"
+    rule = f"The last dimension of {given} is {given[-1]}, but {takes}."
     return mismatch("shape", rule, *against(given, -1, weight), works=_ways_into(call, given, weight))
 
 
 def _ways_into(call: Call, given: Given, weight: Given) -> Iterator[str]:
-    takes, gives, shape = weight.shape[-1], weight.shape[0], given.shape
+    takes, shape = weight[-1], given.shape
     for first in range(1, given.ndim - 1):
         if prod(shape[first:]) == takes:
             yield f"{given.code}.flatten({first})"
@@ -259,21 +233,21 @@ def _ways_into(call: Call, given: Given, weight: Given) -> Iterator[str]:
     elif given.ndim > 2 and takes in shape:
         yield f"{given.code}.transpose({shape.index(takes)}, -1)"
     if call.function == "linear" and weight.ndim == 2:
-        yield f"nn.Linear({shape[-1]}, {gives})"
+        yield f"nn.Linear({shape[-1]}, {weight[0]})"
 
 
 def _linear_bias(call: Call, weight: Given | None) -> Mismatch | None:
     bias = call.tensor("bias|linear_bias", 2)
     if bias is None or weight is None or not weight.ndim or bias.shape[-1:] in {weight.shape[:1], (1,)}:
         return None
-    rule = f"The bias has one element for each output: {bias.sized} against the {weight.shape[0]} of {weight.sized}."
-    return mismatch("shape", rule, shaped(bias, weight.shape[0]))
+    rule = f"The bias has one element for each output: {bias} against the {weight[0]} of {weight}."
+    return mismatch("shape", rule, shaped(bias, weight[0]))
 
 
 # -- products ------------------------------------------------------------------------------------------------------
 
 
-@says(r"mat1 and mat2 shapes cannot be multiplied \(\d+x(\d+) and (\d+)x\d+\)")
+@says(r"mat1 and mat2 shapes cannot be multiplied \(\d+x{columns} and {rows}x\d+\)")
 def _inner_sizes(call: Call, columns: int, rows: int) -> Mismatch | None:
     return linear(call) if call.function in LINEAR else product(call, (columns, rows))
 
@@ -288,21 +262,19 @@ def _vector_sizes(call: Call) -> Mismatch | None:
 
 def product(call: Call, inner: tuple[int, int] | None = None) -> Mismatch | None:
     """Explain a product of two operands whose inner dimensions differ; ``inner`` are the two that torch named."""
-    pairs = [pair for pair in _factors(call) if inner in {None, (pair[0].shape[-1], _rows(pair[1]))}]
+    pairs = [pair for pair in _factors(call) if inner in {None, (pair[0][-1], _rows(pair[1]))}]
     if not pairs:
         return None
     left, other = pairs[0]
     end = "the next-to-last dimension" if other.ndim > 2 else "the first dimension"
-    rule = (
-        f"The last dimension of {left.sized} is {left.shape[-1]}, but {end} of {other.sized} is {_rows(other)}; in a "
-        "product these two must be equal."
-    )
-    parts = size(left, -1, _rows(other)), size(other, max(other.ndim - 2, 0), left.shape[-1])
+    sides = f"The last dimension of {left} is {left[-1]}, but {end} of {other} is {_rows(other)}"
+    parts = size(left, -1, _rows(other)), size(other, max(other.ndim - 2, 0), left[-1])
+    rule = f"{sides}; in a product these two must be equal."
     return mismatch("shape", rule, *parts, works=_products(left, other))
 
 
 def _rows(given: Given) -> int:
-    return given.shape[-2] if given.ndim > 1 else given.shape[0]
+    return given[-2] if given.ndim > 1 else given[0]
 
 
 def _factors(call: Call) -> Iterator[tuple[Given, Given]]:
@@ -310,31 +282,30 @@ def _factors(call: Call) -> Iterator[tuple[Given, Given]]:
     tensors = [one for one in call.tensors if one.ndim]
     if call.function in {"addmm", "addmv", "sspaddmm", *_BATCHED_SUM} and len(tensors) > 2:
         tensors = tensors[1:]
-    return ((left, right) for left, right in itertools.pairwise(tensors) if left.shape[-1] != _rows(right))
+    return ((left, right) for left, right in itertools.pairwise(tensors) if left[-1] != _rows(right))
 
 
 def _products(left: Given, right: Given) -> Iterator[str]:
     """Yield products of the two that exist; tried out on the shapes."""
-    one, two = left.shape, right.shape
-    if len(two) > 1 and one[-1] == two[-1]:
-        yield f"{left.code} @ {right.code}.{'T' if len(two) == 2 else 'mT'}"
-    if len(one) > 1 and one[-2] == _rows(right):
-        yield f"{left.code}.{'T' if len(one) == 2 else 'mT'} @ {right.code}"
-    if two[-1] == _rows(left) and len(two) > 1:
+    if right.ndim > 1 and left[-1] == right[-1]:
+        yield f"{left.code} @ {right.code}.{'T' if right.ndim == 2 else 'mT'}"
+    if left.ndim > 1 and left[-2] == _rows(right):
+        yield f"{left.code}.{'T' if left.ndim == 2 else 'mT'} @ {right.code}"
+    if right[-1] == _rows(left) and right.ndim > 1:
         yield f"{right.code} @ {left.code}"
 
 
 @says(r"1D tensors expected, but got")
 def _vectors_expected(call: Call) -> Mismatch:
     wrong = call.every(lambda one: one.ndim != 1)
-    rule = f"A dot product takes two tensors of one dimension, and {wrong[0].sized} has {wrong[0].ndim}."
+    rule = f"A dot product takes two tensors of one dimension, and {wrong[0]} has {wrong[0].ndim}."
     pairs = itertools.pairwise(call.tensors)
-    fit = ((one, two) for one, two in pairs if one.ndim > 1 and two.ndim and one.shape[-1] == _rows(two))
+    fit = ((one, two) for one, two in pairs if one.ndim > 1 and two.ndim and one[-1] == _rows(two))
     ways = [f"{wrong[0].code}.flatten()", *(f"{left.code} @ {right.code}" for left, right in fit)]
     return mismatch("shape", rule, *(dims(one, 1) for one in wrong), works=ways)
 
 
-@says(r"Expected size for first two dimensions of batch2 tensor to be: \[(.*?)\] but got: \[(.*?)\]")
+@says(r"Expected size for first two dimensions of batch2 tensor to be: \[{wanted:shape}\] but got: \[{got:shape}\]")
 def _batch_of_matrices(call: Call, wanted: Shape, got: Shape) -> Mismatch | None:
     if call.function == "scaled_dot_product_attention":
         return _attention(call)
@@ -344,138 +315,119 @@ def _batch_of_matrices(call: Call, wanted: Shape, got: Shape) -> Mismatch | None
         return product(call, (wanted[1], got[1])) if len(call.tensors) > 1 else None
     if wanted[1] != got[1]:
         return product(call, (wanted[1], got[1]))
-    rule = (
-        f"The number of matrices must be the same: {left.sized} has {left.shape[0]} and {right.sized} {right.shape[0]}."
-    )
+    rule = f"The number of matrices must be the same: {left} has {left[0]} and {right} {right[0]}."
     works = [] if clashing(left.shape[:-2], right.shape[:-2]) else [f"{left.code} @ {right.code}"]
     return mismatch("shape", rule, size(left, 0, got[0]), size(right, 0, wanted[0]), works=works)
 
 
 def _attention(call: Call) -> Mismatch | None:
     """Explain queries, keys and values that do not belong together."""
-    query, key, value = (call.tensor(name, at) for at, name in enumerate(("query", "key", "value")))
-    if query is None or key is None or value is None:
-        return None
-    if query.shape[-1] != key.shape[-1]:
-        rule = f"The last dimension of the query and of the key must be equal: {query.sized} and {key.sized}."
+    query, key, value = (needed(call.tensor(name, at)) for at, name in enumerate(("query", "key", "value")))
+    if query[-1] != key[-1]:
+        rule = f"The last dimension of the query and of the key must be equal: {query} and {key}."
         return mismatch("shape", rule, *against(query, -1, key))
     if key.shape[-2:-1] != value.shape[-2:-1]:
-        rule = f"There must be one value for each key: {key.sized} and {value.sized}."
-        return mismatch("shape", rule, *against(key, -2, value))
+        return mismatch("shape", f"There must be one value for each key: {key} and {value}.", *against(key, -2, value))
     return None
 
 
 @says(
-    r"einsum\(\): subscript (\w) has size (\d+) for operand (\d+) which does not broadcast with previously seen size "
-    r"(\d+)"
+    r"einsum\(\): subscript (?P<letter>\w) has size {got} for operand {number} which does not broadcast with "
+    r"previously seen size {seen}"
 )
 def _subscripts(call: Call, letter: str, got: int, number: int, seen: int) -> Mismatch | None:
     terms = call.value("equation", 0).strip("'\"").replace(" ", "").split("->", 1)[0].split(",")
     if number >= len(call.tensors) or len(terms) != len(call.tensors):
         return None
-    parts = []
-    for term, given in zip(terms, call.tensors, strict=True):
-        if letter in term and "." not in term and len(term) == given.ndim:
-            at = term.index(letter)
-            if given.shape[at] in {got, seen}:
-                parts.append(size(given, at, seen if given.shape[at] == got else got))
-    names = " and ".join(one.sized for one in call.tensors)
-    rule = f"The letter {letter} of the equation must have one size everywhere: it has {seen} and {got} in {names}."
-    return mismatch("shape", rule, *parts)
+    fit = ((given, term.index(letter)) for term, given in zip(terms, call.tensors, strict=True)
+           if letter in term and "." not in term and len(term) == given.ndim)  # fmt: skip
+    parts = [size(given, at, seen if given[at] == got else got) for given, at in fit if given[at] in {got, seen}]
+    has = f"it has {seen} and {got} in {' and '.join(map(str, call.tensors))}"
+    return mismatch("shape", f"The letter {letter} of the equation must have one size everywhere: {has}.", *parts)
 
 
-@says(r"einsum\(\): the number of subscripts in the equation \((\d+)\) .*dimensions \(\d+\) for operand (\d+)")
-def _subscript_count(call: Call, letters: str, number: int) -> Mismatch:
-    given = call.tensors[number]
-    rule = f"An operand needs one letter for each dimension: {letters} letters stand for {given.sized}."
+@says(r"einsum\(\): the number of subscripts in the equation \({letters}\) .*dimensions \(\d+\) for operand {operand}")
+def _subscript_count(call: Call, letters: int, operand: int) -> Mismatch:
+    given = call.tensors[operand]
+    rule = f"An operand needs one letter for each dimension: {letters} letters stand for {given}."
     return mismatch("shape", rule, dims(given, letters))
 
 
-@says(r"X1 and X2 must have the same number of columns\. X1: (\d+) X2: (\d+)", first=-1, second=-1)
-@says(r"first has size (?P<one>\d+) in dim (?P<first>-?\d+) and second has size (?P<two>\d+) in dim (?P<second>-?\d+)")
-def _contracted(call: Call, one: int, first: int, two: int, second: int) -> Mismatch:
-    """Explain tensordot and cdist: a dimension of the one against a dimension of the other."""
-    left, right = call.tensors[0], call.tensors[1]
-    rule = f"The dimensions that are summed over must be equal: {one} of {left.sized} against {two} of {right.sized}."
-    return mismatch("shape", rule, size(left, first, two), size(right, second, one))
-
-
-@says(r"bilinear\(\): input(\d) size does not match weight size: got (\d+) but expected (\d+)")
-def _bilinear(call: Call, weight: Annotated[Given, operand("weight", 2)], at: int, got: str, wanted: str) -> Mismatch:
+@says(r"bilinear\(\): input{at} size does not match weight size: got {got} but expected {wanted}")
+def _bilinear(call: Call, class_weight: Given, at: int, got: int, wanted: int) -> Mismatch:
     given = needed(call.tensor(f"input{at}", at - 1))
-    rule = f"The last dimension of {given.sized} must be dimension {at} of {weight.sized}."
-    return mismatch("shape", rule, size(given, -1, wanted), size(weight, at, got))
+    rule = f"The last dimension of {given} must be dimension {at} of {class_weight}."
+    return mismatch("shape", rule, size(given, -1, wanted), size(class_weight, at, got))
 
 
-@says(r"tensors (\d+) and \d+ with shapes .* cannot be multiplied")
+@says(r"tensors {at} and \d+ with shapes .* cannot be multiplied")
 def _chain(call: Call, at: int) -> Mismatch:
     left, right = call.tensors[at], call.tensors[at + 1]
-    rule = f"The last dimension of {left.sized} must be the first of {right.sized}."
-    return mismatch("shape", rule, *against(left, -1, right, 0))
+    return mismatch(
+        "shape", f"The last dimension of {left} must be the first of {right}.", *against(left, -1, right, 0)
+    )
 
 
 @says(r"both arguments to matmul need to be at least 1D")
-def _no_number(call: Call) -> Mismatch:
-    wrong = call.first(lambda one: not one.ndim)
-    others = [one.code for one in call.tensors if one is not wrong]
-    rule = f"The operator @ takes vectors and matrices, and {wrong.sized} is neither; a number is multiplied with *."
-    return mismatch("shape", rule, dims(wrong, 1), works=[f"{others[0]} * {wrong.code}"] if others else [])
+def _no_number(call: Call, number: Given) -> Mismatch:
+    others = [one.code for one in call.tensors if one is not number]
+    rule = f"The operator @ takes vectors and matrices, and {number} is neither; a number is multiplied with *."
+    return mismatch("shape", rule, dims(number, 1), works=[f"{others[0]} * {number.code}"] if others else [])
+
+
+says.table(r"""
+X1 and X2 must have the same number of columns\. X1: {one} X2: {two}
+    shape: The dimensions that are summed over must be equal: {one} of {left} against {two} of {right}.
+    parts: left[-1] must be {two}; right[-1] must be {one}
+
+first has size {one} in dim {first_dim} and second has size {two} in dim {second_dim}
+    shape: The dimensions that are summed over must be equal: {one} of {left} against {two} of {right}.
+    parts: left[first_dim] must be {two}; right[second_dim] must be {one}
+""")
 
 
 # -- linear algebra ------------------------------------------------------------------------------------------------
 
+says.table(r"""
+Incompatible shapes of A and B|input\.size\(-2\) should match other\.size\(-2\)|Incompatible matrix sizes for
+    shape: The matrix and the right side must have the same number of rows: {left} and {right}.
+    parts: right[-2 if right.ndim > 1 else -1] must equal left[-2]
 
-@says(r"must be batches of square matrices, but they are (\d+) by (\d+)")
+inputs must have the same number of dimensions
+    if: left.ndim != right.ndim
+    shape: Both must have as many dimensions: {left} has {left.ndim}, and {right} {right.ndim}.
+    parts: left.ndim must be {right.ndim}; right.ndim must be {left.ndim}
+
+tau\.shape\[-1\] must be equal to min
+    if: left.ndim > 1 and third.ndim > 1
+    shape: There must be one factor in tau for each reflector, {min(third[-2], left[-1])} of them: {right}.
+    parts: right[-1] must be {min(third[-2], left[-1])}
+
+the input matrix is singular|matrix is singular
+    argument: Only a matrix of full rank has an inverse, and {matrix} is singular: its rows depend on one another.
+    parts: matrix
+    try: torch.linalg.pinv({matrix.code})
+
+not positive-definite
+    argument: A Cholesky factor exists where all eigenvalues are positive, and {matrix} has one that is not.
+    parts: matrix
+    try: torch.linalg.cholesky({matrix.code} + 1e-6 * torch.eye({matrix[-1]})) when matrix.ndim
+""")
+
+
+@says(r"must be batches of square matrices, but they are {rows} by {columns}")
 def _square(call: Call, rows: int, columns: int) -> Mismatch:
     given = call.first(lambda one: one.shape[-2:] == (rows, columns))
     works = [f"torch.linalg.pinv({given.code})"] if call.function in {"inv", "inverse"} else []
     works += [f"{given.code} @ {given.code}.mT"] if call.function in {"cholesky", "eigh", "det", "eigvalsh"} else []
-    rule = f"The matrix must be square: {given.sized} is {rows} by {columns}."
+    rule = f"The matrix must be square: {given} is {rows} by {columns}."
     return mismatch("shape", rule, size(given, -2, columns), size(given, -1, rows), works=works)
-
-
-@says(r"Incompatible shapes of A and B|input\.size\(-2\) should match other\.size\(-2\)|Incompatible matrix sizes for")
-def _right_side(matrix: Left, right: Right) -> Mismatch:
-    rule = f"The matrix and the right side must have the same number of rows: {matrix.sized} and {right.sized}."
-    return mismatch("shape", rule, *against(right, -2 if right.ndim > 1 else -1, matrix, -2))
 
 
 @says(r"inputs dimension -?\d+ must have length 3")
 def _cross(call: Call) -> Mismatch:
     text = call.value("dim", 2)
     dim = int(text) if text.lstrip("-").isdigit() else -1
-    wrong = call.every(lambda one: -one.ndim <= dim < one.ndim and one.shape[dim] != 3)
-    rule = (
-        f"A cross product needs vectors with 3 components, along dimension {dim}: "
-        f"{listed([one.sized for one in wrong])}."
-    )
+    wrong = call.every(lambda one: -one.ndim <= dim < one.ndim and one[dim] != 3)
+    rule = f"A cross product needs vectors with 3 components, along dimension {dim}: {listed(map(str, wrong))}."
     return mismatch("shape", rule, *(size(one, dim, 3) for one in wrong))
-
-
-@says(r"inputs must have the same number of dimensions")
-def _as_many_dimensions(left: Left, right: Right) -> Mismatch | None:
-    rule = f"Both must have as many dimensions: {left.sized} has {left.ndim}, and {right.sized} {right.ndim}."
-    parts = dims(left, right.ndim), dims(right, left.ndim)
-    return mismatch("shape", rule, *parts) if left.ndim != right.ndim else None
-
-
-@says(r"tau\.shape\[-1\] must be equal to min")
-def _reflectors(given: Left, tau: Right, other: Annotated[Given, nth(2)]) -> Mismatch | None:
-    if min(given.ndim, other.ndim) < 2:
-        return None
-    wanted = min(other.shape[-2], given.shape[-1])
-    rule = f"There must be one factor in tau for each reflector, {wanted} of them: {tau.sized}."
-    return mismatch("shape", rule, size(tau, -1, wanted))
-
-
-@says(r"the input matrix is singular|matrix is singular")
-def _not_invertible(given: Annotated[Given, operand("input|self|A", 0)]) -> Mismatch:
-    rule = f"Only a matrix of full rank has an inverse, and {given.sized} is singular: its rows depend on one another."
-    return mismatch("argument", rule, whole(given), works=[f"torch.linalg.pinv({given.code})"])
-
-
-@says(r"not positive-definite")
-def _not_definite(given: Annotated[Given, operand("input|self|A", 0)]) -> Mismatch:
-    rule = f"A Cholesky factor exists where all eigenvalues are positive, and {given.sized} has one that is not."
-    jitter = f"torch.linalg.cholesky({given.code} + 1e-6 * torch.eye({given.shape[-1]}))" if given.ndim else ""
-    return mismatch("argument", rule, whole(given), works=[jitter])

@@ -11,14 +11,12 @@ from math import prod
 
 from tensormagic.diagnoses.mismatches.call import (
     Call,
-    First,
     Given,
-    Messages,
     Shape,
     against,
+    clashing,
     dims,
     mismatch,
-    needed,
     numbers,
     shaped,
     size,
@@ -27,6 +25,7 @@ from tensormagic.diagnoses.mismatches.call import (
     unlike,
     whole,
 )
+from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.reports import Clashing, Mismatch
 from tensormagic.reports.storage import resolved, why_not
 from tensormagic.words import count, listed
@@ -38,12 +37,6 @@ _MATRIX_DIMENSIONS = {"matmul": 2, "solve": 2, "baddbmm": 2, "lstsq": 2}
 # Arguments that take no part in the broadcasting.
 _APART = {"cosine_embedding_loss": frozenset({"weight"}), "setitem": frozenset({"index"})}
 _LEGACY = (0,)  # an empty tensor of one dimension is skipped by torch
-
-
-def clashing(one: Shape, other: Shape) -> list[int]:
-    """Return the dimensions in which two shapes do not broadcast, counted from the right: -1 is the last."""
-    both = range(1, min(len(one), len(other)) + 1)
-    return [-at for at in both if one[-at] != other[-at] and 1 not in {one[-at], other[-at]}]
 
 
 def _broadcast(one: Shape, other: Shape) -> Shape:
@@ -70,21 +63,19 @@ def _first_four(members: list[Given]) -> str:
     return ", ".join(one.code for one in members[:4]) + (", …" if len(members) > 4 else "")
 
 
-@says(r"Sizes of tensors must match except in dimension (\d+)")
+@says(r"Sizes of tensors must match except in dimension {along}")
 def _joined_sizes(call: Call, along: int) -> Mismatch | None:
     members = _members(call)
     if not members or any(one.ndim != members[0].ndim for one in members):
         return None
     first = members[0]
-    wrong = [(at, one) for one in members[1:] for at in unlike(first, one) if at != along]
+    wrong = [(at, one) for one in members[1:] for at in unlike(first.shape, one.shape) if at != along]
     places = sorted({at for at, _ in wrong})
-    parts = [size(first, at, next(one.shape[at] for each, one in wrong if each == at)) for at in places]
-    parts += [size(one, at, first.shape[at]) for at, one in wrong]
-    others = listed([one.sized for one in members[1:] if any(one is each for _, each in wrong)])
-    rule = (
-        f"All sizes but that of dimension {along}, along which they are joined, must be equal: {first.sized} and "
-        f"{others} differ in {listed([f'dimension {at}' for at in places])}."
-    )
+    parts = [size(first, at, next(one[at] for each, one in wrong if each == at)) for at in places]
+    parts += [size(one, at, first[at]) for at, one in wrong]
+    others = listed([str(one) for one in members[1:] if any(one is each for _, each in wrong)])
+    differ = f"{first} and {others} differ in {listed([f'dimension {at}' for at in places])}"
+    rule = f"All sizes but that of dimension {along}, along which they are joined, must be equal: {differ}."
     other_ways = [
         f"torch.cat([{_first_four(members)}], dim={dim})"
         for dim in range(first.ndim)
@@ -104,12 +95,10 @@ def _joined_dimensions(call: Call) -> Mismatch | None:
     usual = max(counts, key=lambda count: (counts.count(count), count))
     wrong = [one for one in members if one.ndim != usual]
     right = next(one for one in members if one.ndim == usual)
-    rule = (
-        f"All must have the same number of dimensions: {right.sized} has {right.ndim}, and {wrong[0].sized} has "
-        f"{wrong[0].ndim}."
-    )
+    has = f"{right} has {right.ndim}, and {wrong[0]} has {wrong[0].ndim}"
     parts = [dims(right, wrong[0].ndim), *(dims(one, right.ndim) for one in wrong)]
-    return mismatch("shape", rule, *parts, works=_lifted(call, wrong[0], right, members[0].ndim))
+    works = _lifted(call, wrong[0], right, members[0].ndim)
+    return mismatch("shape", f"All must have the same number of dimensions: {has}.", *parts, works=works)
 
 
 def _lifted(call: Call, low: Given, high: Given, count: int) -> list[str]:
@@ -133,7 +122,7 @@ def _stacked(call: Call) -> Mismatch | None:
     if not wrong:
         return None
     first = members[0]
-    rule = f"A stack takes tensors of one shape: {first.sized} and {listed([one.sized for one in wrong])}."
+    rule = f"A stack takes tensors of one shape: {first} and {listed([str(one) for one in wrong])}."
     pairs = [(first, wrong[0]), *((one, first) for one in wrong)]
     parts = [part for one, other in pairs for part in _difference(one, other)]
     same_rest = len({one.shape[1:] for one in members}) == 1 and first.ndim > 0
@@ -144,42 +133,38 @@ def _stacked(call: Call) -> Mismatch | None:
 
 def _difference(one: Given, other: Given) -> list[Clashing]:
     """Return what of a tensor differs from another."""
-    return (
-        [dims(one, other.ndim)]
-        if one.ndim != other.ndim
-        else [size(one, a, other.shape[a]) for a in unlike(one, other)]
-    )
+    if one.ndim != other.ndim:
+        return [dims(one, other.ndim)]
+    return [size(one, at, other[at]) for at in unlike(one.shape, other.shape)]
 
 
 @says(r"zero-dimensional tensor \(at position \d+\) cannot be concatenated")
-def _joined_numbers(call: Call) -> Mismatch | None:
+def _joined_numbers(call: Call, number: Given) -> Mismatch:
     wrong = [one for one in _members(call) if not one.ndim]
-    if not wrong:
-        return None
-    names = ", ".join(one.code for one in _members(call)[:4])
-    rule = f"There is no dimension along which to join {wrong[0].sized}; numbers are stacked."
-    return mismatch("shape", rule, *(dims(one, 1) for one in wrong), works=[f"torch.stack([{names}])"])
+    works = [f"torch.stack([{', '.join(one.code for one in _members(call)[:4])}])"]
+    rule = f"There is no dimension along which to join {number}; numbers are stacked."
+    return mismatch("shape", rule, *(dims(one, 1) for one in wrong), works=works)
 
 
-@says(r"_chunk_cat expects (same sizes|dim < ndim|non-negative dim when|non-empty tensor)")
+says.table(r"""
+_chunk_cat expects (?:same sizes|dim < ndim|non-negative dim when|non-empty tensor)
+    with wrong: every 0 in one.shape
+    shape: There must be something to split: {wrong[0]} is empty.
+    parts: one[one.shape.index(0)] must be at least 1 for one in wrong
+""")
+
+
+@says(r"_chunk_cat expects (?P<expects>same sizes|dim < ndim|non-negative dim when|non-empty tensor)")
 def _chunks(call: Call, expects: str) -> Mismatch | None:
-    members = _members(call)
-    empty = [one for one in call.tensors if 0 in one.shape]
-    if empty:
-        rule = f"There must be something to split: {empty[0].sized} is empty."
-        return mismatch("shape", rule, *(size(one, one.shape.index(0), "at least 1") for one in empty))
+    members, dim = _members(call), call.value("dim", 1)
     if len(members) < 2:
         return None
-    dim = call.value("dim", 1)
     if expects == "same sizes" and dim.isdigit():
-        wrong = [at for at in range(int(dim)) if members[0].shape[at] != members[1].shape[at]]
-        rule = f"All sizes before dimension {dim} must be equal: {members[0].sized} and {members[1].sized}."
+        wrong = [at for at in range(int(dim)) if members[0][at] != members[1][at]]
+        rule = f"All sizes before dimension {dim} must be equal: {members[0]} and {members[1]}."
         return mismatch("shape", rule, *(part for at in wrong for part in against(members[0], at, members[1])))
-    rule = (
-        "The dimensions before the one that is cut must be there in all, and equal: "
-        f"{listed([one.sized for one in members])}."
-    )
-    return mismatch("shape", rule, *(whole(one) for one in members))
+    must = "The dimensions before the one that is cut must be there in all, and equal"
+    return mismatch("shape", f"{must}: {listed(map(str, members))}.", *map(whole, members))
 
 
 # -- views: how many elements there are, and which dimensions lie apart in memory ----------------------------------
@@ -195,25 +180,25 @@ def _wanted(call: Call) -> Shape:
 
 
 @says(r"view size is not compatible with input tensor's size and stride")
-def _cannot_view(call: Call, given: First) -> Mismatch | None:
+def _cannot_view(call: Call, first: Given) -> Mismatch | None:
     asked = _wanted(call)
-    if not asked or not given.operand.stride:
+    if not asked or not first.operand.stride:
         return None
-    wanted = resolved(given.shape, asked)
-    failure = why_not(given.shape, given.operand.stride, wanted)
+    wanted = resolved(first.shape, asked)
+    failure = why_not(first.shape, first.operand.stride, wanted)
     if failure is None or failure.barrier is None or failure.dim is None:
         return None
     barrier = failure.barrier
     rule = (
-        f"The view of {given.sized} as {sizes(wanted)} would merge dimensions {barrier.outer} and {barrier.inner}, "
-        f"which are not adjacent in memory: the stride of dimension {barrier.outer} is {barrier.stride}, "
-        f"not {barrier.inner_size} × {barrier.inner_stride} = {barrier.needed}."
+        f"The view of {first} as {sizes(wanted)} would merge dimensions {barrier.outer} and {barrier.inner}, which are "
+        f"not adjacent in memory: the stride of dimension {barrier.outer} is {barrier.stride}, not "
+        f"{barrier.inner_size} × {barrier.inner_stride} = {barrier.needed}."
     )
     text = tuple_text(wanted if call.function.endswith("_as") else asked)
-    works = _in_memory_order(given, wanted, text)
-    works = works or [f"{given.code}.reshape({text})", f"{given.code}.contiguous().view({text})"]
-    outer = _stride_of(given, barrier.outer, barrier.stride, barrier.needed)
-    return mismatch("view", rule, outer, _stride_of(given, barrier.inner, barrier.inner_stride), works=works)
+    works = _in_memory_order(first, wanted, text)
+    works = works or [f"{first.code}.reshape({text})", f"{first.code}.contiguous().view({text})"]
+    outer = size(first, barrier.outer, f"a stride of {barrier.needed}", f"stride {barrier.stride}")
+    return mismatch("view", rule, outer, size(first, barrier.inner, "", f"stride {barrier.inner_stride}"), works=works)
 
 
 def _in_memory_order(given: Given, wanted: Shape, text: str) -> list[str]:
@@ -246,28 +231,16 @@ def _merges(shape: Shape, wanted: Shape) -> bool:
     return not left
 
 
-def _stride_of(given: Given, dimension: int, got: int, needed: object = "") -> Clashing:
-    """Return a part of a mismatch that is about the stride of a dimension."""
-    expected = f"a stride of {needed}" if needed else ""
-    return Clashing(given.index, dimension % given.ndim, f"stride {got}", expected)
-
-
-@says(r"shape '\[(.*?)\]' is invalid for input of size (\d+)")
+@says(r"shape '\[{wanted:shape}\]' is invalid for input of size {elements}")
 def _wrong_number(call: Call, wanted: Shape, elements: int) -> Mismatch:
-    given = call.first(lambda one: prod(one.shape) == elements)
+    given = call.first(lambda one: one.numel == elements)
     fixed = prod(each for each in wanted if each != -1)
+    has, expected = f"{given} has {count(elements)}, and ({tuple_text(wanted)}) needs {count(fixed)}", "{} elements"
     if -1 in wanted:
-        rule = (
-            f"A reshape keeps all elements: the {count(elements)} of {given.sized} cannot be divided by the "
-            f"{count(fixed)} that the other sizes of ({tuple_text(wanted)}) take."
-        )
-    else:
-        rule = (
-            f"A reshape keeps all elements: {given.sized} has {count(elements)}, and ({tuple_text(wanted)}) needs "
-            f"{count(fixed)}."
-        )
-    expected = f"a multiple of {fixed} elements" if -1 in wanted else f"{fixed} elements"
-    return mismatch("shape", rule, whole(given, f"{elements} elements", expected), works=_reshapes(given, wanted))
+        has = f"the {count(elements)} of {given} cannot be divided by the {count(fixed)} that the other sizes of "
+        has, expected = f"{has}({tuple_text(wanted)}) take", "a multiple of {} elements"
+    part = whole(given, f"{elements} elements", expected.format(fixed))
+    return mismatch("shape", f"A reshape keeps all elements: {has}.", part, works=_reshapes(given, wanted))
 
 
 def _reshapes(given: Given, wanted: Shape) -> list[str]:
@@ -285,44 +258,53 @@ def _reshapes(given: Given, wanted: Shape) -> list[str]:
     return ways[:2]
 
 
-@says(r"only one dimension can be inferred")
-def _one_inferred(given: First) -> Mismatch:
-    rule = "Only one dimension can be inferred by torch (-1)."
-    return mismatch("argument", rule, shaped(given))
+says.table(r"""
+only one dimension can be inferred
+    argument: Only one dimension can be inferred by torch (-1).
+    parts: first.shape
 
+cannot reshape tensor of 0 elements
+    shape: A size of -1 has no meaning where there are no elements: {first} has none.
+    parts: first is 0 elements
 
-@says(r"cannot reshape tensor of 0 elements")
-def _ambiguous(given: First) -> Mismatch:
-    rule = f"A size of -1 has no meaning where there are no elements: {given.sized} has none."
-    return mismatch("shape", rule, whole(given, "0 elements"))
+Provided sizes \[{wanted:shape}\] don't multiply up to the size of dim {at} \({got}\)
+    shape: The new sizes must multiply to that of dimension {at} of {first}: {sizes(wanted)} is {prod(wanted)}, not
+        {got}.
+    parts: first[at] must be {abs(prod(wanted))}
 
+size=\[{wanted:shape}\]\): the number of sizes provided
+    shape: The new shape must name every dimension of {first}, from the right; new ones may stand before them, but
+        {sizes(wanted)} has fewer.
+    parts: first.shape must be {sizes(wanted)}
 
-@says(r"Provided sizes \[(.*?)\] don't multiply up to the size of dim (\d+) \((\d+)\)")
-def _unflatten(given: First, wanted: Shape, at: int, got: str) -> Mismatch:
-    count = prod(wanted)
-    rule = (
-        f"The new sizes must multiply to that of dimension {at} of {given.sized}: {sizes(wanted)} is {count}, not "
-        f"{got}."
-    )
-    return mismatch("shape", rule, size(given, at, abs(count)))
+Number of dimensions of repeat dims can not be smaller
+    shape: The new shape must name every dimension of {first}, from the right; new ones may stand before them.
+    parts: first.shape
 
+size \{\[{target:shape}\]\} is not expandable to size \{\[{have:shape}\]\}
+    with given: call.of_shape(have) or first
+    with wrong: clashing(given.shape, target)
+    shape: The shape summed to must broadcast to {given}, and {sizes(target)} does not.
+    parts: given[at] must be {target[at]} for at in wrong
+    parts: given.shape must be {sizes(target)} when not wrong
 
-@says(r"stride\(-1\) must be 1 to view \w+ as \w+ .*but got (\d+)")
-def _dtype_view(call: Call, given: First, stride: int) -> Mismatch | None:
-    if not given.ndim:
-        return None
-    rule = (
-        f"A view as a dtype of another size needs adjacent elements: the stride of the last dimension of "
-        f"{given.sized} is {stride}, not 1."
-    )
-    text = call.value("dtype", 1) or "dtype"
-    return mismatch("view", rule, _stride_of(given, -1, stride, 1), works=[f"{given.code}.contiguous().view({text})"])
+expanded size of the tensor \(-1\) isn't allowed in a leading
+    shape: A size of -1 keeps a dimension that is there; the new ones before those of {first} need a size.
+    parts: first.shape
+
+stride\(-1\) must be 1 to view \w+ as \w+ .*but got {stride}
+    if: first.ndim
+    view: A view as a dtype of another size needs adjacent elements: the stride of the last dimension of {first} is
+        {stride}, not 1.
+    parts: first[-1] is stride {stride} must be a stride of 1
+    try: {first.code}.contiguous().view({call.value("dtype", 1) or "dtype"})
+""")
 
 
 # -- two operands that do not broadcast ----------------------------------------------------------------------------
 
 
-@says(r"The size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)")
+@says(r"The size of tensor a \({one}\) must match the size of tensor b \({other}\)")
 def _sizes_differ(call: Call, one: int, other: int) -> Mismatch | None:
     pairs = sorted(_pairs(call), key=lambda pair: pair[2] != {one, other})
     return _explained(call, *pairs[0]) if pairs else None
@@ -351,13 +333,11 @@ def _explained(call: Call, left: Given, right: Given, _: set[int], cut: int) -> 
     equal = left.ndim == right.ndim
     ends = {} if equal else {-1: "the last dimension", -2: "the last but one"}
     which = {at: ends.get(at, f"dimension {left.ndim + at if equal else at}") for at in where}
-    pairs = [f"{left.shape[at]} against {right.shape[at]} in {which[at]}" for at in where]
-    rule = (
-        f"{'Batch dimensions' if cut else 'Dimensions'} are compared from the right, and must be equal or 1: "
-        f"{left.sized} and {right.sized} have {listed(pairs)}."
-    )
+    pairs = listed(f"{left[at]} against {right[at]} in {which[at]}" for at in where)
+    compared = f"{'Batch dimensions' if cut else 'Dimensions'} are compared from the right, and must be equal or 1"
     parts = [part for at in where for part in against(left, at, right)]
-    return mismatch("shape", rule, *parts, works=[] if cut else _ways(call, left, right))
+    works = [] if cut else _ways(call, left, right)
+    return mismatch("shape", f"{compared}: {left} and {right} have {pairs}.", *parts, works=works)
 
 
 def _ways(call: Call, left: Given, right: Given) -> list[str]:
@@ -401,20 +381,17 @@ def _changes(given: Given) -> Iterator[tuple[Shape, str]]:
 # -- a result or a target that has a shape of its own --------------------------------------------------------------
 
 
-@says(r"output with shape \[(.*?)\] doesn't match the broadcast shape \[(.*?)\]")
-def _result_too_small(call: Call, have: Shape, needed: Shape) -> Mismatch:
+@says(r"output with shape \[{have:shape}\] doesn't match the broadcast shape \[{wanted:shape}\]")
+def _result_too_small(call: Call, have: Shape, wanted: Shape) -> Mismatch:
     target = call.first(lambda one: one.shape == have)
-    others = [one for one in call.tensors if one is not target and not _fits_into(one.shape, have)]
-    with_ = f" with {others[0].sized}" if others else ""
-    parts = [size(target, at, needed[at]) for at in range(-len(have), 0) if have[at] != needed[at]]
-    parts = parts or [shaped(target, sizes(needed))]
-    parts += [shaped(one, sizes(have)) for one in others[:1]]
-    rule = (
-        f"An in-place operation keeps the shape of what it writes to: {target.sized}{with_} would give {sizes(needed)}."
-    )
+    others = [one for one in call.tensors if one is not target and not _fits_into(one.shape, have)][:1]
+    parts = [size(target, at, wanted[at]) for at in range(-len(have), 0) if have[at] != wanted[at]]
+    parts = (parts or [shaped(target, sizes(wanted))]) + [shaped(one, sizes(have)) for one in others]
+    keeps = "An in-place operation keeps the shape of what it writes to"
+    rule = f"{keeps}: {target}{f' with {others[0]}' if others else ''} would give {sizes(wanted)}."
     signs = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
     sign = signs.get(call.function.removeprefix("i"), "") or signs.get(call.function, "")
-    works = [f"{target.code} {sign} {others[0].code}"] if sign and others and target.operand.name else []
+    works = [f"{target.code} {sign} {one.code}" for one in others if sign and target.operand.name]
     if target.can_be_assigned:
         works = [f"{target.code} = {each}" for each in works]
     return mismatch("shape", rule, *parts, works=works)
@@ -422,7 +399,7 @@ def _result_too_small(call: Call, have: Shape, needed: Shape) -> Mismatch:
 
 @says(
     r"The expanded size of the tensor \(-?\d+\) must match the existing size \(\d+\) at non-singleton "
-    r"dimension (\d+)\.\s+Target sizes: \[(.*?)\]\.\s+Tensor sizes: \[(.*?)\]"
+    r"dimension {dim}\.\s+Target sizes: \[{target:shape}\]\.\s+Tensor sizes: \[{have:shape}\]"
 )
 def _cannot_expand(call: Call, dim: int, target: Shape, have: Shape) -> Mismatch:
     candidates = call.every(lambda one: one.shape == have)
@@ -434,38 +411,12 @@ def _cannot_expand(call: Call, dim: int, target: Shape, have: Shape) -> Mismatch
     where = clashing(given.shape, target) or [dim - len(target)]
     parts = [size(given, at, target[at]) for at in where]
     likes = [one for one in call.tensors if one is not given and one.shape == target]
-    parts += [size(like, at, given.shape[at]) for like in likes[:1] for at in where]
+    parts += [size(like, at, given[at]) for like in likes[:1] for at in where]
     at = where[0]
-    which = "last dimension" if at == -1 else f"dimension {given.ndim + at}"
+    which = f"its {'last dimension' if at == -1 else f'dimension {given.ndim + at}'} is {given[at]}"
     rule = (
-        f"Only a dimension of size 1 can be expanded: {given.sized} should become {sizes(target)}, but its {which} is "
-        f"{given.shape[at]}, not {target[at]} or 1."
+        f"Only a dimension of size 1 can be expanded: {given} should become {sizes(target)}, but {which}, not "
+        f"{target[at]} or 1."
     )
     works = [code for shape, code in _changes(given) if _fits_into(shape, target)]
     return mismatch("shape", rule, *parts, works=works[:2])
-
-
-@says(
-    r"size=\[(.*?)\]\): the number of sizes provided",
-    r"(?P<wanted>)Number of dimensions of repeat dims can not be smaller",
-)
-def _too_few_sizes(given: First, wanted: Shape) -> Mismatch:
-    rule = (
-        f"The new shape must name every dimension of {given.sized}, from the right; new ones may stand before them"
-        f"{f', but {sizes(wanted)} has fewer' if wanted else ''}."
-    )
-    return mismatch("shape", rule, shaped(given, sizes(wanted) if wanted else ""))
-
-
-@says(r"size \{\[(.*?)\]\} is not expandable to size \{\[(.*?)\]\}")
-def _summed_to(call: Call, target: Shape, have: Shape, first: First | None) -> Mismatch:
-    given = needed(call.of_shape(have) or first)
-    parts = [size(given, at, target[at]) for at in clashing(given.shape, target)]
-    rule = f"The shape summed to must broadcast to {given.sized}, and {sizes(target)} does not."
-    return mismatch("shape", rule, *(parts or [shaped(given, sizes(target))]))
-
-
-@says(r"expanded size of the tensor \(-1\) isn't allowed in a leading")
-def _leading_minus_one(given: First) -> Mismatch:
-    rule = f"A size of -1 keeps a dimension that is there; the new ones before those of {given.sized} need a size."
-    return mismatch("shape", rule, shaped(given))
