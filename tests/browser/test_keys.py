@@ -54,7 +54,7 @@ def test_arrows_walk_along_the_edges_of_the_graph(static_page: OpenPage) -> None
 
 
 def test_enter_and_space_show_the_numbers_of_a_box(static_page: OpenPage) -> None:
-    """Of a folded box Enter shows what is inside; Shift+Enter and the space bar tell the numbers of the whole."""
+    """Of a folded box Enter shows what is inside, and folds it; Shift+Enter and the space bar tell its numbers."""
     page = _mounted(static_page, _deep())
     drawer, folded = page.locator(".drawer"), page.locator(".box.folds").first
     for key in ("Shift+Enter", " "):
@@ -67,10 +67,13 @@ def test_enter_and_space_show_the_numbers_of_a_box(static_page: OpenPage) -> Non
     folded.focus()
     page.keyboard.press("Enter")
     expect(page.locator(".frame")).to_have_count(1)
-    page.locator(".box:not(.folds)").first.focus()
+    page.locator(".box:not(.folds, .unfolded)").first.focus()
     page.keyboard.press("Enter")
     expect(drawer).to_be_visible()
     expect(page.locator(".frame")).to_have_count(1)
+    page.locator(".box.unfolded").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator(".frame")).to_have_count(0)
 
 
 def test_signs_zoom_and_nought_shows_all(static_page: OpenPage) -> None:

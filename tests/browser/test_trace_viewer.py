@@ -44,7 +44,7 @@ def _deep(count: int = 1800) -> TraceReport:
 
 
 def test_click_opens_a_box_where_it_stands_and_its_handle_folds_it(static_page: OpenPage) -> None:
-    """A frame with what lies inside takes the place of the box; its handle brings the box back, with the focus."""
+    """What lies inside stands in a frame below the box; its handle folds it, with the focus on the box."""
     page = _mounted(static_page, _deep())
     before = page.locator(".box").count()
     box = page.locator(".box.folds").first
@@ -55,7 +55,7 @@ def test_click_opens_a_box_where_it_stands_and_its_handle_folds_it(static_page: 
     expect(frame).to_have_count(1)
     expect(frame.locator(".frame-name")).to_contain_text(label)
     inside = int((frame.locator(".frame-name").text_content() or "").split("·")[1].split()[0])
-    expect(page.locator(".box")).to_have_count(before - 1 + inside)
+    expect(page.locator(".box")).to_have_count(before + inside)
     handle = frame.get_by_role("button", name=f"fold {label}")
     assert handle.get_attribute("aria-expanded") == "true"
     handle.click()
@@ -94,6 +94,17 @@ def test_opened_boxes_are_coloured_and_their_lines_are_lit(static_page: OpenPage
     values = page.locator(".box .value").all_text_contents()
     page.locator("input[aria-label=pass]").fill("0")
     assert page.locator(".box .value").all_text_contents() != values
+
+
+def test_healthy_graph_stays_in_view_when_what_is_opened_is_higher_than_the_screen(static_page: OpenPage) -> None:
+    """A graph that needed no click to be seen is not folded away by a click on one of its boxes."""
+    page = _mounted(static_page, samples_viewer.large_run(200, passes=2), limits=Limits())
+    expect(page.get_by_role("button", name="Close graph")).to_be_visible()
+    for _ in range(3):
+        page.locator(".box.folds").first.click()
+    expect(page.locator(".frame")).to_have_count(3)
+    expect(page.locator(".stage")).to_be_visible()
+    assert page.locator(".box.wait, .wire.wait").count() == 0
 
 
 def test_op_inside_an_opened_box_opens_its_drawer(static_page: OpenPage) -> None:
@@ -215,10 +226,10 @@ def test_line_brings_its_nodes_into_view_and_opens_what_hides_a_few(static_page:
     nodes = tuple(replace(node, location=6 if node.index == deep else 0) for node in graph.nodes)
     page = _mounted(static_page, replace(base, graphs=(replace(graph, nodes=nodes),)))
     page.locator(".lines button", has_text="return F.nll_loss").click()
-    expect(page.locator(".box.picked")).to_have_count(1)
-    expect(page.locator(".box.picked .name")).to_have_text("gelu")
-    expect(page.locator(".box.picked")).to_be_in_viewport()
-    page.locator(".box.picked").click()
+    expect(page.locator(".box.picked:not(.unfolded)")).to_have_count(1)
+    expect(page.locator(".box.picked:not(.unfolded) .name")).to_have_text("gelu")
+    expect(page.locator(".box.picked:not(.unfolded)")).to_be_in_viewport()
+    page.locator(".box.picked:not(.unfolded)").click()
     expect(page.locator(".lines .here code")).to_contain_text("return F.nll_loss")
 
 

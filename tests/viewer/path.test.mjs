@@ -31,7 +31,8 @@ test("lines follow the boxes as they are folded now", () => {
     boxOf = new Map([[0, 0], [1, 1], [2, 1], [3, 2], [4, 2]]),
     on = linesOf({ edges, boxOf }, way);
   assert.ok(on({ source: 0, target: 1, points: [] }));
-  assert.ok(on({ source: 0, target: 0, points: [], ends: [[5, 6], [1, 2]] }));
+  assert.ok(on({ source: 0, target: 0, points: [], edges: [1, 5] }));
+  assert.ok(!on({ source: 0, target: 1, points: [], edges: [1, 3] }));
   assert.ok(!on({ source: 0, target: 2, points: [] }));
 });
 

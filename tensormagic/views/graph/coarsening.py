@@ -1,4 +1,4 @@
-"""Makes a graph that has too many boxes smaller, and says what lies inside each box.
+"""Makes a graph that has too many boxes smaller, and divides what lies inside a box.
 
 Nothing is left out: more of it shares a box. Groups are merged only where they stand next to each other in forward
 order. A graph whose nodes are merged along one topological order has no circles afterwards, whatever is merged; that is
@@ -7,10 +7,6 @@ why a module that was called twice, with other things in between, becomes two bo
 Tried in turn: one box a module, from the innermost modules outwards; one box a repetition, where the same ops repeat
 (a recurrent network, layers in a plain loop), several repetitions sharing a box where there are many; and, where
 nothing repeats, neighbours by the dozen.
-
-The drawing is one cut through a tree. Below every drawn box stand the parts that a user would see next: the modules
-inside a module, the repetitions of something that repeats, and in the end the ops with their leaves, as `folding.fold`
-leaves them. No level has more parts than a screen holds; the viewer opens a box where it is.
 """
 
 from __future__ import annotations
@@ -279,50 +275,3 @@ def divide(groups: Sequence[Group], most: int) -> list[Group]:
                 return level
     repeated = _merge_repetitions(groups, most)
     return repeated if 2 <= len(repeated) <= most else _in_portions(groups, most)
-
-
-# -- what lies inside a box -------------------------------------------------------------------------------------------
-
-MOST_INSIDE = 48  # parts of one opened box; up to so many layers of a network stand beside each other
-MOST_PARTS = 20_000  # of a larger graph the innermost parts stay closed: the viewer lists their nodes instead
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One box of the tree."""
-
-    parent: int  # Place of the part it lies in; -1 for a drawn box.
-    group: Group  # What it stands for.
-    whole: bool = False  # Whether nothing lies inside it.
-
-
-def hierarchy(fine: Sequence[Group], drawn: Sequence[Group]) -> tuple[Part, ...]:
-    """Return the tree whose roots are the groups ``drawn``, in their order, and whose ends are the groups ``fine``.
-
-    Of a very large graph some ends are unions of them.
-
-    Args:
-        fine: One group an op, in forward order.
-        drawn: Unions of them.
-    """
-    waiting = [(-1, group, inside) for group, inside in zip(drawn, _inside(fine, drawn), strict=True)]
-    parts: list[Part] = []
-    at = 0
-    while at < len(waiting):  # breadth first: a part's place is its place in the queue
-        parent, group, inside = waiting[at]
-        opens = len(inside) > 1 and len(waiting) < MOST_PARTS
-        parts.append(Part(parent, group, whole=not opens))
-        if opens:
-            below = divide(inside, MOST_INSIDE)
-            waiting += [(at, *child) for child in zip(below, _inside(inside, below), strict=True)]
-        at += 1
-    return tuple(parts)
-
-
-def _inside(fine: Sequence[Group], unions: Sequence[Group]) -> list[list[Group]]:
-    """Return for each union the groups of ``fine`` it is made of."""
-    owner = {node: number for number, union in enumerate(unions) for node in union.nodes}
-    members: list[list[Group]] = [[] for _ in unions]
-    for group in fine:
-        members[owner[group.nodes[0]]].append(group)
-    return members

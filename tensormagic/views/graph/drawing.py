@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tensormagic.reports.base import quickly
-from tensormagic.views.graph.coarsening import Part, coarsen, hierarchy
+from tensormagic.views.graph.coarsening import coarsen
 from tensormagic.views.graph.folding import Folding, Group, fold
-from tensormagic.views.graph.layout import Spacing, lay_out
+from tensormagic.views.graph.inside import ROW_WIDTH, Level, Part, hierarchy, levels, path_to
+from tensormagic.views.graph.layout import Size, Spacing, lay_out
 from tensormagic.views.graph.words import cut_label, gradient_text, leaf_label, shows_values, value_text, wire_text
 from tensormagic.views.markup import text_width
 from tensormagic.words import count, plural
@@ -112,7 +113,6 @@ HEAD_HEIGHT = 40.0
 BADGE_HEIGHT = 15.0
 MOST_BADGES = 4
 CUT_INDENT = 20.0  # where the words of a cut begin, to the right of its sign
-ROW_WIDTH = 890.0
 MOST_REPEATED = 3
 
 _PADDING = 10.0
@@ -164,6 +164,17 @@ class Wire:
 
 
 @dataclass(frozen=True, slots=True)
+class Inside:
+    """What lies inside the boxes of a drawing."""
+
+    parts: tuple[Part, ...] = ()  # The first ones are the boxes themselves, in their order.
+    badges: tuple[tuple[Badge, ...], ...] = ()  # Of each part.
+    cuts: tuple[tuple[CutRow, ...], ...] = ()  # Of each part.
+    sizes: tuple[Size, ...] = ()  # Of each part's box.
+    levels: dict[int, Level] = field(default_factory=dict)  # The inside of each part that has one.
+
+
+@dataclass(frozen=True, slots=True)
 class Drawing:
     """A graph, folded and laid out."""
 
@@ -174,7 +185,9 @@ class Drawing:
     node_count: int  # Nodes of the graph.
     folded: int  # How many of them do not have a box of their own.
     note: str  # What was folded, in one sentence; empty where every node has its box.
-    parts: tuple[Part, ...] = ()  # What lies inside the boxes: the first ones are the boxes themselves, in their order.
+    inside: Inside = field(default_factory=Inside)  # What lies inside the boxes.
+    margin: float = 0.0  # Left of it lines run from row to row.
+    row_ends: tuple[float, ...] = ()  # For each row the height below its boxes and lines.
     detachment: tuple[DetachedWire, ...] = ()  # Lines along which a value went, and no gradient goes.
     # Boxes from which a value was taken in such a way, and no line says so; with the cuts.
     stubs: dict[int, tuple[int, ...]] = field(default_factory=dict)
@@ -186,7 +199,7 @@ def draw(graph: Graph, *, max_boxes: int = 160, inside: bool = True) -> Drawing:
     Args:
         graph: What to draw.
         max_boxes: How many boxes fit.
-        inside: Whether to say as well what lies inside the boxes: `Drawing.parts`.
+        inside: Whether to say as well what lies inside the boxes: `Drawing.inside`.
     """
     fine = fold(graph)
     folding = fine if len(fine.groups) <= max_boxes else coarsen(graph, fine, max_boxes)
@@ -221,12 +234,42 @@ def draw(graph: Graph, *, max_boxes: int = 160, inside: bool = True) -> Drawing:
         for (pair, cut), route in zip(ends.pairs.items(), layout.routes[len(wires) :], strict=True)
     )
     folded = len(graph.nodes) - len(boxes)
-    whole = (Part(-1, group, whole=True) for group in fine.groups)
-    parts = () if not inside else tuple(whole) if folding is fine else hierarchy(fine.groups, folding.groups)
     return Drawing(
-        layout.width, layout.height, boxes, wires, len(graph.nodes), folded, _note(graph, folding), parts,
-        detachment, ends.stubs,
+        layout.width, layout.height, boxes, wires, len(graph.nodes), folded, _note(graph, folding),
+        _inside(graph, fine, folding) if inside else Inside(), layout.margin, layout.row_ends, detachment, ends.stubs,
     )  # fmt: skip
+
+
+def _inside(graph: Graph, fine: Folding, drawn: Folding) -> Inside:
+    """Return the tree below the drawn boxes: each level is laid out as if all boxes in it were closed."""
+    parts = hierarchy(graph, fine.groups, drawn.groups)
+    if len(parts) == len(drawn.groups):
+        return Inside(parts)
+    marks = [tuple(_badge(leaf, leaf_label(graph.nodes[leaf])) for leaf in part.group.leaves) for part in parts]
+    rows = _cut_rows_of(graph, parts)
+    sizes = [
+        with_cuts(box_size(part.group, badges), cuts, badges=bool(badges))
+        for part, badges, cuts in zip(parts, marks, rows, strict=True)
+    ]
+    found = levels(graph, fine, parts, sizes, HEAD_HEIGHT)
+    return Inside(parts, tuple(marks), tuple(rows), tuple(sizes), found)
+
+
+def _cut_rows_of(graph: Graph, parts: Sequence[Part]) -> list[tuple[CutRow, ...]]:
+    """Return the cuts below the box of each part, as `ends_of` does for those that are drawn."""
+    if not graph.cuts:
+        return [()] * len(parts)
+    home: dict[int, int] = {}
+    for place, part in enumerate(parts):
+        for node in (*part.group.nodes, *part.group.leaves) if part.whole else ():
+            home.setdefault(node, place)
+    labels: list[dict[str, list[int]]] = [{} for _ in parts]
+    for at, cut in enumerate(graph.cuts):
+        for place in path_to(parts, home.get(_index(cut.target), -1)) if cut.detachment else ():
+            labels[place].setdefault(cut_label(cut), []).append(at)
+    return [
+        _cut_rows(found, part.group.kind in {"module", "repeat"}) for found, part in zip(labels, parts, strict=True)
+    ]
 
 
 def _with_values(
@@ -255,11 +298,11 @@ def _value_width(values: SmallValues, node: int) -> float:
 
 def badge_rows(box: Box) -> tuple[tuple[Badge, ...], int]:
     """Return the badges that are written out under a box, and how many more there are, in one line."""
-    shown = _written_out(box.kind, len(box.badges))
+    shown = written_out(box.kind, len(box.badges))
     return box.badges[:shown], len(box.badges) - shown
 
 
-def _written_out(kind: str, badges: int) -> int:
+def written_out(kind: str, badges: int) -> int:
     """Return how many badges are written out: all that have room; of a box of many steps all or none."""
     if badges <= MOST_BADGES:
         return badges
@@ -285,7 +328,7 @@ def _leaves_once(groups: Sequence[Group], uses: Counter[int]) -> list[Group]:
 
 def box_size(group: Group, badges: tuple[Badge, ...]) -> tuple[float, float]:
     """Return the width and height of a box with its badges."""
-    written = _written_out(group.kind, len(badges))
+    written = written_out(group.kind, len(badges))
     rows = written + (written < len(badges))
     wanted = [text_width(group.label, LABEL_SIZE, bold=True), text_width(group.detail, DETAIL_SIZE)]
     wanted += [text_width(badge.label, BADGE_SIZE) + BADGE_HEIGHT for badge in badges[:written]]

@@ -20,11 +20,13 @@ Point = tuple[float, float]
 Size = tuple[float, float]
 
 _LANE = 8.0
+_BESIDE_BORDER = 14.0
 _EVEN_STEP = 30.0
 _STRETCH = 1.12
 _MOST_EVENED = 24  # in a longer picture one short row is not seen
 _ABOVE_LANES = 10.0
 _BELOW_LANES = 28.0  # a number and the words of a mark can be written above a box of the next row
+_OVER_BOXES = 24.0  # of that, what stands above the boxes of the next row
 _TURN = 8.0  # the arrowhead of a line that turns at the row's end needs this much
 
 
@@ -104,7 +106,8 @@ class Page:
             for head in self._layered.columns.following[item]
         ]  # fmt: skip
         climb = max((abs(leave[link] - reach[link]) for link in links), default=0.0)
-        return round(self._spacing.column_gap + min(climb * 0.12, 36.0))
+        bare = 0.0 in (self._widths[number], self._widths[number + 1])  # points on a border need little room
+        return round((_BESIDE_BORDER if bare else self._spacing.column_gap) + min(climb * 0.12, 36.0))
 
     def _even_rows(self, limit: float | None) -> None:
         """Break earlier where that needs no more rows; let rows grow a little where that saves a row for one box."""
@@ -176,19 +179,20 @@ class Page:
 
     def _place_columns(self) -> None:
         most = max(self._lane_count)
-        self._margin = (most + 1) * _LANE if self.row_count > 1 else 0.0
+        self.margin = (most + 1) * _LANE if self.row_count > 1 else 0.0
         self._column_x, self._row_right = [0.0] * len(self._widths), [0.0] * self.row_count
-        x, row = self._margin, 0
+        x, row = self.margin, 0
         for column, width in enumerate(self._widths):
             if self._row_of[column] != row:
-                x, row = self._margin, self._row_of[column]
+                x, row = self.margin, self._row_of[column]
             self._column_x[column] = x
             self._row_right[row] = x + width
             x += width + self._gaps[column]
-        self.width = round(max(self._row_right) + self._margin + (_TURN if self.row_count > 1 else 0.0), 1)
+        self.width = round(max(self._row_right) + self.margin + (_TURN if self.row_count > 1 else 0.0), 1)
 
     def _place_rows(self) -> None:
         self._row_shift, self._row_bottom, y = [0.0] * self.row_count, [0.0] * self.row_count, 0.0
+        self.row_ends: list[float] = []
         for row, (low, high) in enumerate(self._extents()):
             self._row_shift[row] = y - low
             self._row_bottom[row] = y + high - low
@@ -196,6 +200,7 @@ class Page:
             y = self._row_bottom[row]
             if row + 1 < self.row_count or lanes:
                 y += _ABOVE_LANES + lanes * _LANE + (_BELOW_LANES if row + 1 < self.row_count else 0.0)
+            self.row_ends.append(y - (_OVER_BOXES if row + 1 < self.row_count else 0.0))
         self.height = round(y, 1)
 
     def _extents(self) -> list[tuple[float, float]]:
@@ -229,7 +234,7 @@ class Page:
             return []
         lane = self._lanes[left, right]
         turn = self._row_right[row] + _TURN + (lane + 1) * _LANE
-        back = self._margin - (self._lane_count[row] - lane) * _LANE
+        back = self.margin - (self._lane_count[row] - lane) * _LANE
         leave, reach = self._y(left, self._ports.leave[left, right]), self._y(right, self._ports.reach[left, right])
         y = self._lane_y(row, lane)
         return [(turn, leave), (turn, y), (back, y), (back, reach)]
@@ -288,6 +293,8 @@ class Layout:
     ranks: tuple[int, ...]  # The column of every box.
     rows: int  # How many rows the columns were broken into.
     crossings: int  # How many pairs of lines cross between neighbouring columns (lines round the boxes not counted).
+    margin: float = 0.0  # Left of it lines run from row to row.
+    row_ends: tuple[float, ...] = ()  # For each row the height below its boxes and lines, above what comes next.
 
 
 def lay_out(
@@ -296,6 +303,7 @@ def lay_out(
     spacing: Spacing | None = None,
     *,
     heads: Sequence[float] | None = None,
+    outermost: tuple[int | None, int | None] = (None, None),
 ) -> Layout:
     """Lay a graph out from left to right.
 
@@ -304,11 +312,12 @@ def lay_out(
         edges: Pairs of node numbers; the first is drawn to the left of the second unless the edges run in a circle.
         spacing: Distances; default: those of `Spacing`.
         heads: The height of the upper part of every node, the one that lines lead to; default: the whole of it.
+        outermost: A node of the first column, and one behind all others.
     """
     spacing = spacing or Spacing()
     if not sizes:
         return Layout(0.0, 0.0, (), tuple(() for _ in edges), (), 0, 0)
-    ranks = rank(len(sizes), edges)
+    ranks = _put_outside(rank(len(sizes), edges), *outermost)
     heads = heads or [height for _, height in sizes]
     extents = [(head / 2, height - head / 2) for (_, height), head in zip(sizes, heads, strict=True)]
     layered = _cut(extents, edges, ranks, spacing)
@@ -318,8 +327,18 @@ def lay_out(
     return Layout(
         width=page.width, height=page.height, positions=page.positions(), ranks=tuple(ranks),
         routes=tuple(_turned(page.route(path), edge, path) for path, edge in zip(layered.paths, edges, strict=True)),
-        rows=page.row_count, crossings=crossings,
+        rows=page.row_count, crossings=crossings, margin=page.margin, row_ends=tuple(page.row_ends),
     )  # fmt: skip
+
+
+def _put_outside(ranks: list[int], first: int | None, last: int | None) -> list[int]:
+    """Return columns with one node in the first of them, and one alone behind all others."""
+    if first is not None:
+        ranks[first] = 0
+    if last is not None:
+        ranks[last] = max(ranks) + 1
+    column = {old: new for new, old in enumerate(sorted(set(ranks)))}
+    return [column[old] for old in ranks]
 
 
 def _turned(route: list[Point], edge: Edge, path: list[int]) -> tuple[Point, ...]:

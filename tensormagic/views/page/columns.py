@@ -10,14 +10,14 @@ from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tensormagic.reports import MEASURES, UNREADABLE
-from tensormagic.views.graph.drawing import DETAIL_SIZE, LABEL_SIZE, Badge, box_size
-from tensormagic.views.graph.words import gradient_text, leaf_label, value_text, whole_shape, wire_text
+from tensormagic.views.graph.drawing import BADGE_SIZE, DETAIL_SIZE, LABEL_SIZE, written_out
+from tensormagic.views.graph.words import gradient_text, value_text, whole_shape, wire_text
 from tensormagic.views.markup import fitted
 
 if TYPE_CHECKING:
     from tensormagic.reports import Edge, Frame, GradientStatistics, Graph, LiveFrame, Node, SavedTensor
     from tensormagic.views.graph.drawing import Drawing
-    from tensormagic.views.graph.folding import Group
+    from tensormagic.views.graph.inside import Level
 
 
 # How the viewer's document stays small: columns, a table of strings, norms as whole numbers, and thinned frames.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # A graph of two thousand nodes with its passes is a few megabytes as plain JSON objects. As columns of indices and
 # small integers it packs to some tens of kilobytes, and a browser still reads it with nothing but ``JSON.parse``. Of
 # the passes all norms are kept, all statistics of as many as there is room for. What lies inside the folded boxes
-# comes as columns too, one entry a part: the first parts of `coarsening.hierarchy` are the drawn boxes, which the
+# comes as columns too, one entry a part: the first parts of `inside.hierarchy` are the drawn boxes, which the
 # document has already, so that the columns begin with the part whose place is the number of boxes. Nodes and leaves
 # are listed of whole parts alone: those of the others are what lies inside them.
 
@@ -260,20 +260,24 @@ def _columns(measures: array[float]) -> Iterator[tuple[str, list[Any]]]:
 # -- parts inside boxes -----------------------------------------------------------------------------------------------
 
 
-def part_columns(graph: Graph, drawing: Drawing, strings: Interned) -> dict[str, list[Any]]:
+def part_columns(drawing: Drawing, strings: Interned) -> dict[str, list[Any]]:
     """Return the parts inside the boxes of ``drawing``; texts are places in ``strings``, sizes are pixels.
 
     Returns:
-        ``parent`` (place of the part it lies in), ``label``, ``detail``, ``kind``, ``module``, ``width``, ``nodes`` and
-        ``leaves`` (empty where further parts lie inside; each number is the step from the one before it in the column,
-        which packs to a third).
+        ``parent`` (place of the part it lies in), ``label``, ``detail``, ``kind``, ``module``, ``width``, ``height``,
+        ``nodes`` and ``leaves`` (empty where further parts lie inside; each number is the step from the one before it
+        in the column, which packs to a third) with their ``names``, and ``written``, how many of them are written out.
+        ``level`` has the place of each part's inside in ``levels``, the drawn boxes first; -1 where it has none.
     """
-    inner = drawing.parts[len(drawing.boxes) :]
-    groups = [part.group for part in inner]
-    widths = [_width(graph, group) for group in groups]
-    text = strings.index
+    inside, shown = drawing.inside, len(drawing.boxes)
+    if len(inside.parts) == shown:
+        return {}
+    parts, sizes = inside.parts[shown:], inside.sizes[shown:]
+    groups, widths = [part.group for part in parts], [width for width, _ in sizes]
+    marks = [badges if part.whole else () for badges, part in zip(inside.badges[shown:], parts, strict=True)]
+    text, levels = strings.index, Interned()
     return {
-        "parent": [part.parent for part in inner],
+        "parent": [part.parent for part in parts],
         "label": [
             text(fitted(group.label, width - 8, LABEL_SIZE, bold=True))
             for group, width in zip(groups, widths, strict=True)
@@ -283,21 +287,47 @@ def part_columns(graph: Graph, drawing: Drawing, strings: Interned) -> dict[str,
         ],
         "kind": [text(group.kind) for group in groups],
         "module": [text(group.module) for group in groups],
-        "width": widths,
-        "nodes": _steps([part.group.nodes if part.whole else () for part in inner]),
-        "leaves": _steps([part.group.leaves if part.whole else () for part in inner]),
+        "width": list(map(tenths, widths)),
+        "height": [tenths(height) for _, height in sizes],
+        "nodes": _steps([part.group.nodes if part.whole else () for part in parts]),
+        "leaves": _steps([part.group.leaves if part.whole else () for part in parts]),
+        "names": [
+            [text(fitted(badge.label, width - 18, BADGE_SIZE)) for badge in badges]
+            for badges, width in zip(marks, widths, strict=True)
+        ],
+        "written": [written_out(part.group.kind, len(part.group.leaves)) for part in parts],
+        "level": [
+            levels.index(_level(inside.levels[place])) if place in inside.levels else -1
+            for place in range(len(inside.parts))
+        ],
+        "levels": levels.values,
     }
+
+
+def _level(level: Level) -> tuple[Any, ...]:
+    """Return width, height, margin, the ends of the rows, the places of the children, and the lines."""
+    places = tuple(map(tenths, chain.from_iterable(level.positions)))
+    wires = tuple((head, tail, *map(tenths, chain.from_iterable(points[::-1]))) for tail, head, points in level.wires)
+    return (
+        tenths(level.width),
+        tenths(level.height),
+        tenths(level.margin),
+        (*map(tenths, level.row_ends),),
+        places,
+        wires,
+    )
+
+
+def tenths(value: float) -> float:
+    """Return a length as it is written: to a tenth of a pixel, whole ones without a point."""
+    rough = round(value, 1)
+    return int(rough) if rough == int(rough) else rough
 
 
 def _steps(rows: Sequence[tuple[int, ...]]) -> list[list[int]]:
     """Return the rows with every number as its difference from the one before, over all rows."""
     every = iter(steps(chain.from_iterable(rows)))
     return [list(islice(every, len(row))) for row in rows]
-
-
-def _width(graph: Graph, group: Group) -> int:
-    badges = tuple(Badge(leaf, leaf_label(graph.nodes[leaf])) for leaf in group.leaves)
-    return round(box_size(group, badges)[0])
 
 
 # What changed since the last look, as the bytes that a live panel's page is sent: thirty times a second.

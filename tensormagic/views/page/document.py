@@ -7,11 +7,11 @@ or parameters are too many for one output, ``cuts`` says how many of how many ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tensormagic.views.graph.drawing import BADGE_SIZE, DETAIL_SIZE, LABEL_SIZE, Box, Drawing, badge_rows
+from tensormagic.views.graph.drawing import BADGE_SIZE, CUT_INDENT, DETAIL_SIZE, LABEL_SIZE, Box, Drawing, badge_rows
 from tensormagic.views.graph.drawing import draw as lay_out
 from tensormagic.views.graph.marks import Crash, forward_mark, marks_of, placed_marks, run_scale, words_around
 from tensormagic.views.graph.words import cut_label, cut_sentence, whole_shape
@@ -29,6 +29,7 @@ from tensormagic.views.page.columns import (
     plain,
     rounded,
     steps,
+    tenths,
     thinned,
     value_words,
 )
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from tensormagic.reports import Finding, FirstNonfinite, Graph, Location, ParameterSeries, Pass, TraceReport
 
 
-VERSION = 4
+VERSION = 5
 
 
 class Draw(Protocol):
@@ -213,7 +214,7 @@ class _Builder:
             "marks": [[mark.node, mark.words, mark.severity, list(place or ())] for mark, _, place in marks],
             "drawing": _drawing(drawing),
             "ends": ends_document(self.report, graph, drawing),
-            "parts": part_columns(graph, drawing, self.strings),
+            "parts": part_columns(drawing, self.strings),
         }
 
     def parameters(self) -> list[dict[str, Any]]:
@@ -283,16 +284,18 @@ def _parameter(parameter: ParameterSeries, places: list[int]) -> dict[str, Any]:
 
 def _drawing(drawing: Drawing) -> dict[str, Any]:
     return {
-        "width": _tenths(drawing.width),
-        "height": _tenths(drawing.height),
+        "width": tenths(drawing.width),
+        "height": tenths(drawing.height),
         "note": drawing.note,
         "boxes": [_box(box) for box in drawing.boxes],
         "wires": _wires(drawing),
+        "margin": tenths(drawing.margin),
+        "rows": [tenths(end) for end in drawing.row_ends],
     }
 
 
 def _box(box: Box) -> list[Any]:
-    place = [_tenths(value) for value in (box.x, box.y, box.width, box.height)]
+    place = [tenths(value) for value in (box.x, box.y, box.width, box.height)]
     label = fitted(box.label, box.width - 8, LABEL_SIZE, bold=True)
     detail = fitted(box.detail, box.width - 6, DETAIL_SIZE)
     badges = [[badge.node, fitted(badge.label, box.width - 18, BADGE_SIZE)] for badge in box.badges]
@@ -305,12 +308,7 @@ def _wires(drawing: Drawing) -> list[list[Any]]:
 
 
 def _flat(points: Iterable[tuple[float, float]]) -> list[float]:
-    return [_tenths(value) for point in points for value in point]
-
-
-def _tenths(value: float) -> float:
-    tenths = round(value, 1)
-    return int(tenths) if tenths == int(tenths) else tenths
+    return [tenths(value) for point in points for value in point]
 
 
 # -- cuts -------------------------------------------------------------------------------------------------------------
@@ -319,7 +317,8 @@ def _tenths(value: float) -> float:
 def ends_document(report: TraceReport, graph: Graph, drawing: Drawing) -> dict[str, Any] | None:
     """Return the cuts of a graph and where they are drawn, each box identified by its place; None where there is none.
 
-    Of each cut: source, target, whether it is severed, location, label, and the whole in one sentence.
+    Of each cut: source, target, whether it is severed, location, label, and the whole in one sentence. ``rows`` are the
+    lines below boxes: the box, or part, and for each line its words and its cuts.
     """
     if not graph.cuts:
         return None
@@ -332,7 +331,19 @@ def ends_document(report: TraceReport, graph: Graph, drawing: Drawing) -> dict[s
         "wires": [
             [places[wire.source], places[wire.target], _flat(wire.points), wire.cut] for wire in drawing.detachment
         ],
+        "rows": list(_cut_rows(drawing)),
     }
+
+
+def _cut_rows(drawing: Drawing) -> Iterator[list[Any]]:
+    """Yield the lines below each box, then below each part inside."""
+    inside, shown = drawing.inside, len(drawing.boxes)
+    of_boxes = [(box.cuts, box.width) for box in drawing.boxes]
+    of_parts = [(cuts, width) for cuts, (width, _) in zip(inside.cuts[shown:], inside.sizes[shown:], strict=True)]
+    for place, (rows, width) in enumerate(of_boxes + of_parts):
+        if rows:
+            said = [[fitted(row.label, width - CUT_INDENT, BADGE_SIZE), list(row.cuts)] for row in rows]
+            yield [place, said]
 
 
 # -- what operations took ---------------------------------------------------------------------------------------------

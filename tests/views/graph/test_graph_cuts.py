@@ -66,6 +66,25 @@ def test_every_cut_of_a_folded_block_is_in_its_line():
     assert sorted(cut for box in boxes for row in box.cuts for cut in row.cuts) == list(range(len(targets)))
 
 
+def test_boxes_inside_boxes_have_their_cuts_too():
+    """Each part tells the cuts that are in it, has room for them, and the document has the lines by part."""
+    report = samples.cuts()
+    graph = samples.transformer(8)
+    targets = [node.index for node in graph.nodes if node.op in {"mul", "add"}][:6]
+    cuts = tuple(Cut(kind="detach", op="detach", line=at, target=node) for at, node in enumerate(targets, 1))
+    graph = replace(graph, cuts=cuts)
+    drawing = draw(graph, max_boxes=6)
+    parts, plain = drawing.inside, draw(replace(graph, cuts=()), max_boxes=6).inside
+    ends = [rows for part, rows in zip(parts.parts, parts.cuts, strict=True) if part.whole]
+    assert sorted(cut for rows in ends for row in rows for cut in row.cuts) == list(range(len(targets)))
+    for rows, size, before in zip(parts.cuts, parts.sizes, plain.sizes, strict=True):
+        assert (size[1] > before[1]) == bool(rows)
+    document = trace_document(replace(report, graphs=(graph,)), draw=lambda *_, **__: drawing)["graphs"][0]
+    said = dict(document["ends"]["rows"])
+    assert set(said) == {place for place, rows in enumerate(parts.cuts) if rows}
+    assert any(place >= len(drawing.boxes) and rows[0][0].startswith("detach, line") for place, rows in said.items())
+
+
 def test_what_comes_from_an_earlier_pass_has_no_wire():
     """Its maker stands behind its user, or far away: both have their mark, and no line crosses the picture."""
     graph = samples.cuts().graphs[0]

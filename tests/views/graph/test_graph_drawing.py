@@ -9,7 +9,7 @@ import pytest
 
 from tensormagic.views.graph import coarsening as graph_coarsening
 from tensormagic.views.graph import folding as graph_folding
-from tensormagic.views.graph.drawing import BADGE_HEIGHT, DETAIL_SIZE, HEAD_HEIGHT, LABEL_SIZE, badge_rows, draw
+from tensormagic.views.graph.drawing import BADGE_HEIGHT, DETAIL_SIZE, HEAD_HEIGHT, LABEL_SIZE, Inside, badge_rows, draw
 from tensormagic.views.graph.folding import _leaf_side as leaf_side
 from tensormagic.views.graph.folding import fold
 from tensormagic.views.markup import fitted, made_once, text_width, wrapped
@@ -328,11 +328,11 @@ def test_repetitions_of_an_irregular_graph_are_found_in_linear_time():
 
 def test_a_second_drawing_starts_from_the_first_ones_folding(graph, monkeypatch):
     """Where a graph is drawn again, it is folded once, and the smaller drawing is that of the graph itself."""
-    alone = replace(draw(graph, max_boxes=10), parts=())
+    alone = replace(draw(graph, max_boxes=10), inside=Inside())
     folded = []
     monkeypatch.setattr(graph_folding, "_leaf_side", lambda *given: folded.append(1) or leaf_side(*given))
     with made_once():
         draw(graph)
         again = draw(graph, max_boxes=10, inside=False)
-    assert replace(again, parts=()) == alone
+    assert replace(again, inside=Inside()) == alone
     assert len(folded) == 1

@@ -61,7 +61,7 @@ def test_thinning_leaves_short_series_alone(most: int) -> None:
 def test_document_is_versioned_strict_json() -> None:
     """The document survives strict JSON, a run full of NaN included."""
     document = trace_document(samples_viewer.broken_run())
-    assert document["version"] == VERSION == 4
+    assert document["version"] == VERSION == 5
     assert json.loads(json.dumps(document, allow_nan=False)) == document
 
 

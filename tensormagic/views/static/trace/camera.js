@@ -53,9 +53,9 @@ export class Camera {
     return Math.min(Math.max(h * Math.min(LARGEST, (width - 16) / w) + 12, 110), this.graph.opened.length ? TALLEST_OPEN : TALLEST);
   }
 
-  /** Whether a graph is higher than the screen at so many pixels of width, its boxes as large as they are read. @param {any} graph @param {number} width */
-  isTall(graph, width) {
-    return graph.size.height * Math.min(LARGEST, (width - 16) / graph.size.width) > Math.max(globalThis.innerHeight, 600);
+  /** Whether a graph is higher than the screen, folded, at so many pixels of width, its boxes as large as they are read. @param {any} graph @param {number} width */
+  isTall({ drawing }, width) {
+    return drawing.height * Math.min(LARGEST, (width - 16) / drawing.width) > Math.max(globalThis.innerHeight, 600);
   }
 
   resize() {
@@ -135,7 +135,7 @@ export class Camera {
 
   /** Bring the boxes of some nodes into view, not larger than they are now if all of them can be seen. @param {Set<number>} places */
   frameBoxes(places) {
-    const boxes = [...places].map((at) => this.graph.boxes[at]);
+    const boxes = [...places].map((at) => this.graph.boxes[at]).filter((box) => !box.open);
     if (!boxes.length) return;
     const [left, top] = [Math.min(...boxes.map((box) => box.x)) - 24, Math.min(...boxes.map((box) => box.y)) - 34];
     const [right, bottom] = [
@@ -172,16 +172,19 @@ export class Camera {
 
   /** Bring an opened box into view: whole where it has room, else from its upper left corner. @param {number} part @param {{x:number,y:number}|null} [from] where the box stood that was opened */
   revealFrame(part, from = null) {
-    const frame = this.graph.opened.find((/** @type {any} */ one) => one.part === part);
+    const { boxes, opened } = this.graph,
+      frame = opened.find((/** @type {any} */ one) => one.part === part),
+      high = boxes.find((/** @type {Box} */ one) => one.part === part)?.y;
     if (!frame) return;
     const { k, y } = this.view,
       { width: W, height: H } = this.room,
       { width, height } = this.extent();
     const room = W - mapSize(this.graph.size, H).w - 28,
       now = Math.max(Math.min(1, (width > room ? W - 28 : room) / width), Math.min(k, 0.6));
-    // Sideways the whole is in the middle; upwards the frame stays where its box stood, as far as that shows all of it.
-    const top = Math.min(Math.max(from ? from.y * k + y : 14, 14), Math.max(H - 14 - frame.h * now, 14));
-    this.view = { k: now, x: Math.max((Math.max(room + 28, width * now) - width * now) / 2, 8), y: top - frame.y * now };
+    // Sideways the whole is in the middle; upwards the box stays where it stood, as far as that shows all of its frame.
+    const tall = (frame.y + frame.h - high) * now,
+      top = Math.min(Math.max(from ? from.y * k + y : 24, 24), Math.max(H - 14 - tall, 24));
+    this.view = { k: now, x: Math.max((Math.max(room + 28, width * now) - width * now) / 2, 8), y: top - high * now };
     if (height * now <= H) this.view.y = Math.max(this.view.y, 24);
     this.moved = true;
     this.show();

@@ -9,15 +9,15 @@ import { sayBoxes } from "./captions.js";
 
 /** @param {Panel} panel @param {number} box */
 export function openBox(panel, box) {
-  const { x, y } = panel.graphView.graph.boxes[box],
+  const { x, y, open } = panel.graphView.graph.boxes[box],
     part = panel.folds.part(box),
     before = standing(panel.graphView);
+  if (open) return foldPart(panel, part);
   panel.folds.open(part);
   reshaped(panel);
   panel.graphView.revealFrame(part, { x, y });
-  const first = panel.graphView.graph.boxes.findIndex((/** @type {any} */ one) =>
-    panel.folds.grown().path(one.part ?? -1).includes(part),
-  );
+  const { boxes } = panel.graphView.graph,
+    first = boxes.findIndex((/** @type {any} */ one) => boxes[one.inside]?.part === part);
   if (first >= 0) panel.graphView.focus(first);
   slide(panel.graphView, before, before.get(part) ?? null);
 }

@@ -6,63 +6,35 @@ import { html, drawerPart, svg } from "./words.js";
 
 /** @typedef {import("./constants.js").Box} Box */
 /** @typedef {[number|null, number|null, boolean, number|null, string, string]} Cut source, target, severed, location, label, words */
-/** @typedef {{label:string, cuts:number[]}} CutRow */
+/** @typedef {[string, number[]]} CutRow its words, and which cuts they are */
 
-const MOST_CUT_ROWS = 2;
-const LETTER = 4.9; // of a label, as wide as it is on average
-const WIDEST_CUT = 190;
 const CUT_INDENT = 20; // where the words of a cut begin
-
-/** The lines under a box that stands for these nodes. @param {any} ends of a graph @param {number[]} nodes @param {[number,string][]} badges @param {string} kind @returns {CutRow[]} */
-export function cutRows(ends, nodes, badges, kind) {
-  if (!ends) return [];
-  const own = new Set([...nodes, ...badges.map(([leaf]) => leaf)]);
-  /** @type {Map<string, number[]>} */ const found = new Map();
-  ends.cuts.forEach((/** @type {Cut} */ [, target, severed, , label], /** @type {number} */ at) => {
-    if (severed && target !== null && own.has(target)) found.set(label, [...(found.get(label) ?? []), at]);
-  });
-  const rows = [...found].map(([label, cuts]) => ({ label: cuts.length > 1 ? `${label} ×${cuts.length}` : label, cuts }));
-  const most = kind === "module" || kind === "repeat" ? 1 : MOST_CUT_ROWS;
-  if (rows.length <= most) return rows;
-  const cuts = rows.slice(most - 1).flatMap((row) => row.cuts);
-  return [...rows.slice(0, most - 1), { label: most === 1 ? `${cuts.length} cuts` : `${cuts.length} more cuts`, cuts }];
-}
 
 /** How many ways were severed. @param {any} ends of a graph */
 export function cutCount(ends) {
   return ends?.cuts.filter((/** @type {Cut} */ cut) => cut[2]).length ?? 0;
 }
 
-/** How much higher a box is for its cuts. @param {CutRow[]} rows @param {boolean} badges whether it has lines for leaves */
-export function cutHeight(rows, badges) {
-  return rows.length ? rows.length * BADGE + (badges ? 0 : 3) : 0;
-}
-
-/** How wide a box must be for its cuts to be read. @param {CutRow[]} rows */
-export function cutWidth(rows) {
-  return rows.reduce((most, row) => Math.max(most, Math.min(Math.ceil(LETTER * row.label.length) + CUT_INDENT + 4, WIDEST_CUT)), 0);
-}
-
 /** Everything that is drawn of cuts, for the boxes that are shown now. @param {any} graph @returns {Element[]} */
 export function cutMarks(graph) {
-  const { ends, boxes, boxOf, opened } = graph;
+  const { ends, boxes, boxOf, severed } = graph;
   if (!ends) return [];
   const marks = [],
     wired = new Set();
-  if (!opened.length)
-    for (const [, , points, cut] of ends.wires) {
-      wired.add(cut);
-      marks.push(severedMark(points, ends.cuts[cut]));
-    }
+  for (const [, , points, cut] of severed) {
+    wired.add(cut);
+    marks.push(severedMark(points, ends.cuts[cut]));
+  }
   ends.cuts.forEach((/** @type {Cut} */ cut, /** @type {number} */ at) => {
-    const [source, target, severed] = cut;
+    const [source, target, ended] = cut;
     const maker = source === null ? undefined : boxOf.get(source),
       user = target === null ? undefined : boxOf.get(target);
-    if (maker === undefined || maker === user || wired.has(at) || (target !== null && !severed)) return;
+    if (maker === undefined || maker === user || wired.has(at) || (target !== null && !ended)) return;
     marks.push(stubMark(boxes[maker], cut));
   });
+  const rowsOf = new Map(ends.rows);
   boxes.forEach((/** @type {Box} */ box, /** @type {number} */ place) => {
-    const rows = cutRows(ends, box.nodes, box.badges, box.kind);
+    const rows = /** @type {CutRow[]} */ (rowsOf.get(box.part ?? place) ?? []);
     rows.forEach((row, at) => marks.push(rowMark(box, place, rows.length - at, row, ends.cuts)));
   });
   return marks;
@@ -100,14 +72,12 @@ function stubMark(box, cut) {
 }
 
 /** @param {Box} box @param {number} place @param {number} fromBottom @param {CutRow} row @param {Cut[]} cuts */
-function rowMark(box, place, fromBottom, row, cuts) {
-  const y = box.y + box.h - fromBottom * BADGE,
-    most = Math.floor((box.w - CUT_INDENT) / LETTER);
-  const label = row.label.length > most ? `${row.label.slice(0, Math.max(most - 1, 1))}…` : row.label;
+function rowMark(box, place, fromBottom, [label, made], cuts) {
+  const y = box.y + box.h - fromBottom * BADGE;
   return svg(
     "g",
     { class: "cut row", "data-box": place },
-    svg("title", {}, row.cuts.map((cut) => cuts[cut][5]).join("\n")),
+    svg("title", {}, made.map((cut) => cuts[cut][5]).join("\n")),
     svg("path", { class: "lead", d: `M${box.x - 4} ${y + 6}h20` }),
     ...breakMark(box.x + 7, y + 6),
     svg("text", { x: box.x + CUT_INDENT, y: y + 10 }, label),

@@ -18,7 +18,7 @@ export class Folds {
     this.graph = graph;
     this.raw = raw;
     this.text = text;
-    this.drawn = { boxes: graph.boxes, wires: graph.wires, size: graph.size };
+    this.drawn = { boxes: graph.boxes, wires: graph.wires, size: graph.size, severed: graph.severed };
     if (!open.size) return;
     this.grown().adopt(open);
     this.grown().spread = spread;
@@ -38,10 +38,7 @@ export class Folds {
 
   /** @param {number} box */
   opens(box) {
-    const { parts } = this.raw,
-      shape = this.graph.boxes[box];
-    if (!this.tree && !(parts?.parent.length && shape?.nodes.length > 1) && shape?.kind !== "views") return false;
-    return this.grown().opens(this.part(box));
+    return this.tree ? this.tree.opens(this.part(box)) : (this.raw.parts?.level?.[box] ?? -1) >= 0;
   }
 
   /** What is open, by what stays the same from one document to the next. @returns {Set<string>} */
@@ -56,7 +53,7 @@ export class Folds {
 
   /** @param {number} part */
   open(part) {
-    this.grown().unfold(part);
+    this.grown().open.add(part);
     this.redraw();
   }
 
@@ -78,7 +75,7 @@ export class Folds {
       home = tree.home(node);
     if (home < 0) return false;
     const hidden = tree.path(home).slice(0, -1).filter((part) => !tree.open.has(part));
-    hidden.forEach((part) => tree.unfold(part));
+    hidden.forEach((part) => tree.open.add(part));
     if (hidden.length) this.redraw();
     return hidden.length > 0;
   }
@@ -96,13 +93,12 @@ export class Folds {
   mayOpenAll() {
     const parents = this.raw?.parts?.parent ?? [];
     if (!parents.length || parents.length > MOST_ALL) return false;
-    return !this.tree || this.tree.parts.some((part, place) => part.children.length && !this.grown().open.has(place));
+    return this.grown().parts.some((part, place) => isOpenedWithAll(part) && !this.grown().open.has(place));
   }
 
   openAll() {
-    const tree = this.grown(),
-      count = tree.parts.length;
-    for (let part = 0; part < count; part += 1) if (tree.parts[part].children.length) tree.unfold(part);
+    const tree = this.grown();
+    tree.parts.forEach((part, place) => isOpenedWithAll(part) && tree.open.add(place));
     tree.spread = true;
     this.redraw();
   }
@@ -112,19 +108,22 @@ export class Folds {
     const tree = this.grown();
     if (!tree.open.size) Object.assign(this.graph, this.drawn, { opened: [] });
     else {
-      const { boxes, frames, wires, width, height } = sceneOf(tree);
-      Object.assign(this.graph, { boxes, opened: frames, wires, size: { width, height } });
+      const { boxes, frames, wires, severed, width, height } = sceneOf(tree);
+      Object.assign(this.graph, { boxes, opened: frames, wires, severed, size: { width, height } });
     }
     this.graph.boxOf = placesOf(this.graph.boxes);
   }
 }
 
-/** The box of every node, and of every leaf the first that shows it. @param {Box[]} boxes @returns {Map<number, number>} */
+/** A chain of views is opened by itself alone. @param {import("./tree.js").Part} part */
+const isOpenedWithAll = (part) => part.children.length > 0 && part.kind !== "views";
+
+/** The innermost box of every node, and of every leaf the first that shows it. @param {Box[]} boxes @returns {Map<number, number>} */
 export function placesOf(boxes) {
   const places = new Map();
   boxes.forEach((box, place) => {
     for (const node of box.nodes) places.set(node, place);
-    for (const [node] of box.badges) if (!places.has(node)) places.set(node, place);
+    for (const [node] of box.badges) if (!places.has(node) || places.get(node) === box.inside) places.set(node, place);
   });
   return places;
 }

@@ -38,9 +38,9 @@ export function boxMark(box, place, opens) {
       "data-box": place,
       tabindex: -1,
       role: "button",
-      "aria-expanded": opens ? "false" : null,
+      "aria-expanded": opens ? String(box.open ?? false) : null,
     },
-    opens ? svg("path", { class: "stack", d: `M7 -5h${box.w - 14}M4 -2.5h${box.w - 8}` }) : null,
+    opens && !box.open ? svg("path", { class: "stack", d: `M7 -5h${box.w - 14}M4 -2.5h${box.w - 8}` }) : null,
     svg("rect", { class: "plate", width: box.w, height: head, rx: r }),
     svg("path", {
       class: "foot",
@@ -53,26 +53,19 @@ export function boxMark(box, place, opens) {
     rest,
     value,
   );
-  const base = `box${opens ? " folds" : ""}`;
+  const base = `box${box.open ? " unfolded" : opens ? " folds" : ""}`;
   return { box, place, element, badges, hidden, rest, base, state: "", flags: "", value: "", valueMark: value, detail };
 }
 
 /** @param {number} node @param {string} label @param {number} row @param {number} width */
 function badgeMark(node, label, row, width) {
-  const name = label.length * 6 > width - 14 ? shortened(label, Math.floor((width - 20) / 6)) : label;
   return svg(
     "g",
     { class: "badge wait", "data-node": node, transform: `translate(0 ${HEAD + 3 + BADGE * row})` },
     svg("rect", { class: "tag", width, height: 13, rx: 3 }),
     svg("rect", { class: "dot", x: 4, y: 3, width: 7, height: 7 }),
-    svg("text", { x: 15, y: 9.8 }, name),
+    svg("text", { x: 15, y: 9.8 }, label),
   );
-}
-
-/** The two ends of a name that is too long. @param {string} text @param {number} most letters */
-function shortened(text, most) {
-  const front = Math.floor((most - 1) / 2);
-  return most < text.length ? `${text.slice(0, front)}…${text.slice(front + 1 - most)}` : text;
 }
 
 /** @param {any} mark @param {string} state @param {string} flags classes beside that of the state @param {Lens} lens @param {boolean} far
@@ -101,14 +94,18 @@ function paintRest(mark, lens) {
   mark.rest.classList.toggle("bad", bad > 0);
 }
 
-/** An opened box: a frame round what lies inside, with a bar that folds it again. @param {any} frame */
+/** What lies inside an opened box: a frame that hangs on the box, with a bar that folds it again. @param {import("./scene.js").Frame} frame */
 export function frameMark(frame) {
-  const words = `${frame.label}  ·  ${frame.count} inside`,
+  const [neckX, neckY, neckWidth] = frame.neck,
+    words = `${frame.label}  ·  ${frame.count} inside`,
     wide = Math.min(Math.max(7 * words.length + 30, 60), frame.w);
   return svg(
     "g",
     { class: `frame depth${frame.depth % 2}`, transform: `translate(${frame.x} ${frame.y})`, "data-frame": frame.part },
-    svg("rect", { class: "ground", width: frame.w, height: frame.h, rx: 7 }),
+    svg("path", {
+      class: "ground",
+      d: `M${neckX} ${neckY}V0H7a7 7 0 0 0-7 7V${frame.h - 7}a7 7 0 0 0 7 7H${frame.w - 7}a7 7 0 0 0 7-7V7a7 7 0 0 0-7-7H${neckX + neckWidth}V${neckY}`,
+    }),
     svg(
       "g",
       { class: "handle", role: "button", tabindex: -1, "aria-expanded": "true", "aria-label": `fold ${frame.label}` },
@@ -126,7 +123,7 @@ export function wireMark(wire) {
   for (let at = 0; at < wire.points.length; at += 2) points.push([wire.points[at], wire.points[at + 1]]);
   const [tip, back] = [points[points.length - 1], points[points.length - 2] ?? points[0]];
   const angle = Math.atan2(tip[1] - back[1], tip[0] - back[0]),
-    bare = wire.plain?.[0]; // it ends on the frame round it: the line outside has the head
+    bare = wire.plain; // it ends on the frame round it: the line outside has the head
   const head = svg("path", {
     class: "tip",
     d: "M0 0l-7-4.2v8.4z",
@@ -182,8 +179,8 @@ export function around(mark, box, gap) {
 
 /** Where words are at a box: at their place in the drawing (marks.py), else over the middle, above the number, which they
  * would overprint where type is large. @param {any} graph @param {Box} box @param {number} half @param {number[]} [place] */
-function wordPlace({ size, opened }, box, half, place) {
-  return place?.length && !opened.length ? place : [Math.min(Math.max(box.x + box.w / 2, half), Math.max(size.width - half, half)), box.y - 20];
+function wordPlace({ size }, box, half, place) {
+  return place?.length && !((box.inside ?? -1) >= 0) ? [place[0], place[1] + (box.lowered ?? 0)] : [Math.min(Math.max(box.x + box.w / 2, half), Math.max(size.width - half, half)), box.y - 20];
 }
 
 /** @param {any} graph the boxes that are shown now @param {Box} box @param {any} first */

@@ -49,7 +49,7 @@ export function linesOf(graph, way) {
   way.edges.forEach((on, edge) => {
     if (on) pairs.add(`${graph.boxOf.get(sources[edge])} ${graph.boxOf.get(targets[edge])}`);
   });
-  return (wire) => (wire.ends ?? [[wire.source, wire.target]]).some(([source, target]) => pairs.has(`${source} ${target}`));
+  return ({ source, target, edges }) => (edges ? edges.some((edge) => way.edges[edge]) : pairs.has(`${source} ${target}`));
 }
 
 /** The node of a box that speaks for it: the first with NaN or Inf, else the first that was reached.
