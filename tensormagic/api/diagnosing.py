@@ -191,9 +191,12 @@ def check(
     not there can be left out, and in place of the loader stand a list of batches or a batch. ``report.probes`` says
     what was found.
 
+    ``check(Scale, x, 2.0)`` makes one call of a custom ``autograd.Function`` on copies in float64, and compares its
+    backward with differences of its forward (`torch.autograd.gradcheck`).
+
     Args:
-        namespace: Names, and what they are bound to; by default the caller's globals. Or a model.
-        parts: With a model: its optimizer, its loader, its loss, in any order.
+        namespace: Names, and what they are bound to; by default the caller's globals. Or a model, or a Function.
+        parts: With a model: its optimizer, its loader, its loss, in any order. With a Function: its arguments.
         earlier: What earlier checks returned, one after each run of the same code: what grew each time is found then.
         quick: Whether to stop after a twentieth of a second; what was left out is reported.
 
@@ -212,7 +215,7 @@ def check(
 
     given: Any = namespace
     caller = sys._getframe(1)  # noqa: SLF001  (documented default)
-    if parts or is_module(given):
+    if parts or is_module(given) or isinstance(given, type):
         return start((given, *parts), {**caller.f_globals, **caller.f_locals})
     if given is not None and not isinstance(given, Mapping):
         kind = type(given).__name__
@@ -229,7 +232,7 @@ def start(parts: Sequence[Any], namespace: Mapping[str, Any]) -> StartReport:
     """Return what one batch shows about a training that is about to begin; see `check`.
 
     Args:
-        parts: The model, and its optimizer, its loader and its loss in any order.
+        parts: The model, and its optimizer, its loader and its loss in any order; or a Function and its arguments.
         namespace: Where the model may have a name.
 
     Raises:
@@ -237,7 +240,13 @@ def start(parts: Sequence[Any], namespace: Mapping[str, Any]) -> StartReport:
     """
     from tensormagic.collectors.session.first_look import look as look_first
     from tensormagic.collectors.session.first_look import sorted_out
+    from tensormagic.collectors.session.function_check import check as check_function
+    from tensormagic.collectors.session.function_check import function_of
     from tensormagic.collectors.session.unregistered import TiedWeights, modules_report
+
+    if (kind := function_of(parts[0])) is not None:
+        checked = check_function(kind, parts[1:])
+        return diagnosed(dataclasses.replace(checked, probes=probes_of(checked)))
 
     net, optimizer, source, loss = sorted_out(parts)
     name = next((name for name, value in list(namespace.items()) if value is net and not name.startswith("_")), "net")

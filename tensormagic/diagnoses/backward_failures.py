@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from tensormagic.diagnoses.rule import atom, call_on
+from tensormagic.diagnoses.rule import atom, call_on, scientific
 from tensormagic.diagnoses.writes import (
     LONGEST,
     assigned,
@@ -18,7 +18,7 @@ from tensormagic.diagnoses.writes import (
     target_of,
     writing,
 )
-from tensormagic.reports import FailureReport, Finding, Location, RelatedLine, Severity, TraceReport
+from tensormagic.reports import FailureReport, Finding, Location, RelatedLine, Severity, StartReport, TraceReport
 from tensormagic.reports.failure import FreedGraph, ModifiedSavedTensor, SavedWrite, SwallowedError, WrongReturn
 from tensormagic.words import listed, plural
 
@@ -418,3 +418,62 @@ def _refused(one: SwallowedError) -> str:
 caught_change = partial(_caught, changed_after_saving)
 caught_freed_graph = partial(_caught, freed_graph)
 caught_return = partial(_caught, custom_function_return)
+
+
+LINEAR = 1e-6  # how far a gradient that is doubled may lie from twice what it was
+
+# TM318: a backward that does not fit its forward: one that never reads what it is given, or whose numbers are others.
+
+
+def ignored_gradient(report: TraceReport) -> Iterator[Finding]:
+    """TM318: the code of a custom backward never reads the gradient that arrives, and passes one on.
+
+    A note as long as only gradients arrived that may have been ones: then what it passes on may be right.
+    """
+    for one in report.silent_errors.ignored if report.silent_errors is not None else ():
+        arrived = f"; one with a norm of {scientific(one.norm)} arrived" if one.norm else ""
+        right = "" if one.norm else ", which is right only as long as that is 1"
+        yield Finding(
+            code="TM318",
+            severity="warning" if one.norm else "note",
+            message=f"{one.function}.backward never reads {one.argument}, the gradient that it is given: what it "
+            f"passes on does not depend on it{right}{arrived}.",
+            location=one.location,
+            evidence={"norm that arrived": one.norm} if one.norm else {},
+            remedy=f"Multiply by it: `return {one.argument} * …`, and check one call: `tm.check({one.function}, …)`.",
+            subject=one.function,
+            node=(one.graph, one.node) if one.graph is not None and one.node is not None else None,
+            related=lines(("applied here", one.applied)),
+        )
+
+
+def wrong_backward(report: StartReport) -> Iterator[Finding]:
+    """TM318: one call of a custom Function whose backward differs from differences of its forward."""
+    found = report.function
+    wrong = [one for one in found.arguments if not one.agrees] if found is not None else []
+    if found is None or not (wrong or (found.doubled is not None and abs(found.doubled - 2) > LINEAR)):
+        return
+    ignored = found.doubled is not None and abs(found.doubled - 1) < LINEAR
+    if ignored:
+        why = "does not use the gradient that it is given: twice that gradient changed nothing"
+    elif not wrong:
+        grown = scientific(found.doubled or 0)
+        why = f"is not proportional to the gradient that it is given: twice that gives {grown} times as much"
+    else:
+        one = wrong[0]
+        own = "no gradient" if one.by_backward is None else scientific(one.by_backward)
+        why = (
+            f"does not fit its forward: of {listed([each.name for each in wrong])}, differences give "
+            f"{scientific(one.by_differences)} in one direction, and backward {own}"
+        )
+    yield Finding(
+        code="TM318",
+        severity="error" if ignored else "warning",
+        message=f"{report.model}.backward {why}.",
+        location=found.location,
+        evidence={one.name: one.by_differences for one in wrong[:8]},
+        remedy="Multiply what is returned by that gradient (chain rule)."
+        if ignored
+        else "Derive it from the forward again. A straight-through estimator or a reversed gradient is to differ.",
+        subject=report.model,
+    )

@@ -8,7 +8,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from tensormagic.diagnoses.backward_failures import severity
-from tensormagic.diagnoses.rule import call_on, fixed, passes_words, shortest, spliced, statement_of
+from tensormagic.diagnoses.rule import (
+    call_on,
+    fixed,
+    passes_words,
+    shortest,
+    spliced,
+    statement_of,
+    with_create_graph,
+)
 from tensormagic.reports import (
     Cut,
     FailureReport,
@@ -31,7 +39,7 @@ _OPERATORS = {
 }  # fmt: skip
 _BLOCKS = {"no_grad": "torch.no_grad()", "inference_mode": "torch.inference_mode()"}
 _CHECKPOINT = "checkpoint(…, use_reentrant=True)"
-_FREE = frozenset({"float", "int", "index", "complex", "tensor", "as_tensor", "asarray"})
+_FREE = frozenset({"float", "int", "index", "complex", "tensor", "as_tensor", "asarray", "torch.autograd.grad"})
 
 _BY_KIND = {
     "detach": "use the value itself",
@@ -44,6 +52,7 @@ _BY_KIND = {
     "without their history",
     "cast": "keep it floating-point: integers and booleans have no gradient",
     "non-differentiable": "replace it with something differentiable",
+    "grad": "pass `create_graph=True`: without it what comes out has no history",
 }
 _BY_OP = {
     "checkpoint": "pass `use_reentrant=False`: the re-entrant one records nothing if no input asks for a gradient",
@@ -137,7 +146,9 @@ def instead(cut: Cut, place: Location | None, *, starts: bool = False) -> str:
         out = f"leave out {call_words(cut, place)}{copies}: `{mended}`{joined}"
         return "remove this line" if target == value else out
     found = _BY_OP.get(cut.op) or _BY_KIND.get(cut.kind, "")
-    return found.format(op=_free(cut))
+    if cut.kind == "grad" and (mended := with_create_graph(text)):
+        found = f"pass `create_graph=True`: `{mended}`"
+    return found.format(op=_free(cut)) if "{op}" in found else found
 
 
 def _mended(cut: Cut, text: str) -> str:

@@ -1,4 +1,4 @@
-"""TM313, TM314, TM606, TM608: terms and targets of a loss, what it makes itself, and models in the wrong mode."""
+"""TM313, TM314, TM317, TM606, TM608: terms and targets of a loss, what it makes itself, models in the wrong mode."""
 
 from __future__ import annotations
 
@@ -232,6 +232,8 @@ def terms_without_gradient(report: TraceReport) -> Iterator[Finding]:
             learned = any(one.held is not False for one in cut.left_out)
             if where in handled:
                 continue
+            if cut.kind == "grad":
+                continue
             if cut.target in numbers and not (learned or cut.earlier or cut.selects):
                 handled.add(where)
                 yield _term(report, graph, cut)
@@ -316,6 +318,54 @@ def _term(report: TraceReport, graph: Graph, cut: Cut) -> Finding:
         location=here or joined,
         evidence={"kind": cut.kind, "times": cut.count},
         remedy=f"To learn from it, {keep}. To see its value only, add it after the backward.",
+        subject=cut.source_name,
+        related=(RelatedLine("added here", joined),) if joined is not None and joined != here else (),
+    )
+
+
+# TM317: a penalty of gradients that keep no graph.
+
+_AVERAGING = _JOINING | {"mul", "div", "neg", "mean", "sum", "squeeze", "view", "reshape", "unsqueeze", "clone"}
+
+
+def penalties_without_graph(report: TraceReport) -> Iterator[Finding]:
+    """TM317: what ``autograd.grad`` returned without a graph is a term of a loss: the term trains nothing."""
+    handled: set[int | None] = set()
+    for graph in report.graphs:
+        sums = _sums_of_terms(graph) if any(cut.kind == "grad" for cut in graph.cuts) else set()
+        for cut in graph.cuts:
+            learned = any(one.held is not False for one in cut.left_out)
+            if cut.kind == "grad" and cut.target in sums and not learned and cut.location not in handled:
+                handled.add(cut.location)
+                yield _penalty(report, graph, cut)
+
+
+def _sums_of_terms(graph: Graph) -> set[int]:
+    """Return the sums to which backward comes from its root over sums, averages and factors alone."""
+    after: dict[int, list[int]] = {}
+    for edge in graph.edges:
+        after.setdefault(edge.source, []).append(edge.target)
+    found, pending = set[int](), list(graph.roots)
+    while pending:
+        at = pending.pop()
+        if at not in found and graph.nodes[at].op in _AVERAGING:
+            found.add(at)
+            pending += after.get(at, ())
+    return {at for at in found if graph.nodes[at].op in _JOINING}
+
+
+def _penalty(report: TraceReport, graph: Graph, cut: Cut) -> Finding:
+    assert cut.target is not None
+    here, joined = report.location(cut.location), report.location(graph.nodes[cut.target].location)
+    mended = instead(cut, here)
+    return Finding(
+        code="TM317",
+        severity="warning",
+        message="A term of the loss is made of gradients that have no graph, so it trains nothing: "
+        f"{call_words(cut, here)} was called without `create_graph=True`.",
+        location=here or joined,
+        evidence={"times": cut.count},
+        remedy=f"{mended[:1].upper()}{mended[1:]}.",
         subject=cut.source_name,
         related=(RelatedLine("added here", joined),) if joined is not None and joined != here else (),
     )

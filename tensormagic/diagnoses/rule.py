@@ -270,6 +270,8 @@ def twin_of(report: TraceReport, owner: str, parts: Sequence[ParameterSeries | L
     return next((name for name in among if name and mine.items() <= shapes.get(name, {}).items()), "")
 
 
+_SPAN = re.compile(r"`([^`]+)`")
+
 # A line of the user's as code, and the same line with one expression in it replaced.
 
 
@@ -352,3 +354,27 @@ def is_code(lines: str) -> bool:
 def within(inner: ast.expr, outer: ast.expr) -> bool:
     """Return whether one expression of a line lies in another."""
     return outer.col_offset <= inner.col_offset and (inner.end_col_offset or 0) <= (outer.end_col_offset or 0)
+
+
+def spans(finding: Finding) -> list[str]:
+    """Return the pieces of code in the remedy."""
+    return _SPAN.findall(finding.remedy)
+
+
+def targets(code: str) -> tuple[str, ...]:
+    """Return what a line assigns to."""
+    statement = statement_of(code)
+    if isinstance(statement, ast.Assign):
+        return tuple(ast.unparse(target) for target in statement.targets)
+    return (ast.unparse(statement.target),) if isinstance(statement, ast.AugAssign) else ()
+
+
+def with_create_graph(line: str) -> str:
+    """Return a line whose one call of ``autograd.grad`` keeps a graph; empty where there is no such call."""
+    call = call_on(line, "grad")
+    if call is None or any(each.arg is None for each in call.keywords):
+        return ""
+    if place := next((each.value for each in call.keywords if each.arg == "create_graph"), None):
+        return spliced(line, place, "True")
+    end = line.encode()[: call.end_col_offset].decode()
+    return f"{end[:-1]}, create_graph=True){line[len(end) :]}"

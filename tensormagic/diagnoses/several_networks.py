@@ -1,4 +1,4 @@
-"""TM316, TM408, TM620 to TM623: networks that train each other, units that are alike, loads and loops that do nothing.
+"""TM316, TM408, TM620 to TM624: networks that train each other, units that are alike, loads and loops that do nothing.
 
 What is certain from the run is a warning; what may be meant is a note that names what was seen.
 """
@@ -22,6 +22,7 @@ from tensormagic.diagnoses.rule import (
 from tensormagic.diagnoses.zero_gradients import Paths
 from tensormagic.reports import (
     Finding,
+    FrozenMove,
     Graph,
     OptimizerUse,
     ParameterSeries,
@@ -314,3 +315,51 @@ def _never_copied(report: TraceReport, trained: set[str], steps: int) -> Iterato
                     f"`{owner}.load_state_dict({twin}.state_dict())`.",
                     subject=owner,
                 )
+
+
+# TM624: frozen, and moved all the same.
+
+FEWEST_MOVES = 2  # the first step after the freezing may use what the last backward brought
+
+
+def frozen_moves(report: TraceReport) -> Iterator[Finding]:
+    """TM624: parameters that ask for no gradient any more, and that steps move by what is left in their ``.grad``."""
+    alike: dict[tuple[object, ...], list[FrozenMove]] = {}
+    for one in report.training.frozen if report.training is not None else ():
+        if one.steps >= FEWEST_MOVES:
+            alike.setdefault((one.optimizer, one.zero, one.location), []).append(one)
+    for same in alike.values():
+        yield _frozen_moves(report, same)
+
+
+def _frozen_moves(report: TraceReport, same: list[FrozenMove]) -> Finding:
+    one = same[0]
+    cleared, step = report.location(one.cleared), report.location(one.location)
+    to_zeros = one.zero and cleared is not None and "set_to_none=False" in cleared.text
+    ways = ["momentum"] * one.momentum + ["weight decay"] * bool(one.weight_decay)
+    left = (
+        f"zeros, so {' and '.join(ways) or one.optimizer} {'go' if len(ways) > 1 else 'goes'} on"
+        if one.zero
+        else "what an earlier backward left"
+    )
+    frozen = report.location(one.frozen)
+    code = as_code(one.parameter) if " " not in one.parameter else "parameter"
+    here = cleared if to_zeros else step
+    verb, them = ("is", "it") if len(same) == 1 else ("are", "them")
+    return Finding(
+        code="TM624",
+        severity="warning",
+        message=f"{listed([each.parameter for each in same])} {verb} frozen, and {one.optimizer} moves {them} in every "
+        f"step that was looked at: .grad is {left}.",
+        location=here,
+        evidence={each.parameter: each.steps for each in same},
+        remedy="Clear gradients to None, which an optimizer leaves out: leave out `set_to_none=False`."
+        if to_zeros
+        else f"Clear its gradient where you freeze it, as an optimizer leaves out what has none: `{code}.grad = None`.",
+        subject=one.parameter,
+        related=tuple(
+            RelatedLine(what, place)
+            for what, place in (("frozen here", frozen), ("moved here", step))
+            if place is not None and place != here
+        ),
+    )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from tensormagic.diagnoses.backward_failures import LINEAR
 from tensormagic.diagnoses.rule import as_code, scientific
-from tensormagic.reports import Extent, Probe, StartReport
+from tensormagic.reports import Extent, FunctionCheck, Probe, StartReport
 from tensormagic.words import count, listed, part_of, plural, tuple_text
 
 WIDE, FAR = 10.0, 10.0  # the spread of inputs, and how far their mean lies from 0, from which they are to be scaled
@@ -17,8 +18,31 @@ FEWEST = 20  # steps that have to be made before it is said that nothing was lea
 
 def probes_of(report: StartReport) -> tuple[Probe, ...]:
     """Return the questions that could be asked of a model, an optimizer and a batch, with their answers."""
+    if report.function is not None:
+        return tuple(_function(report, report.function))
     asked = (_mode, _optimizer, _inputs, _labels, _forward, _mixing, _initial_loss, _gradients, _overfit)
     return tuple(probe for ask in asked for probe in ask(report))
+
+
+def _function(report: StartReport, found: FunctionCheck) -> Iterator[Probe]:
+    """Yield the answers about one call of a custom Function."""
+    if report.error:
+        yield Probe("call", "unknown", report.error, "Give arguments with which `apply` works in float64")
+    growth = found.doubled
+    if growth is not None:
+        text = "doubles when the gradient that arrives is doubled"
+        grown = f"grows {scientific(growth)} times when the gradient that arrives is doubled"
+        fits = abs(growth - 2) < LINEAR
+        yield Probe("what arrives", "fine", text) if fits else Probe(
+            "what arrives", "wrong", "stays the same when the gradient that arrives is doubled"
+            if abs(growth - 1) < LINEAR else grown, "Multiply by it: `grad_output * …`")  # fmt: skip
+    for one in found.arguments:
+        told = "no gradient" if one.by_backward is None else scientific(one.by_backward)
+        text = f"{told} by backward, {scientific(one.by_differences)} by differences, in one direction"
+        if one.agrees:
+            yield Probe(f"gradient of {one.name}", "fine", text)
+        else:
+            yield Probe(f"gradient of {one.name}", "wrong", text, "Fine if it is to be an estimate, or reversed")
 
 
 def _names(report: StartReport, names: Sequence[str]) -> str:

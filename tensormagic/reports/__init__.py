@@ -168,6 +168,7 @@ from tensormagic.reports.trace import (
 from tensormagic.reports.training import (
     Accumulation,
     Clipping,
+    FrozenMove,
     GraphGrowth,
     IdleOptimizer,
     ModelMode,
@@ -188,8 +189,10 @@ from tensormagic.reports.training import (
     Whole,
 )
 from tensormagic.reports.watch import (
+    ArgumentCheck,
     Extent,
     FlagWithoutEffect,
+    FunctionCheck,
     GraphForm,
     Growth,
     HeldSize,
@@ -230,6 +233,7 @@ __all__ = [
     "AllocatedBlock",
     "AllocatorLine",
     "AllocatorRun",
+    "ArgumentCheck",
     "Arrivals",
     "AutogradDetails",
     "AutogradReport",
@@ -267,6 +271,8 @@ __all__ = [
     "ForwardValues",
     "Frame",
     "FreeingReport",
+    "FrozenMove",
+    "FunctionCheck",
     "FunctionMemory",
     "Gap",
     "GeneratorState",

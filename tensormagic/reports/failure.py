@@ -116,6 +116,20 @@ class GradientRead:
     count: int = 1  #: How often that line read it.
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IgnoredGradient:
+    """A custom Function whose backward never reads the gradient that it is given, and passes one on."""
+
+    function: str  #: Name of the class.
+    argument: str  #: What its backward calls that gradient.
+    location: Location | None = None  #: A line on which its backward returns.
+    applied: Location | None = None  #: The line that applied the Function.
+    #: The norm of a gradient that arrived and was no tensor of ones; 0 where all that is known of may have been one.
+    norm: float = 0.0
+    graph: int | None = None  #: Index into `TraceReport.graphs`.
+    node: int | None = None  #: Index into that graph's nodes.
+
+
 @dataclass(frozen=True, slots=True)
 class SilentErrors:
     """What autograd lets pass."""
@@ -123,6 +137,7 @@ class SilentErrors:
     #: Saved tensors that were changed without their version counter, in passes that went through them.
     unseen: tuple[ModifiedSavedTensor, ...] = ()
     reads: tuple[GradientRead, ...] = ()  #: ``.grad`` of what keeps none.
+    ignored: tuple[IgnoredGradient, ...] = ()  #: Custom Functions whose backward does not read what it is given.
 
 
 # A call that torch refused: what it was given, so that the error can be explained without running anything again.

@@ -16,7 +16,17 @@ from tensormagic.errors import ReportFormatError
 # back. A `Cut` says which call ended the way, on which line, between which nodes.
 
 CutKind = Literal[
-    "detach", "data", "no_grad", "inference_mode", "item", "numpy", "copy", "cast", "non-differentiable", "frozen"
+    "detach",
+    "data",
+    "no_grad",
+    "inference_mode",
+    "item",
+    "numpy",
+    "copy",
+    "cast",
+    "non-differentiable",
+    "frozen",
+    "grad",
 ]
 
 
@@ -44,7 +54,8 @@ class Cut:
 
     #: ``"detach"``, ``"data"``, ``"no_grad"``, ``"inference_mode"``, ``"item"`` (also ``float(x)``), ``"numpy"`` (also
     #: ``tolist``), ``"copy"`` (``torch.tensor(x)``), ``"cast"`` (to integers or bool), ``"non-differentiable"``
-    #: (comparisons, argmax, sampling) or ``"frozen"`` (``requires_grad_(False)``).
+    #: (comparisons, argmax, sampling), ``"frozen"`` (``requires_grad_(False)``) or ``"grad"`` (``torch.autograd.grad``
+    #: without ``create_graph=True``).
     kind: CutKind
     op: str  #: What was called, as a user knows it: ``"detach"``, ``".data"``, ``"argmax"``; else as ``kind``.
     #: Index into `TraceReport.locations` of that call, or of the ``with torch.no_grad():`` around it; None where not

@@ -245,9 +245,11 @@ class TraceReport(Report):
         raised = self.failure.backward if self.failure is not None else None
         every = [raised, *(one.fault for one in self.swallowed_errors)]
         faults = (fault for one in every if one is not None for fault in (one.modified, one.freed, one.returned))
-        for fault in (*faults, *(self.silent_errors.unseen if self.silent_errors is not None else ())):
-            if fault is not None and fault.graph is not None and fault.node is not None:
-                yield fault.graph, fault.node
+        silent = self.silent_errors
+        found = [(fault.graph, fault.node) for fault in faults if fault is not None]
+        found += [(one.graph, one.node) for one in silent.unseen] if silent is not None else []
+        found += [(one.graph, one.node) for one in silent.ignored] if silent is not None else []
+        yield from ((graph, node) for graph, node in found if graph is not None and node is not None)
 
     @property
     def nodes(self) -> tuple[Node, ...]:

@@ -144,6 +144,21 @@ class Clipping:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FrozenMove:
+    """A parameter that asks for no gradient, and that steps of an optimizer moved without one that was new."""
+
+    parameter: str  #: Its name.
+    optimizer: str  #: What the user calls the optimizer, else its class.
+    steps: int  #: In how many steps it was seen to move; it is looked at in a few.
+    zero: bool  #: Whether its ``.grad`` was a tensor of zeros; otherwise it was left over from before.
+    momentum: bool  #: Whether the optimizer goes on by what it remembers of earlier steps.
+    weight_decay: float  #: That of its group.
+    location: int | None = None  #: Index into `TraceReport.locations` of the line that steps.
+    frozen: int | None = None  #: Of the line that switched its gradient off; None where that was not seen.
+    cleared: int | None = None  #: Of the line that called ``zero_grad``; None where that was not seen.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class IdleOptimizer:
     """An optimizer that made no step in the run, though it holds parameters that got gradients."""
 
@@ -252,6 +267,7 @@ class Training:
     drifting: tuple[UntrainedNorm, ...] = ()
     #: Indices into `TraceReport.parameters` of weights whose rows are all the same at the end of the run.
     alike: tuple[int, ...] = ()
+    frozen: tuple[FrozenMove, ...] = ()  #: Parameters that are frozen and move.
     idle: tuple[IdleOptimizer, ...] = ()  #: Optimizers that made no step.
     used_up: tuple[UsedUpIterator, ...] = ()  #: Loops over iterators that are empty from the second round on.
     same_order: tuple[SameOrder, ...] = ()  #: Loaders that gave their data in the same order in two rounds of a loop.

@@ -256,6 +256,27 @@ class Extent:
 
 
 @dataclass(frozen=True, slots=True)
+class ArgumentCheck:
+    """The gradient of one argument of a custom Function, in one direction."""
+
+    name: str  #: What its forward calls it.
+    by_backward: float | None  #: What its backward says; None where it returns nothing.
+    by_differences: float  #: What differences of the forward say.
+    agrees: bool  #: Whether `torch.autograd.gradcheck` accepts all of it.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionCheck:
+    """One call of a custom Function, in float64, and what its backward makes of it."""
+
+    arguments: tuple[ArgumentCheck, ...] = ()  #: Those that have a gradient, in order.
+    #: By what its gradients grow when the one that arrives is doubled: 2 of a backward that uses it, 1 of one that does
+    #: not; None where all are zero.
+    doubled: float | None = None
+    location: Location | None = None  #: A line on which its backward returns.
+
+
+@dataclass(frozen=True, slots=True)
 class Overfit:
     """How far a copy of the model learned a handful of samples by heart."""
 
@@ -296,6 +317,7 @@ class StartReport(Report):
     mixes: bool | None = None
     overfit: Overfit | None = None  #: How far a copy learned a few samples; None where that was not tried.
     error: str = ""  #: What the model or the loss raised; empty where nothing did.
+    function: FunctionCheck | None = None  #: Of a custom Function, in place of a model; None of a model.
     seconds: float = 0.0  #: How long it took.
     probes: tuple[Probe, ...] = ()  #: Questions and answers, in the order of a training.
     gaps: tuple[Gap, ...] = ()  #: What could not be looked at, and why.

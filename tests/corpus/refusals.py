@@ -14,6 +14,6 @@ def refused(program: Callable[[], Any], **namespace: Any) -> TraceReport:
     try:
         with tm.trace(namespace=namespace) as trace:
             program()
-    except (RuntimeError, TypeError, ValueError):
+    except (RuntimeError, TypeError, ValueError, IndexError):
         return trace.report
     raise AssertionError("the program was to raise")

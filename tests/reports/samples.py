@@ -10,6 +10,7 @@ from tensormagic.reports.failure import (
     BackwardFault,
     FreedGraph,
     GradientRead,
+    IgnoredGradient,
     ModifiedSavedTensor,
     SavedWrite,
     SilentErrors,
@@ -149,7 +150,10 @@ def _quiet_faults() -> SilentErrors:
     read = GradientRead(
         name=HOSTILE, op="mul", shape=(4,), location=line, made=line, leaf="x", single=True, passes=2, count=9
     )
-    return SilentErrors((modified,), (read, GradientRead(name="", op="", shape=())))
+    ignored = IgnoredGradient(
+        function=HOSTILE, argument="g", location=line, applied=line, norm=2.0, graph=0, node=1
+    )  # fmt: skip
+    return SilentErrors((modified,), (read, GradientRead(name="", op="", shape=())), (ignored,))
 
 
 def _backward_fault() -> BackwardFault:
@@ -195,7 +199,10 @@ def _training() -> reports.Training:
         norms=(reports.UntrainedNorm(module=HOSTILE, location=0, batches=9, longest=3),), modes=(mode,),
         drifting=(reports.UntrainedNorm(module=HOSTILE, location=None, batches=7, longest=2),),
         clips=(reports.Clipping(location=0, calls=9, late=2, empty=1, exhausted=3),),
-        alike=(0,), idle=(reports.IdleOptimizer(name=HOSTILE, holds=(0,)),), names=((HOSTILE, "net"),),
+        alike=(0,), idle=(reports.IdleOptimizer(name=HOSTILE, holds=(0,)),), frozen=(reports.FrozenMove(
+            parameter=HOSTILE, optimizer=HOSTILE, steps=3, zero=True, momentum=True, weight_decay=0.1, location=0,
+            frozen=0, cleared=0,
+        ),), names=((HOSTILE, "net"),),
         used_up=(reports.UsedUpIterator(location=0, name=HOSTILE, type_name="generator", rounds=-1),),
         same_order=(reports.SameOrder(location=0, loader=HOSTILE, epoch=HOSTILE),),
         loads=(reports.StateLoad(location=0, module=HOSTILE, given=4, unexpected=4, missing=4, example=HOSTILE,

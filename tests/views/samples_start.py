@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from tensormagic.diagnoses.start import probes_of
-from tensormagic.reports import Extent, Gap, Overfit, Probe, StartReport
+from tensormagic.reports import (
+    ArgumentCheck,
+    Extent,
+    FunctionCheck,
+    Gap,
+    Location,
+    Overfit,
+    Probe,
+    StartReport,
+)
 from tests.reports.samples import HOSTILE, finding
 
 
@@ -60,8 +69,18 @@ def full() -> StartReport:
         std=0.2, bad=1, different=0),), target=Extent(shape=(), dtype="int64", low=1.0, high=1.0, different=1),
         outputs=(2, 3), loss="mse_loss", value=1.0, expected=2.0, without_gradient=("c",), zero_gradient=("d",),
         bad_gradient=("e",), mixes=True, overfit=Overfit(8, 50, 2.0, 1.0), error="RuntimeError: x", seconds=0.5,
+        function=FunctionCheck(arguments=(ArgumentCheck("x", 1.0, 2.0, agrees=False),), doubled=1.0,
+        location=Location("cell", 3, "return g")),
         probes=(Probe("mode", "look", "in eval mode", "train"),), gaps=(Gap("batch", "none"),),
     )  # fmt: skip
 
 
-SAMPLES = {make.__name__: make() for make in (ready, odd, stopped, hostile)}
+def function() -> StartReport:
+    """A custom Function of which one gradient is right, one is not, and one is none."""
+    return judged(model="Scale", parameters=3, seconds=0.01, function=FunctionCheck(doubled=1.0, arguments=(
+        ArgumentCheck("x", 1.5, 1.5, agrees=True), ArgumentCheck("factor", 0.75, -2.25, agrees=False),
+        ArgumentCheck("offset", None, 1.0, agrees=False),
+    )))  # fmt: skip
+
+
+SAMPLES = {make.__name__: make() for make in (ready, odd, stopped, hostile, function)}

@@ -97,7 +97,10 @@ class LoopNotes:
     """What single calls show of the training loop."""
 
     cleared: int | None = None  # The line that called ``optimizer.zero_grad()`` last; None from each backward on.
+    cleared_last: int | None = None  # The same, also after a backward.
     passes: int = 0  # How many backward passes there were.
+    froze: int | None = None  # The line that switched a leaf's gradient off last.
+    steps_to_look: int = 0  # At how many more steps it is asked what that line has frozen.
     # Normalisations that took statistics without gradients.
     norms: UntrainedNorms = field(default_factory=UntrainedNorms)
     # Normalisations that took statistics although their weights are frozen.
@@ -179,7 +182,13 @@ def _module(frame: FrameType | None) -> Any:
 def cleared(watch: NotesOfLoop, call: Call) -> None:
     """Note the line, where it is that which begins."""
     if str(call.args[0]).startswith(_CLEARS):
-        watch.loop.cleared = watch.site(call)
+        watch.loop.cleared = watch.loop.cleared_last = watch.site(call)
+
+
+def froze(watch: NotesOfLoop, call: Call) -> None:
+    """Note the line, where the gradient of a leaf is switched off; `zero_grad` does so to gradients themselves."""
+    if False in (*call.args[1:2], *call.kwargs.values()) and call.frame.f_code.co_name != "zero_grad":
+        watch.loop.froze, watch.loop.steps_to_look = watch.site(call), CLOSELY
 
 
 def reduced(watch: CallWatch, call: Call) -> None:
@@ -396,7 +405,9 @@ def _functions(names: Iterable[str]) -> Iterable[Any]:
 
 
 def _watched() -> dict[Any, Watched]:
-    looks: dict[Any, tuple[Look, ...]] = {PROFILED: (cleared,)}
+    asks: Any = torch.Tensor.requires_grad
+    freezing = dict.fromkeys((asks.__set__, torch.Tensor.requires_grad_), (froze,))
+    looks: dict[Any, tuple[Look, ...]] = {PROFILED: (cleared,), **freezing}
     if torch.distributed.is_available():
         looks[torch.distributed.all_reduce] = (reduced,)
     for look, names in _LOOKS:

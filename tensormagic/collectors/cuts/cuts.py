@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -43,7 +43,7 @@ from tensormagic.collectors.cuts.detachment_values import (
     shape_of,
 )
 from tensormagic.collectors.graphs.live_nodes import flat, has_history, history_of, is_leaf, without_history
-from tensormagic.collectors.where.source import SourceLines, is_own_code
+from tensormagic.collectors.where.source import SourceLines, is_ours, is_own_code
 from tensormagic.reports.graph import CutKind
 from tensormagic.words import error_text
 
@@ -57,6 +57,7 @@ _OF_TORCH = str(_TORCH) + os.path.sep
 _SWITCHES = (str(_TORCH / "autograd" / "grad_mode.py"), str(_TORCH / "utils" / "_contextlib.py"))
 _IGNORED = (str(_TORCH / "optim") + os.path.sep, str(_TORCH / "utils" / "checkpoint.py"))
 _CHECKPOINT = torch.utils.checkpoint.CheckpointFunction.forward.__code__
+_ON_THE_WAY = frozenset({"grad", "__torch_function__", "handle_torch_function"})  # from `autograd.grad`, also by modes
 _NUMBERS = (float, complex)  # a fresh object each time; small integers are shared by all
 
 Call = tuple[Any, "str | None", bool]  # a function, its role, and whether gradients are off
@@ -148,6 +149,28 @@ class Cuts:
                 with torch._C.DisableTorchFunction():
                     self._use(made, list(flat((*given[0], *(given[1] or {}).values()))), result)
                 self.seconds += perf_counter() - began
+        except Exception as error:
+            self.gap = error_text(error)
+
+    def returned(
+        self, gradients: Iterable[Any], roots: Iterable[Any], inputs: Iterable[Any], frame: FrameType | None
+    ) -> None:
+        """Follow what the user's own call of ``autograd.grad`` returned without a graph. Never raises."""
+        while frame is not None and (is_ours(frame.f_code) or _is_on_the_way(frame.f_code)):
+            frame = frame.f_back
+        if frame is None or not is_own_code(frame.f_code.co_filename) or not _is_grad_enabled():
+            return
+        try:
+            with torch._C.DisableTorchFunction():
+                sources = [root for root in roots if has_history(root)]
+                found = [each for each in gradients if without_history(each)]
+                if sources and found:
+                    detachment = self._sever(("grad", "torch.autograd.grad"), sources[0], found[0], frame)
+                    detachment.with_sources(sources)
+                    for asked in inputs:
+                        detachment.forget_behind(asked)
+                    for each in found:
+                        self._mark(each, detachment)
         except Exception as error:
             self.gap = error_text(error)
 
@@ -349,6 +372,10 @@ _EXPLICIT = frozenset({"detach", "data", "item", "numpy", "copy"})
 _LISTED = frozenset({"detach", "data", "item", "numpy", "copy", "frozen"})
 _READ = frozenset({"detach", "item", "numpy"})
 _NUMERIC = frozenset({"detach", "data", "item"})  # not of an accuracy, and not of an evaluation
+
+
+def _is_on_the_way(code: CodeType) -> bool:
+    return code.co_name in _ON_THE_WAY and code.co_filename.startswith(_OF_TORCH)
 
 
 def _is_backward() -> bool:

@@ -233,7 +233,9 @@ def receiver_of(made: tuple[int, int], values: list[Any], at: int, result: Any) 
     ended = sorted((number, places) for number, places, *_ in nodes if places)
     if isinstance(value, torch.Tensor) and not differentiable(value):
         others = sum(_could_end(other, result) for other in values if other is not value)
-        masks = value.dtype == torch.bool and any(name.startswith(_TAKE_MASKS) for *_, name in nodes)
+        masks = value.dtype == torch.bool and any(
+            name.startswith(_TAKE_MASKS) or len(places) < count for _, places, count, name in nodes
+        )
         if masks or sum(len(places) for _, places in ended) <= others:
             ended = []
     if not ended:
@@ -324,6 +326,11 @@ class Detachment:
             for source in sources:
                 self.behind.add(source)
         return self
+
+    def forget_behind(self, leaf: Any) -> None:
+        """Take a leaf out of what lies behind: its gradient was asked for, and returned."""
+        if self.behind is not None:
+            self.behind.leaves.pop(id(leaf), None)
 
 
 class Mark(weakref.ref[Any]):

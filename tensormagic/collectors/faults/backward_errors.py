@@ -351,13 +351,13 @@ def _returns(kind: Any, problem: str, got: str | None) -> list[tuple[str, int, s
     code = getattr(inspect.unwrap(kind.backward), "__code__", None)
     if not isinstance(code, CodeType):
         return []
-    lines = _return_lines(code)
+    lines = return_lines(code)
     counts = _counts(code) if problem == "count" and got else {}
     chosen = [line for line in lines if str(counts.get(line)) == got] or lines
     return [(code.co_filename, line, code.co_name) for line in chosen]
 
 
-def _return_lines(code: CodeType) -> list[int]:
+def return_lines(code: CodeType) -> list[int]:
     """Return the lines of the ``return`` statements in a function's source; without it, those of its instructions."""
     if tree := _tree(code):
         inside = [node for node in ast.walk(tree) if isinstance(node, ast.Return)]

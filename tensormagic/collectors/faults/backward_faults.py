@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import dis
+import inspect
+import math
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, Protocol
 
 import torch
@@ -19,10 +23,11 @@ from tensormagic.collectors.faults.backward_errors import (
     is_about_a_freed_graph,
     is_about_a_return,
     is_about_a_write,
+    return_lines,
 )
 from tensormagic.collectors.gradients.pass_log import Following
 from tensormagic.collectors.graphs.in_place import Suspect
-from tensormagic.collectors.graphs.live_nodes import has_history, is_stale
+from tensormagic.collectors.graphs.live_nodes import has_history, inputs_of, is_stale
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.graphs.saved_tensors import same_start
 from tensormagic.collectors.graphs.structure import Walk
@@ -35,6 +40,7 @@ from tensormagic.reports.base import Location
 from tensormagic.reports.failure import (
     BackwardFault,
     FailureReport,
+    IgnoredGradient,
     ModifiedSavedTensor,
     SilentErrors,
     SwallowedError,
@@ -83,6 +89,74 @@ class CaughtBook:
     def every(self) -> tuple[SwallowedError, ...]:
         """Return what was refused, in order of first appearance."""
         return tuple(self._every.copy().values())
+
+
+# Finds custom Functions whose backward cannot depend on the gradient that it is given: its code never reads it.
+
+_MAY_READ = frozenset({"locals", "vars", "eval", "exec", "_getframe"})
+_ROUNDING = 1e-3
+
+
+class IgnoredGradients:
+    """The custom Functions of a run whose backward passes a gradient on and never reads the one that arrives."""
+
+    def __init__(self) -> None:
+        self._names: weakref.WeakKeyDictionary[type, str] = weakref.WeakKeyDictionary()
+        self.found: dict[str, IgnoredGradient] = {}  # by the class's name
+
+    def look(self, followed: Following, at: Callable[[str, int, str], Location], line: Callable[[int], Any]) -> None:
+        """Look at the Functions of a pass that has ended, each class once; at what arrives, in each pass."""
+        graph, recorder = followed.graph, followed.recorder
+        for place in graph.python_places if graph is not None and recorder is not None else ():
+            assert graph is not None
+            assert recorder is not None
+            node = followed.nodes[place]
+            kind = type(node)._forward_cls
+            if (name := self._names.get(kind)) is None:
+                name = self._names[kind] = _unread_gradient(kind)
+            if not name:
+                continue
+            index, norms, called = graph.structure.index[place], recorder.values.norms, kind.__qualname__
+            if not norms[index] > 0 or not _sends(followed, node, index):
+                continue
+            code = inspect.unwrap(kind.backward).__code__
+            known = self.found.get(called) or IgnoredGradient(
+                function=kind.__name__, argument=name, applied=line(node._sequence_nr()),
+                location=at(code.co_filename, (return_lines(code) or [code.co_firstlineno])[-1], code.co_name),
+                graph=graph.structure.number, node=index,
+            )  # fmt: skip
+            ones = math.sqrt(math.prod(node._input_metadata[0].shape))
+            other = abs(norms[index] - ones) > _ROUNDING * ones and math.isfinite(norms[index])
+            self.found[called] = replace(known, norm=float(norms[index])) if other and not known.norm else known
+
+
+def _sends(followed: Following, node: Any, index: int) -> bool:
+    """Return whether a node has sent a gradient on that is not zero, as far as its numbers are known by now."""
+    graph, recorder, nodes = followed.graph, followed.recorder, followed.nodes
+    if graph is None or recorder is None:
+        return False
+    places = {id(other): graph.structure.index[at] for at, other in enumerate(nodes)}
+    for number, target in enumerate(inputs_of(node)):
+        at = places.get(id(target), -1)
+        part = recorder.values.parts.get((index, number))
+        alone = at >= 0 and graph.structure.feeder[at] == index
+        if (part is not None and part[0] > 0) or (alone and recorder.values.norms[at] > 0):
+            return True
+    return False
+
+
+def _unread_gradient(kind: Any) -> str:
+    """Return what the backward of a user's own class calls its gradient, where its code reads none; else nothing."""
+    code = getattr(inspect.unwrap(kind.backward), "__code__", None)
+    if not isinstance(code, CodeType) or not is_own_code(code.co_filename):
+        return ""
+    rest = code.co_argcount + code.co_kwonlyargcount
+    several = code.co_varnames[rest : rest + bool(code.co_flags & inspect.CO_VARARGS)]
+    names = [*code.co_varnames[1 : code.co_argcount], *several]
+    read = {each for one in dis.get_instructions(code) if one.opname.startswith("LOAD") or "_LOAD_" in one.opname
+            for each in (one.argval if isinstance(one.argval, tuple) else (one.argval,))}  # fmt: skip
+    free = read.isdisjoint(names) and set(names).isdisjoint(code.co_cellvars) and _MAY_READ.isdisjoint(code.co_names)
+    return names[0] if names and free else ""
 
 
 # A pass that ends well costs nothing but a look whether anything was written behind autograd's back. One that raises
@@ -157,6 +231,7 @@ class Faults:
         self._blame = Blame(self._watch.writes, self._origin, self._sites.location, self._name_of)
         self._unseen: dict[tuple[int, int, str], ModifiedSavedTensor] = {}
         self._caught = CaughtBook()
+        self._ignored = IgnoredGradients()
         self._ended_by: tuple[str, str, BackwardFault] | None = None
         self._watch.reads.leaf_name = self._name_of_leaf
 
@@ -184,6 +259,8 @@ class Faults:
                 return
             if error is None and ended.frees:
                 self._freed.add(ended.found.numbers, ended.found.roots, ended.site)
+            if error is None and followed.python_backwards is not None:
+                self._ignored.look(followed, self._sites.at, lambda number: self._origin(number)[0])
             if error is not None or suspects:
                 with quiet():
                     self._names = Names(ended.caller, self._namespace, self._leaves)
@@ -265,7 +342,8 @@ class Faults:
     def _quiet_faults(self, graphs: Sequence[Graph]) -> SilentErrors | None:
         unseen = tuple(_placed(one, graphs) for one in self._unseen.copy().values())
         reads = self._watch.reads.report(lambda number: self._origin(number)[0], self._sites.location)
-        return SilentErrors(unseen, reads) if unseen or reads else None
+        ignored = tuple(_placed(one, graphs) for one in self._ignored.found.copy().values())
+        return SilentErrors(unseen, reads, ignored) if unseen or reads or ignored else None
 
     # -- names and lines ------------------------------------------------------------------------------------------
 

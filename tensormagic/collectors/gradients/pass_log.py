@@ -254,6 +254,10 @@ class PassLog:
         """Return whether the last pass brought something to a leaf, and how much is not known yet."""
         return bool(self._coming) and leaf in self._coming[-1]
 
+    def touched(self, leaf: int) -> int:
+        """Return how many passes brought a leaf something; -1 where the numbers of the last are still to come."""
+        return -1 if self.is_coming(leaf) else self._touched.get(leaf, 0)
+
     def append(self, done: Pass, structure: GraphStructure, values: PassValues) -> bool:
         """Keep a pass that has ended; False where what passes inside it brought to one leaf would have to be added."""
         if done.pass_context is not None and done.pass_context.inside:

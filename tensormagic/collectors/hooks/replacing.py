@@ -283,7 +283,7 @@ def _instead(below: Callable[..., str], text: Callable[[torch.Tensor], str]) -> 
 # names. That name is replaced while somebody follows, and put back with the last one. A call costs about 1 µs more.
 
 _NAME = "_engine_run_backward"
-_RETAINS = 1
+_RETAINS, _CREATES = 1, 2
 _INPUTS = 3  # its place among the arguments after the roots: gradients, retain_graph, create_graph, inputs, …
 
 
@@ -296,6 +296,7 @@ class BackwardCall:
     accumulates: bool  # whether leaves collect their gradients (``backward``) rather than the call returning them
     run: Callable[[], Any]  # makes the call and returns what it returns
     retains: bool = False  # whether the graph is to be kept for another call
+    creates: bool = False  # whether what it returns gets a graph of its own
     between_compiled: bool = False  # whether a compiled function makes it: Dynamo compiles the hooks that run within
 
 
@@ -381,8 +382,8 @@ def _telling(follower: Follower, between: bool, run: Any, roots: Any, *args: Any
     inputs = args[_INPUTS] if len(args) > _INPUTS else kwargs.get("inputs", ())
     accumulates = bool(kwargs.get("accumulate_grad", True))
     made = functools.partial(run, roots, *args, **kwargs)
-    retains = bool(args[_RETAINS]) if len(args) > _RETAINS else False
-    return follower.follow(BackwardCall(tuple(roots), tuple(inputs), accumulates, made, retains, between))
+    retains, creates = (len(args) > at and bool(args[at]) for at in (_RETAINS, _CREATES))
+    return follower.follow(BackwardCall(tuple(roots), tuple(inputs), accumulates, made, retains, creates, between))
 
 
 def _followers_here() -> list[Follower]:

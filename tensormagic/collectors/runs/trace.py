@@ -413,6 +413,8 @@ class Tracer(Listener):
             if (recorder := followed.recorder) is not None:
                 for index, found in returned_gradients(followed, call, result, self._leaves.number).items():
                     recorder.observe_result(index, found)
+            if not (call.accumulates or call.creates or followed.levels):
+                self._recorder.cuts.returned(result, call.roots, call.inputs, followed.caller)
         except Exception as error:
             self._add_gap("gradients", f"what a backward returned was not measured: {error_text(error)}")
 

@@ -1,4 +1,4 @@
-"""Which parameters an optimizer was given, in which mode their model is, and whether its graph grows."""
+"""Which parameters an optimizer was given, also frozen ones, in which mode their model is, whether its graph grows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import gc
 import weakref
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,12 +15,13 @@ from torch import nn
 
 from tensormagic.collectors import devices
 from tensormagic.collectors.devices import Late
+from tensormagic.collectors.gradients.pass_log import PassLog
 from tensormagic.collectors.graphs.live_nodes import next_nodes
 from tensormagic.collectors.objects.holdings import is_a
 from tensormagic.collectors.objects.identity import Leaves
-from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.quiet import answers_itself, quiet
 from tensormagic.collectors.where.caller import Origins, sequence_number
-from tensormagic.reports import GraphGrowth, ModelMode
+from tensormagic.reports import FrozenMove, GraphGrowth, ModelMode
 
 # Which parameters an optimizer was given: those of the run by their number, and those that play no part in it.
 
@@ -144,6 +146,119 @@ class Elsewhere:
 def _optimizers() -> Iterator[torch.optim.Optimizer]:
     """Yield every optimizer there is; by type alone: nobody's code runs."""
     return (found for found in gc.get_objects() if issubclass(type(found), torch.optim.Optimizer))
+
+
+# Which parameters are frozen and move all the same: an optimizer steps whatever has a ``.grad``, asked for or not.
+#
+# Looked for where a line was seen that freezes something, at an optimizer's first step, and at ever rarer ones. A
+# gradient that is new is none of ours: a backward before the freezing brought it, or the user wrote it by hand.
+
+MOST_FROZEN, ENOUGH = 4, 3  # parameters that are followed, steps in which each is looked at
+_COMPARED = 4096  # elements of one that are compared
+
+
+@dataclass(slots=True)
+class _Frozen:
+    """One parameter without a gradient of its own that an optimizer holds, and that has one left."""
+
+    found: FrozenMove
+    reference: weakref.ref[torch.Tensor]
+    gradient: weakref.ref[torch.Tensor] | None = None  # after the last step
+    version: int = -1
+    touched: int = 0  # passes that had brought it something at the last step
+    before: torch.Tensor | None = None  # some of its elements before the step that runs
+    same: bool = False  # whether the gradient is what it was after the last step
+    steps: int = 0
+    zero: bool = False
+
+
+class FrozenMoves:
+    """Finds parameters that are frozen and that the steps of an optimizer move.
+
+    Args:
+        leaves: Names leaves.
+        namespace: Where modules have names that did not run.
+        passes: What each pass brought.
+    """
+
+    def __init__(self, leaves: Leaves, namespace: Mapping[str, Any], passes: PassLog) -> None:
+        self._leaves, self._namespace, self._passes = leaves, namespace, passes
+        self._every: dict[int, _Frozen] = {}
+
+    @property
+    def any(self) -> bool:
+        """Whether there was any that has a gradient left."""
+        return bool(self._every)
+
+    def before_step(self, optimizer: torch.optim.Optimizer, name: str, frozen: int | None) -> None:
+        """Look before a step of an optimizer; ``frozen`` is the line that was seen to freeze something last."""
+        for group in optimizer.param_groups:
+            for held in group["params"]:
+                if not held.requires_grad and held.grad is not None and held.layout is torch.strided:
+                    self._look(held, group, name, frozen)
+
+    def _look(self, held: torch.Tensor, group: dict[str, Any], name: str, line: int | None) -> None:
+        one, gradient = self._every.get(id(held)), held.grad
+        if gradient is None or answers_itself(held) or answers_itself(gradient) or gradient.layout is not torch.strided:
+            return
+        if one is None or one.reference() is not held:
+            if len(self._every) >= MOST_FROZEN:
+                return
+            one = self._every[id(held)] = _Frozen(FrozenMove(
+                parameter=self._name(held), optimizer=name, steps=0, zero=False,
+                momentum=bool(group.get("momentum") or group.get("betas")),
+                weight_decay=float(group.get("weight_decay") or 0), frozen=line,
+            ), weakref.ref(held))  # fmt: skip
+        if one.steps < ENOUGH:
+            number = self._leaves.find(held)
+            touched, one.touched = one.touched, self._passes.touched(number) if number is not None else 0
+            one.same = one.gradient is not None and one.gradient() is gradient and one.version == gradient._version
+            one.before = _some(held).clone() if touched == one.touched >= 0 else None
+
+    def _name(self, held: torch.Tensor) -> str:
+        if (number := self._leaves.find_trained(held)) is not None:
+            return self._leaves.known[number].name
+        inside = (
+            f"{name}.{path}"
+            for name, module in list(self._namespace.items())
+            if is_a(module, nn.Module) and not name.startswith("_")
+            for path, one in module.named_parameters()
+            if one is held
+        )
+        return next(inside, "") or self._leaves.called(held) or f"leaf {tuple(held.shape)}"
+
+    def after_step(self, location: int | None, cleared: int | None) -> None:
+        """Look at what moved; at the line ``cleared`` the gradients were cleared last."""
+        for one in self._every.values():
+            before, held, one.before = one.before, one.reference(), None
+            if held is None or (gradient := held.grad) is None:
+                continue
+            one.gradient, one.version = weakref.ref(gradient), gradient._version
+            if before is None:
+                continue
+            one.found = replace(one.found, location=location, cleared=cleared)
+            with quiet():
+                asked = torch.stack([(_some(held) != before).any().float(), gradient.detach().abs().max().float()])
+            if devices.there.holds(asked):
+                self._passes.late.sent(asked, partial(self._tell, one, one.same))
+            else:
+                self._tell(one, one.same, asked.tolist())
+
+    @staticmethod
+    def _tell(one: _Frozen, same: bool, read: list[float]) -> None:  # noqa: FBT001  (half of it given beforehand)
+        if read[0] and (same or not read[1]):
+            one.steps += 1
+            one.zero = not read[1]
+
+    def report(self) -> tuple[FrozenMove, ...]:
+        """Return those that moved."""
+        every = list(self._every.values())
+        return tuple(replace(one.found, steps=one.steps, zero=one.zero) for one in every if one.steps)
+
+
+def _some(held: torch.Tensor) -> torch.Tensor:
+    flat = held.detach().reshape(-1)
+    return flat[:: -(-flat.numel() // _COMPARED) or 1]
 
 
 # In which mode a model is when an optimizer steps it: train or eval, of the modules to which that matters.

@@ -25,7 +25,7 @@ from tensormagic.collectors.gradients.traced_graph import TracedGraph
 from tensormagic.collectors.hooks.replacing import BackwardCall
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.training.habits import LoopsOverData, StateLoads, alike, name_of, names_of_one
-from tensormagic.collectors.training.held import Elsewhere, Growth, Held, ModelModes
+from tensormagic.collectors.training.held import Elsewhere, FrozenMoves, Growth, Held, ModelModes
 from tensormagic.collectors.training.stepping import Moment, Stepping, probes_of
 from tensormagic.collectors.training.updates import ByHand
 from tensormagic.collectors.where.source import SourceLines
@@ -170,7 +170,7 @@ class TrainingWatcher:
         self._gone: list[Followed] = []
         self._beyond: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         self._by_hand = ByHand(leaves, self._brought, recorder.autograd.blind, passes.late)
-        self._elsewhere = Elsewhere(leaves)
+        self._elsewhere, self._frozen = Elsewhere(leaves), FrozenMoves(leaves, namespace, passes)
         self._loop, self._growth = recorder.calls.loop, Growth(recorder.origins)
         self._loop.region = recorder.cuts.region_site
         self._modes: dict[str, ModelModes] = {}
@@ -274,6 +274,10 @@ class TrainingWatcher:
         if followed is not None:
             followed.stepping.before_step(self._passes)
             followed.before = () if _is_torchs(optimizer) else followed.stepping.states()
+            steps = followed.stepping.total.steps
+            if self._loop.steps_to_look or steps & (steps - 1) == 0 or self._frozen.any:
+                self._loop.steps_to_look = max(self._loop.steps_to_look - 1, 0)
+                self._frozen.before_step(optimizer, followed.name, self._loop.froze)
 
     def after_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Look after a step."""
@@ -300,6 +304,8 @@ class TrainingWatcher:
             forward=nodes != self._nodes, within=self._running > 0, seen=self._seen and self._whole,
         )  # fmt: skip
         self._nodes = nodes
+        if self._frozen.any:
+            self._frozen.after_step(site, self._loop.cleared_last)
         followed.stepping.after_step(moment, held_by(optimizer))
         for other in self._alive():
             if other is not followed:
@@ -407,6 +413,7 @@ class TrainingWatcher:
             norms=self._loop.norms.report(),
             drifting=self._loop.drifting.report(),
             alike=self._alike,
+            frozen=self._frozen.report(),
             idle=self._idle,
             names=self._names,
             used_up=tuple(self._loops.used_up.values()),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -143,10 +144,10 @@ def _part(given: Given, got: int, at: int) -> Clashing:
     return size_of(given, places[0]) if len(places) == 1 else whole(given, f"{got} in dimension {at}")
 
 
-# TM101, TM702, TM801, TM802, TM804: calls that torch refused because what they were given does not go together.
+# TM101, TM702, TM801, TM802, TM804, TM807: calls that torch refused because what they were given does not go together.
 #
-# Each rule reports one kind of what did not fit. An index or an argument that is wrong
-# has no code: the explanation of the error says the rule all the same.
+# Each rule reports one kind of what did not fit. An argument that is wrong, or an index that the code gives as a
+# number, has no code: the explanation of the error says the rule all the same.
 
 
 def impossible_view(report: FailureReport) -> Iterator[Finding]:
@@ -174,6 +175,35 @@ def dtypes_apart(report: FailureReport) -> Iterator[Finding]:
 def shapes_apart(report: FailureReport) -> Iterator[Finding]:
     """TM804: the shapes do not go together."""
     yield from _described(report, "TM804", "shape")
+
+
+_OF_VALUES = re.compile(r"Target -?\d+ is out of bounds|^index out of range in self|Class values must be")
+
+
+def values_outside(report: FailureReport) -> Iterator[Finding]:
+    """TM807: a tensor of classes or indices holds one that is not there; on a GPU that ends the process's use of it."""
+    if _OF_VALUES.search(report.error):
+        for found in _described(report, "TM807", "index"):
+            yield replace(found, remedy=_about_values(report) or found.remedy)
+
+
+def _about_values(report: FailureReport) -> str:
+    """Return what to do about classes, or about indices into a table of embeddings."""
+    clash = report.mismatch
+    given = report.operands[clash.parts[0].operand] if clash is not None and clash.parts else None
+    if clash is None or given is None or given.most is None:
+        return ""
+    name, most = given.name or "it", int(given.most)
+    if "index out of range in self" in report.error:
+        span = f"{name} holds {int(given.least or 0)} to {most}"
+        return f"`nn.Embedding({most + 1}, …)` has a row for each: {span}." if " rows;" in clash.rule else f"{span}."
+    if most == IGNORED:
+        return f"If {most} marks what has no class, say so: `ignore_index={most}`."
+    ways = _ways(clash)
+    return f"{ways}; {name} holds {int(given.least or 0)} to {most}." if ways else ""
+
+
+IGNORED = 255  # marks a border in masks, as a habit
 
 
 def _is_about_a_generator(report: FailureReport) -> bool:

@@ -17,8 +17,10 @@ _STATES: dict[str, tuple[str, Look]] = {
 def view(report: StartReport) -> Panel:
     """Return the panel."""
     body: list[Node] = [Findings(report.findings, report.gaps), table_of(PROBES, report.probes)]
-    facts: list[Cell] = [plural(report.parameters, "parameter"), seconds_text(report.seconds)]
-    return Panel("start", "graph", f"check {report.model}", facts, body, f"Check of {report.model} before training",
+    what = "parameter" if report.function is None else "argument"
+    facts: list[Cell] = [plural(report.parameters, what), seconds_text(report.seconds)]
+    when = "before training" if report.function is None else "in one call"
+    return Panel("start", "graph", f"check {report.model}", facts, body, f"Check of {report.model} {when}",
                  lead=summary(report))  # fmt: skip
 
 
@@ -43,6 +45,7 @@ def summary(report: StartReport) -> str:
     odd = sum(probe.state == "look" for probe in report.probes)
     asked = plural(len(report.probes), "question")
     if not wrong and not odd:
-        return f"Ready: {asked} found nothing wrong."
+        ready = "Ready: " if report.function is None else ""
+        return f"{ready}{asked} found nothing wrong." if len(report.probes) else "Nothing could be asked."
     parts = [f"{wrong} wrong"] * bool(wrong) + [f"{odd} to look at"] * bool(odd)
     return f"Of {asked}, {' and '.join(parts)}."

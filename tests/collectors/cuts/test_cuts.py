@@ -91,8 +91,10 @@ def test_what_only_chooses_is_not_severed():
         lambda y: y.where(y > 0, 0.0),
         lambda y: y.masked_fill(y > 0, 0.0),
         lambda y: _written(y, y > 0),
+        lambda y: y * (y > 0),
+        lambda y: (y > 0) * y,
     ],
-    ids=["where", "where the number first", "Tensor.where", "masked_fill", "x[mask] = 0"],
+    ids=["where", "where the number first", "Tensor.where", "masked_fill", "x[mask] = 0", "x * mask", "mask * x"],
 )
 def test_a_mask_beside_a_number_only_chooses(chosen):
     """The number is an input of the node without a way back, the mask is none."""

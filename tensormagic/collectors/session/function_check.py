@@ -1,0 +1,149 @@
+"""What one call of a custom ``autograd.Function`` shows of its backward: against differences of its forward.
+
+The call is made on copies in float64, and `torch.autograd.gradcheck` judges each argument by itself. What it cannot
+say, it says as an error: a forward that computes in lower precision is too coarse for differences.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch.autograd.gradcheck import GradcheckError
+
+from tensormagic.collectors.faults.backward_errors import return_lines
+from tensormagic.collectors.session.first_look import generators_kept
+from tensormagic.collectors.where.source import location_of
+from tensormagic.errors import TensorMagicError
+from tensormagic.reports import ArgumentCheck, FunctionCheck, Location, StartReport
+from tensormagic.words import error_text
+
+STEP = 1e-6  # of a difference
+MOST_ELEMENTS = 256  # of an argument whose gradient is compared element by element, as a whole Jacobian
+_SEED = 0  # of the directions: a second check says the same
+
+Tensors = tuple[torch.Tensor, ...]
+
+
+def function_of(value: object) -> type[torch.autograd.Function] | None:
+    """Return the custom Function that a class or its ``apply`` is; None of anything else."""
+    kind = getattr(value, "__self__", None) if getattr(value, "__name__", "") == "apply" else value
+    return kind if isinstance(kind, type) and issubclass(kind, torch.autograd.Function) else None
+
+
+def check(kind: type[torch.autograd.Function], given: Sequence[Any]) -> StartReport:
+    """Return what one call of a custom Function shows of its backward; nothing that is given is changed.
+
+    Args:
+        kind: The class.
+        given: The arguments of one call of its ``apply``.
+
+    Raises:
+        TensorMagicError: where there is no floating-point tensor among the arguments.
+    """
+    began = perf_counter()
+    wide = [_wide(value) if isinstance(value, torch.Tensor) else value for value in given]
+    chosen = [at for at, x in enumerate(wide) if isinstance(x, torch.Tensor) and x.is_floating_point() and x.numel()]
+    asked = [at for at in chosen if given[at].requires_grad] or chosen
+    if not asked:
+        raise TensorMagicError(
+            f"check({kind.__name__}, …) takes the arguments of one call, a floating-point tensor first"
+        )
+    report = StartReport(model=kind.__name__, parameters=len(asked))
+    place = _place(kind)
+    with generators_kept(), torch.enable_grad():
+        torch.manual_seed(_SEED)
+        try:
+            doubled, checks = _Call(kind, wide, asked).judged()
+        except Exception as error:  # whatever the user's code raises
+            found, text = FunctionCheck(location=place), error_text(error).splitlines()[0]
+            return replace(report, error=text, function=found, seconds=perf_counter() - began)
+    found = FunctionCheck(arguments=tuple(checks), doubled=doubled, location=place)
+    return replace(report, function=found, seconds=perf_counter() - began)
+
+
+def _wide(x: torch.Tensor) -> torch.Tensor:
+    return x.detach().to(torch.float64, copy=True) if x.is_floating_point() else x.detach().clone()
+
+
+def _place(kind: Any) -> Location | None:
+    code = getattr(inspect.unwrap(kind.backward), "__code__", None)
+    lines = return_lines(code) if code is not None else []
+    return location_of(code.co_filename, lines[-1], code.co_name) if code is not None and lines else None
+
+
+class _Call:
+    """One call, of which the arguments at some places are varied."""
+
+    def __init__(self, kind: Any, given: Sequence[Any], asked: Sequence[int]) -> None:
+        self._apply: Callable[..., Any] = kind.apply
+        self._given, self._asked = list(given), list(asked)
+        names = [*inspect.signature(kind.forward).parameters]
+        separate = kind.setup_context is not torch.autograd.Function.setup_context
+        self._names = names if separate else names[1:]
+        self._ends: list[int] = []  # places of the outputs that have a way back
+
+    def judged(self) -> tuple[float | None, list[ArgumentCheck]]:
+        """Return how its gradients grow with the one that arrives, and what is known of each argument."""
+        inputs = tuple(self._given[at].clone().requires_grad_() for at in self._asked)
+        outputs = self._outputs(inputs)
+        self._ends = [at for at, one in enumerate(outputs) if one.requires_grad]
+        ends = [outputs[at] for at in self._ends]
+        if not ends:
+            raise TensorMagicError("nothing that it returns requires a gradient")
+        if any(one.dtype is not torch.float64 for one in ends):
+            raise TensorMagicError(f"it computes in {str(ends[0].dtype)[6:]}, too coarse for differences")
+        arriving = [torch.randn_like(one) for one in ends]
+        once, twice = (
+            torch.autograd.grad(ends, inputs, [factor * one for one in arriving], retain_graph=True, allow_unused=True)
+            for factor in (1, 2)
+        )
+        return _growth(once, twice), [
+            self._argument(place, inputs, arriving, gradient) for place, gradient in enumerate(once)
+        ]
+
+    def _outputs(self, inputs: Tensors) -> list[torch.Tensor]:
+        given = list(self._given)
+        for at, x in zip(self._asked, inputs, strict=True):
+            given[at] = x
+        result = self._apply(*(x.clone() if isinstance(x, torch.Tensor) else x for x in given))
+        every = result if isinstance(result, tuple | list) else (result,)
+        return [one for one in every if isinstance(one, torch.Tensor) and one.is_floating_point()]
+
+    def _argument(
+        self, place: int, inputs: Tensors, arriving: Sequence[torch.Tensor], gradient: torch.Tensor | None
+    ) -> ArgumentCheck:
+        fixed = [x.detach() for x in inputs]
+        direction = torch.randn_like(fixed[place])
+
+        def moved(by: float) -> float:
+            varied = (*fixed[:place], fixed[place] + by * direction, *fixed[place + 1 :])
+            outputs = self._outputs(varied)
+            return sum(float((outputs[at] * each).sum()) for at, each in zip(self._ends, arriving, strict=True))
+
+        def of_one(x: torch.Tensor) -> Tensors:
+            return tuple(self._outputs((*fixed[:place], x, *fixed[place + 1 :])))
+
+        one, slope = fixed[place].clone().requires_grad_(), (moved(STEP) - moved(-STEP)) / (2 * STEP)
+        agrees = gradient is None and abs(slope) < STEP
+        if gradient is not None:
+            whole = one.numel() <= MOST_ELEMENTS
+            with suppress(GradcheckError):
+                agrees = torch.autograd.gradcheck(
+                    of_one, one, eps=STEP, fast_mode=not whole, check_undefined_grad=False
+                )
+        name = self._names[self._asked[place]] if self._asked[place] < len(self._names) else f"argument {place + 1}"
+        by_backward = None if gradient is None else float((gradient * direction).sum())
+        return ArgumentCheck(name, by_backward, slope, agrees)
+
+
+def _growth(once: Sequence[torch.Tensor | None], twice: Sequence[torch.Tensor | None]) -> float | None:
+    """Return by what the second are larger, all together."""
+    sizes = [math.hypot(*(float(one.norm()) for one in each if one is not None)) for each in (once, twice)]
+    return sizes[1] / sizes[0] if sizes[0] else None
