@@ -9,8 +9,12 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from docutils import nodes
+from sphinx.addnodes import toctree
 
 _HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(_HERE), str(_HERE.parents[1])]
@@ -64,8 +68,36 @@ def _as_it_is(*given: Any) -> None:
         lines[:0] = ["..", ""]
 
 
+def _shorten(app: Any, _page: str, _template: str, context: dict[str, Any], _doctree: Any) -> None:
+    """Make the sidebar of titles alone: Sphinx copies every heading and field of every page for it, on every page."""
+    whole: Callable[..., str] = context["toctree"]
+
+    def titles(**options: Any) -> str:
+        every, app.env.tocs = app.env.tocs, _titles(app.env.tocs)
+        try:
+            return whole(**options)
+        finally:
+            app.env.tocs = every
+
+    context["toctree"] = titles
+
+
+_KEPT: dict[str, Any] = {}  # by page: made once a process
+
+
+def _titles(tocs: dict[str, Any]) -> dict[str, Any]:
+    """Return what each page has in its table of contents without what leads to no other page."""
+    for page in tocs.keys() - _KEPT.keys():
+        _KEPT[page] = tocs[page].deepcopy()
+        for entry in [each for top in _KEPT[page] for each in top.findall(nodes.list_item) if each is not top]:
+            if entry.parent is not None and not any(entry.findall(toctree)):
+                entry.parent.remove(entry)
+    return _KEPT
+
+
 def setup(app: Any) -> dict[str, bool]:
     """Connect what is ours, and say that pages can be read side by side."""
+    app.connect("html-page-context", _shorten, priority=400)  # before furo, which asks for the sidebar
     app.connect("autodoc-process-signature", _without_signature)
     app.connect("autodoc-process-docstring", _as_it_is, priority=400)  # before napoleon
     return {"parallel_read_safe": True}
