@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
+from torch._C import _functorch
 from torch.utils._python_dispatch import _disable_current_modes
 
 
@@ -100,3 +101,46 @@ _DTENSORS = frozenset({"torch.distributed.tensor", "torch.distributed._tensor.ap
 def unasked(x: Any) -> str:
     """Return why the values of a tensor that answers itself are not read."""
     return f"only code of its class {type(x).__name__} can read its values, and a trace does not run that code"
+
+
+# Looks through the wrappers that ``torch.func`` puts around tensors, one for each transform that is running.
+#
+# Inside ``grad``, ``vjp`` or ``jacrev`` backward runs as anywhere: over nodes that can be walked and hooked. Only the
+# tensors are wrapped, once a transform (a *level*), and under ``vmap`` one wrapper stands for a whole batch. The
+# numbers that the tracer gives are those of what is wrapped: of all the batch at once.
+
+BATCHED = "is_grads_batched"
+
+
+def active_levels() -> tuple[str, ...]:
+    """Return what is running on this thread, the outermost first: ``("vmap", "grad")``; mostly nothing (0.3 µs)."""
+    if _functorch.peek_interpreter_stack() is None:
+        return (BATCHED,) * _batching_depth()
+    stack = _functorch.get_interpreter_stack() or ()
+    return tuple(interpreter.key().name.lower() for interpreter in stack) + (BATCHED,) * _batching_depth()
+
+
+def _batching_depth() -> int:
+    """Return how many calls of the older vmap are running, the one behind ``is_grads_batched=True``."""
+    depth = torch._C._vmapmode_increment_nesting() - 1
+    torch._C._vmapmode_decrement_nesting()
+    return depth
+
+
+def bare(value: Any) -> Any:
+    """Return the tensor inside all wrappers; anything that is not wrapped as it is."""
+    while isinstance(value, torch.Tensor):
+        if _functorch.is_functorch_wrapped_tensor(value):
+            value = _functorch.get_unwrapped(value)
+        elif _functorch.is_legacy_batchedtensor(value):
+            value = torch._remove_batch_dim(value, _batching_depth(), 1, 0)
+        else:
+            break
+    return value
+
+
+@contextmanager
+def outside_levels() -> Iterator[None]:
+    """Compute as if no transform and no dispatch mode were on."""
+    with torch._C._DisableFuncTorch(), _disable_current_modes():
+        yield

@@ -28,9 +28,9 @@ from tensormagic.collectors.aliasing.written_through import (
 )
 from tensormagic.collectors.geometry.overlap import index_at, is_scattered, touched, written_elements
 from tensormagic.collectors.geometry.strides import Written, counter_place, does_write, written_by
-from tensormagic.collectors.hooks.modes import Engine
-from tensormagic.collectors.hooks.stepping_off import Listener
+from tensormagic.collectors.hooks.stepping_off import Listener, OperationListener
 from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.where.caller import Engine
 from tensormagic.collectors.where.source import SourceLines, is_own_frame, names_of
 from tensormagic.reports import Clash, Gap, Write, WritesReport
 from tensormagic.words import error_text, plural, seconds_text
@@ -311,40 +311,42 @@ def _repeated(seen: WriteSeen, via: Through) -> Clash | None:
 _graph_task: Callable[[], int] = torch._C._current_graph_task_id
 
 
-class WriteListener(Listener):
+class WriteListener(Listener, OperationListener):
     """Watches a run for in-place writes; arguments as `Listener` takes them."""
 
     used_before = "this watch was used before; make a new one with tensormagic.watch_writes()"
-    hears_operations = True
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         self._log = WriteLog(self._namespace, self._sites)
         self._engine_writes = 0  # how often backward itself wrote
+        self.operations = self
 
     def prepare(self) -> None:
         """Find version counters: under the mode autograd is out of reach, and they could not be found any more."""
         counter_place()
 
-    def wants(self, op: Any) -> bool:
-        """Return whether an operation may write."""
-        return bool(written_by(op).slots)
+    def wants(self, op: Any) -> tuple[Any, Written] | None:
+        """Return an operation, and what it may write to."""
+        written = written_by(op)
+        return (op, written) if written.slots else None
 
-    def around(self, call: Any, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> Any:
+    def around(self, call: Any, known: Any, frame: FrameType | None, op: Any, args: Any, kwargs: Any) -> Any:  # noqa: PLR0913, PLR0917
         """Make a call, and note what it writes to."""
-        log, written = self._log, written_by(op)
-        if not does_write(written, op, args, kwargs):
-            return call(op._op, args, kwargs)
-        if _graph_task() != -1 and frame.f_code in {Engine.code, Engine.stand_in}:
+        log, (overload, written) = self._log, known
+        made = overload, args, kwargs or {}
+        if not does_write(written, *made):
+            return call(op, args, kwargs)
+        if frame is None or (_graph_task() != -1 and frame.f_code in {Engine.code, Engine.stand_in}):
             self._engine_writes += 1
-            return call(op._op, args, kwargs)
-        total = log.begin(written, (op, args, kwargs), frame)
+            return call(op, args, kwargs)
+        total = log.begin(written, made, frame)
         try:
-            result = call(op._op, args, kwargs)
+            result = call(op, args, kwargs)
         except BaseException as error:
-            log.refused(total, (op, args, kwargs), error, frame)
+            log.refused(total, made, error, frame)
             raise
-        log.done(total, (op, args, kwargs), frame)
+        log.done(total, made, frame)
         return result
 
     def finish(self, error: BaseException | None, frame: FrameType | None) -> None:  # noqa: ARG002  (a listener's)

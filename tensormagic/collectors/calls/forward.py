@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from time import perf_counter
 from types import FrameType
@@ -18,19 +17,11 @@ from tensormagic.collectors.cuts.cuts import Cuts
 from tensormagic.collectors.faults.autograd_watch import GETS_GRAD, SETS_DATA, AutogradWatch
 from tensormagic.collectors.gradients.gradient_statistics import SmallResults
 from tensormagic.collectors.graphs.live_nodes import flat
-from tensormagic.collectors.hooks.modes import TransparentMode, active_modes, set_modes
+from tensormagic.collectors.hooks.modes import CallFollower
 from tensormagic.collectors.hooks.stepping_off import STANDING_IN
 from tensormagic.collectors.objects.identity import ModuleNames, RunningModules
 from tensormagic.collectors.quiet import answers_itself, here, without_modes
-from tensormagic.collectors.where.caller import (
-    HANDS_OVER,
-    MARK,
-    Callers,
-    Origin,
-    Origins,
-    calling_frame,
-    sequence_number,
-)
+from tensormagic.collectors.where.caller import Origin, Origins, sequence_number
 from tensormagic.collectors.where.source import SourceLines
 from tensormagic.errors import NonFiniteError
 from tensormagic.reports import Gap
@@ -132,7 +123,6 @@ def _bad_among(values: Iterable[Any]) -> Iterator[tuple[int, int, int]]:
 
 _is_grad_enabled = torch.is_grad_enabled
 _watched = WATCHED.get
-_BETWEEN = frozenset({HANDS_OVER, MARK})  # names of frames between the user's line and the mode
 
 
 class Operations(Protocol):
@@ -140,12 +130,12 @@ class Operations(Protocol):
 
     place: Any  # where the last call comes from, if that was looked up: ``place.origin``
 
-    def within(self, call: Any, frame: FrameType, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return ``call(func, args, kwargs)``, made from ``frame``."""
+    def within(self, call: Any, line: Any, frame: FrameType, func: Any, args: Any, kwargs: Any) -> Any:  # noqa: PLR0913, PLR0917
+        """Return ``call(func, args, kwargs)``, made from ``frame``, for whose line ``line`` stands."""
 
 
-class ForwardRecorder(TransparentMode):
-    """The function mode that is on while a run is traced.
+class ForwardRecorder(CallFollower):
+    """Follows the forward of a traced run.
 
     Args:
         sites: Interns the user's lines.
@@ -160,10 +150,8 @@ class ForwardRecorder(TransparentMode):
     """
 
     def __init__(self, sites: SourceLines, modules: ModuleNames) -> None:
-        super().__init__()
         self._sites = sites
         self.module_path = RunningModules(modules).path_in
-        self._callers = Callers()
         self.ops: Operations | None = None  # at level ops, which has looked up where a call comes from
         self.origins = Origins()
         self.cuts = Cuts(sites, self.module_path)
@@ -179,19 +167,14 @@ class ForwardRecorder(TransparentMode):
         self._aside_since = 0
         self._applied = -1
 
-    def __torch_function__(  # noqa: C901, PLR0912  (one branch a listener: a method of their own would cost every call)
-        self, func: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    def around(  # noqa: C901, PLR0912, PLR0913, PLR0917  (one branch a listener: a method each would cost every call)
+        self, call: Any, line: Any, frame: FrameType, above: FrameType, func: Any, args: Any, kwargs: Any
     ) -> Any:
         """Make the call and note which nodes it made."""
         watched = _watched(func)
         if watched is None and STANDING_IN:
             watched = _watched(STANDING_IN.get(func))
         role = before = None
-        frame = above = sys._getframe(1)
-        if (code := above.f_code).co_name in _BETWEEN:
-            frame = calling_frame(above)
-            code = frame.f_code
-        call = self._callers.made.get((id(code), frame.f_lasti)) or self._callers.standing_in_for(frame)
         if self._unwritten:
             self.calls.before(func, args)
         if watched is not None:
@@ -201,7 +184,7 @@ class ForwardRecorder(TransparentMode):
                 self.autograd.before_setting(args)
         start = sequence_number()
         ops = self.ops
-        result = call(func, args, kwargs or {}) if ops is None else ops.within(call, frame, func, args, kwargs or {})
+        result = call(func, args, kwargs) if ops is None else ops.within(call, line, frame, func, args, kwargs)
         stop = sequence_number()
         if stop != start:
             self._note(start, stop, above, None if ops is None else ops.place)
@@ -215,16 +198,16 @@ class ForwardRecorder(TransparentMode):
         elif role is not None or self.cuts.live or not _is_grad_enabled():
             self.cuts.passed((func, role, before), (args, kwargs), result, above)
         if watched is not None and not self.autograd.stepping:
-            if watched.looks and (place := self.calls.place(call, frame)) is not None:
-                self.calls.look(watched.looks, Call(func, args, kwargs or {}, result, frame), place)
+            if watched.looks and (place := self.calls.place(line, frame)) is not None:
+                self.calls.look(watched.looks, Call(func, args, kwargs, result, frame), place)
             if watched.noted and (result is None or watched.noted != GETS_GRAD):  # a gradient that is there is no news
-                self.autograd.see(watched.noted, (func, args, kwargs or {}), result, start, frame)
+                self.autograd.see(watched.noted, (func, args, kwargs), result, start, frame)
         if kwargs and (watched is None or not watched.noted) and kwargs.get("out") is not None:
             self.autograd.see_out((func, args, kwargs), start, frame)
         if self._grown or self._unwritten:
-            self.calls.follow(Call(func, args, kwargs or {}, result, frame))
+            self.calls.follow(Call(func, args, kwargs, result, frame))
         if self.stops:
-            look_at_call(func, (args, kwargs or {}), result)
+            look_at_call(func, (args, kwargs), result)
         return result
 
     @property
@@ -248,7 +231,7 @@ class ForwardRecorder(TransparentMode):
 
         Inside a call that this mode sees itself, the mode is not on the stack: then the whole call is noted.
         """
-        if caller is not None and self in active_modes():
+        if caller is not None and self.is_on():
             number = sequence_number()
             self._note(number, number + 1, caller)
             self._applied = number
@@ -270,29 +253,23 @@ class ForwardRecorder(TransparentMode):
     def put_on_top(self) -> Callable[[], None]:
         """Go on top of this thread's stack for a while, as the engine runs without; returns what undoes it."""
         self._applied = -1
-        torch._C._push_on_torch_function_stack(self)
+        if self.is_on():
+            return lambda: None
+        self.come_back(torch._C._len_torch_function_stack())
         return self._leave_top
 
-    def leave(self) -> Callable[[], None] | None:
+    def out_of_engine(self) -> Callable[[], None] | None:
         """Leave this thread's stack while the engine runs; returns what undoes it, None where it was not there."""
-        before = active_modes()
-        if self not in before:
-            return None
-        set_modes([mode for mode in before if mode is not self])
-        return functools.partial(self._go_back, before.index(self))
+        place = self.leave()
+        return None if place < 0 else functools.partial(self._go_back, place)
 
     def _leave_top(self) -> None:
-        """Leave the place that is nearest to the top: another run's mode may have come above it."""
-        self._applied, modes = -1, active_modes()
-        for at in reversed(range(len(modes))):
-            if modes[at] is self:
-                set_modes(modes[:at] + modes[at + 1 :])
-                return
+        self._applied = -1
+        self.leave()
 
     def _go_back(self, place: int) -> None:
-        self._applied, modes = -1, active_modes()
-        if self not in modes:
-            set_modes([*modes[:place], self, *modes[place:]])
+        self._applied = -1
+        self.come_back(place)
 
     def note_backward(self, start: int, caller: FrameType | None) -> None:
         """Note what a backward made that was called by ``caller``: with ``create_graph=True`` it makes nodes."""

@@ -330,9 +330,10 @@ def dropped(watch: NotesOfDropouts, call: Call) -> None:
     if not running:
         return
     if isinstance(running[0], _MODULE):
-        if any(module is running[0] for module in running[-1].modules()):
-            if len(watch.dropouts) < _MOST_DROPOUTS:
-                watch.dropouts[id(running[0])] = weakref.ref(running[0])
+        dropouts = [module for module in running[-1].modules() if isinstance(module, _MODULE)]
+        if any(module is running[0] for module in dropouts):
+            room = _MOST_DROPOUTS - len(watch.dropouts)
+            watch.dropouts.update((id(module), weakref.ref(module)) for module in dropouts[: max(room, 0)])
         elif len(running) > 1:
             _note_dropped(watch, call, running[1], "made")
     elif (frame := _own_caller(call.frame)) is not None and _leaves_mode_out(frame):

@@ -35,8 +35,7 @@ from tensormagic.collectors.gradients.measures import (
 from tensormagic.collectors.gradients.on_device import DeviceNumbers
 from tensormagic.collectors.graphs.live_nodes import flat, has_history, is_stale
 from tensormagic.collectors.graphs.structure import GraphStructure
-from tensormagic.collectors.hooks.modes import bare, outside_levels
-from tensormagic.collectors.quiet import answers_itself, here, unasked
+from tensormagic.collectors.quiet import answers_itself, bare, here, outside_levels, unasked
 from tensormagic.reports import UNTOUCHED, FirstNonfinite, ForwardNonfinite, ForwardValues, GradientStatistics
 from tensormagic.words import error_text
 

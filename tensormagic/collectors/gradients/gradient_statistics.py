@@ -76,7 +76,7 @@ def survey(gradient: torch.Tensor, pass_number: int) -> GradientStatistics:
         sums.total = float(values.sum(dtype=torch.float64).item())
     mean = sums.total / count
     subnormal, saturated = _edges_of_range(values, gradient.dtype)
-    return GradientStatistics(
+    return _statistics(
         pass_number, count * repeated, math.sqrt(sums.squares * repeated), largest, mean,
         _deviation(values, sums, mean), sums.zero * repeated, 0, 0, subnormal * repeated, saturated * repeated,
     )  # fmt: skip
@@ -91,7 +91,7 @@ def _gathered(values: torch.Tensor) -> _Sums:
 def _summed(values: torch.Tensor) -> _Sums:
     sums = _Sums()
     for part in map(as_array, pieces(values)):
-        low, high = float(part.min()), float(part.max())
+        low, high = float(_least(part)), float(_largest(part))
         if not math.isfinite(low + high):
             sums.low = sums.high = math.nan
             return sums
@@ -101,6 +101,9 @@ def _summed(values: torch.Tensor) -> _Sums:
         sums.squares += float(np.dot(numbers, numbers))
         sums.zero += int(np.count_nonzero(part == 0)) if low <= 0 <= high else 0
     return sums
+
+
+_least, _largest = np.minimum.reduce, np.maximum.reduce  # of one row: in two thirds of the time of its methods
 
 
 @cache
@@ -205,11 +208,11 @@ class StatisticsTable:
         if missing.any():
             self.fill(places[missing], rows[missing])
 
-    def copy(self, source: int, index: int) -> None:
-        """Give a node the statistics of another, where that has any."""
-        at, to = source * self._WIDTH, index * self._WIDTH
-        self._numbers[to : to + self._WIDTH] = self._numbers[at : at + self._WIDTH]
-        self.there[index] = self.there[source]
+    def copy(self, source: int, index: int, other: StatisticsTable | None = None) -> None:
+        """Give a node the statistics of another, in this table or in ``other``, where that has any."""
+        at, to, other = source * self._WIDTH, index * self._WIDTH, other or self
+        self._numbers[to : to + self._WIDTH] = other._numbers[at : at + self._WIDTH]
+        self.there[index] = other.there[source]
 
     def get(self, index: int) -> GradientStatistics | None:
         """Return the statistics of the node with that index, or None where no gradient has reached it."""
@@ -307,6 +310,10 @@ class SmallGradients:
         if NORM_RELIABLE[0] < norm < NORM_RELIABLE[1]:
             return norm, 0, 0
         return of_numbers(copied)
+
+    def waits(self, index: int) -> bool:
+        """Return whether the numbers of a node are still to be looked at."""
+        return index in self._waiting
 
     def hands_on(self, source: int, index: int) -> bool:
         """Note that a node received what ``source`` did; False where that is not waiting."""

@@ -40,9 +40,17 @@ from tensormagic.collectors.gradients.on_device import ROOM, DeviceHistory, Devi
 from tensormagic.collectors.graphs.live_nodes import Hooks
 from tensormagic.collectors.graphs.saved_tensors import REGULAR, singular_slot
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
-from tensormagic.collectors.hooks.modes import bare, outside_levels
 from tensormagic.collectors.hooks.replacing import without_dynamo
-from tensormagic.collectors.quiet import answers_itself, graded, here, is_whole, unasked, without_modes
+from tensormagic.collectors.quiet import (
+    answers_itself,
+    bare,
+    graded,
+    here,
+    is_whole,
+    outside_levels,
+    unasked,
+    without_modes,
+)
 from tensormagic.reports import UNREADABLE, UNTOUCHED, GradientStatistics
 from tensormagic.words import error_text
 
@@ -226,9 +234,9 @@ class PassRecorder:
     def _slowly(self, index: int, node: Any, slot: str | None, gradients: Gradients) -> None:
         began = perf_counter()
         try:
-            if any(map(answers_itself, gradients)):
+            if odd := any(map(answers_itself, gradients)):
                 gradients = [*map(here, gradients)]
-            if any(map(answers_itself, gradients)):
+            if odd and any(map(answers_itself, gradients)):
                 self._leave(index, next(filter(answers_itself, gradients)))
             elif self._isolated or torch.is_grad_enabled():
                 with graded(enabled=False), self._quiet():
@@ -361,7 +369,8 @@ class PassRecorder:
         numbers = self._small.take(index, gradient) if self.values.norms[index] == UNTOUCHED else None
         if numbers is None:
             found = survey(gradient, self.values.pass_number)
-            self._small.settle()  # a node that is looked at twice keeps the later numbers
+            if self._small.waits(index):  # a node that is looked at twice keeps the later numbers
+                self._small.settle()
             self._keep_statistics(index, found)
             numbers = measured(found)
         self.store(index, numbers)
@@ -375,7 +384,9 @@ class PassRecorder:
     def _keep_statistics(self, index: int, found: GradientStatistics) -> None:
         if self.values.table is not None:
             self.values.table[index] = found
-        if index not in self._first:
+            if index not in self._first:
+                self._first.copy(index, index, self.values.table)
+        elif index not in self._first:
             self._first[index] = found
 
     def hand_on(self, source: int, index: int) -> None:

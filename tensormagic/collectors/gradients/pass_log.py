@@ -28,9 +28,9 @@ from tensormagic.collectors.gradients.traced_graph import (
 )
 from tensormagic.collectors.graphs.in_place import Suspect
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
-from tensormagic.collectors.hooks.modes import active_levels, bare
 from tensormagic.collectors.hooks.replacing import BackwardCall, without_dynamo
 from tensormagic.collectors.objects.identity import Leaves
+from tensormagic.collectors.quiet import active_levels, bare
 from tensormagic.collectors.where.caller import sequence_number
 from tensormagic.reports import UNREADABLE, UNTOUCHED, LiveFrame, ParameterSeries, Pass, PassContext
 from tensormagic.reports.graph import no_numbers

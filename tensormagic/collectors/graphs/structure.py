@@ -20,8 +20,8 @@ import numpy as np
 import torch
 
 from tensormagic.collectors.graphs.live_nodes import NodeThreads, Unwinding
-from tensormagic.collectors.hooks.modes import bare
 from tensormagic.collectors.objects.identity import Leaves
+from tensormagic.collectors.quiet import bare
 from tensormagic.collectors.where.caller import Origins
 from tensormagic.reports import Edge
 from tensormagic.reports.base import quickly

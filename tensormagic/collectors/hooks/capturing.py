@@ -114,7 +114,7 @@ class Captures:
             come_back = leave()
             if come_back is None:  # aside already, or on another thread
                 return original(*args, **kwargs)
-            if what and (what != _MAKE_FX or torch._guards.TracingContext.try_get() is None):  # else for torch.compile
+            if what and not _is_for_torch(what, sys._getframe(1)):
                 self._names[what] = None
             try:
                 return original(*args, **kwargs)
@@ -150,6 +150,15 @@ class Captures:
         before = len(self._called)
         self._called.add(name)
         return len(self._called) > before
+
+
+def _is_for_torch(what: str, frame: FrameType | None) -> bool:
+    """Return whether torch writes down what is its own: for ``torch.compile``, or a decomposition at its first use."""
+    if what == _MAKE_FX:
+        return torch._guards.TracingContext.try_get() is not None
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(("torch.jit", "tensormagic.")):
+        frame = frame.f_back
+    return what == _SCRIPT and frame is not None and frame.f_globals.get("__name__", "").startswith("torch.")
 
 
 def is_captured() -> bool:

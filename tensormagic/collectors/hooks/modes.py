@@ -1,135 +1,26 @@
-"""Modes that torch does not notice, modes that can leave their stack, and the wrappers of ``torch.func``."""
+"""The function mode and the dispatch mode of the tool, and who follows by them."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from itertools import count
-from types import CodeType, FrameType
-from typing import Any, TypeVar
+from threading import get_ident
+from types import FrameType
+from typing import Any, ClassVar, NamedTuple, TypeVar
+from weakref import ref
 
 import torch
-from torch import nn
-from torch._C import _functorch
 from torch.overrides import TorchFunctionMode
 from torch.utils import _python_dispatch
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from tensormagic.collectors.hooks.replacing import Replacements
-from tensormagic.collectors.where.caller import Callers, foreign_caller, sequence_number
+from tensormagic.collectors.hooks.replacing import Transparent
+from tensormagic.collectors.where.caller import HANDS_OVER, MARK, Callers, Engine, calling_frame, sequence_number
 
-# Modes that torch does not notice, and modes that can leave their thread's stack for a while.
-
-# Keeps torch from noticing that a function mode is on.
-#
-# A function mode has one effect of its own: ``torch.overrides.has_torch_function`` says True while any mode is on,
-# and ``nn.TransformerEncoderLayer`` and ``nn.MultiheadAttention`` then leave their fused inference path, whose
-# results differ in the last bits. `Transparent` answers that question as if the mode were not there.
-
-AnyMode = TypeVar("AnyMode", bound="TransparentMode")
-
-_QUESTIONS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
-_ASKING = (torch.overrides, torch.functional, nn.functional)
-_BACKWARD = frozenset(call.__code__ for call in (torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad))
-
-
-class Transparent:
-    """Lets torch's own questions whether anybody overrides its functions be answered as if ``mode`` were off.
-
-    Only names that torch's Python modules look such questions up by are replaced, and put back: the fused inference
-    paths of ``nn.TransformerEncoderLayer`` and ``nn.MultiheadAttention``, and the functions of
-    ``torch.nn.functional``, which would take a way round through the mode (and show it in their tracebacks) before
-    they come to the calls that the mode sees anyway. Backward calls are seen by `followed_backward`, and do not
-    take that way either: how far up the stack a line is that a warning in a hook names is then what it always is.
-    """
-
-    def __init__(self, mode: TorchFunctionMode) -> None:
-        self._mode = mode
-        self.replaced = Replacements()
-
-    def __enter__(self) -> Transparent:
-        """Replace the names; where they are put back for a while, again."""
-        if self.replaced:
-            self.replaced.resume()
-            return self
-        for module in _ASKING:
-            for name in _QUESTIONS:
-                if hasattr(module, name):
-                    self.replaced.put(module, name, self._answering)
-        for module, name in ((torch._tensor, "has_torch_function_unary"), (torch.autograd, "has_torch_function")):
-            if hasattr(module, name):
-                self.replaced.put(module, name, self._answering_backward)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Put them back."""
-        self.replaced.remove_all()
-
-    def _answering_backward(self, original: Callable[..., bool]) -> Callable[..., bool]:
-        """Return the answer for calls of backward, which are seen elsewhere; other questions get torch's own."""
-        answer = self._answering(original)
-
-        def has_torch_function(*args: Any) -> bool:
-            return answer(*args) if foreign_caller(sys._getframe(1)).f_code in _BACKWARD else original(*args)
-
-        return has_torch_function
-
-    def _answering(self, original: Callable[..., bool]) -> Callable[..., bool]:
-        mode = self._mode
-
-        def has_torch_function(*args: Any) -> bool:
-            if not _is_innermost(mode):
-                return original(*args)
-            torch._C._pop_torch_function_stack()
-            try:
-                return original(*args)
-            finally:
-                torch._C._push_on_torch_function_stack(mode)
-
-        return has_torch_function
-
-
-class TransparentMode(TorchFunctionMode):
-    """A function mode that torch does not notice, and that can leave the stack for a while.
-
-    Attributes:
-        of_thread: See `Undoing`.
-    """
-
-    of_thread = True
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._transparent = Transparent(self)
-        self._place = 0
-
-    def __enter__(self: AnyMode) -> AnyMode:
-        """Go onto the stack; torch's own questions about overrides are answered as if nobody were there."""
-        self._transparent.__enter__()
-        super().__enter__()  # type: ignore[no-untyped-call]
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Leave it, wherever on it the mode lies."""
-        self._transparent.__exit__()
-        set_modes([mode for mode in active_modes() if mode is not self])
-
-    def step_aside(self) -> bool:
-        """Leave the stack until `step_back`, where this mode is on it; the run is then as if nobody looked."""
-        modes = active_modes()
-        if self not in modes:
-            return False
-        self._transparent.replaced.pause()
-        self._place = modes.index(self)
-        set_modes([mode for mode in modes if mode is not self])
-        return True
-
-    def step_back(self, _caller: FrameType | None) -> None:
-        """Come back."""
-        modes = active_modes()
-        set_modes([*modes[: self._place], self, *modes[self._place :]])
-        self._transparent.replaced.resume()
+# Torch's two stacks of modes, of this thread.
 
 
 def active_modes() -> list[TorchFunctionMode]:
@@ -153,19 +44,264 @@ def _set_modes(modes: list[TorchFunctionMode]) -> None:
         torch._C._push_on_torch_function_stack(mode)
 
 
-def _is_innermost(mode: TorchFunctionMode) -> bool:
-    depth = torch._C._len_torch_function_stack()
-    return depth > 0 and torch._C._get_function_stack_at(depth - 1) is mode
-
-
-# A dispatch mode that can leave its thread's stack for a while, wherever on it it lies.
-
 _depth: Callable[[], int] = torch._C._len_torch_dispatch_stack
 _mode_at: Callable[[int], Any] = torch._C._get_dispatch_stack_at
 _pop_mode: Callable[[Any], Any] = torch._C._pop_torch_dispatch_stack
 _push_mode: Callable[[Any], None] = torch._C._push_on_torch_dispatch_stack
 
+
+def dispatch_modes() -> list[Any]:
+    """Return this thread's dispatch modes, the outermost first; torch keeps those of its own compiler apart."""
+    modes = (_mode_at(at) for at in range(_depth()))
+    return [mode for mode in modes if getattr(mode, "_mode_key", None) is None]
+
+
+def set_dispatch_modes(modes: list[Any]) -> None:
+    """Put these on the stack, the outermost first, and no others, whatever comes meanwhile."""
+    try:
+        _set(modes)
+    except BaseException:
+        _set(modes)
+        raise
+
+
+def _set(modes: list[Any]) -> None:
+    for _ in dispatch_modes():
+        _pop_mode(None)
+    for mode in modes:
+        _push_mode(mode)
+
+
+# One function mode and one dispatch mode for all who follow what runs on a thread, and can leave it for a while.
+#
+# What a mode costs, it costs once: a run within another adds its followers to the mode that is there already. The mode
+# is on torch's stack as long as one of them is there.
+
+_Call = Callable[[Any, Any, Any], Any]  # a function: call(function, args, kwargs)
+_Around = Callable[..., Any]
+_BETWEEN = frozenset({HANDS_OVER, MARK})  # names of frames between the user's line and the function mode
 _entered = count(1)
+_latest: dict[tuple[int, type], ref[Any]] = {}  # by thread and class: the mode that was made last
+
+
+class SharedMode:
+    """A mode that several may follow by.
+
+    Attributes:
+        followers: Who do.
+        there: Those of them who have not left for a while, by their `Follower.rank`.
+        is_aside: Whether it is off the stack although some are there.
+    """
+
+    followers: tuple[Any, ...] = ()
+    there: tuple[Any, ...] = ()
+    is_aside = False
+    stack: Callable[[], list[Any]]
+    set_stack: Callable[[list[Any]], None]
+
+    @classmethod
+    def of_this_thread(cls) -> Any:
+        """Return the mode to follow by on this thread: a new one, unless one is on top, or waits for its followers."""
+        modes, known = cls.stack(), _latest.get((get_ident(), cls))
+        if modes and isinstance(modes[-1], cls):
+            return modes[-1]
+        waiting = known() if known is not None else None
+        if waiting is None or waiting.there or not waiting.followers:
+            waiting = cls()
+            _latest[get_ident(), cls] = ref(waiting)
+        return waiting
+
+    def place(self) -> int:
+        """Return the place on this thread's stack; -1 where the mode is not on it."""
+        return next((at for at, mode in enumerate(type(self).stack()) if mode is self), -1)
+
+    def go(self, place: int) -> None:
+        """Go onto the stack, to a place that is there."""
+        modes = type(self).stack()
+        type(self).set_stack([*modes[:place], self, *modes[place:]])
+
+    def go_off(self) -> None:
+        """Leave it."""
+        modes = type(self).stack()
+        if any(mode is self for mode in modes):
+            type(self).set_stack([mode for mode in modes if mode is not self])
+
+    def be(self, there: Iterable[Any]) -> None:
+        """Know who is there."""
+        self.there = tuple(sorted(there, key=lambda follower: follower.rank))
+        self.plan()
+
+    def plan(self) -> None:
+        """Look up what is to be done for who is there."""
+
+    def forget(self) -> None:
+        """Let go of what was looked up for those who do not follow any more."""
+
+    def end(self) -> None:
+        """Leave the stack for good; twice is as once."""
+        self.go_off()
+
+
+class Follower:
+    """Follows what runs on a thread, by the mode that it shares with others.
+
+    Attributes:
+        mode: That mode, from when the run begins.
+        beneath: Whether it is nearer to each call than all others, so that it does not time their work.
+        rank: Of two who follow by a mode, the one with the lower rank is nearer to the call.
+        of_thread: See `Undoing`.
+    """
+
+    mode_type: ClassVar[type[SharedMode]]
+    mode: Any = None
+    beneath = False
+    rank = 0
+    of_thread = True
+
+    def __enter__(self: AnyFollower) -> AnyFollower:
+        """Begin to follow."""
+        self.join()
+        self.come_back(len(self.mode_type.stack()))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Follow no more; may come before it began, and twice."""
+        if self.mode is not None:
+            self.leave()
+            self.silence()
+            if not self.mode.followers:
+                self.mode.end()
+
+    def join(self) -> None:
+        """Look for the mode of this thread, without being there yet."""
+        self.rank = -next(_entered) if self.beneath else next(_entered)
+        self.mode = self.mode_type.of_this_thread()
+        self.mode.followers = (*self.mode.followers, self)
+
+    def silence(self) -> None:
+        """Be told of nothing any more, also where the mode is on another thread's stack and has to stay there."""
+        if (mode := self.mode) is not None:
+            mode.followers = tuple(other for other in mode.followers if other is not self)
+            mode.forget()
+            mode.be(other for other in mode.there if other is not self)
+
+    def is_on(self) -> bool:
+        """Return whether what runs on this thread is followed."""
+        return self.mode is not None and self in self.mode.there and self.mode.place() >= 0
+
+    def leave(self) -> int:
+        """Leave this thread's stack; returns the mode's place there, to come back to: -1 where it was not on it."""
+        mode = self.mode
+        place = mode.place() if mode is not None and self in mode.there else -1
+        if place >= 0:
+            if len(mode.there) == 1:
+                mode.go_off()
+            mode.be(other for other in mode.there if other is not self)
+        return place
+
+    def come_back(self, place: int) -> None:
+        """Come back to where `leave` said; nothing is done for -1, and where this is there already."""
+        mode = self.mode
+        if place < 0 or mode is None or self not in mode.followers:
+            return
+        if self not in mode.there:
+            mode.be((*mode.there, self))
+        if not mode.is_aside and mode.place() < 0:
+            mode.go(place)
+
+
+AnyFollower = TypeVar("AnyFollower", bound=Follower)
+
+
+class CallMode(SharedMode, TorchFunctionMode):
+    """The function mode: makes every call as its own line would, and lets those who follow calls do so.
+
+    Torch does not notice it, see `Transparent`. It passes on what nobody looks at: then the call that fails can be read
+    from the exception's traceback, where this mode's frame still holds the function and the arguments.
+    """
+
+    stack = staticmethod(active_modes)
+    set_stack = staticmethod(set_modes)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._transparent = Transparent(self)
+        self._is_noticed = True
+        self._callers = Callers()
+        self._made = self._callers.made
+        self._inner: tuple[_Around, ...] = ()
+        self._last: _Around | None = None
+
+    def __torch_function__(
+        self, func: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Make the call."""
+        frame = above = sys._getframe(1)
+        if (code := above.f_code).co_name in _BETWEEN:
+            frame = calling_frame(above)
+            code = frame.f_code
+        call = line = self._made.get((id(code), frame.f_lasti)) or self._callers.standing_in_for(frame)
+        for around in self._inner:
+            call = partial(around, call, line, frame, above)
+        if (last := self._last) is None:
+            return call(func, args, kwargs)
+        return last(call, line, frame, above, func, args, kwargs or {})
+
+    def plan(self) -> None:
+        """Look up who is called."""
+        *inner, last = [follower.around for follower in self.there if follower.around is not None] or [None]
+        self._inner, self._last = tuple(inner), last
+
+    def go(self, place: int) -> None:
+        """Go onto the stack."""
+        if self._is_noticed:
+            self._transparent.__enter__()
+            self._is_noticed = False
+        super().go(place)
+
+    def let_notice(self) -> None:
+        """Let torch's questions be answered by torch itself, until the mode is on the stack again."""
+        self._transparent.replaced.pause()
+        self._is_noticed = True
+
+    def end(self) -> None:
+        """Leave the stack for good."""
+        self._transparent.__exit__()
+        self._is_noticed = True
+        super().end()
+
+
+class CallFollower(Follower):
+    """Follows the calls of a thread; by itself it only lets them be found in the traceback of an exception.
+
+    Attributes:
+        around: Makes a call, and looks at it: ``around(call, line, frame, above, func, args, kwargs)`` is to return
+            ``call(func, args, kwargs)``. ``line`` stands for the line that ``frame`` runs, and is one object for all
+            of its calls; ``above`` is the frame above the mode.
+    """
+
+    mode_type = CallMode
+    around: _Around | None = None
+    _place = -1
+
+    def step_aside(self) -> bool:
+        """Leave the stack until `step_back`, where this is on it; the run is then as if nobody looked."""
+        if (place := self.leave()) < 0:
+            return False
+        self._place = place
+        if not self.mode.there:
+            self.mode.let_notice()
+        return True
+
+    def step_back(self, _caller: FrameType | None) -> None:
+        """Come back."""
+        self.come_back(self._place)
+
+    def leave_alone(self) -> Callable[[FrameType | None], None] | None:
+        """Leave while torch writes down what runs: see `tensormagic.collectors.hooks.capturing.Captures`."""
+        return self.step_back if self.step_aside() else None
+
+
 _OF_COMPILER = "_is_in_any_mode_without_ignore_compile_internals"
 _SWITCHES = {  # what a mode keeps of how torch stood before it, and torch's own name for that
     "old_dispatch_mode_flags": "_is_in_torch_dispatch_mode",
@@ -175,19 +311,34 @@ _SWITCHES = {  # what a mode keeps of how torch stood before it, and torch's own
 _tell_compiler: Any = getattr(_python_dispatch, "set_is_in_mode_without_ignore_compile_internals", None)
 
 
-class SteppingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A mode that ``torch.compile`` does not mind, and that can step off.
+class _Plan(NamedTuple):
+    op: Any  # kept, so that its ``id`` stays its own
+    call: Any  # what to call, which does the same with less ado
+    inner: tuple[tuple[_Around, Any], ...]  # who is called, with what each knows of the operation; this one is last:
+    last: _Around | None
+    known: Any
 
-    Attributes:
-        asks: Whether an operation ran whose backward computes otherwise while a dispatch mode is on.
-        beneath: Whether it lies below the other modes of the tool, so that it does not time their work.
-        rank: Of two modes of the tool on a stack, the one with the lower rank lies below.
+
+def _plainly(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
+    return func(*args, **kwargs) if kwargs else func(*args)
+
+
+class OperationMode(SharedMode, TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """The dispatch mode: makes every operation as its own line would, and hands it to those that want it.
+
+    Who wants an operation is looked up once for each. ``torch.compile`` stays on, and sees nothing of this mode.
     """
 
-    asks = beneath = False
-    rank = 0
-    of_thread = True  # see `Undoing`
+    stack = staticmethod(dispatch_modes)
+    set_stack = staticmethod(set_dispatch_modes)
     supports_higher_order_operators = True
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._callers = Callers()
+        self._made = self._callers.made
+        self._plans: dict[int, _Plan] = {}
+        self._plans_of: dict[tuple[Any, ...], dict[int, _Plan]] = {}
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
@@ -199,17 +350,46 @@ class SteppingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Do without torch's wrapper, which would import the compiler and stand in tracebacks."""
         return False
 
-    def __enter__(self) -> SteppingMode:
-        """Go onto the stack."""
-        self.rank = -next(_entered) if self.beneath else next(_entered)
-        super().__enter__()  # type: ignore[no-untyped-call]
-        if self.beneath:
-            self.come_back(self.leave())
-        return self
+    def __torch_dispatch__(
+        self, func: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Make the call."""
+        _, op, inner, last, known = self._plans.get(id(func)) or self._new_plan(func)
+        frame: FrameType | None
+        call: _Call
+        try:
+            frame = sys._getframe(1)
+        except ValueError:  # a thread of the engine's: no Python above
+            frame, call = None, _plainly
+        else:
+            if (code := frame.f_code) is Engine.code or code is Engine.stand_in:
+                call = Engine.call(frame)
+            else:
+                call = self._made.get((id(code), frame.f_lasti)) or self._callers.standing_in_for(frame)
+        for around, of_it in inner:
+            call = partial(around, call, of_it, frame)
+        return call(op, args, kwargs) if last is None else last(call, known, frame, op, args, kwargs)
 
-    def __exit__(self, *error: object) -> None:
-        """Leave the stack, wherever on it the mode lies; may come before it was entered, and twice."""
-        self.leave()
+    def _new_plan(self, op: Any) -> _Plan:
+        *inner, (last, known) = [step for follower in self.there for step in follower.steps(op)] or [(None, None)]
+        call = op._op if type(op) is torch._ops.OpOverload else op
+        plan = self._plans[id(op)] = _Plan(op, call, tuple(inner), last, known)
+        return plan
+
+    def plan(self) -> None:
+        """Look up the plans of who is there."""
+        self._plans = self._plans_of.setdefault(self.there, {})
+
+    def go(self, place: int) -> None:
+        """Go onto the stack; the first time as torch's modes do."""
+        if not any(getattr(self, name, None) for name in _SWITCHES):
+            self.__enter__()  # type: ignore[no-untyped-call]
+        else:
+            super().go(place)
+
+    def end(self) -> None:
+        """Leave it for good, and everything as it was."""
+        super().end()
         for name, switch in _SWITCHES.items():
             before = getattr(self, name, None)
             if before:
@@ -218,97 +398,51 @@ class SteppingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if _tell_compiler is not None:
             _tell_compiler(getattr(_python_dispatch, _OF_COMPILER))
 
-    def leave(self) -> int:
-        """Leave this thread's stack; returns the place there, to come back to: -1 where it was not on it."""
-        modes = _modes()
-        place = next((at for at, mode in enumerate(modes) if mode is self), -1)
-        if place >= 0:
-            _become([mode for mode in modes if mode is not self])
-        return place
+    def forget(self) -> None:
+        """Let go of all plans."""
+        self._plans_of = {}
 
-    def note_whole(self, name: str, result: Any, frame: FrameType | None) -> None:
-        """Note what was made while this mode had stepped off, by what has a name."""
-
-    def note_resized(self, storage: torch.UntypedStorage, frame: FrameType) -> None:
-        """Note that a storage was resized by no operation."""
-
-    def pass_over(self, number: int) -> None:
-        """Know that the nodes below this number are not the run's, as far as they were not met before."""
-
-    def leave_alone(self) -> Callable[[Any], None] | None:
-        """Leave while torch writes down what runs: see `tensormagic.collectors.hooks.capturing.Captures`."""
-        place = self.leave()
-        return None if place < 0 else lambda _caller: self.come_back(place)
-
-    def come_back(self, place: int) -> None:
-        """Go back onto the stack, where `leave` said; nothing is done where it is there already.
-
-        Others of the tool may have left or come back meanwhile: among them it is the rank that counts.
-        """
-        modes = _modes()
-        if place < 0 or any(mode is self for mode in modes):
-            return
-        ranks = [(at, mode.rank) for at, mode in enumerate(modes) if isinstance(mode, SteppingMode)]
-        above = min((at for at, rank in ranks if rank > self.rank), default=len(modes))
-        below = max((at + 1 for at, rank in ranks if rank < self.rank), default=0)
-        place = min(max(place, below), above)
-        _become([*modes[:place], self, *modes[place:]])
-
-
-def _modes() -> list[Any]:
-    """Return this thread's modes, the outermost first; torch keeps those of its own compiler apart."""
-    modes = (_mode_at(at) for at in range(_depth()))
-    return [mode for mode in modes if getattr(mode, "_mode_key", None) is None]
-
-
-class Engine:
-    """How the engine of autograd is known by the frame above a mode: its own, or another mode's stand-in for it.
-
-    Attributes:
-        code: What the engine's frame runs.
-        stand_in: What the frame runs that calls in its name; one for all modes.
-    """
-
-    code = torch.autograd.graph._engine_run_backward.__code__
-    stand_in: CodeType | None = None
-    _call: Callable[..., Any] | None = None
-
-    @classmethod
-    def call(cls, frame: FrameType) -> Callable[..., Any]:
-        """Return what makes a call as the engine's frame makes it."""
-        if cls._call is None:
-            call = Callers().standing_in_for(frame)
-            cls.stand_in, cls._call = call.__code__, staticmethod(call)
-        return cls._call
+    def let_go(self) -> None:
+        """Let go of the stand-ins: they hold the globals of those for whom they stand."""
+        self._callers = Callers()
+        self._made = self._callers.made
 
 
 def ours_are_on() -> bool:
     """Return whether a dispatch mode of the tool's is on this thread's stack."""
-    return _depth() > 0 and any(isinstance(mode, SteppingMode) for mode in _modes())
+    return _depth() > 0 and any(isinstance(mode, SharedMode) for mode in dispatch_modes())
 
 
 def calls_aside(own: int) -> AbstractContextManager[Any]:
     """Keep what the tool calls from being a call of the run for function modes on this thread, beyond its ``own``."""
-    return torch._C.DisableTorchFunction() if torch._C._len_torch_function_stack() > own else nullcontext()
+    depth = torch._C._len_torch_function_stack()
+    several = depth and len(getattr(torch._C._get_function_stack_at(0), "there", ())) > own
+    return torch._C.DisableTorchFunction() if several or depth > own else nullcontext()
 
 
 class aside:  # noqa: N801  (read as what it does: ``with aside():``)
     """Keep what the tool does itself from being an operation of the run, for any of its modes on this thread."""
 
     def __enter__(self) -> None:
-        """Take the modes off, the innermost first."""
+        """Take the modes off."""
         self._number = sequence_number()
-        ours = [mode for mode in reversed(_modes()) if isinstance(mode, SteppingMode)] if _depth() else []
-        self._left = [(mode, mode.leave()) for mode in ours]
+        modes = dispatch_modes() if _depth() else []
+        self._left = [(at, mode) for at, mode in enumerate(modes) if isinstance(mode, SharedMode)]
+        for _, mode in self._left:
+            mode.go_off()
+            mode.is_aside = True
 
     def __exit__(self, *error: object) -> None:
-        """Bring them back."""
+        """Bring them back, the outermost first."""
         while self._left:
-            mode, place = self._left[-1]
+            place, mode = self._left[0]
             if (number := sequence_number()) > self._number:
-                mode.pass_over(number)
-            mode.come_back(place)
-            self._left.pop()
+                for listener in [each for follower in mode.there for each in follower.listeners]:
+                    listener.pass_over(number)
+            mode.is_aside = False
+            if mode.there and mode.place() < 0:
+                mode.go(place)
+            del self._left[0]
 
 
 _no_python_dispatch: Callable[[], Any] = torch._C._DisableTorchDispatch
@@ -329,62 +463,3 @@ def unseen(hook: Callable[..., Any], index: int, what: Any, *given: Any) -> Any:
             del guard
     with aside():
         return hook(index, what, *given)
-
-
-def _become(modes: list[Any]) -> None:
-    """Put these modes on the stack, the outermost first, and no others, whatever comes meanwhile."""
-    try:
-        _set(modes)
-    except BaseException:
-        _set(modes)
-        raise
-
-
-def _set(modes: list[Any]) -> None:
-    for _ in _modes():
-        _pop_mode(None)
-    for mode in modes:
-        _push_mode(mode)
-
-
-# Looks through the wrappers that ``torch.func`` puts around tensors, one for each transform that is running.
-#
-# Inside ``grad``, ``vjp`` or ``jacrev`` backward runs as anywhere: over nodes that can be walked and hooked. Only the
-# tensors are wrapped, once a transform (a *level*), and under ``vmap`` one wrapper stands for a whole batch. The
-# numbers that the tracer gives are those of what is wrapped: of all the batch at once.
-
-BATCHED = "is_grads_batched"
-
-
-def active_levels() -> tuple[str, ...]:
-    """Return what is running on this thread, the outermost first: ``("vmap", "grad")``; mostly nothing (0.3 µs)."""
-    if _functorch.peek_interpreter_stack() is None:
-        return (BATCHED,) * _batching_depth()
-    stack = _functorch.get_interpreter_stack() or ()
-    return tuple(interpreter.key().name.lower() for interpreter in stack) + (BATCHED,) * _batching_depth()
-
-
-def _batching_depth() -> int:
-    """Return how many calls of the older vmap are running, the one behind ``is_grads_batched=True``."""
-    depth = torch._C._vmapmode_increment_nesting() - 1
-    torch._C._vmapmode_decrement_nesting()
-    return depth
-
-
-def bare(value: Any) -> Any:
-    """Return the tensor inside all wrappers; anything that is not wrapped as it is."""
-    while isinstance(value, torch.Tensor):
-        if _functorch.is_functorch_wrapped_tensor(value):
-            value = _functorch.get_unwrapped(value)
-        elif _functorch.is_legacy_batchedtensor(value):
-            value = torch._remove_batch_dim(value, _batching_depth(), 1, 0)
-        else:
-            break
-    return value
-
-
-@contextmanager
-def outside_levels() -> Iterator[None]:
-    """Compute as if no transform and no dispatch mode were on."""
-    with torch._C._DisableFuncTorch(), _disable_current_modes():
-        yield

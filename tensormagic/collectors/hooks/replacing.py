@@ -15,8 +15,9 @@ from typing import Any, Protocol
 
 import torch
 import torch.fx.traceback as stacks
+from torch import nn
 from torch.autograd import forward_ad
-from torch.overrides import handle_torch_function, has_torch_function_unary
+from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function_unary
 
 from tensormagic.collectors.where.caller import foreign_caller, strip_own_frames, uncounted
 from tensormagic.collectors.where.source import foreign_frames
@@ -238,6 +239,78 @@ def _without_own(frame: FrameType | None) -> traceback.StackSummary:
         frame = frame.f_back
     kept = foreign_frames(frames[::-1])
     return traceback.StackSummary.extract((each, each.f_lineno) for each in kept)
+
+
+# Keeps torch from noticing that a function mode is on.
+#
+# A function mode has one effect of its own: ``torch.overrides.has_torch_function`` says True while any mode is on,
+# and ``nn.TransformerEncoderLayer`` and ``nn.MultiheadAttention`` then leave their fused inference path, whose
+# results differ in the last bits. `Transparent` answers that question as if the mode were not there.
+
+_QUESTIONS = ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic")
+_ASKING = (torch.overrides, torch.functional, nn.functional)
+_BACKWARD = frozenset(call.__code__ for call in (torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad))
+
+
+class Transparent:
+    """Lets torch's own questions whether anybody overrides its functions be answered as if ``mode`` were off.
+
+    Only names that torch's Python modules look such questions up by are replaced, and put back: the fused inference
+    paths of ``nn.TransformerEncoderLayer`` and ``nn.MultiheadAttention``, and the functions of
+    ``torch.nn.functional``, which would take a way round through the mode (and show it in their tracebacks) before
+    they come to the calls that the mode sees anyway. Backward calls are seen by `followed_backward`, and do not
+    take that way either: how far up the stack a line is that a warning in a hook names is then what it always is.
+    """
+
+    def __init__(self, mode: TorchFunctionMode) -> None:
+        self._mode = mode
+        self.replaced = Replacements()
+
+    def __enter__(self) -> Transparent:
+        """Replace the names; where they are put back for a while, again."""
+        if self.replaced:
+            self.replaced.resume()
+            return self
+        for module in _ASKING:
+            for name in _QUESTIONS:
+                if hasattr(module, name):
+                    self.replaced.put(module, name, self._answering)
+        for module, name in ((torch._tensor, "has_torch_function_unary"), (torch.autograd, "has_torch_function")):
+            if hasattr(module, name):
+                self.replaced.put(module, name, self._answering_backward)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Put them back."""
+        self.replaced.remove_all()
+
+    def _answering_backward(self, original: Callable[..., bool]) -> Callable[..., bool]:
+        """Return the answer for calls of backward, which are seen elsewhere; other questions get torch's own."""
+        answer = self._answering(original)
+
+        def has_torch_function(*args: Any) -> bool:
+            return answer(*args) if foreign_caller(sys._getframe(1)).f_code in _BACKWARD else original(*args)
+
+        return has_torch_function
+
+    def _answering(self, original: Callable[..., bool]) -> Callable[..., bool]:
+        mode = self._mode
+
+        def has_torch_function(*args: Any) -> bool:
+            if not _is_innermost(mode):
+                return original(*args)
+            torch._C._pop_torch_function_stack()
+            try:
+                return original(*args)
+            finally:
+                torch._C._push_on_torch_function_stack(mode)
+
+        return has_torch_function
+
+
+def _is_innermost(mode: TorchFunctionMode) -> bool:
+    depth = torch._C._len_torch_function_stack()
+    return depth > 0 and torch._C._get_function_stack_at(depth - 1) is mode
 
 
 # Prints tensors in another way than torch does, everywhere, for as long as that is wanted.

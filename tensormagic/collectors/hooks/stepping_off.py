@@ -1,20 +1,20 @@
-"""Operations: who listens to them, and where a dispatch mode steps off so that the run stays as it is."""
+"""Who listens to a run and its operations, and where a dispatch mode steps off so that the run stays as it is."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from time import perf_counter
 from types import FrameType
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar
 
 import torch
 
 from tensormagic.collectors.hooks.capturing import Captures, Return, kept_compiled
-from tensormagic.collectors.hooks.modes import Engine, SteppingMode
+from tensormagic.collectors.hooks.modes import Follower, OperationMode
 from tensormagic.collectors.hooks.replacing import (
     BackwardCall,
     Replacement,
@@ -27,6 +27,82 @@ from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.where.caller import Callers, uncounted
 from tensormagic.collectors.where.source import CellNumber, SourceLines
 from tensormagic.reports import Cell, State
+
+# One dispatch mode for all that listen to operations: each is handed those that it wants, and no others.
+
+_Call = Callable[[Any, Any, Any], Any]  # a function: call(function, args, kwargs)
+
+
+class OperationListener:
+    """What is handed operations of a run. What is not overridden is not needed.
+
+    Attributes:
+        looks: Whether it looks at what came out where the mode was off, and at storages that are resized.
+    """
+
+    looks: ClassVar[bool] = False
+
+    def wants(self, op: Any) -> Any:
+        """Return what is to be known of an operation, asked once for each; None for one that is of no interest."""
+        raise NotImplementedError
+
+    def around(self, call: _Call, known: Any, frame: FrameType | None, op: Any, args: Any, kwargs: Any) -> Any:  # noqa: PLR0913, PLR0917
+        """Return ``call(op, args, kwargs)``, made from ``frame``, and note what is to be noted.
+
+        Args:
+            call: Makes it.
+            known: What `wants` returned.
+            frame: None on a thread of the engine's, where there is no Python above.
+            op: What to call, which does the same as the operation with less ado.
+            args: What it is given.
+            kwargs: What it is given by name, or None.
+        """
+        raise NotImplementedError
+
+    def note_whole(self, name: str, result: Any, frame: FrameType | None) -> None:
+        """Note what was made while the mode had stepped off, by what has a name."""
+
+    def note_resized(self, storage: torch.UntypedStorage, frame: FrameType) -> None:
+        """Note that a storage was resized by no operation."""
+
+    def pass_over(self, number: int) -> None:
+        """Know that the nodes below this number are not the run's, as far as they were not met before."""
+
+    def end(self) -> None:
+        """Note no more: what is let go of now is no event of the run."""
+
+
+class OperationFollower(Follower):
+    """Hands the operations of a thread to listeners that want them.
+
+    Args:
+        listeners: They, the first nearest to each operation.
+        beneath: As `Follower` has it.
+    """
+
+    mode_type = OperationMode
+
+    def __init__(self, listeners: Iterable[OperationListener], *, beneath: bool = False) -> None:
+        self.listeners, self.beneath = tuple(listeners), beneath
+
+    def steps(self, op: Any) -> list[tuple[Any, Any]]:
+        """Return who is called for an operation, with what each knows of it."""
+        known = [(each.around, each.wants(op)) for each in self.listeners]
+        return [step for step in known if step[1] is not None]
+
+    def leave_alone(self) -> Return | None:
+        """Leave while torch writes down what runs: see `Captures`."""
+        place = self.leave()
+        return None if place < 0 else lambda _caller: self.come_back(place)
+
+    def forget(self) -> None:
+        """Let go of who listens."""
+        for each in self.listeners:
+            each.end()
+        self.listeners = ()
+        if self.mode is not None and not self.mode.followers:
+            self.mode.let_go()
+
 
 # Where a dispatch mode steps off, so that the run stays the user's.
 #
@@ -96,13 +172,12 @@ STANDING_IN: dict[Any, Any] = {}
 NodeWalk = Callable[[Iterable[Any], int], Iterable[Any]]
 
 
-class SteppingOff:
+class SteppingOff(OperationListener):
     """Takes a mode off around calls and nodes that ask for it.
 
     Args:
-        mode: Of the run.
+        mode: What the run follows operations by.
         walk: Yields the nodes of the graphs below some, each once, until there are too many.
-        looks: Whether the mode looks at what came out meanwhile, and at storages that are resized.
 
     Attributes:
         passing: See `tensormagic.collectors.hooks.replacing.Follower`.
@@ -112,13 +187,18 @@ class SteppingOff:
 
     passing: Callable[[Any, Any, Any, Any], Any] | None = None
 
-    def __init__(self, mode: SteppingMode, walk: NodeWalk, *, looks: bool = False) -> None:
-        self._mode, self._walk, self._looks = mode, walk, looks
+    def __init__(self, mode: OperationFollower, walk: NodeWalk) -> None:
+        self._mode, self._walk = mode, walk
+        self._looking = [each for each in mode.listeners if each.looks]
+        self._asks = False  # whether an operation ran whose backward computes otherwise while a dispatch mode is on
+        mode.listeners += (self,)
         self._callers = Callers()
         self._replaced = Replacements()
         self._standing_in: list[Any] = []
         self._left = -1
-        self.captures = Captures(self._leave, leave_dispatch=self._leave, made=mode.note_whole if looks else None)
+        self.captures = Captures(
+            self._leave, leave_dispatch=self._leave, made=self.note_whole if self._looking else None
+        )
         self.compiled_calls = 0
 
     def enter(self, stack: Undoing) -> None:
@@ -127,7 +207,7 @@ class SteppingOff:
         stack.enter_context(followed_backward(self))
         for owner, name in _CALLS:
             self._replace(stack, owner, name, self._calling)
-        if self._looks:
+        if self._looking:
             self._replace(stack, torch.UntypedStorage, "resize_", self._resizing)
         stack.enter_context(kept_compiled(self))
         stack.enter_context(self.captures)
@@ -141,9 +221,18 @@ class SteppingOff:
         if isinstance(owner, type) and name not in vars(owner):  # it is inherited
             stack.callback(_disown, owner, name, getattr(owner, name))
         itself: list[Replacement] = []
-        itself.append(Replacement(owner, name, functools.partial(make, itself)))
+        itself.append(Replacement(owner, name, partial(make, itself)))
         self._replaced += itself
         stack.enter_context(itself[0])
+
+    def wants(self, op: Any) -> None:
+        """Note whether an operation's backward asks."""
+        self._asks = self._asks or asks(op)
+
+    def note_whole(self, name: str, result: Any, frame: FrameType | None) -> None:
+        """Let listeners note what was made while the mode had stepped off."""
+        for each in self._looking:
+            each.note_whole(name, result, frame)
 
     # -- calls ------------------------------------------------------------------------------------------------------
 
@@ -163,7 +252,7 @@ class SteppingOff:
             finally:
                 itself[0].resume()
                 self._mode.come_back(place)
-            self._mode.note_whole(original.__name__, result, frame)
+            self.note_whole(original.__name__, result, frame)
             return result
 
         stand_in = functools.wraps(original)(call)
@@ -175,7 +264,8 @@ class SteppingOff:
         @uncounted
         def resize_(storage: Any, *args: Any, **kwargs: Any) -> Any:
             result = original(storage, *args, **kwargs)
-            self._mode.note_resized(storage, sys._getframe(1))
+            for each in self._looking:
+                each.note_resized(storage, sys._getframe(1))
             return result
 
         return resize_
@@ -185,7 +275,7 @@ class SteppingOff:
     @uncounted
     def follow(self, call: BackwardCall) -> Any:
         """Make a backward call; around its nodes that ask, the mode is off."""
-        if not self._mode.asks:
+        if not self._asks:
             return call.run()
         with torch._C.DisableTorchFunction():
             starts = [x.grad_fn if isinstance(x, torch.Tensor) else getattr(x, "node", None) for x in call.roots]
@@ -199,15 +289,15 @@ class SteppingOff:
             self._return()
 
     def _hooked(self, node: Any) -> list[Any]:
-        after = functools.partial(without_dynamo, self._after, node.name())
-        return [node.register_prehook(functools.partial(without_dynamo, self._before)), node.register_hook(after)]
+        after = partial(without_dynamo, self._after, node.name())
+        return [node.register_prehook(partial(without_dynamo, self._before)), node.register_hook(after)]
 
     def _before(self, _gradients: Any) -> None:
         self._left = self._mode.leave()
 
     def _after(self, name: str, made: Any, _given: Any) -> None:
         self._return()
-        self._mode.note_whole(name, made, None)
+        self.note_whole(name, made, None)
 
     def _return(self) -> None:
         left, self._left = self._left, -1
@@ -220,7 +310,7 @@ class SteppingOff:
         if place < 0:
             return None
         self._replaced.pause()
-        return functools.partial(self._come_back, place)
+        return partial(self._come_back, place)
 
     def _come_back(self, place: int, caller: FrameType | None) -> None:
         self.step_back(caller)
@@ -231,7 +321,7 @@ class SteppingOff:
     def step_aside(self) -> bool:
         """Let Dynamo see torch's own functions."""
         if not self.compiled_calls:
-            skip_in_dynamo(type(self._mode).__torch_dispatch__, inside=True)
+            skip_in_dynamo(OperationMode.__torch_dispatch__, inside=True)
         self.compiled_calls += 1
         self._replaced.pause()
         return True
@@ -247,9 +337,6 @@ def _disown(owner: type, name: str, inherited: Any) -> None:
 
 
 # What listens to a run: what it may do as the run begins, goes on and ends, and which operations it is handed.
-
-_Overload = torch._ops.OpOverload
-_Call = Callable[[Any, Any, Any], Any]  # a function: call(function, args, kwargs)
 
 
 class RunState:
@@ -300,12 +387,11 @@ class Listener:
 
     Attributes:
         run: Where the run stands; all that listen to one run share it.
-        follows_all: What follows every operation, where the listener has that.
+        operations: What is handed operations, where the listener has that.
     """
 
     used_before: ClassVar[str]  # the error for somebody who starts the run twice
-    hears_operations: ClassVar[bool] = False  # whether `wants` and `around` are called
-    follows_all: FollowsAll | None = None
+    operations: OperationListener | None = None
 
     def __init__(
         self,
@@ -354,131 +440,8 @@ class Listener:
     def abandon(self) -> None:
         """Let go of what may not go on, where the run ended without `finish`: in a forked process, by an interrupt."""
 
-    # -- operations -------------------------------------------------------------------------------------------------
-
-    def wants(self, op: Any) -> bool:  # noqa: ARG002  (what others ask it with)
-        """Return whether an operation is of interest; asked once for each."""
-        return False
-
-    def around(self, call: _Call, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> Any:  # noqa: ARG002
-        """Return ``call(op._op, args, kwargs)``, made from ``frame``, and note what is to be noted."""
-        return call(op._op, args, kwargs)
-
     # -- what is known ----------------------------------------------------------------------------------------------
 
     def report(self) -> Any:
         """Return everything known so far; asked for from any thread, also while the run goes on."""
         raise NotImplementedError
-
-
-# One dispatch mode for all that listen to operations: each is handed those that it wants, and no others.
-#
-# A dispatch mode costs a few microseconds an operation, whatever it does; a listener costs nothing for operations that
-# it does not want. So what several listeners want goes through one mode, and so does what is asked of all operations.
-
-
-class FollowsAll(Protocol):
-    """What is called for every operation, not only for some: at most one in a run."""
-
-    def kind(self, op: Any) -> Any:
-        """Return what is to be known of an operation; asked once for each."""
-
-    def around(self, call: _Call, kind: Any, above: FrameType | None, args: Any, kwargs: Any) -> Any:
-        """Make an operation, which ``above`` called, the engine where that is None, and note what is to be noted."""
-
-    def note_whole(self, name: str, result: Any, frame: FrameType | None) -> None:
-        """As `SteppingMode.note_whole`."""
-
-    def note_resized(self, storage: torch.UntypedStorage, frame: FrameType) -> None:
-        """As `SteppingMode.note_resized`."""
-
-    def pass_over(self, number: int) -> None:
-        """As `SteppingMode.pass_over`."""
-
-    def end(self) -> None:
-        """Note no more: what the mode lets go of now is no event of the run."""
-
-
-class _Plan(NamedTuple):
-    op: Any  # kept, so that its ``id`` stays its own
-    call: Any  # what to call, which does the same with less ado
-    wanted: tuple[Listener, ...]
-    kind: Any
-
-
-def _around(around: Any, call: _Call, op: Any, frame: FrameType, *given: Any) -> Any:
-    _, args, kwargs = given
-    return around(call, op, args, kwargs or {}, frame)
-
-
-def _plainly(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
-    return func(*args, **kwargs) if kwargs else func(*args)
-
-
-class OperationMode(SteppingMode):  # type: ignore[no-untyped-call]
-    """Makes every operation as its own line would, and hands it to the listeners that want it, the first outermost.
-
-    ``torch.compile`` stays on, and sees nothing of this mode.
-
-    Args:
-        listeners: Those that hear operations.
-        each: What follows all of them.
-    """
-
-    def __init__(self, listeners: Sequence[Listener], each: FollowsAll | None) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._listeners, self._each = tuple(listeners), each
-        self._follow = each.around if each is not None else None
-        self._plans: dict[int, _Plan] = {}
-        self._callers = Callers()
-
-    def __torch_dispatch__(
-        self, func: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Make the call."""
-        plan = self._plans.get(id(func)) or self._new_plan(func)
-        above: FrameType | None
-        call: _Call
-        try:
-            above = frame = sys._getframe(1)
-        except ValueError:  # a thread of the engine's: no Python above
-            above, call = None, _plainly
-        else:
-            if (code := frame.f_code) is Engine.code or code is Engine.stand_in:
-                above, call = None, Engine.call(frame)
-            else:
-                call = self._callers.standing_in_for(frame)
-            if plan.wanted:
-                for listener in reversed(plan.wanted):
-                    call = partial(_around, listener.around, call, func, frame)
-        follow = self._follow
-        return call(plan.call, args, kwargs) if follow is None else follow(call, plan.kind, above, args, kwargs)
-
-    def _new_plan(self, op: Any) -> _Plan:
-        self.asks = self.asks or asks(op)
-        is_overload = type(op) is _Overload
-        wanted = tuple(one for one in self._listeners if one.wants(op)) if is_overload else ()
-        kind = self._each.kind(op) if self._each is not None else None
-        plan = self._plans[id(op)] = _Plan(op, op._op if is_overload else op, wanted, kind)
-        return plan
-
-    def note_whole(self, name: str, result: Any, frame: FrameType | None) -> None:
-        """Note what was made while this mode had stepped off, by what has a name."""
-        if self._each is not None:
-            self._each.note_whole(name, result, frame)
-
-    def note_resized(self, storage: torch.UntypedStorage, frame: FrameType) -> None:
-        """Note that a storage was resized by no operation."""
-        if self._each is not None:
-            self._each.note_resized(storage, frame)
-
-    def pass_over(self, number: int) -> None:
-        """Know that the nodes below this number are not the run's."""
-        if self._each is not None:
-            self._each.pass_over(number)
-
-    def forget(self) -> None:
-        """Let go of who listens, and of what makes calls in the name of lines: it holds the globals of their code."""
-        if self._each is not None:
-            self._each.end()
-        self._callers, self._plans, self._listeners, self._each, self._follow = Callers(), {}, (), None, None

@@ -72,7 +72,7 @@ class Undoing:
     """The steps by which a run began; ``with undoing:`` begins it, and what fails or is interrupted there is undone.
 
     A step that belongs to its thread (``of_thread``), as modes do, is left to that thread where another one ends the
-    run: it is undone there when the next run begins.
+    run: it is undone there when the next run begins, and what runs there until then is followed no more (``silence``).
     """
 
     def __init__(self) -> None:
@@ -108,7 +108,9 @@ class Undoing:
 
     def enter_context(self, step: AbstractContextManager[Any]) -> None:
         """Make a step whose end can come before its beginning, and twice."""
-        self.callback(step.__exit__, None, None, None, of_thread=getattr(step, "of_thread", False))
+        if of_thread := getattr(step, "of_thread", False):
+            self.callback(step.silence)  # type: ignore[attr-defined]
+        self.callback(step.__exit__, None, None, None, of_thread=of_thread)
         step.__enter__()
 
     def close(self) -> None:

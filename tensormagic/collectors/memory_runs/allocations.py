@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.hooks.modes import Engine
+from tensormagic.collectors.hooks.stepping_off import OperationListener
 from tensormagic.collectors.memory_runs.allocation_log import Block, Event, Freed, Place, Resized, new_block
 from tensormagic.collectors.ops import StackWalk, storages
-from tensormagic.collectors.where.caller import sequence_number
+from tensormagic.collectors.where.caller import Engine, sequence_number
 from tensormagic.words import error_text
 
 # What an ATen operation does to memory, as its schema says: read once an operation.
@@ -31,7 +31,6 @@ class OpKind:
 
     Attributes:
         op: Kept, so that its ``id`` stays its own.
-        call: What to call, which does the same with less ado.
         name: As torch writes it.
         new: What its result may be: nothing new, one tensor with memory of its own, several, a view, or what may change
             the bytes of a storage.
@@ -40,12 +39,11 @@ class OpKind:
         makes: Whether what is new after it is of its own making for certain, rather than met for the first time.
     """
 
-    __slots__ = ("call", "inside", "lifts", "makes", "name", "new", "op")
+    __slots__ = ("inside", "lifts", "makes", "name", "new", "op")
 
     def __init__(self, op: Any) -> None:
         is_overload = isinstance(op, torch._ops.OpOverload)
         self.op, self.name = op, str(op)
-        self.call = op._op if is_overload else op
         self.new = _new(op) if is_overload else SEVERAL
         self.lifts = is_overload and op._schema.name in _GIVES_BACK
         self.inside = is_overload and op.namespace not in {"aten", "prims", "prim", "profiler"}
@@ -158,8 +156,8 @@ _getframe = sys._getframe
 _plain = frozenset({torch.Tensor, torch.nn.Parameter})
 
 
-class Allocations:
-    """Remembers every storage that an operation allocates; see `FollowsAll`.
+class Allocations(OperationListener):
+    """Remembers every storage that an operation allocates.
 
     Args:
         walk: Finds where operations are called from.
@@ -180,6 +178,8 @@ class Allocations:
         over: Whether the run has ended: what is freed is of no interest any more.
         gap: Why something could not be looked at; empty where all could.
     """
+
+    looks = True
 
     def __init__(
         self,
@@ -213,16 +213,16 @@ class Allocations:
 
     # -- every operation --------------------------------------------------------------------------------------------
 
-    def around(self, call: Any, kind: OpKind, above: FrameType | None, args: Any, kwargs: Any) -> Any:
-        """Make a call, and note what it allocates; ``above`` is None where the engine makes it for a node."""
+    def around(self, call: Any, known: OpKind, frame: FrameType | None, op: Any, args: Any, kwargs: Any) -> Any:  # noqa: PLR0913, PLR0917
+        """Make a call, and note what it allocates."""
         self.operations += 1
-        place = None  # the node is asked where something is new
-        if above is not None:
-            place = self._place_of(above)
+        kind, place = known, None  # where the engine calls for a node, that is asked only if something is new
+        if frame is not None and (code := frame.f_code) is not _ENGINE and code is not Engine.stand_in:
+            place = self._place_of(frame)
         elif (number := sequence_number()) > self._nodes.last:
             self._nodes.add(number, self._place_of_node())
         try:
-            result = call(kind.call, args, kwargs)
+            result = call(op, args, kwargs)
         except BaseException:
             self.failed = kind.name, place or self._place_of_node()
             raise
@@ -240,7 +240,7 @@ class Allocations:
             self._fold()
         return result
 
-    def kind(self, op: Any) -> OpKind:
+    def wants(self, op: Any) -> OpKind:
         """Return what an operation does to memory."""
         kind = OpKind(op)
         self._kinds.append(kind)

@@ -76,7 +76,7 @@ class MemoryRecorder(Listener):
         modules = RunningModules(names)
         self._profile = LineProfile(functions, namespace, cell)
         walk, site_of = self._profile.walk(self._sites, modules.path_in)
-        self.follows_all = self._seen = Allocations(walk, site_of, self._fold, self.run.clock)
+        self.operations = self._seen = Allocations(walk, site_of, self._fold, self.run.clock)
         self._totals: Totals = {}
         self._iterations = Iterations()
         self._allocation_logs: dict[torch.device, AllocationLog] = {}

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.hooks.stepping_off import Listener
+from tensormagic.collectors.hooks.stepping_off import Listener, OperationListener
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.rng.generators import TYPES, Reading, defaults, generators, identity, read, state_of
 from tensormagic.collectors.where.source import SourceLines
@@ -101,7 +101,7 @@ class DrawLog:
 
     # -- looks -----------------------------------------------------------------------------------------------------
 
-    def before(self, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> _Followed | None:
+    def before(self, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType | None) -> _Followed | None:
         """Look at the generator that a call is about to draw from; returns it."""
         site = self._sites.of_frame(frame)
         if site != self._last_site:
@@ -222,16 +222,16 @@ def may_draw(op: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in op.tags
 
 
-class DrawListener(Listener):
+class DrawListener(Listener, OperationListener):
     """Watches a run for draws of random numbers; arguments as `Listener` takes them."""
 
     used_before = "this object was used before; make a new one with tensormagic.track_rng()"
-    hears_operations = True
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         self._log = DrawLog(self._namespace, self._sites)
         self._gap: Gap | None = None
+        self.operations = self
 
     def passed(self, filename: str, first: int, last: int) -> None:
         """Look at the generators after a statement of the cell has run, which is on these lines."""
@@ -242,16 +242,16 @@ class DrawListener(Listener):
         with quiet():
             self._guarded(self._log.open)
 
-    def wants(self, op: Any) -> bool:
-        """Return whether an operation may draw."""
-        return may_draw(op)
+    def wants(self, op: Any) -> Any:
+        """Return an operation that may draw."""
+        return op if isinstance(op, torch._ops.OpOverload) and may_draw(op) else None
 
-    def around(self, call: Any, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> Any:
+    def around(self, call: Any, known: Any, frame: FrameType | None, op: Any, args: Any, kwargs: Any) -> Any:  # noqa: PLR0913, PLR0917
         """Make a call, and note what it drew."""
-        drawing = self._guarded(self._log.before, args, kwargs, frame)
-        result = call(op._op, args, kwargs)
+        drawing = self._guarded(self._log.before, args, kwargs or {}, frame)
+        result = call(op, args, kwargs)
         if drawing is not None:
-            self._guarded(self._log.after, drawing, op, result)
+            self._guarded(self._log.after, drawing, known, result)
         return result
 
     def finish(self, error: BaseException | None, frame: FrameType | None) -> None:  # noqa: ARG002  (a listener's)

@@ -1,4 +1,4 @@
-"""Level ``ops`` of a trace: the dispatch mode that sees every ATen operation, and what it reports."""
+"""Level ``ops`` of a trace: what counts every ATen operation, and what it reports."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import torch
 
 from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
-from tensormagic.collectors.hooks.modes import Engine, SteppingMode
+from tensormagic.collectors.hooks.modes import OperationMode
 from tensormagic.collectors.hooks.replacing import skip_in_dynamo, without_dynamo
-from tensormagic.collectors.hooks.stepping_off import ASKING_CALLS
+from tensormagic.collectors.hooks.stepping_off import ASKING_CALLS, OperationFollower, OperationListener
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.ops import (
     MOST_PLACES,
@@ -34,27 +34,24 @@ from tensormagic.collectors.ops import (
     new_bytes,
 )
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.where.caller import sequence_number
+from tensormagic.collectors.where.caller import Callers, Engine, sequence_number
 from tensormagic.collectors.where.source import SourceLines
 from tensormagic.reports import Gap, Node
 from tensormagic.reports.ops import OpsReport, OpUse
 from tensormagic.words import error_text
 
-# The dispatch mode of level ``ops``: sees every ATen operation, times it, and counts it where it was called from.
+# Times every ATen operation, and counts it where it was called from.
 #
 # It runs for each operation, so it counts its own nanoseconds: about a microsecond beyond what any dispatch mode
 # costs. The three ways into it are distinguished by the code that the frame above runs: a call of the user's, which
 # the function mode has just announced; the autograd engine, which names the node it works for; and everything else,
-# where the stack is walked. Warnings say what they say without a trace: torch collects them, and gives them out when
-# the call of the user's returns.
+# where the stack is walked.
 
 _ENGINE = Engine.code
 _Tensor = torch.Tensor
-_Overload = torch._ops.OpOverload
 _current_node: Callable[[], Any] = torch._C._current_autograd_node
 _graph_task: Callable[[], int] = torch._C._current_graph_task_id
 _use_count: Callable[[int], int] = torch._C._storage_Use_Count
-_getframe = sys._getframe
 
 _Call = Any  # a function: call(func, args, kwargs)
 
@@ -63,8 +60,8 @@ def _no_node(_id: int, default: NodeCost) -> NodeCost:
     return default
 
 
-class OpMode(SteppingMode):  # type: ignore[no-untyped-call]
-    """Counts every operation; changes none. ``torch.compile`` stays on, and sees nothing of this mode.
+class OpCounts(OperationListener):
+    """Counts every operation; changes none.
 
     Args:
         places: Where calls are counted.
@@ -73,14 +70,13 @@ class OpMode(SteppingMode):  # type: ignore[no-untyped-call]
         log: What the operations that made autograd nodes took, until their backward comes.
         no_node: What is called on behalf of no node that is known.
         node_of: Returns what the node with an ``id`` costs in the pass under way.
+        follower: What it is handed operations by, the nearest to each of them.
         gap: Why something could not be counted; empty where all could.
         devices: Types of the devices that operations ran on.
     """
 
-    beneath = True
-
     def __init__(self, places: Places) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        self.follower = OperationFollower([self], beneath=True)
         self._places = places
         self._frame: FrameType | None = None  # of the call of the user's that is under way
         self._code: CodeType | None = None
@@ -93,14 +89,14 @@ class OpMode(SteppingMode):  # type: ignore[no-untyped-call]
 
     # -- the calls of the user's, announced by the function mode --------------------------------------------------
 
-    def within(self, call: _Call, frame: FrameType, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Make a call of the user's, from ``frame``; what it dispatches is counted there."""
+    def within(self, call: _Call, line: Any, frame: FrameType, func: Any, args: Any, kwargs: Any) -> Any:  # noqa: PLR0913, PLR0917
+        """Make a call of the user's, from ``frame``, where ``line`` calls; what it dispatches is counted there."""
         if func in ASKING_CALLS and ASKING_CALLS[func](args, kwargs):
             return self._whole(call, frame, func, args, kwargs)
         self.place = None
         if _graph_task() != -1:  # forward code that a backward runs, such as a checkpoint's
             return call(func, args, kwargs)
-        self._frame, self._code = frame, call.__code__
+        self._frame, self._code = frame, line.__code__
         self.log.last = sequence_number()
         try:
             return call(func, args, kwargs)
@@ -112,13 +108,13 @@ class OpMode(SteppingMode):  # type: ignore[no-untyped-call]
     def _whole(self, call: _Call, frame: FrameType, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Make a call of the user's with this mode off, and count it as one."""
         self.place = place = self._places.of(frame)
-        before, at = sequence_number(), self.leave()
+        before, at = sequence_number(), self.follower.leave()
         began = perf_counter()
         try:
             result = call(func, args, kwargs)
         finally:
             seconds = perf_counter() - began
-            self.come_back(at)
+            self.follower.come_back(at)
         row = place.grown.add_whole(func.__name__, seconds)
         nbytes = new_bytes(result, (*args, *kwargs.values()))
         row.nbytes += nbytes
@@ -128,15 +124,15 @@ class OpMode(SteppingMode):  # type: ignore[no-untyped-call]
 
     # -- every operation --------------------------------------------------------------------------------------------
 
-    def __torch_dispatch__(  # noqa: C901, PLR0912  (all in one: each call inside would cost 60 ns an operation)
-        self, func: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    def wants(self, op: Any) -> Any:
+        """Return an operation, whichever it is."""
+        return op
+
+    def around(  # noqa: PLR0913, PLR0917  (all in one: each call inside would cost 60 ns an operation)
+        self, call: _Call, func: Any, above: FrameType | None, op: Any, args: Any, kwargs: Any
     ) -> Any:
         """Make the call, and count it."""
-        try:
-            above = _getframe(1)
-            code = above.f_code
-        except ValueError:  # a thread of the engine's: no Python above
-            above, code = None, _ENGINE
+        code = _ENGINE if above is None else above.f_code  # of a thread of the engine's, where no Python is above
         rows: Rows | NodeCost
         node, grown, log = None, 0, self.log
         if code is self._code:
@@ -149,10 +145,9 @@ class OpMode(SteppingMode):  # type: ignore[no-untyped-call]
             node = rows = self.node_of(id(_current_node()), self.no_node)
         else:
             rows, grown, node = self._elsewhere(above)  # type: ignore[arg-type]  # what has a code is a frame
-        op = func._op if type(func) is _Overload else func
         began = perf_counter()
         try:
-            result = op(*args, **kwargs) if kwargs else op(*args)
+            result = call(op, args, kwargs)
         except BaseException:
             self._failed(rows, func)
             raise
@@ -227,26 +222,23 @@ _CALLS, _ROUNDS = 50, 8
 def seconds_an_operation() -> float:
     """Return what an operation takes longer under `OpMode`: the least of a few rounds (1 to 2 ms, once a process)."""
     with quiet():
-        mode, x = OpMode(Places(SourceLines(), lambda _: "")), torch.zeros(1)
-        with mode:
-            under = min(_timed(mode.within, x) for _ in range(_ROUNDS))
-        without = min(_timed(lambda call, _, *given: call(*given), x) for _ in range(_ROUNDS))
+        counts, x = OpCounts(Places(SourceLines(), lambda _: "")), torch.zeros(1)
+        with counts.follower:
+            under = min(_timed(counts.within, x) for _ in range(_ROUNDS))
+        without = min(_timed(lambda call, _, __, *given: call(*given), x) for _ in range(_ROUNDS))
     return max(under - without, 0.0)
 
 
 def _timed(make: Callable[..., Any], x: torch.Tensor) -> float:
     frame, op = sys._getframe(), torch.ops.aten.neg.default._op
+    line = Callers().standing_in_for(frame)
     began = perf_counter()
     for _ in range(_CALLS):
-        make(_plainly, frame, op, (x,), {})
+        make(line, line, frame, op, (x,), {})
     return (perf_counter() - began) / _CALLS
 
 
-def _plainly(func: Any, args: tuple[Any, ...], _kwargs: dict[str, Any]) -> Any:
-    return func(*args)
-
-
-# Level ``ops`` of a trace: puts the dispatch mode on, follows each pass with it, and reports what was counted.
+# Level ``ops`` of a trace: follows each pass with it, and reports what was counted.
 #
 # Torch asks, in a few places of its own code, whether a dispatch mode is on, and computes otherwise then: the same up
 # to rounding, or with another check. There the mode is off, and the call or node is counted as a whole.
@@ -263,10 +255,10 @@ class OpRecorder:
 
     Args:
         sites: Interns the user's lines.
-        recorder: The function mode of the trace: announces the user's calls.
+        recorder: Of the trace: announces the user's calls.
 
     Attributes:
-        mode: The dispatch mode.
+        follower: As `OpCounts` has it.
         compiled_calls: How many calls went into functions that ``torch.compile`` made.
     """
 
@@ -277,17 +269,17 @@ class OpRecorder:
         self._passes: list[tuple[dict[int, NodeCost], Any, list[Any]]] = []  # under way: costs, live nodes, hooks
         self._left: tuple[int, float] | None = None  # the mode's place and the time, while an asking node runs
         self._home = 0
-        self.mode = recorder.ops = OpMode(self._places)
-        self._no_node = self.mode.node_of
+        self._counts = recorder.ops = OpCounts(self._places)
+        self.follower, self._no_node = self._counts.follower, self._counts.node_of
         self.compiled_calls = 0
         self._seconds_an_operation = seconds_an_operation()
 
     # -- life -----------------------------------------------------------------------------------------------------
 
     def enter(self, stack: Undoing) -> None:
-        """Put the mode on; ``stack`` takes it off again."""
+        """Begin to count; ``stack`` ends it."""
         stack.callback(self._end)
-        stack.enter_context(self.mode)
+        stack.enter_context(self.follower)
         self._home = get_ident()
 
     # -- compiled functions: the function mode steps aside at their door, see `kept_compiled`; this one stays -------
@@ -295,7 +287,7 @@ class OpRecorder:
     def step_aside(self) -> bool:
         """Let the function mode step aside, and keep Dynamo from compiling the dispatch mode."""
         if not self.compiled_calls:
-            skip_in_dynamo(OpMode.__torch_dispatch__, inside=True)
+            skip_in_dynamo(OperationMode.__torch_dispatch__, inside=True)
         self.compiled_calls += 1
         return self._recorder.step_aside()
 
@@ -312,10 +304,10 @@ class OpRecorder:
         costs = self._costs.get(structure.number)
         if costs is None:
             costs = self._costs[structure.number] = GraphCosts(nodes, structure, self._places)
-        known = costs.begin(site, self.mode.log, found)
+        known = costs.begin(site, self._counts.log, found)
         handles: list[Any] = []
         self._passes.append((known, found.nodes, handles))  # an id counts only while its node lives
-        self.mode.node_of = known.get
+        self._counts.node_of = known.get
         for place in asking_places(costs, structure):
             node, name = found.nodes[place], nodes[structure.index[place]].name
             handles.append(node.register_prehook(partial(without_dynamo, self._before_asking)))
@@ -330,15 +322,15 @@ class OpRecorder:
         handles = self._passes.pop()[2]
         while handles:
             handles.pop().remove()
-        self.mode.node_of = self._passes[-1][0].get if self._passes else self._no_node
-        self.mode.log.settle()
+        self._counts.node_of = self._passes[-1][0].get if self._passes else self._no_node
+        self._counts.log.settle()
 
     def _end(self) -> None:
         while self._passes:
             self.end_pass(self._passes[-1][1])
 
     def _before_asking(self, _gradients: Any) -> None:
-        self._left = self.mode.leave(), perf_counter()
+        self._left = self.follower.leave(), perf_counter()
 
     def _after_asking(self, cost: NodeCost, name: str, _inputs: Any, _gradients: Any) -> None:
         if self._left is not None:
@@ -349,7 +341,7 @@ class OpRecorder:
     def _return(self) -> float:
         assert self._left is not None
         (place, began), self._left = self._left, None
-        self.mode.come_back(place)
+        self.follower.come_back(place)
         return perf_counter() - began
 
     # -- what is known so far -----------------------------------------------------------------------------------------
@@ -360,7 +352,7 @@ class OpRecorder:
         return OpsReport(
             uses=tuple(sorted(uses, key=lambda use: (-use.seconds, use.op))),
             nodes=tuple(costs.report() for costs in list(self._costs.values())),
-            devices=tuple(sorted(self.mode.devices)),
+            devices=tuple(sorted(self._counts.devices)),
             compiled_calls=self.compiled_calls,
         )
 
@@ -372,7 +364,7 @@ class OpRecorder:
     def gaps(self) -> tuple[Gap, ...]:
         """Return what could not be seen, and why."""
         reasons = (
-            (self.mode.gap, f"the memory of an operation could not be counted: {self.mode.gap}"),
+            (self._counts.gap, f"the memory of an operation could not be counted: {self._counts.gap}"),
             (self._places.overflowed, f"more than {MOST_PLACES} lines, modules and phases: the rest have no line"),
             (self.compiled_calls, _COMPILED.format(self.compiled_calls)),
             (self._whole_calls(), _WHOLE.format(", ".join(self._whole_calls()))),

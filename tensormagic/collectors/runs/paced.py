@@ -25,7 +25,7 @@ from tensormagic.collectors.gradients.on_device import DeviceNumbers, Keep
 from tensormagic.collectors.gradients.pass_log import Following, is_being_compiled
 from tensormagic.collectors.gradients.traced_graph import TracedGraph
 from tensormagic.collectors.graphs.structure import Walk
-from tensormagic.collectors.hooks.modes import active_modes, set_modes
+from tensormagic.collectors.hooks.modes import active_modes
 from tensormagic.collectors.hooks.replacing import BackwardCall, Replacement
 from tensormagic.collectors.hooks.undoing import SignalsWait, Undoing
 from tensormagic.collectors.quiet import answers_itself, here, quiet
@@ -170,8 +170,9 @@ class PacedRecorder(ForwardRecorder):
     def __enter__(self) -> PacedRecorder:
         """Go onto the stack, unless the recorder begins with a rest."""
         self._home = get_ident()
+        self.join()
         if self._wanted:
-            self._join(active_modes())
+            self._begin(len(active_modes()))
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -179,6 +180,7 @@ class PacedRecorder(ForwardRecorder):
         self._detached_mode.cancel()
         self._wanted = False
         self._settle()
+        super().__exit__()
 
     def _settle(self) -> None:
         """Bring the stack into line with what is wanted. Nothing on it may be in the midst of a call."""
@@ -186,28 +188,27 @@ class PacedRecorder(ForwardRecorder):
             self._settle_now()
 
     def _settle_now(self) -> None:
-        modes = active_modes()
-        there = self in modes
+        there = self.is_on()
         self.present = self._wanted and (there or self._left_at_door)
         if self._joined and not self._wanted:  # at a door it is not there, but still to be ended
-            set_modes([mode for mode in modes if mode is not self])
+            if there:
+                super().step_aside()
             self._left_at_door = False
-            self._transparent.__exit__()
             self._with_it.close()
             self.cuts.pause()
             self.autograd.forget()
             self._joined = False  # last: what is interrupted here is done again
         elif self._wanted and not there and not self._aside:
-            self.origins.begin()
-            self._join(modes[:1] if modes and _is_default_device(modes[0]) else [], modes)
+            modes = active_modes()
+            self.origins.begin()  # below the modes of the user's: what their code has pushed, it pops from the top
+            self._begin(1 if modes and _is_default_device(modes[0]) else 0)
 
-    def _join(self, below: list[TorchFunctionMode], modes: list[TorchFunctionMode] | None = None) -> None:
-        """Go above ``below``: what the user's code has pushed, it pops from the top."""
+    def _begin(self, place: int) -> None:
+        """Go onto the stack, to a place that is there."""
         self._joined = True
-        self._transparent.__enter__()
         if self.companions is not None:
             self._with_it.enter_context(self.companions())
-        set_modes([*below, self, *(modes or below)[len(below) :]])
+        self.come_back(place)
         self.present = True
         self.since = sequence_number()
 
@@ -267,12 +268,12 @@ class PacedTracer(Tracer):
             self._training.forget()
         self._trailing = False
         if self._first >= 0 and self._ops is not None:
-            self._ops.mode.come_back(0)  # below the user's own, which go from the top
+            self._ops.follower.come_back(0)  # below the user's own, which go from the top
 
     def leaves(self) -> None:
         """Take away what counts operations."""
         if self._ops is not None:
-            self._ops.mode.leave()
+            self._ops.follower.leave()
 
     def _trailed(self) -> None:
         """Take away what stayed for the optimizer's step after the last pass that was traced."""

@@ -6,10 +6,9 @@ What may be asked of a run is in `LISTENERS`: a new question is a `Listener` in 
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Mapping
 from importlib import import_module
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 import torch
@@ -19,11 +18,11 @@ from tensormagic.collectors.failures.failures import Surroundings, failure_of
 from tensormagic.collectors.gradients.forward_values import PassValues
 from tensormagic.collectors.gradients.traced_graph import TracedGraph
 from tensormagic.collectors.graphs.live_nodes import walk_nodes
-from tensormagic.collectors.hooks.capturing import Captures, Return, kept_compiled
-from tensormagic.collectors.hooks.modes import TransparentMode, aside, calls_aside
-from tensormagic.collectors.hooks.stepping_off import Listener, OperationMode, SteppingOff
+from tensormagic.collectors.hooks.capturing import Captures, kept_compiled
+from tensormagic.collectors.hooks.modes import CallFollower, CallMode, aside, calls_aside
+from tensormagic.collectors.hooks.stepping_off import Listener, OperationFollower, SteppingOff
 from tensormagic.collectors.hooks.undoing import Undoing, abandon_in_children
-from tensormagic.collectors.where.caller import Callers, calling_frame, state_after, strip_own_frames
+from tensormagic.collectors.where.caller import state_after, strip_own_frames
 from tensormagic.collectors.where.source import SourceLines
 from tensormagic.errors import TraceError
 from tensormagic.reports import Cell, FailureReport, Graph, Location, Pass, RunReport
@@ -57,12 +56,10 @@ class Run:
         for each in self._each:
             each.run = self.state
         self._undoing = Undoing()
-        self._mode: OperationMode | None = None
-        hearing = [each for each in self._each if each.hears_operations]
-        follows_all = next((each.follows_all for each in self._each if each.follows_all is not None), None)
-        if hearing or follows_all is not None:
-            self._mode = OperationMode(hearing, follows_all)
-            self.state.stepping = SteppingOff(self._mode, walk_nodes, looks=follows_all is not None)
+        self._operations: OperationFollower | None = None
+        if hearing := [each.operations for each in self._each if each.operations is not None]:
+            self._operations = OperationFollower(hearing)
+            self.state.stepping = SteppingOff(self._operations, walk_nodes)
 
     def start(self) -> None:
         """Begin.
@@ -88,10 +85,10 @@ class Run:
         with self._undoing as undoing:
             for each in self._each:
                 each.enter(undoing)
-            if self._mode is not None and run.stepping is not None:
-                undoing.callback(self._mode.forget)
+            if self._operations is not None and run.stepping is not None:
+                undoing.callback(self._operations.forget)
                 run.stepping.enter(undoing)
-                undoing.enter_context(self._mode)
+                undoing.enter_context(self._operations)
         for each in self._each:
             each.entered()
 
@@ -145,6 +142,9 @@ def listener(question: str, *arguments: Any, **keywords: Any) -> Any:
     return getattr(import_module(f"tensormagic.collectors.{module}"), name)(*arguments, **keywords)
 
 
+MODE_CALLS = frozenset({CallMode.__torch_function__.__code__})
+
+
 # The call that ended a traced run: what is in the exception, and what only the tracer knows of it.
 
 Last = tuple[Pass, TracedGraph, PassValues]
@@ -162,7 +162,7 @@ class TracedFailure:
     def __init__(self, recorder: ForwardRecorder, sites: SourceLines, namespace: Mapping[str, Any]) -> None:
         self._origins, self._sites = recorder.origins, sites
         self._around = Surroundings(
-            namespace, sites.cell_number, frozenset({ForwardRecorder.__torch_function__.__code__}),
+            namespace, sites.cell_number, MODE_CALLS,
             origin=self._origin, origins=recorder.origins,
         )  # fmt: skip
         self._found: FailureReport | None = None
@@ -199,35 +199,6 @@ class TracedFailure:
         return None if maker is None else self._sites.location(self._origins.origin_of(maker._sequence_nr())[0])
 
 
-# A function mode that only passes calls on, so that the one that fails can be read from the exception's traceback.
-#
-# It keeps nothing and looks at nothing: a call costs what an empty mode costs. Its frame in the traceback of an
-# exception still holds the function and the arguments; `failing_call` reads them there.
-
-
-class PassthroughMode(TransparentMode):
-    """Makes every call as its own line would."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._callers = Callers()
-
-    def __torch_function__(
-        self, func: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Make the call."""
-        return self._callers.standing_in_for(calling_frame(sys._getframe(1)))(func, args, kwargs)
-
-    def leave_alone(self) -> Return | None:
-        """Leave while torch writes down what runs: see `Captures`."""
-        return self.step_back if self.step_aside() else None
-
-
-MODE_CALLS: frozenset[CodeType] = frozenset(
-    mode.__torch_function__.__code__ for mode in (PassthroughMode, ForwardRecorder)
-)  # fmt: skip
-
-
 class FailureListener(Listener):
     """Reads the exception that ends a run.
 
@@ -247,7 +218,7 @@ class FailureListener(Listener):
 
     def enter(self, undoing: Undoing) -> None:
         """Put the function mode into torch."""
-        mode = PassthroughMode()
+        mode = CallFollower()
         undoing.enter_context(mode)
         undoing.enter_context(kept_compiled(mode))
         undoing.enter_context(Captures(mode.leave_alone))

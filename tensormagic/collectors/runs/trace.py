@@ -45,7 +45,7 @@ from tensormagic.collectors.gradients.traced_graph import GraphBook, TracedGraph
 from tensormagic.collectors.graphs.live_nodes import NodeThreads
 from tensormagic.collectors.graphs.structure import Walk, Walker, start_nodes
 from tensormagic.collectors.hooks.capturing import Captures, Return, Together, is_captured, kept_compiled
-from tensormagic.collectors.hooks.modes import aside, bare, calls_aside, ours_are_on, unseen
+from tensormagic.collectors.hooks.modes import aside, calls_aside, ours_are_on, unseen
 from tensormagic.collectors.hooks.replacing import (
     BackwardCall,
     followed_backward,
@@ -57,6 +57,7 @@ from tensormagic.collectors.hooks.replacing import (
 from tensormagic.collectors.hooks.stepping_off import Listener
 from tensormagic.collectors.hooks.undoing import Undoing, forks
 from tensormagic.collectors.objects.identity import Leaves, ModuleNames
+from tensormagic.collectors.quiet import bare
 from tensormagic.collectors.runs.ops import OpRecorder
 from tensormagic.collectors.runs.rank_file import PassEnd, RankFile
 from tensormagic.collectors.runs.run import TracedFailure
@@ -210,7 +211,7 @@ class Tracer(Listener):
 
     def _leave_alone(self) -> Return | None:
         """Leave this thread's stacks while torch writes down what runs; see `Captures`."""
-        place = self._ops.mode.leave() if self._ops is not None else -1
+        place = self._ops.follower.leave() if self._ops is not None else -1
         left = self._recorder.step_aside()
         if not left and place < 0:
             return None
@@ -219,12 +220,12 @@ class Tracer(Listener):
             if left:
                 self._recorder.step_back(caller)
             if self._ops is not None:
-                self._ops.mode.come_back(place)
+                self._ops.follower.come_back(place)
 
         return come_back
 
     def _leave_dispatch(self) -> Return | None:
-        return None if self._ops is None else self._ops.mode.leave_alone()
+        return None if self._ops is None else self._ops.follower.leave_alone()
 
     def _noted_applies(self) -> AbstractContextManager[None]:
         return noted_applies(self._recorder.note_apply)
@@ -273,7 +274,7 @@ class Tracer(Listener):
         try:
             followed.caller = sys._getframe(2)
             followed.site = self._sites.of_frame(followed.caller)
-            followed.come_back = self._recorder.leave()
+            followed.come_back = self._recorder.out_of_engine()
             self._cuts.begin(roots, followed)
             nodes = start_nodes(roots)
             with self._lock, gc_paused(), self._leaves.seen_from(followed.caller):

@@ -93,6 +93,27 @@ def _stand_in(frame: FrameType) -> _Call:
     return FunctionType(code, frame.f_globals)
 
 
+class Engine:
+    """How the engine of autograd is known by the frame above a mode: its own, or another mode's stand-in for it.
+
+    Attributes:
+        code: What the engine's frame runs.
+        stand_in: What the frame runs that calls in its name; one for all modes.
+    """
+
+    code = torch.autograd.graph._engine_run_backward.__code__
+    stand_in: CodeType | None = None
+    _call: Callable[..., Any] | None = None
+
+    @classmethod
+    def call(cls, frame: FrameType) -> Callable[..., Any]:
+        """Return what makes a call as the engine's frame makes it."""
+        if cls._call is None:
+            call = Callers().standing_in_for(frame)
+            cls.stand_in, cls._call = call.__code__, staticmethod(call)
+        return cls._call
+
+
 # Takes the tracer's own frames out of a traceback, so that it reads as if nobody had looked.
 #
 # While a function mode is on, torch calls a function twice: once to hand it to the mode, once, from the mode, for

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import re
+import subprocess
+import sys
 import warnings
 from contextlib import nullcontext
 
@@ -15,6 +17,7 @@ from torch.jit import script as script_by_its_own_name
 from torch.jit import trace as trace_by_its_own_name
 
 import tensormagic as tm
+from tests.support.kernel import ROOT
 
 FOLLOWERS = {
     "trace": lambda: tm.trace(namespace={}),
@@ -169,3 +172,20 @@ def test_what_a_scripted_function_returns_first_is_counted():
     (device,) = run.report.timelines
     assert device.live[-1] - device.live[0] == 2 * kept[0].nbytes
     assert not [gap for gap in run.report.gaps if "no operation" in gap.reason]
+
+
+HESSIAN = """
+import torch, tensormagic as tm
+assert "torch._decomp.decompositions_for_jvp" not in __import__("sys").modules
+with tm.trace(namespace={}) as trace, tm.track_memory(namespace={}) as memory:
+    torch.func.hessian(lambda x: (x ** 3).sum())(torch.ones(3))
+    torch.ones(3, requires_grad=True).tanh().sum().backward()
+assert trace.report.graphs[-1].nodes[-1].location is not None, "the recorder came back"
+gaps = [gap.reason for report in (trace.report, memory.report) for gap in report.gaps]
+assert not any("torch.jit" in reason for reason in gaps), gaps
+"""
+
+
+def test_what_torch_scripts_of_its_own_is_no_gap():
+    """At the first derivative that is taken forwards it scripts its decompositions; the user has scripted nothing."""
+    subprocess.run([sys.executable, "-c", HESSIAN], check=True, cwd=ROOT)

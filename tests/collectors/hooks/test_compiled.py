@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 import tensormagic as tm
-from tensormagic.collectors.hooks.modes import active_levels
+from tensormagic.collectors.quiet import active_levels
 from tests.support.functions import Same
 from tests.support.kernel import ROOT
 

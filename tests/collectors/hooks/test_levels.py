@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.func import grad, jacrev, vmap
 
-from tensormagic.collectors.hooks.modes import active_levels, bare
+from tensormagic.collectors.quiet import active_levels, bare
 
 
 def test_nothing_is_wrapped_outside():

@@ -78,6 +78,23 @@ def test_a_run_that_another_thread_ends(run):
     assert not undoing._left
 
 
+def test_what_runs_after_another_thread_has_ended_the_run_is_not_followed():
+    """Its modes may stay on the first thread's stacks until then, but nobody is told of anything."""
+    x = torch.ones(3, requires_grad=True)
+    first = tm.trace(namespace={}, level="ops", memory=True)
+    first.__enter__()
+    (x * 2).sum().backward()
+    thread = threading.Thread(target=first.__exit__, args=(None, None, None))
+    thread.start()
+    thread.join()
+    seen = first.report.to_dict()
+    (x * torch.rand(3)).sum().backward()
+    assert first.report.to_dict() == seen
+    with tm.trace(namespace={}):
+        pass
+    assert not undoing._left
+
+
 def test_signals_come_afterwards():
     """Handlers that are Python functions are called when the block has ended, and are what they were."""
     came = []

@@ -125,6 +125,26 @@ def test_each_says_what_it_says_alone(kinds, alone):
     assert {kind: found[:4] for kind, found in apart.items() if found} == {}
 
 
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ("memory", "trace"),
+        ("trace", "memory"),
+        ("trace", "trace"),
+        ("memory", "ops"),
+        ("ops", "writes", "memory"),
+        ("every", "draws", "ops", "trace"),
+    ],
+    ids="-in-".join,
+)
+def test_a_run_inside_another_adds_no_mode(kinds):
+    """Its listeners join the mode that is there: one follows calls, one operations, and none is left."""
+    seen, _ = followed(kinds, lambda: (torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack()))
+    traces, operations = {"trace", "ops", "every"} & set(kinds), {"memory", "writes", "draws", "ops"} & set(kinds)
+    assert seen == (bool(traces), bool(operations))
+    assert torch._C._len_torch_function_stack() == torch._C._len_torch_dispatch_stack() == 0
+
+
 class Calls(TorchFunctionMode):
     """Counts calls."""
 
@@ -154,6 +174,17 @@ def test_a_mode_of_the_person_s_sees_what_it_sees_without(kinds):
             followed(around)
         counted.append((calls_seen.count, operations.count))
     assert counted[0] == counted[1]
+
+
+@pytest.mark.parametrize(("kinds", "modes"), [(("trace", "trace"), (3, 1)), (("memory", "ops"), (2, 3))])
+def test_a_mode_of_the_person_s_between_two_runs_stays_between(kinds, modes):
+    """The inner run sees what it hands on, and the outer one what it makes of that: so each has a mode of its own."""
+    x = torch.ones(2, requires_grad=True)
+    with RUNS[kinds[0]](), Calls(), Operations(), RUNS[kinds[1]]() as inner:
+        (x * 2).sum().backward()
+        assert (torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack()) == modes
+    assert (torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack()) == (0, 0)
+    assert len(inner.report.passes) == 1
 
 
 @pytest.mark.parametrize("ended", ["inner", "outer"])

@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
 import tensormagic as tm
-from tensormagic.collectors.calls.forward import active_modes
+from tensormagic.collectors.hooks.modes import active_modes
 from tensormagic.collectors.runs.pacer import FOLLOW_UP
 from tensormagic.errors import TraceError
 from tensormagic.reports import UNTOUCHED
