@@ -24,7 +24,7 @@ from tensormagic import lazy_exports
 from tensormagic.errors import TraceError
 
 if TYPE_CHECKING:
-    from tensormagic.api.asking import compare, load, model, ranks, why
+    from tensormagic.api.asking import compare, load, model, rank_report, ranks, why
     from tensormagic.api.diagnosing import Watch, check, explain_error, ignore, is_out_of_memory, start
     from tensormagic.api.looking import (
         aliases,
@@ -94,6 +94,7 @@ __all__ = [
     "print_anywhere",
     "print_page",
     "print_text",
+    "rank_report",
     "ranks",
     "read_snapshot",
     "rng",
@@ -111,7 +112,7 @@ __all__ = [
 
 # Where each name is found when it is first asked for: loading the extension needs very few of them.
 _MODULES = {
-    "asking": ("compare", "load", "model", "ranks", "why"),
+    "asking": ("compare", "load", "model", "rank_report", "ranks", "why"),
     "diagnosing": ("Watch", "check", "explain_error", "ignore", "is_out_of_memory", "start"),
     "looking": (
         "aliases",

@@ -279,3 +279,15 @@ def ranks(of: Ranks | Iterable[Ranks]) -> RankReport:
         TraceError: where a report is of no rank, or two are of the same.
     """
     return diagnosed(ranks_of(of))
+
+
+def rank_report(report: RankReport, rank: int) -> TraceReport:
+    """Return the full report of a rank, for commands.
+
+    Raises:
+        TensorMagicError: where it saved none.
+    """
+    try:
+        return report.reports[rank]
+    except KeyError as error:
+        raise TensorMagicError(str(error.args[0])) from None

@@ -207,7 +207,7 @@ class Trace(_Run[TraceReport]):
         if stop is not None:
             self._tracer.stop_at_non_finite()
         if ranks is not None:
-            self._tracer.write_ranks(Path(ranks).expanduser())
+            self._keep_report = self._tracer.write_ranks(Path(ranks).expanduser())
         self._cell, self._namespace, self._cell_number = cell, namespace, cell_number
         self._logged: dict[
             int, tuple[Any, int]
@@ -235,6 +235,7 @@ class Trace(_Run[TraceReport]):
         self.passed = besides["draws"].passed if draws else None
         return self
 
+    _keep_report: Callable[[Callable[[], TraceReport]], None] | None = None  # of a rank: saves it where it is wanted
     passed: Callable[[str, int, int], None] | None = None
     """Where draws are asked for: what to call after each statement of a cell, with its file, first and last line."""
 
@@ -265,6 +266,8 @@ class Trace(_Run[TraceReport]):
     ) -> None:
         """Stop; an exception goes on."""
         self._stop(error, sys._getframe(1))  # noqa: SLF001  (of the block's function)
+        if self._keep_report is not None:
+            self._keep_report(lambda: self.live)
         _last[:] = [weakref.ref(self)]
         _met[:] = [(self._cell, self._tracer.leaves_met())]
         if self._panel is not None:

@@ -7,6 +7,7 @@ import tempfile
 import time
 import webbrowser
 from pathlib import Path
+from typing import Any
 
 from tensormagic import api
 from tensormagic.commands import Command
@@ -52,6 +53,7 @@ def _ranks_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what the command takes."""
     parser.add_argument("folder", type=Path, help="the folder that every rank was given")
     _add_save(parser, ".html, .svg, .txt or .json")
+    parser.add_argument("--rank", type=int, metavar="N", help="show the full report of that rank, where it saved one")
     parser.add_argument("--watch", action="store_true", help="refresh every two seconds, until all ranks have ended")
 
 
@@ -60,13 +62,15 @@ def _ranks(given: argparse.Namespace) -> int:
 
     Raises:
         ReportFormatError: where the folder holds nothing that a rank wrote.
-        TensorMagicError: where a file cannot be written in that form.
+        TensorMagicError: where a file cannot be written in that form, or that rank saved no full report.
     """
-    report = api.ranks(given.folder)
+    report: Any = api.ranks(given.folder)
     while given.watch and any(one.state == "running" for one in report.ranks):
         api.print_text(report)
         time.sleep(_SECONDS)
         report = api.ranks(given.folder)
+    if given.rank is not None:
+        report = api.rank_report(report, given.rank)
     for path in given.save:
         report.save(path)
         print(f"saved {path}")

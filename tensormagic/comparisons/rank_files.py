@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
-from collections.abc import Callable, Mapping
+import struct
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tensormagic.errors import ReportFormatError, TraceError
-from tensormagic.reports import UNTOUCHED, RankRow, TraceReport
+from tensormagic.reports import EVERYTHING, UNTOUCHED, RankRow, TraceReport
 from tensormagic.words import error_text
 
 FORMAT = 1
@@ -79,7 +81,8 @@ class Facts:
         """Return what is said of the rank itself."""
         last = self.passes[max(self.passes)] if self.passes else None
         loss, line = (last.loss, last.line) if last is not None else (None, "")
-        return RankRow(**{"steps": len(self.steps), **self.row}, passes=len(self.passes), loss=loss, line=line)
+        known = {"steps": len(self.steps), "passes": len(self.passes), **self.row}
+        return RankRow(**known, loss=loss, line=line)
 
 
 def read_file(path: Path) -> Facts:
@@ -94,6 +97,8 @@ def read_file(path: Path) -> Facts:
             if reason := _refused(facts, line, since):
                 facts.gap = f"line {number} of {path.name} cannot be read, and the rest was left out: {reason}"
                 break
+    if (full := path.with_suffix(".report.json")).is_file():
+        facts.row["report"] = str(full)
     if "rank" not in facts.row:
         raise ReportFormatError(f"{str(path)!r} is not a file that a rank wrote{facts.gap and f': {facts.gap}'}")
     return facts
@@ -177,6 +182,133 @@ _TAKES: dict[str, Callable[[Facts, Mapping[str, Any]], None]] = {
 
 def _numbers(packed: str | None, kind: Any = np.float32) -> Any:
     return None if packed is None else np.frombuffer(base64.b64decode(packed), kind)
+
+
+# What a rank posts while it runs: 64 bytes a step, and its head, a few words that seldom change.
+#
+# A post: step, passes, rank, flags, the number of its line in the head, seconds since the epoch, loss, norm of what the
+# step used, norm of what the pass before it brought, learning rate, peak of memory, hash of all parameters.
+
+POST = struct.Struct("<IIIHHdddffQQ")
+_FINITE, _LOSS, _IS_REDUCED, _REDUCED, _HASHED = 1, 2, 4, 8, 16
+_MOST_LINES, _LONGEST = 64, 80
+_UNTIL = {"pass", "step", "end"}  # what comes after all that is known of a step
+
+
+class Posting:
+    """Makes posts of the file of a rank while that grows.
+
+    Args:
+        path: The file.
+
+    Attributes:
+        head: What the posts are about, as JSON: place of the rank, names of its lines, and how it ended.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.head = b""
+        self._path, self._at = path, 0
+        self._facts, self._since = Facts(), list[int]()
+        self._lines: dict[str, int] = {}
+        self._steps = self._passes = 0
+        self._start: int | None = None
+        self._last = OnePass(loss=None, finite=True, reduced=None, line="")
+
+    def new(self, peak: int) -> bytes:
+        """Return the posts of what was written since the last time.
+
+        Args:
+            peak: Bytes: the most memory that this rank took so far.
+        """
+        with self._path.open("rb") as file:
+            file.seek(self._at)
+            *lines, _ = file.read().split(b"\n")
+        posts, is_due = b"", False
+        for line in lines:
+            self._at += len(line) + 1
+            try:
+                record = json.loads(line)
+                if is_due and record["k"] in _UNTIL:
+                    posts, is_due = posts + self._post(peak), False
+                _take(self._facts, record, self._since)
+            except (ValueError, KeyError, TypeError):  # at the end it is said that the file cannot be read
+                continue
+            is_due |= self._take(record["k"])
+        posts += self._post(peak) if is_due else b""
+        self.head = json.dumps(self._head(), separators=(",", ":")).encode()
+        return posts
+
+    def _take(self, kind: str) -> bool:
+        """Keep what a line said, as far as it is posted; returns whether it makes a post."""
+        facts = self._facts
+        if kind == "pass":
+            self._passes, self._last = self._passes + 1, facts.passes.popitem()[1]
+            return not self._steps and self._passes > 1  # no optimizer has made a step yet
+        if kind == "step":
+            self._steps = max(facts.steps)
+            facts.steps, facts.hashes = {self._steps: facts.steps[self._steps]}, {}
+        elif kind == "hash" and 0 in facts.hashes:
+            self._start = _joint_hash(facts.hashes.pop(0))
+        return kind in {"step", "hash"} and bool(self._steps)
+
+    def _post(self, peak: int) -> bytes:
+        last, step, hashes = self._last, self._facts.steps.get(self._steps), self._facts.hashes.get(self._steps)
+        line = self._lines.setdefault(last.line[:_LONGEST], len(self._lines))
+        flags = _FINITE * last.finite | _LOSS * (last.loss is not None) | _HASHED * (hashes is not None)
+        flags |= _IS_REDUCED * (last.reduced is not None) | _REDUCED * bool(last.reduced)
+        with np.errstate(over="ignore"):
+            singles = np.array([_total(last.norms), step.rates[0] if step and step.rates else np.nan], np.float32)
+        at, hashed = self._facts.began + self._facts.row["seconds"], 0 if hashes is None else _joint_hash(hashes)
+        return POST.pack(
+            self._steps, self._passes, self._facts.rank, flags, min(line, _MOST_LINES), step.at if step else at,
+            last.loss or 0.0, _total(step.used if step else None), *map(float, singles), peak, hashed,
+        )  # fmt: skip
+
+    def _head(self) -> dict[str, Any]:
+        row = self._facts.row
+        known = {name: row[name] for name in ("rank", "pid", "kinds", "coordinate", "state") if name in row}
+        words = {name: row[name][:_LONGEST] for name in ("host", "error") if name in row}
+        groups = {name: _as_range(row.get(name, ())) for name in ("replicas", "shares")}
+        place = {"world": self._facts.world, "began": self._facts.began, "start": self._start}
+        return {**place, "lines": [*self._lines][:_MOST_LINES], "row": {**known, **words}, "groups": groups}
+
+
+def _as_range(ranks: Sequence[int]) -> list[int]:
+    """Return ranks as the numbers of a range; nothing where they are none: what is posted stays small."""
+    found = range(ranks[0], ranks[-1] + 1, ranks[1] - ranks[0] if len(ranks) > 1 else 1) if ranks else range(0)
+    return [found.start, found.stop, found.step] if ranks and tuple(found) == tuple(ranks) else []
+
+
+def _total(norms: Any) -> float:
+    known = norms[~(norms < 0)].astype(np.float64) if norms is not None else ()
+    return float(np.sqrt(np.square(known).sum())) if len(known) else UNTOUCHED
+
+
+def _joint_hash(hashes: Any) -> int:
+    return int.from_bytes(hashlib.blake2b(hashes.tobytes(), digest_size=8).digest(), "little")
+
+
+def of_posts(head: bytes, posts: bytes) -> Facts:
+    """Return what a rank has posted so far: all its parameters count as one."""
+    about = json.loads(head)
+    facts = Facts(world=about["world"], names=[EVERYTHING], began=about["began"])
+    groups = {name: tuple(range(*ends)) if ends else () for name, ends in about["groups"].items()}
+    facts.row = {name: tuple(each) if isinstance(each, list) else each for name, each in about["row"].items()} | groups
+    facts.row["coordinate"] = tuple(map(tuple, facts.row.get("coordinate", ())))
+    if about["start"] is not None:
+        facts.hashes[0] = np.array([about["start"]], np.uint64)
+    for step, passes, _, flags, line, at, loss, used, brought, rate, peak, hashed in POST.iter_unpack(posts):
+        label = about["lines"][line] if line < len(about["lines"]) else ""
+        reduced = bool(flags & _REDUCED) if flags & _IS_REDUCED else None
+        facts.passes[passes] = OnePass(
+            loss if flags & _LOSS else None, bool(flags & _FINITE), reduced, label, np.array([brought], np.float32)
+        )
+        if step:
+            facts.steps[step] = OneStep((rate,), np.array([used], np.float32), [passes], at)
+        if flags & _HASHED:
+            facts.hashes[step] = np.array([hashed], np.uint64)
+        facts.row |= {"passes": passes, "steps": step, "peak": peak, "seconds": at - facts.began}
+    return facts
 
 
 def of_report(report: TraceReport) -> Facts:

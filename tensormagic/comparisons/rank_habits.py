@@ -245,7 +245,7 @@ class _Joint:
             known = numbers >= self.first
             self.kinds[at, numbers[known] - self.first] = kinds[known]
             self.moments[at, numbers[known] - self.first] = moments[known]
-        self.moments -= self._offsets()[:, None]
+        self.moments -= _offsets(members, self.moments)[:, None]
 
     def kind(self, row: int, at: int) -> tuple[str, str, str]:
         """Return what a rank did there: kind, sizes, line."""
@@ -254,13 +254,14 @@ class _Joint:
         _, _, operation, sizes, line = begun.kinds[int(self.kinds[row, at])]
         return operation.rpartition(":")[2], sizes, line
 
-    def _offsets(self) -> Any:
-        """Return how far each clock is ahead of the first: nobody leaves a collective before the last has come."""
-        if len({one.row.get("host") for one in self.members}) < 2 or not self.moments.size:
-            return np.zeros(len(self.members))
-        apart = self.moments - self.moments[:1]
-        known = ~np.isnan(apart).any(axis=0)
-        return np.median(apart[:, known], axis=1) if known.any() else np.zeros(len(self.members))
+
+def _offsets(members: Sequence[Facts], moments: Any) -> Any:
+    """Return how far each clock is ahead of the first: nobody leaves a collective before the last has come."""
+    if len({one.row.get("host") for one in members}) < 2 or not moments.size:
+        return np.zeros(len(members))
+    apart = moments - moments[:1]
+    known = ~np.isnan(apart).any(axis=0)
+    return np.median(apart[:, known], axis=1) if known.any() else np.zeros(len(members))
 
 
 def _rows(begun: Begun, group: str) -> tuple[Any, Any, Any]:
@@ -358,11 +359,14 @@ def _last(joint: _Joint) -> Iterator[Difference]:
 
 
 def arrivals(found: Sequence[Facts]) -> Arrivals | None:
-    """Return when each rank came to the last collectives of the largest group, or of the one in which they part."""
+    """Return when each rank came to the last collectives of the largest group, or of the one in which they part.
+
+    Of ranks that still run, or were killed, no collective is known: when they came to their steps.
+    """
     joints = _joints(found)
     joint = next((each for each in joints if _parted(each) is not None), next(iter(joints), None))
     if joint is None or not joint.moments.size:
-        return None
+        return _steps(found)
     known = ~np.isnan(joint.moments).all(axis=0)
     shown = np.flatnonzero(known)[-MOST_SHOWN:]
     moments = joint.moments[:, shown]
@@ -376,4 +380,20 @@ def arrivals(found: Sequence[Facts]) -> Arrivals | None:
         group=joint.group, ranks=ranks, numbers=numbers,
         operations=tuple(kind[0] for kind in kinds), lines=tuple(kind[2] for kind in kinds),
         seconds=array("f", seconds.tobytes()),
+    )  # fmt: skip
+
+
+def _steps(found: Sequence[Facts]) -> Arrivals | None:
+    several = [one for one in found if any(step.at for step in one.steps.values())]
+    if len(several) < 2:
+        return None
+    ends = [max(one.steps) for one in several]
+    last = max(ends) if max(ends) > min(ends) + 1 else min(ends)  # one step behind is none: it was not written yet
+    shown = sorted({step for one in several for step in one.steps if step <= last})[-MOST_SHOWN:]
+    moments = np.array([[one.steps[at].at if at in one.steps else np.nan for at in shown] for one in several])
+    moments -= _offsets(several, moments)[:, None]
+    seconds = (moments - np.nanmin(moments)).astype(np.float32)
+    return Arrivals(
+        group="", ranks=tuple(one.rank for one in several), numbers=tuple(shown), operations=("step",) * len(shown),
+        lines=("",) * len(shown), seconds=array("f", seconds.tobytes()),
     )  # fmt: skip

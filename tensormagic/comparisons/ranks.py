@@ -26,7 +26,7 @@ _ALIKE = 1e-4  # norms of one tensor differ by less, relative to the larger: sum
 Key = TypeVar("Key", bound=Hashable)
 
 
-Given = str | os.PathLike[str] | TraceReport | RankReport
+Given = str | os.PathLike[str] | TraceReport | RankReport | Facts
 
 
 def ranks_of(of: Given | Iterable[Given]) -> RankReport:
@@ -51,6 +51,8 @@ def ranks_of(of: Given | Iterable[Given]) -> RankReport:
 
 def _written(given: Any) -> Sequence[Facts]:
     """Return what the ranks in one part wrote."""
+    if isinstance(given, Facts):
+        return [given]
     if isinstance(given, TraceReport):
         return [of_report(given)]
     if isinstance(given, RankReport):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from statistics import median
 
-from tensormagic.reports import Difference, Finding, RankReport, TraceReport, Whole
+from tensormagic.reports import EVERYTHING, Difference, Finding, RankReport, TraceReport, Whole
 from tensormagic.words import count, listed, number_of_bytes, percent, plural, ranks_text, seconds_text, short_number
 
 # TM900 to TM908: what parts ranks that should go together, and on which of them it began.
@@ -50,8 +50,9 @@ def parameters_differ(report: RankReport) -> Iterator[Finding]:
         when = f"After step {count(one.step)}, with equal gradients," if one.step else "Before the first step"
         yield Finding(
             code="TM901", severity="error",
-            message=f"{when} {count(one.count)} of {plural(one.of, 'parameter')} differ between ranks: {one.names[0]} "
-            f"is different on {ranks_text(one.ranks)}.",
+            message=f"{when} {_of(one, 'parameters')} differ between ranks: "
+            f"{'they are' if one.names[0] == EVERYTHING else f'{one.names[0]} is'} different on "
+            f"{ranks_text(one.ranks)}.",
             evidence={"parameters": one.count, "step": one.step},
             remedy="DistributedDataParallel broadcasts parameters once, when it wraps the model: change them before "
             "that, or identically on all ranks.",
@@ -73,8 +74,8 @@ def gradients_not_reduced(report: RankReport) -> Iterator[Finding]:
     for one in _those(report, "gradients"):
         yield Finding(
             code="TM902", severity="error",
-            message=f"{_step(one)} used gradients that differ between ranks, of {count(one.count)} of "
-            f"{plural(one.of, 'parameter')}: the norm of {one.names[0]}.grad is {_values(one)}; "
+            message=f"{_step(one)} used gradients that differ between ranks, of {_of(one, 'the parameters')}: the norm "
+            f"of {f'{one.names[0]}.grad' if one.names[0] != EVERYTHING else 'all of them'} is {_values(one)}; "
             f"{_WHY[one.reduced]}.",
             evidence={"parameters": one.count, "step": one.step},
             remedy="Run the forward and backward of the last pass before a step outside no_sync(), and through "
@@ -123,6 +124,11 @@ def passes_differ(report: RankReport) -> Iterator[Finding]:
         remedy="Give all ranks the same number of batches (`drop_last=True`), or train inside `model.join()`: the "
         "others wait for a collective that a rank does not reach.",
     )  # fmt: skip
+
+
+def _of(one: Difference, everything: str) -> str:
+    """Return how many parameters differ, where that is known."""
+    return everything if one.names[0] == EVERYTHING else f"{count(one.count)} of {plural(one.of, 'parameter')}"
 
 
 _MOST_TOLD = 4

@@ -1,17 +1,18 @@
 """``%%tracegrad --ranks``: runs the cell on all engines of an ipyparallel cluster, each a rank; one panel here.
 
-Engines write what they do to files, as under ``tensormagic.trace(ranks=...)``. The panel is drawn while they run: from
-the files where they reach the folder of this process, else from the parts of them that they publish once a second.
-Whole files are sent here at the end in any case.
+Engines write what they do to files, as under ``tensormagic.trace(ranks=...)``, and post 64 bytes a step, once a second.
+While they run the panel is drawn from the files, where they reach the folder of this process and are small, else from
+the posts: there all parameters count as one. At the end it is drawn from the files; those that lie elsewhere are sent
+here in pieces. No message is larger than 20 KB.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import sys
 import tempfile
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -29,11 +30,14 @@ from tensormagic.reports import RankReport
 from tensormagic.words import error_text
 
 _SECONDS = 1.0
-_LARGEST = 16_384  # bytes of a message that an engine publishes
+_LARGEST = 16_384  # bytes of posts, or of a piece of a file, in a message
+_MOST_READ = 32 * 2**20  # bytes of files that are read while the engines run
 _NO_CLIENT = (
     "--ranks alone runs the cell on the engines of an ipyparallel client, and there is none here: rc = "
     "ipyparallel.Cluster(n=2).start_and_connect_sync(). In any other process --ranks FOLDER writes what this rank does"
 )
+
+_FOLDERS: list[tempfile.TemporaryDirectory[str]] = []
 
 
 def run(shell: Any, options: str, cell: str, output: Output, *, live: bool) -> None:
@@ -46,8 +50,10 @@ def run(shell: Any, options: str, cell: str, output: Output, *, live: bool) -> N
     view = _view(shell)
     live = live and relays_updates(shell) and not output.text
     handle = display(display_id=True) if live else None
-    with tempfile.TemporaryDirectory(prefix="tensormagic-ranks-", ignore_cleanup_errors=True) as place:
-        report, failed = _ended(view.apply_async(traced_here, options, cell, place, live=live), Path(place), handle)
+    # Full reports are read from there when they are asked for: it goes with this process.
+    _FOLDERS.append(tempfile.TemporaryDirectory(prefix="tensormagic-ranks-", ignore_cleanup_errors=True))
+    place = _FOLDERS[-1].name
+    report, failed = _ended(view, view.apply_async(traced_here, options, cell, place, live=live), Path(place), handle)
     if report is None:
         raise UsageError("; ".join(failed) or "on the engines no run of several ranks was traced")
     if handle is not None:
@@ -57,60 +63,75 @@ def run(shell: Any, options: str, cell: str, output: Output, *, live: bool) -> N
         raise UsageError(f"the cell failed: {'; '.join(failed)}")
 
 
-def _ended(running: Any, folder: Path, handle: Any) -> tuple[RankReport | None, list[str]]:
+def _ended(view: Any, running: Any, folder: Path, handle: Any) -> tuple[RankReport | None, list[str]]:
     """Wait for the engines, drawing meanwhile; return the report, and which failed. Prints what the cell printed."""
     while not running.ready():
         running.wait(_SECONDS)
-        if handle is None or running.ready():
-            continue
-        _take_published(running, folder)
-        if (report := _report(folder)) is not None:
+        if handle is not None and not running.ready() and (report := _so_far(running, folder)) is not None:
             handle.update(bundle(report), raw=True)
-    failed = []
-    for engine, (written, error, said) in zip(running.engine_id, running.get(), strict=True):
-        for name, content in written.items():
-            (folder / name).write_bytes(content)
+    failed, is_away = [], False
+    for engine, (shares, error, said) in zip(running.engine_id, running.get(), strict=True):
+        is_away |= not shares
         if said.strip():
             print(f"[engine {engine}] {said.rstrip()}")  # noqa: T201  (what the cell printed there)
         failed += [f"{error} (engine {engine})"] if error else []
+    for number in itertools.count() if is_away else ():
+        parts = [part for part in view.apply_sync(piece, number) if part is not None]
+        for name, content in parts:
+            with (folder / name).open("ab") as file:
+                file.write(content)
+        if not parts:
+            break
     return _report(folder), failed
 
 
-def _take_published(running: Any, folder: Path) -> None:
-    """Write the parts of files that engines have published so far."""
-    for published in running.data:
-        files: dict[str, bytes] = {}
-        for key in sorted(published):
-            name = key.partition(" ")[0]
-            files[name] = files.get(name, b"") + published[key]
-        for name, content in files.items():
-            (folder / name).write_bytes(content)
+def _so_far(running: Any, folder: Path) -> RankReport | None:
+    """Return what the engines do now: what they wrote, where that is here and soon read, else what they posted."""
+    sizes = [path.stat().st_size for path in folder.glob("rank*.jsonl")]
+    if sizes and sum(sizes) <= _MOST_READ:
+        return _report(folder)
+    from tensormagic.comparisons.rank_files import of_posts
+
+    posted = [each for each in running.data if "head" in each]
+    found = [of_posts(each["head"], b"".join(each[key] for key in sorted({*each} - {"head"}))) for each in posted]
+    return api.ranks(found) if found else None
 
 
-class _Published:
-    """Publishes what is appended to the files in a folder, in numbered parts.
+class _Posted:
+    """Posts what this process does as a rank, from the file that it writes.
 
     Args:
-        folder: Where they are.
+        folder: Where that is.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._sent: Counter[Path] = Counter()
-        self._number = 0
 
     def run(self, over: Event) -> None:
-        """Publish once a second, until it is over."""
+        """Post once a second, until it is over."""
         from ipyparallel.datapub import publish_data  # type: ignore[import-untyped,unused-ignore]
 
+        from tensormagic.collectors.runs.rank_file import peak_bytes
+        from tensormagic.comparisons.rank_files import Posting
+
+        posting, number = None, 0
         while not over.wait(_SECONDS):
-            for path in self._folder.glob("rank*.jsonl"):
-                with path.open("rb") as file:
-                    file.seek(self._sent[path])
-                    while part := file.read(_LARGEST):
-                        publish_data({f"{path.name} {self._number:09d}": part})
-                        self._sent[path] += len(part)
-                        self._number += 1
+            if posting is None and (own := next(filter(_is_own, self._folder.glob("rank*.jsonl")), None)) is not None:
+                posting = Posting(own)
+            if posting is None:
+                continue
+            before, posts = posting.head, posting.new(peak_bytes())
+            if posting.head != before:
+                publish_data({"head": posting.head})
+            for at in range(0, len(posts), _LARGEST):
+                publish_data({f"{number:09d}": posts[at : at + _LARGEST]})
+                number += 1
+
+
+def _is_own(path: Path) -> bool:
+    """Return whether this process writes a file of a rank."""
+    with path.open("rb") as file:
+        return f'"pid":{os.getpid()},'.encode() in file.read(300)
 
 
 def _report(folder: Path) -> RankReport | None:
@@ -133,7 +154,7 @@ def _view(shell: Any) -> Any:
     return clients[0][:]
 
 
-def traced_here(options: str, cell: str, folder: str, *, live: bool) -> tuple[dict[str, bytes], str, str]:
+def traced_here(options: str, cell: str, folder: str, *, live: bool) -> tuple[bool, str, str]:
     """Run a cell under ``%%tracegrad --ranks`` in this process, an engine.
 
     Args:
@@ -143,7 +164,8 @@ def traced_here(options: str, cell: str, folder: str, *, live: bool) -> tuple[di
         live: Whether what is written is looked at while the cell runs.
 
     Returns:
-        What this rank wrote, by the name of its file; the error that ended the cell, or nothing; what it printed.
+        Whether what this rank wrote is there: if not, `piece` has it. The error that ended the cell, or nothing; what
+        it printed.
     """
     from IPython import get_ipython
     from IPython.utils.capture import capture_output
@@ -153,17 +175,32 @@ def traced_here(options: str, cell: str, folder: str, *, live: bool) -> tuple[di
         shell.extension_manager.load_extension("tensormagic")
     shares = Path(folder).is_dir()
     place = Path(folder if shares else tempfile.mkdtemp(prefix="tensormagic-ranks-"))
-    publishing = Background(_Published(place).run, "tensormagic-publishing")
-    if live and not shares:
-        publishing.start()
+    _left[:] = [] if shares else [place]
+    posting = Background(_Posted(place).run, "tensormagic-posting")
+    if live:
+        posting.start()
     try:
         with capture_output(display=False) as said:
             result = shell.run_cell(f"%%tracegrad {options} --live off --ranks '{place}'\n{cell}")
     finally:
-        publishing.stop()
+        posting.stop()
     error = result.error_before_exec or result.error_in_exec
-    mark = f'"pid":{os.getpid()},'.encode()
-    written = {path.name: text for path in place.glob("rank*.jsonl") if mark in (text := path.read_bytes())[:300]}
-    if not shares:
-        shutil.rmtree(place, ignore_errors=True)
-    return written, error_text(error) if error is not None else "", str(said.stdout)
+    return shares, error_text(error) if error is not None else "", str(said.stdout)
+
+
+_left: list[Path] = []  # the folder of this engine's last run, where the client does not reach it
+
+
+def piece(number: int) -> tuple[str, bytes] | None:
+    """Return a piece of what this engine left, with the name of its file; None behind the last, and all is removed."""
+    for path in sorted(_left[0].glob("rank*")) if _left else ():
+        pieces = -(-path.stat().st_size // _LARGEST)
+        if number < pieces:
+            with path.open("rb") as file:
+                file.seek(number * _LARGEST)
+                return path.name, file.read(_LARGEST)
+        number -= pieces
+    for folder in _left:
+        shutil.rmtree(folder, ignore_errors=True)
+    _left.clear()
+    return None

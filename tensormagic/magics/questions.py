@@ -136,7 +136,8 @@ def _ranks(shell: Any, options: argparse.Namespace, output: Output) -> Report:
     check(output)
     if len(options.run) != 1:
         raise UsageError(f"%ranks takes one run, but was given {len(options.run)}: {', '.join(options.run)}")
-    return api.ranks(_run_of_ranks(shell, options.run[0]))
+    report = api.ranks(_run_of_ranks(shell, options.run[0]))
+    return report if options.rank is None else api.rank_report(report, options.rank)
 
 
 def _run_of_ranks(shell: Any, given: str) -> Any:
@@ -247,7 +248,12 @@ MAGICS = {
                 "metavar": "RUN",
                 "help": "the folder that every rank was given as tensormagic.trace(ranks=...), or a list of their "
                 "trace reports",
-            }
+            },
+            "--rank": {
+                "type": int,
+                "metavar": "N",
+                "help": "show the full report of that rank: rank 0 saves one when it ends, and each that differs",
+            },
         },
         needs="run",
         report=_ranks,

@@ -97,7 +97,7 @@ from tensormagic.reports.memory_run import (
     Timeline,
 )
 from tensormagic.reports.ops import PHASES, NodeCosts, OpsReport, OpUse, Phase, Total
-from tensormagic.reports.ranks import Arrivals, Box, Difference, Placed, RankReport, RankRow
+from tensormagic.reports.ranks import EVERYTHING, Arrivals, Box, Difference, Placed, RankReport, RankRow
 from tensormagic.reports.rng import (
     Draw,
     DrawSum,
@@ -215,6 +215,7 @@ from tensormagic.reports.writes import ChangedName, Clash, Write, WritesReport
 __all__ = [
     "BEYOND",
     "CATEGORIES",
+    "EVERYTHING",
     "FORMAT_VERSION",
     "MEASURES",
     "NOTHING",

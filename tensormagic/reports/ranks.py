@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from tensormagic.reports.base import UNSAVED, Gap, Report
 from tensormagic.reports.graph import Floats, no_numbers, require
+from tensormagic.reports.trace import TraceReport
+from tensormagic.words import ranks_text
 
 # How a tensor is spread over a mesh of ranks, and which rank holds what: whole numbers alone, nobody is asked.
 
@@ -73,6 +75,8 @@ class Placed:
 
 # Many ranks as one picture: what the ranks of a run wrote down, compared with each other.
 
+EVERYTHING = "all parameters"  # what ranks post while they run is of all of them together
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankRow:
@@ -97,6 +101,7 @@ class RankRow:
     peak: int = 0  #: Bytes: the most that was allocated on its device, or that the process took; 0 where not known.
     line: str = ""  #: The line that called its last backward.
     seconds: float = 0.0  #: How long it ran, as far as it has said.
+    report: str = ""  #: The file of its full report, where it saved one: see `RankReport.reports`.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,14 +136,40 @@ class Difference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrivals:
-    """When ranks came to collectives of one group."""
+    """When ranks came to collectives of one group; while these are not known, to steps of their optimizers."""
 
-    group: str  #: Its name.
+    group: str  #: Its name; empty of steps.
     ranks: tuple[int, ...]  #: The ranks.
-    numbers: tuple[int, ...]  #: Of the collectives in their group.
-    operations: tuple[str, ...]  #: What each does: ``"all_reduce"``.
+    numbers: tuple[int, ...]  #: Of the collectives in their group, or of the steps.
+    operations: tuple[str, ...]  #: What each does: ``"all_reduce"``, ``"step"``.
     lines: tuple[str, ...]  #: Where it was called on the first rank that came there.
     seconds: Floats  #: By rank, then collective, from the first that is recorded; NaN where a rank did not come.
+
+
+class FullReports(Mapping[int, TraceReport]):
+    """Trace reports of ranks, by rank; each is read when it is asked for.
+
+    Args:
+        files: Where they are.
+    """
+
+    def __init__(self, files: Mapping[int, str]) -> None:
+        self._files = files
+
+    def __getitem__(self, rank: int) -> TraceReport:
+        if rank not in self._files:
+            there = f"there are those of {ranks_text(self._files)}" if self._files else "no rank of this run did"
+            raise KeyError(f"rank {rank} left no full report: {there}")
+        return TraceReport.load(self._files[rank])
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def __repr__(self) -> str:
+        return f"<full reports of {ranks_text(self._files) or 'no rank'}>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +198,11 @@ class RankReport(Report):
     gaps: tuple[Gap, ...] = ()  #: What could not be read.
     #: Everything that each rank wrote, by which the report can be merged with others; it is not saved.
     written: tuple[Any, ...] = field(default=(), repr=False, compare=False, metadata=UNSAVED)
+
+    @property
+    def reports(self) -> FullReports:
+        """The full reports that ranks saved when they ended, by rank: of rank 0, and of those that differ."""
+        return FullReports({one.rank: one.report for one in self.ranks if one.report})
 
     def check(self) -> None:
         """Raise ReportFormatError where a part points at what is not there."""

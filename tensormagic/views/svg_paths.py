@@ -153,7 +153,7 @@ CLEAR, LINE = 0, 1  # palette entries: nothing, and the hatch line
 FIRST_COLOUR = 2
 NOT_A_NUMBER, PLUS_INFINITY, MINUS_INFINITY = -1, -2, -3
 EMPTY = -4  # a cell with nothing in it
-_HATCH_LINE = bytes.fromhex(theme.MIXED_COLOUR[1:])
+_HATCH_LINE = theme.MIXED_COLOUR
 
 
 def heatmap(cells: Sequence[Sequence[int]], palette: Sequence[str], *, size: int) -> str:
@@ -164,22 +164,33 @@ def heatmap(cells: Sequence[Sequence[int]], palette: Sequence[str], *, size: int
         palette: Colours as ``#rrggbb``, at most 254.
         size: Pixels along the side of one cell.
     """
-    lines = b"".join(b"\0" + line for at, row in enumerate(cells) for line in _pixel_lines(row, at * size, size))
-    width, height = len(cells[0]) * size, len(cells) * size
-    header = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
+    lines = [line for at, row in enumerate(cells) for line in _pixel_lines(row, at * size, size)]
+    return indexed(lines, ["", _HATCH_LINE, *palette])
+
+
+def indexed(lines: Sequence[bytes], palette: Sequence[str]) -> str:
+    """Return an ``<img src>`` of rows of one byte a pixel.
+
+    Args:
+        lines: The rows; a pixel is the place of its colour.
+        palette: Colours as ``#rrggbb``, ``#rrggbbaa`` or ``rgba(r,g,b,a)``; transparent where empty.
+    """
+    colours = [_rgba(colour) for colour in palette]
     chunks = (
-        _chunk(b"IHDR", header),
-        _chunk(b"PLTE", bytes(_palette(palette))),
-        _chunk(b"tRNS", b"\0"),
-        _chunk(b"IDAT", zlib.compress(lines, 9)),
+        _chunk(b"IHDR", struct.pack(">IIBBBBB", len(lines[0]), len(lines), 8, 3, 0, 0, 0)),
+        _chunk(b"PLTE", b"".join(colour[:3] for colour in colours)),
+        _chunk(b"tRNS", bytes(colour[3] for colour in colours).rstrip(b"\xff")),
+        _chunk(b"IDAT", zlib.compress(b"".join(b"\0" + line for line in lines), 9)),
         _chunk(b"IEND", b""),
     )
     return _data_uri(*chunks)
 
 
-def _palette(palette: Sequence[str]) -> list[int]:
-    channels = [int(colour[at : at + 2], 16) for colour in palette for at in (1, 3, 5)]
-    return [0, 0, 0, *_HATCH_LINE, *channels]
+def _rgba(colour: str) -> bytes:
+    if colour.startswith("rgba("):
+        *channels, alpha = colour[5:-1].split(",")
+        return bytes([*map(int, channels), round(255 * float(alpha))])
+    return bytes.fromhex(f"{colour[1:]}ff"[:8]) if colour else bytes(4)
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:

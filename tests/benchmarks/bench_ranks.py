@@ -1,6 +1,6 @@
 """1,024 ranks with 300 parameters and 100 steps each: files of 410 MB are read, compared and drawn in one process.
 
-And what it costs a rank to write: beside a trace that does not.
+And what ranks post meanwhile, and what it costs a rank to write: beside a trace that does not.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pytest
 import torch
 
 import tensormagic as tm
+from tensormagic.comparisons.rank_files import Posting, of_posts
 from tests.benchmarks.workloads import WORKLOADS
 from tests.support.kernel import ROOT
 
@@ -109,6 +110,27 @@ def test_a_thousand_ranks_are_read_compared_and_drawn(folder, how):
     assert told["seconds"] < SECONDS
     assert told["peak"] < BYTES
     assert told["html"] < 200_000
+
+
+def test_a_thousand_ranks_post_64_bytes_a_step(folder):
+    """What they post is compared and drawn in seconds; no head has 20 KB, nor has a message of 255 posts."""
+    posts = []
+    for path in sorted(folder.iterdir()):
+        posting = Posting(path)
+        posted = posting.new(peak=2**30)
+        posts.append((posting.head, posted))
+    assert {len(posted) for _, posted in posts} == {64 * STEPS}
+    assert max(len(head) for head, _ in posts) < 20_000
+    began = time.process_time()
+    report = tm.ranks([of_posts(*each) for each in posts])
+    html = report._repr_html_()
+    seconds = time.process_time() - began
+    print(
+        f"\n{64 * RANKS * STEPS / 1e6:.1f} MB of posts, a head of {len(posts[0][0])} bytes, {seconds:.1f} s", len(html)
+    )
+    assert len(report.ranks) == RANKS
+    assert [one.code for one in report.findings] == ["TM902"]
+    assert seconds < SECONDS / 2
 
 
 ROUNDS, WRITTEN_STEPS, MORE = 9, 40, 1.1

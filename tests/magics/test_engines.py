@@ -98,29 +98,45 @@ class Far:
     """Engines that do not reach the folder of this process, as on another machine."""
 
     def __init__(self, view):
-        self.view = view
+        self.view, self.pieces = view, []
+
+    def apply_sync(self, function, number):
+        found = self.view.apply_sync(function, number)
+        self.pieces += [part for part in found if part is not None]
+        return found
 
     def apply_async(self, function, options, cell, _folder, *, live):
         self.running = self.view.apply_async(function, options, cell, "/not/there", live=live)
         return self.running
 
 
-def test_engines_that_do_not_reach_the_folder_publish_what_they_write(shell, cell, client, monkeypatch):
-    """The panel is drawn while they run from what they publish, in small messages, and at the end from whole files."""
+def test_engines_that_do_not_reach_the_folder_post_64_bytes_a_step(shell, cell, client, monkeypatch):
+    """The panel is drawn while they run from what they post, and at the end from their files, which come in pieces."""
     far, drawn = Far(client[:]), []
     monkeypatch.setattr(engines, "_view", lambda _: far)
     monkeypatch.setattr(engines, "relays_updates", lambda _: True)
     monkeypatch.setattr(engines, "bundle", lambda report: drawn.append(report) or bundle(report))
     slowly = TRAIN.format(call="net").replace("opt.step()", "opt.step(); time.sleep(0.7)")
-    ran = cell(f"%%tracegrad --ranks --into found\nimport time\n{slowly}")
+    ran = cell(f"%%tracegrad --ranks --into found\nimport time\n{slowly}\ntime.sleep(2)")
     assert ran.error is None
-    assert [one.passes for one in shell.user_ns["found"].ranks] == [4, 4]
+    found = shell.user_ns["found"]
+    assert [one.passes for one in found.ranks] == [4, 4]
     assert min(one.passes for one in drawn[0].ranks) < 4
     assert {one.state for one in drawn[0].ranks} == {"running"}
-    assert [one.passes for one in drawn[-1].ranks] == [4, 4]
-    parts = [part for published in far.running.data for part in published.values()]
-    assert parts
-    assert max(map(len, parts)) < 20_000
+    *_, live, last = drawn
+    assert [(one.passes, one.steps) for one in live.ranks] == [(4, 4)] * 2
+    assert (live.names, live.findings, len(live.brought)) == (("all parameters",), (), 2)
+    assert all(one.peak for one in live.ranks)
+    assert len(live.arrivals.numbers) == 4
+    assert [one.passes for one in last.ranks] == [4, 4]
+    for published in far.running.data:
+        assert len(published.pop("head")) < 2000
+        posts = b"".join(published.values())
+        assert len(posts) in {64 * 4, 64 * 5, 64 * 6}  # again where the hashes of step 1, 2 or 4 came a second later
+    assert far.pieces
+    assert max(len(part) for _, part in far.pieces) < 20_000
+    assert found.reports[0].state == "finished"
+    assert "full reports of rank 0: .reports[0]" in " ".join(str(found).split())
 
 
 def test_an_error_on_one_engine(shell, cell, client):

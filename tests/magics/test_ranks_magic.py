@@ -67,6 +67,15 @@ def test_reports(shell, cell, folder):
         assert "2 ranks" in cell(f"%ranks {given} --text").out
 
 
+def test_the_full_report_of_a_rank(cell, folder):
+    """The panel of its run."""
+    assert "rank 0 left no full report: no rank of this run did" in str(cell("%ranks runs/a --rank 0").error)
+    traced(0).save(folder / "runs" / "a" / "rank00000.report.json")
+    ran = cell("%ranks runs/a --rank 0 --text")
+    assert "rank 0 of 2" in ran.out
+    assert "1 backward pass" in ran.out
+
+
 def test_tab_offers_folders(shell, folder):
     """The folders here, then those below."""
     assert {"my runs", "runs"} <= set(shell.complete("", "%ranks ", 7)[1])

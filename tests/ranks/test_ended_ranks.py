@@ -33,7 +33,7 @@ def launched(folder, world, **ends):
 
 def passes_in(folder):
     """Return how many passes each file holds so far."""
-    return [file.read_text().count('"k":"pass"') for file in sorted(folder.glob("rank*"))]
+    return [file.read_text().count('"k":"pass"') for file in sorted(folder.glob("rank*.jsonl"))]
 
 
 def test_all_ranks_are_terminated_and_one_had_a_full_disk(tmp_path):
@@ -53,6 +53,8 @@ def test_all_ranks_are_terminated_and_one_had_a_full_disk(tmp_path):
     assert list(train(net, range(6))) == list(range(6))
     assert printed.startswith(str(net.weight.tolist()))
     assert "this rank's file ends early: OSError" in printed
+    assert "this rank's full report was not saved: OSError" in printed
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"rank0000{rank}.jsonl" for rank in range(3)]
     assert printed.endswith(" 6\n")
 
     report = tm.ranks(tmp_path)

@@ -8,13 +8,14 @@ import pickle
 import shutil
 import subprocess
 import time
+from dataclasses import replace
 
 import pytest
 import torch
 
 import tensormagic as tm
 from tensormagic.commands import main
-from tensormagic.comparisons.rank_files import Facts, OnePass, OneStep
+from tensormagic.comparisons.rank_files import Facts, OnePass, OneStep, Posting, of_posts
 from tensormagic.comparisons.ranks import compare_ranks
 from tests.support import warm
 from tests.support.kernel import ROOT
@@ -134,7 +135,7 @@ def test_a_file_that_ends_within_a_line_is_read_up_to_there(folder, tmp_path):
 @pytest.mark.parametrize("program", ["healthy", "drifted", "slow", "clipped_by_shards", "nan_on_one"])
 def test_parts_of_a_folder_are_merged(folder, program):
     """File by file, each elsewhere: the panel is that of the folder."""
-    parts = [tm.ranks(file) for file in sorted((folder / program).iterdir())]
+    parts = [tm.ranks(file) for file in sorted((folder / program).glob("*.jsonl"))]
     assert len(parts) == WORLD
     assert [part.findings[0].code for part in parts] == ["TM900"] * WORLD  # one rank of two
     both = tm.ranks(pickle.loads(pickle.dumps(parts)))
@@ -184,6 +185,120 @@ def test_a_folder_that_cannot_be_written_is_a_gap_and_no_error(tmp_path):
         torch.ones(2, requires_grad=True).sum().backward()
     assert len(trace.report.passes) == 1
     assert any("this rank's file ends early" in gap.reason for gap in trace.report.gaps)
+
+
+HASHED = {"healthy": [0, 1, 2, 4, 5], "killed": [0, 1, 2]}  # killed within step 3
+
+
+@pytest.mark.parametrize("program", HASHED)
+def test_hashes_are_of_the_start_the_end_and_steps_2_to_the_k(folder, program):
+    """So that a run of a million steps has twenty-two."""
+    lines = map(json.loads, (folder / program / "rank00001.jsonl").read_text().splitlines())
+    assert sorted({one["step"] for one in lines if one["k"] == "hash"}) == HASHED[program]
+
+
+@pytest.mark.parametrize(("program", "ranks"), [("healthy", [0]), ("drifted", [0, 1]), ("nan_on_one", [0, 1])])
+def test_full_reports_are_of_rank_0_and_of_ranks_that_differ(folder, reports, program, ranks):
+    """Each saved its own when it ended; they are read when they are asked for, also from a saved comparison."""
+    found = tm.RankReport.from_dict(tm.ranks(folder / program).to_dict())
+    assert list(found.reports) == ranks
+    for rank in ranks:
+        own = reports[rank][program]
+        assert found.reports[rank].to_dict() == {**own.to_dict(), "own_seconds": found.reports[rank].own_seconds}
+    assert f"--rank {ranks[-1]} or .reports[{ranks[-1]}]" in " ".join(str(found).split())
+    if 1 not in ranks:
+        with pytest.raises(KeyError, match="rank 1 left no full report: there are those of rank 0"):
+            found.reports[1]
+
+
+def test_a_rank_that_was_killed_left_no_full_report(folder):
+    """And that is said."""
+    found = tm.ranks(folder / "killed")
+    assert list(found.reports) == [0]
+    assert "full reports of rank 0: --rank 0 or .reports[0]; none of rank 1: killed" in " ".join(str(found).split())
+
+
+def test_an_older_full_report_goes_with_its_run(tmp_path):
+    """A folder that is used again has none of a rank that ended otherwise."""
+
+    def run():
+        with tm.trace(ranks=tmp_path):
+            torch.ones(2, requires_grad=True).sum().backward()
+
+    run()
+    full = tmp_path / "rank00000.report.json"
+    assert list(tm.ranks(tmp_path).reports) == [0]
+    full.write_text("of another run")
+    full.with_name("rank00001.report.json").write_text("of another rank")
+    run()
+    assert list(tm.ranks(tmp_path).reports) == [0]
+    assert len(tm.ranks(tmp_path).reports[0].passes) == 1
+
+
+def test_the_command_opens_the_full_report_of_a_rank(folder, capsys):
+    """The run's own panel; where that rank saved none, it is said which did."""
+    assert main(["ranks", str(folder / "drifted"), "--rank", "1"]) == 0
+    assert "5 backward passes" in capsys.readouterr().out
+    assert main(["ranks", str(folder / "healthy"), "--rank", "1"]) == 1
+    assert "rank 1 left no full report: there are those of rank 0" in capsys.readouterr().out
+
+
+def posted(path, parts=1):
+    """Return the head and the posts that come of a file which grows in so many parts."""
+    whole, growing = path.read_bytes(), path.with_suffix(".growing")
+    growing.write_bytes(b"")
+    posting, posts = Posting(growing), b""
+    for part in range(1, parts + 1):
+        growing.write_bytes(whole[: len(whole) * part // parts])
+        posts += posting.new(peak=2**40)
+    growing.unlink()
+    return posting.head, posts
+
+
+@pytest.mark.parametrize("program", ["healthy", "never_reduced", "drifted", "other_rates", "nan_on_one", "slow"])
+def test_64_bytes_a_step_tell_what_is_seen_at_once(folder, program):
+    """The table, when ranks came to their steps, and what parts them, though not in which parameter."""
+    files = sorted((folder / program).glob("*.jsonl"))
+    whole = tm.ranks(folder / program)
+    posts = [posted(file) for file in files]
+    assert [len(each) for _, each in posts] == [64 * one.steps for one in whole.ranks]
+    found = tm.ranks([of_posts(*each) for each in posts])
+    for one, known in zip(found.ranks, whole.ranks, strict=True):
+        assert one.peak == 2**40
+        assert repr(replace(one, peak=0, seconds=0)) == repr(replace(known, peak=0, seconds=0, report=""))
+    assert {*codes(found)} - {"TM915"} == {*codes(whole)} - {"TM915"}  # of a straggler the collectives tell
+    assert found.arrivals.group == ""
+    assert found.arrivals.ranks == (0, 1)
+    assert len(found.arrivals.numbers) == whole.ranks[0].steps
+    if program == "healthy":
+        assert "differ" not in str(found)
+        grown = [posted(file, parts=40) for file in files]
+        assert tm.ranks([of_posts(*each) for each in grown]).to_dict() == found.to_dict()
+        assert max(len(each) for _, each in grown) <= 64 * (5 + 4)  # once more with hashes: of steps 1, 2, 4, and 5
+
+
+def test_what_a_rank_posts_besides_is_small_whatever_it_is(tmp_path):
+    """Long names and errors, a thousand lines, a group of many ranks without order."""
+    path, long = tmp_path / "rank00000.jsonl", "x" * 50_000
+    lines = [
+        {"k": "rank", "v": 1, "rank": 0, "world": 4096, "host": long, "pid": 7, "at": 0.0},
+        {"k": "names", "names": [long] * 10},
+        {"k": "place", "kinds": ["DDP"], "replicas": [*range(4096)], "shares": [0, 1, 3, *range(5, 4096)]},
+    ]
+    for n in range(1, 1001):
+        lines += [
+            {"k": "pass", "n": n, "loss": None, "finite": True, "reduced": None, "line": f"{n}{long}", "at": 1.0,
+             "norms": None},
+            {"k": "step", "n": n, "lr": [], "at": 1.0, "used": None},
+        ]  # fmt: skip
+    lines.append({"k": "end", "state": "failed", "error": long, "peak": 0, "at": 2.0})
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    head, posts = posted(path)
+    assert len(head) < 10_000
+    assert len(posts) == 64_000
+    (one,) = tm.ranks([of_posts(head, posts)]).ranks
+    assert (one.state, one.passes, one.steps, one.loss) == ("failed", 1000, 1000, None)
+    assert (len(one.replicas), one.shares) == (4096, ())
 
 
 def test_the_command_shows_saves_and_says_whether_there_is_an_error(folder, tmp_path, capsys):

@@ -28,8 +28,8 @@ def healthy() -> RankReport:
     brought = array("f", [each * (1 + rank / 8) for rank in range(4) for each in (1.0, 0.5, 0.25, 0.1)])
     used = array("f", [1.1, 0.55, 0.27, 0.11] * 4)
     return RankReport(
-        title="runs/a", world_size=4, ranks=tuple(map(row, range(4))), names=NAMES, compared_pass=8, compared_step=8,
-        brought=brought, used=used,
+        title="runs/a", world_size=4, ranks=(row(0, report="runs/a/rank00000.report.json"), *map(row, range(1, 4))),
+        names=NAMES, compared_pass=8, compared_step=8, brought=brought, used=used,
     )  # fmt: skip
 
 
@@ -55,7 +55,11 @@ def placed(name: str, shape: tuple[int, ...], *how: str) -> Placed:
 
 def large() -> RankReport:
     """A mesh of 64 by 16 ranks, one of which has gradients unlike those of the others."""
-    ranks = tuple(row(rank, replicas=(), kinds=("FSDP2", "DTensor"), host=f"node{rank // 8}") for rank in range(1024))
+    full = {rank: f"runs/large/rank{rank:05d}.report.json" for rank in (0, 777)}
+    ranks = tuple(
+        row(rank, replicas=(), kinds=("FSDP2", "DTensor"), host=f"node{rank // 8}", report=full.get(rank, ""))
+        for rank in range(1024)
+    )
     names = tuple(f"net.{at}.weight" for at in range(300))
     norms = array("f", [1.0 + at / 300 for _ in range(1024) for at in range(300)])
     norms[777 * 300 + 5] = 40.0
@@ -83,7 +87,11 @@ def broken() -> RankReport:
             reduced="none",
         ),
     )  # fmt: skip
-    ranks = (row(0), row(1, state="failed", error="RuntimeError: connection closed", passes=6), row(2, state="running"))
+    ranks = (
+        report.ranks[0],
+        row(1, state="failed", error="RuntimeError: connection closed", passes=6),
+        row(2, state="running"),
+    )
     broken = replace(
         report, ranks=ranks, brought=brought[:12], used=report.used[:12], differences=differences, bad_pass=4,
         bad_ranks=(1,), bad_line="train.py, line 30", arrivals=arrivals(3),

@@ -112,7 +112,7 @@ RENDERERS = (
 )
 
 CASES = [pytest.param(one, sample, id=f"{one.name}-{sample}") for one in RENDERERS for sample in one.samples]
-SHAPES = {"svg", "title", "style", "defs", "pattern", "rect", "path", "text", "tspan", "use", "g"}
+SHAPES = {"svg", "title", "image", "style", "defs", "pattern", "rect", "path", "text", "tspan", "use", "g"}
 TELLING = [case for case in CASES if case.values[0].tells_findings]
 each_case = pytest.mark.parametrize(("renderer", "sample"), CASES)
 each_telling_case = pytest.mark.parametrize(("renderer", "sample"), TELLING)

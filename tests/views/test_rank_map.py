@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import re
+import struct
+import zlib
 from array import array
 from dataclasses import replace
 
 import pytest
 
-from tensormagic.views.panels.ranks import RankMap, levels
+from tensormagic import views
+from tensormagic.views.panels.ranks import RankMap
 from tensormagic.views.pictures.placement import hatched
 from tests.views import samples_ranks
+from tests.views.markup_reader import Page
 
 LIKE, TWICE = 3, 5  # levels
 
@@ -20,7 +25,7 @@ def of_four(*norms, **facts):
     """Return the map's rows of four ranks, each with its norm of one parameter."""
     ranks = tuple(samples_ranks.row(rank, **{name: of[rank] for name, of in facts.items()}) for rank in range(4))
     report = replace(samples_ranks.healthy(), ranks=ranks, names=("w",))
-    return levels(report, array("f", norms))
+    return [(ranks, [*each]) for ranks, each in RankMap(report, array("f", norms)).rows]
 
 
 @pytest.mark.parametrize("norms", [(1.0, 9.0, 1.0, 9.0), (1e-9, 1e9, 1e-9, 1e9)])
@@ -37,16 +42,65 @@ def test_the_odd_one_of_its_replicas_has_a_row_of_its_own():
     assert of_four(1.0, 1.0, 2.5, 1.0) == [([0, 1, 3], [LIKE]), ([2], [TWICE])]
 
 
+def pixels(svg):
+    """Return the rows of the one image of a drawing: a byte a pixel."""
+    (found,) = re.findall(r'<image[^>]* href="data:image/png;base64,([^"]+)"', svg)
+    assert "image-rendering:pixelated" in svg
+    data = base64.b64decode(found)
+    width, height = struct.unpack(">II", data[16:24])
+    at = data.index(b"IDAT")
+    lines = zlib.decompress(data[at + 4 : at + 4 + int.from_bytes(data[at - 4 : at], "big")])
+    assert len(lines) == height * (width + 1)
+    return [[*lines[row * (width + 1) + 1 : (row + 1) * (width + 1)]] for row in range(height)]
+
+
 @pytest.mark.parametrize("norm", [math.nan, math.inf])
 def test_what_is_not_finite_is_hatched(norm):
     """So that it is told from a large norm without its colour; a map without it has no hatching."""
     report = samples_ranks.healthy()
     norms = (*report.used[:-1], norm)
     drawn, _ = RankMap(report, norms).svg(720)
-    assert drawn.count("stroke-width") == 1
+    assert drawn.count('stroke-width="1.4"') == 1
     assert "not finite" in drawn
     assert "!" in "".join(RankMap(report, norms).text(80))
-    assert "stroke-width" not in RankMap(report, tuple(report.used)).svg(720)[0]
+    assert 'stroke-width="1.4"' not in RankMap(report, tuple(report.used)).svg(720)[0]
+
+
+def test_a_pixel_is_a_parameter_of_ranks_that_look_alike():
+    """With levels as colours; what has no gradient is transparent."""
+    report = samples_ranks.healthy()
+    norms = [1.0, 1.0, 1.0, 1.0] * 3 + [2.5, 0.01, math.nan, -1.0]
+    assert pixels(RankMap(report, norms).svg(720)[0]) == [[3, 3, 3, 3], [5, 0, 7, 8]]
+
+
+def test_a_thousand_rows_and_as_many_columns_as_fit_are_drawn_one_by_one():
+    """None is left out, and none is narrower than a pixel; beyond that columns are joined."""
+    ranks = tuple(samples_ranks.row(rank, replicas=()) for rank in range(1024))
+    for many, wide in ((300, 300), (1000, 500)):
+        report = replace(samples_ranks.healthy(), ranks=ranks, names=tuple(map(str, range(many))))
+        norms = array("f", [1.0]) * (1024 * many)
+        for rank in range(1, 1024):
+            norms[rank * many + rank % many] = (1.3, 5.0, 20.0, 0.2)[rank // many]
+        drawn = RankMap(report, norms)
+        found = pixels(drawn.svg(720)[0])
+        assert {len(found), *map(len, found)} == {len(drawn.rows), wide}
+        assert len(found) == (1024 if many == 300 else 1 + 500 + 12)
+        assert all(sum(level != LIKE for level in row) == 1 for row in found[1:])
+        place = re.search(r'<image x="120" y="0" width="(\d+)" height="(\d+)"', drawn.svg(720)[0])
+        assert (int(place[1]) >= wide, int(place[2]) >= len(found)) == (True, True)
+        assert "tm-scroll" in drawn.html()
+
+
+def test_the_table_behind_holds_the_numbers_that_differ():
+    """The furthest first; what is like the median of its ranks is not in it."""
+    report = samples_ranks.healthy()
+    norms = [1.0, 1.0, 1.0, 1.0] * 3 + [2.5, 0.01, math.nan, -1.0]
+    table = RankMap(report, norms).behind()
+    assert [row[:4] for row in table.rows] == [
+        ["3", "net.2.weight", "NaN", "1"], ["3", "net.0.bias", "0.01", "1"], ["3", "net.0.weight", "2.5", "1"],
+    ]  # fmt: skip
+    panel = Page(views.draw(replace(report, used=array("f", norms)), "html"))
+    assert "The norms that differ" in panel.text
 
 
 @pytest.mark.parametrize("size", [(40.0, 11.5), (6.0, 11.5), (3.0, 3.0), (11.5, 11.5)])
@@ -61,8 +115,10 @@ def test_hatching_stays_in_its_field(size):
 
 
 def test_the_map_of_a_thousand_ranks_stays_small():
-    """Equal ranks are one row, and columns are joined: the odd parameter is still seen."""
+    """Equal ranks are one row: the odd one is seen beside it."""
     report = samples_ranks.large()
-    drawn, _ = RankMap(report, tuple(report.brought)).svg(720)
-    assert [ranks for ranks, _ in levels(report, report.brought)][1] == [777]
+    made = RankMap(report, tuple(report.brought))
+    drawn, _ = made.svg(720)
+    assert [ranks for ranks, _ in made.rows][1] == [777]
+    assert [row.count(LIKE) for row in pixels(drawn)] == [300, 299]
     assert len(drawn) < 20_000

@@ -2,7 +2,8 @@
 
 A rank that is killed, or that torch ends from C++, has no time for a report. So each pass and each step is appended to
 a file of its own as it ends, unbuffered. Arrays are packed as base 64. Each pass and step of the first `EVERY_ONE` has
-its norms, later each `SELDOM`-th.
+its norms, later each `SELDOM`-th. Hashes of the parameters are written before the first step, after each 2^k-th and at
+the end; the whole report then, of the first rank and of those that differ or have something to report.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import sys
 import time
 import weakref
 from array import array
-from collections.abc import Iterable, MutableSequence
+from collections.abc import Callable, Iterable, MutableSequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -45,11 +46,12 @@ from tensormagic.collectors.training.training import held_by
 from tensormagic.collectors.training.updates import leave_steps, watch_steps
 from tensormagic.collectors.where.caller import Gathered, own_frame
 from tensormagic.collectors.where.source import SourceLines
-from tensormagic.reports import UNREADABLE, UNTOUCHED, Gap, Pass
+from tensormagic.reports import UNREADABLE, UNTOUCHED, Gap, Pass, TraceReport
 from tensormagic.words import error_text
 
 FORMAT = 1
 EVERY_ONE, SELDOM = 256, 64
+_LOOKED_AT = 1 << 20  # bytes at either end of another rank's file in which its hashes are looked up
 
 
 @dataclass(slots=True)
@@ -87,10 +89,11 @@ class RankFile:
         self.sites = SourceLines()
         self._shards: list[weakref.ref[torch.Tensor]] = []
         self._newest: dict[str, int] = {}
-        self._file = -1
-        self._gap = ""
+        self._file, self._path, self._pid = -1, folder, 0
+        self._gap = self._unsaved = ""
+        self._hashed: dict[int, int] = {}  # a number for the hashes that were written, by step
         self._is_closed = False
-        self._home = 0
+        self._home = self._rank = 0
         self._named = self._passes = self._ended = self._steps = 0
         self._place: tuple[Any, ...] = ()
         self._began = 0.0
@@ -126,7 +129,40 @@ class RankFile:
 
     def gaps(self) -> tuple[Gap, ...]:
         """Return what could not be written."""
-        return (Gap("ranks", f"this rank's file ends early: {self._gap}"),) if self._gap else ()
+        short = [f"this rank's file ends early: {self._gap}"] if self._gap else []
+        short += [f"this rank's full report was not saved: {self._unsaved}"] if self._unsaved else []
+        return tuple(Gap("ranks", reason) for reason in short)
+
+    # -- the whole report -----------------------------------------------------------------------------------------
+
+    def keep_report(self, report: Callable[[], TraceReport]) -> None:
+        """Save the report of a run that has ended beside the file, where it is to be looked at; never raises.
+
+        That is where this is the first rank, where an error ended it or something was found, where its file ends early,
+        and where it holds other parameters than the first of its replicas, as far as that has written: nobody is waited
+        for.
+        """
+        if self._pid != os.getpid():
+            return
+        try:
+            found = report()
+            odd = found.error or any(one.severity != "note" for one in found.findings)
+            if odd or self._gap or self._rank == 0 or self._differs():
+                found.save(self._path.with_suffix(".report.json"))
+        except Exception as error:
+            self._unsaved = error_text(error)
+
+    def _differs(self) -> bool:
+        """Return whether the first of the ranks that hold the same has written other hashes of the same step."""
+        first = self._folder / _name(min(self._place[1] if self._place else (), default=self._rank))
+        if first == self._path or not first.is_file():
+            return False
+        with first.open("rb") as file:
+            begin = file.read(_LOOKED_AT)
+            file.seek(max(len(begin), file.seek(0, os.SEEK_END) - _LOOKED_AT))
+            lines = [*begin.splitlines(), *file.read().splitlines()]
+        hashes = (json.loads(line) for line in lines if line.startswith(b'{"k":"hash"') and line.endswith(b"}"))
+        return any(self._hashed.get(one["step"], hash(one["of"])) != hash(one["of"]) for one in hashes)
 
     # -- what happens ---------------------------------------------------------------------------------------------
 
@@ -180,11 +216,10 @@ class RankFile:
         world = distributed.get_world_size() if several else int(os.environ.get("WORLD_SIZE", "1"))
         self._newest = newest_record() if not self._passes else {}
         self._folder.mkdir(parents=True, exist_ok=True)
-        path = self._folder / f"rank{rank:05d}.jsonl"
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
-        self._write(
-            "rank", v=FORMAT, rank=rank, world=world, host=socket.gethostname(), pid=os.getpid(), at=self._began
-        )
+        self._rank, self._pid, self._path = rank, os.getpid(), self._folder / _name(rank)
+        self._path.with_suffix(".report.json").unlink(missing_ok=True)
+        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
+        self._write("rank", v=FORMAT, rank=rank, world=world, host=socket.gethostname(), pid=self._pid, at=self._began)
 
     def _write(self, kind: str, **values: Any) -> None:
         if self._file < 0:
@@ -302,6 +337,7 @@ class RankFile:
     def _write_hashes(self, step: int, hashes: list[int], names: list[str], of: list[int]) -> None:
         packed = base64.b64encode(b"".join(each.to_bytes(8, "little") for each in hashes)).decode()
         self._write("hash", step=step, of=packed)
+        self._hashed[step] = hash(packed)
         if names:
             self._write("buffers", step=step, of={name: f"{each:016x}" for name, each in zip(names, of, strict=True)})
 
@@ -312,11 +348,15 @@ class RankFile:
             self._late.finish()
         if world_size() > 1:
             self._write("collectives", **collectives_since(self._newest, self.sites))
-        self._write("end", state=state, error=error[:2000], peak=_peak(), at=time.time())
+        self._write("end", state=state, error=error[:2000], peak=peak_bytes(), at=time.time())
 
     @staticmethod
     def _is_kept(number: int) -> bool:
         return number <= EVERY_ONE or number % SELDOM == 0
+
+
+def _name(rank: int) -> str:
+    return f"rank{rank:05d}.jsonl"
 
 
 def _put(found: MutableSequence[float], of: list[int], read: list[float]) -> None:
@@ -328,7 +368,7 @@ def _packed(numbers: array[Any]) -> str:
     return base64.b64encode(numbers.tobytes()).decode()
 
 
-def _peak() -> int:
+def peak_bytes() -> int:
     """Return the bytes that were the most on the device, or that this process took where no device was used."""
     if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return int(torch.cuda.max_memory_allocated())

@@ -133,10 +133,15 @@ class Tracer(Listener):
         """Record every operation too, from the start on: level ``"ops"``."""
         self._ops = OpRecorder(self._sites, self._recorder)
 
-    def write_ranks(self, folder: Path) -> None:
-        """Write down passes and steps as they end, in a file of this rank's; said before `start`."""
+    def write_ranks(self, folder: Path) -> Callable[[Callable[[], TraceReport]], None]:
+        """Write down passes and steps as they end, in a file of this rank's; said before `start`.
+
+        Returns:
+            What is to be given the way to the report when the run has ended: see `RankFile.keep_report`.
+        """
         self._rank_file = RankFile(folder, self._leaves, self._parallel, self._recorder, self._late)
         self._rank_file.sites = self._sites
+        return self._rank_file.keep_report
 
     def measure_forward(self) -> None:
         """Measure what the forward makes, too; said before `start`."""

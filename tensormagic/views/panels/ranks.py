@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from statistics import median
 
 from tensormagic.reports import UNTOUCHED, RankReport, RankRow
-from tensormagic.views.markup import text_width
-from tensormagic.views.nodes import Column, Findings, Node, Panel, Picture, Section, table_of
-from tensormagic.views.pictures.cells import patches
+from tensormagic.views import svg_paths
+from tensormagic.views.markup import tag, text_width
+from tensormagic.views.nodes import Column, Findings, Node, Panel, Picture, Section, Table, table_of
+from tensormagic.views.pictures.cells import PAPER
 from tensormagic.views.pictures.placement import (
     PlacementGrid,
     RankLanes,
@@ -26,7 +28,8 @@ from tensormagic.views.pictures.placement import (
 )
 from tensormagic.views.svg_paths import number
 from tensormagic.views.text_canvas import wrapped
-from tensormagic.views.theme import BAD_COLOUR, DIVERGING, MEDIAN_COLOUR
+from tensormagic.views.theme import BAD_COLOUR, MEDIAN_COLOUR, OTHER_COLOUR
+from tensormagic.views.to_html import scroll
 from tensormagic.views.to_svg import legend_svg
 from tensormagic.words import (
     count,
@@ -40,22 +43,20 @@ from tensormagic.words import (
     tuple_text,
 )
 
-_MOST_ROWS, _MOST_COLUMNS = 24, 96
-_LIMITS = (
-    -1.0,
-    -0.3,
-    -0.05,
-    0.05,
-    0.3,
-    1.0,
-)  # log10 of a norm over the median of the ranks: where the next level begins
+_MOST_ROWS, _MOST_COLUMNS = 1024, 590  # cells of the image: as many as 720 pixels have room for
+_TEXT_ROWS, _TEXT_COLUMNS = 24, 96  # signs in a terminal
+_MOST_BEHIND = 60  # rows of the table behind the image
+_LIMITS = (-1.0, -0.3, -0.05, 0.05, 0.3, 1.0)  # log10 of a norm over the median: where the next level begins
 _SAME, _BAD, _NONE = 3, 7, 8  # levels: as the median; not finite; no gradient
 _SIGNS = "≪<-·+>≫! "
 _LEGEND = (
     "less than a tenth", "less than half", "a little less", "like the median of the ranks", "a little more",
     "more than twice", "more than ten times", "not finite", "no gradient",
 )  # fmt: skip
-_ROW, _LABEL, _SMALL, _NARROW = 13.0, 120.0, 10.0, 28.0
+_ROW, _LABEL, _SMALL, _NARROW, _MOST_HIGH = 13.0, 120.0, 10.0, 28.0, 390.0
+# Far from the median is far from the ground, light or dark: a hue, more and more opaque.
+_LESS, _MORE, _OPAQUE = "42,118,196", "208,100,16", (0.0, 0.42, 0.7, 1.0)
+_APART, _BETWEEN = 5.0, 12.0  # pixels of a cell that is kept apart from the next; between ranks beside the image
 
 RANKS = (
     Column("rank", lambda one: str(one.rank), "number"),
@@ -73,15 +74,23 @@ PLACEMENTS = (
     Column("shape of the first", lambda group: tuple_text(group[0].shape)),
     Column("placements", lambda group: placements_text(group[0])),
 )
+BEHIND = (
+    Column("rank", lambda one: str(one[0]), "number"),
+    Column("parameter", lambda one: shortened(one[1], 60), "name"),
+    Column("norm", lambda one: short_number(one[2]), "number"),
+    Column("median of the ranks", lambda one: short_number(one[3]), "number"),
+    Column("times the median", lambda one: short_number(one[2] / one[3]) if one[3] else "", "number"),
+)
 _MOST_GRIDS = 3
 _OF_TIME = {"TM906", "TM915"}  # findings for which one looks at when ranks came
+_OF_BITS = {"start", "gradients", "parameters"}  # differences by which a rank saves its full report
 
 
 def view(report: RankReport) -> Panel:
     """Return the panel."""
     body: list[Node] = [
         Findings(report.findings, report.gaps, all_clear(report)),
-        Section("Ranks", [table_of(RANKS, report.ranks, more=("rank", "ranks"), label="Ranks")]),
+        Section("Ranks", [table_of(RANKS, report.ranks, more=("rank", "ranks"), label="Ranks")], full_reports(report)),
     ]
     step = f"step {count(report.compared_step)}"
     if report.compared_after:
@@ -92,12 +101,13 @@ def view(report: RankReport) -> Panel:
     )
     for title, when, norms in maps:
         if len(norms) and len(report.ranks) > 1:
-            body.append(
-                Section(title, [RankMap(report, tuple(norms))], f"{when}, norms against the median of the ranks")
-            )
+            drawn = RankMap(report, norms)
+            inside: list[Node] = [drawn, Section("The norms that differ", [drawn.behind()], folded=True)]
+            body.append(Section(title, inside, f"{when}, norms against the median of the ranks"))
     if report.arrivals is not None and len(report.arrivals.ranks) > 1:
         is_asked = any(finding.code in _OF_TIME for finding in report.findings)
-        body.append(Section("When ranks came to collectives", [RankLanes(report.arrivals)], folded=not is_asked))
+        what = "collectives" if report.arrivals.group else "steps"
+        body.append(Section(f"When ranks came to {what}", [RankLanes(report.arrivals)], folded=not is_asked))
     if report.spread:
         note = "which rank holds which part of a parameter"
         body.append(Section("Placement", list(_placement(report)), note, folded=True))
@@ -120,6 +130,21 @@ def summary(report: RankReport) -> str:
     return f"{there}{of}, {plural(steps, 'step')} in {seconds_text(seconds)}{where}"
 
 
+def full_reports(report: RankReport) -> str:
+    """Return which ranks saved a full report, how to open one, and which should have and did not."""
+    there = list(report.reports)
+    ended = {one.rank for one in report.ranks if one.state != "running"}
+    differ = {rank for one in report.differences if one.what in _OF_BITS for rank in one.ranks} | {*report.bad_ranks}
+    failed = {one.rank for one in report.ranks if one.state != "finished"}
+    missing = sorted(({0} | differ | failed) & {one.rank for one in report.ranks} - {*there}) if ended else []
+    command = f"`--rank {there[-1]}` or " if there and report.title else ""
+    parts = [f"full reports of {ranks_text(there)}: {command}`.reports[{there[-1]}]`"] if there else []
+    if missing and (there or report.title):
+        why = "killed, unable to write, or found to differ only here"
+        parts.append(f"{'none' if there else 'no full report'} of {ranks_text(missing)}: {why}")
+    return "; ".join(parts)
+
+
 def all_clear(report: RankReport) -> str:
     """Return the sentence that is where nothing was found; it claims no more than was compared."""
     if any(one.state == "running" for one in report.ranks):
@@ -129,22 +154,39 @@ def all_clear(report: RankReport) -> str:
     return "Nothing found: ranks that hold the same parameters used the same gradients, and stayed the same."
 
 
-def levels(report: RankReport, norms: Sequence[float]) -> list[tuple[list[int], list[int]]]:
-    """Return ranks that look alike, each with a level for each parameter, or for the furthest of several.
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """The norms of a rank, the medians that they are held against, and a level for each."""
 
-    A norm is held against the median of those that hold the same; where nobody is known to, against that of all.
-    """
+    rank: int
+    norms: Sequence[float]
+    middles: Sequence[float]
+    levels: tuple[int, ...]
+
+
+def _measured(report: RankReport, norms: Sequence[float]) -> list[_Measured]:
+    """Hold each norm against the median of those that hold the same; where nobody is known to, against that of all."""
     width = len(report.names)
     rows = [norms[at * width : (at + 1) * width] for at in range(len(report.ranks))]
     replicas: dict[tuple[int, ...], list[Sequence[float]]] = {}
     for one, row in zip(report.ranks, rows, strict=True):
         replicas.setdefault(_replicas_of(one), []).append(row)
-    middles = {of: [_middle([row[at] for row in held]) for at in range(width)] for of, held in replicas.items()}
+    middles = {of: [_middle(column) for column in zip(*held, strict=True)] for of, held in replicas.items()}
+    each = ((one.rank, row, middles[_replicas_of(one)]) for one, row in zip(report.ranks, rows, strict=True))
+    return [_Measured(rank, row, held, tuple(map(_level, row, held))) for rank, row, held in each]
+
+
+Rows = list[tuple[list[int], tuple[int, ...]]]
+
+
+def _folded(rows: Rows, most: int) -> Rows:
+    """Return ranks that look alike, each with at most so many levels: of several the furthest from the median."""
     alike: dict[tuple[int, ...], list[int]] = {}
-    for one, row in zip(report.ranks, rows, strict=True):
-        each = tuple(_level(norm, middle) for norm, middle in zip(row, middles[_replicas_of(one)], strict=True))
-        alike.setdefault(_joined(each), []).append(one.rank)
-    return [(ranks, list(each)) for each, ranks in alike.items()]
+    for ranks, each in rows:
+        size = -(-len(each) // most) or 1
+        parts = (each[at : at + size] for at in range(0, len(each), size))
+        alike.setdefault(each if size == 1 else tuple(max(part, key=_distance) for part in parts), []).extend(ranks)
+    return [(ranks, each) for each, ranks in alike.items()]
 
 
 def _replicas_of(one: RankRow) -> tuple[int, ...]:
@@ -158,23 +200,15 @@ def _middle(norms: Sequence[float]) -> float:
 
 
 def _level(norm: float, middle: float) -> int:
+    if norm == middle:
+        return _SAME
     if norm < 0:
         return _NONE if norm == UNTOUCHED else _SAME
     if not math.isfinite(norm):
         return _BAD
-    if norm == middle:
-        return _SAME
     if not norm or not middle:
         return 6 if norm else 0
-    return sum(math.log10(norm / middle) > limit for limit in _LIMITS)
-
-
-def _joined(each: tuple[int, ...]) -> tuple[int, ...]:
-    """Return at most so many columns as there is room for: of several the level that is furthest from the median."""
-    if len(each) <= _MOST_COLUMNS:
-        return each
-    size = -(-len(each) // _MOST_COLUMNS)
-    return tuple(max(each[at : at + size], key=_distance) for at in range(0, len(each), size))
+    return bisect_left(_LIMITS, math.log10(norm / middle))
 
 
 def _distance(level: int) -> int:
@@ -183,88 +217,155 @@ def _distance(level: int) -> int:
 
 @dataclass(frozen=True)
 class RankMap(Picture):
-    """A row for ranks that look alike, a column for a parameter: its norm against the median of the ranks."""
+    """An image with a row for ranks that look alike and a cell for a parameter: its norm against the median."""
 
     report: RankReport
-    norms: tuple[float, ...]
+    norms: Sequence[float]
 
     @cached_property
-    def _found(self) -> tuple[list[tuple[str, list[int]]], str]:
-        found = levels(self.report, self.norms)
-        rows = [(ranks_text(ranks, most=2), each) for ranks, each in found[:_MOST_ROWS]]
-        more = len(found) - len(rows)
-        return rows, f"and {plural(more, 'row')} more" if more else ""
+    def _measured(self) -> list[_Measured]:
+        return _measured(self.report, self.norms)
+
+    @cached_property
+    def rows(self) -> Rows:
+        """Ranks that look alike, with a level for each parameter."""
+        return _folded([([one.rank], one.levels) for one in self._measured], _MOST_COLUMNS)
+
+    def behind(self) -> Table:
+        """Return the numbers that are not like the median, the furthest first."""
+        odd = [
+            ((level != _BAD, -_distance(level)), one, at)
+            for one in self._measured
+            for at, level in enumerate(one.levels)
+            if level not in {_SAME, _NONE}
+        ]
+        shown = sorted(odd, key=lambda each: each[0])[:_MOST_BEHIND]
+        of = [(one.rank, self.report.names[at], one.norms[at], one.middles[at]) for _, one, at in shown]
+        left = (len(odd) - len(shown), 0)
+        return table_of(BEHIND, of, most=(_MOST_BEHIND, 12), more=("norm", "norms"), left_out=left, label="Norms")
 
     @property
     def sentence(self) -> str:
         """What is to be seen, in a sentence."""
-        rows, more = self._found
-        bad = [ranks for ranks, each in rows if _BAD in each]
         first = f"{plural(len(self.report.names), 'parameter')} of {plural(len(self.report.ranks), 'rank')}"
-        look = f"in {plural(len(rows), 'row')} of ranks that look alike{more and f', {more}'}"
-        return f"{first}, {look}{f'; not finite on {bad[0]}' if bad else ''}"
+        bad = sorted(rank for ranks, each in self.rows if _BAD in each for rank in ranks)
+        look = f"in {plural(len(self.rows), 'row')} of ranks that look alike"
+        return f"{first}, {look}{f'; not finite on {ranks_text(bad, most=2)}' if bad else ''}"
+
+    def _legend(self) -> list[int]:
+        return sorted({level for _, each in self.rows for level in each} - {_NONE})
+
+    def _below(self, names: Sequence[str], columns: int, rows: int) -> list[str]:
+        """Say which parameter a column is, and what is not shown."""
+        several = "" if len(names) <= columns else f", {-(-len(names) // columns)} in each"
+        described = listed(names) if len(names) <= 4 else f"{names[0]} to {names[-1]}"
+        return [f"columns: {described}{several}", *([f"and {plural(rows, 'row')} more"] if rows > 0 else [])]
+
+    def text(self, width: int) -> Iterable[str]:
+        """Return a sign for each parameter."""
+        every = _folded(self.rows, _TEXT_COLUMNS)
+        rows = [(ranks_text(ranks, most=2), each) for ranks, each in every[:_TEXT_ROWS]]
+        label, columns = max(len(ranks) for ranks, _ in rows), len(rows[0][1])
+        room = max(width - label - 4, 8)
+        for start in range(0, max(columns, 1), room):
+            for ranks, each in rows:
+                signs = "".join(_SIGNS[level] for level in each[start : start + room])
+                yield f"  {ranks.ljust(label)}  {signs}".rstrip()
+        below = self._below(self._names, columns, len(every) - len(rows))
+        legend = [f"{_SIGNS[level]} {_LEGEND[level]}" for level in self._legend()]
+        yield from wrapped("; ".join([*legend, *below[1:], below[0]]), width, "  ", "  ")
+
+    def _image(self, width: float) -> tuple[str, float]:
+        """Return the image, ranks beside it, and parameters above it where there is room."""
+        rows, names = self.rows[:_MOST_ROWS], self._names
+        columns, wide = max(len(rows[0][1]), 1), self._wide(width)
+        top = _ROW if wide else 0.0
+        wide = wide or min((width - _LABEL - 8) / columns, _NARROW)
+        high = min(max(_MOST_HIGH / len(rows), 1.0), _ROW)
+        drawn = [words(_LABEL + at * wide, 9.5, name) for at, name in enumerate(names if top else ())]
+        stripes = _BAD if min(wide, high) >= _APART else _STRIPE  # there is no room for a line across a cell
+        lines = (
+            bytes(stripes if level == _BAD and (y + x) % 4 == 0 else level for x, level in enumerate(each))
+            if _BAD in each else bytes(each) for y, (_, each) in enumerate(rows)
+        )  # fmt: skip
+        pixels = svg_paths.indexed([*lines], _PALETTE)
+        size = {"width": number(wide * columns), "height": number(high * len(rows)), "preserveAspectRatio": "none"}
+        drawn.append(
+            tag("image", x=number(_LABEL), y=number(top), **size, href=pixels, style="image-rendering:pixelated")
+        )
+        drawn += self._over(rows, (_LABEL, top, wide, high))
+        return lettered("".join(drawn)), top + len(rows) * high
 
     @cached_property
     def _names(self) -> list[str]:
         return [shortened(name, 40) for name in self.report.names]
 
-    def _legend(self) -> list[int]:
-        rows, _ = self._found
-        return sorted({level for _, each in rows for level in each})
+    def _wide(self, width: float) -> float:
+        """Return how wide a column is that has its name above it; 0 where there is no room for the names."""
+        columns = max(len(self.rows[0][1]), 1)
+        needed = max((text_width(name, _SMALL) for name in self._names), default=0.0) + 6
+        return max(needed, _NARROW) if len(self._names) == columns and needed * columns <= width - _LABEL - 8 else 0.0
 
-    def _columns(self) -> str:
-        """Say which parameter a column is, where its head does not."""
-        names = self._names
-        several = "" if len(names) <= _MOST_COLUMNS else f", {-(-len(names) // _MOST_COLUMNS)} in each"
-        return f"columns: {listed(names) if len(names) <= 4 else f'{names[0]} to {names[-1]}'}{several}"
-
-    def text(self, width: int) -> Iterable[str]:
-        """Return a sign for each parameter."""
-        rows, more = self._found
-        label = max(len(ranks) for ranks, _ in rows)
-        room = max(width - label - 4, 8)
-        for start in range(0, max(len(rows[0][1]), 1), room):
-            for ranks, each in rows:
-                signs = "".join(_SIGNS[level] for level in each[start : start + room])
-                yield f"  {ranks.ljust(label)}  {signs}".rstrip()
-        parts = [f"{_SIGNS[level]} {_LEGEND[level]}" for level in self._legend() if level != _NONE]
-        yield from wrapped("; ".join([*parts, *([more] if more else []), self._columns()]), width, "  ", "  ")
+    def _foot(self, width: float) -> tuple[str, float]:
+        """Return what is below the image: which columns there are, and what the colours mean."""
+        below = self._below(self._names, len(self.rows[0][1]), len(self.rows) - _MOST_ROWS)
+        lines = below[1:] if self._wide(width) else below
+        drawn = lettered("".join(words(_LABEL, 12 + 15 * at, line) for at, line in enumerate(lines)))
+        legend, deep = legend_svg([(_colour(level), _LEGEND[level]) for level in self._legend()], width)
+        y = 15.0 * len(lines) + 6
+        return f'{drawn}<g transform="translate(4,{number(y)})">{legend}</g>', y + deep
 
     def svg(self, width: float) -> tuple[str, float]:
-        """Return a box for each parameter, with its name above where there is room, and a legend below."""
-        rows, more = self._found
-        columns, names = max(len(rows[0][1]), 1), self._names
-        room = (width - _LABEL - 8) / columns
-        needed = max((text_width(name, _SMALL) for name in names), default=0.0) + 6
-        wide, top = (
-            (max(needed, _NARROW), _ROW) if len(names) == columns and needed <= room else (min(room, _NARROW), 0)
-        )
-        drawn = [words(_LABEL + at * wide, 9.5, name) for at, name in enumerate(names if top else ())]
-        for at, (ranks, each) in enumerate(rows):
-            y = top + at * _ROW
-            drawn.append(words(4, y + 11.5, shortened(ranks, 20)))
-            fills = ["none" if level == _NONE else _colour(level) for level in each]
-            drawn.append(patches([fills], (_LABEL, y + 2, wide, _ROW - 1.5), gap=0.6))
-            for level, run in groupby(range(len(each)), key=each.__getitem__):
-                if level == _BAD:
-                    first, *others = run
-                    across = wide * (1 + len(others)) - 0.6
-                    drawn.append(hatched((_LABEL + first * wide, y + 2, across, _ROW - 1.5)))
-        y = top + len(rows) * _ROW + 8
-        for line in [*([] if top else [self._columns()]), *([more] if more else [])]:
-            drawn.append(words(_LABEL, y + 4, line))
-            y += 15
-        legend, high = legend_svg(
-            [(_colour(level), _LEGEND[level]) for level in self._legend() if level != _NONE], width
-        )
-        drawn.append(f'<g transform="translate(4,{number(y)})">{legend}</g>')
-        return lettered("".join(drawn)), y + high + 4
+        """Return the image with its words and a legend below."""
+        (image, high), (foot, deep) = self._image(width), self._foot(width)
+        return f'{image}<g transform="translate(0,{number(high)})">{foot}</g>', high + deep
+
+    @staticmethod
+    def _over(rows: Rows, cell: tuple[float, float, float, float]) -> Iterator[str]:
+        """Yield what lies over the image: lines between its cells, hatching, and ranks beside rows with room for it.
+
+        Args:
+            rows: Those that are drawn.
+            cell: Where the first cell is, its width and its height.
+        """
+        left, top, wide, high = cell
+        right, bottom = left + wide * len(rows[0][1]), top + high * len(rows)
+        if min(wide, high) >= _APART:
+            across = (f"M{number(left)} {number(top + at * high)}H{number(right)}" for at in range(1, len(rows)))
+            down = (f"M{number(left + at * wide)} {number(top)}V{number(bottom)}" for at in range(1, len(rows[0][1])))
+            yield tag("path", d="".join([*across, *down]), stroke=PAPER, stroke_width="1", fill="none")
+            for at, (_, each) in enumerate(rows):
+                for level, run in groupby(range(len(each)), key=each.__getitem__):
+                    if level == _BAD:
+                        first, *others = run
+                        yield hatched((left + first * wide, top + at * high, wide * (1 + len(others)), high))
+        worst = sorted(range(len(rows)), key=lambda at: -max(map(_distance, rows[at][1]), default=0))
+        shown: list[int] = []
+        for at in dict.fromkeys([worst[0], 0, len(rows) - 1, *worst]):
+            apart = _BETWEEN * (3 if high < _BETWEEN and max(map(_distance, rows[at][1]), default=0) < 2 else 1)
+            if all(abs(at - other) * high >= apart for other in shown):
+                shown.append(at)
+                y = max(top + (at + 0.5) * high, 6.0)
+                said = ranks_text(rows[at][0], most=2)
+                yield words(4, y + 3.5, said if len(said) <= 20 else plural(len(rows[at][0]), "rank"))
+                yield (
+                    tag("path", d=f"M{number(left - 6)} {number(y)}h5", stroke=OTHER_COLOUR) if high < _BETWEEN else ""
+                )
 
     def html(self) -> str:
-        """Return it as a picture with its words."""
-        inner, height = self.svg(720.0)
-        return inline(inner, height, self.sentence)
+        """Return it as a picture with its words; an image with small cells keeps its size, and is scrolled."""
+        if len(self.rows) <= 30 and len(self.rows[0][1]) <= 60:
+            inner, height = self.svg(720.0)
+            return inline(inner, height, self.sentence)
+        drawn = inline(*self._image(720.0), self.sentence).replace("width:100%;max-width", "width")
+        return scroll("Ranks by parameters", drawn, class_="tm-tall") + inline(*self._foot(720.0), "Legend")
 
 
 def _colour(level: int) -> str:
-    return BAD_COLOUR if level == _BAD else MEDIAN_COLOUR if level == _SAME else DIVERGING[level]
+    if level in {_BAD, _SAME}:
+        return BAD_COLOUR if level == _BAD else MEDIAN_COLOUR
+    return f"rgba({_LESS if level < _SAME else _MORE},{_OPAQUE[_distance(level)]})"
+
+
+_STRIPE = _NONE + 1
+_PALETTE = [*map(_colour, range(_NONE)), "", f"{BAD_COLOUR}59"]

@@ -383,15 +383,15 @@ def ring(box: Box) -> str:
     return f'<rect {place} stroke="{PAPER}" stroke-width="4.5"/><rect {place} stroke="{INK}" stroke-width="2"/>'
 
 
-def patches(fills: Sequence[Sequence[str]], box: Box, *, gap: float = 0.0) -> str:
-    """Return cells, the first of them in ``box``: a path a colour, neighbours in a row joined where there is no gap."""
+def patches(fills: Sequence[Sequence[str]], box: Box) -> str:
+    """Return cells, the first of them in ``box``: a path a colour, neighbours in a row joined."""
     left, top, width, height = box
     paths: dict[str, list[str]] = {}
     for row, line in enumerate(fills):
-        for (fill, _), run in groupby(range(len(line)), key=lambda at: (line[at], at if gap else 0)):
+        for fill, run in groupby(range(len(line)), key=line.__getitem__):
             columns = list(run)
-            across = number(width * len(columns) - gap)
+            across = number(width * len(columns))
             start = f"M{number(left + columns[0] * width)} {number(top + row * height)}"
             paths.setdefault(fill, []).append(f"{start}h{across}v{number(height)}h-{across}z")
     shapes = (f'<path fill="{fill}" d="{"".join(runs)}"/>' for fill, runs in paths.items())
-    return tag("g", *shapes, shape_rendering=None if gap else "crispEdges")
+    return tag("g", *shapes, shape_rendering="crispEdges")

@@ -235,7 +235,8 @@ class RankLanes(Picture):
         """What is to be seen, in a sentence."""
         come = self.come
         span = seconds_text(max(self._last(), default=0.0))
-        parts = [f"The last {plural(len(come.numbers), 'collective')} of group {come.group}, in {span}"]
+        what = f"{plural(len(come.numbers), 'collective')} of group {come.group}"
+        parts = [f"The last {what if come.group else plural(len(come.numbers), 'step')}, in {span}"]
         missing = [rank for at, rank in enumerate(come.ranks) if any(map(math.isnan, self._row(at)))]
         if missing:
             parts.append(f"{ranks_text(missing)} did not come to all of them")
@@ -268,7 +269,7 @@ class RankLanes(Picture):
                 lane[int((until if missing else moment) * scale)] = _HOLE if missing else "|"
             yield f"  {f'rank {self.come.ranks[at]}'.ljust(label)}  {''.join(lane)}".rstrip()
         rest = f"; {plural(more, 'rank')} not drawn" if more else ""
-        legend = f"| a collective, - waits for the last rank, {_HOLE} did not come"
+        legend = f"| a {'collective' if self.come.group else 'step'}, - waits for the last rank, {_HOLE} did not come"
         yield from wrapped(f"{self.sentence}: {self._kinds()}. {legend}{rest}", width, "  ", "  ")
 
     def svg(self, width: float) -> tuple[str, float]:
