@@ -44,7 +44,7 @@ def test_statistics_are_those_of_the_pass_that_is_shown(static_page: OpenPage) -
     page.locator(".box").first.click()
     statistics = page.locator(".drawer .statistics")
     expect(statistics).to_contain_text("pass 3")
-    for row in ("|max|0.5", "mean−0.25", "std0.12", "at the limit"):
+    for row in ("|max|0.5", "mean−0.25", "std0.13", "at the limit"):
         expect(statistics).to_contain_text(row)
     expect(statistics).to_contain_text("(50 %)")
     page.locator("input[type=range]").first.fill("1")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from array import array
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,6 +13,8 @@ from tensormagic.reports import MEASURES, UNREADABLE
 from tensormagic.views.graph.drawing import BADGE_SIZE, DETAIL_SIZE, LABEL_SIZE, written_out
 from tensormagic.views.graph.words import gradient_text, value_text, whole_shape, wire_text
 from tensormagic.views.markup import fitted
+from tensormagic.views.panels.trace_words import norm_text
+from tensormagic.words import count, percent, short_number
 
 if TYPE_CHECKING:
     from tensormagic.reports import Edge, Frame, GradientStatistics, Graph, LiveFrame, Node, SavedTensor
@@ -137,6 +139,7 @@ def node_columns(
     """Return one column for each thing the viewer shows of a node; texts are places in ``strings``.
 
     Of a gradient's statistics only pass and count stand here where its pass is in ``described``: its frame has more.
+    Else there are norm, largest magnitude, mean, deviation and zeros in words, then how many are NaN and infinite.
     """
     text = strings.column
     return {
@@ -186,21 +189,31 @@ def _statistics_row(numbers: GradientStatistics | None, described: Container[int
         return None
     if numbers.pass_number in described:
         return [numbers.pass_number, numbers.count]
-    reals = [rounded(real, 3) for real in (numbers.norm, numbers.abs_max, numbers.mean, numbers.std)]
-    return [numbers.pass_number, numbers.count, *reals, numbers.zero, numbers.nan, numbers.inf]
+    zeros = share_text(numbers.zero / numbers.count if numbers.count else 0.0, numbers.count)
+    reals = norm_text(numbers.norm), norm_text(numbers.abs_max), three_digits(numbers.mean), norm_text(numbers.std)
+    return [numbers.pass_number, numbers.count, *reals, zeros, numbers.nan, numbers.inf]
 
 
 # -- passes -----------------------------------------------------------------------------------------------------------
 
-_CODED = frozenset({"abs_max", "std"})  # like norms: never negative
+# How the viewer calls each of `reports.MEASURES`.
+_CALLED = ("|max|", "mean", "std", "zeros", "too small", "at the limit")
 
 
-def frame_rows(frames: Sequence[Frame], most_values: int) -> list[dict[str, Any]]:
+def frame_rows(
+    frames: Sequence[Frame], most_values: int, counts: Sequence[int] = (), said: Mapping[int, str] | None = None
+) -> list[dict[str, Any]]:
     """Return a row for each pass; with ``measures`` where it was measured in full and is one of those that fit.
 
     ``norms`` and ``parts`` are codes, each as its difference from the last number of that node in the rows before.
-    ``measures`` holds a column for each of `reports.MEASURES` that says anything, by node index: a norm's code for the
-    largest magnitude and the deviation, a plain number for the rest, None where there is none.
+    ``measures`` holds a column of words for each of `reports.MEASURES` that says anything, by node index, None where
+    there is none.
+
+    Args:
+        frames: The passes.
+        most_values: How many other numbers than norms there may be in all of them.
+        counts: How many elements the gradient of each node has, 0 where that is not known.
+        said: What is said of a pass, by its number.
     """
     full = [frame for frame in frames if len(frame.measures) or frame.forward is not None]
     most = max(most_values // max(*(map(len, _described(full[0]))), 1), 1) if full else 0
@@ -210,7 +223,11 @@ def frame_rows(frames: Sequence[Frame], most_values: int) -> list[dict[str, Any]
     norms = code_changes(norm_codes(frame.norms) for frame in frames)
     parts = code_changes(norm_codes(frame.parts) for frame in frames)
     return [
-        {**_norms(frame, of_nodes, of_parts), **(_all(frame) if frame.pass_number in described else {})}
+        {
+            **_norms(frame, of_nodes, of_parts),
+            **({"said": said[frame.pass_number]} if said and frame.pass_number in said else {}),
+            **(_all(frame, counts) if frame.pass_number in described else {}),
+        }
         for frame, of_nodes, of_parts in zip(frames, norms, parts, strict=True)
     ]
 
@@ -242,19 +259,38 @@ def _described(frame: Frame) -> tuple[array[float], array[float]]:
     return frame.measures, frame.forward.measures if frame.forward is not None else array("f")
 
 
-def _all(frame: Frame) -> dict[str, Any]:
-    return {**({"measures": dict(_columns(frame.measures))} if len(frame.measures) else {}), **_forward(frame)}
+def _all(frame: Frame, counts: Sequence[int]) -> dict[str, Any]:
+    return {**({"measures": dict(_columns(frame.measures, counts))} if len(frame.measures) else {}), **_forward(frame)}
 
 
-def _columns(measures: array[float]) -> Iterator[tuple[str, list[Any]]]:
+def _columns(measures: array[float], counts: Sequence[int] = ()) -> Iterator[tuple[str, list[str | None]]]:
+    """Yield columns that say anything: magnitudes, and shares, as counts where it is known of how many elements."""
     width = len(MEASURES)
     there = [value >= 0 or math.isnan(value) for value in measures[::width]]  # the first is a magnitude
-    for place, name in enumerate(MEASURES):
-        column = [value if here else None for value, here in zip(measures[place::width], there, strict=True)]
-        if name in _CODED:
-            yield name, norm_codes(-1.0 if value is None else value for value in column)
-        elif any(column):
-            yield name, [value if value is None else rounded(value, 3) for value in column]
+    for place, name in enumerate(_CALLED):
+        column = measures[place::width]
+        if name in {"|max|", "std"}:
+            texts = map(norm_text, column)
+        elif not any(value for value, here in zip(column, there, strict=True) if here):
+            continue
+        elif name == "mean":
+            texts = map(three_digits, column)
+        else:
+            texts = map(share_text, column, counts or [0] * len(column))
+        yield name, [text if here else None for text, here in zip(texts, there, strict=True)]
+
+
+def share_text(share: float, elements: int) -> str:
+    """Return ``12  (3 %)`` of so many elements; the share alone where their number is not known."""
+    if not elements:
+        return percent(share)
+    number = round(share * elements)
+    return f"{count(number)}  ({percent(number, elements)})" if number else "0"
+
+
+def three_digits(value: float) -> str:
+    """Return a number that may be negative, in three digits."""
+    return short_number(float(f"{value:.3g}"))
 
 
 # -- parts inside boxes -----------------------------------------------------------------------------------------------

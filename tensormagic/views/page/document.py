@@ -33,16 +33,26 @@ from tensormagic.views.page.columns import (
     thinned,
     value_words,
 )
-from tensormagic.views.panels.trace_words import overhead_text, paced_text, run_lines, run_text, touched, verdict
+from tensormagic.views.panels.trace_words import (
+    born_text,
+    move_text,
+    overhead_text,
+    paced_text,
+    pass_text,
+    run_lines,
+    run_text,
+    touched,
+    verdict,
+)
 from tensormagic.views.pictures.gradient_graph import trace_alternative
-from tensormagic.views.pictures.graph_svg import Scene, born_marks
-from tensormagic.words import evidence_text, plural
+from tensormagic.views.pictures.graph_svg import Scene, born_marks, born_words
+from tensormagic.words import count, evidence_text, plural, short_number
 
 if TYPE_CHECKING:
     from tensormagic.reports import Finding, FirstNonfinite, Graph, Location, ParameterSeries, Pass, TraceReport
 
 
-VERSION = 5
+VERSION = 6
 
 
 class Draw(Protocol):
@@ -99,7 +109,7 @@ def trace_document(
         "findings": [_finding(report, finding) for finding in report.findings],
         "graphs": builder.graphs(),
         "parameters": builder.parameters(),
-        "parameters_seen": len(report.parameters),
+        "parameters_said": _parameters_said(report, min(len(report.parameters), limits.parameters)),
         "passes": builder.passes(),
         "locations": [[place.label, place.line, place.text] for place in report.locations],
         "source": source_rows(report),
@@ -109,6 +119,14 @@ def trace_document(
         "cuts": builder.cuts,
         "crash": None if crash is None else [crash.graph, crash.node, crash.words],
     }
+
+
+def _parameters_said(report: TraceReport, kept: int) -> list[str]:
+    """Return what is said above the charts, and in their place where there are none."""
+    seen, running = len(report.parameters), report.state == "running"
+    some = f"{count(kept)} of " if kept < seen else ""
+    none = "No parameter has received a gradient yet." if running else "No parameter took part."
+    return [f"of {some}{plural(seen, 'parameter')}, log scale", none]
 
 
 def _header(report: TraceReport) -> dict[str, Any]:
@@ -190,7 +208,9 @@ class _Builder:
         places = {node: (one.x, one.y) for one in born for node in one.box.nodes}
         around = [words_around(one.x, one.y, one.half) for one in born]
         marks = placed_marks(drawing, marks_of(self.report, graph), around)
-        rows = frame_rows(frames, self.limits.measures_of(len(graph.nodes)) // len(self.report.graphs))
+        counts = [node.statistics.count if node.statistics else 0 for node in graph.nodes]
+        share = self.limits.measures_of(len(graph.nodes)) // len(self.report.graphs)
+        rows = frame_rows(frames, share, counts, {one.number: pass_text(one) for one in self.report.passes})
         rows = [row | value_words(graph, edges, frame) for row, frame in zip(rows, frames, strict=True)]
         described = {row["pass"] for row in rows if "measures" in row}
         passes = plural(graph.passes_seen, "pass", "passes")
@@ -240,10 +260,7 @@ class _Builder:
 
 
 def _pass(one: Pass) -> list[Any]:
-    return [
-        one.number, one.step, one.graph, one.outcome, rounded(one.seconds), one.reached, one.location, one.finite,
-        plain(one.value),
-    ]  # fmt: skip
+    return [one.number, one.location, plain(one.value), "" if one.value is None else short_number(one.value)]
 
 
 def _nonfinite(nonfinite: FirstNonfinite, places: Mapping[int, tuple[float, float]]) -> dict[str, Any]:
@@ -252,33 +269,22 @@ def _nonfinite(nonfinite: FirstNonfinite, places: Mapping[int, tuple[float, floa
         "pass": nonfinite.pass_number,
         "node": nonfinite.node,
         "receiver": nonfinite.receiver,
-        "input": nonfinite.input_number,
-        "nan": nonfinite.nan,
-        "inf": nonfinite.inf,
-        "count": nonfinite.count,
-        "incoming": rounded(nonfinite.incoming_norm),
-        "saved": nonfinite.saved_name,
-        "saved_zero": nonfinite.saved_zero,
-        "saved_negative": nonfinite.saved_negative,
-        "saved_bad": nonfinite.saved_bad,
-        "certain": nonfinite.certain,
+        "words": [f"◆ {born_words(nonfinite, inside=inside)}" for inside in (False, True)],
+        "said": born_text(nonfinite),
     }
 
 
 def _parameter(parameter: ParameterSeries, places: list[int]) -> dict[str, Any]:
     norms, updates = parameter.norms, parameter.updates
+    elements = plural(parameter.numel, "element")
     any_update = any(map(touched, updates))
     return {
         "name": parameter.name,
-        "shape": whole_shape(parameter.shape),
-        "dtype": parameter.dtype,
-        "numel": parameter.numel,
+        "said": f"{parameter.name}  {whole_shape(parameter.shape)}  {parameter.dtype}, {elements}",
         "requires_grad": parameter.requires_grad,
         "used": parameter.used,
         "norms": code_steps(norm_codes(norms[place] for place in places if place < len(norms))),
-        "updates": code_steps(norm_codes(updates[place] for place in places if place < len(updates)))
-        if any_update
-        else [],
+        "updates": [move_text(updates[place]) for place in places if place < len(updates)] if any_update else [],
     }
 
 

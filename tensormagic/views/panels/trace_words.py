@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from tensormagic.reports import (
     UNTOUCHED,
+    FirstNonfinite,
     Kept,
     Pace,
     Pacing,
@@ -229,12 +230,35 @@ def last_move(series: ParameterSeries) -> float:
     return next((ratio for ratio in reversed(series.updates) if touched(ratio)), UNTOUCHED)
 
 
-def move_text(series: ParameterSeries) -> str:
-    """Return the same in words: as a share of the parameter's norm; empty where no step was measured."""
-    ratio = last_move(series)
+def move_text(ratio: float) -> str:
+    """Return how far a step moved a parameter, as a share of its norm; empty where that was not measured."""
     if not touched(ratio):
         return ""
     return "from all zeros" if ratio == math.inf else f"{norm_text(ratio)} of its norm"
+
+
+# -- one pass ---------------------------------------------------------------------------------------------------------
+
+
+def pass_text(one: Pass) -> str:
+    """Return ``pass 3, step 2, failed, loss 0.5``."""
+    failed = ", failed" if one.outcome == "failed" else ""
+    loss = "" if one.value is None else f", loss {short_number(one.value)}"
+    return f"pass {one.number}, step {one.step}{failed}{loss}"
+
+
+def born_text(first: FirstNonfinite) -> str:
+    """Return what happened at the node whose backward made the first NaN or Inf of a pass."""
+    kinds = (
+        (first.saved_zero, "zero"), (first.saved_negative, "negative value"), (first.saved_bad, "non-finite value"),
+    )  # fmt: skip
+    kept = ", ".join(plural(number, word) for number, word in kinds if number)
+    why = f" Its saved tensor {first.saved_name} holds {kept}." if first.saved_name and kept else ""
+    unsure = "" if first.certain else " Several nodes feed the receiver, and only their sum was recorded."
+    return (
+        f"Here the gradient became non-finite: this node received norm {norm_text(first.incoming_norm)} and sent "
+        f"{bad_text(first.nan, first.inf)} of {count(first.count)} to input {first.input_number}.{why}{unsure}"
+    )
 
 
 # -- which steps were traced ------------------------------------------------------------------------------------------

@@ -299,9 +299,9 @@ class BornMark(NamedTuple):
     @classmethod
     def at(cls, drawing: Drawing, number: int, nonfinite: FirstNonfinite, frame: Frame | None) -> BornMark:
         """Return the mark of a box, at the place where its words cover nothing."""
-        box, what = drawing.boxes[number], "NaN" if nonfinite.nan else "Inf"
+        box = drawing.boxes[number]
         when = "" if frame is None or frame.pass_number == nonfinite.pass_number else f", pass {nonfinite.pass_number}"
-        words = f"{what} born {_where(nonfinite, box)}{when}"
+        words = f"{born_words(nonfinite, inside=box.kind in {'module', 'repeat'})}{when}"
         half = text_width(words, DETAIL_SIZE, bold=True) / 2 + 9
         return cls(box, words, half, *word_place(drawing, box, half, numbered=False))
 
@@ -314,9 +314,10 @@ class BornMark(NamedTuple):
         return f'{ring}{sign}<text class="m c o" x="{number(x + 3)}" y="{number(y)}">{self.words}</text>'
 
 
-def _where(nonfinite: FirstNonfinite, box: Box) -> str:
-    place = "in here" if box.kind in {"module", "repeat"} else "here"
-    return place if nonfinite.certain else f"{place}, or beside it"
+def born_words(nonfinite: FirstNonfinite, *, inside: bool) -> str:
+    """Return ``NaN born here``, or that it is ``in here``, inside of a box of many nodes."""
+    what, place = "NaN" if nonfinite.nan else "Inf", "in here" if inside else "here"
+    return f"{what} born {place}" + ("" if nonfinite.certain else ", or beside it")
 
 
 def legend_svg(scene: Scene) -> str:

@@ -75,7 +75,7 @@ def _parameter_table(report: TraceReport) -> Section:
     shown = report.parameters[:_MOST_ROWS]
     names = ["parameter", "shape", "dtype", "passes", "first", "last", "smallest", "largest"]
     rows = [_parameter_row(parameter) for parameter in shown]
-    further = (("last update", move_text), ("last step used", _used_text))
+    further = (("last update", lambda series: move_text(last_move(series))), ("last step used", _used_text))
     for name, described in further:
         if any(cells := [described(parameter) for parameter in shown]):
             names.append(name)

@@ -61,7 +61,7 @@ def test_thinning_leaves_short_series_alone(most: int) -> None:
 def test_document_is_versioned_strict_json() -> None:
     """The document survives strict JSON, a run full of NaN included."""
     document = trace_document(samples_viewer.broken_run())
-    assert document["version"] == VERSION == 5
+    assert document["version"] == VERSION == 6
     assert json.loads(json.dumps(document, allow_nan=False)) == document
 
 
@@ -82,7 +82,9 @@ def test_document_holds_nodes_as_columns() -> None:
         ("self", 1280, "ok"),
         ("result", 1280, "freed"),
     ]
-    assert columns["statistics"][log.index] == [1, 320, 0.177, 0.031, -0.0031, 0.0095, 288, 0, 0]
+    assert columns["statistics"][log.index] == [
+        1, 320, "0.18", "0.031", "−0.0031", "0.0095", "288  (90 %)", 0, 0,
+    ]  # fmt: skip
 
 
 def test_document_holds_frames_first_nonfinite_and_findings() -> None:
@@ -97,9 +99,13 @@ def test_document_holds_frames_first_nonfinite_and_findings() -> None:
     first = dict(graph["first_nonfinite"][0])
     assert len(first.pop("place")) == 2
     assert first == {
-        "pass": 2, "node": log, "receiver": log - 1, "input": 0, "nan": 3, "inf": 0, "count": 320, "incoming": 0.177,
-        "saved": "self", "saved_zero": 3, "saved_negative": 0, "saved_bad": 0, "certain": True,
-    }  # fmt: skip
+        "pass": 2,
+        "node": log,
+        "receiver": log - 1,
+        "words": ["◆ NaN born here", "◆ NaN born in here"],
+        "said": "Here the gradient became non-finite: this node received norm 0.18 and sent 3 NaN of 320 to input 0. "
+        "Its saved tensor self holds 3 zeros.",
+    }
     finding = document["findings"][0]
     assert (finding["node"], finding["location"], finding["where"]) == ([0, log], 5, "cell 5, line 6")
     assert document["gaps"] == [["saved tensors", "the graph was freed before they could be read"]]
@@ -140,7 +146,8 @@ def test_limits_are_kept_and_said() -> None:
     document = trace_document(samples_viewer.broken_run(passes=100, at=60), limits=limits)
     frames = document["graphs"][0]["frames"]
     assert {1, 60, 100} <= {frame["pass"] for frame in frames}
-    assert (len(document["parameters"]), document["parameters_seen"]) == (4, 6)
+    assert len(document["parameters"]) == 4
+    assert document["parameters_said"] == ["of 4 of 6 parameters, log scale", "No parameter took part."]
     assert all(len(parameter["norms"]) == len(document["passes"]) for parameter in document["parameters"])
     assert document["cuts"] == [
         f"{len(frames)} of 100 kept passes of graph 1 are shown node by node",
@@ -171,7 +178,11 @@ def test_the_loss_of_every_pass_travels_with_it():
     values = (2.30259, math.nan, None)
     passes = tuple(replace(one, value=value) for one, value in zip(report.passes, values, strict=True))
     rows = trace_document(replace(report, passes=passes))["passes"]
-    assert [row[8] for row in rows] == [2.303, "nan", None]
+    assert [row[2:] for row in rows] == [[2.303, "2.303"], ["nan", "NaN"], [None, ""]]
+    frames = trace_document(replace(report, passes=passes))["graphs"][0]["frames"]
+    assert [frame["said"] for frame in frames] == [
+        "pass 1, step 1, loss 2.303", "pass 2, step 2, loss NaN", "pass 3, step 3",
+    ]  # fmt: skip
 
 
 def test_edges_and_order_are_steps() -> None:

@@ -24,19 +24,21 @@ def test_a_pass_measured_by_norms_alone_has_no_columns():
 
 
 def test_columns_hold_what_says_anything():
-    """Magnitudes as codes, the rest as numbers; what is zero throughout is left out, and unmeasured nodes."""
+    """In words; what is zero throughout is left out, and unmeasured nodes. Shares are counts where those are known."""
     (row,) = frame_rows([_frame(4, _FULL, [UNTOUCHED] * 6)], 1000)
-    assert row["measures"] == {
-        "abs_max": [-75, None], "mean": [-0.25, None], "std": [-226, None], "zero_share": [0.5, None]
-    }  # fmt: skip
+    words = {"|max|": ["0.5", None], "mean": ["−0.25", None], "std": ["0.13", None], "zeros": ["50 %", None]}
+    assert row["measures"] == words
+    (row,) = frame_rows([_frame(4, _FULL, [UNTOUCHED] * 6)], 1000, [12, 0], {4: "pass 4, step 2"})
+    assert row["measures"] == words | {"zeros": ["6  (50 %)", None]}
+    assert row["said"] == "pass 4, step 2"
 
 
 def test_numbers_that_are_none_are_named():
     """JSON has no NaN."""
     (row,) = frame_rows([_frame(1, (math.inf, math.nan, math.nan, 0.0, 0.0, 1.0), _FULL)], 1000)
-    assert row["measures"]["abs_max"] == ["i", -75]
-    assert row["measures"]["mean"] == ["nan", -0.25]
-    assert row["measures"]["saturated_share"] == [1.0, 0.0]
+    assert row["measures"]["|max|"] == ["Inf", "0.5"]
+    assert row["measures"]["mean"] == ["NaN", "−0.25"]
+    assert row["measures"]["at the limit"] == ["100 %", "0 %"]
 
 
 @pytest.mark.parametrize(("values", "told"), [(0, 0), (24, 2), (60, 4), (10_000, 9)])

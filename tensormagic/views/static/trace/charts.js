@@ -2,7 +2,7 @@
 /** The norm of every parameter over the passes: small multiples on one log scale. */
 
 import { UNTOUCHED, ENDS, LONGEST_LIVE_SERIES } from "./constants.js";
-import { html, svg, say, normText, number, plural } from "./words.js";
+import { html, svg, say, normText } from "./words.js";
 
 /** @typedef {import("./model.js").Model} Model */
 
@@ -15,7 +15,7 @@ export class Charts {
   /** @type {number[][]} a row of norms for each parameter */ series = [];
   /** @type {any[]} */ parameters = [];
   /** @type {[number, number]|null} log10 of the scale's ends */ bounds = null;
-  /** @type {{passes:number[], values:(number|undefined)[]}} */ losses = { passes: [], values: [] };
+  /** @type {{passes:number[], values:(number|undefined)[], said:string[]}} */ losses = { passes: [], values: [], said: [] };
   /** @type {string} */ names = "";
   /** @type {number|undefined} */ current;
   width = 0;
@@ -61,7 +61,7 @@ export class Charts {
   load(model, grid) {
     this.passes = [...model.passNumbers];
     this.series = model.series.map((norms) => [...norms]); // what comes live is added to it
-    this.losses = { passes: [...model.passNumbers], values: model.losses() };
+    this.losses = { passes: [...model.passNumbers], values: model.losses(), said: model.doc.passes.map((/** @type {any[]} */ row) => row[3]) };
     this.loss.element.hidden = this.losses.values.filter((value) => value !== undefined).length < 2;
     this.parameters = model.doc.parameters;
     this.grid = grid;
@@ -70,19 +70,16 @@ export class Charts {
     this.sampled = model.doc.state === "running";
     const names =
       JSON.stringify(
-        this.parameters.map((/** @type {any} */ one) => [one.name, one.shape, one.requires_grad, one.used]),
-      ) + [model.doc.state, model.doc.parameters_seen];
+        this.parameters.map((/** @type {any} */ one) => [one.said, one.requires_grad, one.used]),
+      ) + model.doc.parameters_said;
     if (names === this.names) return this.changed();
     this.names = names;
     const short = shortNames(this.parameters.map((/** @type {any} */ one) => one.name));
     this.rows = this.parameters.map((/** @type {any} */ parameter, /** @type {number} */ place) =>
       this.row(parameter, short[place]),
     );
-    const seen = model.doc.parameters_seen,
-      some = this.rows.length < seen ? `${this.rows.length} of ` : "";
-    say(this.count, `of ${some}${plural(seen, "parameter")}, log scale`);
-    const none =
-      model.doc.state === "running" ? "No parameter has received a gradient yet." : "No parameter took part.";
+    const [above, none] = model.doc.parameters_said;
+    say(this.count, above);
     this.list.replaceChildren(
       ...(this.rows.length ? this.rows.map((row) => row.element) : [html("p", { class: "quiet empty" }, none)]),
     );
@@ -107,7 +104,7 @@ export class Charts {
       "span",
       {
         class: "label",
-        title: `${parameter.name}  ${parameter.shape}  ${parameter.dtype}, ${plural(parameter.numel, "element")}`,
+        title: parameter.said,
       },
       html("bdi", {}, name),
     );
@@ -177,7 +174,7 @@ export class Charts {
   /** The loss over the passes, on a scale of its own: logarithmic where it falls far. */
   paintLoss() {
     const { plot, line, bad, now, knob, value, element } = this.loss,
-      { passes, values } = this.losses,
+      { passes, values, said } = this.losses,
       width = plot.clientWidth;
     if (element.hidden || !width) return;
     const known = values.filter((loss) => loss !== undefined && Number.isFinite(loss)),
@@ -195,8 +192,9 @@ export class Charts {
     for (const end of ["x1", "x2"]) now.setAttribute(end, here);
     knob.setAttribute("cx", loss !== undefined && Number.isFinite(loss) ? here : -9);
     knob.setAttribute("cy", loss !== undefined && Number.isFinite(loss) ? y(loss) : 0);
-    say(value, loss === undefined ? "" : number(loss));
-    say(this.loss.scope, known.length ? `${number(least)} to ${number(most)}${turn === Number ? "" : ", log scale"}` : "never finite");
+    say(value, said[at] ?? "");
+    const [from, to] = [least, most].map((end) => said[values.indexOf(end)]);
+    say(this.loss.scope, known.length ? `${from} to ${to}${turn === Number ? "" : ", log scale"}` : "never finite");
   }
 
   /** @param {any} row @param {number} place */

@@ -3,11 +3,11 @@
 
 /** @typedef {{x:number,y:number,w:number,h:number,nodes:number[],label:string,detail:string,kind:string,badges:[number,string][],written:number,part?:number,inside?:number,lowered?:number,open?:boolean}} Box inside: the box it lies in, -1 for none; lowered: how far it stands below its place in the drawing */
 /** @typedef {{source:number,target:number,points:number[],ends?:[number,number][],edges?:number[],plain?:boolean,low?:number,high?:number,near?:number,away?:number}} Wire */
-/** @typedef {{pass:number,norms:Float32Array,bad:Map<number,[number,number]>,values?:string[][]|null}} Frame */
+/** @typedef {{pass:number,norms:Float32Array,bad:Map<number,[number,number]>,values?:string[][]|null,said:string}} Frame */
 /** @typedef {{norms:Float32Array,bad:Map<number,[number,number]>,values?:string[][]|null,nonfinite:any[],cursor:number,pass:number,running:boolean}} Picture */
 /** @typedef {{structure:number,graph:number,pass:number,step:number,running:boolean,cursor:number,reached:number,finished:number,seconds:number,nodes:number,parameters:number,resting?:boolean,next?:number}} DeltaHeader */
 
-export const VERSION = 5;
+export const VERSION = 6;
 export const UNTOUCHED = -1; // no gradient came; below that, UNREADABLE: one came that could not be measured. No norm is below zero.
 export const UNREADABLE = -2;
 export const NOT_MEASURABLE = "not measurable";

@@ -2,7 +2,7 @@
 /** One node, in words. */
 
 import { cutsOf } from "./cuts.js";
-import { keepingFocus, html, say, digits, number, normText, drawerPart, plural, tableRow, bytesText, badText, level, squareButton, GLYPHS, percentText } from "./words.js";
+import { keepingFocus, html, say, normText, drawerPart, plural, tableRow, bytesText, badText, level, squareButton, GLYPHS } from "./words.js";
 import { statistics, statisticsAt, updateText } from "./measures.js";
 
 /** @typedef {import("./model.js").Model} Model */
@@ -162,7 +162,7 @@ export class Drawer {
       { kind, variable } = model.node(graph, node);
     const first = picture.nonfinite.find((one) => one.node === node);
     const moved = kind === "accumulate" && picture.pass ? updateText(model, variable, picture.pass) : "";
-    say(this.story, first ? nonfiniteText(first) : moved ? `The optimizer then changed it by ${moved}.` : "");
+    say(this.story, first ? first.said : moved ? `The optimizer then changed it by ${moved}.` : "");
   }
 
   /** @param {number} pass */
@@ -174,21 +174,6 @@ export class Drawer {
     this.measured = row?.[0] ?? 0;
     this.statistics.replaceChildren(...statistics(row));
   }
-}
-
-/** @param {any} first @returns {string} */
-function nonfiniteText(first) {
-  const made = `${badText(first.nan, first.inf)} of ${digits(first.count)}`;
-  const kept = [
-    [first.saved_zero, "zero"],
-    [first.saved_negative, "negative value"],
-    [first.saved_bad, "non-finite value"],
-  ]
-    .filter(([count]) => count)
-    .map(([count, word]) => plural(count, word))
-    .join(", ");
-  const why = first.saved && kept ? ` Its saved tensor ${first.saved} holds ${kept}.` : "";
-  return `Here the gradient became non-finite: this node received norm ${number(Number(first.incoming))} and sent ${made} to input ${first.input}.${why}${first.certain ? "" : " Several nodes feed the receiver, and only their sum was recorded."}`;
 }
 
 /** @param {any[]} tensors @returns {Element[]} */
@@ -219,16 +204,9 @@ function forwardAt(model, graph, node, pass) {
 function forwardOf(model, graph, node, pass) {
   const frame = forwardAt(model, graph, node, pass);
   if (!frame) return [];
-  const { norms, abs_max: largest, mean, std, zero_share: zeros, bad } = frame.forward,
-    counts = bad.get(node);
-  /** @type {[string, string, boolean][]} */
-  const rows = [
-    ["norm", counts ? badText(.../** @type {[number, number]} */ (counts)) : normText(norms[node]), Boolean(counts)],
-    ["|max|", normText(largest[node]), false],
-    ["mean", number(Number(mean?.[node] ?? 0)), false],
-    ["std", normText(std[node]), false],
-    ["zeros", percentText(zeros?.[node] ?? 0), false],
-  ];
-  const cells = rows.map(([name, value, wrong]) => tableRow(name, html("td", { class: wrong ? "bad" : "" }, value)));
+  const { norms, bad, ...words } = frame.forward,
+    counts = bad.get(node),
+    first = tableRow("norm", html("td", { class: counts ? "bad" : "" }, counts ? badText(.../** @type {[number, number]} */ (counts)) : normText(norms[node])));
+  const cells = [first, ...["|max|", "mean", "std", "zeros"].map((name) => tableRow(name, html("td", {}, words[name]?.[node] ?? (name === "zeros" ? "0 %" : "0"))))];
   return [drawerPart("Forward value ", `pass ${frame.pass}`, html("table", {}, ...cells))];
 }

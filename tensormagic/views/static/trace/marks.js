@@ -185,10 +185,8 @@ function wordPlace({ size }, box, half, place) {
 
 /** @param {any} graph the boxes that are shown now @param {Box} box @param {any} first */
 export function bornMark(graph, box, first) {
-  const word = first.nan ? "NaN" : "Inf";
-  const where = ["module", "repeat"].includes(box.kind) ? "in here" : "here";
   const height = Math.min(box.h, HEAD),
-    words = `◆ ${word} born ${where}${first.certain ? "" : ", or beside it"}`;
+    words = first.words[Number(["module", "repeat"].includes(box.kind))];
   const [x, y] = wordPlace(graph, box, 3.6 * words.length, first.place);
   return svg(
     "g",

@@ -2,8 +2,7 @@
 /** A trace document, decoded: columns turned back into what the views ask for. */
 
 import { CRASH_BELOW } from "./marks.js";
-import { decodedMeasures } from "./measures.js";
-import { changed, decoded, lossOf, plural, stepped } from "./words.js";
+import { changed, decoded, plural, stepped } from "./words.js";
 import { placesOf } from "./folds.js";
 
 /** @typedef {import("./constants.js").Box} Box */
@@ -20,8 +19,6 @@ export class Model {
     if (this.graphs[place]) markCrash(this.graphs[place], node, words);
     /** @type {number[]} */
     this.passNumbers = doc.passes.map((/** @type {any[]} */ row) => row[0]);
-    /** @type {Map<number, any[]>} */
-    this.passes = new Map(doc.passes.map((/** @type {any[]} */ row) => [row[0], row]));
     /** @type {number[][]} */
     this.series = doc.parameters.map((/** @type {any} */ parameter) => [...decoded(stepped(parameter.norms))]);
     /** Of one pass those inside it come first. @type {{graph:number, frame:Frame}[]} */
@@ -39,7 +36,8 @@ export class Model {
   /** What backward was called on in each kept pass, where all calls stand on one line; else nothing. @returns {(number|undefined)[]} */
   losses() {
     const rows = this.doc.passes;
-    return rows.some((/** @type {any[]} */ row) => row[6] !== rows[0][6]) ? [] : rows.map(lossOf);
+    if (rows.some((/** @type {any[]} */ row) => row[1] !== rows[0][1])) return [];
+    return rows.map(([, , value]) => (value === null ? undefined : typeof value === "number" ? value : value.endsWith("inf") ? Infinity : NaN));
   }
 
   /** What went along an edge into a slot that several feed; undefined along others. @param {number} graph @param {number} edge @param {number} pass */
@@ -133,7 +131,8 @@ function decodedGraph(graph) {
       pass: frame.pass,
       norms: decoded(norms[at]),
       bad: new Map(frame.bad.map((/** @type {number[]} */ [node, nan, inf]) => [node, [nan, inf]])),
-      measures: decodedMeasures(frame),
+      measures: frame.measures,
+      said: frame.said ?? `pass ${frame.pass}`,
       forward: decodedForward(frame.forward),
       parts: decoded(parts[at]),
       values: frame.values ?? null,
@@ -174,7 +173,6 @@ export function samePicture(old, now) {
 /** The forward values of a frame as the drawer asks for them (columns.py). @param {any} forward @returns {any} */
 function decodedForward(forward) {
   if (!forward) return null;
-  const { norms, abs_max: largest, std, bad, ...others } = forward;
-  const counts = new Map(bad.map((/** @type {number[]} */ [node, nan, inf]) => [node, [nan, inf]]));
-  return { norms: decoded(norms), abs_max: decoded(largest), std: decoded(std), bad: counts, ...others };
+  const { norms, bad, ...words } = forward;
+  return { norms: decoded(norms), bad: new Map(bad.map((/** @type {number[]} */ [node, nan, inf]) => [node, [nan, inf]])), ...words };
 }

@@ -2,7 +2,7 @@
 /** Everything together: which pass of which graph is shown, and what is selected. */
 
 import { VERSION, UNTOUCHED } from "./constants.js";
-import { html, later, say, lossText, hide } from "./words.js";
+import { html, later, say, hide } from "./words.js";
 import { Model, samePicture } from "./model.js";
 import { Folds } from "./folds.js";
 import { upTo } from "./player.js";
@@ -259,12 +259,10 @@ export class Panel {
     const { norms, bad, pass, values } = one.frame,
       nonfinite = this.model.graphs[one.graph].nonfinite.filter((/** @type {any} */ first) => first.pass === pass);
     this.picture = this.whole = { norms, bad, values, nonfinite, cursor: -1, pass, running: false };
-    const row = this.model.passes.get(pass),
-      { doc } = this.model;
+    const { doc } = this.model;
     const kept =
       this.model.frames.length < doc.passes_traced ? ` · ${this.model.frames.length} of ${doc.passes_traced} kept` : "";
-    const step = row ? `, step ${row[1]}${row[3] === "failed" ? ", failed" : ""}${lossText(row)}` : "";
-    this.passes.stand(at, `pass ${pass}${step}${kept}`);
+    this.passes.stand(at, `${one.frame.said}${kept}`);
     this.order.stand(this.wayLength(), "order: all nodes");
     this.paint();
   }

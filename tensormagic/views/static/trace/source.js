@@ -44,7 +44,7 @@ export class Source {
     });
     this.list.replaceChildren(...this.rows.map((row) => row.element));
     const calls = (this.calls = new Set(
-      model.doc.passes.map((/** @type {any[]} */ row) => model.rowOfLocation.get(row[6])),
+      model.doc.passes.map((/** @type {any[]} */ row) => model.rowOfLocation.get(row[1])),
     ));
     this.rows.forEach((row, place) => row.element.classList.toggle("calls", calls.has(place)));
   }

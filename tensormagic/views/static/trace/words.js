@@ -56,25 +56,12 @@ export function quoting(text, quote) {
   return text.split(/`([^`]+)`/).map((part, place) => (place % 2 ? quote(part) : document.createTextNode(part)));
 }
 
-/** @param {number} value @returns {string} */
-export function number(value) {
-  if (Number.isNaN(value)) return "NaN";
-  if (!Number.isFinite(value)) return value > 0 ? "Inf" : "−Inf";
-  const size = Math.abs(value);
-  const text =
-    size !== 0 && (size < 1e-3 || size >= 1e5) ? value.toExponential(2) : String(Number(value.toPrecision(3)));
-  return text
-    .replace(/\.?0+e/, "e")
-    .replace("e+", "e")
-    .replaceAll("-", "−");
-}
-
 /** A norm in two digits, as everywhere (trace_words.py). @param {number} norm @returns {string} */
 export function normText(norm) {
   if (norm === UNTOUCHED || norm === undefined) return "none";
   if (norm < 0) return NOT_MEASURABLE;
-  if (norm === 0 || !Number.isFinite(norm)) return number(norm);
-  if (norm >= 1e-3 && norm < 9999.5) return norm < 99.5 ? String(Number(norm.toPrecision(2))) : norm.toFixed(0);
+  if (!Number.isFinite(norm)) return Number.isNaN(norm) ? "NaN" : "Inf";
+  if (norm === 0 || (norm >= 1e-3 && norm < 9999.5)) return norm < 99.5 ? String(Number(norm.toPrecision(2))) : norm.toFixed(0);
   return norm.toExponential(1).replace("e+", "e").replace(".0e", "e").replaceAll("-", "−");
 }
 
@@ -98,14 +85,6 @@ export function bytesText(bytes) {
   let unit = 0;
   for (; bytes >= (unit ? 1023.95 : 1024) && unit < 5; unit++) bytes /= 1024;
   return `${Number(bytes.toFixed(1))} ${unit ? `${" KMGTP"[unit]}iB` : "B"}`;
-}
-
-/** @param {number} part 1 for all of it @returns {string} */
-export function percentText(part) {
-  const share = 100 * part;
-  if (share >= 100) return `${digits(Math.round(share))} %`;
-  if (share >= 99.95) return ">99.9 %";
-  return share > 0 && share < 0.001 ? "<0.001 %" : `${Number(share.toPrecision(share < 99 ? 2 : 3))} %`;
 }
 
 /** @param {number} seconds @returns {string} */
@@ -258,18 +237,6 @@ export const GLYPHS = {
 /** @param {string} words @returns {string} */
 export function capital(words) {
   return words.charAt(0).toUpperCase() + words.slice(1);
-}
-
-/** What a pass was called on, where that was one number. @param {any[]} row @returns {string} */
-export function lossText(row) {
-  return lossOf(row) === undefined ? "" : `, loss ${number(/** @type {number} */ (lossOf(row)))}`;
-}
-
-/** @param {any[]} row @returns {number|undefined} */
-export function lossOf(row) {
-  const value = row[8];
-  if (typeof value === "number") return value;
-  return value ? ({ inf: Infinity, "-inf": -Infinity }[/** @type {string} */ (value)] ?? NaN) : undefined;
 }
 
 // Where the keyboard goes on, where what had the focus is exchanged or hidden: never to the top of the page.
