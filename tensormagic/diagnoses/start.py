@@ -27,7 +27,7 @@ def probes_of(report: StartReport) -> tuple[Probe, ...]:
 def _function(report: StartReport, found: FunctionCheck) -> Iterator[Probe]:
     """Yield the answers about one call of a custom Function."""
     if report.error:
-        yield Probe("call", "unknown", report.error, "Give arguments with which `apply` works in float64")
+        yield Probe("call", "unknown", report.error, "Give finite arguments with which it works in float64")
     growth = found.doubled
     if growth is not None:
         text = "doubles when the gradient that arrives is doubled"

@@ -22,7 +22,7 @@ from tensormagic.collectors.session.first_look import generators_kept
 from tensormagic.collectors.where.source import location_of
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import ArgumentCheck, FunctionCheck, Location, StartReport
-from tensormagic.words import error_text
+from tensormagic.words import error_text, listed, plural
 
 STEP = 1e-6  # of a difference
 MOST_ELEMENTS = 256  # of an argument whose gradient is compared element by element, as a whole Jacobian
@@ -52,8 +52,11 @@ def check(kind: type[torch.autograd.Function], given: Sequence[Any]) -> StartRep
     chosen = [at for at, x in enumerate(wide) if isinstance(x, torch.Tensor) and x.is_floating_point() and x.numel()]
     asked = [at for at in chosen if given[at].requires_grad] or chosen
     if not asked:
+        kinds = [f"{x.dtype} of {plural(x.numel(), 'element')}" if isinstance(x, torch.Tensor) else type(x).__name__
+                 for x in given]  # fmt: skip
         raise TensorMagicError(
-            f"check({kind.__name__}, …) takes the arguments of one call, a floating-point tensor first"
+            f"check({kind.__name__}, …) takes arguments for one call of {kind.__name__}.apply, with a floating-point "
+            f"tensor among them that is not empty; given: {listed(kinds) or 'nothing'}"
         )
     report = StartReport(model=kind.__name__, parameters=len(asked))
     place = _place(kind)
@@ -62,7 +65,8 @@ def check(kind: type[torch.autograd.Function], given: Sequence[Any]) -> StartRep
         try:
             doubled, checks = _Call(kind, wide, asked).judged()
         except Exception as error:  # whatever the user's code raises
-            found, text = FunctionCheck(location=place), error_text(error).splitlines()[0]
+            text = str(error) if isinstance(error, TensorMagicError) else error_text(error)
+            found, text = FunctionCheck(location=place), text.splitlines()[0]
             return replace(report, error=text, function=found, seconds=perf_counter() - began)
     found = FunctionCheck(arguments=tuple(checks), doubled=doubled, location=place)
     return replace(report, function=found, seconds=perf_counter() - began)
@@ -99,11 +103,18 @@ class _Call:
             raise TensorMagicError("nothing that it returns requires a gradient")
         if any(one.dtype is not torch.float64 for one in ends):
             raise TensorMagicError(f"it computes in {str(ends[0].dtype)[6:]}, too coarse for differences")
+        if not all(bool(one.isfinite().all()) for one in (*inputs, *ends)):
+            raise TensorMagicError("an argument or a result holds NaN or inf, of which differences say nothing")
         arriving = [torch.randn_like(one) for one in ends]
-        once, twice = (
-            torch.autograd.grad(ends, inputs, [factor * one for one in arriving], retain_graph=True, allow_unused=True)
-            for factor in (1, 2)
-        )
+        try:
+            once, twice = (
+                torch.autograd.grad(
+                    ends, inputs, [factor * one for one in arriving], retain_graph=True, allow_unused=True
+                )
+                for factor in (1, 2)
+            )
+        except Exception as error:
+            raise TensorMagicError(f"backward raised {error_text(error)}") from error
         return _growth(once, twice), [
             self._argument(place, inputs, arriving, gradient) for place, gradient in enumerate(once)
         ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tensormagic.reports import Probe, StartReport
 from tensormagic.views.nodes import Cell, Column, Findings, Look, Node, Noted, Panel, Words, table_of
-from tensormagic.words import plural, seconds_text
+from tensormagic.words import listed, plural, seconds_text
 
 _STATES: dict[str, tuple[str, Look]] = {
     "fine": ("fine", "quiet"),
@@ -43,9 +43,14 @@ def summary(report: StartReport) -> str:
     """Return the answer in one sentence."""
     wrong = sum(probe.state == "wrong" for probe in report.probes)
     odd = sum(probe.state == "look" for probe in report.probes)
-    asked = plural(len(report.probes), "question")
+    unknown = sum(probe.state == "unknown" for probe in report.probes)
+    rest = [f"{unknown} not known"] * bool(unknown)
+    if unknown == len(report.probes):
+        return "Nothing could be asked."
     if not wrong and not odd:
         ready = "Ready: " if report.function is None else ""
-        return f"{ready}{asked} found nothing wrong." if len(report.probes) else "Nothing could be asked."
-    parts = [f"{wrong} wrong"] * bool(wrong) + [f"{odd} to look at"] * bool(odd)
-    return f"Of {asked}, {' and '.join(parts)}."
+        return (
+            ready + ", ".join([f"{plural(len(report.probes) - unknown, 'question')} found nothing wrong", *rest]) + "."
+        )
+    parts = [f"{wrong} wrong"] * bool(wrong) + [f"{odd} to look at"] * bool(odd) + rest
+    return f"Of {plural(len(report.probes), 'question')}, {listed(parts)}."

@@ -169,3 +169,45 @@ def test_arguments_without_a_tensor_are_refused():
     """There is nothing to be varied."""
     with pytest.raises(TensorMagicError, match="a floating-point tensor"):
         tm.check(Scale, 1, 2)
+
+
+class Raising(torch.autograd.Function):
+    """A backward that does not come to its end."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        raise ValueError("no such size")
+
+
+@pytest.mark.parametrize(
+    ("kind", "x", "words"),
+    [
+        (Raising, torch.ones(2), "backward raised ValueError: no such size"),
+        (Ignoring, torch.tensor([1.0, float("nan")]), "holds NaN or inf"),
+    ],
+)
+def test_what_cannot_be_compared_is_not_called_fine_or_wrong(kind, x, words):
+    """It is not known, with the reason; and no finding comes of it."""
+    report = tm.check(kind, x)
+    assert [(probe.question, probe.state) for probe in report.probes] == [("call", "unknown")]
+    assert words in report.probes[0].answer
+    assert report.findings == ()
+    assert "Nothing could be asked." in str(report)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ((), "given: nothing"),
+        ((torch.arange(3), 2.0), "given: torch.int64 of 3 elements and float"),
+        ((torch.ones(2, dtype=torch.complex64),), "given: torch.complex64 of 2 elements"),
+    ],
+)
+def test_arguments_of_which_none_can_be_varied_are_named(given, words):
+    """What was given, and what is needed."""
+    with pytest.raises(TensorMagicError, match=words):
+        tm.check(Scale, *given)
