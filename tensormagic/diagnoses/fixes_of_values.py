@@ -8,7 +8,6 @@ import re
 from tensormagic.diagnoses.rule import (
     atom,
     call_on,
-    called_function,
     expressions,
     only_place,
     operand_of,
@@ -19,7 +18,7 @@ from tensormagic.diagnoses.rule import (
     within,
 )
 from tensormagic.diagnoses.singular import OPS, singular_place
-from tensormagic.reports import FailureReport, Finding, Report, TraceReport
+from tensormagic.reports import Finding, Report, TraceReport
 
 _SMALL = "1e-8"
 _CLAMPED = frozenset({"log", "log2", "log10"})
@@ -30,26 +29,6 @@ def reshaped(finding: Finding, _report: Report, line: str) -> str:
     """A view of what lies apart becomes a reshape."""
     wanted = any(".reshape(" in span for span in spans(finding)[:1])
     return line.replace(".view(", ".reshape(") if wanted and line.count(".view(") == 1 else ""
-
-
-def tried_way(finding: Finding, report: Report, line: str) -> str:
-    """The one way that was tried stands in place of the call, or of an operand of it."""
-    failure = report.failure if isinstance(report, TraceReport) else report
-    ways = failure.mismatch.works if isinstance(failure, FailureReport) and failure.mismatch is not None else ()
-    if len(ways) != 1 or finding.remedy != f"`{ways[0]}`" or ways[0].startswith("nn."):
-        return ""
-    assert isinstance(failure, FailureReport)
-    way = ways[0]
-    tree = statement_of(way)
-    if not isinstance(tree, ast.Expr):
-        return ""
-    if isinstance(tree.value, ast.Call) and isinstance(tree.value.func, ast.Attribute):
-        if called_function(tree.value) in {"view", "reshape", "flatten"} and call_on(line, "view", "reshape"):
-            return ""  # it stands in place of the call, and its sizes are those of this batch
-        place = only_place(line, ast.unparse(tree.value.func.value))
-        return spliced(line, place, way) if place is not None else ""
-    place = only_place(line, failure.call)
-    return spliced(line, place, way) if place is not None and isinstance(tree.value, ast.BinOp) else ""
 
 
 def squeezed(finding: Finding, _report: Report, line: str) -> str:

@@ -14,6 +14,7 @@ from tests.diagnoses.samples import run
 from tests.diagnoses.test_mismatches import CASES
 
 HERE, THERE = Location("model.py", 12, "a @ b"), Location("model.py", 3, "b = load()")
+VALUES = ("a word that is not in the table", "labels from 1")
 CODES = {"view": "TM101", "device": "TM801", "dtype": "TM802", "shape": "TM804"}
 
 
@@ -24,9 +25,9 @@ def explained(report: FailureReport) -> FailureReport:
 
 @pytest.mark.parametrize("name", CASES)
 def test_each_kind_has_its_code(name):
-    """View, generator, device, dtype and shape; an index or an argument that is wrong has none."""
+    """View, generator, device, dtype, shape and values; an index or an argument that is wrong has none."""
     report, kind, *_ = CASES[name]
-    code = "TM702" if name == "a generator" else CODES.get(kind)
+    code = {"a generator": "TM702", **dict.fromkeys(VALUES, "TM807")}.get(name, CODES.get(kind))
     assert [found.code for found in diagnose(explained(report))] == ([code] if code else [])
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tensormagic.diagnoses.mismatches import rows
-from tensormagic.diagnoses.mismatches.call import Call, Given, Shape, mismatch
-from tensormagic.diagnoses.mismatches.table import FUNCTIONS, OPERANDS, Messages, Row, Text
+from tensormagic.diagnoses.mismatches.call import OPERANDS, Call, Given, Shape, mismatch
+from tensormagic.diagnoses.mismatches.table import FUNCTIONS, Messages, Row, Text
 from tensormagic.reports import FailureReport
 from tensormagic.reports.failure import Operand
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tensormagic.diagnoses.mismatches.call import Call, Given, article, dtype_of, mismatch, needed, whole
+from tensormagic.diagnoses.mismatches.call import Call, Given, article, mismatch, needed, whole
 from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.reports import Mismatch
 from tensormagic.words import listed, plural
@@ -18,11 +18,42 @@ from tensormagic.words import listed, plural
 says = Messages()
 
 
-def _called(call: Call) -> str:
-    return call.title.replace("torch.nn.functional.", "F.")
-
-
 # -- what is no tensor at all: several results, None in place of a gradient, a module, text, a table ---------------
+
+says.table(r"""
+can't convert np\.ndarray of type numpy\.(?P<dtype>\w+)
+    with what: "text" if "str" in dtype else "Python objects"
+    argument: A tensor holds numbers of one dtype, and this array holds {what} (dtype {dtype.strip("_")}).
+    parts: one is {dtype.strip("_")} must be a dtype of numbers for one in call.given[:1]
+    try: {call.report.function or "torch.tensor"}({one.code}.astype("float32")) for one in call.given[:1]
+
+(?:determine the shape of object type|infer dtype of) '?str'?|too many dimensions 'str'
+    argument: A tensor holds numbers, not text: convert words or classes to numbers first.
+
+(?:determine the shape of object type|infer dtype of) '?(?P<name>\w+)'?
+    with kind: name.replace("NoneType", "None")
+    argument: The function {call.short_title} takes numbers, nested lists of numbers, and arrays, not
+        {kind if kind == "None" else article(kind)}.
+    parts: one is {kind} must be numbers for one in call.given[:1]
+    try: {call.title}({one.code}.to_numpy()) for one in call.given[:1] when kind in ("DataFrame", "Series", "Index")
+
+(?P<layer>\w+)\.forward\(\) takes (?:from \d+ to )?{takes} positional arguments? but {got} (?:was|were) given
+    argument: The forward of {call.report.module.strip("()") or layer} takes {plural(takes - 1, "argument")}, and
+        {got - 1} {"was" if got == 2 else "were"} given.
+
+'(?P<kind>\w+)' object is not iterable
+    if: call.report.function.startswith("torch.optim.")
+    with name: anything.operand.name
+    argument: An optimizer takes parameters, and {name or "what it was given"} is {article(kind)}.
+    parts: anything is {kind}
+    try: {anything.code}.parameters() when name
+
+optimizer got an empty parameter list
+    argument: There is no parameter to train. A generator such as net.parameters() is empty after its first use, and a
+        module does not register layers in a plain list.
+    parts: anything?
+""")
+
 
 _PAIR = ("values", "indices")
 # What several results of one call are called.
@@ -93,64 +124,15 @@ def _no_such_attribute(call: Call, kind: str) -> Mismatch | None:
         return None
     wrong, operand = given[0], given[0].operand
     what = operand.name or operand.text
-    must = f"The argument {operand.role or wrong.name} of {_called(call)} must be a tensor"
+    must = f"The argument {operand.role or wrong.name} of {call.short_title} must be a tensor"
     works = [f"torch.as_tensor({what})"] if kind in {"int", "float", "list", "ndarray"} else []
     return mismatch("argument", f"{must}, and {what} is {article(kind)}.", whole(wrong, kind, "Tensor"), works=works)
-
-
-@says(r"can't convert np\.ndarray of type numpy\.(?P<dtype>\w+)")
-def _not_of_numbers(call: Call, anything: Given | None, dtype: str) -> Mismatch:
-    what, dtype = ("text" if "str" in dtype else "Python objects"), dtype.strip("_")
-    rule = f"A tensor holds numbers of one dtype, and this array holds {what} (dtype {dtype})."
-    if anything is None:
-        return mismatch("argument", rule)
-    works = [f'{call.report.function or "torch.tensor"}({anything.code}.astype("float32"))']
-    return mismatch("argument", rule, whole(anything, dtype, "a dtype of numbers"), works=works)
-
-
-@says(
-    r"(?:determine the shape of object type|infer dtype of) '?(?P<kind>\w+)'?", r"too many dimensions '(?P<kind>str)'"
-)
-def _no_data(call: Call, anything: Given | None, kind: str) -> Mismatch:
-    kind = kind.replace("NoneType", "None")
-    if kind == "str":
-        return mismatch("argument", "A tensor holds numbers, not text: convert words or classes to numbers first.")
-    what = kind if kind == "None" else article(kind)
-    rule = f"The function {_called(call)} takes numbers, nested lists of numbers, and arrays, not {what}."
-    if anything is None:
-        return mismatch("argument", rule)
-    works = [f"{call.title}({anything.code}.to_numpy())"] if kind in {"DataFrame", "Series", "Index"} else []
-    return mismatch("argument", rule, whole(anything, kind, "numbers"), works=works)
-
-
-@says(r"(?P<layer>\w+)\.forward\(\) takes (?:from \d+ to )?{takes} positional arguments? but {got} (?:was|were) given")
-def _too_many_arguments(call: Call, layer: str, takes: int, got: int) -> Mismatch:
-    layer, verb = call.report.module.strip("()") or layer, "was" if got == 2 else "were"
-    rule = f"The forward of {layer} takes {plural(takes - 1, 'argument')}, and {got - 1} {verb} given."
-    return mismatch("argument", rule)
 
 
 @says(r"(?P<layer>\w+)\.forward\(\) missing \d+ required positional arguments?: (?P<names>.+)")
 def _missing_arguments(call: Call, layer: str, names: str) -> Mismatch:
     missing = listed(re.findall(r"'(\w+)'", names))
     return mismatch("argument", f"The forward of {call.report.module.strip('()') or layer} also needs {missing}.")
-
-
-@says(r"'(?P<kind>\w+)' object is not iterable")
-def _parameters_of_a_module(call: Call, anything: Given, kind: str) -> Mismatch | None:
-    if not call.report.function.startswith("torch.optim."):
-        return None
-    named = anything.operand.name
-    rule = f"An optimizer takes parameters, and {named or 'what it was given'} is {article(kind)}."
-    return mismatch("argument", rule, whole(anything, kind), works=[f"{anything.code}.parameters()"] if named else [])
-
-
-says.table(r"""
-optimizer got an empty parameter list
-    argument: There is no parameter to train. A generator such as net.parameters() is empty after its first use, and a
-        module does not register layers in a plain list.
-    parts: anything?
-""")
 
 
 @says(r"embed_dim must be divisible by num_heads")
@@ -201,20 +183,18 @@ could not infer output dtype\..* Got: {got:dtype}
     dtype: A mean is a floating-point number: {anything.name} is {got}.
     parts: anything is {got} must be float32
     try: {anything.code}.float().mean()
+
+expected m1 and m2 to have the same dtype, but got: (?P<one_name>[\w:<> ]+?) != (?P<other_name>[\w:<> ]+?)\s*$
+    with a: call.given[0]
+    with b: call.given[1]
+    if: not (a.dtype or a.operand.text or b.dtype or b.operand.text)
+    with this: dtype_of(one_name)
+    with that: dtype_of(other_name)
+    dtype: Both must have the same dtype: {a.name} is {this} and {b.name} is {that}.
+    parts: a is {this} must be {that}; b is {that} must be {this}
+    try: {a.code}.float() when this in ("float64", "int64", "int32") and that == "float32"
+    try: {b.code}.float() when that in ("float64", "int64", "int32") and this == "float32"
 """)
-
-
-@says(r"expected m1 and m2 to have the same dtype, but got: (?P<one>[\w:<> ]+?) != (?P<other>[\w:<> ]+?)\s*$")
-def _dtypes_of_what_is_gone(call: Call, one: str, other: str) -> Mismatch | None:
-    left, right = call.given[0], call.given[1]
-    if any(given.dtype or given.operand.text for given in (left, right)):
-        return None
-    kinds = [dtype_of(name) for name in (one, other)]
-    rule = f"Both must have the same dtype: {left.name} is {kinds[0]} and {right.name} is {kinds[1]}."
-    parts = (whole(left, kinds[0], kinds[1]), whole(right, kinds[1], kinds[0]))
-    wide = [one for one, kind in zip((left, right), kinds, strict=True) if kind in {"float64", "int64", "int32"}]
-    works = [f"{wide[0].code}.float()"] if wide and "float32" in kinds else []
-    return mismatch("dtype", rule, *parts, works=works)
 
 
 # -- what the call does not take -----------------------------------------------------------------------------------
@@ -268,14 +248,21 @@ At least one of 'min' or 'max' must not be None
 
 expected sequence of length {wanted} at dim {at} \(got {got}\)
     argument: The lists in dimension {at} must have the same length: one has {got}, but the first has {wanted}.
+
+only integers, slices .* are valid indices \(got (?P<kind>\w+)\)
+    index: An index is a whole number, a slice, None, ... or a tensor of whole numbers or booleans, not {article(kind)}.
+    parts: one is {kind} must be int64 for one in call.given when one.position == 1
+
+got an unexpected keyword argument '(?P<name>\w+)'
+    with wrong: call.argument(name)
+    argument: The function {call.short_title} has no argument `{name}`.
+    parts: wrong
+
+expected Tensor as element {at} in argument \d+, but got (?P<name>[\w.]+)
+    with kind: name.split(".")[-1]
+    argument: All members of the list must be tensors, and the one at {at} is {article(kind)}.
+    parts: one is {kind} must be Tensor for one in call.given when one.operand.place.endswith(f"[{at}]")
 """)
-
-
-@says(r"only integers, slices .* are valid indices \(got (?P<kind>\w+)\)")
-def _no_index(call: Call, kind: str) -> Mismatch:
-    wrong = [whole(one, kind, "int64") for one in call.given if one.position == 1]
-    takes = "a whole number, a slice, None, ... or a tensor of whole numbers or booleans"
-    return mismatch("index", f"An index is {takes}, not {article(kind)}.", *wrong[:1])
 
 
 _SHAPE = r"torch\.Size\(\[(.*?)\]\)"
@@ -304,12 +291,6 @@ def _checkpoint(call: Call, model: str) -> Mismatch | None:
     if "module." in "".join(names):
         rule += " If all its names begin with module., it was saved from nn.DataParallel: remove that prefix."
     return mismatch("argument", rule)
-
-
-@says(r"got an unexpected keyword argument '(?P<name>\w+)'")
-def _no_keyword(call: Call, name: str) -> Mismatch:
-    wrong = needed(call.argument(name))
-    return mismatch("argument", f"The function {_called(call)} has no argument `{name}`.", whole(wrong))
 
 
 @says(r"unsupported operation: (?P<several>more than one element of the written-to)?.*single memory location")
@@ -354,14 +335,6 @@ def _no_such_call(call: Call, function: str, given: str) -> Mismatch:
     shown = " or ".join(dict.fromkeys(f"{function}({each})" for each in needed_ones))
     rule = f"The function {function}() takes no ({given})" + (f"; it is called as {shown}." if shown else ".")
     return mismatch("argument", rule, *(whole(one) for one in call.given if not one.operand.is_tensor))
-
-
-@says(r"expected Tensor as element {at} in argument \d+, but got (?P<kind>[\w.]+)")
-def _not_a_tensor(call: Call, at: int, kind: str) -> Mismatch:
-    kind = kind.rpartition(".")[2]
-    rule = f"All members of the list must be tensors, and the one at {at} is {article(kind)}."
-    member = [whole(one, kind, "Tensor") for one in call.given if one.operand.place.endswith(f"[{at}]")]
-    return mismatch("argument", rule, *member[:1])
 
 
 @says(r"unsupported operand type\(s\) for (?P<sign>\S+): '(?P<left>\w+)' and '(?P<right>\w+)'")

@@ -1,14 +1,17 @@
-"""A refused call: its operands by name, role and place, how to write them, and the parts that do not fit."""
+"""A refused call: its operands by name, role and place, how to write them, and the parts that do not fit.
+
+`OPERANDS` are the names by which rows and functions of the table (`table.py`) ask for operands.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tensormagic.reports import Clashing, FailureReport, Mismatch, Operand
 from tensormagic.reports.failure import MismatchKind
@@ -25,6 +28,12 @@ _OPERATORS = {
     "eq": "==",
     "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "and": "&", "or": "|", "xor": "^",
 }  # fmt: skip
+ELEMENTWISE = frozenset({
+    "add", "sub", "mul", "div", "true_divide", "truediv", "pow", "maximum", "minimum", "where", "eq", "ne", "lt", "le",
+    "gt", "ge", "atan2", "fmod", "remainder", "lerp", "and", "or", "xor", "mse_loss", "l1_loss", "smooth_l1_loss",
+    "huber_loss",
+})  # fmt: skip
+PRODUCTS = frozenset({"matmul", "mm", "mv", "dot", "addmm", "bmm", "spmm", "inner"})
 _SCALARS = {
     "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "long": "int64", "int": "int32",
     "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool", "long int": "int64", "unsigned char": "uint8",
@@ -185,6 +194,16 @@ class Call:
             return "indexing"
         return sign if sign and dunder else self.report.function or "the call"
 
+    @property
+    def short_title(self) -> str:
+        """The function as a person writes it."""
+        return self.title.replace("torch.nn.functional.", "F.")
+
+    @property
+    def plain_text(self) -> str:
+        """What the arguments that are no tensors are, as text."""
+        return " ".join(one.operand.text for one in self.given if not one.operand.is_tensor)
+
     @cached_property
     def given(self) -> tuple[Given, ...]:
         """Everything that was given, tensor or not."""
@@ -202,6 +221,12 @@ class Call:
     def tensors(self) -> tuple[Given, ...]:
         """The tensors of which anything is known, less what the result was to be written to."""
         return tuple(one for one in self.given if one.operand.is_tensor and one.dtype and one.operand.role != "out")
+
+    @property
+    def usual_ndim(self) -> int:
+        """How many dimensions most tensors have."""
+        counts = [one.ndim for one in self.tensors]
+        return max(counts, key=counts.count, default=0)
 
     def tensor(self, roles: str, position: int = -1) -> Given | None:
         """Return a tensor by what torch calls it (``"input|self"``), else by its place among the arguments."""
@@ -352,3 +377,87 @@ def clashing(one: Shape, other: Shape) -> list[int]:
 def mismatch(kind: MismatchKind, rule: str, *parts: Clashing, works: Iterable[str] = ()) -> Mismatch:
     """Return a mismatch; its rule begins with a capital letter, and no way out is named twice."""
     return Mismatch(kind, rule[:1].upper() + rule[1:], parts, tuple(dict.fromkeys(filter(None, works))))
+
+
+# The names by which the table asks for operands, and where each is looked for.
+
+Finder = Callable[[Call], Any]
+
+
+def _tensor(roles: str, position: int = -1) -> Finder:
+    return lambda call: call.tensor(roles, position)
+
+
+def _nth(number: int) -> Finder:
+    return lambda call: call.tensors[number] if number < len(call.tensors) else None
+
+
+def _whole_number(role: str, position: int) -> Finder:
+    def find(call: Call) -> int | None:
+        text = call.value(role, position)
+        return int(text) if text.lstrip("-").isdigit() else None
+
+    return find
+
+
+def _having(condition: Callable[[Given], object]) -> Finder:
+    return lambda call: next((one for one in call.tensors if condition(one)), None)
+
+
+def _target(call: Call) -> Given | None:
+    return call.tensor("target", 2) if call.function == "linear_cross_entropy" else call.tensor("target|targets", 1)
+
+
+def hidden_state(call: Call, shape: Shape = ()) -> Given | None:
+    """Return the hidden state that a recurrent layer was given: of this shape, where one is asked for."""
+    found = [one for one in call.tensors[1:] if not shape or one.shape == shape]
+    named = (one for one in found if one.operand.role.startswith(("hx", "h_0", "hidden")) or one.operand.place)
+    return next(iter([*named, *found]), None)
+
+
+# An operand by what torch calls it, else by its place among the arguments.
+OPERANDS: Mapping[str, Finder] = {
+    "first": _tensor("input|self", 0),
+    "given": _tensor("input", 0),
+    "weight": _tensor("weight", 1),
+    "bias": _tensor("bias", 2),
+    "tensor": _tensor("input|self|tensor|query", 0),
+    "left": _nth(0),
+    "right": _nth(1),
+    "third": _nth(2),
+    "number": _having(lambda one: not one.ndim),
+    "empty": _having(lambda one: 0 in one.shape),
+    "sparse": _having(lambda one: one.operand.layout.startswith("sparse")),
+    "only": lambda call: call.tensors[0] if len(call.tensors) == 1 else call.tensor("input|self", 0),
+    "anything": lambda call: call.given[0] if call.given else None,
+    # indices
+    "index": _tensor("index", 2),
+    "taken": _tensor("index", 1),
+    "indices": _tensor("indices", 1),
+    "src": _tensor("src", 3),
+    "source": _tensor("source", 3),
+    "repeats": _tensor("repeats", 1),
+    "split": _tensor("input|self|tensor", 0),
+    "start": _tensor("start", 2),
+    "value": _tensor("value", 2),
+    # losses and products
+    "compared": _tensor("input|self|log_probs", 0),
+    "target": _target,
+    "class_weight": _tensor("weight", 2),
+    "variance": _tensor("var", 2),
+    "matrix": _tensor("input|self|A", 0),
+    "linear_weight": _tensor("linear_weight", 1),
+    # layers; the input of a recurrent layer is the first tensor that is none of its parameters
+    "sequence": lambda call: call.tensor("input", 0) or next(iter(call.tensors), None),
+    "hidden": hidden_state,
+    "query": _tensor("query", 0),
+    "key": _tensor("key", 1),
+    "attn_mask": _tensor("attn_mask", 3),
+    "hx": _tensor("hx"),
+    "grid": _tensor("grid", 1),
+    # arguments that are no tensors
+    "dim": _whole_number("dim", 1),
+    "dtype_given": lambda call: call.argument("dtype"),
+    "layout_given": lambda call: call.argument("layout"),
+    "mode_given": lambda call: call.argument("mode"),
+}

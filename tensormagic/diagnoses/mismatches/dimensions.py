@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tensormagic.diagnoses.mismatches.call import Call, Given, dims, mismatch, numbers, size
+from tensormagic.diagnoses.mismatches.call import Call, Given, Shape, dims, mismatch, size
 from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.reports import Mismatch
 from tensormagic.words import listed
@@ -122,41 +122,13 @@ expected {role:word} to have the same numel as there are observations in the inp
 # -- how many dimensions there may be ------------------------------------------------------------------------------
 
 
-def _count(call: Call, *, allowed: tuple[int, ...], about: str = _FIRST, place: int = 0) -> Mismatch | None:
-    """Explain an operand that has too few or too many dimensions.
-
-    Args:
-        call: The failed call.
-        allowed: How many dimensions it may have, the likeliest last.
-        about: What torch calls the operand.
-        place: Its place among the arguments.
-    """
-    given = call.tensor(about, place)
-    if given is None or given.ndim in allowed:
-        given = next((one for one in call.tensors if one.ndim not in allowed), None)
-    if given is None:
-        return _empty(call)
-    choice = listed(list(map(str, allowed))).replace(" and ", " or ")
-    count = f"{choice} {'dimension' if allowed == (1,) else 'dimensions'}"
-    layout = f", {_LAYOUTS[call.function]}" if call.function in _LAYOUTS else ""
-    rule = f"The call {call.subject} takes {count}{layout}: {given} has {given.ndim}."
-    wrong = [given]
-    if call.function in _PRODUCTS:  # of a product of matrices, both may have a wrong number
-        wrong = [one for one in call.tensors if one.ndim not in allowed] or wrong
-    return mismatch("shape", rule, *(dims(one, allowed[-1]) for one in wrong), works=_ways(call, given, allowed))
-
-
 @says(
-    r"Expected (?P<counts>\dD \(unbatched\) or \dD) \(batched\) input to conv",
-    r"[Ee]xpected (?P<counts>\dD or \dD|\dD) (?:\(batch mode\) )?(?:input|tensor) ?(?:\(got \dD input\)|with optional)",
-    r"non-empty (?P<counts>\dD or \dD) \(batch mode\) tensor expected",
-    r"Expected (?P<counts>\dD or \dD) \(batch mode\) tensor",
-    r"Only (?P<counts>\dD, \dD and \dD) input Tensors supported",
+    r"Expected {allowed:counts} \(batched\) input to conv",
+    r"[Ee]xpected {allowed:counts} (?:\(batch mode\) )?(?:input|tensor) ?(?:\(got \dD input\)|with optional)",
+    r"non-empty {allowed:counts} \(batch mode\) tensor expected",
+    r"Expected {allowed:counts} \(batch mode\) tensor",
+    r"Only {allowed:counts} input Tensors supported",
 )
-def _count_in_the_message(call: Call, counts: str) -> Mismatch | None:
-    return _count(call, allowed=numbers(counts))
-
-
 @says(r"must be a 3D tensor|batch\d must be a", allowed=(3,))
 @says(r"(?:mat\d|self|input) must be a matrix|expected a matrix, but got tensor with dim", allowed=(2,))
 @says(r"'weight' must be 2-D", allowed=(2,), about="weight", place=1)
@@ -170,8 +142,21 @@ def _count_in_the_message(call: Call, counts: str) -> Mismatch | None:
 @says(r"start must be an 0-dim integral Tensor", allowed=(0,), about="start", place=2)
 @says(r"expected input with dimensionality 1 or 2|Expected non-empty vector or matrix", allowed=(1, 2))
 @says(r"Expected 0D or 1D tensor in the tensor list", allowed=(0, 1))
-def _count_of(call: Call, allowed: tuple[int, ...], about: str | None, place: int | None) -> Mismatch | None:
-    return _count(call, allowed=allowed, about=about or _FIRST, place=place or 0)
+def _count(call: Call, allowed: Shape, about: str | None, place: int | None) -> Mismatch | None:
+    """Explain an operand that has too few or too many dimensions; ``allowed`` are how many, the likeliest last."""
+    given = call.tensor(about or _FIRST, place or 0)
+    if given is None or given.ndim in allowed:
+        given = next((one for one in call.tensors if one.ndim not in allowed), None)
+    if given is None:
+        return _empty(call)
+    choice = listed(list(map(str, allowed))).replace(" and ", " or ")
+    count = f"{choice} {'dimension' if allowed == (1,) else 'dimensions'}"
+    layout = f", {_LAYOUTS[call.function]}" if call.function in _LAYOUTS else ""
+    rule = f"The call {call.subject} takes {count}{layout}: {given} has {given.ndim}."
+    wrong = [given]
+    if call.function in _PRODUCTS:  # of a product of matrices, both may have a wrong number
+        wrong = [one for one in call.tensors if one.ndim not in allowed] or wrong
+    return mismatch("shape", rule, *(dims(one, allowed[-1]) for one in wrong), works=_ways(call, given, allowed))
 
 
 def _ways(call: Call, given: Given, allowed: tuple[int, ...]) -> list[str]:

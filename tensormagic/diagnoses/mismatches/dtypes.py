@@ -38,6 +38,20 @@ def _wrong(given: Given, rule: str, wanted: str) -> Mismatch:
 
 # -- devices -------------------------------------------------------------------------------------------------------
 
+says.table(r"""
+Cannot copy out of meta tensor|cannot be called on meta tensors|can't convert [\w:]+ device type tensor to numpy
+    with wrong: first one.device == "meta"
+    with name: wrong.operand.name
+    device: A tensor on the meta device has a shape but no values, and {wrong.name} is on meta.
+    parts: wrong.device must be cpu
+    try: {name.split(".")[0]}.to_empty(device="cpu") when "." in name and name.split(".")[0].isidentifier()
+
+can't convert [\w:]+ device type tensor to numpy
+    device: NumPy only reads CPU memory, but {first.name} is on {first.device}.
+    parts: first.device must be cpu
+    try: {first.code}.cpu().numpy()
+""")
+
 
 @says(
     r"Expected a '(?P<wanted>\w+)' (?:device type|generator device) (?:for generator )?but found '(?P<got>\w+)'",
@@ -102,24 +116,45 @@ def _to_one_device(call: Call, given: Given, fixed: Given) -> list[str]:
     return [*ways, f'{root}.to("{given.device}")'] if _is_parameter(fixed) and root and given.device != "cpu" else ways
 
 
-@says(r"Cannot copy out of meta tensor|cannot be called on meta tensors")
-def _no_values(call: Call) -> Mismatch:
-    wrong = call.first(lambda one: one.device == "meta")
-    root = wrong.operand.name.split(".", 1)[0] if "." in wrong.operand.name else ""
-    rule = f"A tensor on the meta device has a shape but no values, and {wrong.name} is on meta."
-    works = [f'{root}.to_empty(device="cpu")'] if root.isidentifier() else []
-    return mismatch("device", rule, whole(wrong, "meta", "cpu"), works=works)
-
-
-@says(r"can't convert [\w:]+ device type tensor to numpy")
-def _to_numpy(call: Call, first: Given) -> Mismatch:
-    if first.device == "meta":
-        return _no_values(call)
-    rule = f"NumPy only reads CPU memory, but {first.name} is on {first.device}."
-    return mismatch("device", rule, whole(first, first.device, "cpu"), works=[f"{first.code}.cpu().numpy()"])
-
-
 # -- two dtypes that must be one -----------------------------------------------------------------------------------
+
+says.table(r"""
+convert a MPS [Tt]ensor to float64 dtype
+    with wrong: first one.dtype == "float64" and one.operand.role != "bias"
+    dtype: The device does not support float64, but {wrong.name} is float64.
+    parts: wrong.dtype must be float32
+    try: {wrong.code}.float()
+
+# The input of a recurrent layer, whose weights are no operands.
+input dtype \(torch\.(?P<got>\w+)\) does not match weight dtype \(torch\.(?P<wanted>\w+)\)
+    with wrong: first one.dtype == got
+    dtype: The input must have the dtype of the layer, {wanted}: {wrong.name} is {got}.
+    parts: wrong.dtype must be {wanted}
+    try: {as_dtype(wrong.code, wanted)}
+    try: {as_dtype(call.layer, got)} when floating(got) and call.layer
+
+Index put requires the source and destination dtypes match|Expected self\.dtype to be equal to src\.dtype
+    with wrong: last one.dtype != first.dtype and one.operand.role not in ("index", "indices", "mask")
+    dtype: The source must have the dtype of its target: {wrong.name} is {wrong.dtype}, {first.name} {first.dtype}.
+    parts: wrong.dtype must be {first.dtype}; first.dtype must be {wrong.dtype}
+    try: {as_dtype(wrong.code, first.dtype)}
+
+result type {result:dtype} can't be cast to the desired output type {target_dtype:dtype}
+    with wrong: first one.dtype == target_dtype
+    if: call.in_place
+    dtype: An in-place operation keeps the dtype of what it writes to: the result is {result}, and {wrong.name} is
+        {wrong.dtype}.
+    parts: wrong.dtype must be {result}
+    try: {f"{wrong.code} = " if wrong.can_be_assigned else ""}{as_dtype(wrong.code, result)}
+
+result type {result:dtype} can't be cast to the desired output type {target_dtype:dtype}
+    with wrong: first one.dtype == target_dtype
+    with others: all one.dtype == result
+    dtype: The dtype of {wrong.name} must be {result}, that of the result, and is {wrong.dtype}.
+    parts: wrong.dtype must be {result}
+    parts: one.dtype must be {wrong.dtype} for one in others[:1]
+    try: {as_dtype(wrong.code, result)}
+""")
 
 
 def _having(call: Call, dtype: str) -> Given | None:
@@ -174,31 +209,6 @@ def _differ(call: Call, one: str, other: str) -> Mismatch | None:
     return _clash(call, left, right)
 
 
-@says(r"convert a (?:MPS) [Tt]ensor to (?P<dtype>float64) dtype")
-def _not_on_the_device(call: Call, dtype: str) -> Mismatch:
-    wrong = needed(_having(call, dtype))
-    return _wrong(wrong, f"The device does not support {dtype}, but {wrong.name} is {dtype}.", "float32")
-
-
-@says(r"input dtype \(torch\.(?P<got>\w+)\) does not match weight dtype \(torch\.(?P<wanted>\w+)\)")
-def _layer_dtype(call: Call, got: str, wanted: str) -> Mismatch:
-    """Explain the input of a recurrent layer, whose weights are no operands."""
-    wrong = needed(_having(call, got))
-    rule = f"The input must have the dtype of the layer, {wanted}: {wrong.name} is {got}."
-    works = [as_dtype(wrong.code, wanted), as_dtype(call.layer, got) if floating(got) and call.layer else ""]
-    return mismatch("dtype", rule, whole(wrong, got, wanted), works=works)
-
-
-@says(r"Index put requires the source and destination dtypes match", r"Expected self\.dtype to be equal to src\.dtype")
-def _source_dtype(call: Call, first: Given) -> Mismatch:
-    apart = {"index", "indices", "mask"}
-    source = call.every(lambda one: one.dtype != first.dtype and one.operand.role not in apart)[-1]
-    kinds = f"{source.name} is {source.dtype}, {first.name} {first.dtype}"
-    parts = whole(source, source.dtype, first.dtype), whole(first, first.dtype, source.dtype)
-    works = [as_dtype(source.code, first.dtype)]
-    return mismatch("dtype", f"The source must have the dtype of its target: {kinds}.", *parts, works=works)
-
-
 @says(
     r"Expected object of scalar type {wanted:dtype} but got scalar type {got:dtype} for argument 'out'",
     r"Expected out tensor to have dtype {wanted:dtype}, but got {got:dtype}",
@@ -228,19 +238,6 @@ def _expected_but_found(call: Call, wanted: str, got: str) -> Mismatch | None:
     return _clash(call, *sorted((wrong, right), key=lambda one: one.index))
 
 
-@says(r"result type {result:dtype} can't be cast to the desired output type {target:dtype}")
-def _write_keeps_dtype(call: Call, result: str, target: str) -> Mismatch:
-    wrong = call.first(lambda one: one.dtype == target)
-    part, fitting = whole(wrong, target, result), as_dtype(wrong.code, result)
-    if not call.in_place:
-        rule = f"The dtype of {wrong.name} must be {result}, that of the result, and is {target}."
-        others = [whole(one, one.dtype, target) for one in call.tensors if one.dtype == result][:1]
-        return mismatch("dtype", rule, part, *others, works=[fitting])
-    keeps = "An in-place operation keeps the dtype of what it writes to"
-    works = [f"{wrong.code} = {fitting}" if wrong.can_be_assigned else fitting]
-    return mismatch("dtype", f"{keeps}: the result is {result}, and {wrong.name} is {target}.", part, works=works)
-
-
 # -- one dtype that a function does not take -----------------------------------------------------------------------
 
 says.table(r"""
@@ -257,23 +254,43 @@ start must be an 0-dim integral Tensor
 expects float32 or float64 dtypes, got: torch\.(?P<got>\w+)
     dtype: A window holds float32 or float64 numbers, but dtype=torch.{got} was requested.
     parts: dtype_given is {got} must be float32
+
+expected {role:word} to have integral dtype but got
+    with wrong: call.tensor(role)
+    dtype: The {role} are whole numbers: {wrong.name} is {wrong.dtype}.
+    parts: wrong.dtype must be int64
+    try: {wrong.code}.long()
+
+expected {role:word} to have floating point dtype but got
+    with wrong: call.tensor(role)
+    dtype: The {role} are floating point numbers: {wrong.name} is {wrong.dtype}.
+    parts: wrong.dtype must be float32
+    try: {wrong.code}.float()
+
+can require gradients
+    with wrong: first not floating(one.dtype)
+    dtype: Gradients exist for floating point and complex numbers only, and {wrong.name} is {wrong.dtype}.
+    parts: wrong.dtype must be float32
+    try: {wrong.code}.float()
+
+can require gradients
+    dtype: Gradients exist for floating point and complex numbers only: write whole numbers with a point, 1.0, or give
+        dtype=torch.float32.
+
+(?P<operator>Negation|Subtraction), the `-` operator
+    with masks: every one.dtype == "bool"
+    with one_mask: operator == "Negation" or len(masks) < 2
+    dtype: The operator - does not work on booleans, and {masks[0].name} is a mask; invert masks with ~.
+    parts: one is bool must be float32 for one in masks
+    try: ~{masks[0].code} when one_mask
+    try: {masks[0].code} ^ {masks[1].code} when not one_mask
+
+std and var only support floating|must be either float or double dtype|floating point dtype
+    with wrong: first not floating(one.dtype) and not one.dtype.startswith("complex")
+    dtype: The call {call.title} takes floating point numbers, and {wrong.name} is {wrong.dtype}.
+    parts: wrong.dtype must be float32
+    try: {wrong.code}.float()
 """)
-
-
-@says(r"expected {role:word} to have (?P<kind>integral|floating point) dtype but got")
-def _argument_dtype(call: Call, role: str, kind: str) -> Mismatch:
-    given = needed(call.tensor(role))
-    wanted, kinds = ("int64", "whole") if kind == "integral" else ("float32", "floating point")
-    return _wrong(given, f"The {role} are {kinds} numbers: {given.name} is {given.dtype}.", wanted)
-
-
-@says(r"can require gradients")
-def _gradient_needs_floats(call: Call) -> Mismatch:
-    wrong = next((one for one in call.tensors if not floating(one.dtype)), None)
-    rule = "Gradients exist for floating point and complex numbers only"
-    if wrong is None:
-        return mismatch("dtype", rule + ": write whole numbers with a point, 1.0, or give dtype=torch.float32.")
-    return _wrong(wrong, f"{rule}, and {wrong.name} is {wrong.dtype}.", "float32")
 
 
 @says(
@@ -304,15 +321,6 @@ def _mask_dtype(call: Call, got: str) -> Mismatch:
     works = [f"{mask.code} > 0" if floating(got) else "", f"{mask.code}.bool()"]
     rule = f"A mask is boolean: {mask.name} is {mask.dtype}."
     return mismatch("dtype", rule, whole(mask, mask.dtype, "bool"), works=works)
-
-
-@says(r"(?P<operator>Negation|Subtraction), the `-` operator")
-def _boolean_arithmetic(call: Call, operator: str) -> Mismatch:
-    masks = call.every(lambda one: one.dtype == "bool")
-    names = [one.code for one in masks]
-    works = [f"~{names[0]}"] if operator == "Negation" or len(masks) < 2 else [f"{names[0]} ^ {names[1]}"]
-    rule = f"The operator - does not work on booleans, and {masks[0].name} is a mask; invert masks with ~."
-    return mismatch("dtype", rule, *(whole(one, "bool", "float32") for one in masks), works=works)
 
 
 _NUMBERS = {"float32": "floating point numbers", "int64": "whole numbers", "bool": "booleans"}
@@ -352,10 +360,3 @@ def _value_dtype(call: Call, first: Given, value: Given | None) -> Mismatch:
     what = value.dtype if value is not None else plain.operand.text
     rule = f"The value must be one that the dtype of {first.name}, {first.dtype}, can hold: it is {what}."
     return mismatch("dtype", rule, whole(value or plain, what, first.dtype))
-
-
-@says(r"std and var only support floating|must be either float or double dtype|floating point dtype")
-def _floats_wanted(call: Call) -> Mismatch:
-    wrong = call.first(lambda one: not floating(one.dtype) and not one.dtype.startswith("complex"))
-    rule = f"The call {call.title} takes floating point numbers, and {wrong.name} is {wrong.dtype}."
-    return _wrong(wrong, rule, "float32")

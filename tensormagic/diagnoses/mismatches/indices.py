@@ -15,10 +15,7 @@ from tensormagic.diagnoses.mismatches.call import (
     mismatch,
     needed,
     numbers,
-    shaped,
     size,
-    sizes,
-    unlike,
     whole,
 )
 from tensormagic.diagnoses.mismatches.table import Messages
@@ -43,20 +40,37 @@ repeats\.size\(0\) = {got} and input\.size\(-?\d+\) = {wanted}
     if: first.ndim
     shape: There must be one number of repeats for each element, or one for all: {repeats} against {first}.
     parts: repeats is {got} must be {wanted}
+
+The shape of the mask \[{shape:shape}\] at index {at} does not match the shape of the indexed tensor \[.*?\] at index \
+{other}
+    with mask: first one.shape == shape and one.dtype in ("bool", "uint8")
+    with part: first.shape[other - at : other - at + mask.ndim]
+    shape: A mask has the sizes of the dimensions it selects from: {mask} against {sizes(part)} of {first}.
+    parts: mask[at] must equal first[other]
+    try: {first.code}[:, {mask.code}] when mask.ndim == 1 and first.shape[1:2] == mask.shape
+    try: {first.code}[{mask.code}.T] when mask.ndim == 2 and mask.shape[::-1] == part
+
+value tensor of shape \[{shape:shape}\] cannot be broadcast to indexing result of shape \[{wanted:shape}\]
+    with value: last one.shape == shape
+    with wrong: clashing(value.shape, wanted)
+    shape: The value must broadcast to its target: {value} does not broadcast to the selected {sizes(wanted)}.
+    parts: value[at] must be {wanted[at]} for at in wrong
+    parts: value.shape must be {sizes(wanted)} when not wrong
+
+Index tensor must have the same number of dimensions as {like:word}
+    with other: src if like == "src" else first
+    shape: The index must have as many dimensions as the tensor it indexes: {index} has {index.ndim}, {other} has
+        {other.ndim}.
+    parts: index.ndim must be {other.ndim}; other.ndim must be {index.ndim}
+    try: {index.code}.unsqueeze(1) when index.ndim + 1 == other.ndim and index[0] == other[0]
+
+Source/destination tensor must have same slice shapes|source tensor shape must match self tensor shape
+    with along: dim % max(first.ndim, 1)
+    with wrong: unlike(first.shape, source.shape) if first.ndim == source.ndim else ()
+    shape: The source has the sizes of the tensor in every dimension but {along}: {source} against {first}.
+    parts: source.ndim must be {first.ndim}; first.ndim must be {source.ndim} when first.ndim != source.ndim
+    parts: source[at] must be {first[at]} for at in wrong when at != along
 """)
-
-
-@says(
-    r"The shape of the mask \[{shape:shape}\] at index {at} does not match the shape of the indexed tensor \[.*?\] at "
-    r"index {other}"
-)
-def _mask_shape(call: Call, first: Given, shape: Shape, at: int, other: int) -> Mismatch:
-    mask = call.first(lambda one: one.shape == shape and one.dtype in {"bool", "uint8"})
-    expected = first.shape[other - at : other - at + mask.ndim]
-    rule = f"A mask has the sizes of the dimensions it selects from: {mask} against {sizes(expected)} of {first}."
-    works = [f"{first.code}[:, {mask.code}]"] if mask.ndim == 1 and first.shape[1:2] == mask.shape else []
-    works += [f"{first.code}[{mask.code}.T]"] if mask.ndim == 2 and mask.shape[::-1] == expected else []
-    return mismatch("shape", rule, *against(mask, at, first, other), works=works)
 
 
 @says(r"indexing tensors could not be broadcast together with shapes (?P<given>.*)")
@@ -70,23 +84,6 @@ def _indices_broadcast(call: Call, given: str) -> Mismatch | None:
     rule = f"Tensors that index together must broadcast: {left} and {right} do not."
     works = [f"{call.tensors[0].code}[{left.code}][:, {right.code}]"] if left.ndim == right.ndim == 1 else []
     return mismatch("shape", rule, *parts, works=works)
-
-
-@says(r"value tensor of shape \[{shape:shape}\] cannot be broadcast to indexing result of shape \[{target:shape}\]")
-def _value_shape(call: Call, shape: Shape, target: Shape) -> Mismatch:
-    value = call.every(lambda one: one.shape == shape)[-1]
-    rule = f"The value must broadcast to its target: {value} does not broadcast to the selected {sizes(target)}."
-    parts = [size(value, at, target[at]) for at in clashing(value.shape, target)]
-    return mismatch("shape", rule, *(parts or [shaped(value, sizes(target))]))
-
-
-@says(r"Index tensor must have the same number of dimensions as {like:word}")
-def _index_dimensions(call: Call, index: Given, like: str) -> Mismatch:
-    other = needed(call.tensor("src", 3) if like == "src" else call.tensor("input|self", 0))
-    must = "The index must have as many dimensions as the tensor it indexes"
-    rule = f"{must}: {index} has {index.ndim}, {other} has {other.ndim}."
-    works = [f"{index.code}.unsqueeze(1)"] if index.ndim + 1 == other.ndim and index[0] == other[0] else []
-    return mismatch("shape", rule, dims(index, other.ndim), dims(other, index.ndim), works=works)
 
 
 @says(r"index \[.*?\] to be no larger than self \[.*?\] apart from dimension {dim}")
@@ -106,16 +103,6 @@ def _larger(index: Given, given: Given, dim: int, source: Given | None) -> Itera
             yield at, source
 
 
-@says(r"Source/destination tensor must have same slice shapes|source tensor shape must match self tensor shape")
-def _slices_differ(first: Given, source: Given, dim: int) -> Mismatch:
-    dim %= max(first.ndim, 1)
-    parts = [dims(source, first.ndim), dims(first, source.ndim)]
-    if first.ndim == source.ndim:
-        parts = [size(source, at, first[at]) for at in unlike(first.shape, source.shape) if at != dim]
-    rule = f"The source has the sizes of the tensor in every dimension but {dim}: {source} against {first}."
-    return mismatch("shape", rule, *parts)
-
-
 # -- dimensions that are not there ---------------------------------------------------------------------------------
 
 says.table(r"""
@@ -127,6 +114,11 @@ Dimension specified as {got} but tensor has no dimensions
 duplicate dims are not allowed|appears multiple times in the list of dims|diagonal dimensions cannot be identical
     argument: The dimensions of {first} can be named once each.
     parts: first
+
+permute\(.*number of dimensions in the tensor input does not match
+    with asked: len(numbers(call.plain_text))
+    shape: The new order names each dimension once: {first} has {first.ndim}, and {asked} are named.
+    parts: first.ndim must be {asked}
 """)
 
 
@@ -153,13 +145,6 @@ def _of_dimensions(call: Call, count: int) -> Given | None:
 
 def _dimensions_for(got: int) -> int:
     return got + 1 if got >= 0 else -got
-
-
-@says(r"permute\(.*number of dimensions in the tensor input does not match")
-def _order(call: Call, first: Given) -> Mismatch:
-    asked = len(numbers(" ".join(one.operand.text for one in call.given if not one.operand.is_tensor)))
-    rule = f"The new order names each dimension once: {first} has {first.ndim}, and {asked} are named."
-    return mismatch("shape", rule, dims(first, asked))
 
 
 # -- indices outside of their dimension ----------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from tensormagic.diagnoses.mismatches.call import (
     Given,
     Shape,
     dims,
+    hidden_state,
     mismatch,
     numbers,
     shaped,
@@ -17,7 +18,7 @@ from tensormagic.diagnoses.mismatches.call import (
     tuple_text,
     unlike,
 )
-from tensormagic.diagnoses.mismatches.table import Messages, hidden_state
+from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.reports import Mismatch
 
 says = Messages()
@@ -132,6 +133,7 @@ The size of tensor a \(\d+\) must match the size of tensor b
     if: call.function == "scaled_dot_product_attention"
     with scores: (*query.shape[:-1], key[-2])
     with wrong: clashing(attn_mask.shape, scores)
+    if: wrong
     shape: The attention mask must broadcast to the scores, {sizes(scores)} (queries × keys last): {attn_mask}.
     parts: attn_mask[at] must be {scores[at]} for at in wrong
 """)

@@ -25,12 +25,75 @@ from tensormagic.diagnoses.mismatches.call import (
 )
 from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.reports import Mismatch
-from tensormagic.words import listed
 
 says = Messages()
 
 
 # -- losses: what the target must look like for the input that it is compared with ----------------------------------
+
+says.table(r"""
+all elements of input should be between 0 and 1
+    argument: A binary cross-entropy takes probabilities: all of {compared.name} must lie between 0 and 1.
+    parts: compared must be 0 to 1
+    try: F.binary_cross_entropy_with_logits({compared.code}, {target.code})
+
+all elements of target should be between 0 and 1
+    argument: A binary cross-entropy takes probabilities: all of {target.name} must lie between 0 and 1.
+    parts: target must be 0 to 1
+
+weight tensor should be defined either for all {classes} classes
+expected weight shape to be \({classes},\), got \(\d+,\)
+    shape: There must be one weight for each of the {classes} classes: {class_weight}.
+    parts: class_weight.shape must be {classes}
+
+Expected input batch_size \({samples}\) to match target batch_size \({targets}\)
+    shape: There must be one target for each sample: {compared} has {samples} in dimension 0, and {target} has
+        {targets}.
+    parts: compared[0] must be {targets}; target[0] must be {samples}
+    try: {compared.code}.flatten(0, 1) when compared.ndim == 3 and target.shape == (prod(compared.shape[:2]),)
+    try: {target.code}.flatten() when target.ndim == 2 and compared.ndim == 2 and target.numel == compared[0]
+
+Class values must be smaller than num_classes
+    with classes: call.value("num_classes", 1)
+    index: Every class in {split.name} must be smaller than num_classes{f", {classes}" if classes else ""}.
+    parts: split
+    try: F.one_hot({split.code}, {split.code}.max() + 1)
+
+# One target for each pair, whatever torch says of the sizes it came across.
+The size of tensor a \(\d+\) must match the size of tensor b
+    if: call.function == "cosine_embedding_loss"
+    with pairs: call.tensor("input1", 0)
+    with labels: call.tensor("target", 2)
+    with wanted: pairs.shape[:-1]
+    if: clashing(labels.shape, wanted)
+    shape: There must be one target, 1 or -1, for each pair of {pairs}, {sizes(wanted)} of them: {labels}.
+    parts: labels[at] must be {wanted[at]} for at in clashing(labels.shape, wanted)
+
+All input tensors should have same dimension|expected to have the same number of dimensions, but got: anchor
+    with usual: call.usual_ndim
+    with right: first one.ndim == usual
+    with wrong: every one.ndim != usual
+    shape: All must have the same number of dimensions: {right} has {usual}, and {wrong[0]} {wrong[0].ndim}.
+    parts: one.ndim must be {usual} for one in wrong
+
+var is of incorrect size
+    with wrong: clashing(variance.shape, given.shape)
+    shape: The variance has the shape of the input, or a last dimension of 1: {variance} against {given}.
+    parts: variance[at] must be {given[at]} for at in wrong
+    parts: variance.shape must be {sizes(given.shape)} when not wrong
+
+inconsistent weight size|weight must be one-dimensional
+    with classes: given.shape[:2][-1] if given.ndim else 1
+    shape: There must be one weight for each of the {classes} classes: {class_weight}.
+    parts: class_weight.shape must be {classes}
+
+(?P<which>target_lengths|input_lengths) must be of size batch_size
+    with scores: call.tensor("log_probs", 0)
+    with lengths: call.tensor(which, 2 if which == "input_lengths" else 3)
+    if: scores.ndim > 1
+    shape: There must be one length for each sample, {scores[1]} of them: {lengths}.
+    parts: lengths.shape must be {scores[1]}
+""")
 
 
 def _classes(given: Given) -> int:
@@ -47,23 +110,6 @@ def _must_have(target: Given, wanted: Shape, rule: str, *works: str) -> Mismatch
     if target.ndim == len(wanted):
         parts = [size(target, at, wanted[at]) for at in unlike(target.shape, wanted)]
     return mismatch("shape", rule, *parts, works=works)
-
-
-says.table(r"""
-all elements of input should be between 0 and 1
-    argument: A binary cross-entropy takes probabilities: all of {compared.name} must lie between 0 and 1.
-    parts: compared must be 0 to 1
-    try: F.binary_cross_entropy_with_logits({compared.code}, {target.code})
-
-all elements of target should be between 0 and 1
-    argument: A binary cross-entropy takes probabilities: all of {target.name} must lie between 0 and 1.
-    parts: target must be 0 to 1
-
-weight tensor should be defined either for all {classes} classes
-expected weight shape to be \({classes},\), got \(\d+,\)
-    shape: There must be one weight for each of the {classes} classes: {class_weight}.
-    parts: class_weight.shape must be {classes}
-""")
 
 
 @says(r"expected target dtype to be Long or Byte")
@@ -84,18 +130,6 @@ def _target_probabilities(compared: Given, target: Given) -> Mismatch:
     )
     works = [f"{target.code}.argmax({1 if target.ndim > 1 else 0})", as_dtype(target.code, compared.dtype)]
     return mismatch("dtype", rule, whole(target, target.dtype, compared.dtype), works=works)
-
-
-@says(r"Expected input batch_size \({samples}\) to match target batch_size \({targets}\)")
-def _batches_differ(compared: Given, target: Given, samples: int, targets: int) -> Mismatch:
-    has = f"{compared} has {samples} in dimension 0, and {target} has {targets}"
-    works = []
-    if target.ndim == 1 and compared.ndim == 3 and compared[0] * compared[1] == target[0]:
-        works.append(f"{compared.code}.flatten(0, 1)")
-    if target.ndim == 2 and compared.ndim == 2 and target[0] * target[1] == compared[0]:
-        works.append(f"{target.code}.flatten()")
-    parts = size(compared, 0, targets), size(target, 0, samples)
-    return mismatch("shape", f"There must be one target for each sample: {has}.", *parts, works=works)
 
 
 @says(r"multi_margin_loss: target tensor should be 1-D|inconsistent target size")
@@ -133,21 +167,9 @@ def _target_class(compared: Given, target: Given, got: int) -> Mismatch:
     works += ["ignore_index=-1  # where -1 means that there is no class"] if got == -1 else []
     if got >= classes and compared.ndim == 2:
         works.append(f"nn.Linear(…, {max(got, int(target.operand.most or 0)) + 1})  # one output for each class")
-    parts = [whole(target, got, f"0 to {classes - 1}")] + ([size(compared, at, f"more than {got}")] * (got >= 0))
+    parts = [whole(target, got, f"0 to {classes - 1}")]
+    parts += [size(compared, at, f"more than {got}")] if got >= 0 else []
     return mismatch("index", rule, *parts, works=works)
-
-
-@says(r"Class values must be smaller than num_classes")
-def _one_hot_classes(call: Call, split: Given) -> Mismatch:
-    count = call.value("num_classes", 1)
-    rule = f"Every class in {split.name} must be smaller than num_classes{f', {count}' if count else ''}."
-    return mismatch("index", rule, whole(split), works=[f"F.one_hot({split.code}, {split.code}.max() + 1)"])
-
-
-@says(r"inconsistent weight size|weight must be one-dimensional")
-def _class_weight_size(class_weight: Given, given: Given) -> Mismatch:
-    rule = f"There must be one weight for each of the {_classes(given)} classes: {class_weight}."
-    return mismatch("shape", rule, shaped(class_weight, _classes(given)))
 
 
 @says(r"that is different to the input size|input and target shapes do not match|must be the same as input size")
@@ -164,46 +186,6 @@ def _same_shape(compared: Given, target: Given) -> Mismatch:
     elif compared.ndim == 2 and target.ndim == 1 and compared[0] == target[0]:
         ways += [f"F.one_hot({target.code}.long(), {compared[1]}).float()"]
     return mismatch("shape", rule, *parts, works=ways)
-
-
-@says(r"The size of tensor a \(\d+\) must match the size of tensor b")
-def _similar_or_not(call: Call) -> Mismatch | None:
-    """Explain cosine_embedding_loss: one target for each pair, whatever torch says of the sizes it came across."""
-    first, target = needed(call.tensor("input1", 0)), needed(call.tensor("target", 2))
-    wanted = first.shape[:-1]
-    where = clashing(target.shape, wanted)
-    if call.function != "cosine_embedding_loss" or not where:
-        return None
-    rule = f"There must be one target, 1 or -1, for each pair of {first}, {sizes(wanted)} of them: {target}."
-    return mismatch("shape", rule, *(size(target, at, wanted[at]) for at in where))
-
-
-@says(r"All input tensors should have same dimension|expected to have the same number of dimensions, but got: anchor")
-def _equal_dimensions(call: Call) -> Mismatch | None:
-    counts = [one.ndim for one in call.tensors]
-    if len(set(counts)) < 2:
-        return None
-    usual = max(counts, key=counts.count)
-    wrong, right = call.every(lambda one: one.ndim != usual), call.first(lambda one: one.ndim == usual)
-    rule = f"All must have the same number of dimensions: {right} has {usual}, and {wrong[0]} {wrong[0].ndim}."
-    return mismatch("shape", rule, *(dims(one, usual) for one in wrong))
-
-
-@says(r"(?P<which>target_lengths|input_lengths) must be of size batch_size")
-def _batch_lengths(call: Call, which: str) -> Mismatch | None:
-    probabilities = needed(call.tensor("log_probs", 0))
-    lengths = call.tensor(which) or call.tensor("", {"input_lengths": 2, "target_lengths": 3}[which])
-    if lengths is None or probabilities.ndim < 2:
-        return None
-    rule = f"There must be one length for each sample, {probabilities[1]} of them: {lengths}."
-    return mismatch("shape", rule, shaped(lengths, probabilities[1]))
-
-
-@says(r"var is of incorrect size")
-def _variance(variance: Given, given: Given) -> Mismatch:
-    rule = f"The variance has the shape of the input, or a last dimension of 1: {variance} against {given}."
-    parts = [size(variance, at, given[at]) for at in clashing(variance.shape, given.shape)]
-    return mismatch("shape", rule, *(parts or [shaped(variance, sizes(given.shape))]))
 
 
 # -- linear layers: the inner dimensions must be equal --------------------------------------------------------------
@@ -246,6 +228,38 @@ def _linear_bias(call: Call, weight: Given | None) -> Mismatch | None:
 
 # -- products ------------------------------------------------------------------------------------------------------
 
+says.table(r"""
+einsum\(\): the number of subscripts in the equation \({letters}\) .*dimensions \(\d+\) for operand {at}
+    with wrong: call.tensors[at]
+    shape: An operand needs one letter for each dimension: {letters} letters stand for {wrong}.
+    parts: wrong.ndim must be {letters}
+
+bilinear\(\): input{at} size does not match weight size: got {got} but expected {wanted}
+    with wrong: call.tensor(f"input{at}", at - 1)
+    shape: The last dimension of {wrong} must be dimension {at} of {class_weight}.
+    parts: wrong[-1] must be {wanted}; class_weight[at] must be {got}
+
+tensors {at} and \d+ with shapes .* cannot be multiplied
+    with one: call.tensors[at]
+    with other: call.tensors[at + 1]
+    shape: The last dimension of {one} must be the first of {other}.
+    parts: one[-1] must equal other[0]
+
+both arguments to matmul need to be at least 1D
+    with others: all one is not number
+    shape: The operator @ takes vectors and matrices, and {number} is neither; a number is multiplied with *.
+    parts: number.ndim must be 1
+    try: {one.code} * {number.code} for one in others[:1]
+
+X1 and X2 must have the same number of columns\. X1: {one} X2: {two}
+    shape: The dimensions that are summed over must be equal: {one} of {left} against {two} of {right}.
+    parts: left[-1] must be {two}; right[-1] must be {one}
+
+first has size {one} in dim {first_dim} and second has size {two} in dim {second_dim}
+    shape: The dimensions that are summed over must be equal: {one} of {left} against {two} of {right}.
+    parts: left[first_dim] must be {two}; right[second_dim] must be {one}
+""")
+
 
 @says(r"mat1 and mat2 shapes cannot be multiplied \(\d+x{columns} and {rows}x\d+\)")
 def _inner_sizes(call: Call, columns: int, rows: int) -> Mismatch | None:
@@ -256,10 +270,6 @@ def _inner_sizes(call: Call, columns: int, rows: int) -> Mismatch | None:
     r"size mismatch, got input \(\d+\), mat \(\d+x\d+\), vec \(\d+\)"
     r"|inconsistent tensor size, expected tensor \[\d+\] and src"
 )
-def _vector_sizes(call: Call) -> Mismatch | None:
-    return product(call)
-
-
 def product(call: Call, inner: tuple[int, int] | None = None) -> Mismatch | None:
     """Explain a product of two operands whose inner dimensions differ; ``inner`` are the two that torch named."""
     pairs = [pair for pair in _factors(call) if inner in {None, (pair[0][-1], _rows(pair[1]))}]
@@ -346,46 +356,6 @@ def _subscripts(call: Call, letter: str, got: int, number: int, seen: int) -> Mi
     return mismatch("shape", f"The letter {letter} of the equation must have one size everywhere: {has}.", *parts)
 
 
-@says(r"einsum\(\): the number of subscripts in the equation \({letters}\) .*dimensions \(\d+\) for operand {operand}")
-def _subscript_count(call: Call, letters: int, operand: int) -> Mismatch:
-    given = call.tensors[operand]
-    rule = f"An operand needs one letter for each dimension: {letters} letters stand for {given}."
-    return mismatch("shape", rule, dims(given, letters))
-
-
-@says(r"bilinear\(\): input{at} size does not match weight size: got {got} but expected {wanted}")
-def _bilinear(call: Call, class_weight: Given, at: int, got: int, wanted: int) -> Mismatch:
-    given = needed(call.tensor(f"input{at}", at - 1))
-    rule = f"The last dimension of {given} must be dimension {at} of {class_weight}."
-    return mismatch("shape", rule, size(given, -1, wanted), size(class_weight, at, got))
-
-
-@says(r"tensors {at} and \d+ with shapes .* cannot be multiplied")
-def _chain(call: Call, at: int) -> Mismatch:
-    left, right = call.tensors[at], call.tensors[at + 1]
-    return mismatch(
-        "shape", f"The last dimension of {left} must be the first of {right}.", *against(left, -1, right, 0)
-    )
-
-
-@says(r"both arguments to matmul need to be at least 1D")
-def _no_number(call: Call, number: Given) -> Mismatch:
-    others = [one.code for one in call.tensors if one is not number]
-    rule = f"The operator @ takes vectors and matrices, and {number} is neither; a number is multiplied with *."
-    return mismatch("shape", rule, dims(number, 1), works=[f"{others[0]} * {number.code}"] if others else [])
-
-
-says.table(r"""
-X1 and X2 must have the same number of columns\. X1: {one} X2: {two}
-    shape: The dimensions that are summed over must be equal: {one} of {left} against {two} of {right}.
-    parts: left[-1] must be {two}; right[-1] must be {one}
-
-first has size {one} in dim {first_dim} and second has size {two} in dim {second_dim}
-    shape: The dimensions that are summed over must be equal: {one} of {left} against {two} of {right}.
-    parts: left[first_dim] must be {two}; right[second_dim] must be {one}
-""")
-
-
 # -- linear algebra ------------------------------------------------------------------------------------------------
 
 says.table(r"""
@@ -412,22 +382,18 @@ not positive-definite
     argument: A Cholesky factor exists where all eigenvalues are positive, and {matrix} has one that is not.
     parts: matrix
     try: torch.linalg.cholesky({matrix.code} + 1e-6 * torch.eye({matrix[-1]})) when matrix.ndim
+
+must be batches of square matrices, but they are {rows} by {columns}
+    with wrong: first one.shape[-2:] == (rows, columns)
+    shape: The matrix must be square: {wrong} is {rows} by {columns}.
+    parts: wrong[-2] must be {columns}; wrong[-1] must be {rows}
+    try: torch.linalg.pinv({wrong.code}) when call.function in ("inv", "inverse")
+    try: {wrong.code} @ {wrong.code}.mT when call.function in ("cholesky", "eigh", "det", "eigvalsh")
+
+inputs dimension -?\d+ must have length 3
+    with text: call.value("dim", 2)
+    with dim: int(text) if text.lstrip("-").isdigit() else -1
+    with wrong: every -one.ndim <= dim < one.ndim and one[dim] != 3
+    shape: A cross product needs vectors with 3 components, along dimension {dim}: {listed(map(str, wrong))}.
+    parts: one[dim] must be 3 for one in wrong
 """)
-
-
-@says(r"must be batches of square matrices, but they are {rows} by {columns}")
-def _square(call: Call, rows: int, columns: int) -> Mismatch:
-    given = call.first(lambda one: one.shape[-2:] == (rows, columns))
-    works = [f"torch.linalg.pinv({given.code})"] if call.function in {"inv", "inverse"} else []
-    works += [f"{given.code} @ {given.code}.mT"] if call.function in {"cholesky", "eigh", "det", "eigvalsh"} else []
-    rule = f"The matrix must be square: {given} is {rows} by {columns}."
-    return mismatch("shape", rule, size(given, -2, columns), size(given, -1, rows), works=works)
-
-
-@says(r"inputs dimension -?\d+ must have length 3")
-def _cross(call: Call) -> Mismatch:
-    text = call.value("dim", 2)
-    dim = int(text) if text.lstrip("-").isdigit() else -1
-    wrong = call.every(lambda one: -one.ndim <= dim < one.ndim and one[dim] != 3)
-    rule = f"A cross product needs vectors with 3 components, along dimension {dim}: {listed(map(str, wrong))}."
-    return mismatch("shape", rule, *(size(one, dim, 3) for one in wrong))

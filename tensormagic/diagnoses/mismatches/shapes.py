@@ -5,11 +5,14 @@ Broadcasting compares dimensions from the right: they must be equal, or one of t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import combinations
 from math import prod
 
 from tensormagic.diagnoses.mismatches.call import (
+    ELEMENTWISE,
+    PRODUCTS,
     Call,
     Given,
     Shape,
@@ -52,6 +55,13 @@ def _fits_into(shape: Shape, target: Shape) -> bool:
 
 
 # -- tensors that are joined: all sizes must agree but that along which they are ------------------------------------
+
+says.table(r"""
+_chunk_cat expects (?:same sizes|dim < ndim|non-negative dim when|non-empty tensor)
+    with wrong: every 0 in one.shape
+    shape: There must be something to split: {wrong[0]} is empty.
+    parts: one[one.shape.index(0)] must be at least 1 for one in wrong
+""")
 
 
 def _members(call: Call) -> list[Given]:
@@ -146,14 +156,6 @@ def _joined_numbers(call: Call, number: Given) -> Mismatch:
     return mismatch("shape", rule, *(dims(one, 1) for one in wrong), works=works)
 
 
-says.table(r"""
-_chunk_cat expects (?:same sizes|dim < ndim|non-negative dim when|non-empty tensor)
-    with wrong: every 0 in one.shape
-    shape: There must be something to split: {wrong[0]} is empty.
-    parts: one[one.shape.index(0)] must be at least 1 for one in wrong
-""")
-
-
 @says(r"_chunk_cat expects (?P<expects>same sizes|dim < ndim|non-negative dim when|non-empty tensor)")
 def _chunks(call: Call, expects: str) -> Mismatch | None:
     members, dim = _members(call), call.value("dim", 1)
@@ -168,6 +170,48 @@ def _chunks(call: Call, expects: str) -> Mismatch | None:
 
 
 # -- views: how many elements there are, and which dimensions lie apart in memory ----------------------------------
+
+says.table(r"""
+only one dimension can be inferred
+    argument: Only one dimension can be inferred by torch (-1).
+    parts: first.shape
+
+cannot reshape tensor of 0 elements
+    shape: A size of -1 has no meaning where there are no elements: {first} has none.
+    parts: first is 0 elements
+
+Provided sizes \[{wanted:shape}\] don't multiply up to the size of dim {at} \({got}\)
+    shape: The new sizes must multiply to that of dimension {at} of {first}: {sizes(wanted)} is {prod(wanted)}, not
+        {got}.
+    parts: first[at] must be {abs(prod(wanted))}
+
+size=\[{wanted:shape}\]\): the number of sizes provided
+    shape: The new shape must name every dimension of {first}, from the right; new ones may stand before them, but
+        {sizes(wanted)} has fewer.
+    parts: first.shape must be {sizes(wanted)}
+
+Number of dimensions of repeat dims can not be smaller
+    shape: The new shape must name every dimension of {first}, from the right; new ones may stand before them.
+    parts: first.shape
+
+size \{\[{target:shape}\]\} is not expandable to size \{\[{have:shape}\]\}
+    with given: call.of_shape(have) or first
+    with wrong: clashing(given.shape, target)
+    shape: The shape summed to must broadcast to {given}, and {sizes(target)} does not.
+    parts: given[at] must be {target[at]} for at in wrong
+    parts: given.shape must be {sizes(target)} when not wrong
+
+expanded size of the tensor \(-1\) isn't allowed in a leading
+    shape: A size of -1 keeps a dimension that is there; the new ones before those of {first} need a size.
+    parts: first.shape
+
+stride\(-1\) must be 1 to view \w+ as \w+ .*but got {stride}
+    if: first.ndim
+    view: A view as a dtype of another size needs adjacent elements: the stride of the last dimension of {first} is
+        {stride}, not 1.
+    parts: first[-1] is stride {stride} must be a stride of 1
+    try: {first.code}.contiguous().view({call.value("dtype", 1) or "dtype"})
+""")
 
 
 def _wanted(call: Call) -> Shape:
@@ -256,49 +300,6 @@ def _reshapes(given: Given, wanted: Shape) -> list[str]:
     if len(wanted) == 2 and wanted[0] == -1 and len(shape) == 2:
         ways.append(f"{code}.reshape(-1, {shape[1]})")
     return ways[:2]
-
-
-says.table(r"""
-only one dimension can be inferred
-    argument: Only one dimension can be inferred by torch (-1).
-    parts: first.shape
-
-cannot reshape tensor of 0 elements
-    shape: A size of -1 has no meaning where there are no elements: {first} has none.
-    parts: first is 0 elements
-
-Provided sizes \[{wanted:shape}\] don't multiply up to the size of dim {at} \({got}\)
-    shape: The new sizes must multiply to that of dimension {at} of {first}: {sizes(wanted)} is {prod(wanted)}, not
-        {got}.
-    parts: first[at] must be {abs(prod(wanted))}
-
-size=\[{wanted:shape}\]\): the number of sizes provided
-    shape: The new shape must name every dimension of {first}, from the right; new ones may stand before them, but
-        {sizes(wanted)} has fewer.
-    parts: first.shape must be {sizes(wanted)}
-
-Number of dimensions of repeat dims can not be smaller
-    shape: The new shape must name every dimension of {first}, from the right; new ones may stand before them.
-    parts: first.shape
-
-size \{\[{target:shape}\]\} is not expandable to size \{\[{have:shape}\]\}
-    with given: call.of_shape(have) or first
-    with wrong: clashing(given.shape, target)
-    shape: The shape summed to must broadcast to {given}, and {sizes(target)} does not.
-    parts: given[at] must be {target[at]} for at in wrong
-    parts: given.shape must be {sizes(target)} when not wrong
-
-expanded size of the tensor \(-1\) isn't allowed in a leading
-    shape: A size of -1 keeps a dimension that is there; the new ones before those of {first} need a size.
-    parts: first.shape
-
-stride\(-1\) must be 1 to view \w+ as \w+ .*but got {stride}
-    if: first.ndim
-    view: A view as a dtype of another size needs adjacent elements: the stride of the last dimension of {first} is
-        {stride}, not 1.
-    parts: first[-1] is stride {stride} must be a stride of 1
-    try: {first.code}.contiguous().view({call.value("dtype", 1) or "dtype"})
-""")
 
 
 # -- two operands that do not broadcast ----------------------------------------------------------------------------
@@ -420,3 +421,61 @@ def _cannot_expand(call: Call, dim: int, target: Shape, have: Shape) -> Mismatch
     )
     works = [code for shape, code in _changes(given) if _fits_into(shape, target)]
     return mismatch("shape", rule, *parts, works=works[:2])
+
+
+# -- what the message says by itself, where nobody saw an operand that was computed in the failing line ------------
+
+_BROADCAST = re.compile(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at .*dimension (\d+)")
+_PRODUCT = re.compile(r"mat1 and mat2 shapes cannot be multiplied \((\d+x\d+) and (\d+x\d+)\)")
+_JOINED = re.compile(r"except in dimension (\d+)\. Expected size (\d+) but got size (\d+) for tensor number (\d+)")
+
+
+def as_torch_says(call: Call) -> Mismatch | None:
+    """Return what did not fit, from the sizes in the message: an unknown operand is named by its code."""
+    given = [one for one in call.given if one.operand.is_tensor or one.operand.name.startswith("the result of ")]
+    if all(one.operand.is_tensor for one in given):
+        return None
+    if len(given) == 2 and call.function in ELEMENTWISE and (found := _BROADCAST.search(call.error)):
+        return _unseen_broadcast(given, numbers(" ".join(found.groups())))
+    if len(given) == 2 and call.function in PRODUCTS and (found := _PRODUCT.search(call.error)):
+        return _multiplied(given, [numbers(text.replace("x", " ")) for text in found.groups()])
+    if found := _JOINED.search(call.error):
+        dim, wanted, got, number = numbers(" ".join(found.groups()))
+        rule = f"All dimensions but {dim} must be equal: tensor {number} of the list has {got} where the first has"
+        return mismatch("shape", f"{rule} {wanted}.", whole(given[0], got, wanted))
+    return None
+
+
+def _unseen_broadcast(given: list[Given], shapes: Shape) -> Mismatch | None:
+    one, other, at = shapes
+    sides = list(zip(given, (one, other), strict=True))
+    if any(side.operand.is_tensor and got not in side.shape for side, got in sides):
+        return None
+    return mismatch(
+        "shape",
+        f"Dimensions are compared from the right, and must be equal or 1: in dimension {at} of the result, "
+        f"{_sized(given[0])} has {one} and {_sized(given[1])} has {other}.",
+        *(_part(side, got, at) for side, got in sides),
+    )
+
+
+def _multiplied(given: list[Given], shapes: list[Shape]) -> Mismatch | None:
+    if any(one.operand.is_tensor and one.shape != shape for one, shape in zip(given, shapes, strict=True)):
+        return None
+    (first, second), (left, right) = given, shapes
+    return mismatch(
+        "shape",
+        f"The columns of the first must be as many as the rows of the second: {first.name} ({sizes(left)}) has "
+        f"{left[1]} columns, {second.name} ({sizes(right)}) has {right[0]} rows.",
+        whole(first, f"{left[1]} columns"),
+        whole(second, f"{right[0]} rows", left[1]),
+    )
+
+
+def _sized(given: Given) -> str:
+    return str(given) if given.operand.is_tensor else given.name
+
+
+def _part(given: Given, got: int, at: int) -> Clashing:
+    places = [place for place, each in enumerate(given.shape) if each == got]
+    return size(given, places[0]) if len(places) == 1 else whole(given, f"{got} in dimension {at}")

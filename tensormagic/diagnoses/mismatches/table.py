@@ -9,8 +9,8 @@ of the operands that do not fit, and the code that would have worked::
         try: nn.PReLU({first[1]}) when first.ndim > 1
 
 - The first line is a regular expression in which ``{got}`` stands for a whole number, ``{got:word}`` for a word,
-  ``{got:dtype}`` for a dtype as torch's C++ calls it, and ``{got:shape}`` for sizes. Several such lines are several
-  messages of one row.
+  ``{got:dtype}`` for a dtype as torch's C++ calls it, ``{got:shape}`` for sizes, and ``{got:counts}`` for numbers of
+  dimensions. Several such lines are several messages of one row.
 - The sentence and the code are f-strings. They name what was found in the message, operands (`OPERANDS`: ``{first}`` is
   its name and shape, ``{first[1]}`` a size, ``{first.code}`` how to write it), and the ``call``.
 - A part is a dimension (``weight[0]``), ``weight.ndim``, ``weight.shape``, ``weight.dtype``, or ``weight`` as a whole;
@@ -31,15 +31,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib import import_module
 from math import prod
 from typing import Any, TypeVar, cast
 
 from tensormagic.diagnoses.mismatches.call import (
+    ELEMENTWISE,
+    OPERANDS,
+    PRODUCTS,
     Call,
-    Given,
     MissingError,
-    Shape,
     against,
     article,
     as_dtype,
@@ -59,92 +61,11 @@ from tensormagic.diagnoses.mismatches.call import (
     whole,
 )
 from tensormagic.diagnoses.rule import as_code
-from tensormagic.reports import Clashing, Mismatch
+from tensormagic.reports import Clashing, FailureReport, Finding, Mismatch, Operand, RelatedLine
+from tensormagic.reports.base import Scalar
 from tensormagic.reports.failure import MismatchKind
 from tensormagic.words import count, listed, plural
 
-# -- what a row or a function can name ------------------------------------------------------------------------------
-
-Finder = Callable[[Call], Any]
-
-
-def _tensor(roles: str, position: int = -1) -> Finder:
-    return lambda call: call.tensor(roles, position)
-
-
-def _nth(number: int) -> Finder:
-    return lambda call: call.tensors[number] if number < len(call.tensors) else None
-
-
-def _whole_number(role: str, position: int) -> Finder:
-    def find(call: Call) -> int | None:
-        text = call.value(role, position)
-        return int(text) if text.lstrip("-").isdigit() else None
-
-    return find
-
-
-def _having(condition: Callable[[Given], object]) -> Finder:
-    return lambda call: next((one for one in call.tensors if condition(one)), None)
-
-
-def _target(call: Call) -> Given | None:
-    return call.tensor("target", 2) if call.function == "linear_cross_entropy" else call.tensor("target|targets", 1)
-
-
-def hidden_state(call: Call, shape: Shape = ()) -> Given | None:
-    """Return the hidden state that a recurrent layer was given: of this shape, where one is asked for."""
-    found = [one for one in call.tensors[1:] if not shape or one.shape == shape]
-    named = (one for one in found if one.operand.role.startswith(("hx", "h_0", "hidden")) or one.operand.place)
-    return next(iter([*named, *found]), None)
-
-
-# An operand by what torch calls it, else by its place among the arguments.
-OPERANDS: Mapping[str, Finder] = {
-    "first": _tensor("input|self", 0),
-    "given": _tensor("input", 0),
-    "weight": _tensor("weight", 1),
-    "bias": _tensor("bias", 2),
-    "tensor": _tensor("input|self|tensor|query", 0),
-    "left": _nth(0),
-    "right": _nth(1),
-    "third": _nth(2),
-    "number": _having(lambda one: not one.ndim),
-    "empty": _having(lambda one: 0 in one.shape),
-    "sparse": _having(lambda one: one.operand.layout.startswith("sparse")),
-    "only": lambda call: call.tensors[0] if len(call.tensors) == 1 else call.tensor("input|self", 0),
-    "anything": lambda call: call.given[0] if call.given else None,
-    # indices
-    "index": _tensor("index", 2),
-    "taken": _tensor("index", 1),
-    "indices": _tensor("indices", 1),
-    "src": _tensor("src", 3),
-    "source": _tensor("source", 3),
-    "repeats": _tensor("repeats", 1),
-    "split": _tensor("input|self|tensor", 0),
-    "start": _tensor("start", 2),
-    "value": _tensor("value", 2),
-    # losses and products
-    "compared": _tensor("input|self|log_probs", 0),
-    "target": _target,
-    "class_weight": _tensor("weight", 2),
-    "variance": _tensor("var", 2),
-    "matrix": _tensor("input|self|A", 0),
-    "linear_weight": _tensor("linear_weight", 1),
-    # layers; the input of a recurrent layer is the first tensor that is none of its parameters
-    "sequence": lambda call: call.tensor("input", 0) or next(iter(call.tensors), None),
-    "hidden": hidden_state,
-    "query": _tensor("query", 0),
-    "key": _tensor("key", 1),
-    "attn_mask": _tensor("attn_mask", 3),
-    "hx": _tensor("hx"),
-    "grid": _tensor("grid", 1),
-    # arguments that are no tensors
-    "dim": _whole_number("dim", 1),
-    "dtype_given": lambda call: call.argument("dtype"),
-    "layout_given": lambda call: call.argument("layout"),
-    "mode_given": lambda call: call.argument("mode"),
-}
 # What the expressions of a row can call.
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     each.__name__: each
@@ -181,6 +102,7 @@ class Names(dict[str, Any]):
 _FIELD = re.compile(r"\{([a-z_]+)(?::([a-z]+))?\}")
 _GROUPS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "": (r"-?\d+", int), "word": (r"[\w.]+", str), "dtype": (r"\w+", dtype_of), "shape": (r"[-\d, ]*", numbers),
+    "counts": (r"\dD(?:, \dD)*(?: (?:\(unbatched\) )?(?:or|and) \dD)?", numbers),
 }  # fmt: skip
 _BLOCK = re.compile(r"((?:^\S.*\n)+)((?:^ {4}.*\n)+)", re.MULTILINE)
 _PART = re.compile(r"(\w+)(\??)(?:\[(.+?)\]|\.(\w+))?(?: is (.+?))?(?: must be (.+))?")
@@ -328,3 +250,188 @@ def _filled(template: str, names: Names) -> str:
 def _value(expression: str, names: Names) -> Any:
     code = compile(expression, "<a row of the table>", "eval")
     return eval(code, {"__builtins__": {}}, names)  # noqa: S307  (the text of the table above, never a message)
+
+
+# -- what did not fit in a call ------------------------------------------------------------------------------------
+
+# In this order, as far as two rows fit one message: those that ask for a certain function stand first. A subject is
+# imported where no row of those before it explains the message.
+_SUBJECTS = ("layers", "dtypes", "products", "shapes", "indices", "dimensions", "arguments")
+_OF_SHAPE = re.compile(r"\b(?:shapes?|sizes?|dimensions?|dims?|numel|channels?)\b", re.IGNORECASE)
+_OF_DTYPE = re.compile(r"\b(?:dtypes?|scalar types?|data types?)\b", re.IGNORECASE)
+_OF_DEVICE = re.compile(r"\bdevices?\b", re.IGNORECASE)
+_QUOTED = re.compile(r"\[((?:\d+(?:, )?)+)\]")
+
+
+def mismatch_of(report: FailureReport) -> Mismatch | None:
+    """Return what did not fit in a failed call; None where that is not what was wrong, or is not known.
+
+    Args:
+        report: The failed call; its own ``mismatch`` is not looked at.
+    """
+    call = Call(report)
+    explained = (row.mismatch(call) for row in rows())
+    found = next((found for found in explained if found is not None), None)
+    return found or _by_function(call) or _by(call, "shapes", "as_torch_says")
+
+
+def rows() -> Iterator[Row]:
+    """Yield the rows of the table in the order in which they are compared with a message."""
+    for name in _SUBJECTS:
+        yield from _subject(name).says.rows
+
+
+def _subject(name: str) -> Any:
+    return import_module(f"{__package__}.{name}")
+
+
+def _by(call: Call, subject: str, function: str) -> Mismatch | None:
+    found: Mismatch | None = getattr(_subject(subject), function)(call)
+    return found
+
+
+def _by_function(call: Call) -> Mismatch | None:
+    """Return what the operands themselves break of the function's rule, if the message is about such a thing at all."""
+    found = _by(call, "dtypes", "devices") if _OF_DEVICE.search(call.error) else None
+    if found is not None:
+        return found
+    if _OF_DTYPE.search(call.error) and call.function in ELEMENTWISE | PRODUCTS | {"linear"}:
+        return _by(call, "dtypes", "any_two")
+    return _of_shape(call) if _OF_SHAPE.search(call.error) else None
+
+
+def _of_shape(call: Call) -> Mismatch | None:
+    if call.function == "linear":
+        return _by(call, "products", "linear")
+    if call.function in PRODUCTS:
+        return _by(call, "products", "product")
+    if call.function in ELEMENTWISE:
+        return _by(call, "shapes", "do_not_broadcast")
+    # What clashes among the operands whose shapes torch quotes is not claimed, since nobody knows.
+    quoted = [numbers(text) for text in _QUOTED.findall(call.error)]
+    named = [one for one in call.tensors if one.shape in quoted]
+    message = call.error.strip().split("\n", 1)[0]
+    return mismatch("argument", f"Torch says: {message}", *map(shaped, named)) if named else None
+
+
+# TM101, TM702, TM801, TM802, TM804, TM807: calls that torch refused because what they were given does not go together.
+#
+# Each rule reports one kind of what did not fit. An argument that is wrong, or an index that the code gives as a
+# number, has no code: the explanation of the error says the rule all the same.
+
+
+def impossible_view(report: FailureReport) -> Iterator[Finding]:
+    """TM101: the new shape merges dimensions that lie apart in memory."""
+    yield from _described(report, "TM101", "view")
+
+
+def generator_elsewhere(report: FailureReport) -> Iterator[Finding]:
+    """TM702: a generator cannot draw numbers on another device than its own."""
+    if _is_about_a_generator(report):
+        yield from _described(report, "TM702", "device")
+
+
+def operands_elsewhere(report: FailureReport) -> Iterator[Finding]:
+    """TM801: the operands are on different devices."""
+    if not _is_about_a_generator(report):
+        yield from _described(report, "TM801", "device")
+
+
+def dtypes_apart(report: FailureReport) -> Iterator[Finding]:
+    """TM802: the operands have dtypes that do not go together, or one has a dtype that the call does not take."""
+    yield from _described(report, "TM802", "dtype")
+
+
+def shapes_apart(report: FailureReport) -> Iterator[Finding]:
+    """TM804: the shapes do not go together."""
+    yield from _described(report, "TM804", "shape")
+
+
+_OF_VALUES = re.compile(r"Target -?\d+ is out of bounds|^index out of range in self|Class values must be")
+
+
+def values_outside(report: FailureReport) -> Iterator[Finding]:
+    """TM807: a tensor of classes or indices holds one that is not there; on a GPU that ends the process's use of it."""
+    if _OF_VALUES.search(report.error):
+        for found in _described(report, "TM807", "index"):
+            yield replace(found, remedy=_about_values(report) or found.remedy)
+
+
+def _about_values(report: FailureReport) -> str:
+    """Return what to do about classes, or about indices into a table of embeddings."""
+    clash = report.mismatch
+    given = report.operands[clash.parts[0].operand] if clash is not None and clash.parts else None
+    if clash is None or given is None or given.most is None:
+        return ""
+    name, most = given.name or "it", int(given.most)
+    if "index out of range in self" in report.error:
+        span = f"{name} holds {int(given.least or 0)} to {most}"
+        return f"`nn.Embedding({most + 1}, …)` has a row for each: {span}." if " rows;" in clash.rule else f"{span}."
+    if most == IGNORED:
+        return f"If {most} marks what has no class, say so: `ignore_index={most}`."
+    ways = _ways(clash)
+    return f"{ways}; {name} holds {int(given.least or 0)} to {most}." if ways else ""
+
+
+IGNORED = 255  # marks a border in masks, as a habit
+
+
+def _is_about_a_generator(report: FailureReport) -> bool:
+    return "generator" in report.error.lower()
+
+
+def _described(report: FailureReport, code: str, kind: MismatchKind) -> Iterator[Finding]:
+    """Yield the finding of a mismatch of one kind; what a backward ran into is not the user's call."""
+    clash = report.mismatch
+    if clash is None or clash.kind != kind or report.phase == "backward" or not clash.parts:
+        return
+    operands = [report.operands[part.operand] for part in clash.parts]
+    yield Finding(
+        code=code,
+        severity="error",
+        message=clash.rule,
+        location=report.location,
+        evidence=_evidence(report, clash),
+        remedy=_ways(clash) or (_without_a_way(clash, operands) if kind == "shape" else ""),
+        subject=next((operand.name for operand in operands if operand.name), ""),
+        related=tuple(_origins(report, operands)),
+    )
+
+
+def _evidence(report: FailureReport, clash: Mismatch) -> dict[str, Scalar]:
+    evidence: dict[str, Scalar] = {"call": report.function} if report.function else {}
+    for part in clash.parts[:8]:
+        evidence[_part_name(report.operands[part.operand], part)] = part.got or None
+    return evidence
+
+
+def _part_name(operand: Operand, part: Clashing) -> str:
+    name = operand.name or operand.role or f"operand {part.operand + 1}"
+    return name if part.dimension is None else f"{name}, dimension {part.dimension}"
+
+
+def _ways(clash: Mismatch) -> str:
+    """Return what would have worked, as code: the first two ways; else what may help and could not be tried."""
+    ways = " or ".join(f"`{way}`" for way in clash.works[:2] or clash.maybe[:2])
+    return ways if clash.works or not ways else f"try {ways}"
+
+
+def _without_a_way(clash: Mismatch, operands: list[Operand]) -> str:
+    """Return what is to be done where no code is known that would work: sizes come from where a tensor is made."""
+    given = [operand.name or operand.role for operand in operands if operand.role not in {"weight", "bias"}]
+    names = list(dict.fromkeys(name.removeprefix("the result of ") for name in given if name))
+    if all(part.dimension is None for part in clash.parts) and len({len(each.shape) for each in operands}) > 1:
+        return "`unsqueeze` adds a dimension of size 1, and `squeeze` removes one."
+    if len(names) < 2:
+        return f"Look at where {names[0] if names else 'it'} is made: its sizes come from there."
+    return f"Change {names[1]} so that its sizes match {names[0]}, or slice the larger one."
+
+
+def _origins(report: FailureReport, operands: list[Operand]) -> Iterator[RelatedLine]:
+    """Yield the lines on which the clashing operands were made, where they are others than the failing one."""
+    described = {(report.location.filename, report.location.line)} if report.location is not None else set()
+    for operand in operands:
+        place = operand.location
+        if place is not None and (place.filename, place.line) not in described:
+            described.add((place.filename, place.line))
+            yield RelatedLine(f"made {operand.name or operand.role or 'an operand'}", place)
