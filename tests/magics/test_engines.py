@@ -136,7 +136,7 @@ def test_engines_that_do_not_reach_the_folder_post_64_bytes_a_step(shell, cell, 
     assert far.pieces
     assert max(len(part) for _, part in far.pieces) < 20_000
     assert found.reports[0].state == "finished"
-    assert "full reports of rank 0: .reports[0]" in " ".join(str(found).split())
+    assert "full report of rank 0: .reports[0]" in " ".join(str(found).split())
 
 
 def test_an_error_on_one_engine(shell, cell, client):

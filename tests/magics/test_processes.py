@@ -48,7 +48,7 @@ def test_a_launcher_around_which_nothing_was_seen_is_told(cell):
     for form in ("text/plain", "text/html"):
         told = " ".join(ran.shown[0][form].split())
         assert "no backward was seen" not in told.lower()
-        assert "1 process was forked in this run, and is not traced from here".lower() in told.lower()
+        assert "1 process was forked in this run, and is not followed from here".lower() in told.lower()
         assert "trace inside the function that runs there" in told
     assert cell("r").value.forked == 1
 

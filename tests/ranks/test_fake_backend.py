@@ -172,3 +172,81 @@ def test_parts_that_are_added_up_are_no_fault(world, seen):
     """By DTensor itself, by a collective of torch's, or by hand."""
     world(2)
     assert sharded_inside(seen).findings == ()
+
+
+def replicated(model, **options):
+    """Wrap a model; what its ranks reduce stays as it is: there is nobody to add it to."""
+    from torch.nn.parallel import DistributedDataParallel
+
+    def hook(_state, bucket):
+        done = torch.futures.Future()
+        done.set_result(bucket.buffer())
+        return done
+
+    wrapper = DistributedDataParallel(model, **options)
+    wrapper.register_comm_hook(None, hook)
+    return wrapper
+
+
+def wrapped(sharded):
+    """Return a small model that 1,024 ranks train: each has all of it, or a sixteenth."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    torch.manual_seed(0)
+    if not sharded:
+        return replicated(net())
+    return fully_shard(net(), mesh=init_device_mesh("cpu", (64, 16), mesh_dim_names=("replicate", "shard")))
+
+
+@pytest.mark.parametrize("sharded", [False, True])
+def test_two_ranks_of_a_thousand_write_and_are_compared(tmp_path, sharded):
+    """Real objects on 1,024 ranks: what each of the two writes knows all of them."""
+    for rank in (0, 777):
+        dist.init_process_group("fake", rank=rank, world_size=1024)
+        model = wrapped(sharded)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        with tm.trace(ranks=tmp_path):
+            model(torch.ones(4, 8)).pow(2).sum().backward()
+            optimizer.step()
+        del model, optimizer
+        dist.destroy_process_group()
+    report = tm.ranks(tmp_path)
+    assert [(one.rank, one.steps, one.state) for one in report.ranks] == [(0, 1, "finished"), (777, 1, "finished")]
+    assert report.world_size == 1024
+    assert "of 1024 left no report" in str(report)
+    same = [tuple(range(rank % 16, 1024, 16)) if sharded else tuple(range(1024)) for rank in (0, 777)]
+    assert [one.replicas for one in report.ranks] == same
+    if sharded:
+        # Of the second rank torch has the place of the first: in one process it keeps what it knows of a mesh.
+        assert report.ranks[0].coordinate == (("replicate", 0), ("shard", 0))
+        assert {one.mesh_sizes for one in report.spread} == {(64, 16)}
+        assert len({box.start for box in report.spread[0].boxes()}) == 16
+
+
+@pytest.mark.parametrize("other", ["tp", "pp", "cp"])
+def test_groups_beside_that_of_the_data_are_known(world, tmp_path, other):
+    """Ranks of tensor, pipeline or context parallelism may be given the same: of their data nothing is said."""
+    from torch.distributed.device_mesh import init_device_mesh
+
+    world(8, rank=3)
+    mesh = init_device_mesh("cpu", (4, 2), mesh_dim_names=("dp", other))
+    model = replicated(net(), process_group=mesh["dp"].get_group())
+    with tm.trace(ranks=tmp_path):
+        model(torch.ones(4, 8)).pow(2).sum().backward()
+    (rank,) = tm.ranks(tmp_path).ranks
+    assert (rank.replicas, rank.shares) == ((1, 3, 5, 7), ())
+
+
+@pytest.mark.parametrize(("name", "shares"), [("dp", tuple(range(8))), ("dp_cp", ()), ("cp", ())])
+def test_a_mesh_of_fsdp_that_is_not_of_data_alone(world, tmp_path, name, shares):
+    """Named for context parallelism, too: its ranks have parts of the same."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    world(8, rank=3)
+    model = fully_shard(net(), mesh=init_device_mesh("cpu", (8,), mesh_dim_names=(name,)))
+    with tm.trace(ranks=tmp_path):
+        model(torch.ones(4, 8)).pow(2).sum().backward()
+    (rank,) = tm.ranks(tmp_path).ranks
+    assert rank.shares == shares

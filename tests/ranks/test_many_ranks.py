@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pickle
@@ -215,7 +216,22 @@ def test_a_rank_that_was_killed_left_no_full_report(folder):
     """And that is said."""
     found = tm.ranks(folder / "killed")
     assert list(found.reports) == [0]
-    assert "full reports of rank 0: --rank 0 or .reports[0]; none of rank 1: killed" in " ".join(str(found).split())
+    assert "full report of rank 0: --rank 0 or .reports[0]; none of rank 1: killed" in " ".join(str(found).split())
+
+
+@pytest.mark.parametrize(("program", "ranks"), [("ends", []), ("fails", [1]), ("overflows", [1])])
+def test_a_rank_saves_its_full_report_for_what_it_has_itself(tmp_path, monkeypatch, program, ranks):
+    """An error that ended it, or something that was found in its run: nobody else is asked."""
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    x = torch.ones(2, requires_grad=True)
+    with contextlib.suppress(ValueError), tm.trace(ranks=tmp_path):
+        (x / (0.0 if program == "overflows" else 2.0)).sum().backward()
+        if program == "fails":
+            raise ValueError("only here")
+    found = tm.ranks(tmp_path)
+    assert list(found.reports) == ranks
+    assert [one.error for one in found.reports.values()] == ["ValueError: only here"] * (program == "fails") or ranks
 
 
 def test_an_older_full_report_goes_with_its_run(tmp_path):

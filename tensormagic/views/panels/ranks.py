@@ -138,7 +138,8 @@ def full_reports(report: RankReport) -> str:
     failed = {one.rank for one in report.ranks if one.state != "finished"}
     missing = sorted(({0} | differ | failed) & {one.rank for one in report.ranks} - {*there}) if ended else []
     command = f"`--rank {there[-1]}` or " if there and report.title else ""
-    parts = [f"full reports of {ranks_text(there)}: {command}`.reports[{there[-1]}]`"] if there else []
+    reports = "full report" if len(there) == 1 else "full reports"
+    parts = [f"{reports} of {ranks_text(there)}: {command}`.reports[{there[-1]}]`"] if there else []
     if missing and (there or report.title):
         why = "killed, unable to write, or found to differ only here"
         parts.append(f"{'none' if there else 'no full report'} of {ranks_text(missing)}: {why}")

@@ -142,7 +142,7 @@ def _no_backward(report: TraceReport) -> str:
         return NO_BACKWARD_YET if report.state == "running" else NO_BACKWARD
     were = f"{plural(report.forked, 'process was', 'processes were')} forked in this run, and"
     where = "trace inside the function that runs there, with tensormagic.trace()"
-    return f"{were} {is_or_are(report.forked)} not traced from here: {where}"
+    return f"{were} {is_or_are(report.forked)} not followed from here: {where}"
 
 
 def _until(report: TraceReport) -> str:
