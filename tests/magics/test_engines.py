@@ -139,6 +139,20 @@ def test_engines_that_do_not_reach_the_folder_post_64_bytes_a_step(shell, cell, 
     assert "full report of rank 0: .reports[0]" in " ".join(str(found).split())
 
 
+@pytest.mark.parametrize(("most", "names"), [(2**20, 2), (0, 1)])
+def test_files_that_are_soon_read_are_drawn_while_engines_run(shell, cell, client, monkeypatch, most, names):
+    """Each parameter is seen then; where the files are larger, what the engines posted."""
+    shell.user_ns["rc"], drawn = client, []
+    monkeypatch.setattr(engines, "_MOST_READ", most)
+    monkeypatch.setattr(engines, "relays_updates", lambda _: True)
+    monkeypatch.setattr(engines, "bundle", lambda report: drawn.append(report) or bundle(report))
+    ran = cell(f"%%tracegrad --ranks\nimport time\n{TRAIN.format(call='net')}\ntime.sleep(3)")
+    assert ran.error is None
+    *_, live, last = drawn
+    assert ([one.passes for one in live.ranks], len(live.names)) == ([4, 4], names)
+    assert len(last.names) == 2
+
+
 def test_an_error_on_one_engine(shell, cell, client):
     """The panel is there, and the error is told with its engine."""
     shell.user_ns["rc"] = client

@@ -91,6 +91,38 @@ def test_a_thousand_rows_and_as_many_columns_as_fit_are_drawn_one_by_one():
         assert "tm-scroll" in drawn.html()
 
 
+def test_where_a_cell_has_no_room_for_lines_what_is_not_finite_is_striped():
+    """None of it vanishes: each stripe is of its colour, too."""
+    ranks = tuple(samples_ranks.row(rank, replicas=()) for rank in range(100))
+    report = replace(samples_ranks.healthy(), ranks=ranks, names=tuple(map(str, range(200))))
+    norms = array("f", [1.0 + at % 200 for at in range(20_000)])
+    for rank in range(40, 48):
+        norms[rank * 200 + rank : rank * 200 + 60] = array("f", [math.nan]) * (60 - rank)
+    made = RankMap(report, norms)
+    drawn, _ = made.svg(720)
+    bad = {level for row in pixels(drawn) for level in row if level > 6}
+    assert bad == {7, 9}
+    assert [sum(level in bad for level in row) for row in pixels(drawn)] == [
+        sum(level == 7 for level in each) for _, each in made.rows
+    ]
+    assert "not finite on ranks 40 to 47" in made.sentence
+
+
+def test_a_tip_says_the_numbers_of_a_cell_and_the_ranks_of_a_row():
+    """Of cells that are not like the median; a row of many ranks has room for their number alone."""
+    report = samples_ranks.healthy()
+    drawn, _ = RankMap(report, [1.0, 1.0, 1.0, 1.0] * 3 + [2.5, 0.01, math.nan, -1.0]).svg(720)
+    tips = re.findall("<title>([^<]*)</title>", drawn)
+    assert sorted(tips) == [
+        "rank 3, net.0.bias: 0.01, where the median of the ranks is 1",
+        "rank 3, net.0.weight: 2.5, where the median of the ranks is 1",
+        "rank 3, net.2.weight: NaN, where the median of the ranks is 1",
+    ]
+    large = samples_ranks.large()
+    drawn, _ = RankMap(large, large.brought).svg(720)
+    assert re.findall("<title>([^<]*)</title>([^<]*)<", drawn) == [("ranks 0 to 776 and 778 to 1023", "1023 ranks")]
+
+
 def test_the_table_behind_holds_the_numbers_that_differ():
     """The furthest first; what is like the median of its ranks is not in it."""
     report = samples_ranks.healthy()

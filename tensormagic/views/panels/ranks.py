@@ -14,7 +14,7 @@ from tensormagic.reports import UNTOUCHED, RankReport, RankRow
 from tensormagic.views import svg_paths
 from tensormagic.views.markup import tag, text_width
 from tensormagic.views.nodes import Column, Findings, Node, Panel, Picture, Section, Table, table_of
-from tensormagic.views.pictures.cells import PAPER
+from tensormagic.views.pictures.cells import PAPER, rect
 from tensormagic.views.pictures.placement import (
     PlacementGrid,
     RankLanes,
@@ -48,6 +48,7 @@ _TEXT_ROWS, _TEXT_COLUMNS = 24, 96  # signs in a terminal
 _MOST_BEHIND = 60  # rows of the table behind the image
 _LIMITS = (-1.0, -0.3, -0.05, 0.05, 0.3, 1.0)  # log10 of a norm over the median: where the next level begins
 _SAME, _BAD, _NONE = 3, 7, 8  # levels: as the median; not finite; no gradient
+_USUAL = {_SAME, _NONE}
 _SIGNS = "≪<-·+>≫! "
 _LEGEND = (
     "less than a tenth", "less than half", "a little less", "like the median of the ranks", "a little more",
@@ -232,17 +233,17 @@ class RankMap(Picture):
         """Ranks that look alike, with a level for each parameter."""
         return _folded([([one.rank], one.levels) for one in self._measured], _MOST_COLUMNS)
 
+    @cached_property
+    def odd(self) -> list[tuple[_Measured, int]]:
+        """The norms that are not like the median, by rank and number of the parameter, the furthest first."""
+        every = ((one, at) for one in self._measured for at, level in enumerate(one.levels) if level not in _USUAL)
+        return sorted(every, key=lambda each: -_distance(each[0].levels[each[1]]))
+
     def behind(self) -> Table:
-        """Return the numbers that are not like the median, the furthest first."""
-        odd = [
-            ((level != _BAD, -_distance(level)), one, at)
-            for one in self._measured
-            for at, level in enumerate(one.levels)
-            if level not in {_SAME, _NONE}
-        ]
-        shown = sorted(odd, key=lambda each: each[0])[:_MOST_BEHIND]
-        of = [(one.rank, self.report.names[at], one.norms[at], one.middles[at]) for _, one, at in shown]
-        left = (len(odd) - len(shown), 0)
+        """Return the numbers of the norms that are not like the median."""
+        shown = self.odd[:_MOST_BEHIND]
+        of = [(one.rank, self.report.names[at], one.norms[at], one.middles[at]) for one, at in shown]
+        left = (len(self.odd) - len(shown), 0)
         return table_of(BEHIND, of, most=(_MOST_BEHIND, 12), more=("norm", "norms"), left_out=left, label="Norms")
 
     @property
@@ -321,9 +322,8 @@ class RankMap(Picture):
         (image, high), (foot, deep) = self._image(width), self._foot(width)
         return f'{image}<g transform="translate(0,{number(high)})">{foot}</g>', high + deep
 
-    @staticmethod
-    def _over(rows: Rows, cell: tuple[float, float, float, float]) -> Iterator[str]:
-        """Yield what lies over the image: lines between its cells, hatching, and ranks beside rows with room for it.
+    def _over(self, rows: Rows, cell: tuple[float, float, float, float]) -> Iterator[str]:
+        """Yield what lies over the image: lines between its cells, hatching, tips, and ranks beside rows with room.
 
         Args:
             rows: Those that are drawn.
@@ -340,6 +340,16 @@ class RankMap(Picture):
                     if level == _BAD:
                         first, *others = run
                         yield hatched((left + first * wide, top + at * high, wide * (1 + len(others)), high))
+            if right - left == wide * len(self.report.names):
+                places = {rank: at for at, (ranks, _) in enumerate(rows) for rank in ranks}
+                for one, at in self.odd[:_MOST_BEHIND]:
+                    tip = (
+                        f"rank {one.rank}, {self.report.names[at]}: {short_number(one.norms[at])}, where the median of "
+                    )
+                    box = (left + at * wide, top + places[one.rank] * high, wide, high)
+                    yield rect(
+                        box, "transparent", title=f"{tip}the ranks is {short_number(one.middles[at])}", stroke="none"
+                    )
         worst = sorted(range(len(rows)), key=lambda at: -max(map(_distance, rows[at][1]), default=0))
         shown: list[int] = []
         for at in dict.fromkeys([worst[0], 0, len(rows) - 1, *worst]):
@@ -347,8 +357,9 @@ class RankMap(Picture):
             if all(abs(at - other) * high >= apart for other in shown):
                 shown.append(at)
                 y = max(top + (at + 0.5) * high, 6.0)
-                said = ranks_text(rows[at][0], most=2)
-                yield words(4, y + 3.5, said if len(said) <= 20 else plural(len(rows[at][0]), "rank"))
+                said = ranks_text(rows[at][0], most=4)
+                label = said if len(said) <= 20 else plural(len(rows[at][0]), "rank")
+                yield words(4, y + 3.5, label, title="" if label == said else said)
                 yield (
                     tag("path", d=f"M{number(left - 6)} {number(y)}h5", stroke=OTHER_COLOUR) if high < _BETWEEN else ""
                 )

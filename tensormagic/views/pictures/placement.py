@@ -50,10 +50,10 @@ def inline(inner: str, height: float, sentence: str) -> str:
     )  # fmt: skip
 
 
-def words(x: float, y: float, text: str, *, colour: str = "", middle: bool = False) -> str:
-    """Return letters of a drawing, for `lettered`."""
-    style = ";".join([*([f"fill:{colour}"] if colour else []), *(["text-anchor:middle"] if middle else [])])
-    return tag("text", escape(text), x=number(x), y=number(y), style=style or None)
+def words(x: float, y: float, text: str, *, title: str = "") -> str:
+    """Return letters of a drawing, for `lettered`; ``title`` is their tooltip."""
+    tip = tag("title", escape(title)) if title else ""
+    return tag("text", tip, escape(text), x=number(x), y=number(y))
 
 
 def lettered(inner: str) -> str:
