@@ -20,7 +20,7 @@ from IPython.core.error import UsageError
 if TYPE_CHECKING:
     from tensormagic.reports import Cell, Report
 
-_NO_FIGURE = "there is no figure of this"
+_NO_FIGURE = "not here: this report has no figure"
 _NUMBERED = re.compile(r"([^\W\d]\w*|[\])])((?:\.\d+)+)\b")  # net.0.weight
 _OPENING, _CLOSING, _QUOTES = "([{", ")]}", "\"'"
 

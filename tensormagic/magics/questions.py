@@ -240,7 +240,7 @@ MAGICS = {
     ),
     "ranks": Magic(
         name="%ranks",
-        does="Compare the ranks of a run: what differs, on which rank and from when.",
+        does="Compare the ranks of a run: what differs, on which rank and from which step on.",
         makes="RankReport",
         takes={
             "run": {
@@ -252,7 +252,7 @@ MAGICS = {
             "--rank": {
                 "type": int,
                 "metavar": "N",
-                "help": "show the full report of that rank: rank 0 saves one when it ends, and each that differs",
+                "help": "show the full report of this rank, where saved: by rank 0, and by ranks that fail or differ",
             },
         },
         needs="run",

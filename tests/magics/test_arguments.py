@@ -165,7 +165,7 @@ def test_the_help_names_the_figures_and_files_that_there_are(key, made):
     assert set(re.findall(r"[.](html|json|svg|txt)\b", rows["--save"])) == set(
         re.findall(r" [.](html|json|svg|txt)\b", told)
     )
-    assert ("there is no figure of this" in told) == ("there is no" in rows["--figure"])
+    assert ("this report has no figure" in told) == ("there is no" in rows["--figure"])
 
 
 @pytest.mark.parametrize(
