@@ -235,7 +235,8 @@ class Posting:
                 continue
             is_due |= self._take(record["k"])
         posts += self._post(peak) if is_due else b""
-        self.head = json.dumps(self._head(), separators=(",", ":")).encode()
+        if self._facts.row:
+            self.head = json.dumps(self._head(), separators=(",", ":")).encode()
         return posts
 
     def _take(self, kind: str) -> bool:

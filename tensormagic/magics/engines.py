@@ -31,6 +31,7 @@ from tensormagic.words import error_text
 
 _SECONDS = 1.0
 _LARGEST = 16_384  # bytes of posts, or of a piece of a file, in a message
+_KEY = "tensormagic posts "  # of what is published; by itself, of the head
 _MOST_READ = 32 * 2**20  # bytes of files that are read while the engines run
 _NO_CLIENT = (
     "--ranks alone runs the cell on the engines of an ipyparallel client, and there is none here: rc = "
@@ -92,8 +93,8 @@ def _so_far(running: Any, folder: Path) -> RankReport | None:
         return _report(folder)
     from tensormagic.comparisons.rank_files import of_posts
 
-    posted = [each for each in running.data if "head" in each]
-    found = [of_posts(each["head"], b"".join(each[key] for key in sorted({*each} - {"head"}))) for each in posted]
+    posted = [[each[key] for key in sorted(key for key in each if str(key).startswith(_KEY))] for each in running.data]
+    found = [of_posts(head, b"".join(posts)) for head, *posts in filter(None, posted)]
     return api.ranks(found) if found else None
 
 
@@ -106,26 +107,27 @@ class _Posted:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._posting: Any = None
+        self._number = 0
 
     def run(self, over: Event) -> None:
-        """Post once a second, until it is over."""
+        """Post once a second, until it is over; goes on where it was after a fork."""
         from ipyparallel.datapub import publish_data  # type: ignore[import-untyped,unused-ignore]
 
         from tensormagic.collectors.runs.rank_file import peak_bytes
         from tensormagic.comparisons.rank_files import Posting
 
-        posting, number = None, 0
         while not over.wait(_SECONDS):
-            if posting is None and (own := next(filter(_is_own, self._folder.glob("rank*.jsonl")), None)) is not None:
-                posting = Posting(own)
-            if posting is None:
+            own = filter(_is_own, self._folder.glob("rank*.jsonl"))
+            self._posting = self._posting or next(map(Posting, own), None)
+            if self._posting is None:
                 continue
-            before, posts = posting.head, posting.new(peak_bytes())
-            if posting.head != before:
-                publish_data({"head": posting.head})
+            before, posts = self._posting.head, self._posting.new(peak_bytes())
+            if self._posting.head != before:
+                publish_data({_KEY: self._posting.head})
             for at in range(0, len(posts), _LARGEST):
-                publish_data({f"{number:09d}": posts[at : at + _LARGEST]})
-                number += 1
+                self._number += 1
+                publish_data({f"{_KEY}{self._number:09d}": posts[at : at + _LARGEST]})
 
 
 def _is_own(path: Path) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 import pytest
 import torch
 from IPython.core.error import UsageError
 
+from tensormagic.comparisons.rank_files import of_posts
 from tensormagic.magics import engines
 from tensormagic.magics.frames import bundle
 from tensormagic.reports import RankReport
@@ -117,7 +119,8 @@ def test_engines_that_do_not_reach_the_folder_post_64_bytes_a_step(shell, cell, 
     monkeypatch.setattr(engines, "relays_updates", lambda _: True)
     monkeypatch.setattr(engines, "bundle", lambda report: drawn.append(report) or bundle(report))
     slowly = TRAIN.format(call="net").replace("opt.step()", "opt.step(); time.sleep(0.7)")
-    ran = cell(f"%%tracegrad --ranks --into found\nimport time\n{slowly}\ntime.sleep(2)")
+    own = "import time, ipyparallel.datapub; ipyparallel.datapub.publish_data({'loss': 0.5})"
+    ran = cell(f"%%tracegrad --ranks --into found\n{own}\n{slowly}\ntime.sleep(2)")
     assert ran.error is None
     found = shell.user_ns["found"]
     assert [one.passes for one in found.ranks] == [4, 4]
@@ -130,13 +133,42 @@ def test_engines_that_do_not_reach_the_folder_post_64_bytes_a_step(shell, cell, 
     assert len(live.arrivals.numbers) == 4
     assert [one.passes for one in last.ranks] == [4, 4]
     for published in far.running.data:
-        assert len(published.pop("head")) < 2000
+        assert len(published.pop("tensormagic posts ")) < 2000
+        published.pop("loss")
         posts = b"".join(published.values())
         assert len(posts) in {64 * 4, 64 * 5, 64 * 6}  # again where the hashes of step 1, 2 or 4 came a second later
     assert far.pieces
     assert max(len(part) for _, part in far.pieces) < 20_000
     assert found.reports[0].state == "finished"
     assert "full report of rank 0: .reports[0]" in " ".join(str(found).split())
+
+
+class Once:
+    """Is over when it was asked twice."""
+
+    def __init__(self):
+        self.answers = iter((False, True))
+
+    def wait(self, _seconds):
+        return next(self.answers)
+
+
+def test_posts_go_on_where_they_were(tmp_path, monkeypatch):
+    """The thread that posts begins anew after each fork, as of a data loader's workers: nothing is posted twice."""
+    published = {}
+    monkeypatch.setattr("ipyparallel.datapub.publish_data", published.update)
+    path, posted = tmp_path / "rank00000.jsonl", engines._Posted(tmp_path)
+    posted.run(Once())
+    assert published == {}
+    first = {"k": "rank", "v": 1, "rank": 0, "world": 2, "host": "node", "pid": os.getpid(), "at": 0.0}
+    path.write_text(json.dumps(first, separators=(",", ":")) + "\n")
+    for step in range(1, 4):
+        with path.open("a") as file:
+            file.write(json.dumps({"k": "step", "n": step, "lr": [0.1], "at": float(step), "used": None}) + "\n")
+        posted.run(Once())
+    head, *posts = (published[key] for key in sorted(published))
+    assert [len(each) for each in posts] == [64] * 3
+    assert list(of_posts(head, b"".join(posts)).steps) == [1, 2, 3]
 
 
 @pytest.mark.parametrize(("most", "names"), [(2**20, 2), (0, 1)])

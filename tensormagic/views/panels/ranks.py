@@ -343,13 +343,10 @@ class RankMap(Picture):
             if right - left == wide * len(self.report.names):
                 places = {rank: at for at, (ranks, _) in enumerate(rows) for rank in ranks}
                 for one, at in self.odd[:_MOST_BEHIND]:
-                    tip = (
-                        f"rank {one.rank}, {self.report.names[at]}: {short_number(one.norms[at])}, where the median of "
-                    )
+                    middle = f"where the median of the ranks is {short_number(one.middles[at])}"
+                    tip = f"rank {one.rank}, {self.report.names[at]}: {short_number(one.norms[at])}, {middle}"
                     box = (left + at * wide, top + places[one.rank] * high, wide, high)
-                    yield rect(
-                        box, "transparent", title=f"{tip}the ranks is {short_number(one.middles[at])}", stroke="none"
-                    )
+                    yield rect(box, "transparent", title=tip, stroke="none")
         worst = sorted(range(len(rows)), key=lambda at: -max(map(_distance, rows[at][1]), default=0))
         shown: list[int] = []
         for at in dict.fromkeys([worst[0], 0, len(rows) - 1, *worst]):
@@ -360,9 +357,8 @@ class RankMap(Picture):
                 said = ranks_text(rows[at][0], most=4)
                 label = said if len(said) <= 20 else plural(len(rows[at][0]), "rank")
                 yield words(4, y + 3.5, label, title="" if label == said else said)
-                yield (
-                    tag("path", d=f"M{number(left - 6)} {number(y)}h5", stroke=OTHER_COLOUR) if high < _BETWEEN else ""
-                )
+                if high < _BETWEEN:
+                    yield tag("path", d=f"M{number(left - 6)} {number(y)}h5", stroke=OTHER_COLOUR)
 
     def html(self) -> str:
         """Return it as a picture with its words; an image with small cells keeps its size, and is scrolled."""
