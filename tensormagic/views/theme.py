@@ -212,7 +212,7 @@ def sheet(*files: str, extra: str = "") -> str:
         files: Of ``static/``, besides the tokens and what all panels share.
         extra: Rules that no file holds.
     """
-    return tokens() + icon_style() + "".join(map(static, ("panel.css", "access.css", *files))) + extra
+    return tokens() + icon_style() + "".join(map(static, ("panel.css", *files))) + extra
 
 
 def tokens() -> str:

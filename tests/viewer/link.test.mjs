@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Link, SILENT, cellEnded } from "./trace/link.js";
+import { Link, SILENT, cellEnded } from "./trace/viewer.js";
 
 const cell = (prompt) => ({ closest: (what) => (what === ".jp-Cell" ? { querySelector: () => ({ textContent: prompt }) } : null) });
 const made = (element) => {

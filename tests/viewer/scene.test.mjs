@@ -6,7 +6,7 @@ import { test } from "node:test";
 
 import { Model } from "./trace/model.js";
 import { sceneOf } from "./trace/scene.js";
-import { Tree } from "./trace/tree.js";
+import { Tree } from "./trace/folds.js";
 import { orderPace, passPace, upTo } from "./trace/player.js";
 
 const document = JSON.parse(readFileSync(new URL("./document.json", import.meta.url)));

@@ -311,7 +311,9 @@ def part_columns(drawing: Drawing, strings: Interned) -> dict[str, list[Any]]:
     parts, sizes = inside.parts[shown:], inside.sizes[shown:]
     groups, widths = [part.group for part in parts], [width for width, _ in sizes]
     marks = [badges if part.whole else () for badges, part in zip(inside.badges[shown:], parts, strict=True)]
-    text, levels = strings.index, Interned()
+    text = strings.index
+    distinct = {id(level): level for level in inside.levels.values()}  # those that are alike are one
+    place_of = {level: at for at, level in enumerate(distinct)}
     return {
         "parent": [part.parent for part in parts],
         "label": [
@@ -332,11 +334,8 @@ def part_columns(drawing: Drawing, strings: Interned) -> dict[str, list[Any]]:
             for badges, width in zip(marks, widths, strict=True)
         ],
         "written": [written_out(part.group.kind, len(part.group.leaves)) for part in parts],
-        "level": [
-            levels.index(_level(inside.levels[place])) if place in inside.levels else -1
-            for place in range(len(inside.parts))
-        ],
-        "levels": levels.values,
+        "level": [place_of[id(inside.levels[at])] if at in inside.levels else -1 for at in range(len(inside.parts))],
+        "levels": list(map(_level, distinct.values())),
     }
 
 
@@ -369,13 +368,13 @@ def _steps(rows: Sequence[tuple[int, ...]]) -> list[list[int]]:
 # What changed since the last look, as the bytes that a live panel's page is sent: thirty times a second.
 #
 # One buffer holds all of it: numbers, then norms. There is no JSON to write here and to read there, and what is
-# around the buffer is the same each time, so that it is made once (live.py). `link.js` takes it apart again.
+# around the buffer is the same each time, so that it is made once (live.py). `viewer.js` takes it apart again.
 
 _NUMBERS = struct.Struct("<13d")  # what counts steps is exact in a float64; the norms after them stay aligned
 
 
 def pack_delta(frame: LiveFrame) -> bytes:
-    """Return thirteen float64, in the order of `NUMBERS` in `link.js`, then float32: node norms, parameter norms."""
+    """Return thirteen float64, in the order of `NUMBERS` in `viewer.js`, then float32: node norms, parameter norms."""
     numbers = _NUMBERS.pack(
         frame.structure, frame.graph, frame.pass_number, frame.step, frame.running, frame.cursor, frame.reached,
         frame.finished_pass, frame.seconds, frame.resting, frame.next_step,

@@ -122,7 +122,9 @@ Bundle = dict[str, Any]
 
 HTML_INTERVAL = 1 / 4
 REST_INTERVAL = 1 / 4  # and between two words on how far a run has come that goes on untraced
-WORD_INTERVAL = 4.0  # seconds after which the same is sent again: a page that hears nothing for long says so (link.js)
+WORD_INTERVAL = (
+    4.0  # seconds after which the same is sent again: a page that hears nothing for long says so (viewer.js)
+)
 REBUILD_INTERVAL = 1.0  # seconds between two whole documents, where the structure changes
 REFRESH_INTERVAL = 2.0  # and where only numbers do: findings and the kept passes come with them
 REBUILD_SHARE = 0.02  # of the time, at most, goes into building documents

@@ -322,7 +322,7 @@ def render_static(report: TraceReport, *, picture: bool = True) -> str:
 @cache
 def viewer_style() -> str:
     """Return the whole style sheet of the viewer: the tokens, the rules of the panel, and its own."""
-    return panel_style() + static("trace_ops.css") + viewer_rules()
+    return panel_style() + viewer_rules()
 
 
 @cache
@@ -376,7 +376,7 @@ def _below(view: Panel) -> str:
     *body, operations = view.body
     others = [replace(node, folded=False) if isinstance(node, Section) else node for node in body]
     table = to_html.html(operations)
-    style = tag("style", static("view.css"), static("trace_ops.css")) if table else ""
+    style = tag("style", static("view.css")) if table else ""
     words = scroll("The run as text", *to_html.inside(replace(view, body=others)))
     below = folds(table, fold("As text", words, state="findings, parameters, nodes, passes"))
     return style + below.replace("</td>", "").replace("</tr>", "")  # HTML closes them itself

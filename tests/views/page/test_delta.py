@@ -14,10 +14,10 @@ from tensormagic.reports import UNTOUCHED, LiveFrame
 from tensormagic.views.page.columns import pack_delta
 from tests.support.missing import missing
 
-MODULE = Path(tensormagic.views.__file__).parent / "static" / "trace" / "link.js"
+VIEWER = Path(tensormagic.views.__file__).parent / "static" / "trace"
 READ = """
 import { readFileSync } from "node:fs";
-import { unpackDelta } from "./delta.mjs";
+import { unpackDelta } from "./trace/viewer.js";
 const bytes = new Uint8Array([7, ...readFileSync("delta")]); // in a message the buffer stands anywhere
 const [header, values] = unpackDelta(new DataView(bytes.buffer, 1));
 console.log(JSON.stringify([header, [...values].map((value) => (Number.isFinite(value) ? value : String(value)))]));
@@ -26,7 +26,8 @@ console.log(JSON.stringify([header, [...values].map((value) => (Number.isFinite(
 
 def _unpacked(folder: Path, buffer: bytes) -> list[object]:
     node = shutil.which("node") or missing("no node: what the page makes of a delta is tested by it")
-    shutil.copy(MODULE, folder / "delta.mjs")
+    shutil.copytree(VIEWER, folder / "trace", dirs_exist_ok=True)
+    folder.joinpath("package.json").write_text('{"type": "module"}', encoding="utf-8")
     folder.joinpath("delta").write_bytes(buffer)
     folder.joinpath("read.mjs").write_text(READ, encoding="utf-8")
     done = subprocess.run([node, "read.mjs"], cwd=folder, capture_output=True, text=True, check=True, timeout=60)

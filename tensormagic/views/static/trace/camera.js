@@ -1,12 +1,11 @@
 // @ts-check
 /** Where a user looks at a picture from: pan and zoom, and how to bring into view what is asked for. */
 
-import { LARGEST } from "./constants.js";
-import { later } from "./words.js";
+import { LARGEST, later } from "./words.js";
 import { mapSize } from "./minimap.js";
 
-/** @typedef {import("./constants.js").Box} Box */
-/** @typedef {import("./constants.js").Wire} Wire */
+/** @typedef {import("./words.js").Box} Box */
+/** @typedef {import("./words.js").Wire} Wire */
 
 export const FAR = 0.5; // below that zoom only names are read
 const BORN = 108; // how far the words over a box reach in which NaN was born

@@ -1,8 +1,7 @@
 // @ts-check
 /** The norm of every parameter over the passes: small multiples on one log scale. */
 
-import { UNTOUCHED, ENDS, LONGEST_LIVE_SERIES } from "./constants.js";
-import { html, svg, say, normText } from "./words.js";
+import { UNTOUCHED, ENDS, LONGEST_LIVE_SERIES, html, svg, say, normText } from "./words.js";
 
 /** @typedef {import("./model.js").Model} Model */
 

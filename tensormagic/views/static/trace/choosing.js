@@ -2,7 +2,7 @@
 /** What a user chooses in a panel: a box to open or to fold, a node to read about, a line, a finding. */
 
 import { relight, sayPath, speaker } from "./path.js";
-import { sayBoxes } from "./captions.js";
+import { sayBoxes } from "./headline.js";
 
 /** @typedef {import("./panel.js").Panel} Panel */
 /** @typedef {import("./graph.js").GraphView} GraphView */

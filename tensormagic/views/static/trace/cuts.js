@@ -1,10 +1,9 @@
 // @ts-check
 /** Where the gradient's way ended: severed wires, and a line under the box that used the value (drawing.py). */
 
-import { HEAD, BADGE } from "./constants.js";
-import { html, drawerPart, svg } from "./words.js";
+import { HEAD, BADGE, html, drawerPart, svg } from "./words.js";
 
-/** @typedef {import("./constants.js").Box} Box */
+/** @typedef {import("./words.js").Box} Box */
 /** @typedef {[number|null, number|null, boolean, number|null, string, string]} Cut source, target, severed, location, label, words */
 /** @typedef {[string, number[]]} CutRow its words, and which cuts they are */
 

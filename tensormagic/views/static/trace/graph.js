@@ -8,9 +8,9 @@ import { cutMarks } from "./cuts.js";
 import { FarView, inks, mapSize, sheet, specks } from "./minimap.js";
 import { listenTo } from "./pointer_input.js";
 
-/** @typedef {import("./constants.js").Box} Box */
-/** @typedef {import("./constants.js").Wire} Wire */
-/** @typedef {import("./constants.js").Picture} Picture */
+/** @typedef {import("./words.js").Box} Box */
+/** @typedef {import("./words.js").Wire} Wire */
+/** @typedef {import("./words.js").Picture} Picture */
 /** @typedef {import("./node_coloring.js").Lens} Lens */
 /** @typedef {{select:(box:number, node:number|null)=>void, tell:(box:number)=>string, opens:(box:number)=>boolean, open:(box:number)=>void, fold:(part:number)=>void}} GraphHooks */
 

@@ -1,11 +1,10 @@
 // @ts-check
 /** The elements of the picture: boxes with their badges, opened boxes, wires, and what is written on them. */
 
-import { HEAD, BADGE } from "./constants.js";
-import { svg, say, wireWidth } from "./words.js";
+import { HEAD, BADGE, svg, say, wireWidth } from "./words.js";
 
-/** @typedef {import("./constants.js").Box} Box */
-/** @typedef {import("./constants.js").Wire} Wire */
+/** @typedef {import("./words.js").Box} Box */
+/** @typedef {import("./words.js").Wire} Wire */
 /** @typedef {import("./node_coloring.js").Lens} Lens */
 
 /** @param {string} id */

@@ -1,7 +1,7 @@
 // @ts-check
 /** The small map beside a picture that does not fit, and the picture itself where it is too far away to be read. */
 
-/** @typedef {import("./constants.js").Box} Box */
+/** @typedef {import("./words.js").Box} Box */
 /** @typedef {{k:number, x:number, y:number, width:number, height:number}} View */
 
 const LASTING = 1000; // milliseconds that colours are taken as read: each reading makes the browser style the page anew

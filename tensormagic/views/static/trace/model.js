@@ -5,8 +5,8 @@ import { CRASH_BELOW } from "./marks.js";
 import { changed, decoded, plural, stepped } from "./words.js";
 import { placesOf } from "./folds.js";
 
-/** @typedef {import("./constants.js").Box} Box */
-/** @typedef {import("./constants.js").Frame} Frame */
+/** @typedef {import("./words.js").Box} Box */
+/** @typedef {import("./words.js").Frame} Frame */
 
 /** A trace document with its columns turned back into what the views ask for. */
 export class Model {
@@ -37,7 +37,7 @@ export class Model {
   losses() {
     const rows = this.doc.passes;
     if (rows.some((/** @type {any[]} */ row) => row[1] !== rows[0][1])) return [];
-    return rows.map(([, , value]) => (value === null ? undefined : typeof value === "number" ? value : value.endsWith("inf") ? Infinity : NaN));
+    return rows.map((/** @type {any[]} */ [, , value]) => (value === null ? undefined : typeof value === "number" ? value : value.endsWith("inf") ? Infinity : NaN));
   }
 
   /** What went along an edge into a slot that several feed; undefined along others. @param {number} graph @param {number} edge @param {number} pass */

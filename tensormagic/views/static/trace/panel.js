@@ -1,19 +1,18 @@
 // @ts-check
 /** Everything together: which pass of which graph is shown, and what is selected. */
 
-import { VERSION, UNTOUCHED } from "./constants.js";
-import { html, later, say, hide } from "./words.js";
+import { VERSION, UNTOUCHED, html, later, say, hide } from "./words.js";
 import { Model, samePicture } from "./model.js";
 import { Folds } from "./folds.js";
 import { upTo } from "./player.js";
 import { close } from "./choosing.js";
-import { drawNotes, fillChooser, sayBoxes, sayWhere, warnLines } from "./captions.js";
+import { drawNotes, fillChooser, sayBoxes, sayWhere, warnLines } from "./headline.js";
 import { known, looksAt, nameOf, note, recall } from "./memory.js";
 import { relight, sayPath } from "./path.js";
 import { makePlayers, makeViews, putTogether } from "./parts.js";
 
-/** @typedef {import("./constants.js").Picture} Picture */
-/** @typedef {import("./constants.js").DeltaHeader} DeltaHeader */
+/** @typedef {import("./words.js").Picture} Picture */
+/** @typedef {import("./words.js").DeltaHeader} DeltaHeader */
 
 const FEW = 10; // nodes below which nothing has to be searched
 

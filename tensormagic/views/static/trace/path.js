@@ -1,8 +1,7 @@
 // @ts-check
 /** The way through one node: what leads to it from the loss and from it to the leaves stays, the rest steps back. */
 
-import { hide, digits, level, plural, say } from "./words.js";
-import { UNTOUCHED } from "./constants.js";
+import { hide, digits, level, plural, say, UNTOUCHED } from "./words.js";
 
 /** @typedef {import("./panel.js").Panel} Panel */
 /** @typedef {{starts:number[], label:string, nodes:Set<number>, edges:Uint8Array}} Way edges: 1 for each that is on it */
@@ -42,7 +41,7 @@ export function wayThrough([sources, targets], starts, count, label = "") {
 }
 
 /** Which lines the way goes along, in a graph as it is folded now.
- * @param {any} graph @param {Way} way @returns {(wire:import("./constants.js").Wire)=>boolean} */
+ * @param {any} graph @param {Way} way @returns {(wire:import("./words.js").Wire)=>boolean} */
 export function linesOf(graph, way) {
   const [sources, targets] = graph.edges,
     pairs = new Set();

@@ -1,8 +1,7 @@
 // @ts-check
 /** The two time axes of a run: the passes, one after the other, and within a pass the order in which backward goes. */
 
-import { PLAY_MILLISECONDS, UNTOUCHED } from "./constants.js";
-import { html, say, glyph, GLYPHS } from "./words.js";
+import { PLAY_MILLISECONDS, UNTOUCHED, html, say, glyph, GLYPHS } from "./words.js";
 
 const ORDER_MILLISECONDS = 5000; // the whole way at normal speed, but never faster than a user sees
 const SLOWEST_STEP = 160;

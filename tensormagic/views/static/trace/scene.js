@@ -5,10 +5,10 @@
  * what is below its row goes down by its height, with the lines that lead there; nothing else moves.
  */
 
-/** @typedef {import("./tree.js").Tree} Tree */
+/** @typedef {import("./folds.js").Tree} Tree */
 /** @typedef {{part:number, x:number, y:number, w:number, h:number, label:string, count:number, depth:number, neck:[number, number, number]}} Frame neck: from its box down to the frame, left and top of the frame: x, y, width */
 /** @typedef {{part:number, size:Size, x:number, y:number, w:number, h:number}} Body x, and y below the end of its row */
-/** @typedef {{level:import("./tree.js").Level, width:number, height:number, rows:{grown:number, bodies:Body[]}[]}} Size */
+/** @typedef {{level:import("./folds.js").Level, width:number, height:number, rows:{grown:number, bodies:Body[]}[]}} Size */
 
 export const FRAME_HEAD = 26; // the bar of an opened box, with its handle
 const ABOVE = 22; // what belongs to a box of the first row is written above it
@@ -79,7 +79,7 @@ function measured(tree, part) {
   return { level, width, height, rows };
 }
 
-/** Put the frames of a row below it, each under its box, beside each other where they have room. @param {Size["rows"][0]} row @param {import("./tree.js").Level} level @param {boolean} spread @returns {number} how wide they are */
+/** Put the frames of a row below it, each under its box, beside each other where they have room. @param {Size["rows"][0]} row @param {import("./folds.js").Level} level @param {boolean} spread @returns {number} how wide they are */
 function put(row, { width, margin }, spread) {
   const { bodies } = row,
     area = bodies.reduce((sum, { w, h }) => sum + (w + APART) * (h + APART), 0),

@@ -1,8 +1,7 @@
 // @ts-check
 /** The user's lines, each with its nodes and the norm that reached them. */
 
-import { UNTOUCHED } from "./constants.js";
-import { html, shortNorm, plural, level, ofLine } from "./words.js";
+import { UNTOUCHED, html, shortNorm, plural, level, ofLine } from "./words.js";
 
 /** @typedef {import("./model.js").Model} Model */
 

@@ -10,7 +10,8 @@
 
 import { html } from "./words.js";
 import { Panel } from "./panel.js";
-import { Link, unpackDelta } from "./link.js";
+
+/** @typedef {import("./words.js").DeltaHeader} DeltaHeader */
 
 /**
  * Draw a trace document into an element.
@@ -60,6 +61,79 @@ function render({ model, el }) {
     model.off("msg:custom", received);
     panel.dispose();
   };
+}
+
+// What comes from a kernel, taken apart, and whether one still feeds a live panel: where it has gone, the panel must not run for ever.
+
+export const SILENT = 10; // seconds without a word, of which the kernel sends one every 4 (live.py)
+const LOOK_MILLISECONDS = 1000;
+
+/** What a live panel hears of its kernel, and since when nothing. */
+export class Link {
+  /** @param {Element} element of the panel @param {Panel} panel @param {()=>number} [clock] milliseconds */
+  constructor(element, panel, clock = () => performance.now()) {
+    this.element = element;
+    this.panel = panel;
+    this.clock = clock;
+    this.last = clock();
+    this.timer = setInterval(() => this.look(), LOOK_MILLISECONDS);
+  }
+
+  /** The kernel said something. */
+  heard() {
+    this.last = this.clock();
+    this.panel.headline.silent = 0;
+    regain(this.panel);
+  }
+
+  /** The host says whether its kernel is there: JupyterLab marks a widget that has none. */
+  told() {
+    if (this.element.closest(".jupyter-widgets-disconnected")) lose(this.panel);
+  }
+
+  look() {
+    if (!this.panel.running) return;
+    const seconds = (this.clock() - this.last) / 1000;
+    if (seconds >= SILENT && cellEnded(this.element)) lose(this.panel);
+    else this.panel.headline.silent = seconds >= SILENT ? Math.round(seconds) : 0;
+  }
+
+  end() {
+    clearInterval(this.timer);
+  }
+}
+
+/** Whether the host says that the cell has ended; where it has another sign, or none, nobody knows. @param {Element} element */
+export function cellEnded(element) {
+  const prompt = element.closest(".jp-Cell")?.querySelector(".jp-InputPrompt")?.textContent ?? "";
+  return /^\s*\[[ \d]*\]/.test(prompt);
+}
+
+/** The kernel has gone while the cell ran: what it sent last stays, and is called that. @param {Panel} panel */
+function lose(panel) {
+  if (!panel.running) return;
+  const { step, pass, seconds } = panel.headline.told;
+  panel.update({ ...panel.model.doc, state: "lost", steps_seen: step, passes_seen: pass, seconds });
+}
+
+/** It speaks again: it was the way to it that was cut. @param {Panel} panel */
+function regain(panel) {
+  if (panel.model.doc.state !== "lost") return;
+  panel.following = true;
+  panel.update({ ...panel.model.doc, state: "running" });
+}
+
+// Takes apart what a kernel sends of a run that goes on: one buffer, written by columns.py.
+
+const NUMBERS = ["structure", "graph", "pass", "step", "running", "cursor", "reached", "finished", "seconds", "resting", "next", "nodes", "parameters"];
+
+/** @param {DataView} view of the message's buffer @returns {[DeltaHeader, Float32Array]} */
+export function unpackDelta({ buffer, byteOffset, byteLength }) {
+  const bytes = buffer.slice(byteOffset, byteOffset + byteLength), // numbers have to be aligned
+    numbers = new Float64Array(bytes, 0, NUMBERS.length),
+    header = /** @type {any} */ (Object.fromEntries(NUMBERS.map((name, at) => [name, numbers[at]])));
+  for (const name of ["running", "resting"]) header[name] = Boolean(header[name]);
+  return [header, new Float32Array(bytes, numbers.byteLength)];
 }
 
 export default { render };
