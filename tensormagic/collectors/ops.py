@@ -30,7 +30,7 @@ from tensormagic.reports.ops import NodeCosts, Phase
 # ``native_dropout`` outside training), so a storage is counted only where nothing else uses it, or where no argument
 # of the call does.
 
-NOTHING_NEW, ONE_NEW, SEVERAL = 0, 1, 2
+NOTHING, ONE, SEVERAL = range(3)  # tensors with memory of their own that an operation returns
 NEW = 2  # uses of a storage that only one tensor has, while its Python wrapper is looked at
 WHOLE = " (whole)"  # ends the name of what was counted from outside only
 
@@ -59,7 +59,7 @@ class Row:
         self.op = op
         self.name = name or str(op)
         self.written: Written = written_by(op)
-        self.kind = _kind_of(op) if is_aten else NOTHING_NEW if name else SEVERAL
+        self.kind = newly_made(op) if is_aten else NOTHING if name else SEVERAL
         if self.written.when:
             self.kind = SEVERAL
         self.calls = self.failed = self.nbytes = self.mutations = 0
@@ -81,12 +81,13 @@ class Row:
         return nbytes
 
 
-def _kind_of(op: Any) -> int:
+def newly_made(op: Any) -> int:
+    """Return what an operation returns that is new, as its schema says."""
     returns = op._schema.returns
     new = [each for each in returns if each.alias_info is None and "Tensor" in str(each.type)]
     if not new:
-        return NOTHING_NEW
-    return ONE_NEW if len(returns) == 1 and str(new[0].type) == "Tensor" else SEVERAL
+        return NOTHING
+    return ONE if len(returns) == 1 and str(new[0].type) == "Tensor" else SEVERAL
 
 
 def _is_asked_for(op: Any, flag: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -97,19 +98,22 @@ def _is_asked_for(op: Any, flag: str, args: tuple[Any, ...], kwargs: dict[str, A
 
 def new_bytes(result: Any, given: Iterable[Any]) -> int:
     """Return the bytes of the storages that ``result`` uses and ``given`` does not, each once."""
-    found = {storage._cdata: storage for tensor in _tensors([result]) for storage in storages(tensor)}
-    for tensor in _tensors(given) if found else ():
+    found = {storage._cdata: storage for tensor in tensors_in([result]) for storage in storages(tensor)}
+    for tensor in tensors_in(given) if found else ():
         for storage in storages(tensor):
             found.pop(storage._cdata, None)
     return sum(storage.nbytes() for storage in found.values())
 
 
-def _tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
+def tensors_in(values: Iterable[Any]) -> Iterator[torch.Tensor]:
+    """Yield the tensors among values, and in lists, tuples and dictionaries among them."""
     for value in values:
         if isinstance(value, torch.Tensor):
             yield value
         elif isinstance(value, list | tuple):
-            yield from _tensors(value)
+            yield from tensors_in(value)
+        elif isinstance(value, dict):
+            yield from tensors_in(value.values())
 
 
 def storages(tensor: torch.Tensor) -> list[torch.UntypedStorage]:

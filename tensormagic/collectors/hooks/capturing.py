@@ -185,43 +185,32 @@ _MODULE, _SWITCH = "torch._dynamo.eval_frame", "_maybe_set_eval_frame"
 
 
 class StepsAside(Protocol):
-    """A mode that can leave the stack for a while."""
+    """What can leave torch for a while."""
 
     def step_aside(self) -> bool:
-        """Leave the stack; False, and nothing is done, where the mode is not on this thread's."""
+        """Leave; False, and nothing is done, where it is not there, as a mode that is not on this thread's stack."""
 
     def step_back(self, caller: FrameType | None) -> None:
         """Come back; ``caller`` is the frame that called the compiled function."""
 
 
-class Hooks(Protocol):
-    """Hooks that Dynamo would follow."""
-
-    def step_aside(self) -> bool:
-        """Take them away; False where there were none."""
-
-    def step_back(self) -> None:
-        """Put them back."""
-
-
 class Together:
-    """A mode, and hooks that step aside with it."""
+    """A mode, and hooks that Dynamo would follow: they step aside with it."""
 
-    def __init__(self, mode: StepsAside, hooks: Hooks) -> None:
+    def __init__(self, mode: StepsAside, hooks: StepsAside) -> None:
         self._mode, self._hooks = mode, hooks
-        self._had_hooks = False
+        self._left: list[StepsAside] = []
 
     def step_aside(self) -> bool:
         """Leave, both."""
         left = self._mode.step_aside()
-        self._had_hooks = left and self._hooks.step_aside()
+        self._left = [each for each in (self._mode, self._hooks) if left and (each is self._mode or each.step_aside())]
         return left
 
     def step_back(self, caller: FrameType | None) -> None:
         """Come back, both."""
-        self._mode.step_back(caller)
-        if self._had_hooks:
-            self._hooks.step_back()
+        for each in self._left:
+            each.step_back(caller)
 
 
 class kept_compiled:  # noqa: N801  (read as what it does: ``with kept_compiled(mode):``)

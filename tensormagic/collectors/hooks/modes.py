@@ -28,48 +28,14 @@ def active_modes() -> list[TorchFunctionMode]:
     return [torch._C._get_function_stack_at(at) for at in range(torch._C._len_torch_function_stack())]
 
 
-def set_modes(modes: list[TorchFunctionMode]) -> None:
-    """Put these function modes on this thread's stack, the outermost first, and no others, whatever comes meanwhile."""
-    try:
-        _set_modes(modes)
-    except BaseException:
-        _set_modes(modes)
-        raise
-
-
-def _set_modes(modes: list[TorchFunctionMode]) -> None:
-    while torch._C._len_torch_function_stack():
-        torch._C._pop_torch_function_stack()
-    for mode in modes:
-        torch._C._push_on_torch_function_stack(mode)
-
-
 _depth: Callable[[], int] = torch._C._len_torch_dispatch_stack
 _mode_at: Callable[[int], Any] = torch._C._get_dispatch_stack_at
-_pop_mode: Callable[[Any], Any] = torch._C._pop_torch_dispatch_stack
-_push_mode: Callable[[Any], None] = torch._C._push_on_torch_dispatch_stack
 
 
 def dispatch_modes() -> list[Any]:
     """Return this thread's dispatch modes, the outermost first; torch keeps those of its own compiler apart."""
     modes = (_mode_at(at) for at in range(_depth()))
     return [mode for mode in modes if getattr(mode, "_mode_key", None) is None]
-
-
-def set_dispatch_modes(modes: list[Any]) -> None:
-    """Put these on the stack, the outermost first, and no others, whatever comes meanwhile."""
-    try:
-        _set(modes)
-    except BaseException:
-        _set(modes)
-        raise
-
-
-def _set(modes: list[Any]) -> None:
-    for _ in dispatch_modes():
-        _pop_mode(None)
-    for mode in modes:
-        _push_mode(mode)
 
 
 # One function mode and one dispatch mode for all who follow what runs on a thread, and can leave it for a while.
@@ -97,7 +63,24 @@ class SharedMode:
     there: tuple[Any, ...] = ()
     is_aside = False
     stack: Callable[[], list[Any]]
-    set_stack: Callable[[list[Any]], None]
+    push: Callable[[Any], None]
+    pop: Callable[[], Any]
+
+    @classmethod
+    def set_stack(cls, modes: list[Any]) -> None:
+        """Put these modes on this thread's stack, the outermost first, and no others, whatever comes meanwhile."""
+        try:
+            cls._set_stack(modes)
+        except BaseException:
+            cls._set_stack(modes)
+            raise
+
+    @classmethod
+    def _set_stack(cls, modes: list[Any]) -> None:
+        for _ in cls.stack():
+            cls.pop()
+        for mode in modes:
+            cls.push(mode)
 
     @classmethod
     def of_this_thread(cls) -> Any:
@@ -118,13 +101,13 @@ class SharedMode:
     def go(self, place: int) -> None:
         """Go onto the stack, to a place that is there."""
         modes = type(self).stack()
-        type(self).set_stack([*modes[:place], self, *modes[place:]])
+        self.set_stack([*modes[:place], self, *modes[place:]])
 
     def go_off(self) -> None:
         """Leave it."""
         modes = type(self).stack()
         if any(mode is self for mode in modes):
-            type(self).set_stack([mode for mode in modes if mode is not self])
+            self.set_stack([mode for mode in modes if mode is not self])
 
     def be(self, there: Iterable[Any]) -> None:
         """Know who is there."""
@@ -136,6 +119,9 @@ class SharedMode:
 
     def forget(self) -> None:
         """Let go of what was looked up for those who do not follow any more."""
+
+    def let_notice(self) -> None:
+        """Let torch's questions be answered by torch itself, until the mode is on the stack again."""
 
     def end(self) -> None:
         """Leave the stack for good; twice is as once."""
@@ -157,6 +143,7 @@ class Follower:
     beneath = False
     rank = 0
     of_thread = True
+    _place = -1
 
     def __enter__(self: AnyFollower) -> AnyFollower:
         """Begin to follow."""
@@ -209,6 +196,23 @@ class Follower:
         if not mode.is_aside and mode.place() < 0:
             mode.go(place)
 
+    def step_aside(self) -> bool:
+        """Leave the stack until `step_back`, where this is on it; the run is then as if nobody looked."""
+        if (place := self.leave()) < 0:
+            return False
+        self._place = place
+        if not self.mode.there:
+            self.mode.let_notice()
+        return True
+
+    def step_back(self, _caller: FrameType | None) -> None:
+        """Come back."""
+        self.come_back(self._place)
+
+    def leave_alone(self) -> Callable[[FrameType | None], None] | None:
+        """Leave while torch writes down what runs: see `tensormagic.collectors.hooks.capturing.Captures`."""
+        return self.step_back if self.step_aside() else None
+
 
 AnyFollower = TypeVar("AnyFollower", bound=Follower)
 
@@ -221,7 +225,8 @@ class CallMode(SharedMode, TorchFunctionMode):
     """
 
     stack = staticmethod(active_modes)
-    set_stack = staticmethod(set_modes)
+    push = staticmethod(torch._C._push_on_torch_function_stack)
+    pop = staticmethod(torch._C._pop_torch_function_stack)
 
     def __init__(self) -> None:
         super().__init__()
@@ -260,7 +265,7 @@ class CallMode(SharedMode, TorchFunctionMode):
         super().go(place)
 
     def let_notice(self) -> None:
-        """Let torch's questions be answered by torch itself, until the mode is on the stack again."""
+        """Let torch answer itself."""
         self._transparent.replaced.pause()
         self._is_noticed = True
 
@@ -282,24 +287,6 @@ class CallFollower(Follower):
 
     mode_type = CallMode
     around: _Around | None = None
-    _place = -1
-
-    def step_aside(self) -> bool:
-        """Leave the stack until `step_back`, where this is on it; the run is then as if nobody looked."""
-        if (place := self.leave()) < 0:
-            return False
-        self._place = place
-        if not self.mode.there:
-            self.mode.let_notice()
-        return True
-
-    def step_back(self, _caller: FrameType | None) -> None:
-        """Come back."""
-        self.come_back(self._place)
-
-    def leave_alone(self) -> Callable[[FrameType | None], None] | None:
-        """Leave while torch writes down what runs: see `tensormagic.collectors.hooks.capturing.Captures`."""
-        return self.step_back if self.step_aside() else None
 
 
 _OF_COMPILER = "_is_in_any_mode_without_ignore_compile_internals"
@@ -330,7 +317,8 @@ class OperationMode(SharedMode, TorchDispatchMode):  # type: ignore[no-untyped-c
     """
 
     stack = staticmethod(dispatch_modes)
-    set_stack = staticmethod(set_dispatch_modes)
+    push = staticmethod(torch._C._push_on_torch_dispatch_stack)
+    pop = staticmethod(lambda: torch._C._pop_torch_dispatch_stack(None))
     supports_higher_order_operators = True
 
     def __init__(self) -> None:

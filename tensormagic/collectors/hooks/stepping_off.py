@@ -90,11 +90,6 @@ class OperationFollower(Follower):
         known = [(each.around, each.wants(op)) for each in self.listeners]
         return [step for step in known if step[1] is not None]
 
-    def leave_alone(self) -> Return | None:
-        """Leave while torch writes down what runs: see `Captures`."""
-        place = self.leave()
-        return None if place < 0 else lambda _caller: self.come_back(place)
-
     def forget(self) -> None:
         """Let go of who listens."""
         for each in self.listeners:
@@ -306,15 +301,14 @@ class SteppingOff(OperationListener):
     # -- what torch writes down: see `Captures` ---------------------------------------------------------------------
 
     def _leave(self) -> Return | None:
-        place = self._mode.leave()
-        if place < 0:
+        if not self._mode.step_aside():
             return None
         self._replaced.pause()
-        return partial(self._come_back, place)
+        return self._come_back
 
-    def _come_back(self, place: int, caller: FrameType | None) -> None:
+    def _come_back(self, caller: FrameType | None) -> None:
         self.step_back(caller)
-        self._mode.come_back(place)
+        self._mode.step_back(caller)
 
     # -- compiled functions: see `kept_compiled` --------------------------------------------------------------------
 

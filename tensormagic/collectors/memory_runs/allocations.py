@@ -14,13 +14,13 @@ import torch
 
 from tensormagic.collectors.hooks.stepping_off import OperationListener
 from tensormagic.collectors.memory_runs.allocation_log import Block, Event, Freed, Place, Resized, new_block
-from tensormagic.collectors.ops import StackWalk, storages
+from tensormagic.collectors.ops import NOTHING, ONE, SEVERAL, StackWalk, newly_made, storages, tensors_in
 from tensormagic.collectors.where.caller import Engine, sequence_number
 from tensormagic.words import error_text
 
 # What an ATen operation does to memory, as its schema says: read once an operation.
 
-NOTHING, ONE, SEVERAL, VIEW, RESIZES = range(5)
+VIEW, RESIZES = 3, 4  # besides what `newly_made` says
 
 _GIVES_BACK = {"aten::lift", "aten::lift_fresh"}  # what was made without an operation, as from a list or an array
 _MAY_HAND_BACK = {"aten::_unsafe_view", "aten::native_dropout"}  # an argument's memory, whatever the schema says
@@ -62,34 +62,16 @@ def _new(op: Any) -> int:
     written = [each for each in schema.arguments if each.alias_info is not None and each.alias_info.is_write]
     if any(each.kwarg_only for each in written) or (written and _changes_size(schema.name)):
         return RESIZES
-    made = [each for each in schema.returns if "Tensor" in str(each.type)]
-    new = [each for each in made if each.alias_info is None]
-    if not new:
-        return VIEW if made and not written else NOTHING
-    return ONE if len(schema.returns) == 1 and str(new[0].type) == "Tensor" else SEVERAL
+    is_view = not written and any("Tensor" in str(each.type) for each in schema.returns)
+    return newly_made(op) or (VIEW if is_view else NOTHING)
 
 
 def _makes(op: Any, new: int) -> bool:
     return new in {ONE, SEVERAL} and op._schema.name not in _MAY_HAND_BACK
 
 
-def _bare(name: str) -> str:
-    return name.partition("::")[2].strip("_").removeprefix("linalg_")
-
-
 def _changes_size(name: str) -> bool:
     return any(part in name for part in ("resize", "set_", "swap", "_out")) or not name.startswith("aten::")
-
-
-def tensors_in(values: Any) -> Iterator[torch.Tensor]:
-    """Yield the tensors among values, and in lists, tuples and dictionaries among them."""
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif isinstance(value, list | tuple):
-            yield from tensors_in(value)
-        elif isinstance(value, dict):
-            yield from tensors_in(value.values())
 
 
 # Where each autograd node was made, by its number: for what its backward allocates.

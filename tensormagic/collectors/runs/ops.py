@@ -21,7 +21,7 @@ from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.ops import (
     MOST_PLACES,
     NEW,
-    ONE_NEW,
+    ONE,
     WHOLE,
     ForwardLog,
     GraphCosts,
@@ -158,7 +158,7 @@ class OpCounts(OperationListener):
         nbytes = 0
         if row.kind:
             try:
-                storage = result.untyped_storage() if row.kind == ONE_NEW and type(result) is _Tensor else None
+                storage = result.untyped_storage() if row.kind == ONE and type(result) is _Tensor else None
                 if storage is not None and _use_count(storage._cdata) == NEW:
                     nbytes = storage.nbytes()
                     row.nbytes += nbytes

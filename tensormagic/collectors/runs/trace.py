@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from tensormagic.background import gc_paused
 from tensormagic.collectors import devices
 from tensormagic.collectors.calls.forward import ForwardRecorder, look_at_pass
 from tensormagic.collectors.cuts.detachment_log import CutLog
@@ -69,7 +70,6 @@ from tensormagic.collectors.where.caller import sequence_number, state_after, un
 from tensormagic.collectors.where.source import CellNumber
 from tensormagic.errors import NonFiniteError
 from tensormagic.reports import Cell, Gap, LiveFrame, Pass, TraceReport
-from tensormagic.reports.base import gc_paused
 from tensormagic.words import error_text
 
 _AGAIN = "one pass went through the same graph several times: the first time is shown"
@@ -216,18 +216,14 @@ class Tracer(Listener):
 
     def _leave_alone(self) -> Return | None:
         """Leave this thread's stacks while torch writes down what runs; see `Captures`."""
-        place = self._ops.follower.leave() if self._ops is not None else -1
-        left = self._recorder.step_aside()
-        if not left and place < 0:
-            return None
+        both = (self._recorder,) if self._ops is None else (self._recorder, self._ops.follower)
+        left = [each for each in both if each.step_aside()]
 
         def come_back(caller: FrameType | None) -> None:
-            if left:
-                self._recorder.step_back(caller)
-            if self._ops is not None:
-                self._ops.follower.come_back(place)
+            for each in left:
+                each.step_back(caller)
 
-        return come_back
+        return come_back if left else None
 
     def _leave_dispatch(self) -> Return | None:
         return None if self._ops is None else self._ops.follower.leave_alone()

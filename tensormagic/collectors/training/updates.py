@@ -11,7 +11,7 @@ from functools import partial
 from itertools import chain
 from threading import Lock
 from time import perf_counter
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any, Protocol
 
 import torch
@@ -320,7 +320,7 @@ class UpdateWatcher:
         """Watch no more: Dynamo would follow the hooks into a compiled step."""
         return leave_steps(self)
 
-    def step_back(self) -> None:
+    def step_back(self, _caller: FrameType | None = None) -> None:
         """Watch again."""
         watch_steps(self)
 
