@@ -1,4 +1,4 @@
-"""Who uses the memory of a tensor: the tensors that alias it, and what holds it."""
+"""Who uses the memory of a tensor: its base, every view and other tensor on it, and what holds it."""
 
 from __future__ import annotations
 

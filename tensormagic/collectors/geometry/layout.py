@@ -1,4 +1,4 @@
-"""Where each index of a strided tensor lies in its storage: the index grid, the storage strip, and their cells."""
+"""The storage offset of each index of a strided tensor: the index grid, the storage strip, and their cells."""
 
 from __future__ import annotations
 

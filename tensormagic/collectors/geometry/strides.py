@@ -1,4 +1,4 @@
-"""Sizes, strides and storages as integers."""
+"""Sizes, strides and storages as integers, and whether two tensors have one version counter."""
 
 from __future__ import annotations
 

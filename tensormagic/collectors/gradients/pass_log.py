@@ -1,4 +1,4 @@
-"""Backward passes: those under way, and those that ended."""
+"""Backward passes: those under way, also one inside another as a checkpoint makes it, and those that ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nodes have saved: where, whether its version is the saved one, and which graphs keep a tensor."""
+"""Saved tensors of nodes: where they are, whether their version is the saved one, and which graphs keep a tensor."""
 
 from __future__ import annotations
 

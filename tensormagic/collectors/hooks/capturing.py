@@ -1,4 +1,4 @@
-"""Leaves alone what torch compiles, scripts, exports or captures while a run is followed."""
+"""Leaves alone what torch compiles, scripts, exports or captures while a run is followed: it adds no graph break."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names for leaves and modules, without keeping any of them alive; and which module's forward runs in a frame."""
+"""Names for each leaf and module, without keeping any of them alive; and which module's forward runs in a frame."""
 
 from __future__ import annotations
 
