@@ -172,7 +172,7 @@ class Stopwatch:
         return self._ended.since(self._began)
 
 
-class Laps:
+class PassTimer:
     """The seconds from the end of one pass on a device to that of the next, handed over once it has come to both."""
 
     def __init__(self) -> None:

@@ -98,7 +98,7 @@ def is_whole(x: Any) -> bool:
 _DTENSORS = frozenset({"torch.distributed.tensor", "torch.distributed._tensor.api", "torch.distributed.tensor._api"})
 
 
-def unasked(x: Any) -> str:
+def unread(x: Any) -> str:
     """Return why the values of a tensor that answers itself are not read."""
     return f"only code of its class {type(x).__name__} can read its values, and a trace does not run that code"
 

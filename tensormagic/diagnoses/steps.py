@@ -322,7 +322,7 @@ _DIGITS = {"bfloat16": "8", "float16": "11"}
 # -- TM618: clipping without effect --------------------------------------------------------------------------------
 
 
-def clipped_in_vain(report: TraceReport) -> Iterator[Finding]:
+def clipping_without_effect(report: TraceReport) -> Iterator[Finding]:
     """TM618: `clip_grad_norm_` after the step, before there are gradients, or of a generator that is used up."""
     for clip in report.training.clips if report.training is not None else ():
         clipping = _clip(clip, _clipping(report, clip), _one_optimizer(report))

@@ -147,10 +147,10 @@ class Explained:
             return
         elsewhere = not self._memory and api.is_out_of_memory(error)
         if elsewhere or explain(self._shell, error, source=self._source):
-            note_told(self._shell)
+            note_explained(self._shell)
 
 
-def note_told(shell: Any) -> None:
+def note_explained(shell: Any) -> None:
     """Say that the error which is about to end the running cell was explained already."""
     _TOLD.add(id(shell))
 
@@ -335,12 +335,12 @@ def value_of(shell: Any, expression: str) -> Any:
     """
     __tracebackhide__ = True
     check_names(shell, expression)
-    with paths_told(expression), Explained(shell, expression):
+    with path_errors_in_one_line(expression), Explained(shell, expression):
         return eval(expression, shell.user_global_ns, shell.user_ns)  # noqa: S307  (evaluating it is what was asked for)
 
 
 @contextmanager
-def paths_told(expression: str) -> Iterator[None]:
+def path_errors_in_one_line(expression: str) -> Iterator[None]:
     """Report in one line an attribute or key that is not there, ``net.wieght`` or ``d["c"]``; other errors go on."""
     __tracebackhide__ = True
     try:

@@ -15,7 +15,7 @@ from IPython.display import display
 from tensormagic import api
 from tensormagic.background import Background
 from tensormagic.magics.arguments import Output
-from tensormagic.magics.frames import bundle, deliver_after_run, note_told
+from tensormagic.magics.frames import bundle, deliver_after_run, note_explained
 from tensormagic.words import error_text
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _deliver(shell: Any, report: TraceReport | RunReport, output: Output, *, sho
 
     _LAST[id(shell)] = trace = report.trace if isinstance(report, RunReport) else report
     if trace.failure is not None:
-        note_told(shell)
+        note_explained(shell)
     deliver_after_run(shell, report, output, shown=shown or _is_idle(report))
 
 

@@ -13,7 +13,7 @@ from tensormagic import api
 from tensormagic.collectors import requirements
 from tensormagic.errors import TensorMagicError
 from tensormagic.magics.arguments import Magic, Output, expressions, slice_of
-from tensormagic.magics.frames import Explained, check_names, deliver, path_of, paths_told
+from tensormagic.magics.frames import Explained, check_names, deliver, path_errors_in_one_line, path_of
 from tensormagic.magics.shared_assets import cell_number, cell_numbers
 from tensormagic.reports import Holder, Hook, Report, TensorReport, TensorTable
 
@@ -90,7 +90,7 @@ def _show_together(shell: Any, values: Mapping[str, Any], output: Output) -> boo
 def _evaluated(shell: Any, expression: str) -> Any:
     __tracebackhide__ = True
     check_names(shell, expression)
-    with paths_told(expression), Explained(shell, expression):
+    with path_errors_in_one_line(expression), Explained(shell, expression):
         return api.evaluate(expression, shell.user_global_ns, shell.user_ns)
 
 

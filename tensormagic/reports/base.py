@@ -254,7 +254,7 @@ def _hints(cls: type) -> dict[str, Any]:
 
 # What every report can do: be saved, loaded, compared, and drawn.
 #
-# Reports are plain data and know nothing of renderers. ``save`` and ``figure`` go through the `Outlet` of a module
+# Reports are plain data and know nothing of renderers. ``save`` and ``figure`` go through the `Renderers` of a module
 # that is imported when a report is first drawn: until then it costs nothing.
 
 FORMAT_VERSION = 1
@@ -263,7 +263,7 @@ _DRAWS = "tensormagic.views.page.files"  # a name, no import: plain data needs n
 ReportType = TypeVar("ReportType", bound="Report")
 
 
-class Outlet(Protocol):
+class Renderers(Protocol):
     """What the layer above reports provides: ways out of plain data."""
 
     def save(self, report: Report, path: str | os.PathLike[str], *, slide: bool = False) -> None:
@@ -279,8 +279,8 @@ class Outlet(Protocol):
         """Return the report by media type, in all forms that a host may choose from; this never raises."""
 
 
-def _outlet() -> Outlet:
-    found: Outlet = import_module(_DRAWS).Outlet()
+def _outlet() -> Renderers:
+    found: Renderers = import_module(_DRAWS).Renderers()
     return found
 
 

@@ -319,7 +319,7 @@ def share_bar(share: float, width: int) -> str:
     return FULL * whole + (_EIGHTHS[part] if part else "")
 
 
-def barred(rows: Sequence[tuple[str, int, Sequence[str]]], width: int, *, names: int = 36, top: int = 0) -> list[str]:
+def bar_rows(rows: Sequence[tuple[str, int, Sequence[str]]], width: int, *, names: int = 36, top: int = 0) -> list[str]:
     """Return a line a row: name, share_bar, then what else there is to say; below it where it has no room there.
 
     Args:

@@ -78,7 +78,7 @@ def test_updates_that_are_lost_in_rounding(lost, severity):
 )  # fmt: skip
 def test_clipping_in_vain(counts, says):
     """What happens in some calls only may be meant; a generator that is used up is not."""
-    found = list(steps.clipped_in_vain(run_of(clips=[Clipping(location=0, calls=4, **counts)])))
+    found = list(steps.clipping_without_effect(run_of(clips=[Clipping(location=0, calls=4, **counts)])))
     assert [one.code for one in found] == ["TM618"] * bool(says)
     assert all(says in one.message for one in found)
 

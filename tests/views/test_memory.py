@@ -37,7 +37,7 @@ def test_a_device_is_a_bar_that_adds_up() -> None:
     amounts = {part.kind: part.nbytes for part in bar.parts if part.kind != "tensors"}
     assert amounts == {
         "unexplained": 36 * MIB, "unused": 664 * MIB, "context": 310 * MIB, "others": 700 * MIB,
-        "untold": 6 * GIB - 2 * GIB - device.reserved - 1010 * MIB, "free": 2 * GIB,
+        "unaccounted": 6 * GIB - 2 * GIB - device.reserved - 1010 * MIB, "free": 2 * GIB,
     }  # fmt: skip
     assert sum(part.nbytes for part in bar.parts) == device.total
     assert sum(part.share for part in bar.parts) == pytest.approx(1)

@@ -68,7 +68,7 @@ _READING = frozenset({
 })  # fmt: skip
 
 
-class Unwritten:
+class UninitializedMemory:
     """One piece of memory that nobody has written yet, as far as torch knows."""
 
     __slots__ = ("bits", "intact", "reference", "site", "version")
@@ -99,7 +99,7 @@ def _ends(storage: torch.UntypedStorage) -> bytes:
 class Fresh:
     """The memory that is followed, by the address of its storage."""
 
-    marks: dict[int, Unwritten] = field(default_factory=dict)
+    marks: dict[int, UninitializedMemory] = field(default_factory=dict)
     _calls: int = 0
 
     def mark(self, x: torch.Tensor, site: int | None) -> None:
@@ -107,7 +107,7 @@ class Fresh:
         if len(self.marks) >= MOST_FOLLOWED:
             for key in [key for key, mark in self.marks.items() if mark.is_gone()] or [next(iter(self.marks))]:
                 del self.marks[key]
-        self.marks[x.untyped_storage()._cdata] = Unwritten(x, site)
+        self.marks[x.untyped_storage()._cdata] = UninitializedMemory(x, site)
         self._calls = 0
 
     def before(self, name: str, args: tuple[Any, ...]) -> None:

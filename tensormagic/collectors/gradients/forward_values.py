@@ -35,7 +35,7 @@ from tensormagic.collectors.gradients.measures import (
 from tensormagic.collectors.gradients.on_device import DeviceNumbers
 from tensormagic.collectors.graphs.live_nodes import flat, has_history, is_stale
 from tensormagic.collectors.graphs.structure import GraphStructure
-from tensormagic.collectors.quiet import answers_itself, bare, here, outside_levels, unasked
+from tensormagic.collectors.quiet import answers_itself, bare, here, outside_levels, unread
 from tensormagic.reports import UNTOUCHED, FirstNonfinite, ForwardNonfinite, ForwardValues, GradientStatistics
 from tensormagic.words import error_text
 
@@ -98,7 +98,7 @@ class ForwardMeter:
             return
         number, local = x.grad_fn._sequence_nr(), here(x)
         if answers_itself(local):
-            self.gap = unasked(x)
+            self.gap = unread(x)
             return
         if made[0] <= number < made[1]:
             row = self._measure(bare(local).detach())

@@ -48,7 +48,7 @@ from tensormagic.collectors.quiet import (
     here,
     is_whole,
     outside_levels,
-    unasked,
+    unread,
     without_modes,
 )
 from tensormagic.reports import UNREADABLE, UNTOUCHED, GradientStatistics
@@ -211,7 +211,7 @@ class PassRecorder:
         if is_whole(root):
             root = here(root)
         if answers_itself(root):
-            self.values.loss_gap = _SPREAD if here(root) is not root else f"the loss could not be read: {unasked(root)}"
+            self.values.loss_gap = _SPREAD if here(root) is not root else f"the loss could not be read: {unread(root)}"
             return
         with graded(enabled=False), self._quiet():
             value = root.detach().reshape(())
@@ -445,7 +445,7 @@ class PassRecorder:
     def _leave(self, index: int, gradient: Any) -> None:
         """Note a gradient that nothing is asked of."""
         self.values.norms[index] = UNREADABLE
-        self.values.gap = unasked(gradient)
+        self.values.gap = unread(gradient)
 
 
 def _kept_by(store: Callable[[Measured], None], numbers: Measured | None, _: GradientStatistics | None) -> None:

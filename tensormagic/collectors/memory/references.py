@@ -18,7 +18,14 @@ import torch
 from tensormagic.collectors.graphs.live_nodes import is_node_class, next_nodes
 from tensormagic.collectors.graphs.saved_tensors import raw_saved
 from tensormagic.collectors.memory.flow import ends_in_cycles
-from tensormagic.collectors.objects.holdings import MACHINERY, begins_plainly, home_of, is_opened, mro_of, reader_in
+from tensormagic.collectors.objects.holdings import (
+    MACHINERY,
+    begins_plainly,
+    defining_module,
+    is_opened,
+    mro_of,
+    reader_in,
+)
 from tensormagic.collectors.objects.reach import Budget
 from tensormagic.collectors.quiet import graded
 
@@ -97,7 +104,7 @@ class Readers(dict[type, "Reader | None"]):
         return _of_anything if is_opened(kind, _CLOSED) or kind.__name__ in _OPENED else None
 
     def _of_class(self, kind: Any, taker: References) -> None:
-        if home_of(kind) == self._home:
+        if defining_module(kind) == self._home:
             _of_anything(kind, taker)
 
 

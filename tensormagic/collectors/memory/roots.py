@@ -17,7 +17,7 @@ from torch import nn
 
 from tensormagic.collectors.memory.flow import Dominance, Sum
 from tensormagic.collectors.memory.references import References
-from tensormagic.collectors.objects.holdings import attributes_of, home_of, mro_of, registered
+from tensormagic.collectors.objects.holdings import attributes_of, defining_module, mro_of, registered
 from tensormagic.collectors.objects.namespace import is_shells
 from tensormagic.collectors.where.source import is_own_code
 from tensormagic.reports import Release
@@ -347,7 +347,7 @@ def _counts(module: nn.Module, name: str) -> bool:
 
 def _is_theirs(kind: type) -> bool:
     """Return whether a class is one whose attributes a user may take away: their own, a module, a namespace."""
-    home = home_of(kind)
+    home = defining_module(kind)
     filename = getattr(sys.modules.get(home), "__file__", None)
     own = home not in {"", "builtins"} and (filename is None or is_own_code(filename))
     return own or kind is SimpleNamespace or nn.Module in mro_of(kind)

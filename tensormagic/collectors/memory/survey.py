@@ -15,7 +15,7 @@ from torch import nn
 from tensormagic.collectors.graphs.live_nodes import is_node_class, walk_nodes
 from tensormagic.collectors.graphs.saved_tensors import kept_by, path_of
 from tensormagic.collectors.memory.live_blocks import Block, Role, memory_in, merged, nbytes_of, parts
-from tensormagic.collectors.objects.holdings import gradient_there, home_of, is_readable, mro_of, registered
+from tensormagic.collectors.objects.holdings import defining_module, gradient_there, is_readable, mro_of, registered
 from tensormagic.collectors.objects.namespace import OPTIMIZED
 from tensormagic.collectors.objects.reach import Place
 from tensormagic.collectors.session.session_walk import ObjectWalk
@@ -131,7 +131,7 @@ def note_unnamed_referrers(blocks: Sequence[Block], ours: Container[int]) -> Non
 
 
 def _is_theirs(item: Any) -> bool:
-    return type(item) is not FrameType and not home_of(type(item)).startswith("tensormagic.")
+    return type(item) is not FrameType and not defining_module(type(item)).startswith("tensormagic.")
 
 
 def _described(item: Any, x: torch.Tensor, libraries: dict[int, str]) -> str:
@@ -142,7 +142,7 @@ def _described(item: Any, x: torch.Tensor, libraries: dict[int, str]) -> str:
         return f"{library}.{key}" if library else f"a dict without a name, [{key!r}]"
     if type(item) in {list, tuple, set, frozenset}:
         return f"a {type(item).__name__} of {count(len(item))} without a name"
-    return f"an object without a name: {home_of(type(item))}.{type(item).__qualname__}"
+    return f"an object without a name: {defining_module(type(item))}.{type(item).__qualname__}"
 
 
 MOST_SAVED = 4  # graphs listed for one block

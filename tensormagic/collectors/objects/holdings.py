@@ -84,7 +84,7 @@ def is_readable(x: Any) -> bool:
         return False
 
 
-def home_of(kind: type) -> str:
+def defining_module(kind: type) -> str:
     """Return the module that a class says it is defined in; empty where it says none."""
     try:
         home = type.__getattribute__(kind, "__module__")
@@ -179,7 +179,7 @@ def registered(module: nn.Module, registry: str) -> dict[str, Any]:
     held = attributes_of(module).get(registry) or {}
     if is_kind(held, dict):
         return dict(dict.items(held))
-    return dict(held.items()) if home_of(type(held)).startswith("torch.") else {}
+    return dict(held.items()) if defining_module(type(held)).startswith("torch.") else {}
 
 
 def gradient_there(x: torch.Tensor, *, retained: bool = True) -> torch.Tensor | None:
@@ -258,7 +258,7 @@ def is_opened(kind: type, closed: frozenset[str] = MACHINERY) -> bool:
         kind: The class.
         closed: Packages, and modules directly in a package, whose classes are not looked into.
     """
-    first, _, rest = home_of(kind).partition(".")
+    first, _, rest = defining_module(kind).partition(".")
     return first not in closed and f"{first}.{rest.partition('.')[0]}" not in closed and type not in mro_of(kind)
 
 
@@ -391,7 +391,7 @@ def _of_python_module(_: Holdings, module: ModuleType) -> Iterator[Reference]:
 
 def _of_class(_: Holdings, kind: type) -> Iterator[Reference]:
     """Yield the attributes of a class of the user's own: a cache, a default, a shared buffer."""
-    home = sys.modules.get(home_of(kind))
+    home = sys.modules.get(defining_module(kind))
     filename = getattr(home, "__file__", None)
     if home is not None and (type(filename) is not str or is_own_code(filename)):
         yield from (one for one in _attributes(dict(_dict_of(kind))) if not one[1].startswith("__"))
@@ -435,7 +435,7 @@ _READERS: tuple[tuple[type, Callable[[Holdings, Any], Iterable[Reference]]], ...
 
 def is_torch_own(kind: type) -> bool:
     """Return whether a class is one of torch's: what these keep beside their registries is their own business."""
-    return home_of(kind).startswith("torch.")
+    return defining_module(kind).startswith("torch.")
 
 
 def inside(name: str, root: nn.Module) -> Iterator[tuple[str, nn.Module]]:

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from tensormagic.collectors.objects.holdings import Holdings, begins_plainly, home_of, is_readable, mro_of
+from tensormagic.collectors.objects.holdings import Holdings, begins_plainly, defining_module, is_readable, mro_of
 from tensormagic.collectors.objects.namespace import Walk, is_history, is_kind, is_shells, nearest, telling
 from tensormagic.collectors.where.source import running_functions
 from tensormagic.reports import Location
@@ -167,7 +167,7 @@ class _Kinds(dict[type, str]):
 
     def __missing__(self, kind: type) -> str:
         known = (name for name, classes in _KINDS if not classes.isdisjoint(mro_of(kind)))
-        own = home_of(kind).startswith("tensormagic.")
+        own = defining_module(kind).startswith("tensormagic.")
         self[kind] = next(known, "ours" if own else "container" if kind in _CONTAINERS else "")
         return self[kind]
 

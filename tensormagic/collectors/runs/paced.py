@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 
 from tensormagic.collectors import devices
 from tensormagic.collectors.calls.forward import ForwardRecorder
-from tensormagic.collectors.devices import Laps
+from tensormagic.collectors.devices import PassTimer
 from tensormagic.collectors.gradients.measures import Measured, measure
 from tensormagic.collectors.gradients.on_device import DeviceNumbers, Keep
 from tensormagic.collectors.gradients.pass_log import Following, is_being_compiled
@@ -238,7 +238,7 @@ class PacedTracer(Tracer):
 
     def __init__(self, pace: Pace, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
-        self._pace, self._laps = pace, Laps()
+        self._pace, self._laps = pace, PassTimer()
         self._pacer = Pacer(pace, 0.0)
         self._inside = self._trailing = False
         self._caller: CodeType | None = None  # where the last call that was passed by came from

@@ -38,7 +38,7 @@ def gradient_of(tensor: torch.Tensor | None) -> torch.Tensor | None:
     return here(tensor.grad) if tensor is not None and tensor.is_leaf else None
 
 
-class Seldom:
+class AskedRarely:
     """Says whether to ask a costly question again: the first times, then at powers of two."""
 
     __slots__ = ("asked",)
@@ -227,7 +227,7 @@ class Stepping:
         self._probes = probes
         self._brought, self._late = brought, late
         self._unanswered = False  # whether the step that comes depends on what a device has not answered yet
-        self._stale, self._changed, self._measured = Seldom(), Seldom(), Seldom()
+        self._stale, self._changed, self._measured = AskedRarely(), AskedRarely(), AskedRarely()
         self._cleared_transparent: bool | None = None  # not known
         self._found_empty: bool | None = None
         self._at_last_step = -1  # passes that had ended then; -1: it has not stepped

@@ -34,7 +34,7 @@ from tensormagic.views.page.columns import (
     value_words,
 )
 from tensormagic.views.panels.trace_words import (
-    born_text,
+    first_nonfinite_text,
     move_text,
     overhead_text,
     paced_text,
@@ -45,7 +45,7 @@ from tensormagic.views.panels.trace_words import (
     verdict,
 )
 from tensormagic.views.pictures.gradient_graph import trace_alternative
-from tensormagic.views.pictures.graph_svg import Scene, born_marks, born_words
+from tensormagic.views.pictures.graph_svg import Scene, nonfinite_marks, nonfinite_words
 from tensormagic.words import count, evidence_text, plural, short_number
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ class _Builder:
         self._cut(len(frames), len(graph.frames), f"kept passes of graph {graph.number} are shown node by node")
         drawing = self.draw(graph, max_boxes=self.limits.boxes)
         edges = [wire.edges for wire in drawing.wires]
-        born = born_marks(Scene(drawing, graph, None))
+        born = nonfinite_marks(Scene(drawing, graph, None))
         places = {node: (one.x, one.y) for one in born for node in one.box.nodes}
         around = [words_around(one.x, one.y, one.half) for one in born]
         marks = placed_marks(drawing, marks_of(self.report, graph), around)
@@ -269,8 +269,8 @@ def _nonfinite(nonfinite: FirstNonfinite, places: Mapping[int, tuple[float, floa
         "pass": nonfinite.pass_number,
         "node": nonfinite.node,
         "receiver": nonfinite.receiver,
-        "words": [f"◆ {born_words(nonfinite, inside=inside)}" for inside in (False, True)],
-        "said": born_text(nonfinite),
+        "words": [f"◆ {nonfinite_words(nonfinite, inside=inside)}" for inside in (False, True)],
+        "said": first_nonfinite_text(nonfinite),
     }
 
 

@@ -20,7 +20,7 @@ from tensormagic.reports import (
 from tensormagic.views.nodes import clipped, letters
 from tensormagic.views.panels import memory_run
 from tensormagic.views.panels.aliases import aliases_summary
-from tensormagic.views.panels.comparison import factor, told_moment, when
+from tensormagic.views.panels.comparison import factor, shown_moment, when
 from tensormagic.views.panels.comparison import summary as comparison_summary
 from tensormagic.views.panels.memory import summary, tiles, title
 from tensormagic.views.panels.tensors import table_summary, table_title, total
@@ -127,7 +127,7 @@ def gradient_ratio(plotly: Any, report: ComparisonReport) -> Framed:
     if not rows:
         raise TensorMagicError('no "gradient_ratio" figure: no gradient of the two runs can be compared')
     ratios = [_ratio(one) or 0.0 for one in rows]
-    said = [f"{factor(told_moment(one.norms))}, {when(one.norms)}" for one in rows]
+    said = [f"{factor(shown_moment(one.norms))}, {when(one.norms)}" for one in rows]
     colours = [RUN_COLOURS[ratio > 0] for ratio in ratios]
     drawn = _below_each_other(plotly, [plain_text(one.name) for one in rows], ratios, colours, said)
     drawn.update_xaxes(title_text=f"log10 of the gradient norm in {plain_text(report.right.name)} over that in "

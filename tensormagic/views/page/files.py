@@ -204,7 +204,7 @@ def _advice(suffix: str) -> str:
     return ""
 
 
-class Outlet:
+class Renderers:
     """Connects `Report.save`, `Report.figure` and ``str(report)`` with the renderers."""
 
     def save(self, report: Report, path: str | os.PathLike[str], *, slide: bool = False) -> None:

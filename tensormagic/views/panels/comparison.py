@@ -95,7 +95,7 @@ class _Scale:
     """One logarithmic axis for all bars of a table."""
 
     def __init__(self, differences: Iterable[NormDifference]) -> None:
-        moments = [moment for one in differences if (moment := told_moment(one)) is not None]
+        moments = [moment for one in differences if (moment := shown_moment(one)) is not None]
         norms = [norm for moment in moments for norm in (moment.left, moment.right) if norm > 0 and math.isfinite(norm)]
         self.high = math.ceil(math.log10(max(norms, default=1.0)) + 1e-9)
         low = math.floor(math.log10(min(norms, default=0.1)))
@@ -119,12 +119,12 @@ def _norm_columns(report: ComparisonReport, scale: _Scale) -> tuple[Column, ...]
     over = " / ".join(names) if max(map(len, names)) <= 8 else "ratio"
 
     def bars(one: ParameterDifference | NodeDifference) -> Cell:
-        moment = told_moment(one.norms)
+        moment = shown_moment(one.norms)
         return (scale.bar(moment.left, "a"), scale.bar(moment.right, "b")) if moment is not None else None
 
     return (
         Column(f"gradient norm, {scale.text}", bars, "bars"),
-        Column(over, lambda one: ratio_words(told_moment(one.norms)), "code"),
+        Column(over, lambda one: ratio_words(shown_moment(one.norms)), "code"),
         Column("first", lambda one: ratio_words(one.norms.first), "code"),
         Column("last", lambda one: ratio_words(one.norms.last), "code"),
     )
@@ -426,7 +426,7 @@ def when(norms: NormDifference) -> str:
     return f"most in step {norms.worst.step}" if norms.worst is not None else ""
 
 
-def told_moment(norms: NormDifference) -> Moment | None:
+def shown_moment(norms: NormDifference) -> Moment | None:
     """Return the step whose two norms a table shows: the furthest apart, else the last."""
     return norms.last if norms.worst is None or norms.bad_left or norms.bad_right else norms.worst
 

@@ -312,7 +312,7 @@ def frees_by_history(releases: Sequence[Release]) -> bool:
 # Tensors by category, then what else takes memory, then what is free. The parts of a device that has room to spare
 # would be too thin to see: then the free part is drawn as long as the rest, and is said not to be to scale.
 PartKind = Literal[
-    "tensors", "unexplained", "unused", "context", "process", "others", "rest", "untold", "free"
+    "tensors", "unexplained", "unused", "context", "process", "others", "rest", "unaccounted", "free"
 ]  # fmt: skip
 FREE_AT_MOST = 0.5  # of the bar: a longer one is cut
 
@@ -324,11 +324,11 @@ _WORDS: dict[PartKind, str] = {
     "process": "this process besides tensors",
     "others": "other processes",
     "rest": "other programs",
-    "untold": "not accounted for",
+    "unaccounted": "not accounted for",
     "free": "free",
 }
 _GROUNDS: dict[PartKind, str] = {
-    "unexplained": "u", "unused": "r", "context": "k", "process": "k", "others": "t", "rest": "t", "untold": "t",
+    "unexplained": "u", "unused": "r", "context": "k", "process": "k", "others": "t", "rest": "t", "unaccounted": "t",
     "free": "f",
 }  # fmt: skip
 
@@ -389,4 +389,4 @@ def _beyond_tensors(device: DeviceMemory) -> Iterable[tuple[PartKind, int]]:
     others = sum(other.nbytes or 0 for other in device.others)
     yield "others", others
     if device.total is not None and device.free is not None:
-        yield "untold" if others else "rest", device.total - device.free - own - others
+        yield "unaccounted" if others else "rest", device.total - device.free - own - others

@@ -247,7 +247,7 @@ def pass_text(one: Pass) -> str:
     return f"pass {one.number}, step {one.step}{failed}{loss}"
 
 
-def born_text(first: FirstNonfinite) -> str:
+def first_nonfinite_text(first: FirstNonfinite) -> str:
     """Return what happened at the node whose backward made the first NaN or Inf of a pass."""
     kinds = (
         (first.saved_zero, "zero"), (first.saved_negative, "negative value"), (first.saved_bad, "non-finite value"),

@@ -28,7 +28,7 @@ from tensormagic.views.graph.words import gradient_text, value_text, whole_shape
 from tensormagic.views.markup import escape, svg_image, tag
 from tensormagic.views.nodes import Cell, Column, Picture, Section, Table
 from tensormagic.views.panels.trace_words import measured, norm_text, run_text, touched
-from tensormagic.views.pictures.graph_svg import SOLID, Scene, born_marks, graph_svg, legend_svg, styled
+from tensormagic.views.pictures.graph_svg import SOLID, Scene, graph_svg, legend_svg, nonfinite_marks, styled
 from tensormagic.views.svg_paths import number
 from tensormagic.views.text_canvas import bar, columns_of, printable, wrapped
 from tensormagic.views.theme import EITHER_SIDE
@@ -98,7 +98,7 @@ class GradientGraph(Picture):
         scene = Scene(drawing, graph, shown_frame(graph), self.tips, run_scale(self.report), said)
         crash = self.crash if self.crash is not None and self.crash.graph == self.place else None
         mark = marks.mark_svg(drawing, crash.node, crash.words) if crash is not None else marks.Mark()
-        born = born_marks(scene)
+        born = nonfinite_marks(scene)
         over = max((-8 - each.y for each in born), default=0.0)  # so much is free without it
         before, above = max(0.0, -mark.left), max(mark.above, marks.ABOVE if said else 0.0, over)
         wide = before + max(drawing.width, mark.right)

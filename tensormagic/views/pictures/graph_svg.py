@@ -188,7 +188,7 @@ def graph_svg(scene: Scene) -> str:
         if scene.frame is not None and (shown := scene.frame.values) is not None:
             for wire in drawing.wires:
                 marks.text("k c o q", *middle_of(wire), wire_text(scene.graph, shown, wire.edges))
-    born = born_marks(scene)
+    born = nonfinite_marks(scene)
     around = [words_around(mark.x, mark.y, mark.half) for mark in born]
     written = f"{marks.svg()}{marks_svg(drawing, scene.marks, around)}{''.join(mark.svg() for mark in born)}"
     return f"{detachment}{wires.svg()}{ends}{behind.svg()}{plates.svg()}{boxes.svg()}{written}"
@@ -281,13 +281,13 @@ def _badge(canvas: Canvas, box: Box, row: int, label: str, *, value: Value) -> N
     canvas.text("k", x + 12, y + 8, fitted(label, box.width - 16, BADGE_SIZE))
 
 
-def born_marks(scene: Scene) -> list[BornMark]:
+def nonfinite_marks(scene: Scene) -> list[NonfiniteMark]:
     """Return the marks of the boxes in which the first NaN or Inf appeared."""
     found = nonfinite_by_box(scene.drawing, scene.graph)
-    return [BornMark.at(scene.drawing, box, nonfinite, scene.frame) for box, nonfinite in found.items()]
+    return [NonfiniteMark.at(scene.drawing, box, nonfinite, scene.frame) for box, nonfinite in found.items()]
 
 
-class BornMark(NamedTuple):
+class NonfiniteMark(NamedTuple):
     """The words at the box in which the first NaN or Inf appeared: the pass is named if it is not the one shown."""
 
     box: Box
@@ -297,11 +297,11 @@ class BornMark(NamedTuple):
     y: float
 
     @classmethod
-    def at(cls, drawing: Drawing, number: int, nonfinite: FirstNonfinite, frame: Frame | None) -> BornMark:
+    def at(cls, drawing: Drawing, number: int, nonfinite: FirstNonfinite, frame: Frame | None) -> NonfiniteMark:
         """Return the mark of a box, at the place where its words cover nothing."""
         box = drawing.boxes[number]
         when = "" if frame is None or frame.pass_number == nonfinite.pass_number else f", pass {nonfinite.pass_number}"
-        words = f"{born_words(nonfinite, inside=box.kind in {'module', 'repeat'})}{when}"
+        words = f"{nonfinite_words(nonfinite, inside=box.kind in {'module', 'repeat'})}{when}"
         half = text_width(words, DETAIL_SIZE, bold=True) / 2 + 9
         return cls(box, words, half, *word_place(drawing, box, half, numbered=False))
 
@@ -314,7 +314,7 @@ class BornMark(NamedTuple):
         return f'{ring}{sign}<text class="m c o" x="{number(x + 3)}" y="{number(y)}">{self.words}</text>'
 
 
-def born_words(nonfinite: FirstNonfinite, *, inside: bool) -> str:
+def nonfinite_words(nonfinite: FirstNonfinite, *, inside: bool) -> str:
     """Return ``NaN born here``, or that it is ``in here``, inside of a box of many nodes."""
     what, place = "NaN" if nonfinite.nan else "Inf", "in here" if inside else "here"
     return f"{what} born {place}" + ("" if nonfinite.certain else ", or beside it")

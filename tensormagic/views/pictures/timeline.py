@@ -25,7 +25,7 @@ from tensormagic.views.pictures.timeline_stack import (
     tops,
 )
 from tensormagic.views.svg_paths import number
-from tensormagic.views.text_canvas import barred, heights
+from tensormagic.views.text_canvas import bar_rows, heights
 from tensormagic.views.theme import role
 from tensormagic.views.to_svg import legend_svg, text_svg
 from tensormagic.words import count, number_of_bytes, percent, seconds_text, shortened
@@ -131,7 +131,7 @@ class TimelinePicture(Picture):
         yield from chart_text(self.timeline, width, self.unit)
         amounts = [(self.words(layer), layer.values[self.timeline.peak]) for layer in reversed(self.layers())]
         rows = [(words, nbytes, (number_of_bytes(nbytes), "at the peak")) for words, nbytes in amounts]
-        yield from barred(rows[:MOST_LAYERS], width)
+        yield from bar_rows(rows[:MOST_LAYERS], width)
 
     def svg(self, width: float) -> tuple[str, float]:
         """Return it as areas with axes, and a legend below them."""

@@ -10,7 +10,7 @@ from tensormagic.views.markup import escape, fitted, tag, text_width
 from tensormagic.views.nodes import Picture
 from tensormagic.views.pictures.timeline_stack import COLOURS, LETTERS, MIXED, PLURALS
 from tensormagic.views.svg_paths import number
-from tensormagic.views.text_canvas import barred
+from tensormagic.views.text_canvas import bar_rows
 from tensormagic.views.theme import ink_on, role
 from tensormagic.views.to_svg import one_line, text_svg
 from tensormagic.words import count, listed, number_of_bytes, percent, plural, shortened
@@ -335,7 +335,7 @@ class TreemapPicture(Picture):
         """Return it by name: bytes as bars, and what they are of."""
         ranked = sorted(_grouped(self.tiles, lambda tile: tile.group).items(), key=lambda item: -_total(item[1]))
         yield f"  by name, of {number_of_bytes(_total(self.tiles))}"
-        yield from barred([_name_row(name, inner) for name, inner in ranked[:MOST_NAMES]], width)
+        yield from bar_rows([_name_row(name, inner) for name, inner in ranked[:MOST_NAMES]], width)
         if rest := [tile for _, inner in ranked[MOST_NAMES:] for tile in inner]:
             yield f"  and {plural(len(ranked) - MOST_NAMES, 'more name')}, {number_of_bytes(_total(rest))}"
 
