@@ -14,7 +14,7 @@ export const FRAME_HEAD = 26; // the bar of an opened box, with its handle
 const ABOVE = 22; // what belongs to a box of the first row is written above it
 const PAD = 12;
 const APART = 10; // between a row, a frame, and the next
-const SPREAD = 2.4; // so many times as wide as high are the frames of a row where everything was opened at once
+const SPREAD = 2.4; // so many times as wide as high may all frames of a level be, where everything was opened at once
 const NECK = 26;
 const MOST_ENDS = 6; // pairs of boxes that one line remembers to be coloured by
 
@@ -72,18 +72,20 @@ function measured(tree, part) {
     rows[row].bodies.push({ part: child, size, x: x + (tree.parts[child].w - w) / 2, y: 0, w, h: FRAME_HEAD + ABOVE + size.height + PAD });
   });
   let { width, height } = level;
+  const bodies = rows.flatMap((row) => row.bodies),
+    area = bodies.reduce((sum, { w, h }) => sum + (w + APART) * (h + APART), 0),
+    least = Math.max(width - level.margin, tree.spread ? Math.sqrt(area * SPREAD) : 0),
+    most = bodies.reduce((wide, { w }) => Math.max(wide, w), least);
   for (const row of rows) {
-    width = Math.max(width, put(row, level, tree.spread));
+    width = Math.max(width, put(row, level.margin, most));
     height += row.grown;
   }
   return { level, width, height, rows };
 }
 
-/** Put the frames of a row below it, each under its box, beside each other where they have room. @param {Size["rows"][0]} row @param {import("./folds.js").Level} level @param {boolean} spread @returns {number} how wide they are */
-function put(row, { width, margin }, spread) {
-  const { bodies } = row,
-    area = bodies.reduce((sum, { w, h }) => sum + (w + APART) * (h + APART), 0),
-    most = bodies.reduce((wide, { w }) => Math.max(wide, w), Math.max(width - margin, spread ? Math.sqrt(area * SPREAD) : 0));
+/** Put the frames of a row below it, each under its box, beside each other where they have room. @param {Size["rows"][0]} row @param {number} margin @param {number} most how wide they may be @returns {number} how wide they are */
+function put(row, margin, most) {
+  const { bodies } = row;
   let [right, y, tall] = [margin, APART, 0];
   bodies.sort((a, b) => a.x + a.w / 2 - b.x - b.w / 2);
   for (const body of bodies) {
