@@ -294,9 +294,9 @@ class CallWatch(NotesOfBroadcasts, NotesOfFresh, NotesOfDoubles, NotesOfLoop, No
         place.looked += 1
         began = perf_counter()
         try:
-            if not _is_hidden():
+            if _current_node() is None and _transforms() is None:
                 self._place = place
-                with torch._C.DisableTorchFunction():
+                with _disabled():
                     for look in looks:
                         look(self, call)
         except Exception as error:
@@ -328,9 +328,13 @@ class CallWatch(NotesOfBroadcasts, NotesOfFresh, NotesOfDoubles, NotesOfLoop, No
         self.seconds += perf_counter() - began
 
 
+_current_node, _transforms = torch._C._current_autograd_node, torch._C._functorch.peek_interpreter_stack
+_disabled = torch._C.DisableTorchFunction
+
+
 def _is_hidden() -> bool:
     """Say whether the engine runs, and calls, or a transform of ``torch.func``, whose tensors stand for others."""
-    return torch._C._current_autograd_node() is not None or torch._C._functorch.peek_interpreter_stack() is not None
+    return _current_node() is not None or _transforms() is not None
 
 
 # Which calls the tracer cares about: one table, so that every other call costs one look-up in it and no more.
@@ -349,6 +353,7 @@ class Watched(NamedTuple):
     role: str | None
     looks: tuple[Look, ...]
     noted: str = ""
+    anywhere: tuple[Look, ...] = ()  # of the looks, those at calls from library code, too
 
 
 # The last two are seen as wholes where a mode of the user's is on beside ours, as with ``torch.set_default_device``.
@@ -396,6 +401,30 @@ _LOOKS: tuple[tuple[Look, tuple[str, ...]], ...] = (
 )
 
 
+# Of two tensors of the same shape and the same dtype, few need be asked: no table, no promotion, no sum of numbers.
+_OF_UNLIKE = frozenset({added, seen_calls.both_grew, call_notes.promoted, call_notes.mixed, call_notes.wrapped})
+
+
+def _of_unlike(looks: tuple[Look, ...]) -> tuple[Look, ...]:
+    """Return one look in place of those at two tensors that differ; the others stay as they are."""
+    some = tuple(one for one in looks if one in _OF_UNLIKE)
+    if len(some) < 2:
+        return looks
+
+    def unlike(watch: CallWatch, call: Call) -> None:
+        x, y = call.args[:2] if len(call.args) > 1 else (None, None)
+        plain = type(x) is torch.Tensor and type(y) is torch.Tensor and x.dtype is y.dtype is torch.float32
+        if not (plain and x.dim() in {2, 3} and x.shape == y.shape and x.numel() > 1):
+            for look in some:
+                look(watch, call)
+
+    return (unlike, *(one for one in looks if one not in _OF_UNLIKE))
+
+
+# What shapes and indices mean is asked of the user's own lines alone: a library's are right by themselves.
+_OF_OWN_LINES = frozenset({seen_calls.regrouped, seen_calls.last_of_the_batch, seen_calls.place_of_the_batch})
+
+
 def _functions(names: Iterable[str]) -> Iterable[Any]:
     """Yield what bears each name: the method of a tensor, and the function of torch."""
     for name in names:
@@ -413,8 +442,12 @@ def _watched() -> dict[Any, Watched]:
     for look, names in _LOOKS:
         for function in dict.fromkeys(_functions(names)):
             looks[function] = (*looks.get(function, ()), look)
+    looks = {function: _of_unlike(every) for function, every in looks.items()}
+    anywhere = {function: tuple(one for one in every if one not in _OF_OWN_LINES) for function, every in looks.items()}
     return {
-        function: Watched(ROLES.get(function), looks.get(function, ()), NOTED.get(function, ""))
+        function: Watched(
+            ROLES.get(function), looks.get(function, ()), NOTED.get(function, ""), anywhere.get(function, ())
+        )
         for function in {**ROLES, **looks, **NOTED}
     }
 

@@ -199,7 +199,9 @@ class ForwardRecorder(CallFollower):
             self.cuts.passed((func, role, before), (args, kwargs), result, above)
         if watched is not None and not self.autograd.stepping:
             if watched.looks and (place := self.calls.place(line, frame)) is not None:
-                self.calls.look(watched.looks, Call(func, args, kwargs, result, frame), place)
+                looks = watched.looks if place.sparing else watched.anywhere
+                if looks:
+                    self.calls.look(looks, Call(func, args, kwargs, result, frame), place)
             if watched.noted and (result is None or watched.noted != GETS_GRAD):  # a gradient that is there is no news
                 self.autograd.see(watched.noted, (func, args, kwargs), result, start, frame)
         if kwargs and (watched is None or not watched.noted) and kwargs.get("out") is not None:

@@ -105,18 +105,19 @@ _MOST_FRAMES = 3
 
 def attended(watch: NotesOfSequences, call: Call) -> None:
     """Remember an attention of torch's whose first dimension is that of the places: how many there are, and samples."""
-    frame, node = call.frame, getattr(call.result, "grad_fn", None)
+    frame = call.frame
     for _ in range(_MOST_FRAMES):
         if frame.f_code is _ATTENTION or frame.f_back is None:
             break
         frame = frame.f_back
-    if frame.f_code is not _ATTENTION or node is None or frame.f_back is None:
+    if frame.f_code is not _ATTENTION or frame.f_back is None:
         return
     if getattr(frame.f_back.f_locals.get("self"), "batch_first", True):
         return  # before the locals of the attention are read, of which there are many
     known = frame.f_locals
     sizes = places, samples = known.get("tgt_len"), known.get("bsz")
-    if not (places and samples) or places == samples or 1 in sizes:
+    node = getattr(call.result, "grad_fn", None)
+    if node is None or not (places and samples) or places == samples or 1 in sizes:
         return
     if len(watch.sequences.attended) >= _MOST_MARKS:
         del watch.sequences.attended[next(iter(watch.sequences.attended))]
@@ -147,6 +148,8 @@ RESHAPES = ("reshape", "flatten", "ravel", "reshape_as")
 def copied(watch: CallNotes, call: Call) -> None:
     """Note a copy, identified by the storage behind the result."""
     result, source = call.result, call.args[0] if call.args else call.kwargs.get("input")
+    if call.frame.f_code is _ATTENTION:
+        return  # copies on purpose
     if result is source or not isinstance(result, torch.Tensor) or not isinstance(source, torch.Tensor):
         return
     nbytes = result.numel() * result.element_size()

@@ -193,7 +193,7 @@ class ByHand:
             self._choose()
         if self._probes and (gradient := gradient_of(self._probes[0].parameter())) is not None:
             self._graphed += gradient.requires_grad
-        self._versions = self._now()
+        self._versions = self._now() if self._probes else self._versions
 
     def forget(self) -> None:
         """Note that something may have gone by unseen."""
