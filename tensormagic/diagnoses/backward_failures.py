@@ -53,7 +53,7 @@ def changed_after_saving(report: FailureReport) -> Iterator[Finding]:
             "saved version": modified.saved_version, "version": modified.version, "writes seen": modified.writes_seen,
             "other nodes that saved it": modified.others,
         },
-        remedy=_kept_graph(modified.backward or report.location, first)
+        remedy=_kept_graph(modified, report.location, first)
         or _remedy(first, modified.name, traced=modified.graph is not None),
         subject=modified.op if " " in name else name,
         node=place_of(modified),
@@ -62,13 +62,20 @@ def changed_after_saving(report: FailureReport) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-def _kept_graph(backward: Location | None, first: SavedWrite | None) -> str:
+def _kept_graph(modified: ModifiedSavedTensor, location: Location | None, first: SavedWrite | None) -> str:
     """Return what to do where an earlier step's graph was kept, and a step changed what it saved."""
+    backward, carried = (
+        modified.backward or location,
+        [name for name in assigned(modified.location) if name.isidentifier()],
+    )
     if first is None or first.kind != "step" or backward is None or "retain_graph=True" not in backward.text:
         return ""
+    again = rf"\b{re.escape(carried[0])}\b.*=.*\b{re.escape(carried[0])}\b" if len(carried) == 1 else "$^"
+    is_carried = modified.location is not None and re.search(again, modified.location.text) is not None
+    detach = _cut_off(carried, modified.location) if is_carried else "h = h.detach()"
     return (
         "Leave out `retain_graph=True`, which keeps the graphs of earlier steps, and detach what is carried from step "
-        "to step: `h = h.detach()` before it is used again."
+        f"to step: `{detach}` before it is used again."
     )
 
 

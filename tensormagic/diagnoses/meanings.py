@@ -214,7 +214,10 @@ def _softmax(one: Observation) -> _Description:
         without = "the loss is 0" if one.op == "cross_entropy" else "the result is 1"
         says += f": with one score to choose from, {without} everywhere, and no gradient goes back."
         for_one = "For yes or no by one score: `F.binary_cross_entropy_with_logits(scores, targets)`"
-        return "warning", says, f"{for_one}; for weights over places: normalise the dimension that is summed"
+        others = (
+            "" if one.op == "cross_entropy" else "; for weights over places: normalise the dimension that is summed"
+        )
+        return "warning", says, for_one + others
     if kind == "classes":
         says = f"{one.op} picks classes from dimension 1 of {name}, and its softmax went over dimension {dim}"
         return "warning", f"{says}: samples compete with each other for each class.", "Over the classes: `dim=1`"

@@ -194,6 +194,7 @@ def _hiding(hidden: UnregisteredModules) -> Finding:
     kind = "ModuleDict" if hidden.container == "dict" else "ModuleList"
     kind = kind if hidden.modules else kind.replace("Module", "Parameter")
     attribute, inside = hidden.name.rpartition(".")[2], _inside(hidden)
+    inside = _copies(inside) or inside  # `[layer] * 3` would register one layer three times
     keys = ""
     if hidden.container == "dict" and not _are_named(inside):
         value = "nn.ParameterDict(value)" if kind == "ParameterDict" and _is_nested(inside) else "value"
@@ -328,17 +329,17 @@ def _repeated(same: list[RepeatedModule], place: Location | None) -> Finding:
     )
 
 
-def _copies(line: str, module: str) -> str:
+def _copies(line: str, module: str = "") -> str:
     """Return ``[make() for _ in range(n)]`` for ``[make()] * n`` in a line; a copy of what has a name.
 
-    Empty where another class is made there: what is repeated was put into the container on another line.
+    Empty where another class than ``module`` is made there: what is repeated was put into the container elsewhere.
     """
     times = [node for node in expressions(line) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
              and isinstance(node.left, ast.List) and len(node.left.elts) == 1]  # fmt: skip
     if len(times) != 1 or not isinstance(times[0].left, ast.List):
         return ""
     item = times[0].left.elts[0]
-    if isinstance(item, ast.Call) and called_function(item).rpartition(".")[2] != module:
+    if module and isinstance(item, ast.Call) and called_function(item).rpartition(".")[2] != module:
         return ""
     made = ast.unparse(item) if isinstance(item, ast.Call) else f"copy.deepcopy({ast.unparse(item)})"
     return spliced(line, times[0], f"[{made} for _ in range({ast.unparse(times[0].right)})]")
@@ -473,7 +474,7 @@ def _idle_finding(report: TraceReport, use: OptimizerUse, missing: Sequence[Para
         f"at any of them: {passes_words(report)} reached none of the {parameters} that it holds.",
         location=report.location(next((pattern.location for pattern in use.patterns), None)),
         evidence={"steps": use.steps, "parameters": len(missing)},
-        remedy="Compute the loss with calls that autograd records: `nn.Parameter(x)`, `torch.Tensor(x)` and NumPy "
-        "make new values without a graph.",
+        remedy="Leave out what makes new values without a graph between the model and the loss: `nn.Parameter(x)`, "
+        "`torch.Tensor(x)`, or a way through NumPy.",
         subject=who[0],
     )

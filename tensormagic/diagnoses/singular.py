@@ -136,7 +136,7 @@ NOT_FINITE_FORWARD = (
 )
 OVERFLOW = (
     "The gradient overflowed its dtype: lower the learning rate, clip before the step with `{clip}`, or check the "
-    "initialisation."
+    "initialisation. Inputs that are far from zero do this too: standardise them."
 )
 SCALED = "The gradient overflowed its dtype: scale the loss less, or compute in a wider dtype."
 OWN_BACKWARD = "Its backward is your own: check it in float64 with `torch.autograd.gradcheck({name}.apply, inputs)`."

@@ -255,7 +255,8 @@ def made_anew(report: TraceReport) -> Iterator[Finding]:
                 "earlier steps (momentum, averages, the number of the step) is lost every time.",
                 location=report.location(line),
                 evidence={"optimizers": len(uses), "parameters": len(holds)},
-                remedy=f"Make it once, before the loop: `{optimizer_code(uses[0])} = torch.optim.{kind}(…)`",
+                remedy="Make it once, before the loop: "
+                f"`{optimizer_code(uses[0], report.location(line))} = torch.optim.{kind}(…)`",
                 subject=uses[0].name,
             )
 

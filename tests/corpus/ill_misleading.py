@@ -111,7 +111,7 @@ def gradients_that_were_switched_off_by_a_call():
 
 
 @ill("TM301", severity="error", line="optimizer.step()", also=("TM312",),
-     says=("Leave out `retain_graph=True`", "`h = h.detach()`"))  # fmt: skip
+     says=("Leave out `retain_graph=True`", "`hidden = hidden.detach()`"))  # fmt: skip
 def a_hidden_state_whose_graph_is_kept():
     """`retain_graph=True` silences the one error, and brings the next."""
     cell, head, hidden = nn.RNNCell(3, 4), nn.Linear(4, 1), torch.zeros(2, 4)

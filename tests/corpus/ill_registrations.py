@@ -109,6 +109,27 @@ class Deep(nn.Module):
         return self.head(x)
 
 
+class Repeated(nn.Module):
+    """The same layer three times, and in a plain list."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = [nn.Linear(4, 4)] * 3
+        self.head = nn.Linear(4, 2)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x).tanh()
+        return self.head(x)
+
+
+@ill("TM605", line="self.layers = [", says=("nn.ModuleList([nn.Linear(4, 4) for _ in range(3)])",))
+def a_list_of_one_layer_three_times():
+    """What registers them makes each of them, or they would share their weights."""
+    net = Repeated()
+    return tm.check({"net": net, "optimizer": torch.optim.Adam(net.parameters())})
+
+
 @ill("TM605", severity="warning", subject="net.layers", line="self.layers = [nn.Linear(a, b) for a, b in",
      says=("a plain list of 2 modules", "their 4 parameters (3136 elements)", "which has 2",
            "`self.layers = nn.ModuleList([nn.Linear(a, b) for"))  # fmt: skip
