@@ -1,15 +1,11 @@
-// The live line of bytes, without a page: what it remembers, how it is drawn, how bytes are written.
+// The live line of bytes, without a page: what it remembers, and how it is drawn.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { Track, bytesInWords, thinned } from "./memory/track.js";
+import { Track, thinned } from "./memory/live.js";
 
-const frame = (seconds, live) => ({ seconds, live, operations: 1, peak: live, line: 1, place: "", running: true });
-
-test("bytes are written as the panel writes them", () => {
-  assert.deepEqual([0, 96, 1024, 1536, 128 * 2 ** 20].map(bytesInWords), ["0 B", "96 B", "1 KiB", "1.5 KiB", "128 MiB"]);
-});
+const frame = (seconds, live) => ({ seconds, live, peak: live, words: ["", ""] });
 
 test("of four neighbours the lowest and the highest stay, in their order", () => {
   assert.deepEqual(thinned([[0, 5], [1, 9], [2, 1], [3, 5]]), [[1, 9], [2, 1]]);

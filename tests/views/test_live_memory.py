@@ -11,8 +11,6 @@ from tensormagic.views.page import live
 from tensormagic.views.page.live_memory import MemoryPanel
 from tests.views.samples_memory_run import SAMPLES
 
-PLACE = {"line": 3, "place": "cell 1, line 3"}
-
 
 class Page:
     """A widget that remembers what it was given."""
@@ -56,9 +54,10 @@ def run():
 
 
 def test_a_look_sends_the_numbers_and_the_first_panel(run):
-    """The numbers by their names, the panel as markup."""
+    """Numbers for the line, words beside it, the panel as markup."""
     run.panel.tick()
-    assert run.page.sent == [{"seconds": 0.5, "operations": 10, "live": 4096, "peak": 8192, "running": True, **PLACE}]
+    words = ("4 KiB alive", "peak 8 KiB · 10 operations · line 3")
+    assert run.page.sent == [{"seconds": 0.5, "live": 4096, "peak": 8192, "words": words}]
     assert 'class="tm tm-memory"' in run.page.documents[0]["html"]
 
 
@@ -101,8 +100,7 @@ def test_the_end_is_shown_at_once(run):
         pass
     run.frame = replace(run.frame, operations=999, running=False)
     run.panel.tick(final=True)
-    assert run.page.sent[-1]["operations"] == 999
-    assert not run.page.sent[-1]["running"]
+    assert "999 operations" in run.page.sent[-1]["words"][1]
 
 
 def test_errors_do_not_reach_the_run(run):

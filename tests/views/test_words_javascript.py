@@ -65,19 +65,17 @@ NOUN = [(0, "node"), (1, "node"), (2, "node"), (12_345, "node")]
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """What the functions of words.js and of the live memory view make of the numbers, by function."""
+    """What the functions of words.js make of the numbers, by function."""
     node = shutil.which("node") or missing("no node: it runs the viewer's words")
     folder = tmp_path_factory.mktemp("words")
-    for name in ("trace", "memory"):
-        shutil.copytree(STATIC / name, folder / name)
+    shutil.copytree(STATIC / "trace", folder / "trace")
     (folder / "package.json").write_text('{"type": "module"}', encoding="utf-8")
-    asked = {**{name: numbers for name, (numbers, _) in BOTH.items()}, "bytesInWords": BYTES}
+    asked = {name: numbers for name, (numbers, _) in BOTH.items()}
     (folder / "ask.mjs").write_text(
-        'import * as words from "./trace/words.js";\nimport { bytesInWords } from "./memory/track.js";\n'
-        "const every = { ...words, bytesInWords };\n"
+        'import * as words from "./trace/words.js";\n'
         f"const asked = {json.dumps(asked)};\n"
         "const said = Object.fromEntries(Object.entries(asked).map(([name, numbers]) => "
-        "[name, numbers.map((one) => every[name](one))]));\n"
+        "[name, numbers.map((one) => words[name](one))]));\n"
         f"said.plural = {json.dumps(NOUN)}.map(([count, noun]) => words.plural(count, noun));\n"
         "console.log(JSON.stringify(said));\n",
         encoding="utf-8",
@@ -94,7 +92,6 @@ def test_javascript_says_what_python_says(said: dict[str, list[str]], name: str)
     assert said[name] == [say(number) for number in numbers]
 
 
-def test_the_live_view_of_memory_and_plurals(said: dict[str, list[str]]) -> None:
-    """Its own bytes, as it is a script by itself; and a count with what is counted."""
-    assert said["bytesInWords"] == [words.number_of_bytes(number) for number in BYTES]
+def test_plurals(said: dict[str, list[str]]) -> None:
+    """A count with what is counted."""
     assert said["plural"] == [words.plural(number, noun) for number, noun in NOUN]

@@ -175,7 +175,7 @@ def _links(graph: Graph, folding: Folding, parts: Sequence[Part]) -> dict[int, d
     return found
 
 
-@lru_cache(maxsize=512)  # layers repeat, and so do runs
+@lru_cache(maxsize=64)  # layers repeat, and so do runs
 def _level(sizes: tuple[Size, ...], edges: tuple[Edge, ...], wrap: float, head: float) -> Level:
     """Lay out one level: points on the border are boxes without a size, before all others and behind them."""
     first, last = 0, len(sizes) + 1

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import cache
 from typing import Any
 
@@ -20,6 +19,7 @@ from tensormagic.views.markup import plain, plain_report
 from tensormagic.views.page.live import Bundle, keep_retired, view_of, widget_class
 from tensormagic.views.page.sampler import Sampler
 from tensormagic.views.theme import module, static, tokens
+from tensormagic.words import DOT, number_of_bytes, plural
 
 PAGE_INTERVAL = 1.0  # seconds between two panels, at least
 PAGE_SHARE = 0.02  # of the time, at most, goes into making them
@@ -63,7 +63,8 @@ class MemoryPanel(Sampler):
         frame = self._frame()
         if self._sent is None or _moved(frame, self._sent):
             self._sent = frame
-            self.widget.send({**asdict(frame), "seconds": round(frame.seconds, 4), "place": plain(frame.place)})
+            moment = {"seconds": round(frame.seconds, 4), "live": frame.live, "peak": frame.peak}
+            self.widget.send({**moment, "words": _words(frame)})
         if frame.operations != self._pictured and (final or self._clock() >= self._next_page):
             self._send_page(frame.operations)
 
@@ -85,6 +86,13 @@ class MemoryPanel(Sampler):
 
 def _moved(frame: MemoryFrame, before: MemoryFrame) -> bool:
     return (frame.operations, frame.live, frame.running) != (before.operations, before.live, before.running)
+
+
+def _words(frame: MemoryFrame) -> tuple[str, str]:
+    """Return how much is alive, and what stands behind it: the peak, operations, and where the run is."""
+    where = f"line {frame.line}" if frame.line else plain(frame.place)
+    rest = f"peak {number_of_bytes(frame.peak)}", plural(frame.operations, "operation"), where
+    return f"{number_of_bytes(frame.live)} alive", f" {DOT} ".join(filter(None, rest))
 
 
 def _document(report: MemoryRunReport) -> dict[str, Any]:

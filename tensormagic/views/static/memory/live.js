@@ -6,10 +6,60 @@
  * when a newer one comes.
  */
 
-import { Track, bytesInWords } from "./track.js";
+/** @typedef {{seconds:number, live:number, peak:number, words:[string, string]}} Frame */
 
 const [WIDTH, HEIGHT] = [600, 48];
 const SVG = "http://www.w3.org/2000/svg";
+const MOST = 600; // moments that are kept: two for each pixel of a narrow notebook
+
+// What is remembered of a run: the bytes alive at a bounded number of moments.
+
+/** The bytes alive over time; of crowded neighbours the lowest and the highest stay. */
+export class Track {
+  constructor() {
+    /** @type {[number, number][]} */
+    this.points = [];
+  }
+
+  /** @param {Frame} frame */
+  add(frame) {
+    this.points.push([frame.seconds, frame.live]);
+    if (this.points.length > MOST) this.points = thinned(this.points);
+  }
+
+  /**
+   * The line as an SVG path in a box, and the height of the peak in it.
+   * @param {number} width @param {number} height @param {number} peak
+   * @returns {{area:string, top:number}}
+   */
+  drawn(width, height, peak) {
+    const [first, last] = [this.points[0], this.points[this.points.length - 1]];
+    if (!first || !last) return { area: "", top: height };
+    const span = last[0] - first[0] || 1;
+    const most = Math.max(peak, ...this.points.map((point) => point[1])) || 1;
+    const across = (/** @type {number} */ seconds) => (((seconds - first[0]) / span) * width).toFixed(1);
+    const down = (/** @type {number} */ bytes) => (height - (bytes / most) * (height - 2)).toFixed(1);
+    // what is alive stays what it is until it changes: steps, not slopes
+    const steps = this.points.map(([seconds, bytes]) => `H${across(seconds)}V${down(bytes)}`);
+    return { area: `M0 ${height}V${down(first[1])}${steps.join("")}H${width}V${height}Z`, top: Number(down(peak)) };
+  }
+}
+
+/**
+ * Half as many: of each four neighbours the lowest and the highest, in their order.
+ * @param {[number, number][]} points @returns {[number, number][]}
+ */
+export function thinned(points) {
+  /** @type {[number, number][]} */
+  const kept = [];
+  for (let at = 0; at < points.length; at += 4) {
+    const few = points.slice(at, at + 4);
+    const low = few.reduce((best, point) => (point[1] < best[1] ? point : best));
+    const high = few.reduce((best, point) => (point[1] > best[1] ? point : best));
+    kept.push(...few.filter((point) => point === low || point === high));
+  }
+  return kept;
+}
 
 /**
  * @param {string} name @param {Record<string, string|number>} [attributes] @returns {Element}
@@ -35,12 +85,12 @@ export class Now {
     this.element = document.createElement("div");
     this.element.className = "tm-now";
     this.element.append(this.words, picture);
-    /** @type {import("./track.js").Frame|null} */
+    /** @type {Frame|null} */
     this.frame = null;
     this.waiting = 0;
   }
 
-  /** @param {import("./track.js").Frame} frame */
+  /** @param {Frame} frame */
   show(frame) {
     this.track.add(frame);
     this.frame = frame;
@@ -56,11 +106,8 @@ export class Now {
     this.top.setAttribute("y1", String(top));
     this.top.setAttribute("y2", String(top));
     const now = document.createElement("b");
-    now.textContent = `${bytesInWords(frame.live)} alive`;
-    const where = frame.line ? `line ${frame.line}` : frame.place;
-    const operations = frame.operations < 10000 ? frame.operations : String(frame.operations).replace(/\B(?=(\d{3})+$)/g, "\u00a0");
-    const rest = [`peak ${bytesInWords(frame.peak)}`, `${operations} operation${frame.operations === 1 ? "" : "s"}`, where];
-    this.words.replaceChildren(now, ` · ${rest.filter(Boolean).join(" · ")}`);
+    now.textContent = frame.words[0];
+    this.words.replaceChildren(now, ` · ${frame.words[1]}`);
   }
 
   dispose() {
@@ -123,7 +170,7 @@ function render({ model, el }) {
   section.append(now.element, page);
   el.append(section);
   const changed = () => replace(page, model.get("_document").html);
-  const received = (/** @type {import("./track.js").Frame} */ frame) => now.show(frame);
+  const received = (/** @type {Frame} */ frame) => now.show(frame);
   changed();
   model.on("change:_document", changed);
   model.on("msg:custom", received);
