@@ -16,7 +16,6 @@ from tensormagic.diagnoses.mismatches.call import (
     dims,
     floating,
     mismatch,
-    needed,
     shaped,
     size,
     sizes,
@@ -229,6 +228,16 @@ def _linear_bias(call: Call, weight: Given | None) -> Mismatch | None:
 # -- products ------------------------------------------------------------------------------------------------------
 
 says.table(r"""
+Expected size for first two dimensions of batch2 tensor
+    if: call.function == "scaled_dot_product_attention" and query[-1] != key[-1]
+    shape: The last dimension of the query and of the key must be equal: {query} and {key}.
+    parts: query[-1] must equal key[-1]
+
+Expected size for first two dimensions of batch2 tensor
+    if: call.function == "scaled_dot_product_attention" and query[-1] == key[-1] and key[-2] != value[-2]
+    shape: There must be one value for each key: {key} and {value}.
+    parts: key[-2] must equal value[-2]
+
 einsum\(\): the number of subscripts in the equation \({letters}\) .*dimensions \(\d+\) for operand {at}
     with wrong: call.tensors[at]
     shape: An operand needs one letter for each dimension: {letters} letters stand for {wrong}.
@@ -317,8 +326,8 @@ def _vectors_expected(call: Call) -> Mismatch:
 
 @says(r"Expected size for first two dimensions of batch2 tensor to be: \[{wanted:shape}\] but got: \[{got:shape}\]")
 def _batch_of_matrices(call: Call, wanted: Shape, got: Shape) -> Mismatch | None:
-    if call.function == "scaled_dot_product_attention":
-        return _attention(call)
+    if call.function == "scaled_dot_product_attention":  # the rows above know what its operands must share
+        return None
     first = 1 if call.function in _BATCHED_SUM else 0
     left, right = call.tensor("input|self|batch1", first), call.tensor("mat2|batch2", first + 1)
     if right is None or left is None or right.shape[:2] != got or left.ndim != 3:
@@ -328,17 +337,6 @@ def _batch_of_matrices(call: Call, wanted: Shape, got: Shape) -> Mismatch | None
     rule = f"The number of matrices must be the same: {left} has {left[0]} and {right} {right[0]}."
     works = [] if clashing(left.shape[:-2], right.shape[:-2]) else [f"{left.code} @ {right.code}"]
     return mismatch("shape", rule, size(left, 0, got[0]), size(right, 0, wanted[0]), works=works)
-
-
-def _attention(call: Call) -> Mismatch | None:
-    """Explain queries, keys and values that do not belong together."""
-    query, key, value = (needed(call.tensor(name, at)) for at, name in enumerate(("query", "key", "value")))
-    if query[-1] != key[-1]:
-        rule = f"The last dimension of the query and of the key must be equal: {query} and {key}."
-        return mismatch("shape", rule, *against(query, -1, key))
-    if key.shape[-2:-1] != value.shape[-2:-1]:
-        return mismatch("shape", f"There must be one value for each key: {key} and {value}.", *against(key, -2, value))
-    return None
 
 
 @says(

@@ -16,7 +16,10 @@ of the operands that do not fit, and the code that would have worked::
 - A part is a dimension (``weight[0]``), ``weight.ndim``, ``weight.shape``, ``weight.dtype``, or ``weight`` as a whole;
   ``is`` says what it is where that is not its size, ``must be`` what would fit. ``weight?`` may be missing.
   ``left[-1] must equal right[0]`` is two parts.
-- ``if:`` is a condition: where it does not hold, the row explains nothing. ``when`` is the condition of a way.
+- ``if:`` is a condition: where it does not hold, the row explains nothing.
+- ``with wrong: first one.ndim > 2`` names the first tensor of which that holds; ``last``, ``every`` (one or more) and
+  ``all`` (or none) go likewise, and ``with at: dim % first.ndim`` names a value.
+- A line of parts or ways ends in ``for one in wrong`` to stand for each, in ``when …`` to stand where that holds.
 
 A message that takes more than this has a function, whose parameters ask for the same names (``weight: Given``, or
 ``weight: Given | None``)::
@@ -32,8 +35,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from importlib import import_module
 from math import prod
+from types import CodeType
 from typing import Any, TypeVar, cast
 
 from tensormagic.diagnoses.mismatches.call import (
@@ -123,7 +128,7 @@ class Row:
     @property
     def pattern(self) -> str:
         """The regular expression."""
-        return _FIELD.sub(lambda field: f"(?P<{field[1]}>{_GROUPS[field[2] or ''][0]})", self.says)
+        return _pattern(self.says)
 
     def mismatch(self, call: Call) -> Mismatch | None:
         """Return what did not fit; None where torch says something else, or an operand that is needed is not there."""
@@ -145,6 +150,11 @@ class Row:
         asked = {name: hint for name, hint in self.explain.__annotations__.items() if name != "return"}
         given = {name: names.optional(name) if hint.endswith("| None") else names[name] for name, hint in asked.items()}
         return self.explain(**given)
+
+
+@cache
+def _pattern(says: str) -> str:
+    return _FIELD.sub(lambda field: f"(?P<{field[1]}>{_GROUPS[field[2] or ''][0]})", says)
 
 
 class Messages:
@@ -243,13 +253,17 @@ def _parts(text: str, names: Names) -> Iterator[Clashing]:
         yield whole(given, getattr(given, fact) if fact else _filled(got or "", names), expected)
 
 
+@cache
+def _compiled(expression: str) -> CodeType:
+    return compile(expression, "<a row of the table>", "eval")
+
+
 def _filled(template: str, names: Names) -> str:
     return str(_value(f"f'''{template}'''", names)) if "{" in template else template
 
 
 def _value(expression: str, names: Names) -> Any:
-    code = compile(expression, "<a row of the table>", "eval")
-    return eval(code, {"__builtins__": {}}, names)  # noqa: S307  (the text of the table above, never a message)
+    return eval(_compiled(expression), {"__builtins__": {}}, names)  # noqa: S307  (the text of the table above, never a message)
 
 
 # -- what did not fit in a call ------------------------------------------------------------------------------------
