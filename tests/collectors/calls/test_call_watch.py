@@ -134,3 +134,31 @@ def test_dropout_that_is_off_draws_nothing_however_it_is_called():
         nn.functional.dropout(x)
     assert [one.op for one in observed(trace, "draw")] == ["dropout"]
     torch.manual_seed(0)
+
+
+def test_shapes_are_asked_of_the_person_s_own_lines_alone():
+    """A library's own views and indices are right by themselves; what a line of the user's regroups is noted."""
+    library, own = nn.Unflatten(1, (4, 8)), torch.zeros(2, 8, 4)
+    with tm.trace() as trace:
+        library(torch.zeros(2, 32))
+        own.view(2, 4, 8)
+    assert [one.op for one in observed(trace, "regrouped")] == ["view"]
+    assert (WATCHED[torch.Tensor.view].anywhere, len(WATCHED[torch.Tensor.view].looks)) == ((), 1)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "kind"),
+    [
+        (torch.ones(3, 1), torch.ones(3, dtype=torch.float64), "promoted"),
+        (torch.ones(3, 2), torch.ones(3, 2, dtype=torch.float64), "promoted"),
+        (torch.ones(3, 2, dtype=torch.uint8), torch.full((3, 2), 255, dtype=torch.uint8), "wrapped"),
+        (torch.ones(2, 2, 3, 3), torch.ones(2, 2, 3, 3).contiguous(memory_format=torch.channels_last), "mixed formats"),
+    ],
+    ids=["other shapes", "other dtypes", "bytes", "other formats"],
+)
+def test_two_tensors_that_differ_are_asked(x, y, kind):
+    """Only two of one shape and of float32, in few dimensions, go by unasked."""
+    with tm.trace() as trace:
+        _ = x + y
+        _ = x.float() + x.float()
+    assert [one.seen for one in observed(trace, kind)] == [1]
