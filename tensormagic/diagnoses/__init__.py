@@ -30,8 +30,8 @@ from tensormagic.diagnoses import (
     writes,
     zero_gradients,
 )
-from tensormagic.diagnoses.fixes import with_fix
-from tensormagic.diagnoses.rule import Rule, likelihood, line_of
+from tensormagic.diagnoses.fixes import FIXES
+from tensormagic.diagnoses.rule import Rule, is_code, likelihood, line_of
 from tensormagic.reports import (
     FailureReport,
     Finding,
@@ -211,6 +211,16 @@ def _of_one_cause(found: list[Finding]) -> list[Finding]:
 
 def _found(report: Report) -> list[Finding]:
     return [with_fix(found, report) for rule in RULES if _concerns(rule, report) for found in rule.check(report)]
+
+
+def with_fix(finding: Finding, report: Report) -> Finding:
+    """Return the finding with its fix, where there is one that is certain."""
+    line = finding.location.text if finding.location is not None else ""
+    fix = FIXES.get(finding.code)
+    if fix is None or finding.fix or not is_code(line):
+        return finding
+    made = fix(finding, report, line)
+    return replace(finding, fix=made) if made and made != line and is_code(made) else finding
 
 
 def _concerns(rule: Rule, report: Report) -> bool:

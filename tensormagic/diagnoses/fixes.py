@@ -10,15 +10,14 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable
-from dataclasses import replace
 
 from tensormagic.diagnoses import fixes_of_values as values
+from tensormagic.diagnoses.mismatches import tried_way
 from tensormagic.diagnoses.rule import (
     atom,
     call_on,
     called_function,
     expressions,
-    is_code,
     only_place,
     spans,
     spliced,
@@ -27,44 +26,14 @@ from tensormagic.diagnoses.rule import (
     with_create_graph,
 )
 from tensormagic.diagnoses.writes import update_by_hand, without_out
-from tensormagic.reports import FailureReport, Finding, Report, TraceReport
+from tensormagic.reports import Finding, Report, TraceReport
 
 MOST_BY_HAND = 3  # leaves that are followed where no optimizer holds them; there may be more than that
 
 Fix = Callable[[Finding, Report, str], str]
 
 
-def with_fix(finding: Finding, report: Report) -> Finding:
-    """Return the finding with its fix, where there is one that is certain."""
-    line = finding.location.text if finding.location is not None else ""
-    fix = FIXES.get(finding.code)
-    if fix is None or finding.fix or not is_code(line):
-        return finding
-    made = fix(finding, report, line)
-    return replace(finding, fix=made) if made and made != line and is_code(made) else finding
-
-
 # -- by code -------------------------------------------------------------------------------------------------------
-
-
-def _tried_way(finding: Finding, report: Report, line: str) -> str:
-    """The one way that was tried stands in place of the call, or of an operand of it."""
-    failure = report.failure if isinstance(report, TraceReport) else report
-    ways = failure.mismatch.works if isinstance(failure, FailureReport) and failure.mismatch is not None else ()
-    if len(ways) != 1 or finding.remedy != f"`{ways[0]}`" or ways[0].startswith("nn."):
-        return ""
-    assert isinstance(failure, FailureReport)
-    way = ways[0]
-    tree = statement_of(way)
-    if not isinstance(tree, ast.Expr):
-        return ""
-    if isinstance(tree.value, ast.Call) and isinstance(tree.value.func, ast.Attribute):
-        if called_function(tree.value) in {"view", "reshape", "flatten"} and call_on(line, "view", "reshape"):
-            return ""  # it stands in place of the call, and its sizes are those of this batch
-        place = only_place(line, ast.unparse(tree.value.func.value))
-        return spliced(line, place, way) if place is not None else ""
-    place = only_place(line, failure.call)
-    return spliced(line, place, way) if place is not None and isinstance(tree.value, ast.BinOp) else ""
 
 
 def _the_line(finding: Finding, _report: Report, line: str) -> str:
@@ -343,9 +312,9 @@ FIXES: dict[str, Fix] = {
     "TM615": _frozen,
     "TM618": _unscaled,
     "TM620": _listed,
-    "TM802": _tried_way,
+    "TM802": tried_way,
     "TM803": _on_the_device,
-    "TM804": _tried_way,
+    "TM804": tried_way,
     "TM805": _before,
     "TM905": _told_the_epoch,
 }

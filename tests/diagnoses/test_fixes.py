@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from tensormagic.diagnoses.fixes import with_fix
+from tensormagic.diagnoses import with_fix
 from tensormagic.reports import Finding, Location, TraceReport
 from tensormagic.reports.base import Report
 

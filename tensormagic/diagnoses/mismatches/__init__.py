@@ -15,6 +15,7 @@ from tensormagic.diagnoses.mismatches.table import (
     operands_elsewhere,
     rows,
     shapes_apart,
+    tried_way,
     values_outside,
 )
 
@@ -26,5 +27,6 @@ __all__ = [
     "operands_elsewhere",
     "rows",
     "shapes_apart",
+    "tried_way",
     "values_outside",
 ]

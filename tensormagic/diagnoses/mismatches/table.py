@@ -32,6 +32,7 @@ A row or function that names what is not there is not asked.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -65,8 +66,8 @@ from tensormagic.diagnoses.mismatches.call import (
     unlike,
     whole,
 )
-from tensormagic.diagnoses.rule import as_code
-from tensormagic.reports import Clashing, FailureReport, Finding, Mismatch, Operand, RelatedLine
+from tensormagic.diagnoses.rule import as_code, call_on, called_function, only_place, spliced, statement_of
+from tensormagic.reports import Clashing, FailureReport, Finding, Mismatch, Operand, RelatedLine, Report, TraceReport
 from tensormagic.reports.base import Scalar
 from tensormagic.reports.failure import MismatchKind
 from tensormagic.words import count, listed, plural
@@ -449,3 +450,23 @@ def _origins(report: FailureReport, operands: list[Operand]) -> Iterator[Related
         if place is not None and (place.filename, place.line) not in described:
             described.add((place.filename, place.line))
             yield RelatedLine(f"made {operand.name or operand.role or 'an operand'}", place)
+
+
+def tried_way(finding: Finding, report: Report, line: str) -> str:
+    """The one way that was tried stands in place of the call, or of an operand of it."""
+    failure = report.failure if isinstance(report, TraceReport) else report
+    ways = failure.mismatch.works if isinstance(failure, FailureReport) and failure.mismatch is not None else ()
+    if len(ways) != 1 or finding.remedy != f"`{ways[0]}`" or ways[0].startswith("nn."):
+        return ""
+    assert isinstance(failure, FailureReport)
+    way = ways[0]
+    tree = statement_of(way)
+    if not isinstance(tree, ast.Expr):
+        return ""
+    if isinstance(tree.value, ast.Call) and isinstance(tree.value.func, ast.Attribute):
+        if called_function(tree.value) in {"view", "reshape", "flatten"} and call_on(line, "view", "reshape"):
+            return ""  # it stands in place of the call, and its sizes are those of this batch
+        place = only_place(line, ast.unparse(tree.value.func.value))
+        return spliced(line, place, way) if place is not None else ""
+    place = only_place(line, failure.call)
+    return spliced(line, place, way) if place is not None and isinstance(tree.value, ast.BinOp) else ""
