@@ -246,10 +246,11 @@ class CallMode(SharedMode, TorchFunctionMode):
             frame = calling_frame(above)
             code = frame.f_code
         call = line = self._made.get((id(code), frame.f_lasti)) or self._callers.standing_in_for(frame)
-        for around in self._inner:
-            call = partial(around, call, line, frame, above)
         if (last := self._last) is None:
             return call(func, args, kwargs)
+        if self._inner:
+            for around in self._inner:
+                call = partial(around, call, line, frame, above)
         return last(call, line, frame, above, func, args, kwargs or {})
 
     def plan(self) -> None:
@@ -354,8 +355,9 @@ class OperationMode(SharedMode, TorchDispatchMode):  # type: ignore[no-untyped-c
                 call = Engine.call(frame)
             else:
                 call = self._made.get((id(code), frame.f_lasti)) or self._callers.standing_in_for(frame)
-        for around, of_it in inner:
-            call = partial(around, call, of_it, frame)
+        if inner:
+            for around, of_it in inner:
+                call = partial(around, call, of_it, frame)
         return call(op, args, kwargs) if last is None else last(call, known, frame, op, args, kwargs)
 
     def _new_plan(self, op: Any) -> _Plan:

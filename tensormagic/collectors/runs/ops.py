@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from threading import get_ident
 from time import perf_counter
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 import torch
@@ -147,7 +147,8 @@ class OpCounts(OperationListener):
             rows, grown, node = self._elsewhere(above)  # type: ignore[arg-type]  # what has a code is a frame
         began = perf_counter()
         try:
-            result = call(op, args, kwargs)
+            # Where another run's is nearer to the operation, it is in the call.
+            result = op(*args) if type(call) is FunctionType and not kwargs else call(op, args, kwargs)
         except BaseException:
             self._failed(rows, func)
             raise
