@@ -1,20 +1,17 @@
-"""What goes on beside the user's code: threads of this package's own, and Python's search for reference cycles.
+"""Threads of this package's own, none of which is alive while the process forks.
 
-No thread is alive while the process forks. A forked process has only the thread that forked. What the others held
-stays held in it for ever: an import that a thread had begun leaves Python's lock of that module taken, and whatever the
-child imports next never comes back. Data loaders' workers, `notebook_launcher` and every ``multiprocessing.Process`` of
-the method "fork" are made so.
+A forked process has only the thread that forked. What the others held stays held in it for ever: an import that a
+thread had begun leaves Python's lock of that module taken, and whatever the child imports next never comes back. Data
+loaders' workers, `notebook_launcher` and every ``multiprocessing.Process`` of the method "fork" are made so.
 
 So each thread is ended before a fork, and goes on in the parent after it, in a new one.
 """
 
 from __future__ import annotations
 
-import gc
 import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 LONGEST_WAIT = 10.0  # seconds that a fork waits for one thread: it may itself wait for what the forking thread holds
 
@@ -98,29 +95,3 @@ if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
     os.register_at_fork(
         before=_each(Background.pause), after_in_parent=_each(Background.go_on), after_in_child=_each(Background.forget)
     )
-
-
-# Python's search for reference cycles waits while something large is built that has none.
-#
-# The search starts by itself after so many new objects, and then goes through all that are young, from time to time
-# through all there are. While a report of a hundred thousand nodes is built or drawn nothing is to be found, and
-# looking took a quarter of the time. What is not needed any more is freed at once as ever: that is done by counting
-# references.
-
-
-@contextmanager
-def gc_paused() -> Iterator[None]:
-    """Let no search for cycles begin until the block ends; may be nested.
-
-    Only on the main thread, and only around code of this package: there nothing of the user's can run in between,
-    which might switch the search off for itself, ask whether it is on, or fork. On another thread, as that of a live
-    panel is, the user's code goes on meanwhile, and nothing changes.
-    """
-    if threading.current_thread() is not threading.main_thread() or not gc.isenabled():
-        yield
-        return
-    try:
-        gc.disable()
-        yield
-    finally:
-        gc.enable()

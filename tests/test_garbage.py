@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import tensormagic as tm
-from tensormagic.background import gc_paused
+from tensormagic.reports.base import gc_paused
 from tensormagic.views.page import files
 
 

@@ -12,11 +12,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args
 
 from tensormagic.api.diagnosing import AnyReport, diagnosed
-from tensormagic.background import gc_paused
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.collectors.where.source import cell_of
 from tensormagic.errors import TraceError
 from tensormagic.reports import Cell, FailureReport, Level, LiveFrame, Pace, TraceReport, WritesReport
+from tensormagic.reports.base import gc_paused
 from tensormagic.reports.run import scalars, sender
 
 if TYPE_CHECKING:

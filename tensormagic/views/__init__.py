@@ -14,9 +14,9 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from tensormagic.background import gc_paused
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import Report, RunReport, TraceReport
+from tensormagic.reports.base import gc_paused
 from tensormagic.views.markup import escape, in_address, made_once, packed, plain, plain_report, tag
 from tensormagic.views.theme import EITHER_SIDE, code, module, once_each, static, with_loader
 

@@ -37,6 +37,19 @@ class Net(nn.Module):
         return self.fc(images.flatten(1))
 
 
+class Scale(torch.autograd.Function):
+    """A Function of a user's."""
+
+    @staticmethod
+    def forward(ctx, x, factor=2.0):
+        ctx.factor = factor
+        return x * factor
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output * ctx.factor, None
+
+
 def train(model, batches):
     """Train for an epoch, as a user's function would."""
     for images, digits in batches:
@@ -61,7 +74,8 @@ def names(tmp_path, monkeypatch):
     net, batches = Net(), [(torch.rand(16, 1, 8, 8), torch.randint(10, (16,))) for _ in range(4)]
     a = torch.rand(4, 6)
     return {
-        "torch": torch, "net": net, "model": net, "train": train, "batches": batches, "loader": batches,
+        "torch": torch, "Scale": Scale, "Double": Scale,
+        "net": net, "model": net, "train": train, "batches": batches, "loader": batches,
         "loss_function": nn.functional.cross_entropy, "loss_fn": nn.functional.cross_entropy,
         "optimizer": torch.optim.Adam(net.parameters()), "images": batches[0][0], "digits": batches[0][1], "losses": [],
         "a": a, "row": a[0], "x": a, "scores": torch.rand(8, 8, 8), "slow": traced(1.0), "fast": traced(2.0),

@@ -17,10 +17,10 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from tensormagic.background import gc_paused
 from tensormagic.collectors.objects.holdings import attributes_of, inside, is_a, items_of
 from tensormagic.collectors.objects.reach import DeepNames, Sharded, sharded_in
 from tensormagic.collectors.quiet import number
+from tensormagic.reports.base import gc_paused
 
 # Names for leaves and modules, without keeping any of them alive.
 #

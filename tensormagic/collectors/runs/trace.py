@@ -20,7 +20,6 @@ from typing import Any
 
 import torch
 
-from tensormagic.background import gc_paused
 from tensormagic.collectors import devices
 from tensormagic.collectors.calls.forward import ForwardRecorder, look_at_pass
 from tensormagic.collectors.cuts.detachment_log import CutLog
@@ -70,6 +69,7 @@ from tensormagic.collectors.where.caller import sequence_number, state_after, un
 from tensormagic.collectors.where.source import CellNumber
 from tensormagic.errors import NonFiniteError
 from tensormagic.reports import Cell, Gap, LiveFrame, Pass, TraceReport
+from tensormagic.reports.base import gc_paused
 from tensormagic.words import error_text
 
 _AGAIN = "one pass went through the same graph several times: the first time is shown"

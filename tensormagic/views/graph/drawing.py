@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tensormagic.reports.base import quickly
-from tensormagic.views.graph.coarsening import coarsen
-from tensormagic.views.graph.folding import Folding, Group, fold
+from tensormagic.views.graph.folding import Folding, Group, coarsen, fold
 from tensormagic.views.graph.inside import ROW_WIDTH, Level, Part, hierarchy, levels, path_to
 from tensormagic.views.graph.layout import Size, Spacing, lay_out
 from tensormagic.views.graph.words import cut_label, gradient_text, leaf_label, shows_values, value_text, wire_text

@@ -2,18 +2,26 @@
 
 Leaves become badges of the op that uses them, through the transpose or cast in between; chains of views become one
 group. Nothing is dropped: every node of the graph is in exactly one group, every leaf in a group or on one as badge.
-How a graph that is still too large is made smaller stands in `coarsening`.
+
+A graph that has too many boxes even so is made smaller; nothing is left out: more of it shares a box.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import chain, groupby, takewhile
+from operator import eq
 from typing import TYPE_CHECKING
 
 from tensormagic.reports.base import quickly
 from tensormagic.views.graph.layers import Edge, adjacency, topological_order
 from tensormagic.views.graph.words import op_label, shape_label, shows_values
 from tensormagic.views.markup import once
+from tensormagic.words import plural, shortened
 
 if TYPE_CHECKING:
     from tensormagic.reports import Edge as GraphEdge
@@ -207,3 +215,261 @@ def _joined(chain: list[Group]) -> Group:
     nodes = tuple(node for group in reversed(chain) for node in group.nodes)
     leaves = tuple(dict.fromkeys(leaf for group in chain for leaf in group.leaves))
     return Group(nodes, leaves, "views", f"{name} ×{len(chain)}", chain[-1].detail, chain[-1].module)
+
+
+# A graph with too many boxes. Groups are merged only where they stand next to each other in forward order: a graph
+# whose nodes are merged along one topological order has no circles afterwards, whatever is merged. That is why a module
+# that was called twice, with other things in between, becomes two boxes.
+#
+# Tried in turn: one box a module, from the innermost modules outwards; one box a repetition, where the same ops repeat
+# (a recurrent network, layers in a plain loop), several repetitions sharing a box where there are many; and, where
+# nothing repeats, neighbours by the dozen.
+
+_FEW = 8  # a fold into fewer boxes than this shows too little, if another one fits as well
+_MOST_REPETITIONS = 28  # boxes along the time axis of something that repeats
+_LONGEST_PERIOD = 96
+_LABEL = 22
+
+
+def coarsen(graph: Graph, folding: Folding, max_boxes: int) -> Folding:
+    """Return ``folding``, which has more groups, with at most ``max_boxes``."""
+    small = None
+    for groups, how in _candidates(folding.groups, max_boxes):
+        if len(groups) > max_boxes:
+            continue
+        found = assemble(graph, groups, folding.leaf_side, how)
+        if len(groups) >= _FEW:
+            return found
+        small = small if small is not None and len(small.groups) >= len(groups) else found
+    portions = _in_portions(folding.groups, max_boxes)
+    return small or assemble(graph, portions, folding.leaf_side, "neighbouring ops share a box")
+
+
+def _candidates(groups: Sequence[Group], max_boxes: int) -> Iterator[tuple[list[Group], str]]:
+    """Yield ways to merge, the ones that show most first."""
+    deepest = max(map(_depth, groups))
+    by_module = []
+    for depth in range(deepest, 0, -1):
+        merged = _merge_modules(groups, depth)
+        yield merged, "one box a module"
+        if len(merged) > max_boxes:
+            yield _merge_numbered(merged, max_boxes), "several layers share a box"
+        by_module.append(merged)
+    for merged in (list(groups), *by_module):
+        yield _merge_repetitions(merged, max_boxes), "repetitions share a box"
+
+
+def _depth(group: Group) -> int:
+    """Return how many names the path of a group's module has."""
+    return group.module.count(".") + 1 if group.module else 0
+
+
+def _common_path(groups: Sequence[Group]) -> list[str]:
+    """Return the path of the innermost module that all groups lie in."""
+    modules = {group.module for group in groups}  # few, of many groups
+    levels = zip(*(module.split(".") if module else [] for module in modules), strict=False)
+    return [names[0] for names in takewhile(lambda names: len(set(names)) == 1, levels)]
+
+
+def _merge_modules(groups: Sequence[Group], depth: int) -> list[Group]:
+    """Merge neighbours that belong to the same module, ``depth`` names deep."""
+    merged: list[Group] = []
+    for prefix, run in groupby(groups, key=lambda group: group.module.split(".", depth)[:depth]):
+        members = list(run)
+        if len(prefix) < depth or not members[0].module or len(members) == 1:
+            merged.extend(members)
+        else:
+            merged.append(_merged(members, kind="module", label=_module_label(prefix), module=".".join(prefix)))
+    return merged
+
+
+def _merged(members: Sequence[Group], *, kind: str, label: str, module: str, detail: str | None = None) -> Group:
+    """Return one group for neighbours; the last one, whose gradient comes first, speaks for it."""
+    nodes = tuple(chain.from_iterable([group.nodes for group in reversed(members)]))
+    leaves = tuple(dict.fromkeys(chain.from_iterable([group.leaves for group in members])))
+    detail = members[-1].detail if detail is None else detail
+    return new_group(nodes, leaves, kind, shortened(label, _LABEL), detail, module)
+
+
+def _module_label(path: Sequence[str]) -> str:
+    """Return the last name of a module's path, with the one before where it is a number: ``layers.3``."""
+    numbered = len(path) > 1 and path[-1].isdigit()
+    return ".".join(path[-2:] if numbered else path[-1:])
+
+
+def _merge_numbered(groups: Sequence[Group], max_boxes: int) -> list[Group]:
+    """Merge neighbours such as ``layers.3`` and ``layers.4``, the fewest in each box with which all of it fits."""
+    runs = [list(run) for _, run in groupby(groups, key=_series)]
+    numbered = [len(run) for run in runs if _series(run[0])]
+    others = len(groups) - sum(numbered)
+    most = max(numbered, default=1)
+    each = next((e for e in range(2, most + 1) if others + sum(-(-n // e) for n in numbered) <= max_boxes), most)
+    merged: list[Group] = []
+    for run in runs:
+        portions = [run[at : at + each] for at in range(0, len(run), each)] if _series(run[0]) else [run]
+        merged += [one for part in portions for one in ([_range(part)] if len(part) > 1 and _series(part[0]) else part)]
+    return merged
+
+
+def _series(group: Group) -> str:
+    """Return the path of the modules that a numbered module is one of, ``net.layers``; empty for anything else."""
+    parent, _, name = group.module.rpartition(".")
+    return parent if group.kind == "module" and name.isdigit() else ""
+
+
+def _range(members: Sequence[Group]) -> Group:
+    first, last = members[0].module.split("."), members[-1].module.rpartition(".")[2]
+    return _merged(members, kind="repeat", label=f"{_module_label(first)}–{last}", module=".".join(first[:-1]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Repeat:
+    """The same ``period`` groups, ``times`` times in a row from ``start``."""
+
+    start: int
+    period: int
+    times: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.period * self.times
+
+
+def _merge_repetitions(groups: Sequence[Group], max_boxes: int) -> list[Group]:
+    """Merge every repetition into one box, and several repetitions where there would be too many boxes."""
+    repeats = _find_repeats([(group.label, _without_numbers(group.module), len(group.leaves)) for group in groups])
+    single = len(groups) - sum(repeat.end - repeat.start for repeat in repeats)
+    room = min(max((max_boxes - single) // max(len(repeats), 1), 1), _MOST_REPETITIONS)
+    merged: list[Group] = []
+    at = 0
+    for repeat in repeats:
+        merged.extend(groups[at : repeat.start])
+        merged.extend(_portions_of(groups, repeat, room))
+        at = repeat.end
+    return [*merged, *groups[at:]]
+
+
+@lru_cache(maxsize=4096)
+def _without_numbers(module: str) -> str:
+    return re.sub(r"\d+", "#", module)
+
+
+def _find_repeats(signatures: Sequence[tuple[str, str, int]]) -> list[_Repeat]:
+    """Return stretches in which the same groups repeat, from left to right, those that cover most first chosen."""
+    numbers = {signature: number for number, signature in enumerate(dict.fromkeys(signatures))}
+    tokens: bytes | list[int] = [numbers[signature] for signature in signatures]
+    if len(numbers) <= 256:
+        tokens = bytes(tokens)
+    longest = min(_LONGEST_PERIOD, len(tokens) // 3)
+    waiting = sorted(
+        (stretch for period in range(1, longest + 1) for stretch in _stretches(tokens, period)), reverse=True
+    )
+    found, at, open_ = [], 0, list[_Stretch]()
+    while waiting or open_:
+        at = at if open_ else max(at, waiting[-1][0])
+        while waiting and waiting[-1][0] <= at:
+            open_.append(waiting.pop())
+        open_ = [stretch for stretch in open_ if stretch[1] - at >= 2 * stretch[2]]
+        if open_:
+            found.append(max((_repeat_at(at, stretch) for stretch in open_), key=_gain))
+            at = found[-1].end
+    return found
+
+
+_IS_ZERO = b"\x01" + bytes(255)  # for ``bytes.translate``: many times as quick as a comparison of each
+
+_Stretch = tuple[int, int, int]  # first token, end, period: from first to end, each equals the one a period later
+
+
+def _stretches(tokens: bytes | Sequence[int], period: int) -> Iterator[_Stretch]:
+    """Yield the longest stretches in which what a period holds comes three times or more."""
+    equal = _equal_to_later(tokens, period)
+    wanted = b"\x01" * (2 * period)
+    start = equal.find(wanted)
+    while start >= 0:
+        end = equal.find(b"\x00", start)
+        end = len(equal) if end < 0 else end
+        yield start, end, period
+        start = equal.find(wanted, end)
+
+
+def _equal_to_later(tokens: bytes | Sequence[int], period: int) -> bytes:
+    """Say for each token, by a 1 or a 0, whether the one a period later is the same."""
+    if not isinstance(tokens, bytes):
+        return bytes(map(eq, tokens, tokens[period:]))
+    length = len(tokens) - period
+    differing = int.from_bytes(tokens[:length], "little") ^ int.from_bytes(tokens[period:], "little")
+    return differing.to_bytes(length, "little").translate(_IS_ZERO)
+
+
+def _repeat_at(at: int, stretch: _Stretch) -> _Repeat:
+    _, end, period = stretch
+    return _Repeat(at, period, (end - at) // period + 1)
+
+
+def _gain(repeat: _Repeat) -> tuple[int, int]:
+    """Prefer what covers most, then the shorter period."""
+    return repeat.period * repeat.times, -repeat.period
+
+
+def _portions_of(groups: Sequence[Group], repeat: _Repeat, room: int) -> Iterator[Group]:
+    """Yield one group for every so many repetitions, the same number in each, of which there are at most ``room``."""
+    each = -(-repeat.times // room)
+    for first in range(0, repeat.times, each):
+        last = min(first + each, repeat.times)
+        members = groups[repeat.start + first * repeat.period : repeat.start + last * repeat.period]
+        yield _portion(members, first, last, repeat)
+
+
+def _portion(members: Sequence[Group], first: int, last: int, repeat: _Repeat) -> Group:
+    if len(members) == 1:
+        return members[0]
+    layers = _common_path(members[: repeat.period]), _common_path(members[-repeat.period :])
+    common = _common_path(members)
+    if all(path and path[-1].isdigit() for path in layers):
+        label = _module_label(layers[0]) + (f"–{layers[1][-1]}" if layers[0] != layers[1] else "")
+        return _merged(members, kind="repeat", label=label, module=".".join(common))
+    which = f"{first + 1}–{last} of {repeat.times}" if last - first > 1 else f"{first + 1} of {repeat.times}"
+    label = _repetition_label(members[: repeat.period], common, last - first)
+    return _merged(members, kind="repeat", label=label, module=".".join(common), detail=which)
+
+
+def _repetition_label(members: Sequence[Group], common: Sequence[str], times: int) -> str:
+    """Return what one repetition is called, and how often it is there: by its module where it is more than one op."""
+    if common and len({group.label for group in members}) > 1:
+        return _module_label(common) + (f" ×{times}" if times > 1 else "")
+    return _ops_label(members, times)
+
+
+def _ops_label(members: Sequence[Group], times: int) -> str:
+    """Return what one repetition of several ops is called, and how often it is there."""
+    many = f" ×{times}" if times > 1 else ""
+    ops = list(dict.fromkeys(group.label for group in members))
+    name = ops[0] if len(ops) == 1 else f"{ops[0]} … {ops[-1]}"
+    return shortened(name, _LABEL - len(many)) + many
+
+
+def _in_portions(groups: Sequence[Group], max_boxes: int) -> list[Group]:
+    """Merge neighbours into ``max_boxes`` portions, as even as can be."""
+    merged = []
+    for number in range(max_boxes):
+        members = groups[len(groups) * number // max_boxes : len(groups) * (number + 1) // max_boxes]
+        common = ".".join(_common_path(members))
+        names = [name for name, _ in Counter(group.label for group in members).most_common(2)]
+        label = plural(len(members), "op")
+        merged.append(_merged(members, kind="repeat", label=label, module=common, detail=", ".join(names)))
+    return [members if members.label != "1 op" else replace(members, label=members.detail) for members in merged]
+
+
+def divide(groups: Sequence[Group], most: int) -> list[Group]:
+    """Return the next level inside a box made of ``groups``: all of them, or 2 to ``most`` unions of neighbours."""
+    if len(groups) <= most:
+        return list(groups)
+    depths = range(len(_common_path(groups)) + 1, max(map(_depth, groups)) + 1)
+    for depth in depths:
+        merged = _merge_modules(groups, depth)
+        for level in (merged, _merge_repetitions(merged, most)) if len(merged) > most else (merged,):
+            if 2 <= len(level) <= most:
+                return level
+    repeated = _merge_repetitions(groups, most)
+    return repeated if 2 <= len(repeated) <= most else _in_portions(groups, most)

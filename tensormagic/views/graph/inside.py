@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from tensormagic.views.graph.coarsening import divide
-from tensormagic.views.graph.folding import Folding, Group, new_group
+from tensormagic.views.graph.folding import Folding, Group, divide, new_group
 from tensormagic.views.graph.layers import Edge
 from tensormagic.views.graph.layout import Layout, Size, Spacing, lay_out
 from tensormagic.views.graph.words import op_label, shape_label

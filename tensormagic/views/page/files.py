@@ -15,9 +15,9 @@ from typing import Any
 from uuid import uuid4
 
 from tensormagic import views
-from tensormagic.background import gc_paused
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import Report
+from tensormagic.reports.base import gc_paused
 from tensormagic.views.markup import escape, made_once, tag
 from tensormagic.views.text_canvas import LOOKALIKES
 from tensormagic.words import error_text

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from tensormagic.views.graph.coarsening import _equal_to_later
+from tensormagic.views.graph.folding import _equal_to_later
 
 
 @pytest.mark.parametrize("period", [1, 2, 3, 7, 96])

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from tensormagic.views.graph import coarsening as graph_coarsening
 from tensormagic.views.graph import folding as graph_folding
 from tensormagic.views.graph.drawing import BADGE_HEIGHT, DETAIL_SIZE, HEAD_HEIGHT, LABEL_SIZE, Inside, badge_rows, draw
 from tensormagic.views.graph.folding import _leaf_side as leaf_side
@@ -322,7 +321,7 @@ def test_repetitions_of_an_irregular_graph_are_found_in_linear_time():
         name = "abc"[number % 3] if loop else f"op{(number * number * 7919) % 10_007}"
         at = build.op(name, at)
     groups = fold(build.graph()).groups
-    repeats = graph_coarsening._find_repeats([(group.label, "", 0) for group in groups])
+    repeats = graph_folding._find_repeats([(group.label, "", 0) for group in groups])
     assert [(repeat.start, repeat.period, repeat.times) for repeat in repeats] == [(9000, 3, 30)]
 
 
