@@ -73,15 +73,16 @@ def seeded_again(report: RngRunReport) -> Iterator[Finding]:
     """TM703: one line puts a generator into the same state again and again, and draws follow each time."""
     for index, state in enumerate(report.before):
         own = [one for one in report.draws if one.generator == index]
-        seeds = Counter((one.location, one.digest) for one in own if one.kind == "set")
+        seeds = Counter((one.location, one.digest, bool(one.op)) for one in own if one.kind == "set")
         drawn = any(one.kind == "drew" for one in own)
-        for (line, _), often in seeds.items():
+        for (line, _, is_seen), often in seeds.items():
+            says = "by this line: what is drawn after it" if is_seen else "before this line: what is drawn here"
             if often >= FEWEST_SEEDS and line is not None and drawn:
                 yield Finding(
                     code="TM703",
                     severity="note",
-                    message=f"{state.name} was put into the same state {count(often)} times before this line: what is "
-                    "drawn here is the same each time.",
+                    message=f"{state.name} was put into the same state {count(often)} times {says} is the same each "
+                    "time.",
                     location=report.location(line),
                     evidence={"times": often},
                     remedy="Seed once, before the loop.",

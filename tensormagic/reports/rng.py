@@ -49,7 +49,8 @@ class Draw:
 
     generator: int  #: Index into `RngRunReport.before`.
     kind: DrawKind  #: ``"drew"``, or ``"set"``: seeded anew, or put back to an earlier state.
-    op: str  #: What drew: ``"aten.rand"``; empty where that was not seen (NumPy, Python).
+    #: What drew: ``"aten.rand"``; ``"seed"`` where torch was seeded. Empty where that was not seen (NumPy, Python).
+    op: str
     location: int | None  #: Index into `RngRunReport.locations`; None where no line is known.
     #: Likewise: the line after which it was, where only that is known; else the same as ``location``.
     since: int | None

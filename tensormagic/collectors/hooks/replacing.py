@@ -215,6 +215,31 @@ def _entering(note: Callable[[FrameType], None], original: Callable[[], Any]) ->
     return enter_dual_level
 
 
+# Notes the lines of `torch.manual_seed` and `torch.seed`, which are no operations: no mode is told of them.
+#
+# Both hand the seed to a function of their module, too, for devices that other packages bring. It returns before they
+# do: no frame of ours stands in a traceback of theirs.
+
+_SEEDING = "_seed_custom_device"
+
+
+def noted_seeds(note: Callable[[int, FrameType], None]) -> AbstractContextManager[Any]:
+    """Call ``note`` with the seed and the frame of torch's that sets it whenever torch is seeded."""
+    if not hasattr(torch.random, _SEEDING):  # another torch: the next draw shows it
+        return nullcontext()
+    return Replacement(torch.random, _SEEDING, partial(_seeding, note))
+
+
+def _seeding(note: Callable[[int, FrameType], None], original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    @uncounted
+    def seed_custom_device(seed: Any) -> Any:
+        without_dynamo(note, int(seed), sys._getframe(1))
+        return original(seed)
+
+    skip_in_dynamo(seed_custom_device)
+    return seed_custom_device
+
+
 # Keeps the tracer's frames out of the stacks that anomaly mode keeps for every node, and prints where one fails.
 
 

@@ -10,7 +10,9 @@ from typing import Any
 
 import torch
 
+from tensormagic.collectors.hooks.replacing import noted_seeds
 from tensormagic.collectors.hooks.stepping_off import Listener, OperationListener
+from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.rng.generators import TYPES, Reading, defaults, generators, identity, read, state_of
 from tensormagic.collectors.where.source import SourceLines
@@ -52,6 +54,7 @@ class DrawLog:
         self._sums: dict[tuple[Any, ...], list[Any]] = {}
         self._draws: list[Draw] = []
         self._last_site: int | None = None
+        self._seeded: tuple[int, int | None] | None = None  # torch: with what, and on which line
         self.count = 0
         self.gaps: list[Gap] = []
 
@@ -135,6 +138,10 @@ class DrawLog:
             self._changed(each, "", site)
         self._last_site = site
 
+    def seeded(self, seed: int, frame: FrameType) -> None:
+        """Note that torch is seeded; its generators stand so when that is done."""
+        self._seeded = (seed, self._sites.of_frame(frame))
+
     def passed(self, filename: str, first: int, last: int) -> None:
         """Look at all of them after a statement of a cell has run, which is on these lines."""
         site = self._sites.number(filename, last)
@@ -164,7 +171,9 @@ class DrawLog:
         numbers = None if op else last.numbers_to(now)
         kind: DrawKind = "drew" if op or numbers is not None else "set"
         since = site if op else self._last_site
-        self._note(Draw(each.index, kind, op, site, since, values if op else numbers, now.digest))
+        if kind == "set" and (known := self._seeded) is not None and _has_seed(each.generator, known[0]):
+            op, since, site = "seed", known[1], known[1]
+        self._note(Draw(each.index, kind, op, site, since, values if kind == "drew" and op else numbers, now.digest))
 
     def _note(self, draw: Draw) -> None:
         key = (draw.generator, draw.kind, draw.op, draw.location, draw.since)
@@ -199,6 +208,10 @@ class DrawLog:
             DrawSum(*key, *described)  # the fields stand in this order
             for key, described in list(self._sums.items())
         )
+
+
+def _has_seed(generator: Any, seed: int) -> bool:
+    return isinstance(generator, torch.Generator) and generator.initial_seed() in {seed, seed + 2**64, seed + 2**64 - 1}
 
 
 def state_with_names(state: GeneratorState, names: list[str]) -> GeneratorState:
@@ -241,6 +254,10 @@ class DrawListener(Listener, OperationListener):
         """Take down how all generators stand."""
         with quiet():
             self._guarded(self._log.open)
+
+    def enter(self, undoing: Undoing) -> None:
+        """Be told where torch is seeded."""
+        undoing.enter_context(noted_seeds(lambda *given: self._guarded(self._log.seeded, *given)))
 
     def wants(self, op: Any) -> Any:
         """Return an operation that may draw."""

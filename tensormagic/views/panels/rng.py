@@ -118,7 +118,7 @@ def run_headline(report: RngRunReport) -> str:
 def call_text(draw: Draw | DrawSum) -> str:
     """Return what drew."""
     if draw.kind == "set":
-        return "seeded, or state set"
+        return "seeded" if draw.op else "seeded, or state set"
     return draw.op.removeprefix("aten.") or "drew (between statements)"
 
 

@@ -101,10 +101,40 @@ def test_seeding_in_the_run_is_told():
     report, _ = watched(run)
     assert [(kind, op) for _, kind, op, *_ in told(report)] == [
         ("drew", "aten.rand"),
-        ("set", ""),
+        ("set", "seed"),
         ("drew", "aten.rand"),
     ]
     assert [(state.seed, state.drawn) for state in report.after if state.name == "torch, CPU"] == [("9", 2)]
+
+
+def test_a_seed_is_told_of_on_its_own_line():
+    """Not on the line that draws next; a state that is put back is told of there, as nothing shows it before."""
+
+    def run():
+        state = torch.get_rng_state()
+        for _ in range(2):
+            torch.manual_seed(-3)
+            torch.rand(2)
+        torch.set_rng_state(state)
+        torch.rand(1)
+
+    report, _ = watched(run)
+    assert [row[1:5] for row in told(report)] == [
+        ("set", "seed", "torch.manual_seed(-3)", 2),
+        ("drew", "aten.rand", "torch.rand(2)", 2),
+        ("set", "", "torch.rand(1)", 1),
+        ("drew", "aten.rand", "torch.rand(1)", 1),
+    ]
+
+
+def test_a_seed_that_torch_refuses_has_its_own_traceback():
+    """Ours is not in it, and nothing is noted."""
+    with pytest.raises((RuntimeError, ValueError), match="Overflow") as alone:
+        torch.manual_seed(2**70)
+    with pytest.raises((RuntimeError, ValueError), match="Overflow") as caught:
+        watched(lambda: torch.manual_seed(2**70))
+    files = [[entry.path.name for entry in each.traceback][-1:] for each in (alone, caught)]
+    assert files[0] == files[1]
 
 
 def test_a_generator_without_a_name():

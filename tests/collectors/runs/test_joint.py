@@ -82,9 +82,7 @@ def test_a_program_has_the_trace_that_it_has_alone(case, monkeypatch):
     once, plain, joint = reports
     unsteady = {path for path, *_ in told_apart(once, plain)}
     unsteady.add(".training.by_hand.holds")  # who is alive: ``locals()`` keeps what it had when it was asked for last
-    names = (
-        "locals" in case.run.__code__.co_names
-    )  # that dictionary has new names where somebody asks the frame for its own
+    names = "locals" in case.run.__code__.co_names  # that dictionary gets new names where somebody asks for its own
     apart = [each for each in told_apart(plain, joint) if each[0] not in unsteady]
     apart = [each for each in apart if not (names and each[0].endswith(".variable"))]
     assert [each for each in apart if {_without_alias(name) for name in each[1:]} != {"view"}][:4] == []
