@@ -170,11 +170,21 @@ def an_evaluation_that_seeds():
     return trace.report
 
 
-@ill("TM703", severity="note", line="torch.randn(8)", says=("4 times before this line",), also=("TM701",))
+@ill("TM703", severity="note", line="torch.manual_seed(3)", says=("4 times by this line",), also=("TM701",))
 def noise_that_is_the_same_in_every_step():
     with tm.track_rng() as run:
         for _ in range(4):
             torch.manual_seed(3)
+            torch.randn(8)
+    return run.report
+
+
+@ill("TM703", severity="note", line="torch.randn(8)", says=("4 times before this line",), also=("TM701",))
+def noise_of_a_state_that_is_put_back_in_every_step():
+    state = torch.Generator().manual_seed(3).get_state()
+    with tm.track_rng() as run:
+        for _ in range(4):
+            torch.set_rng_state(state)
             torch.randn(8)
     return run.report
 
