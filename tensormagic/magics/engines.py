@@ -177,6 +177,7 @@ def traced_here(options: str, cell: str, folder: str, *, live: bool) -> tuple[bo
         shell.extension_manager.load_extension("tensormagic")
     shares = Path(folder).is_dir()
     place = Path(folder if shares else tempfile.mkdtemp(prefix="tensormagic-ranks-"))
+    _remove_left()  # of a run whose client was interrupted before it asked
     _left[:] = [] if shares else [place]
     posting = Background(_Posted(place).run, "tensormagic-posting")
     if live:
@@ -202,7 +203,10 @@ def piece(number: int) -> tuple[str, bytes] | None:
                 file.seek(number * _LARGEST)
                 return path.name, file.read(_LARGEST)
         number -= pieces
-    for folder in _left:
-        shutil.rmtree(folder, ignore_errors=True)
-    _left.clear()
+    _remove_left()
     return None
+
+
+def _remove_left() -> None:
+    while _left:
+        shutil.rmtree(_left.pop(), ignore_errors=True)

@@ -59,3 +59,20 @@ def frozen_embeddings_that_decay():
             F.cross_entropy(head(words(torch.arange(9))), torch.arange(9) % 3).backward()
             optimizer.step()
     return trace.report
+
+
+@ill("TM624", severity="warning", line="zero_grad(set_to_none=False)", subject="phase", says=("momentum",))
+def a_mask_that_holds_nothing_beside_one_that_moves():
+    """A parameter without elements has nothing to look at, and hides none of the others."""
+    net = nn.Linear(3, 3)
+    nothing, phase = nn.Parameter(torch.zeros(0)), nn.Parameter(torch.randn(3, dtype=torch.complex64))
+    optimizer = torch.optim.SGD([*net.parameters(), nothing, phase], lr=0.1, momentum=0.9)
+    with tm.trace(namespace={"net": net, "nothing": nothing, "phase": phase, "optimizer": optimizer}) as trace:
+        for step in range(8):
+            if step == 3:
+                nothing.requires_grad_(False)
+                phase.requires_grad_(False)
+            optimizer.zero_grad(set_to_none=False)
+            ((net(torch.randn(4, 3)) * phase.abs()).sum() + nothing.sum()).backward()
+            optimizer.step()
+    return trace.report

@@ -209,3 +209,19 @@ def test_a_folder_writes_what_this_rank_does(cell, tmp_path, monkeypatch):
     )
     assert ran.error is None
     assert (tmp_path / "my runs" / "rank00000.jsonl").exists()
+
+
+def test_a_run_removes_what_a_client_never_asked_for(shell, tmp_path, monkeypatch):
+    """A client that was interrupted leaves the files of its run on the engines; the next run there removes them."""
+    monkeypatch.setattr(engines, "_left", [])
+    assert engines.traced_here("", "pass", "/not/there", live=False) == (False, "", "")
+    (first,) = engines._left
+    assert engines.piece(0) is not None
+    engines.traced_here("", "pass", "/not/there", live=False)
+    assert not first.exists()
+    (second,) = engines._left
+    while engines.piece(0) is not None:
+        for file in second.glob("rank*"):
+            file.unlink()
+    assert not second.exists()
+    assert engines._left == []

@@ -194,7 +194,7 @@ class FrozenMoves:
         """Look before a step of an optimizer; ``frozen`` is the line that was seen to freeze something last."""
         for group in optimizer.param_groups:
             for held in group["params"]:
-                if not held.requires_grad and held.grad is not None and held.layout is torch.strided:
+                if not held.requires_grad and held.grad is not None and held.layout is torch.strided and held.numel():
                     self._look(held, group, name, frozen)
 
     def _look(self, held: torch.Tensor, group: dict[str, Any], name: str, line: int | None) -> None:
