@@ -59,6 +59,24 @@ def sentences():
     return net, step
 
 
+def actor_critic():
+    """Return a policy and a value over sixteen states with Adam, and its step on one episode."""
+    net = nn.ModuleDict({"body": nn.Linear(4, 32), "actor": nn.Linear(32, 2), "critic": nn.Linear(32, 1)})
+    optimizer, states = torch.optim.Adam(net.parameters(), 1e-3), torch.randn(16, 4)
+
+    def step():
+        features = F.relu(net["body"](states))
+        policy, values = torch.distributions.Categorical(logits=net["actor"](features)), net["critic"](features)
+        actions = policy.sample()
+        advantages = (actions == 1).float() - values.squeeze(1)
+        actor = -(policy.log_prob(actions) * advantages.detach()).mean() - 0.01 * policy.entropy().mean()
+        optimizer.zero_grad()
+        (actor + advantages.square().mean()).backward()
+        optimizer.step()
+
+    return net, step
+
+
 def _timed(step, count):
     began = time.process_time()
     for _ in range(count):

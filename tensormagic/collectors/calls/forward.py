@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from threading import get_ident
 from time import perf_counter
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,10 +19,11 @@ from tensormagic.collectors.faults.autograd_watch import GETS_GRAD, SETS_DATA, A
 from tensormagic.collectors.gradients.gradient_statistics import SmallResults
 from tensormagic.collectors.graphs.live_nodes import flat
 from tensormagic.collectors.hooks.modes import CallFollower
+from tensormagic.collectors.hooks.replacing import Replacements, skip_in_dynamo
 from tensormagic.collectors.hooks.stepping_off import STANDING_IN
 from tensormagic.collectors.objects.identity import ModuleNames, RunningModules
 from tensormagic.collectors.quiet import answers_itself, here, without_modes
-from tensormagic.collectors.where.caller import Origin, Origins, sequence_number
+from tensormagic.collectors.where.caller import Origin, Origins, sequence_number, uncounted
 from tensormagic.collectors.where.source import SourceLines
 from tensormagic.errors import NonFiniteError
 from tensormagic.reports import Gap
@@ -165,7 +167,18 @@ class ForwardRecorder(CallFollower):
         self.stops = False
         self.seconds = 0.0
         self._aside_since = 0
-        self._applied = -1
+        self._applied = self._before_step = -1
+        self._ranges = Replacements()
+
+    def __enter__(self) -> ForwardRecorder:
+        """Begin to follow."""
+        self._ranges.put(torch.autograd.profiler.record_function, "__exit__", self._range_ending)
+        return super().__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        """Follow no more."""
+        super().__exit__(*error)
+        self._ranges.remove_all()
 
     def around(  # noqa: C901, PLR0912, PLR0913, PLR0917  (one branch a listener: a method each would cost every call)
         self, call: Any, line: Any, frame: FrameType, above: FrameType, func: Any, args: Any, kwargs: Any
@@ -243,14 +256,40 @@ class ForwardRecorder(CallFollower):
         since = sequence_number()
         left = super().step_aside()
         if left:
+            self._ranges.pause()  # TorchScript would compile it
             self._aside_since = since
         return left
 
     def step_back(self, caller: FrameType | None) -> None:
         """Come back, and note what was made meanwhile: by a call of ``caller``'s."""
         super().step_back(caller)
+        self._ranges.resume()
         if (stop := sequence_number()) != self._aside_since and caller is not None:
             self._note(self._aside_since, stop, caller)
+
+    def leave_step(self) -> None:
+        """Leave while a step of an optimizer runs, of whose calls nothing is noted."""
+        if self.ops is None and not (self.stops or self._grown or self._unwritten):
+            self._before_step = self.leave()
+
+    def return_from_step(self) -> None:
+        """Come back, where this has left."""
+        if (place := self._before_step) >= 0:
+            self._before_step = -1
+            self.come_back(place)
+
+    def _range_ending(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what ends a range of the profiler's, as each step is one: also a step that failed ends here."""
+        home = get_ident()
+
+        @uncounted
+        def range_ends(*args: Any) -> Any:
+            if self._before_step >= 0 and get_ident() == home:
+                self.return_from_step()
+            return original(*args)
+
+        skip_in_dynamo(range_ends)
+        return range_ends
 
     def put_on_top(self) -> Callable[[], None]:
         """Go on top of this thread's stack for a while, as the engine runs without; returns what undoes it."""

@@ -404,7 +404,9 @@ class SmallResults:
             return
         try:
             with torch._C.DisableTorchFunction():
-                numbers = _numbers(result) if 0 < result.numel() <= FEW_ELEMENTS else ()
+                if not 0 < result.numel() <= FEW_ELEMENTS:
+                    return
+                numbers = _numbers(result)
                 if numbers and torch._C._current_autograd_node() is None and (node := result.grad_fn) is not None:
                     if len(self.made) >= _MOST_RESULTS:
                         del self.made[next(iter(self.made))]
@@ -457,6 +459,8 @@ def _numbers(x: Any) -> Numbers:
     """Return the elements of a tensor; none where these are many, or are not simply there to be read. Never raises."""
     try:
         with torch._C.DisableTorchFunction(), without_modes():
+            if type(x) is torch.Tensor and x.dtype is torch.float32 and not (x.dim() or devices.there.holds(x)):
+                return (x.item(),)  # a loss, as a rule
             if type(x) not in _PLAIN or not 0 < x.numel() <= FEW_ELEMENTS or x.is_meta or devices.there.holds(x):
                 return ()
             if x.layout is not torch.strided or not x.is_floating_point():

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _edge = quickly(Edge)
 
+_FEW = 64  # nodes whose origins are looked up one by one
 NO_NUMBER = (1 << 64) - 1  # what torch says of a leaf's node
 
 Links = list[list[tuple[int, int, int]]]  # traversal place of a node → its edges: (input number, target's place, slot)
@@ -118,6 +119,10 @@ class Walker:
 
     def _signed(self, flat: list[int], at: list[int], numbers: array[int]) -> array[int]:
         """Return a signature with the numbers of the origins, at ``at``, of the nodes that have a sequence number."""
+        if len(numbers) <= _FEW:  # NumPy takes some 60 µs for any
+            for place, number in zip(at, numbers, strict=True):
+                flat[place] = flat[place] if number == NO_NUMBER else self._origins.of(number)[0]
+            return array("i", flat)
         signature = array("i", flat)
         made = np.frombuffer(numbers, np.uint64) != NO_NUMBER
         origins = self._origins.of_all(np.frombuffer(numbers, np.uint64)[made])

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import count
+from operator import attrgetter
 from threading import get_ident
 from types import FrameType
 from typing import Any, ClassVar, NamedTuple, TypeVar
@@ -47,6 +48,7 @@ _Call = Callable[[Any, Any, Any], Any]  # a function: call(function, args, kwarg
 _Around = Callable[..., Any]
 _BETWEEN = frozenset({HANDS_OVER, MARK})  # names of frames between the user's line and the function mode
 _entered = count(1)
+_rank = attrgetter("rank")
 _latest: dict[tuple[int, type], ref[Any]] = {}  # by thread and class: the mode that was made last
 
 
@@ -96,22 +98,31 @@ class SharedMode:
 
     def place(self) -> int:
         """Return the place on this thread's stack; -1 where the mode is not on it."""
-        return next((at for at, mode in enumerate(type(self).stack()) if mode is self), -1)
+        for at, mode in enumerate(type(self).stack()):
+            if mode is self:
+                return at
+        return -1
 
     def go(self, place: int) -> None:
         """Go onto the stack, to a place that is there."""
         modes = type(self).stack()
-        self.set_stack([*modes[:place], self, *modes[place:]])
+        if place == len(modes):
+            type(self).push(self)
+        else:
+            self.set_stack([*modes[:place], self, *modes[place:]])
 
     def go_off(self) -> None:
         """Leave it."""
         modes = type(self).stack()
-        if any(mode is self for mode in modes):
+        if modes and modes[-1] is self:
+            type(self).pop()
+        elif any(mode is self for mode in modes):
             self.set_stack([mode for mode in modes if mode is not self])
 
     def be(self, there: Iterable[Any]) -> None:
         """Know who is there."""
-        self.there = tuple(sorted(there, key=lambda follower: follower.rank))
+        found = list(there)
+        self.there = tuple(sorted(found, key=_rank) if len(found) > 1 else found)
         self.plan()
 
     def plan(self) -> None:
@@ -183,7 +194,7 @@ class Follower:
         if place >= 0:
             if len(mode.there) == 1:
                 mode.go_off()
-            mode.be(other for other in mode.there if other is not self)
+            mode.be([other for other in mode.there if other is not self])
         return place
 
     def come_back(self, place: int) -> None:

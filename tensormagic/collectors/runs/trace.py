@@ -120,6 +120,7 @@ class Tracer(Listener):
         self._updates.steps, self._passes.lost = self._recorder.autograd, self._updates.lost
         self._parallel, self._microbatches = ParallelWatcher(self._leaves), Microbatches()
         self._updates.reads_gradients, self._updates.stepped = self._parallel.is_there, self._passes.stepped
+        self._updates.leave, self._updates.come_back = self._recorder.leave_step, self._recorder.return_from_step
         self._gaps: dict[str, Gap] = {}
         self._running: list[Following] = []
         self._begun = self._home = 0

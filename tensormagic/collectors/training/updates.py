@@ -287,6 +287,8 @@ class UpdateWatcher:
         reads_gradients: Whether the gradients that a measured step uses are to be read, too.
         stepped: Called with their norms then: number of a parameter → norm.
         lost: Of parameters in half precision: how many elements stayed, and how many had a gradient, in all steps.
+        leave: Called where a step begins that runs no code but torch's.
+        come_back: Called where any step ends without an error.
     """
 
     def __init__(
@@ -306,6 +308,8 @@ class UpdateWatcher:
         self.reads_gradients: Callable[[], bool] = bool
         self.stepped: Callable[[dict[int, float]], object] = dict
         self.lost: dict[int, tuple[float, float]] = {}
+        self.leave: Callable[[], object] = bool
+        self.come_back: Callable[[], object] = bool
 
     def __enter__(self) -> None:
         """Watch."""
@@ -328,16 +332,20 @@ class UpdateWatcher:
         """Look before a step on the watched thread."""
         if threading.get_ident() != self._thread:
             return
+        plain = len(args) < 2 and not kwargs  # the optimizer alone
         if self.steps is not None:
-            self.steps.step_begins(plain=len(args) < 2 and not kwargs)  # the optimizer alone
+            self.steps.step_begins(plain=plain)
         self._listener.before_step(optimizer)
         if self._wanted() and not devices.there.capturing():
             self._guarded(lambda: self._keep(optimizer))
+        if plain and _is_of_torch_alone(optimizer):
+            self.leave()
 
     def ends(self, optimizer: torch.optim.Optimizer) -> None:
         """Look after it."""
         if threading.get_ident() != self._thread:
             return
+        self.come_back()
         if self.steps is not None:
             self.steps.step_ends(optimizer)
         if self._before:
@@ -407,6 +415,13 @@ class UpdateWatcher:
                     parameters.append(local)
                     gradients.append(here(parameter.grad))
         return numbers, parameters, [] if any(map(_has_no_norm, gradients)) else gradients
+
+
+def _is_of_torch_alone(optimizer: torch.optim.Optimizer) -> bool:
+    """Return whether a step runs torch's own code and no other, which makes no node."""
+    hooks = (_tables[1], optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks)
+    torchs = type(optimizer).__module__.startswith("torch.optim.") and not any(map(len, hooks))
+    return torchs and not any(group.get("differentiable") for group in optimizer.param_groups)
 
 
 def _halves(

@@ -250,3 +250,59 @@ def test_hooks_of_the_persons_own_come_and_go_while_traced():
     assert called == ["early", "late", "late", "late"]
     assert not torch_optimizer._global_optimizer_pre_hooks
     assert not torch_optimizer._global_optimizer_post_hooks
+
+
+def test_calls_are_followed_again_after_a_step_that_failed():
+    """The function mode is off the stack while a step of torch's runs, and back where its error was caught."""
+    net = nn.Linear(4, 3)
+    optimizer = torch.optim.Adam(net.parameters())
+    with tm.trace(namespace={"net": net}) as trace:
+        depth = torch._C._len_torch_function_stack()
+        for broken in (False, True):
+            optimizer.zero_grad()
+            net(torch.ones(2, 4)).square().sum().backward()
+            if broken:
+                optimizer.state[net.bias]["exp_avg"] = torch.zeros(5)
+                with pytest.raises(RuntimeError):
+                    optimizer.step()
+            else:
+                optimizer.step()
+            assert torch._C._len_torch_function_stack() == depth == 1
+        net(torch.ones(2, 4)).exp().sum().backward()
+    assert trace.report.training.optimizers[0].steps == 1
+    assert {node.op for node in trace.report.graphs[-1].nodes} >= {"exp"}
+    assert all(node.location is not None for graph in trace.report.graphs for node in graph.nodes if node.op == "exp")
+
+
+def test_calls_of_the_users_own_within_a_step_are_followed():
+    """A hook of the user's runs in it, or a class of the user's, or a closure: then the mode stays on."""
+    depths = []
+
+    class Own(torch.optim.SGD):
+        def step(self, closure=None):
+            depths.append(torch._C._len_torch_function_stack())
+            return super().step(closure)
+
+    net = nn.Linear(4, 3)
+    hooked = torch.optim.SGD(net.parameters())
+    hooked.register_step_post_hook(lambda *_: depths.append(torch._C._len_torch_function_stack()))
+    with tm.trace(namespace={"net": net}):
+        net(torch.ones(2, 4)).square().sum().backward()
+        Own(net.parameters()).step()
+        hooked.step()
+        torch.optim.SGD(net.parameters()).step(lambda: depths.append(torch._C._len_torch_function_stack()))
+    assert depths == [1, 1, 1]
+
+
+def test_torchscript_compiles_a_range_of_the_profilers():
+    """What ends a range is as it was while TorchScript compiles it."""
+    with tm.trace(namespace={}):
+        net = torch.jit.script(_Ranged())
+        assert net(torch.ones(2)).tolist() == [2, 2]
+
+
+class _Ranged(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Double."""
+        with torch.autograd.profiler.record_function("twice"):
+            return x + x
