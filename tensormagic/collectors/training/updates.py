@@ -420,7 +420,7 @@ class UpdateWatcher:
 def _is_of_torch_alone(optimizer: torch.optim.Optimizer) -> bool:
     """Return whether a step runs torch's own code and no other, which makes no node."""
     hooks = (_tables[1], optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks)
-    torchs = type(optimizer).__module__.startswith("torch.optim.") and not any(map(len, hooks))
+    torchs = type(optimizer).__module__.startswith("torch.optim.") and not any(len(each) for each in hooks)
     return torchs and not any(group.get("differentiable") for group in optimizer.param_groups)
 
 
