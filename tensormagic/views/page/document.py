@@ -7,8 +7,10 @@ or parameters are too many for one output, ``cuts`` says how many of how many ar
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tensormagic.views.graph.drawing import BADGE_SIZE, CUT_INDENT, DETAIL_SIZE, LABEL_SIZE, Box, Drawing, badge_rows
@@ -241,7 +243,8 @@ class _Builder:
         kept = self.report.parameters[: self.limits.parameters]
         self._cut(len(kept), len(self.report.parameters), "parameters are shown")
         places = self._pass_places()
-        return [_parameter(parameter, places) for parameter in kept]
+        short = _short_names([parameter.name for parameter in kept])
+        return [_parameter(parameter, name, places) for parameter, name in zip(kept, short, strict=True)]
 
     def passes(self) -> list[list[Any]]:
         rows = [self.report.passes[place] for place in self._pass_places()]
@@ -274,12 +277,20 @@ def _nonfinite(nonfinite: FirstNonfinite, places: Mapping[int, tuple[float, floa
     }
 
 
-def _parameter(parameter: ParameterSeries, places: list[int]) -> dict[str, Any]:
+def _short_names(names: list[str]) -> list[str]:
+    """Return for each dotted name its shortest ending, of two parts or more, that no other name has."""
+    endings = [[name.split(".", before)[-1] for before in reversed(range(name.count(".")))] for name in names]
+    uses = Counter(chain.from_iterable(endings))
+    return [next((one for one in own if uses[one] == 1), name) for name, own in zip(names, endings, strict=True)]
+
+
+def _parameter(parameter: ParameterSeries, short: str, places: list[int]) -> dict[str, Any]:
     norms, updates = parameter.norms, parameter.updates
     elements = plural(parameter.numel, "element")
     any_update = any(map(touched, updates))
     return {
         "name": parameter.name,
+        "short": short,
         "said": f"{parameter.name}  {whole_shape(parameter.shape)}  {parameter.dtype}, {elements}",
         "requires_grad": parameter.requires_grad,
         "used": parameter.used,

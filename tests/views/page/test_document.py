@@ -191,3 +191,12 @@ def test_edges_and_order_are_steps() -> None:
     assert edge_columns(edges) == [[3, 0, 2], [1, 3, 2], [0, 1, 0]]
     assert edge_columns(()) == [[], [], []]
     assert trace_document(samples_viewer.calm_run(1))["graphs"][0]["order"] == [14, *[-1] * 14]
+
+
+def test_a_parameter_is_called_by_its_shortest_ending_that_no_other_has() -> None:
+    run = samples_viewer.calm_run()
+    names = ["net.0.attn.weight", "net.1.attn.weight", "net.head.weight", "scale"]
+    series = tuple(replace(run.parameters[0], name=name) for name in names)
+    document = trace_document(replace(run, parameters=series))
+    short = [parameter["short"] for parameter in document["parameters"]]
+    assert short == ["0.attn.weight", "1.attn.weight", "head.weight", "scale"]

@@ -73,10 +73,7 @@ export class Charts {
       ) + model.doc.parameters_said;
     if (names === this.names) return this.changed();
     this.names = names;
-    const short = shortNames(this.parameters.map((/** @type {any} */ one) => one.name));
-    this.rows = this.parameters.map((/** @type {any} */ parameter, /** @type {number} */ place) =>
-      this.row(parameter, short[place]),
-    );
+    this.rows = this.parameters.map((/** @type {any} */ parameter) => this.row(parameter));
     const [above, none] = model.doc.parameters_said;
     say(this.count, above);
     this.list.replaceChildren(
@@ -85,8 +82,8 @@ export class Charts {
     this.changed();
   }
 
-  /** @param {any} parameter @param {string} name its shortest name that is no other's */
-  row(parameter, name) {
+  /** @param {any} parameter */
+  row(parameter) {
     const line = svg("path", { class: "series" }),
       alone = svg("path", { class: "series alone" }),
       bad = svg("path", { class: "bad-passes", fill: `url(#${this.hatch})` }),
@@ -99,14 +96,7 @@ export class Charts {
     const share = svg("rect", { class: "share", y: 5, height: ROW_HEIGHT - 10 });
     plot.prepend(share);
     const value = html("span", { class: "reading" });
-    const label = html(
-      "span",
-      {
-        class: "label",
-        title: parameter.said,
-      },
-      html("bdi", {}, name),
-    );
+    const label = html("span", { class: "label", title: parameter.said }, html("bdi", {}, parameter.short));
     const element = html("div", { class: parameter.requires_grad ? "row" : "row frozen" }, label, plot, value);
     return { element, line, alone, bad, zero, blind, now, knob, share, value, plot, stale: true, parameter };
   }
@@ -199,7 +189,7 @@ export class Charts {
   /** @param {any} row @param {number} place */
   paintRow(row, place) {
     if (row.stale || row.width !== this.width) this.plot(row, this.series[place]);
-    const at = this.place(this.hovered ?? this.current ?? Infinity),
+    const at = this.passes.findLastIndex((pass) => pass <= (this.hovered ?? this.current ?? Infinity)),
       norm = at < 0 ? UNTOUCHED : this.series[place][at];
     const x = at < 0 ? -9 : this.x(this.passes[at]),
       drawn = norm > 0 && Number.isFinite(norm);
@@ -277,18 +267,6 @@ export class Charts {
     return ROW_HEIGHT - 3 - ((Math.log10(norm) - low) / (high - low)) * (ROW_HEIGHT - 6);
   }
 
-  /** @param {number} pass @returns {number} place of the last kept pass that is not later */
-  place(pass) {
-    let low = 0,
-      high = this.passes.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (this.passes[middle] <= pass) low = middle + 1;
-      else high = middle;
-    }
-    return low - 1;
-  }
-
   /** @param {PointerEvent} event @returns {number|null} */
   passAt(event) {
     const plot = /** @type {Element} */ (event.target).closest?.(".plot");
@@ -335,16 +313,4 @@ function runs(values, holds) {
     else found.push([at, at]);
   });
   return found;
-}
-
-/** For each dotted name its shortest ending, of two parts or more, that no other name has. @param {string[]} names @returns {string[]} */
-function shortNames(names) {
-  const endings = names.map((name) => {
-    const parts = name.split(".");
-    return parts.slice(1).map((_part, at) => parts.slice(parts.length - 2 - at).join("."));
-  });
-  /** @type {Map<string, number>} */
-  const uses = new Map();
-  for (const ending of endings.flat()) uses.set(ending, (uses.get(ending) ?? 0) + 1);
-  return names.map((name, place) => endings[place].find((ending) => uses.get(ending) === 1) ?? name);
 }

@@ -191,17 +191,11 @@ function saved(tensors) {
 
 // What the forward made of a node, at the pass that is shown or the nearest one before it; where it was asked for.
 
-/** The newest forward value of a node up to a pass. @param {Model} model @param {number} graph @param {number} node @param {number} pass */
-function forwardAt(model, graph, node, pass) {
-  const frames = model.graphs[graph].frames.filter(
-    (/** @type {any} */ frame) => frame.forward && frame.pass <= pass && frame.forward.norms[node] !== -1,
-  );
-  return frames[frames.length - 1] ?? null;
-}
-
 /** @param {Model} model @param {number} graph @param {number} node @param {number} pass @returns {Element[]} */
 function forwardOf(model, graph, node, pass) {
-  const frame = forwardAt(model, graph, node, pass);
+  const frame = model.graphs[graph].frames.findLast(
+    (/** @type {any} */ one) => one.forward && one.pass <= pass && one.forward.norms[node] !== -1,
+  );
   if (!frame) return [];
   const { norms, bad, ...words } = frame.forward,
     counts = bad.get(node),
@@ -219,22 +213,13 @@ function forwardOf(model, graph, node, pass) {
 export function statisticsAt(model, graph, node, pass) {
   const first = model.node(graph, node).statistics;
   if (!first) return null;
-  const frames = model.graphs[graph].frames.filter(
-    (/** @type {any} */ frame) => frame.pass <= pass && frame.measures?.["|max|"][node],
-  );
-  const alone = first.length > 2, // else the frame of that pass has the rest (columns.py)
-    frame = frames[frames.length - 1] ?? (alone ? null : measuredFirst(model, graph, node));
+  const measured = model.graphs[graph].frames.filter((/** @type {any} */ frame) => frame.measures?.["|max|"][node]),
+    alone = first.length > 2, // else the frame of that pass has the rest (columns.py)
+    frame = measured.findLast((/** @type {any} */ one) => one.pass <= pass) ?? (alone ? null : measured[0]);
   if (!frame || (alone && frame.pass < first[0])) return alone ? first : null;
   const [nan, inf] = frame.bad.get(node) ?? [0, 0],
     of = (/** @type {string} */ name) => frame.measures[name]?.[node] ?? "0";
   return [frame.pass, first[1], normText(frame.norms[node]), ...["|max|", "mean", "std", "zeros"].map(of), nan, inf, of("too small"), of("at the limit")];
-}
-
-/** @param {Model} model @param {number} graph @param {number} node */
-function measuredFirst(model, graph, node) {
-  return model.graphs[graph].frames.find(
-    (/** @type {any} */ frame) => frame.measures?.["|max|"][node],
-  );
 }
 
 /** @param {any[]|null} row @returns {Element[]} */

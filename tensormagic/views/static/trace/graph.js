@@ -2,7 +2,7 @@
 /** The picture of one graph: what is near is elements, what is far is paint; pan, zoom, focus and selection live here. */
 
 import { Camera, FAR } from "./camera.js";
-import { html, svg, later } from "./words.js";
+import { html, svg } from "./words.js";
 import { hatchPattern, boxMark, paintBox, frameMark, wireMark, paintWire, wireState, around, bornMark, findingMarks, derivativeMarks, crashMarks } from "./marks.js";
 import { cutMarks } from "./cuts.js";
 import { FarView, inks, mapSize, sheet, specks } from "./minimap.js";
@@ -24,10 +24,10 @@ export class GraphView extends Camera {
   /** @type {Lens|null} */ lens = null;
   /** @type {string[]} what each box shows */ states = [];
   /** @type {((zoom:number)=>void)|undefined} called when the zoom changed */ zoomed;
-  /** @type {any} */ cursorMark = later();
-  /** @type {any} */ chosenMark = later();
-  /** @type {any} */ bornLayer = later();
-  /** @type {any} */ crashLayer = later();
+  cursorMark = svg("rect", { class: "cursor", rx: 7, visibility: "hidden" });
+  chosenMark = svg("rect", { class: "chosen", rx: 8, visibility: "hidden" });
+  bornLayer = svg("g", { class: "born" });
+  crashLayer = svg("g");
   derivativeLayer = svg("g");
   wireLayer = svg("g", { class: "wires" });
   cutLayer = svg("g", { class: "ends" });
@@ -46,7 +46,12 @@ export class GraphView extends Camera {
   constructor(hatch, hooks) {
     super();
     this.hooks = hooks;
-    this.world = svg("g", { class: "world" });
+    this.world = svg(
+      "g",
+      { class: "world" },
+      ...[this.frameLayer, this.wireLayer, this.cutLayer, this.boxLayer, this.cursorMark, this.chosenMark],
+      ...[this.bornLayer, this.derivativeLayer, this.crashLayer],
+    );
     this.canvas = svg(
       "svg",
       {
@@ -77,21 +82,8 @@ export class GraphView extends Camera {
     this.focused = 0;
     this.moved = false;
     this.wanted = null;
-    this.cursorMark = svg("rect", { class: "cursor", rx: 7, visibility: "hidden" });
-    this.chosenMark = svg("rect", { class: "chosen", rx: 8, visibility: "hidden" });
-    this.bornLayer = svg("g", { class: "born" });
-    this.crashLayer = svg("g");
-    this.world.replaceChildren(
-      this.frameLayer,
-      this.wireLayer,
-      this.cutLayer,
-      this.boxLayer,
-      this.cursorMark,
-      this.chosenMark,
-      this.bornLayer,
-      this.derivativeLayer,
-      this.crashLayer,
-    );
+    for (const mark of [this.cursorMark, this.chosenMark]) around(mark, null, 0);
+    this.bornLayer.replaceChildren();
     this.reshape(graph);
     this.element.classList.remove("picking");
     this.resize();

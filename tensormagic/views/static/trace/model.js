@@ -124,13 +124,13 @@ function decodedGraph(graph) {
     severed: graph.ends?.wires ?? [],
     number: graph.number,
     edges: decodedEdges(graph.edges),
-    order: summed(graph.order),
+    order: stepped(graph.order),
     shared: new Map((graph.shared_edges ?? []).map((/** @type {number} */ edge, /** @type {number} */ at) => [edge, at])),
     wires: graph.drawing.wires.map((/** @type {any[]} */ [source, target, points]) => ({ source, target, points })),
     frames: graph.frames.map((/** @type {any} */ frame, /** @type {number} */ at) => ({
       pass: frame.pass,
       norms: decoded(norms[at]),
-      bad: new Map(frame.bad.map((/** @type {number[]} */ [node, nan, inf]) => [node, [nan, inf]])),
+      bad: decodedBad(frame.bad),
       measures: frame.measures,
       said: frame.said ?? `pass ${frame.pass}`,
       forward: decodedForward(frame.forward),
@@ -147,15 +147,9 @@ function markCrash(graph, node, words) {
   if (box) graph.size.height = Math.max(graph.size.height, box.y + box.h + CRASH_BELOW + 6);
 }
 
-/** Numbers that are written as steps, each from the one before it (columns.py). @param {number[]} steps @returns {number[]} */
-function summed(steps) {
-  let at = 0;
-  return steps.map((step) => (at += step));
-}
-
 /** Sources, targets and input numbers. @param {number[][]} columns @returns {number[][]} */
 function decodedEdges([steps, below, inputs]) {
-  const sources = summed(steps);
+  const sources = stepped(steps);
   return [sources, below.map((distance, at) => sources[at] - distance), inputs];
 }
 
@@ -170,9 +164,12 @@ export function samePicture(old, now) {
   );
 }
 
+/** What is not finite, by node: how many NaN, how many infinite. @param {number[][]} rows @returns {Map<number, [number, number]>} */
+function decodedBad(rows) {
+  return new Map(rows.map(([node, nan, inf]) => [node, [nan, inf]]));
+}
+
 /** The forward values of a frame as the drawer asks for them (columns.py). @param {any} forward @returns {any} */
 function decodedForward(forward) {
-  if (!forward) return null;
-  const { norms, bad, ...words } = forward;
-  return { norms: decoded(norms), bad: new Map(bad.map((/** @type {number[]} */ [node, nan, inf]) => [node, [nan, inf]])), ...words };
+  return forward ? { ...forward, norms: decoded(forward.norms), bad: decodedBad(forward.bad) } : null;
 }

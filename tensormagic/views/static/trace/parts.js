@@ -80,13 +80,10 @@ export function makePlayers(panel) {
 
 /** The views put in order, with the bar of tools. @param {Panel} panel */
 export function putTogether(panel) {
-  panel.whereabouts = html("span", { class: "whereabouts", "aria-live": "off" });
-  panel.zoomText = html("span");
   panel.graphView.zoomed = (/** @type {number} */ k) => {
     say(panel.zoomText, `zoom ${Math.round(k * 100)} %`);
     if (panel.graphView.moved) panel.remember(true);
   };
-  panel.graphNote = html("span");
   panel.chooser = html("select", {
     hidden: true,
     "aria-label": "graph",
@@ -94,7 +91,6 @@ export function putTogether(panel) {
   });
   const square = (/** @type {string} */ title, /** @type {string} */ icon, /** @type {()=>void} */ click) =>
     squareButton(title, title, icon, click);
-  panel.wayText = html("span", { role: "status" });
   panel.wayChip = html("span", { class: "way", hidden: true }, panel.wayText, square("show the whole graph again (Escape)", GLYPHS.stop, () => endPath(panel)));
   panel.foldButton = square("fold all boxes", GLYPHS.fold, () => foldAll(panel));
   panel.unfoldButton = square("open all boxes", GLYPHS.unfold, () => openAll(panel));
@@ -125,7 +121,6 @@ export function putTogether(panel) {
   panel.lower = html("div", { class: "lower" }, panel.charts.element, panel.source.element);
   const left = html("div", { class: "left" }, panel.stage, panel.lower);
   panel.main = html("div", { class: "main" }, left);
-  panel.notes = html("div", { class: "notes quiet" });
   panel.root.append(panel.headline.header, panel.headline.findings, panel.headline.announcer.element, panel.main, panel.footer, panel.notes);
   panel.root.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => pressedOn(panel, event));
 }
