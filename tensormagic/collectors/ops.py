@@ -188,7 +188,7 @@ class StackWalk:
     def walk(self, frame: FrameType | None) -> tuple[int | None, str, bool]:
         """Return the innermost own line, the innermost module, and whether an optimizer of torch's made the call."""
         site, module, optimizes, found = None, "", False, False
-        known = self._kinds.get
+        known, places = self._kinds.get, self._sites.places
         while frame is not None:
             code = frame.f_code
             if code is _MODULE_CALL:
@@ -199,7 +199,8 @@ class StackWalk:
                 if (kind := known(code.co_filename)) is None:
                     kind = self._kind(frame)
                 if kind == _OWN and code.co_name != MARK:
-                    site, found = self._sites.of_frame(frame), True
+                    known_site = places.get((id(code), frame.f_lasti))
+                    site, found = self._sites.of_frame(frame) if known_site is None else known_site[1], True
                     optimizes = not module and (optimizes or self._is_step(frame))
                     if module or code.co_name == "<module>":
                         break

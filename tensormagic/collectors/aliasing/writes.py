@@ -99,7 +99,7 @@ class WriteLog:
         self.seen += 1
         if total.replays < MOST_REPLAYS:
             try:
-                targets = list(written.tensors(call[1], call[2]))
+                targets = written.tensors(call[1], call[2])
                 total.suspicion = suspect(written, call, targets) or self._swap(total, call, targets, frame)
                 total.replays += total.suspicion is not None
             except Exception as error:
@@ -152,14 +152,15 @@ class WriteLog:
         if target.layout != torch.strided or not target.numel():
             return
         storage = target.untyped_storage()
-        identity, foreign = storage._cdata, not storage.resizable()
+        identity = storage._cdata
         total.storage = total.storage or identity
         total.several = total.several or total.storage != identity
         users, due = _use_count(identity), _is_due(total.calls)
         if not total.described:
             self._describe(total, call, frame)
-        if users <= _ALONE and not foreign and not due:
+        if users <= _ALONE and not due and storage.resizable():
             return
+        foreign = not storage.resizable()
         if due or not self._storage_aliases.knows(identity, users):
             if self._search(frame, free=FREE_SEARCHES if total.searched else FIRST_SEARCHES):
                 self._storage_aliases.note(identity)
@@ -226,9 +227,9 @@ class WriteLog:
 
     def _describe(self, total: WriteTotal, call: Call, frame: FrameType) -> None:
         """Name what the first write of a tally writes to."""
-        target = next(total.written.tensors(call[1], call[2]), None)
-        if target is None or total.described:
+        if total.described or not (targets := total.written.tensors(call[1], call[2])):
             return
+        target = targets[0]
         total.described, total.shape = True, tuple(target.shape)
         _, via = self._through(total, target, frame) if target.layout == torch.strided else (None, None)
         if via is not None:

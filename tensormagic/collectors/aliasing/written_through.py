@@ -220,7 +220,7 @@ def suspect(written: Written, call: Call, targets: list[torch.Tensor]) -> Suspic
     target = targets[0]
     if target.is_sparse or target.layout != torch.strided or len(targets) > 2 or not target.numel():
         return None
-    operand = next(_clashing(written, call, target), None)
+    operand = _clashing(written, call, target)
     overlapping = not target.is_contiguous() and not written.same_value and repeats(target)
     if operand is None and not overlapping:
         return None
@@ -240,27 +240,31 @@ def repeats(x: torch.Tensor) -> bool:
     return distinct is not None and distinct < x.numel()
 
 
-def _clashing(written: Written, call: Call, target: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Yield operands that lie in the target's storage and are not read element by element where they are written."""
+def _clashing(written: Written, call: Call, target: torch.Tensor) -> torch.Tensor | None:
+    """Return the operand in the target's storage that is not read element by element where it is written, if any."""
     storage = target.untyped_storage()._cdata
     for operand in _operands(written, call):
         if operand.layout != torch.strided or operand.untyped_storage()._cdata != storage:
             continue
-        if written.pointwise and is_same_place(operand, target):
-            continue
-        yield operand
+        if not (written.pointwise and is_same_place(operand, target)):
+            return operand
+    return None
 
 
-def _operands(written: Written, call: Call) -> Iterator[torch.Tensor]:
+def _operands(written: Written, call: Call) -> list[torch.Tensor]:
     _, args, kwargs = call
-    positions = {position for position, _ in written.slots}
-    names = {name for _, name in written.slots}
-    read = [value for position, value in enumerate(args) if position not in positions]
-    for value in (*read, *(value for name, value in kwargs.items() if name not in names)):
+    positions = [position for position, _ in written.slots]
+    read = args[1:] if positions == [0] else [value for at, value in enumerate(args) if at not in positions]
+    if kwargs:
+        names = [name for _, name in written.slots]
+        read = [*read, *(value for name, value in kwargs.items() if name not in names)]
+    found: list[torch.Tensor] = []
+    for value in read:
         if isinstance(value, torch.Tensor):
-            yield value
+            found.append(value)
         elif isinstance(value, list | tuple):
-            yield from (item for item in value if isinstance(item, torch.Tensor))
+            found += [item for item in value if isinstance(item, torch.Tensor)]
+    return found
 
 
 def _about_itself(target: torch.Tensor) -> Clash:

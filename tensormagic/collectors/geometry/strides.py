@@ -362,14 +362,16 @@ class Written:
     random: bool = False  # Whether running it again gives something else.
     when: str = ""  # Name of the argument that says whether it writes at all; empty where it always does.
 
-    def tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
-        """Yield the tensors that this call writes to; lists are taken apart."""
+    def tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+        """Return the tensors that this call writes to; lists are taken apart."""
+        found: list[torch.Tensor] = []
         for position, name in self.slots:
             given = args[position] if position is not None and position < len(args) else kwargs.get(name)
             if isinstance(given, torch.Tensor):
-                yield given
+                found.append(given)
             elif isinstance(given, list | tuple):
-                yield from (item for item in given if isinstance(item, torch.Tensor))
+                found += [item for item in given if isinstance(item, torch.Tensor)]
+        return found
 
 
 _NOTHING = Written((), "")

@@ -189,7 +189,9 @@ class Moments:
     def count(self, key: Hashable, start: int, end: int | None, nbytes: int) -> None:
         """Count bytes under ``key`` from one kept moment up to another, or to the end."""
         if end is None or end > start:
-            steps = self._steps.setdefault(key, {})
+            steps = self._steps.get(key)
+            if steps is None:
+                steps = self._steps[key] = {}
             steps[start] = steps.get(start, 0) + nbytes
             if end is not None:
                 steps[end] = steps.get(end, 0) - nbytes
@@ -359,16 +361,25 @@ class AllocationLog:
         moments: list[Moment] = []
         of_event: list[int] = []
         last: tuple[int, bool] | None = None
+        live, seconds = self.live, 0.0
         for event in events:
-            change, operation, seconds = _change(event)
-            self.live += change
-            this = (operation, change < 0)
-            if this != last:
-                last = this
-                moments.append(Moment(operation, seconds, self.live))
+            if isinstance(event, Block):
+                change, this, now = event.nbytes, (event.allocated_at, event.nbytes < 0), event.seconds
+            elif isinstance(event, Freed):
+                block, operation, now, _, _, _ = event
+                change, this = -block.nbytes, (operation, block.nbytes > 0)
             else:
-                moments[-1] = Moment(operation, seconds, self.live)
-            of_event.append(len(moments) - 1)
+                change, this, now = event.change, (event.operation, event.change < 0), event.seconds
+            if this != last:
+                if last is not None:
+                    moments.append(Moment(last[0], seconds, live))
+                last = this
+            live += change
+            seconds = now
+            of_event.append(len(moments))
+        if last is not None:
+            moments.append(Moment(last[0], seconds, live))
+        self.live = live
         return moments, of_event
 
     def _settle(self, events: Sequence[Event], moments: Sequence[tuple[int, int]]) -> None:
@@ -391,24 +402,27 @@ class AllocationLog:
             if self.served is not None:
                 asking = None if block.by_engine else block.site  # as the allocator sees it
                 self.served[asking] = self.served.get(asking, 0) + block.nbytes
-            total = self._total(block.site)
-            total.add(block.nbytes, block.op, block.allocated_at, live)
-            if block.place is not None and block.place.phase == "backward":
-                total.backward += block.nbytes
+            place, nbytes = block.place, block.nbytes
+            site = None if place is None else place.site
+            total = self._totals.get(site) or self._total(site)
+            total.add(nbytes, block.op, block.allocated_at, live)
+            if place is not None and place.phase == "backward":
+                total.backward += nbytes
 
     def _freed(self, freed: Freed, at: int) -> None:
-        block = freed.block
+        block, operation, _, site, task, _ = freed
         self.alive.pop(block, None)
-        block.freed_at = freed.operation
+        block.freed_at = operation
         block.category = block.category or _ended(block, freed)
-        self._total(freed.site).freed += block.nbytes
-        if freed.task > self._iterations.latest:
-            self._iterations.began(freed.task, freed.operation)
+        (self._totals.get(site) or self._total(site)).freed += block.nbytes
+        if task > self._iterations.latest:
+            self._iterations.began(task, operation)
         if at == block.start and not block.pieces:
             return
         for key in _keys(block):
-            for piece in (*(block.pieces or ()), (block.start, at, block.nbytes)):
+            for piece in block.pieces or ():
                 self.moments.count(key, *piece)
+            self.moments.count(key, block.start, at, block.nbytes)
 
     def _resized(self, event: Resized, at: int, live: int) -> None:
         block, change = event.block, event.change
@@ -435,15 +449,6 @@ class AllocationLog:
             if block.pieces:
                 pieces = [(moved[start], moved[end], nbytes) for start, end, nbytes in block.pieces]
                 block.pieces = [piece for piece in pieces if piece[0] < piece[1]]
-
-
-def _change(event: Event) -> tuple[int, int, float]:
-    """Return by how many bytes an event changes what is alive, the number of the operation, and when it was."""
-    if isinstance(event, Block):
-        return event.nbytes, event.allocated_at, event.seconds
-    if isinstance(event, Freed):
-        return -event.nbytes, event.operation, event.seconds
-    return event.change, event.operation, event.seconds
 
 
 def _ended(block: Block, freed: Freed) -> Category:

@@ -134,7 +134,7 @@ MOST_PLACES = 20_000  # lines × modules: a large model has some hundreds
 _ENGINE = Engine.code
 _current_node: Callable[[], Any] = torch._C._current_autograd_node
 _graph_task: Callable[[], int] = torch._C._current_graph_task_id
-_getframe = sys._getframe
+_getframe, _new_tuple = sys._getframe, tuple.__new__
 _plain = frozenset({torch.Tensor, torch.nn.Parameter})
 
 
@@ -374,4 +374,5 @@ class Allocations(OperationListener):
             site = self._site_of(_getframe(1))
         except ValueError:  # a thread of the engine's: no Python above
             site = None
-        self.events.append(Freed(block, self.operations, self._clock(), site, _graph_task(), block.size))
+        freed = (block, self.operations, self._clock(), site, _graph_task(), block.size)
+        self.events.append(_new_tuple(Freed, freed))  # without the call in Python that its own constructor makes

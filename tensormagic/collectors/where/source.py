@@ -99,7 +99,7 @@ class SourceLines:
         self._cell_number = cell_number
         self._own: dict[str, bool] = {}
         self._numbers: dict[tuple[str, int], int] = {}
-        self._places: dict[tuple[int, int], tuple[CodeType, int]] = {}  # the code is kept: its id is in the key
+        self.places: dict[tuple[int, int], tuple[CodeType, int]] = {}  # the code is kept: its id is in the key
         self._locations: list[Location] = []
 
     @property
@@ -116,7 +116,7 @@ class SourceLines:
             if mine is None:
                 mine = own.setdefault(filename, is_own_code(filename))
             if mine and frame.f_code.co_name != MARK:
-                place = self._places.get((id(frame.f_code), frame.f_lasti))
+                place = self.places.get((id(frame.f_code), frame.f_lasti))
                 return self._number(frame) if place is None else place[1]
             frame = frame.f_back
         return None
@@ -158,9 +158,9 @@ class SourceLines:
         number = self._numbers.get(key)
         if number is None:
             number = self._add(key, frame)
-        if len(self._places) >= MOST_PLACES:
-            self._places.clear()
-        self._places[id(frame.f_code), frame.f_lasti] = (frame.f_code, number)
+        if len(self.places) >= MOST_PLACES:
+            self.places.clear()
+        self.places[id(frame.f_code), frame.f_lasti] = (frame.f_code, number)
         return number
 
     def _add(self, key: tuple[str, int], frame: FrameType) -> int:
