@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tensormagic import reports
 from tensormagic.api.diagnosing import diagnosed
@@ -37,10 +37,6 @@ from tensormagic.reports import (
     WatchReport,
     WhyReport,
 )
-
-if TYPE_CHECKING:
-    from tensormagic.collectors.tensors.gradient_facts import Names
-
 
 # Why a gradient is what it is, and a model as a tree: their own facts, beside what the last traced run saw.
 
@@ -100,7 +96,7 @@ def why(
         raise NotATensorError(
             f"the loss is {requirements.what(loss)}, not a tensor: give the tensor that backward is called on"
         )
-    given = (_loss_name(loss, names), loss) if requirements.is_tensor(loss) else ("", None)
+    given = (names.of(loss) or "loss", loss) if requirements.is_tensor(loss) else ("", None)
     with readable(x, name or "x"):
         found = gradient_facts(x, name, names, loss=given, scale=scale_in(seen))
         return explain_gradient(replace(found, seen=was_met(run, x)), run)
@@ -165,10 +161,6 @@ def _advice(x: Any, name: str) -> str:
     if x is None and name.endswith(".grad"):
         return f"{name} is None; ask about the tensor itself: why({name.removesuffix('.grad')})"
     return requirements.why_not_a_tensor(x, name) or f"{name} is an array: only torch tensors have gradients"
-
-
-def _loss_name(loss: Any, names: Names) -> str:
-    return names.of(loss) or "loss"
 
 
 def _report(trace: TraceReport | Trace | None) -> TraceReport | None:

@@ -35,19 +35,14 @@ _SECTION = "findings"
 def diagnosed(report: AnyReport) -> AnyReport:
     """Return the report with what was found in it; what the user silenced is a gap, so that it is not forgotten."""
     if isinstance(report, RunReport):
-        return dataclasses.replace(parts := _with_parts(report), findings=joined(parts.parts))
+        every = {name: getattr(report, name) for name in ("trace", "memory", "writes", "draws")}
+        done = {name: diagnosed(part) for name, part in every.items() if part is not None}
+        return dataclasses.replace(parts := dataclasses.replace(report, **done), findings=joined(parts.parts))
     report = _with_mismatch(report)
     found = diagnose(report)
     described = tuple(finding for finding in found if not is_silenced(finding, ignored()))
     report = dataclasses.replace(_with_findings(report, described), findings=described)
     return report if described == found else _with_gap(report, [one.code for one in found if one not in described])
-
-
-def _with_parts(report: AnyReport) -> AnyReport:
-    """Return a run with each of its parts diagnosed."""
-    every = {name: getattr(report, name) for name in ("trace", "memory", "writes", "draws")}
-    done = {name: diagnosed(part) for name, part in every.items() if part is not None}
-    return dataclasses.replace(report, **done)
 
 
 def _with_mismatch(report: AnyReport) -> AnyReport:

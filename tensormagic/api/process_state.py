@@ -60,8 +60,11 @@ def memory(
     from tensormagic.collectors.memory.freed import collect_releases
     from tensormagic.collectors.memory.live_memory import collect_memory, require_devices, uncollected
 
-    for given in (namespace, only):
-        _check_names(given)
+    names: tuple[Any, ...] = (namespace, only)
+    for given in names:
+        if given is not None and not isinstance(given, Mapping):
+            kind = type(given).__name__
+            raise TensorMagicError(f'memory() takes names and their values, but was given a {kind}: {{"net": net}}')
     caller = sys._getframe(1)  # noqa: SLF001  (documented default)
     seen = caller.f_globals if namespace is None else namespace
     asked = (devices,) if isinstance(devices, str) else devices
@@ -73,7 +76,7 @@ def memory(
     every = [one for one in freed.releases if _is_asked_for(one, only, asked)]
     others = (one for one in freed.releases if one not in every)  # what they hold may have been asked for by itself
     every += [part for one in others for part in one.parts if only and _is_asked_for(part, only, asked)]
-    releases = tuple(_on(one, asked) for one in every)
+    releases = tuple(replace(one, parts=tuple(part for part in one.parts if _is_placed(part, asked))) for one in every)
     report = replace(report, releases=releases, gaps=(*report.gaps, *freed.gaps))
     return diagnosed(report if cell_number is None else with_cells(report, cell_number))
 
@@ -87,17 +90,6 @@ def _is_asked_for(release: Release, only: Mapping[str, Any] | None, devices: Col
 def _is_placed(release: Release, devices: Collection[str] | None) -> bool:
     every = release.device_bytes or {}
     return devices is None or any({device, device.split(":")[0]} & {*devices} for device in every)
-
-
-def _on(release: Release, devices: Collection[str] | None) -> Release:
-    """Return a release with the parts that free something on the devices that were asked for."""
-    return replace(release, parts=tuple(part for part in release.parts if _is_placed(part, devices)))
-
-
-def _check_names(given: Any) -> None:
-    if given is not None and not isinstance(given, Mapping):
-        kind = type(given).__name__
-        raise TensorMagicError(f'memory() takes names and their values, but was given a {kind}: {{"net": net}}')
 
 
 # Following the memory of a run: ``with tensormagic.track_memory() as run: …``, then ``run.report``.

@@ -98,7 +98,9 @@ def _demo(given: argparse.Namespace) -> int:
         RequirementError: where JupyterLab, or what runs notebooks, is not installed.
         TensorMagicError: where there is no such notebook.
     """
-    _require("nbconvert" if given.headless else "jupyterlab")
+    package = "nbconvert" if given.headless else "jupyterlab"
+    if find_spec(package) is None:
+        raise RequirementError(f'the demo needs {package}, which is not installed: pip install "tensormagic[lab]"')
     notebook = given.notebook or copied(given.folder)[0]
     if not notebook.is_file():
         raise TensorMagicError(f"there is no notebook {notebook}")
@@ -107,11 +109,6 @@ def _demo(given: argparse.Namespace) -> int:
 
         return 1 if run_to_page(notebook, given.folder / f"{notebook.stem}.html") else 0
     return subprocess.call([sys.executable, "-m", "jupyterlab", str(notebook)])  # noqa: S603  (our own interpreter)
-
-
-def _require(package: str) -> None:
-    if find_spec(package) is None:
-        raise RequirementError(f'the demo needs {package}, which is not installed: pip install "tensormagic[lab]"')
 
 
 COMMANDS = {

@@ -113,12 +113,17 @@ class _Side:
 
     def refined(self, labels: Labels, known: dict[object, int]) -> Labels:
         """Return finer labels: a node's own, and those of its neighbours with the edges between."""
-        return [known.setdefault(self._surroundings(at, labels), len(known)) for at in range(self.size)]
-
-    def _surroundings(self, at: int, labels: Labels) -> tuple[object, ...]:
-        below = tuple((number, slot, labels[other]) for number, slot, other in self.down[at])
-        above = tuple(sorted((number, slot, labels[other]) for number, slot, other in self.up[at]))
-        return labels[at], below, above
+        return [
+            known.setdefault(
+                (
+                    labels[at],
+                    tuple((number, slot, labels[other]) for number, slot, other in self.down[at]),
+                    tuple(sorted((number, slot, labels[other]) for number, slot, other in self.up[at])),
+                ),
+                len(known),
+            )
+            for at in range(self.size)
+        ]
 
 
 class _Matcher:
@@ -207,14 +212,19 @@ def compare_norms(steps: Sequence[int], left: Sequence[float], right: Sequence[f
     bad = [[moment.step for moment, norm in zip(moments, series, strict=True) if not math.isfinite(norm)]
            for series in (left, right)]  # fmt: skip
     apart = _apart(moments)
+    known = [moment for moment in moments if not math.isnan(moment.ratio)]
     return NormDifference(
         compared=len(moments),
         first=moments[0],
         last=moments[-1],
-        worst=_worst(moments),
+        worst=max(known, key=lambda moment: abs(moment.ratio), default=None),
         from_step=apart[0].step if apart else None,
         apart_steps=len(apart),
-        same=all(_same(moment.left, moment.right) for moment in moments),
+        same=all(
+            math.isclose(moment.left, moment.right, rel_tol=_SAME)
+            or (math.isnan(moment.left) and math.isnan(moment.right))
+            for moment in moments
+        ),
         bad_left=len(bad[0]),
         bad_right=len(bad[1]),
         bad_from_left=min(bad[0], default=None),
@@ -233,17 +243,6 @@ def ratio(left: float, right: float) -> float:
     if not (left and right):
         return math.inf if right else -math.inf
     return math.log10(right) - math.log10(left)
-
-
-def _same(left: float, right: float) -> bool:
-    if math.isnan(left) or math.isnan(right):
-        return math.isnan(left) and math.isnan(right)
-    return left == right or math.isclose(left, right, rel_tol=_SAME)
-
-
-def _worst(moments: Sequence[Moment]) -> Moment | None:
-    known = [moment for moment in moments if not math.isnan(moment.ratio)]
-    return max(known, key=lambda moment: abs(moment.ratio), default=None)
 
 
 def _apart(moments: Sequence[Moment]) -> list[Moment]:
@@ -285,7 +284,9 @@ def pair_passes(left: TraceReport, right: TraceReport) -> list[PassPair]:
     ]
     if _one_pass_a_step(left) and _one_pass_a_step(right):
         return pairs
-    return [pair for pair in pairs if _certain(pair, left, right)]
+    # Where a step has several passes and some were thinned out, only equal numbers say that two are the same one.
+    whole = all(len(report.passes) == report.passes_seen for report in (left, right))
+    return [pair for pair in pairs if whole or pair.left.number == pair.right.number]
 
 
 def pair_frames(left: Graph, right: Graph, pairs: list[PassPair]) -> list[tuple[int, Frame, Frame]]:
@@ -310,12 +311,6 @@ def _by_step(passes: tuple[Pass, ...]) -> dict[int, list[int]]:
 
 def _one_pass_a_step(report: TraceReport) -> bool:
     return len({one.step for one in report.passes}) == len(report.passes)
-
-
-def _certain(pair: PassPair, left: TraceReport, right: TraceReport) -> bool:
-    """Where a step has several passes and some were thinned out, only equal numbers say that two are the same one."""
-    whole = all(len(report.passes) == report.passes_seen for report in (left, right))
-    return whole or pair.left.number == pair.right.number
 
 
 MOST_NODES = 400  # that differ, the most different first; and that only one graph has

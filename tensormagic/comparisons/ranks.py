@@ -82,7 +82,10 @@ def compare_ranks(found: Sequence[Facts], title: str) -> RankReport:
     written, found = found, [one for one in found if one.rank < world]
     names = found[0].names
     bad_pass, bad_ranks, bad_line = _first_bad(found)
-    at_pass, brought = _last_of_all(found, names, {one.rank: _norms(one) for one in found}, bad_pass)
+    norms = {
+        one.rank: {number: each.norms for number, each in one.passes.items() if each.norms is not None} for one in found
+    }
+    at_pass, brought = _last_of_all(found, names, norms, bad_pass)
     at_step, used = _last_of_all(found, names, {one.rank: _used(one) for one in found})
     differences = [each for group in _groups(found) for each in _differences(group)]
     differences += [*habits(found), *collectives(found)]
@@ -93,10 +96,6 @@ def compare_ranks(found: Sequence[Facts], title: str) -> RankReport:
         bad_pass=bad_pass, bad_ranks=bad_ranks, bad_line=bad_line, spread=spread_of(found[0]), arrivals=arrivals(found),
         gaps=tuple(gaps), written=tuple(written),
     )  # fmt: skip
-
-
-def _norms(facts: Facts) -> dict[int, Any]:
-    return {number: one.norms for number, one in facts.passes.items() if one.norms is not None}
 
 
 def _used(facts: Facts) -> dict[int, Any]:

@@ -39,6 +39,7 @@ def compare_traces(left: TraceReport, right: TraceReport, *, names: Iterable[str
     first, second = side_names(left, right, names)
     main = paired[0] if paired else (_first(left.graphs), _first(right.graphs))
     findings = _Findings(left, right, renames)
+    found = [_parameter(one, other, passes) for one, other in pairs]
     return ComparisonReport(
         left=_side(left, first, main[0]),
         right=_side(right, second, main[1]),
@@ -46,10 +47,14 @@ def compare_traces(left: TraceReport, right: TraceReport, *, names: Iterable[str
         graphs=graphs,
         graphs_only_left=len(left.graphs) - len(graphs),
         graphs_only_right=len(right.graphs) - len(graphs),
-        parameters=_parameters(pairs, passes),
+        parameters=tuple(sorted(found, key=lambda one: -one.norms.weight)),
         parameters_only_left=_others(left, (one.name for one, _ in pairs)),
         parameters_only_right=_others(right, (other.name for _, other in pairs)),
-        losses=tuple(LossPair(pair.step, pair.left.value, pair.right.value) for pair in passes if _has_loss(pair)),
+        losses=tuple(
+            LossPair(pair.step, pair.left.value, pair.right.value)
+            for pair in passes
+            if pair.left.value is not None or pair.right.value is not None
+        ),
         findings_only_left=findings.only_left,
         findings_only_right=findings.only_right,
         findings_both=findings.both,
@@ -70,10 +75,6 @@ def _side(report: TraceReport, name: str, graph: Graph | None) -> Side:
     )  # fmt: skip
 
 
-def _has_loss(pair: PassPair) -> bool:
-    return pair.left.value is not None or pair.right.value is not None
-
-
 # -- parameters ---------------------------------------------------------------------------------------------------
 
 
@@ -90,13 +91,6 @@ def _pair_parameters(
             found[one] = by_name[other]
             taken.add(other)
     return [(one, found[one.name]) for one in left.parameters if one.name in found]
-
-
-def _parameters(
-    pairs: Iterable[tuple[ParameterSeries, ParameterSeries]], passes: Sequence[PassPair]
-) -> tuple[ParameterDifference, ...]:
-    found = [_parameter(one, other, passes) for one, other in pairs]
-    return tuple(sorted(found, key=lambda one: -one.norms.weight))
 
 
 def _parameter(left: ParameterSeries, right: ParameterSeries, passes: Sequence[PassPair]) -> ParameterDifference:

@@ -6,9 +6,7 @@ from collections.abc import Iterator
 
 from tensormagic.diagnoses.rule import rebound
 from tensormagic.reports import (
-    Alias,
     Finding,
-    HoldersReport,
     MemoryReport,
     TensorReport,
     WatchReport,
@@ -24,7 +22,11 @@ def shared_memory(report: TensorReport) -> Iterator[Finding]:
     Of a view, the panel's first line says so: it is a note where such a write has happened. That of a Parameter was
     its initialization, or the optimizer.
     """
-    others = [alias for alias in report.aliases if alias.overlap == "yes" and _is_name(alias)]
+    others = [
+        alias
+        for alias in report.aliases
+        if alias.overlap == "yes" and alias.relation != "same object" and not alias.name.endswith("._base")
+    ]
     tracked = report.autograd is not None and report.autograd.requires_grad
     written = (report.version or 0) if not tracked else 0
     others = [alias for alias in others if alias.relation not in _VIEWS or (written and alias.shares_version)]
@@ -45,10 +47,6 @@ def shared_memory(report: TensorReport) -> Iterator[Finding]:
         remedy=f"If that is not intended, write to a copy: {_copy_of(report)}",
         subject=report.name,
     )
-
-
-def _is_name(alias: Alias) -> bool:
-    return alias.relation != "same object" and not alias.name.endswith("._base")
 
 
 def _copy_of(report: TensorReport) -> str:
@@ -93,7 +91,12 @@ def small_view_of_large_storage(report: TensorReport) -> Iterator[Finding]:
         return
     read = layout.distinct * report.element_size
     small = 0 < read * SMALLEST_SHARE <= storage.nbytes and storage.nbytes >= SMALLEST_STORAGE
-    if not small or not (report.is_view or layout.storage_offset) or not _alone(report.holders):
+    holders = report.holders
+    if not small or not (report.is_view or layout.storage_offset) or holders is None:
+        return
+    if holders.cut or holders.unreached != 0 or holders.found > len(holders.holders):
+        return  # those who are listed may not be all
+    if holders.of_storage or not holders.of_tensor:
         return
     yield Finding(
         code="TM205",
@@ -120,13 +123,6 @@ def lone_views(report: WatchReport | MemoryReport) -> Iterator[Finding]:
                 f"{view.name}.clone()`",
                 subject=view.name,
             )
-
-
-def _alone(holders: HoldersReport | None) -> bool:
-    """Return whether somebody holds the tensor, nobody its storage otherwise, and that is all there is."""
-    if holders is None or holders.cut or holders.unreached != 0 or holders.found > len(holders.holders):
-        return False
-    return bool(holders.of_tensor) and not holders.of_storage
 
 
 def _held_by(report: TensorReport) -> list[str]:

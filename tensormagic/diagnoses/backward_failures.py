@@ -231,7 +231,9 @@ def not_a_scalar(report: FailureReport) -> Iterator[Finding]:
     root = next((one for one in tensors if _elements(one.shape) != 1), None)
     if root is None:
         return
-    name = _as_given(root.name, report.call) or "what backward is called on"
+    bare = root.name.removesuffix("[0]")
+    is_single = root.name not in report.call and bare in report.call  # torch puts a single root into a list
+    name = (bare if is_single else root.name) or "what backward is called on"
     asks = report.function.endswith("grad")
     needs = "autograd.grad without grad_outputs needs" if asks else "backward() without arguments needs"
     yield Finding(
@@ -245,12 +247,6 @@ def not_a_scalar(report: FailureReport) -> Iterator[Finding]:
         subject=name,
         related=lines(("made here", root.location)),
     )
-
-
-def _as_given(name: str, call: str) -> str:
-    """Return the name of a root without the list that torch puts a single one into."""
-    bare = name.removesuffix("[0]")
-    return bare if name not in call and bare in call else name
 
 
 def _to_a_scalar(name: str, report: FailureReport) -> str:
@@ -394,10 +390,12 @@ def _caught(check: _Check, report: TraceReport) -> Iterator[Finding]:
     for one in report.swallowed_errors:
         if not one.expected:
             for found in check(_as_failure(report, one)):
+                often, errors = (f" {plural(one.count, 'time')}", "errors") if one.count > 1 else ("", "error")
+                refused = f"torch refused this backward{often}, and the code around it caught the {errors}"
                 yield replace(
                     found,
                     severity=severity(report, one.location, one.count),
-                    message=f"{found.message.removesuffix('.')}; {_refused(one)}.",
+                    message=f"{found.message.removesuffix('.')}; {refused}.",
                     evidence={**found.evidence, "times refused": one.count},
                 )
 
@@ -413,13 +411,6 @@ def severity(report: TraceReport, location: int | None, count: int) -> Severity:
     """Return how bad it is that backward was refused on a line, so often, and the error caught."""
     went_through = any(done.location == location and done.outcome == "finished" for done in report.passes)
     return "warning" if count >= AGAIN and not went_through else "note"
-
-
-def _refused(one: SwallowedError) -> str:
-    """Return that torch refused, as a clause; the finding itself stands on another line."""
-    if one.count == 1:
-        return "torch refused this backward, and the code around it caught the error"
-    return f"torch refused this backward {plural(one.count, 'time')}, and the code around it caught the errors"
 
 
 caught_change = partial(_caught, changed_after_saving)

@@ -133,10 +133,11 @@ def waits_in_every_step(report: TraceReport) -> Iterator[Finding]:
     waits.sort(key=lambda one: -one.calls)
     first, count = waits[0], sum(one.calls for one in waits)
     lines = "" if len(waits) == 1 else f" on {plural(len(waits), 'line')}"
+    what = listed(list(dict.fromkeys(one.op for one in waits)))
     yield Finding(
         code="TM803",
         severity="note",
-        message=f"The host waits for {first.detail} in every step: {_what(waits)} read from it "
+        message=f"The host waits for {first.detail} in every step: {what} read from it "
         f"{plural(count, 'time')} in {plural(steps, 'step')}{lines}.",
         location=report.location(first.location),
         evidence={"waits": count, "steps": steps, "device": first.detail},
@@ -144,10 +145,6 @@ def waits_in_every_step(report: TraceReport) -> Iterator[Finding]:
         subject=first.operands[0].name if first.operands else "",
         related=tuple(_device_related(report, one) for one in waits[1 : 1 + MOST_LINES]),
     )
-
-
-def _what(waits: list[Observation]) -> str:
-    return listed(list(dict.fromkeys(one.op for one in waits)))
 
 
 def _device_related(report: TraceReport, one: Observation) -> RelatedLine:

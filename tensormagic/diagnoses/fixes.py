@@ -39,14 +39,17 @@ Fix = Callable[[Finding, Report, str], str]
 def _the_line(finding: Finding, _report: Report, line: str) -> str:
     """The remedy gives the line as it should be: it assigns to the same, and adds nothing but what is needed."""
     given = targets(line)
-    return next((span for span in spans(finding) if given and targets(span) == given and _only_here(span, line)), "")
-
-
-def _only_here(span: str, line: str) -> bool:
-    """Whether a span is more than the name of what the line binds, and knows no name but the line's and torch's."""
-    return {node.id for node in expressions(span) if isinstance(node, ast.Name)} <= {
-        "nn", "torch", *(node.id for node in expressions(line) if isinstance(node, ast.Name))
-    }  # fmt: skip
+    return next(
+        (
+            span
+            for span in spans(finding)
+            if given
+            and targets(span) == given
+            and {node.id for node in expressions(span) if isinstance(node, ast.Name)}
+            <= {"nn", "torch", *(node.id for node in expressions(line) if isinstance(node, ast.Name))}
+        ),
+        "",
+    )
 
 
 def _before(finding: Finding, _report: Report, line: str) -> str:

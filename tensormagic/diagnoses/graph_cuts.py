@@ -220,16 +220,18 @@ def _ways_lost(report: TraceReport) -> Iterator[Finding]:
     described = names_behind_cuts(report)
     for graph in report.graphs:
         for cut in graph.cuts:
-            lost = [one for one in cut.left_out if _is_lost(report, one) and one.name not in described]
+            lost = [
+                one
+                for one in cut.left_out
+                if one.held
+                and one.owner
+                and not one.written
+                and one.name not in described
+                and not any(series.touched and series.owner == one.owner for series in report.parameters)
+            ]
             if cut.target is None and cut.kind in _GOES_ON and lost:
                 described.update(one.name for one in lost)
                 yield _lost(report, cut, sorted(lost, key=lambda one: order.get(one.name, len(order))))
-
-
-def _is_lost(report: TraceReport, one: LeftOut) -> bool:
-    """Return whether an optimizer holds it, and nothing of its model ever got a gradient."""
-    learns = any(series.touched and series.owner == one.owner for series in report.parameters)
-    return bool(one.held and one.owner) and not one.written and not learns
 
 
 def _lost(report: TraceReport, cut: Cut, lost: Sequence[LeftOut]) -> Finding:
@@ -310,13 +312,11 @@ def _is_twin(report: TraceReport, missing: Sequence[LeftOut]) -> bool:
         prefix = first.removesuffix(suffix)
         tails = [(one.name.removeprefix(prefix), one.shape) for one in missing if one.name.startswith(prefix)]
         others = (name.removesuffix(suffix) for name in shapes if name.endswith(f".{suffix}"))
-        if len(tails) == len(missing) and any(_has_all(shapes, other, tails) for other in others):
+        if len(tails) == len(missing) and any(
+            all(shapes.get(other + tail) == shape for tail, shape in tails) for other in others
+        ):
             return True
     return False
-
-
-def _has_all(shapes: dict[str, tuple[int, ...]], prefix: str, tails: Sequence[tuple[str, tuple[int, ...]]]) -> bool:
-    return all(shapes.get(prefix + tail) == shape for tail, shape in tails)
 
 
 def _finding(report: TraceReport, place: _Place, missing: Sequence[LeftOut]) -> Finding:
@@ -418,9 +418,10 @@ def backward_without_history(report: TraceReport) -> Iterator[Finding]:
         if remedy == _ASK and asked is not None:
             remedy = f"Require gradients before you compute: `{asked[1]}.requires_grad_()`."
         second = (RelatedLine("backward was called here", called),) if called and ended not in {None, called} else ()
+        caught: Severity = "note" if one.expected else severity(report, one.location, one.count)
         yield Finding(
             code="TM306",
-            severity=_severity(report, one),
+            severity="error" if REFUSAL in report.error else caught,
             message=f"{one.name or 'The tensor that backward was called on'} has no graph for backward: {why}.",
             location=ended or called,
             evidence={"shape": str(one.shape), "dtype": one.dtype, "grad mode": one.grad_enabled},
@@ -428,13 +429,6 @@ def backward_without_history(report: TraceReport) -> Iterator[Finding]:
             subject=one.name,
             related=second,
         )
-
-
-def _severity(report: TraceReport, one: LossWithoutGraph) -> Severity:
-    """Return that it is an error where it ended the run; else somebody caught what torch raised."""
-    if REFUSAL in report.error:
-        return "error"
-    return "note" if one.expected else severity(report, one.location, one.count)
 
 
 def refused_backward(report: FailureReport) -> Iterator[Finding]:

@@ -142,21 +142,18 @@ def _trained_in_eval_mode(report: TraceReport) -> Iterator[Finding]:
 def _mode_finding(report: TraceReport, mode: ModelMode) -> Finding:
     always = mode.eval_steps == mode.steps
     kept = mode.norms > mode.unused_norms
+    when = f"in all of its {count(mode.steps)} steps" if mode.steps > FEWEST_STEPS else "in both of its steps"
+    if mode.eval_steps != mode.steps:
+        when = f"in {count(mode.eval_steps)} of its {count(mode.steps)} steps, from step {count(mode.first)} on"
     return Finding(
         code="TM606",
         severity="note" if always and kept else "warning",
-        message=f"{mode.model} is trained in eval mode, {_when(mode)}: {_effect(mode)}.",
+        message=f"{mode.model} is trained in eval mode, {when}: {_effect(mode)}.",
         location=_step_line(report, mode),
         evidence={"steps": mode.steps, "in eval mode": mode.eval_steps, "dropouts": mode.dropouts, "norms": mode.norms},
         remedy=f"Go back to train mode before training, and after each evaluation: `{mode.model}.train()`",
         subject=mode.model,
     )
-
-
-def _when(mode: ModelMode) -> str:
-    if mode.eval_steps == mode.steps:
-        return f"in all of its {count(mode.steps)} steps" if mode.steps > FEWEST_STEPS else "in both of its steps"
-    return f"in {count(mode.eval_steps)} of its {count(mode.steps)} steps, from step {count(mode.first)} on"
 
 
 def _effect(mode: ModelMode) -> str:

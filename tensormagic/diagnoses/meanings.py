@@ -311,7 +311,11 @@ def _unseen(same: list[ModifiedSavedTensor]) -> Finding:
     modified, first = same[0], same[0].writes[0]
     names = list(dict.fromkeys(_name(each, first) for each in same))
     more = f" (and {plural(len(names) - 1, 'other tensor')})" if len(names) > 1 else ""
-    how, what_hides, remedy = _by(first)
+    how, what_hides, remedy = (
+        (f"through the NumPy array of {described_write(first)}", "NumPy", _ARRAY)
+        if first.kind == "array"
+        else (f"by {described_write(first)}", "`.data`", _DATA)
+    )
     seen: dict[str, Scalar] = {} if first.kind == "array" else {"writes seen": modified.writes_seen}
     return Finding(
         code="TM302",
@@ -331,13 +335,6 @@ def _name(modified: ModifiedSavedTensor, write: SavedWrite) -> str:
     """Return what a tensor is called that was changed; one that was made of an array, as the line says that made it."""
     made = assigned(write.location) if write.call == "as_tensor" and not modified.name else []
     return made[0] if len(made) == 1 else tensor_name(modified, write)
-
-
-def _by(write: SavedWrite) -> tuple[str, str, str]:
-    """Return how a write came about, what hides it, and what to do."""
-    if write.kind == "array":
-        return f"through the NumPy array of {described_write(write)}", "NumPy", _ARRAY
-    return f"by {described_write(write)}", "`.data`", _DATA
 
 
 def gradient_of_non_leaf(report: TraceReport) -> Iterator[Finding]:

@@ -48,23 +48,20 @@ def loose_tensors(report: TraceReport | WatchReport) -> Iterator[Finding]:
     found = [
         one
         for one in _modules(report).unregistered_tensors
-        if not (one.optimized or one.kept_elsewhere) and _is_made(one)
+        if not (one.optimized or one.kept_elsewhere)
+        # made with the module, or set from outside: what `forward` leaves there is a memory
+        and (not one.method or one.method.lstrip("_").startswith(tuple(name.lstrip("_") for name in _MAKES)))
     ]
     yield from (_parameter(one) for one in found if one.requires_grad and not one.grad_fn)
     yield from (_computed(one) for one in found if one.grad_fn and one.method == "__init__")
     for module in dict.fromkeys(one.module for one in found):
-        buffers = [one for one in found if one.module == module and _could_be_buffer(one)]
+        buffers = [
+            one
+            for one in found
+            if one.module == module and (not one.requires_grad and one.shape and one.method and one.registered > 0)
+        ]
         if buffers:
             yield _buffers(module, buffers)
-
-
-def _is_made(found: UnregisteredTensor) -> bool:
-    """Return whether it is made with the module, or set from outside: what ``forward`` leaves there is a memory."""
-    return not found.method or found.method.lstrip("_").startswith(tuple(name.lstrip("_") for name in _MAKES))
-
-
-def _could_be_buffer(found: UnregisteredTensor) -> bool:
-    return not found.requires_grad and bool(found.shape) and bool(found.method) and found.registered > 0
 
 
 def _parameter(found: UnregisteredTensor) -> Finding:
@@ -107,13 +104,16 @@ def _buffers(module: str, found: list[UnregisteredTensor]) -> Finding:
     verb, them = ("is a plain tensor", "it") if len(found) == 1 else ("are plain tensors", "them")
     does_not = f"{first.owner}.to(device) does not move {them}{now}, and state_dict() leaves {them} out"
     attribute = first.name.rpartition(".")[2]
+    made = _made(first)
+    owner = made[0].rpartition(".")[0] if made is not None else "self"
+    as_buffer = f'{owner}.register_buffer("{attribute}", {ast.unparse(made[1]) if made is not None else attribute})'
     return Finding(
         code="TM603",
         severity="note",
         message=f"{listed(names)} {verb}: {does_not}.",
         location=first.location,
         evidence={one.name: str(one.shape) for one in found[:8]},
-        remedy=f"If {module} needs {them} to work, make {them} a buffer: `{_as_buffer(first, attribute)}`",
+        remedy=f"If {module} needs {them} to work, make {them} a buffer: `{as_buffer}`",
         subject=first.name,
     )
 
@@ -152,12 +152,6 @@ class _Bare(ast.NodeTransformer):
             return node.args[0]
         node.keywords = [given for given in node.keywords if given.arg != "requires_grad"]
         return node
-
-
-def _as_buffer(found: UnregisteredTensor, attribute: str) -> str:
-    made = _made(found)
-    owner = made[0].rpartition(".")[0] if made is not None else "self"
-    return f'{owner}.register_buffer("{attribute}", {ast.unparse(made[1]) if made is not None else attribute})'
 
 
 def _made(found: UnregisteredTensor) -> tuple[str, ast.expr] | None:

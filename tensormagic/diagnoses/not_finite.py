@@ -35,7 +35,6 @@ from tensormagic.reports import (
     Location,
     Node,
     Severity,
-    Statistics,
     TensorReport,
     TraceReport,
 )
@@ -88,7 +87,8 @@ def bad_values(report: TensorReport) -> Iterator[Finding]:
     inf = numbers.positive_infinity + numbers.negative_infinity
     if not numbers.nan and not inf:
         return
-    first = _first(numbers)
+    infinite = (numbers.first_positive_infinity, numbers.first_negative_infinity)
+    first = numbers.first_nan or min((index for index in infinite if index is not None), default=numbers.first_nan)
     at = "" if not first else f"; the first is {report.name}[{', '.join(map(str, first))}]"
     kind, bad = ("NaN", numbers.nan) if numbers.nan else ("infinite", inf)
     seen = part_of(bad, numbers.count) + (" looked at" if numbers.count < numbers.of else "")
@@ -101,12 +101,6 @@ def bad_values(report: TensorReport) -> Iterator[Finding]:
         remedy="Find where it came from: run the cell that made it under %%tracegrad." if numbers.nan else "",
         subject=report.name,
     )
-
-
-def _first(numbers: Statistics) -> tuple[int, ...] | None:
-    """Return where the first NaN is, or where there is none, the first infinity in reading order."""
-    infinite = (numbers.first_positive_infinity, numbers.first_negative_infinity)
-    return numbers.first_nan or min((index for index in infinite if index is not None), default=numbers.first_nan)
 
 
 def _all_in(report: TensorReport) -> str:
@@ -176,10 +170,13 @@ class _Born:
     def finding(self) -> Finding:
         nonfinite, location = self.nonfinite, self.report.location(self.node.location)
         reason, remedy = self._reason()
+        recovers = _recovers(self.report, self.nonfinite.pass_number)
+        afterwards = "; the last pass is finite again" if recovers else ""
+        milder: Severity = "note" if self._is_half_overflow() else "warning"
         return Finding(
             code="TM407" if remedy is HALF_OVERFLOW else "TM402",
-            severity=self._severity(),
-            message=f"{self._opening(location)}: {reason}{self._sent()}{self._spread()}{self._afterwards()}.",
+            severity=milder if recovers else "error",
+            message=f"{self._opening(location)}: {reason}{self._sent()}{self._spread()}{afterwards}.",
             location=location,
             evidence={
                 "nan": nonfinite.nan, "inf": nonfinite.inf, "elements": nonfinite.count,
@@ -223,14 +220,6 @@ class _Born:
     def _spread(self) -> str:
         frame = next((frame for frame in self.graph.frames if frame.pass_number == self.nonfinite.pass_number), None)
         return f"; it spreads to {count(len(frame.bad))} of {plural(len(self.graph.nodes), 'node')}" if frame else ""
-
-    def _afterwards(self) -> str:
-        return "; the last pass is finite again" if _recovers(self.report, self.nonfinite.pass_number) else ""
-
-    def _severity(self) -> Severity:
-        if not _recovers(self.report, self.nonfinite.pass_number):
-            return "error"
-        return "note" if self._is_half_overflow() else "warning"
 
     def _is_half_overflow(self) -> bool:
         """Whether it was float16, not the op, that could not hold the number."""
@@ -299,7 +288,9 @@ def _from_the_start(report: TraceReport, pass_number: int, number: int) -> Findi
     graph = report.graphs[number]
     frame = next(frame for frame in graph.frames if frame.pass_number == pass_number)
     called = next((done.location for done in report.passes if done.number == pass_number), None)
-    node, given = _first_reached(graph, frame)
+    order = [index for index in (*graph.order, *range(len(graph.nodes))) if str(index) in frame.bad]
+    roots = [index for index in graph.roots if str(index) in frame.bad]
+    node, given = graph.nodes[(roots or order)[0]], bool(roots)
     nan, inf = frame.bad[str(node.index)]
     kind, count = ("NaN", nan) if nan else ("infinite", inf)
     location = report.location(called if given else node.location)
@@ -317,13 +308,6 @@ def _from_the_start(report: TraceReport, pass_number: int, number: int) -> Findi
         subject=node.op,
         node=(number, node.index),
     )
-
-
-def _first_reached(graph: Graph, frame: Frame) -> tuple[Node, bool]:
-    """Return the first node whose gradient is bad, and whether backward started from it."""
-    order = [index for index in (*graph.order, *range(len(graph.nodes))) if str(index) in frame.bad]
-    roots = [index for index in graph.roots if str(index) in frame.bad]
-    return graph.nodes[(roots or order)[0]], bool(roots)
 
 
 # TM407: gradients that half precision cannot hold: too small for float16 or float8, or at the end of their range.
@@ -393,7 +377,7 @@ def _cast_away(graph: Graph, narrow: list[Node], frames: list[Frame]) -> _Loss |
         if source is None or source.op != "to_copy" or is_narrow(source.dtype):
             continue
         rows = [(frame.norms[source.index], frame.norms[node.index]) for frame in frames]
-        if all(before > 0 and 0 <= after < math.inf and _differ(before, after) for before, after in rows):
+        if all(before > 0 and 0 <= after < math.inf and abs(after / before - 1) > LOST_NORM for before, after in rows):
             before, after = rows[-1]
             text = (
                 f"the gradient that comes back to {node.op} has a norm of {scientific(before)} in {source.dtype} and "
@@ -401,10 +385,6 @@ def _cast_away(graph: Graph, narrow: list[Node], frames: list[Frame]) -> _Loss |
             )
             return _Loss(node, text, {"norm before the cast": before, "norm after it": after})
     return None
-
-
-def _differ(before: float, after: float) -> bool:
-    return abs(after / before - 1) > LOST_NORM
 
 
 def _faint(narrow: list[Node], frames: list[Frame]) -> _Loss | None:

@@ -45,7 +45,15 @@ def _left_out(report: TraceReport, training: Training) -> _Numbers:
     """Return the parameters that get gradients and that nothing trains."""
     held = {number for use in training.optimizers for number in use.holds}
     trained = held.union(training.elsewhere or ())
-    return [number for number, series in enumerate(report.parameters) if _asks(series) and number not in trained]
+    return [
+        number
+        for number, series in enumerate(report.parameters)
+        if series.is_parameter
+        and series.requires_grad
+        and series.touched > 0
+        and series.owner
+        and number not in trained
+    ]
 
 
 def _bare(report: TraceReport, training: Training) -> Iterator[int]:
@@ -55,10 +63,6 @@ def _bare(report: TraceReport, training: Training) -> Iterator[int]:
         asks = series.is_parameter and series.requires_grad and series.touched > 0
         if asks and not series.owner and series.name.isidentifier() and number not in held:
             yield number
-
-
-def _asks(series: ParameterSeries) -> bool:
-    return series.is_parameter and series.requires_grad and series.touched > 0 and bool(series.owner)
 
 
 # -- TM602 --------------------------------------------------------------------------------------------------------
@@ -212,7 +216,9 @@ def _frozen(names: Sequence[str]) -> str:
 
 def _is_meant(report: TraceReport, missing: _Numbers, stepped: _Numbers) -> bool:
     """Return whether the last layers alone are trained, or a small part that is not the first layers."""
-    places = _places(report)
+    numbers = {series.name: number for number, series in enumerate(report.parameters)}
+    leaves = (node for node in report.nodes if node.kind == "accumulate" and node.variable in numbers)
+    places = {numbers[node.variable]: node.index for node in leaves}
     untrained, trained = ([places[one] for one in some if one in places] for some in (missing, stepped))
     if (
         untrained
@@ -222,13 +228,6 @@ def _is_meant(report: TraceReport, missing: _Numbers, stepped: _Numbers) -> bool
         return max(untrained) < min(trained)
     without, with_one = (sum(report.parameters[number].numel for number in some) for some in (missing, stepped))
     return without > MOST_SHARE * (without + with_one)
-
-
-def _places(report: TraceReport) -> dict[int, int]:
-    """Return where each parameter first takes part in the main graph: the larger, the nearer to the loss."""
-    numbers = {series.name: number for number, series in enumerate(report.parameters)}
-    leaves = (node for node in report.nodes if node.kind == "accumulate" and node.variable in numbers)
-    return {numbers[node.variable]: node.index for node in leaves}
 
 
 # -- TM604 --------------------------------------------------------------------------------------------------------
@@ -308,12 +307,6 @@ def _all_parameters(names: list[str]) -> str:
     return f"[{', '.join(f'*{name}.parameters()' for name in names)}]"
 
 
-def _sharded_by(report: TraceReport) -> str:
-    """Return what has sharded the parameters of the run, so that they are other objects; empty where nothing has."""
-    kinds = report.parallel.kinds if report.parallel is not None else ()
-    return next((_SHARDS[kind] for kind in kinds if kind in _SHARDS), "")
-
-
 _SHARDS = {
     "FSDP1": "FullyShardedDataParallel", "FSDP2": "fully_shard()",
     "DTensor": "parallelize_module() or distribute_tensor()",
@@ -327,7 +320,9 @@ def _of_unused(report: TraceReport, use: OptimizerUse, left_out: _Numbers) -> Fi
     missing, names = sum(each for _, each in reported), [name for name, _ in reported]
     count = use.unknown_parameters + len(_held(report, use))
     whose = f" of {use.unknown_owner}" if use.unknown_owner else ""
-    if alike and (how := _sharded_by(report)):
+    kinds = report.parallel.kinds if report.parallel is not None else ()
+    # what has sharded the parameters of the run, so that they are other objects
+    if alike and (how := next((_SHARDS[kind] for kind in kinds if kind in _SHARDS), "")):
         return Finding(
             code="TM911", severity="error",
             message=f"{use.name} steps {plural(count, 'parameter')}{whose} that never had a gradient; "

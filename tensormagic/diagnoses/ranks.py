@@ -72,9 +72,10 @@ _WHY = {
 def gradients_not_reduced(report: RankReport) -> Iterator[Finding]:
     """TM902: a step used gradients that are not the same on ranks that hold the same parameters."""
     for one in _those(report, "gradients"):
+        step = f"Step {count(one.step)}" if one.step else f"The step after pass {count(one.after_pass)}"
         yield Finding(
             code="TM902", severity="error",
-            message=f"{_step(one)} used gradients that differ between ranks, of {_of(one, 'the parameters')}: the norm "
+            message=f"{step} used gradients that differ between ranks, of {_of(one, 'the parameters')}: the norm "
             f"of {f'{one.names[0]}.grad' if one.names[0] != EVERYTHING else 'all of them'} is {_values(one)}; "
             f"{_WHY[one.reduced]}.",
             evidence={"parameters": one.count, "step": one.step},
@@ -145,10 +146,6 @@ def _values(one: Difference) -> str:
         odd = [words for words, (rank, _) in zip(described, one.values, strict=True) if rank in one.ranks]
         described = [f"{short_number(usual[0])} on most ranks", *odd]
     return listed(described, most=_MOST_TOLD)
-
-
-def _step(one: Difference) -> str:
-    return f"Step {count(one.step)}" if one.step else f"The step after pass {count(one.after_pass)}"
 
 
 def _first(words: str) -> str:
@@ -276,9 +273,11 @@ def unexpected_placements(report: TraceReport) -> Iterator[Finding]:
     if report.parallel.whole is not None:
         yield from _whole(report.parallel.whole)
     for one in report.parallel.parts[:1]:
+        several = len(report.parallel.parts)
+        part = "this rank's part" if several == 1 else f"this rank's part, in {count(several)} places,"
         yield Finding(
             code="TM912", severity="warning",
-            message=f"The loss was computed from {_part(len(report.parallel.parts))} of a sum over {one.over}: "
+            message=f"The loss was computed from {part} of a sum over {one.over}: "
             f"to_local() of a DTensor whose placements are {' '.join(one.placements)} returns what this rank adds "
             "to it.",
             evidence={"results": len(report.parallel.parts)},
@@ -286,10 +285,6 @@ def unexpected_placements(report: TraceReport) -> Iterator[Finding]:
             remedy="`full_tensor()` instead of `to_local()` adds the parts up; so does "
             "`redistribute(placements=[Replicate()])` before it.",
         )  # fmt: skip
-
-
-def _part(several: int) -> str:
-    return "this rank's part" if several == 1 else f"this rank's part, in {count(several)} places,"
 
 
 def _whole(one: Whole) -> Iterator[Finding]:

@@ -114,25 +114,24 @@ def alike_units(report: TraceReport) -> Iterator[Finding]:
     )
     taken = max(steps.values())
     every = "Both" if _units(first) == 2 else f"All {count(_units(first))}"
+    initialised = (
+        f"nn.init.kaiming_uniform_({as_code(first.name)})"
+        if first.is_parameter
+        else f"{first.name} = torch.randn{first.shape} / {scientific(first.shape[0] ** 0.5)}"
+    )
     yield Finding(
         code="TM408",
         severity="warning",
         message=f"{every} units of {listed(names[:2])}{more} are the same after {plural(taken, 'step')}: {what}.",
         location=step_line(report, *users),
         evidence={series.name: _units(series) for series in found[:8]},
-        remedy=f"Begin with random weights: `{_initialised(first)}`; only biases begin with zeros.",
+        remedy=f"Begin with random weights: `{initialised}`; only biases begin with zeros.",
         subject=first.name,
     )
 
 
 def _units(series: ParameterSeries) -> int:
     return series.shape[0] if series.is_parameter else series.shape[1]
-
-
-def _initialised(series: ParameterSeries) -> str:
-    if series.is_parameter:
-        return f"nn.init.kaiming_uniform_({as_code(series.name)})"
-    return f"{series.name} = torch.randn{series.shape} / {scientific(series.shape[0] ** 0.5)}"
 
 
 # -- TM620: an iterator that is used up ---------------------------------------------------------------------------
@@ -146,6 +145,11 @@ def used_up_iterators(report: TraceReport) -> Iterator[Finding]:
 
 def _used_up(report: TraceReport, one: UsedUpIterator) -> Finding:
     after = f"the first of {count(one.rounds)} rounds" if one.rounds > 1 else "the first round"
+    gone_through_again = (
+        "Loop over the DataLoader itself, not over `iter(…)` of it: it makes an iterator for each round."
+        if "DataLoader" in one.type_name
+        else f"Make a list of it before the outer loop: `{one.name} = list({one.name})`; or make it in each round."
+    )
     return Finding(
         code="TM620",
         severity="warning" if one.rounds > 1 else "note",
@@ -153,15 +157,9 @@ def _used_up(report: TraceReport, one: UsedUpIterator) -> Finding:
         f"is used up after {after}, and the others do nothing.",
         location=report.location(one.location),
         evidence={"type": one.type_name, "rounds": one.rounds},
-        remedy=_gone_through_again(one),
+        remedy=gone_through_again,
         subject=one.name,
     )
-
-
-def _gone_through_again(one: UsedUpIterator) -> str:
-    if "DataLoader" in one.type_name:
-        return "Loop over the DataLoader itself, not over `iter(…)` of it: it makes an iterator for each round."
-    return f"Make a list of it before the outer loop: `{one.name} = list({one.name})`; or make it in each round."
 
 
 # -- TM621: a load that loads nothing -----------------------------------------------------------------------------

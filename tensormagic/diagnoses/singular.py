@@ -369,7 +369,9 @@ def _masked(op: str, line: str, selecting: str) -> str:
     if where is not None and len(where.args) == 3 and ast.unparse(where.func) == "torch.where":
         condition, taken, left = where.args
         is_name = [ast.unparse(side) == name for side in (taken, left)]
-        reads = is_name if any(is_name) else [_reads(side, name) for side in (taken, left)]
+        reads = is_name if any(is_name) else [
+            any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(side)) for side in (taken, left)
+        ]  # fmt: skip
         if reads[0] == reads[1]:
             return ""
         parts = (ast.unparse(operand), other) if reads[0] else (other, ast.unparse(operand))
@@ -379,7 +381,3 @@ def _masked(op: str, line: str, selecting: str) -> str:
     if len(taken_by) != 1:
         return ""
     return spliced(line, operand, f"torch.where({ast.unparse(taken_by[0].slice)}, {ast.unparse(operand)}, {other})")
-
-
-def _reads(node: ast.expr, name: str) -> bool:
-    return any(isinstance(each, ast.Name) and each.id == name for each in ast.walk(node))

@@ -326,12 +326,19 @@ _DIGITS = {"bfloat16": "8", "float16": "11"}
 def clipping_without_effect(report: TraceReport) -> Iterator[Finding]:
     """TM618: `clip_grad_norm_` after the step, before there are gradients, or of a generator that is used up."""
     for clip in report.training.clips if report.training is not None else ():
-        clipping = _clip(clip, _clipping(report, clip), _one_optimizer(report))
+        uses = report.training.optimizers if report.training is not None else ()
+        one_optimizer = optimizer_code(uses[0]) if len(uses) == 1 else "optimizer"
+        clipping = _clip(clip, _clipping(report, clip), one_optimizer)
         if clipping is not None:
+            of_calls = (
+                f"{count(clipping[0])} of {plural(clip.calls, 'call')}"
+                if clipping[0] < clip.calls
+                else f"all of its {count(clip.calls)} calls"
+            )
             yield Finding(
                 code="TM618",
                 severity="warning",
-                message=f"clip_grad_norm_ {clipping[1].format(of=_of_calls(clipping[0], clip.calls))}.",
+                message=f"clip_grad_norm_ {clipping[1].format(of=of_calls)}.",
                 location=report.location(clip.location),
                 evidence={
                     "calls": clip.calls,
@@ -360,11 +367,6 @@ def _clipping(report: TraceReport, clip: Clipping) -> str:
     return text if 0 < len(text) < LONGEST else "torch.nn.utils.clip_grad_norm_(…)"
 
 
-def _one_optimizer(report: TraceReport) -> str:
-    uses = report.training.optimizers if report.training is not None else ()
-    return optimizer_code(uses[0]) if len(uses) == 1 else "optimizer"
-
-
 def _clip(clip: Clipping, call: str, optimizer: str) -> tuple[int, str, str] | None:
     between = f"Clip between the backward and the step: `loss.backward(); {call}; {optimizer}.step()`"
     if clip.exhausted:
@@ -378,10 +380,6 @@ def _clip(clip: Clipping, call: str, optimizer: str) -> tuple[int, str, str] | N
     if clip.scaled >= max(IN_A_ROW, clip.calls - 1):  # the scaler is known from the first step on
         return clip.scaled, _STILL_SCALED, f"Unscale before: `scaler.unscale_({optimizer})`, and then clip"
     return None
-
-
-def _of_calls(number: int, calls: int) -> str:
-    return f"{count(number)} of {plural(calls, 'call')}" if number < calls else f"all of its {count(calls)} calls"
 
 
 # -- TM315: gradients that keep their graph ------------------------------------------------------------------------

@@ -69,7 +69,9 @@ def not_finite(question: Question) -> WhyReport | None:
         tuple(one.message for one in described[:1]),
         _way_back(question, (node,)),
     )
-    if not described and (fault := _forward_fault(question, at)):  # backward was given what was not finite already
+    forward = (one for one in _findings(question) if one.code == "TM401" and one.severity == "error" and one.node)
+    faults = (one for one in forward if at is not None and one.node is not None and one.node[0] == at[0])
+    if not described and (fault := next(faults, None)):  # backward was given what was not finite already
         described, place = [fault], fault.location
         says, evidence = f"{head}: {fault.message}", (f"In backward, {made}",)
     return question.described(
@@ -86,12 +88,6 @@ def _above(question: Question, finding: Finding) -> bool:
     if finding.node is None:
         return finding.code == "TM401"
     return question.trace.graphs[finding.node[0]] is graph and finding.node[1] in upstream(graph, leaf)
-
-
-def _forward_fault(question: Question, at: tuple[int, int] | None) -> Finding | None:
-    """Return what was wrong with the forward of the graph in which a node is, where something was."""
-    faults = (one for one in _findings(question) if one.code == "TM401" and one.severity == "error" and one.node)
-    return next((one for one in faults if at is not None and one.node is not None and one.node[0] == at[0]), None)
 
 
 def _nonfinite(question: Question) -> tuple[Graph, int, int] | None:
@@ -275,13 +271,19 @@ def explain_module(name: str, every: Iterable[GradientFacts], trace: TraceReport
     for answer in answers:
         groups.setdefault((answer.reason, answer.location), []).append(answer)
     names = [answer.name for answer in answers]
-    described = tuple(_group(reason, found, names) for (reason, _), found in groups.items())
+    described = tuple(
+        WhyGroup(reason=reason, names=tuple(shortest([answer.name for answer in found], names)),
+                 count=len(found), answer=found[0].answer, fine=reason in MEANT)
+        for (reason, _), found in groups.items()
+    )  # fmt: skip
+    amiss = {group.reason for group in described if not group.fine}
+    remedy = next((one.remedy for one in answers if one.reason in amiss), ()) if len(amiss) == 1 else ()
     return WhyReport(
         name=name, reason=described[0].reason if len(described) == 1 else "several",
         answer=_says(name, answers, described),
         groups=tuple(sorted(described, key=lambda group: group.fine)), source=max(answer.source for answer in answers)
         if answers else "", evidence=_sentences(trace) if any(answer.source for answer in answers) else (),
-        remedy=_remedy(answers, described),
+        remedy=remedy,
     )  # fmt: skip
 
 
@@ -302,12 +304,6 @@ def _says(name: str, answers: list[WhyReport], groups: tuple[WhyGroup, ...]) -> 
     return f"{which[0].upper()}{which[1:]} of {name} {has} no gradient, or a faulty one."
 
 
-def _remedy(answers: Sequence[WhyReport], groups: Sequence[WhyGroup]) -> tuple[str, ...]:
-    """Return what to do where one reason alone is amiss: of a parameter that has it."""
-    amiss = {group.reason for group in groups if not group.fine}
-    return next((one.remedy for one in answers if one.reason in amiss), ()) if len(amiss) == 1 else ()
-
-
 def _sentences(trace: TraceReport | None) -> tuple[str, ...]:
     """Return what else was found in the run, as a sentence each: gradients may be in order where training is not."""
     found = trace.findings if trace is not None else ()
@@ -325,8 +321,3 @@ def _all_in_order(name: str, groups: tuple[WhyGroup, ...]) -> str:
         return f"{name} is frozen: none of its {plural(count, 'parameter')} requires a gradient."
     kept = f"{plural(count, 'parameter')} {is_or_are(count)} frozen: {which}."
     return f"Nothing is wrong with the gradients of {name} that are there; {kept}"
-
-
-def _group(reason: str, found: list[WhyReport], names: list[str]) -> WhyGroup:
-    mine = shortest([answer.name for answer in found], names)
-    return WhyGroup(reason=reason, names=tuple(mine), count=len(found), answer=found[0].answer, fine=reason in MEANT)

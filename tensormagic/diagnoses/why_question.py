@@ -329,7 +329,10 @@ def cut_off(question: Question) -> WhyReport | None:
         return None
     graph, cut = found
     place = trace.location(cut.location)
-    says = f"{question.grad} is None because {call_words(cut, place)}{place_words(place)} {_what(question, cut)}, "
+    what = "cut its path to the loss" if cut.target is not None else "cut its path"
+    if cut.selects:
+        what = f"only chooses elements with what {question.name} makes"
+    says = f"{question.grad} is None because {call_words(cut, place)}{place_words(place)} {what}, "
     says += "so backward never reached it."
     if question.facts.way is not None:
         rests = f"{question.facts.way.end} still leads back to {question.name}, but nothing called backward on it."
@@ -340,12 +343,6 @@ def cut_off(question: Question) -> WhyReport | None:
         "cut off", says, evidence=(rests,), location=place, way=cut_way(trace, graph, cut, question.name),
         remedy=(f"{mend[:1].upper()}{mend[1:]}." if mend else "",),
     )  # fmt: skip
-
-
-def _what(question: Question, cut: Cut) -> str:
-    if cut.selects:
-        return f"only chooses elements with what {question.name} makes"
-    return "cut its path to the loss" if cut.target is not None else "cut its path"
 
 
 def cleared(question: Question) -> WhyReport | None:

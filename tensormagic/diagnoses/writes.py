@@ -55,7 +55,11 @@ def writing(write: SavedWrite) -> ast.AST | None:
     for node in (inner for statement in parsed(write.location) for inner in ast.walk(statement)):
         if isinstance(node, ast.AugAssign) and _is_operator(node, write.call):
             return node
-        if isinstance(node, ast.Assign) and _is_assignment(node, write):
+        if isinstance(node, ast.Assign) and (
+            any(isinstance(target, ast.Attribute) and target.attr == "data" for target in node.targets)
+            if write.kind == "set data"
+            else write.call == "__setitem__" and any(isinstance(target, ast.Subscript) for target in node.targets)
+        ):
             return node
         if isinstance(node, ast.Call) and _is_call(node, write):
             return node
@@ -66,12 +70,6 @@ def _is_operator(node: ast.AugAssign, call: str) -> bool:
     plain = call.removeprefix("__i").removesuffix("__")
     known = _OPERATOR_CALLS.get(call)
     return (known is not None and isinstance(node.op, known)) or call.startswith("__i") or call == f"{plain}__"
-
-
-def _is_assignment(node: ast.Assign, write: SavedWrite) -> bool:
-    if write.kind == "set data":
-        return any(isinstance(target, ast.Attribute) and target.attr == "data" for target in node.targets)
-    return write.call == "__setitem__" and any(isinstance(target, ast.Subscript) for target in node.targets)
 
 
 def _is_call(node: ast.Call, write: SavedWrite) -> bool:
@@ -376,9 +374,14 @@ def overlapping_targets(report: WritesReport) -> Iterator[Finding]:
     for write in report.writes:
         clash = write.clash
         if clash is not None and clash.kind == "overlaps itself":
+            stored = (
+                ""
+                if clash.elements is None
+                else f" ({plural(clash.of_elements, 'element')}, {plural(clash.elements, 'stored one')})"
+            )
             yield _clash(
                 "TM202", _severity(clash), write, clash,
-                message=f"{_target(write)} holds elements several times{_stored(clash)}, and is written to in place: "
+                message=f"{_target(write)} holds elements several times{stored}, and is written to in place: "
                 f"{_outcome(clash)}.",
                 remedy=f"Write to a full copy: `{_full_copy(write.target or '…')}`",
             )  # fmt: skip
@@ -389,12 +392,6 @@ def overlapping_targets(report: WritesReport) -> Iterator[Finding]:
                 f"{clash.elements} of its elements, because it holds each of them several times.",
                 remedy=f"Write to a full copy: `{_full_copy(clash.tensor)}`",
             )  # fmt: skip
-
-
-def _stored(clash: Clash) -> str:
-    if clash.elements is None:
-        return ""
-    return f" ({plural(clash.of_elements, 'element')}, {plural(clash.elements, 'stored one')})"
 
 
 def _full_copy(name: str) -> str:

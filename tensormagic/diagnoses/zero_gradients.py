@@ -328,13 +328,9 @@ class _Blame:
             return False
         if flat.hinge and self._is_the_loss_s_own(source):
             return False
-        return not self._feeds_others(source, target, frames)
-
-    def _feeds_others(self, source: int, target: int, frames: list[Frame]) -> bool:
-        """Whether the op sends another input a gradient: then it is not dead."""
         others = [other for other in self._targets[source] if other != target]
         learns = any(frame.norms[other] != 0 for other in others for frame in frames)
-        return learns and self._graph.nodes[source].op not in {"where", "maximum", "minimum"}
+        return not (learns and self._graph.nodes[source].op not in {"where", "maximum", "minimum"})
 
     def _is_the_loss_s_own(self, source: int) -> bool:
         waiting, seen = list(self._feeders.get(source, ())), set()

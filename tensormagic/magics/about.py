@@ -66,7 +66,9 @@ def run(magics: Any, line: str) -> None:
     elif words and words[0] in SWITCHES:
         _switch(magics, words)
     elif words and words not in (["--help"], ["-h"]):
-        _show_topic(line)
+        if refused := _page_or_found(line):
+            known = ", ".join(f"{switch} on|off" for switch in SWITCHES)
+            raise UsageError(f"%tensormagic takes check, {known}, help, or a topic; {refused}")
     else:
         _tell(magics)
 
@@ -80,13 +82,6 @@ def _help_on(topic: str) -> None:
             raise UsageError(refused)
     except TensorMagicError as error:
         raise UsageError(str(error)) from None
-
-
-def _show_topic(line: str) -> None:
-    """Show the page that a line without ``help`` names: ``%tensormagic TM302``."""
-    if refused := _page_or_found(line):
-        known = ", ".join(f"{switch} on|off" for switch in SWITCHES)
-        raise UsageError(f"%tensormagic takes check, {known}, help, or a topic; {refused}")
 
 
 def _page_or_found(topic: str) -> str:
@@ -112,7 +107,13 @@ def _show_page(text: str) -> None:
 
 def _tell(magics: Any) -> None:
     """Say what there is: in a notebook as a table, elsewhere as text."""
-    text = "\n".join((*_magic_lines(), *_own_lines(), "", *_state_lines(magics)))
+    own_lines = [f"{'':<13} {command}: {text}" for command, text in _own()]
+    rows = [(made.prog, str(made.description)) for made in _parsers()]
+    magic_lines = [
+        *(f"{name:<13} {text}" for name, text in rows),
+        f"{'':<13} --help behind any of them lists its options",
+    ]
+    text = "\n".join((*magic_lines, *own_lines, "", *_state_lines(magics)))
     if is_notebook(magics.shell):
         display({"text/markdown": _table(magics), "text/plain": text}, raw=True)
     else:
@@ -133,10 +134,6 @@ def _broken(line: str, columns: int) -> str:
     return textwrap.fill(line, columns, subsequent_indent=below, replace_whitespace=False, break_on_hyphens=False)
 
 
-def _own_lines() -> list[str]:
-    return [f"{'':<13} {command}: {text}" for command, text in _own()]
-
-
 def _own() -> list[tuple[str, str]]:
     """Return what %tensormagic itself takes, and what that does."""
     return [
@@ -151,8 +148,9 @@ def _own() -> list[tuple[str, str]]:
 def _state_lines(magics: Any) -> list[str]:
     names = ("live", "viewer", "ignore", *SWITCHES)
     settings = [f"%config TensorMagic.{name} = {getattr(magics, name)!r}" for name in names]
+    versions = [f"Python {platform.python_version()}", *(f"{name} {_version(name)}" for name in _PACKAGES)]
     return [
-        "versions  " + ", ".join(_versions()),
+        "versions  " + ", ".join(versions),
         *(f"{'' if at else 'settings':<9} {line}" for at, line in enumerate(settings)),
     ]
 
@@ -188,15 +186,6 @@ def magic(name: str) -> Magic:
 
 def _parsers() -> list[Any]:
     return [found.parser() for found in magics()]
-
-
-def _magic_lines() -> list[str]:
-    rows = [(made.prog, str(made.description)) for made in _parsers()]
-    return [*(f"{name:<13} {text}" for name, text in rows), f"{'':<13} --help behind any of them lists its options"]
-
-
-def _versions() -> list[str]:
-    return [f"Python {platform.python_version()}", *(f"{name} {_version(name)}" for name in _PACKAGES)]
 
 
 def _version(package: str) -> str:

@@ -216,7 +216,13 @@ def expressions(parts: list[str]) -> list[str]:
     while parts:
         length = next((size for size in range(len(parts), 0, -1) if _is_expression(" ".join(parts[:size]))), 0)
         if not length:
-            raise UsageError(_refused(found, " ".join(parts)))
+            rest = " ".join(parts)
+            refused = (
+                f"'{found[-1]} {rest}' is an assignment: run it on its own line, and give {found[-1]} here"
+                if found and re.match(r"=[^=]", rest)
+                else f"{rest!r} is not a Python expression"
+            )
+            raise UsageError(refused)
         found += _parted(" ".join(parts[:length]))
         parts = parts[length:]
     return found
@@ -234,12 +240,6 @@ def _parted(text: str) -> list[str]:
     if isinstance(body, ast.Tuple) and body.elts and body.elts[0].col_offset == body.col_offset:
         return [ast.get_source_segment(text, element) or "" for element in body.elts]
     return [text]
-
-
-def _refused(found: list[str], rest: str) -> str:
-    if found and re.match(r"=[^=]", rest):
-        return f"'{found[-1]} {rest}' is an assignment: run it on its own line, and give {found[-1]} here"
-    return f"{rest!r} is not a Python expression"
 
 
 def check_expression(text: str) -> None:

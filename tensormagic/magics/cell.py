@@ -86,7 +86,8 @@ class CellSource:
             return None
         *statements, last = self._tree.body
         if shown == "last_expr_or_assign" and (name := _assigned_name(last)):
-            statements, last = self._tree.body, _name_expression(name)
+            statements = self._tree.body
+            last = ast.fix_missing_locations(ast.Expr(ast.Name(name, ast.Load()), lineno=1, col_offset=0))
         if shown not in {"last_expr", "last_expr_or_assign"} or not isinstance(last, ast.Expr):
             mode = "none" if shown in {"last_expr", "last_expr_or_assign"} else shown
             return self._run_all([*statements, last], mode, passed)
@@ -137,18 +138,14 @@ def _blank_lines(text: str) -> int:
 
 def _refuse_await(tree: ast.Module) -> None:
     for node in _outside_functions(tree):
-        line = _line_of_await(node)
+        line = node.lineno if isinstance(node, ast.Await | ast.AsyncFor | ast.AsyncWith) else None
+        if isinstance(node, ast.comprehension) and node.is_async:
+            line = node.iter.lineno
         if line is not None:
             raise UsageError(
                 f"line {line}: a cell with a top-level await cannot run inside a cell magic; "
                 "put it into `async def main(): ...` and await main() in a cell of its own"
             )
-
-
-def _line_of_await(node: ast.AST) -> int | None:
-    if isinstance(node, ast.comprehension) and node.is_async:
-        return node.iter.lineno
-    return node.lineno if isinstance(node, ast.Await | ast.AsyncFor | ast.AsyncWith) else None
 
 
 def _assigned_name(statement: ast.stmt) -> str:
@@ -160,10 +157,6 @@ def _assigned_name(statement: ast.stmt) -> str:
     else:
         return ""
     return target.id if isinstance(target, ast.Name) else ""
-
-
-def _name_expression(name: str) -> ast.Expr:
-    return ast.fix_missing_locations(ast.Expr(ast.Name(name, ast.Load()), lineno=1, col_offset=0))
 
 
 def _outside_functions(tree: ast.AST) -> list[ast.AST]:

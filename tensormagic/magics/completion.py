@@ -35,7 +35,8 @@ def _complete(shell: Any, event: Any) -> list[str]:
         return []
     parser = parser_of("%" * (not line.lstrip().startswith("%")) + str(event.command))
     if symbol.startswith("-"):
-        return [option for option in _options(parser) if option.startswith(symbol)]
+        options = [option for action in _actions(parser) for option in action.option_strings]
+        return [option for option in options if option.startswith("--") and option.startswith(symbol)]
     if choices := _choices(parser, str(event.text_until_cursor).removesuffix(symbol).split()[-1]):
         return [choice for choice in choices if choice.startswith(symbol)]
     if str(event.command).endswith("ranks") and (found := _folders(symbol)):
@@ -43,7 +44,9 @@ def _complete(shell: Any, event: Any) -> list[str]:
     if "." in symbol or "[" in symbol:
         return _attributes(shell, str(event.text_until_cursor), symbol)
     wanted = _WANTED.get(str(event.command).lstrip("%"), _is_tensor)
-    return [name for name in _names(shell, wanted) if name.startswith(symbol)]
+    own = [name for name in shell.user_ns if not name.startswith("_") and name not in shell.user_ns_hidden]
+    names = sorted(own, key=lambda name: (not wanted(shell.user_ns[name]), name))
+    return [name for name in names if name.startswith(symbol)]
 
 
 def _folders(begun: str) -> list[str]:
@@ -68,7 +71,9 @@ def _attributes(shell: Any, before: str, symbol: str) -> list[str]:
     if value is _UNKNOWN:
         found = [match.rpartition(".")[2] for match in shell.Completer.attr_matches(symbol)]
     else:
-        found = _members(value)
+        held = _held(value)
+        first = [name for name, one in held.items() if _is_tensor(one) or name in _held(value, "_modules")]
+        found = [*first, *(name for name in held if name not in first), *dir(type(value))]
     plain = (name for name in dict.fromkeys(found) if begun.startswith("_") or not name.startswith("_"))
     return [f"{symbol.rpartition('.')[0]}.{name}" for name in plain if name.startswith(begun)]
 
@@ -120,18 +125,6 @@ def _held(owner: Any, *kinds: str) -> dict[str, Any]:
     return found if kinds else {**found, **own}
 
 
-def _members(value: Any) -> list[str]:
-    """Return the names behind a dot, those of parameters, buffers and children first, then what else holds a tensor."""
-    held = _held(value)
-    first = [name for name, one in held.items() if _is_tensor(one) or name in _held(value, "_modules")]
-    return [*first, *(name for name in held if name not in first), *dir(type(value))]
-
-
-def _options(parser: Parser) -> list[str]:
-    options = [option for action in _actions(parser) for option in action.option_strings]
-    return [option for option in options if option.startswith("--")]
-
-
 def _choices(parser: Parser, option: str) -> Iterable[str]:
     """Return what may stand behind an option, where that is a choice of a few words."""
     return next((action.choices or () for action in _actions(parser) if option in action.option_strings), ())
@@ -161,12 +154,6 @@ def _topics() -> list[str]:
         return [topic for part in api.help_topics().values() for topic in part]
     except TensorMagicError:  # an installation without its pages: nothing to offer
         return []
-
-
-def _names(shell: Any, wanted: Callable[[Any], bool]) -> list[str]:
-    """Return the user's own names, those of what is wanted first."""
-    own = [name for name in shell.user_ns if not name.startswith("_") and name not in shell.user_ns_hidden]
-    return sorted(own, key=lambda name: (not wanted(shell.user_ns[name]), name))
 
 
 def _is_tensor(value: Any) -> bool:

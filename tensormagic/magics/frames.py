@@ -346,18 +346,14 @@ def path_errors_in_one_line(expression: str) -> Iterator[None]:
     try:
         yield
     except (AttributeError, LookupError) as error:
-        if not (_is_path(expression) or _is_typed_attribute(expression, error)):
+        is_path = all(isinstance(node, _PATH) for node in ast.walk(ast.parse(expression, mode="eval")))
+        if not (is_path or _is_typed_attribute(expression, error)):
             raise
         raise UsageError(_nothing_there(expression, error)) from None
 
 
 _PATH = (ast.Expression, ast.Attribute, ast.Subscript, ast.Name, ast.Constant, ast.Load, ast.Slice, ast.Tuple,
          ast.UnaryOp, ast.USub)  # fmt: skip
-
-
-def _is_path(expression: str) -> bool:
-    """Return whether an expression only looks something up: attributes, keys and indices of a name."""
-    return all(isinstance(node, _PATH) for node in ast.walk(ast.parse(expression, mode="eval")))
 
 
 def _is_typed_attribute(expression: str, error: AttributeError | LookupError) -> bool:

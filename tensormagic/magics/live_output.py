@@ -120,7 +120,9 @@ def shown(shell: Any, trace: api.Trace, output: Output, mode: str) -> Iterator[N
         yield
     finally:
         panel.stop()
-        report = _with_gaps(trace.report, panel)
+        report = (
+            dataclasses.replace(trace.report, gaps=(*trace.report.gaps, *panel.gaps)) if panel.gaps else trace.report
+        )
         handle.update({"text/plain": ""} if _is_idle(report) else bundle(report, slide=output.slide), raw=True)
         for one in kept:
             one.update({"text/plain": ""}, raw=True)
@@ -168,7 +170,3 @@ def _open_panel(trace: api.Trace, mode: str, *, wall: bool) -> tuple[LivePanel, 
     handles.append(display(panel.bundle(), raw=True, display_id=True))
     panel.start()
     return panel, handles[0], kept
-
-
-def _with_gaps(report: AnyRun, panel: LivePanel) -> AnyRun:
-    return dataclasses.replace(report, gaps=(*report.gaps, *panel.gaps)) if panel.gaps else report

@@ -99,7 +99,9 @@ def _compare(shell: Any, options: argparse.Namespace, output: Output) -> Report:
     if len(options.run) != 2:
         raise UsageError(f"%compare takes two runs, but was given {len(options.run)}: {', '.join(options.run)}")
     left, right = (_traced_run(shell, given) for given in options.run)
-    return api.compare(left, right, names=_names(options.run))
+    short = [path.stem if (path := _saved_run(one)) else one for one in options.run]
+    first, second = short if short[0] != short[1] else options.run
+    return api.compare(left, right, names=(first, second))
 
 
 def _traced_run(shell: Any, given: str) -> Any:
@@ -121,13 +123,6 @@ def _traced_run(shell: Any, given: str) -> Any:
 def _saved_run(given: str) -> Path | None:
     text = unquoted(given) or ""
     return Path(text).expanduser() if text.endswith(".json") else None
-
-
-def _names(given: list[str]) -> tuple[str, str]:
-    """Return what to call the runs: as they were typed; files by their names alone, where these differ."""
-    short = [path.stem if (path := _saved_run(one)) else one for one in given]
-    first, second = short if short[0] != short[1] else given
-    return first, second
 
 
 def _ranks(shell: Any, options: argparse.Namespace, output: Output) -> Report:

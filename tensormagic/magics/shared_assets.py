@@ -183,7 +183,10 @@ class Pages:
         if get_parent is None or not hasattr(self._shell.display_pub, "register_hook"):
             return None
         request = Request.of(get_parent())
-        return None if not request.number or _caught(request.number) else request
+        widgets = getattr(sys.modules.get("ipywidgets.widgets.widget"), "_instances", {})
+        # what an `Output` widget takes is not saved with the cell
+        caught = any(getattr(widget, "msg_id", "") == request.number for widget in tuple(widgets.values()))
+        return None if not request.number or caught else request
 
     def _shared(self, request: Request) -> bool:
         mode = self._mode()
@@ -237,9 +240,3 @@ def install(shell: Any, mode: Callable[[], str]) -> Callable[[], None]:
             publisher.unregister_hook(pages.note_message)
 
     return undo
-
-
-def _caught(request: str) -> bool:
-    """Return whether an ``Output`` widget takes what is shown now: that is not saved with the cell."""
-    widgets = getattr(sys.modules.get("ipywidgets.widgets.widget"), "_instances", {})
-    return any(getattr(widget, "msg_id", "") == request for widget in tuple(widgets.values()))

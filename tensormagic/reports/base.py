@@ -13,7 +13,7 @@ import typing
 from array import array
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import Field, dataclass, field, fields, is_dataclass, make_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -191,13 +191,17 @@ def _decode(data: Any, hint: Any) -> Any:
     if origin in {typing.Union, types.UnionType}:
         return _decode_union(data, arguments)
     if origin is tuple:
-        return _decode_tuple(data, arguments)
+        alike = len(arguments) == 2 and arguments[1] is Ellipsis
+        kinds = arguments[:1] * len(data) if alike else arguments
+        return tuple(_decode(item, kind) for item, kind in zip(data, kinds, strict=True))
     if origin is dict:
         return {key: _decode(item, arguments[1]) for key, item in data.items()}
     if hint is array:
         return array("f", [_decode_float(item) for item in data])
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        return _decode_dataclass(data, hint)
+        given = {name: name if name in data else RENAMED.get(name, name) for name in _hints(hint)}
+        hints = _hints(hint).items()
+        return hint(**{name: _decode(data[given[name]], one) for name, one in hints if given[name] in data})
     return _decode_float(data) if hint is float else _decode_plain(data, hint)
 
 
@@ -234,18 +238,6 @@ def _decode_union(data: Any, arguments: tuple[Any, ...]) -> Any:
         with suppress(TypeError, ValueError, KeyError, AttributeError):
             return _decode(data, candidate)
     raise TypeError(f"expected {' or '.join(map(str, candidates))}, but here is {data!r:.80}")
-
-
-def _decode_tuple(data: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    if len(arguments) == 2 and arguments[1] is Ellipsis:
-        return tuple(_decode(item, arguments[0]) for item in data)
-    return tuple(_decode(item, hint) for item, hint in zip(data, arguments, strict=True))
-
-
-def _decode_dataclass(data: Any, cls: type) -> Any:
-    hints = _hints(cls)
-    given = {name: name if name in data else RENAMED.get(name, name) for name in hints}
-    return cls(**{name: _decode(data[given[name]], hint) for name, hint in hints.items() if given[name] in data})
 
 
 @cache
@@ -383,12 +375,8 @@ def quickly(cls: type[Record]) -> Callable[..., Record]:
     def become(self: Any) -> None:
         self.__class__ = cls
 
-    own = [(each.name, Any, _as_given(each)) for each in fields(cls)]  # type: ignore[arg-type]
+    own = [(each.name, Any, field(default=each.default, default_factory=each.default_factory)) for each in fields(cls)]  # type: ignore[arg-type]
     return make_dataclass(cls.__name__, own, slots=True, namespace={"__post_init__": become})
-
-
-def _as_given(each: Field[Any]) -> Any:
-    return field(default=each.default, default_factory=each.default_factory)
 
 
 # Python's search for reference cycles waits while something large is built that has none.

@@ -310,13 +310,15 @@ class TensorReport(Report):
     def metadata(self) -> dict[str, str]:
         """Every attribute as text, the eight that tutorials name first, in the order to show."""
         autograd, layout = self.autograd, self.layout
+        grad = autograd.grad if autograd is not None else "unreadable"
+        grad_text = {"unreadable": "not readable", "none": "None"}.get(grad)
         rows = {
             "data": self.data_text.splitlines()[0] if self.data_text else "not readable",
             "dtype": f"torch.{self.dtype}",
             "shape": str(self.shape),
             "device": self.device,
             "requires_grad": str(autograd.requires_grad) if autograd else "not readable",
-            "grad": _grad_text(autograd),
+            "grad": grad_text or f"tensor of shape {autograd.grad_shape if autograd is not None else ''}",
             "grad_fn": str(autograd.grad_fn) if autograd else "not readable",
             "is_leaf": str(autograd.is_leaf) if autograd else "not readable",
             "ndim": str(len(self.shape)),
@@ -337,9 +339,3 @@ class TensorReport(Report):
         """Raise ReportFormatError where a part does not fit the others."""
         for image in self.picture.images if self.picture is not None else ():
             image.unpacked()
-
-
-def _grad_text(autograd: AutogradReport | None) -> str:
-    if autograd is None or autograd.grad == "unreadable":
-        return "not readable"
-    return "None" if autograd.grad == "none" else f"tensor of shape {autograd.grad_shape}"

@@ -28,11 +28,10 @@ def test_names(shell, cell, jedi):
 
 def test_tensors_first(cell, shell):
     """Among names with the same beginning those that are tensors lead."""
-    from tensormagic.magics.completion import _is_tensor, _names
-
-    cell("aaa = 1")
-    names = _names(shell, _is_tensor)
-    assert names.index("x") < names.index("aaa")
+    cell("aaa = 1; aab = a * 2")
+    line = "%tensor aa"
+    event = SimpleNamespace(command="%tensor", line=line, symbol="aa", text_until_cursor=line)
+    assert completion._complete(shell, event) == ["aab", "aaa"]
 
 
 def test_attributes(shell, cell):
