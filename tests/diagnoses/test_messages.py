@@ -171,6 +171,16 @@ and
     assert [one and one.rule for one in found] == [None, "One.", "Two."]
 
 
+def test_what_belongs_together_may_share_a_line():
+    """Names and conditions, parts and ways; a semicolon between two parts stays one."""
+    lines = "with it: left; if: it.ndim == 2", "shape: No.", "parts: it[0]; it[1]; try: {it.code}.T"
+    short = "\n    ".join(("sizes", *lines)) + "\n"
+    (found,) = written(short)
+    assert [part.dimension for part in found.parts] == [0, 1]
+    assert found.works == ("x.T",)
+    assert written(short.replace("== 2", "== 3")) == [None]
+
+
 def test_a_name_is_given_to_an_operand_that_is_looked_for():
     """The first, the last or every tensor of which something holds, or any value; none explains nothing."""
     row = "sizes\n    with wrong: {}\n    shape: {{wrong}}.\n"

@@ -42,11 +42,9 @@ can't convert np\.ndarray of type numpy\.(?P<dtype>\w+)
         {got - 1} {"was" if got == 2 else "were"} given.
 
 '(?P<kind>\w+)' object is not iterable
-    if: call.report.function.startswith("torch.optim.")
-    with name: anything.operand.name
+    if: call.report.function.startswith("torch.optim."); with name: anything.operand.name
     argument: An optimizer takes parameters, and {name or "what it was given"} is {article(kind)}.
-    parts: anything is {kind}
-    try: {anything.code}.parameters() when name
+    parts: anything is {kind}; try: {anything.code}.parameters() when name
 
 optimizer got an empty parameter list
     argument: There is no parameter to train. A generator such as net.parameters() is empty after its first use, and a
@@ -174,22 +172,16 @@ says.table(r"""
 Boolean value of Tensor with more than one value is ambiguous
     if: len(call.given) == 1 and not call.tensors and "`" in anything.name
     shape: A condition needs one truth value, and this one has several: use .all() or .any().
-    parts: anything
-    try: {anything.code}.any()
-    try: {anything.code}.all()
+    parts: anything; try: {anything.code}.any(); try: {anything.code}.all()
 
 could not infer output dtype\..* Got: {got:dtype}
     if: not anything.dtype
     dtype: A mean is a floating-point number: {anything.name} is {got}.
-    parts: anything is {got} must be float32
-    try: {anything.code}.float().mean()
+    parts: anything is {got} must be float32; try: {anything.code}.float().mean()
 
 expected m1 and m2 to have the same dtype, but got: (?P<one_name>[\w:<> ]+?) != (?P<other_name>[\w:<> ]+?)\s*$
-    with a: call.given[0]
-    with b: call.given[1]
-    if: not (a.dtype or a.operand.text or b.dtype or b.operand.text)
-    with this: dtype_of(one_name)
-    with that: dtype_of(other_name)
+    with a: call.given[0]; with b: call.given[1]; if: not (a.dtype or a.operand.text or b.dtype or b.operand.text)
+    with this: dtype_of(one_name); with that: dtype_of(other_name)
     dtype: Both must have the same dtype: {a.name} is {this} and {b.name} is {that}.
     parts: a is {this} must be {that}; b is {that} must be {this}
     try: {a.code}.float() when this in ("float64", "int64", "int32") and that == "float32"
@@ -211,8 +203,7 @@ implemented for strided tensors only, got: torch\.{layout:word}
 unsupported tensor layout: \w+|with arguments from the 'Sparse\w+' backend|for \w+ with Sparse\w+ layout
     layout: Not every operation supports every layout: there is no {call.title} for {sparse.name}, which is
         {sparse.operand.layout}.
-    parts: sparse is {sparse.operand.layout} must be strided
-    try: {sparse.code}.to_dense()
+    parts: sparse is {sparse.operand.layout} must be strided; try: {sparse.code}.to_dense()
 
 Unrecognised padding mode edge
     argument: The padding modes are constant, reflect, replicate and circular, not edge; NumPy's edge is called
@@ -228,20 +219,15 @@ expected a non-empty list of Tensors|expects a non-empty TensorList|non-empty in
 
 a Tensor with \d+ elements cannot be converted to Scalar|only one element tensors can be converted
     shape: The conversion to one number takes one element: {only} has {count(only.numel)}.
-    parts: only is {only.numel} elements must be 1 element
-    try: {only.code}.tolist()
-    try: {only.code}.mean().item()
+    parts: only is {only.numel} elements must be 1 element; try: {only.code}.tolist(); try: {only.code}.mean().item()
 
 Boolean value of Tensor with (?:more than one|no) values? is ambiguous
     shape: A condition needs one truth value: {only} has {count(only.numel)}; use .all() or .any().
-    parts: only is {only.numel} elements must be 1 element
-    try: {only.code}.any()
-    try: {only.code}.all()
+    parts: only is {only.numel} elements must be 1 element; try: {only.code}.any(); try: {only.code}.all()
 
 Can't call numpy\(\) on Tensor that requires grad
     argument: NumPy does not support gradients, but {first.name} requires them: detach it from the graph first.
-    parts: first is requires_grad=True
-    try: {first.code}.detach().numpy()
+    parts: first is requires_grad=True; try: {first.code}.detach().numpy()
 
 At least one of 'min' or 'max' must not be None
     argument: The function torch.clamp needs a lower bound (min), an upper one (max), or both.

@@ -79,15 +79,12 @@ Expected shape of indices to be same as that of the input
     parts: indices[at] must be {first[at]} for at in unlike(first.shape, indices.shape)
 
 expected each dimension size to be at least edge_order\+1
-    with order: call.value("edge_order") or "1"
-    if: order.isdigit()
-    with least: int(order) + 1
+    with order: call.value("edge_order") or "1"; if: order.isdigit(); with least: int(order) + 1
     shape: Every dimension needs at least edge_order + 1 = {least} elements: {tensor}.
     parts: tensor[at] must be at least {least} for at in range(tensor.ndim) when tensor[at] < least
 
 boundaries tensor should be 1 dimension or
-    with rows: call.tensor("sorted_sequence|boundaries", 0)
-    with values: call.tensor("input|self|values", 1)
+    with rows: call.tensor("sorted_sequence|boundaries", 0); with values: call.tensor("input|self|values", 1)
     shape: There must be one row of boundaries, or one for each row of values: {rows} and {values} differ before the
         last dimension.
     parts: rows.ndim must be {values.ndim} when rows.ndim != values.ndim
@@ -107,8 +104,7 @@ only supports 0-dimensional start and end
     parts: one.ndim must be 0 for one in wrong
 
 expected {role:word} to have (?P<word>zero|one|two) or fewer dimensions
-    with given: tensor if role == "input" else call.tensor(role, 0)
-    with most: ("zero", "one", "two").index(word)
+    with given: tensor if role == "input" else call.tensor(role, 0); with most: ("zero", "one", "two").index(word)
     shape: The {role} of {call.title} has at most {plural(most, "dimension")}: {given} has {given.ndim}.
     parts: given.ndim must be {most}
 

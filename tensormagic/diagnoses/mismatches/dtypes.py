@@ -40,16 +40,14 @@ def _wrong(given: Given, rule: str, wanted: str) -> Mismatch:
 
 says.table(r"""
 Cannot copy out of meta tensor|cannot be called on meta tensors|can't convert [\w:]+ device type tensor to numpy
-    with wrong: first one.device == "meta"
-    with name: wrong.operand.name
+    with wrong: first one.device == "meta"; with name: wrong.operand.name
     device: A tensor on the meta device has a shape but no values, and {wrong.name} is on meta.
     parts: wrong.device must be cpu
     try: {name.split(".")[0]}.to_empty(device="cpu") when "." in name and name.split(".")[0].isidentifier()
 
 can't convert [\w:]+ device type tensor to numpy
     device: NumPy only reads CPU memory, but {first.name} is on {first.device}.
-    parts: first.device must be cpu
-    try: {first.code}.cpu().numpy()
+    parts: first.device must be cpu; try: {first.code}.cpu().numpy()
 """)
 
 
@@ -122,15 +120,13 @@ says.table(r"""
 convert a MPS [Tt]ensor to float64 dtype
     with wrong: first one.dtype == "float64" and one.operand.role != "bias"
     dtype: The device does not support float64, but {wrong.name} is float64.
-    parts: wrong.dtype must be float32
-    try: {wrong.code}.float()
+    parts: wrong.dtype must be float32; try: {wrong.code}.float()
 
 # The input of a recurrent layer, whose weights are no operands.
 input dtype \(torch\.(?P<got>\w+)\) does not match weight dtype \(torch\.(?P<wanted>\w+)\)
     with wrong: first one.dtype == got
     dtype: The input must have the dtype of the layer, {wanted}: {wrong.name} is {got}.
-    parts: wrong.dtype must be {wanted}
-    try: {as_dtype(wrong.code, wanted)}
+    parts: wrong.dtype must be {wanted}; try: {as_dtype(wrong.code, wanted)}
     try: {as_dtype(call.layer, got)} when floating(got) and call.layer
 
 Index put requires the source and destination dtypes match|Expected self\.dtype to be equal to src\.dtype
@@ -140,19 +136,16 @@ Index put requires the source and destination dtypes match|Expected self\.dtype 
     try: {as_dtype(wrong.code, first.dtype)}
 
 result type {result:dtype} can't be cast to the desired output type {target_dtype:dtype}
-    with wrong: first one.dtype == target_dtype
-    if: call.in_place
+    with wrong: first one.dtype == target_dtype; if: call.in_place
     dtype: An in-place operation keeps the dtype of what it writes to: the result is {result}, and {wrong.name} is
         {wrong.dtype}.
     parts: wrong.dtype must be {result}
     try: {f"{wrong.code} = " if wrong.can_be_assigned else ""}{as_dtype(wrong.code, result)}
 
 result type {result:dtype} can't be cast to the desired output type {target_dtype:dtype}
-    with wrong: first one.dtype == target_dtype
-    with others: all one.dtype == result
+    with wrong: first one.dtype == target_dtype; with others: all one.dtype == result
     dtype: The dtype of {wrong.name} must be {result}, that of the result, and is {wrong.dtype}.
-    parts: wrong.dtype must be {result}
-    parts: one.dtype must be {wrong.dtype} for one in others[:1]
+    parts: wrong.dtype must be {result}; parts: one.dtype must be {wrong.dtype} for one in others[:1]
     try: {as_dtype(wrong.code, result)}
 """)
 
@@ -248,8 +241,7 @@ Optional dtype must be either a floating point or complex dtype\. Got: {got:dtyp
 start must be an 0-dim integral Tensor
     if: start.ndim == 0 and not start.dtype.startswith(("int", "uint"))
     dtype: The start of a slice must be a whole number: {start.name} is {start.dtype}.
-    parts: start.dtype must be int64
-    try: {start.code}.long()
+    parts: start.dtype must be int64; try: {start.code}.long()
 
 expects float32 or float64 dtypes, got: torch\.(?P<got>\w+)
     dtype: A window holds float32 or float64 numbers, but dtype=torch.{got} was requested.
@@ -258,38 +250,32 @@ expects float32 or float64 dtypes, got: torch\.(?P<got>\w+)
 expected {role:word} to have integral dtype but got
     with wrong: call.tensor(role)
     dtype: The {role} are whole numbers: {wrong.name} is {wrong.dtype}.
-    parts: wrong.dtype must be int64
-    try: {wrong.code}.long()
+    parts: wrong.dtype must be int64; try: {wrong.code}.long()
 
 expected {role:word} to have floating point dtype but got
     with wrong: call.tensor(role)
     dtype: The {role} are floating point numbers: {wrong.name} is {wrong.dtype}.
-    parts: wrong.dtype must be float32
-    try: {wrong.code}.float()
+    parts: wrong.dtype must be float32; try: {wrong.code}.float()
 
 can require gradients
     with wrong: first not floating(one.dtype)
     dtype: Gradients exist for floating point and complex numbers only, and {wrong.name} is {wrong.dtype}.
-    parts: wrong.dtype must be float32
-    try: {wrong.code}.float()
+    parts: wrong.dtype must be float32; try: {wrong.code}.float()
 
 can require gradients
     dtype: Gradients exist for floating point and complex numbers only: write whole numbers with a point, 1.0, or give
         dtype=torch.float32.
 
 (?P<operator>Negation|Subtraction), the `-` operator
-    with masks: every one.dtype == "bool"
-    with one_mask: operator == "Negation" or len(masks) < 2
+    with masks: every one.dtype == "bool"; with one_mask: operator == "Negation" or len(masks) < 2
     dtype: The operator - does not work on booleans, and {masks[0].name} is a mask; invert masks with ~.
-    parts: one is bool must be float32 for one in masks
-    try: ~{masks[0].code} when one_mask
+    parts: one is bool must be float32 for one in masks; try: ~{masks[0].code} when one_mask
     try: {masks[0].code} ^ {masks[1].code} when not one_mask
 
 std and var only support floating|must be either float or double dtype|floating point dtype
     with wrong: first not floating(one.dtype) and not one.dtype.startswith("complex")
     dtype: The call {call.title} takes floating point numbers, and {wrong.name} is {wrong.dtype}.
-    parts: wrong.dtype must be float32
-    try: {wrong.code}.float()
+    parts: wrong.dtype must be float32; try: {wrong.code}.float()
 """)
 
 

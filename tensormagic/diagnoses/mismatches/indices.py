@@ -29,8 +29,7 @@ says = Messages()
 says.table(r"""
 Index is supposed to be a vector
     shape: The index of {call.title} has one dimension, and {index} has {index.ndim}.
-    parts: index.ndim must be 1
-    try: {index.code}.flatten()
+    parts: index.ndim must be 1; try: {index.code}.flatten()
 
 Number of indices \({got}\) should be equal to source\.size\(dim\): \({wanted}\), for dim: {dim}
     shape: There must be one index for each slice of the source: {index} against dimension {dim} of {source}.
@@ -51,11 +50,9 @@ The shape of the mask \[{shape:shape}\] at index {at} does not match the shape o
     try: {first.code}[{mask.code}.T] when mask.ndim == 2 and mask.shape[::-1] == part
 
 value tensor of shape \[{shape:shape}\] cannot be broadcast to indexing result of shape \[{wanted:shape}\]
-    with value: last one.shape == shape
-    with wrong: clashing(value.shape, wanted)
+    with value: last one.shape == shape; with wrong: clashing(value.shape, wanted)
     shape: The value must broadcast to its target: {value} does not broadcast to the selected {sizes(wanted)}.
-    parts: value[at] must be {wanted[at]} for at in wrong
-    parts: value.shape must be {sizes(wanted)} when not wrong
+    parts: value[at] must be {wanted[at]} for at in wrong; parts: value.shape must be {sizes(wanted)} when not wrong
 
 Index tensor must have the same number of dimensions as {like:word}
     with other: src if like == "src" else first
@@ -108,8 +105,7 @@ def _larger(index: Given, given: Given, dim: int, source: Given | None) -> Itera
 says.table(r"""
 Dimension specified as {got} but tensor has no dimensions
     index: The dimension {got} was requested, but {number.name} is a single number, which has no dimensions.
-    parts: number.ndim must be 1
-    try: {number.code}.unsqueeze(0)
+    parts: number.ndim must be 1; try: {number.code}.unsqueeze(0)
 
 duplicate dims are not allowed|appears multiple times in the list of dims|diagonal dimensions cannot be identical
     argument: The dimensions of {first} can be named once each.
@@ -156,8 +152,7 @@ too many indices for tensor of dimension
 
 invalid index of a 0-dim tensor
     index: A single number has no index: {number.name} is 0-dimensional.
-    parts: number.ndim must be 1
-    try: {number.code}.item()
+    parts: number.ndim must be 1; try: {number.code}.item()
 
 tried to access index {got} on a tensor of {elements} elements
     index: An index into {first}, read as one row, is 0 to {elements - 1}; {got} is not one of them.

@@ -29,8 +29,7 @@ says.table(r"""
 index 1 is out of bounds for dimension 0 with size 1|hx and cx should also be
     if: call.function == "LSTM" and not hx.operand.place
     argument: The state of an LSTM is a pair, (h_0, c_0), and {hx} is one tensor.
-    parts: hx is one tensor must be (h_0, c_0)
-    try: ({hx.code}, torch.zeros_like({hx.code}))
+    parts: hx is one tensor must be (h_0, c_0); try: ({hx.code}, torch.zeros_like({hx.code}))
 
 input, hx and cx should also be {wanted}-D but got
     with wrong: every one is not left and one.operand.role in ("hx", "cx", "") and one.ndim != wanted
@@ -40,8 +39,7 @@ input, hx and cx should also be {wanted}-D but got
 
 input, h[xc] should also be {wanted}-D but got {got}-D
     shape: The hidden state has {wanted} dimensions, as the input: {hidden} has {got}.
-    parts: hidden is {got}-D must be {wanted}-D
-    try: {hidden.code}.unsqueeze(0) when got + 1 == wanted
+    parts: hidden is {got}-D must be {wanted}-D; try: {hidden.code}.unsqueeze(0) when got + 1 == wanted
 
 has inconsistent hidden_size: got \d+, expected {wanted}
     shape: The last dimension of the hidden state is hidden_size, {wanted}: {hidden}.
@@ -54,26 +52,21 @@ Input batch size {samples} doesn't match hidden\d? batch size {states}
 
 input\.size\(-1\) must be equal to input_size\. Expected {takes}, got {got}
 inconsistent input_size: got {got} expected {takes}
-    if: sequence[-1] == got
-    with weights: all one is not left and one.ndim == 2 and one[-1] == takes
+    if: sequence[-1] == got; with weights: all one is not left and one.ndim == 2 and one[-1] == takes
     shape: The last dimension of {sequence} is {got}, but {call.subject} takes {takes} (input_size).
-    parts: sequence[-1] must be {takes}
-    parts: one[-1] must be {got} for one in weights[:1]
+    parts: sequence[-1] must be {takes}; parts: one[-1] must be {got} for one in weights[:1]
     try: {sequence.code}.transpose({sequence.shape.index(takes)}, -1) when takes in sequence.shape[:-1]
     try: {sequence.code}.unsqueeze(-1) when takes == 1
 
 Expected input to be (?P<counts>[\dD or]+?), got {got}D instead
-    with given: first one.ndim == got
-    with allowed: numbers(counts)
+    with given: first one.ndim == got; with allowed: numbers(counts)
     shape: The input of {call.subject} has {" or ".join(map(str, allowed))} dimensions: {given} has {got}.
     parts: given.ndim must be {allowed[-1]}
 
 Expected (?:hidden|hx\[\d\]) to be (?P<counts>[\dD or]+?), got {got}D instead
-    with given: first one is not left and one.ndim == got
-    with allowed: numbers(counts)
+    with given: first one is not left and one.ndim == got; with allowed: numbers(counts)
     shape: The hidden state of {call.subject} has {" or ".join(map(str, allowed))} dimensions: {given} has {got}.
-    parts: given.ndim must be {allowed[-1]}
-    try: {given.code}.unsqueeze(0) when got + 1 in allowed
+    parts: given.ndim must be {allowed[-1]}; try: {given.code}.unsqueeze(0) when got + 1 in allowed
 """)
 
 
@@ -102,38 +95,32 @@ expecting embedding dimension of {takes}, but got {got}
     parts: given[-1] must be {takes}
 
 attn_mask is torch\.Size\(\[{got:shape}\]\), but should be \({wanted:shape}\)
-    with mask: call.tensor("attn_mask|mask|src_mask") or call.of_shape(got)
-    if: mask.ndim == len(wanted)
+    with mask: call.tensor("attn_mask|mask|src_mask") or call.of_shape(got); if: mask.ndim == len(wanted)
     shape: The attention mask has one entry for each query and key, {sizes(wanted)}: {mask}.
     parts: mask[at] must be {wanted[at]} for at in unlike(mask.shape, wanted)
 
 key_padded_mask\.shape\[{at}\] to be {wanted}, but got
     with mask: call.tensor("key_padding_mask|src_key_padding_mask")
     shape: The padding mask has the shape (batch, keys): dimension {at} of {mask} must be {wanted}.
-    parts: mask[at] must be {wanted}
-    try: {mask.code}.T when mask.ndim == 2 and mask[1 - at] == wanted
+    parts: mask[at] must be {wanted}; try: {mask.code}.T when mask.ndim == 2 and mask[1 - at] == wanted
 
 # Keys or values whose batch is not that of the query, which torch splits them by.
 shape '\[{wanted:shape}\]' is invalid for input of size \d+
     if: call.report.inside.endswith("multi_head_attention_forward") and first.ndim == len(wanted) == 3
-    with batch: wanted[1] * wanted[2] // first[-1]
-    if: batch * first[-1] == wanted[1] * wanted[2] and batch != first[1]
+    with batch: wanted[1] * wanted[2] // first[-1]; if: batch * first[-1] == wanted[1] * wanted[2] and batch != first[1]
     shape: Query, key and value must have the same batch size (dimension 1): it is {batch} in the query, and {first} has
         {first[1]}.
     parts: first[1] must be {batch}
 
 shape '\[.*?\]' is invalid for input of size \d+
-    if: call.function == "multi_head_attention_forward" and query.ndim == key.ndim
-    with at: 1 if query.ndim == 3 else 0
+    if: call.function == "multi_head_attention_forward" and query.ndim == key.ndim; with at: 1 if query.ndim == 3 else 0
     if: query[at] != key[at] and not call.report.inside.endswith("multi_head_attention_forward")
     shape: Query and key must have the same batch size: {query} and {key} differ in dimension {at}.
     parts: query[at] must equal key[at]
 
 The size of tensor a \(\d+\) must match the size of tensor b
-    if: call.function == "scaled_dot_product_attention"
-    with scores: (*query.shape[:-1], key[-2])
-    with wrong: clashing(attn_mask.shape, scores)
-    if: wrong
+    if: call.function == "scaled_dot_product_attention"; with scores: (*query.shape[:-1], key[-2])
+    with wrong: clashing(attn_mask.shape, scores); if: wrong
     shape: The attention mask must broadcast to the scores, {sizes(scores)} (queries × keys last): {attn_mask}.
     parts: attn_mask[at] must be {scores[at]} for at in wrong
 """)
@@ -155,8 +142,7 @@ Given groups={groups}, expected weight to be at least
     parts: weight[0] must be {groups}
 
 Calculated padded input size per channel: \((?P<padded>.*?)\)\. Kernel size: \((?P<asked>.*?)\)\.
-    with have: numbers(padded)
-    with kernel: numbers(asked)
+    with have: numbers(padded); with kernel: numbers(asked)
     shape: The kernel must fit into the input: {sizes(kernel)} against {sizes(have)} in {given}, its padding included;
         earlier layers made it too small, or the kernel is too large.
     parts: given[at] must be {kernel[at]}; weight[at] must be {have[at]} for at in below(have, kernel)
@@ -250,9 +236,7 @@ number of channels in input to be divisible by num_groups, .* and num_groups={gr
 Expected more than 1 value per channel
     shape: In training, {call.subject} needs at least two values for each channel, and {given} has one: a batch of one.
     with at: 0 if given[0] == 1 else -1
-    parts: given[at] must be 2
-    try: DataLoader(..., drop_last=True)
-    try: {as_code(call.layer)}.eval() when call.layer
+    parts: given[at] must be 2; try: DataLoader(..., drop_last=True); try: {as_code(call.layer)}.eval() when call.layer
 
 Found parameter numbers = {got} and channel size = {wanted}
     shape: There must be one parameter for each channel, or one for all: {weight} against the {wanted} channels of

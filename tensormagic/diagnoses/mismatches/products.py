@@ -33,8 +33,7 @@ says = Messages()
 says.table(r"""
 all elements of input should be between 0 and 1
     argument: A binary cross-entropy takes probabilities: all of {compared.name} must lie between 0 and 1.
-    parts: compared must be 0 to 1
-    try: F.binary_cross_entropy_with_logits({compared.code}, {target.code})
+    parts: compared must be 0 to 1; try: F.binary_cross_entropy_with_logits({compared.code}, {target.code})
 
 all elements of target should be between 0 and 1
     argument: A binary cross-entropy takes probabilities: all of {target.name} must lie between 0 and 1.
@@ -55,23 +54,17 @@ Expected input batch_size \({samples}\) to match target batch_size \({targets}\)
 Class values must be smaller than num_classes
     with classes: call.value("num_classes", 1)
     index: Every class in {split.name} must be smaller than num_classes{f", {classes}" if classes else ""}.
-    parts: split
-    try: F.one_hot({split.code}, {split.code}.max() + 1)
+    parts: split; try: F.one_hot({split.code}, {split.code}.max() + 1)
 
 # One target for each pair, whatever torch says of the sizes it came across.
 The size of tensor a \(\d+\) must match the size of tensor b
-    if: call.function == "cosine_embedding_loss"
-    with pairs: call.tensor("input1", 0)
-    with labels: call.tensor("target", 2)
-    with wanted: pairs.shape[:-1]
-    if: clashing(labels.shape, wanted)
+    if: call.function == "cosine_embedding_loss"; with pairs: call.tensor("input1", 0)
+    with labels: call.tensor("target", 2); with wanted: pairs.shape[:-1]; if: clashing(labels.shape, wanted)
     shape: There must be one target, 1 or -1, for each pair of {pairs}, {sizes(wanted)} of them: {labels}.
     parts: labels[at] must be {wanted[at]} for at in clashing(labels.shape, wanted)
 
 All input tensors should have same dimension|expected to have the same number of dimensions, but got: anchor
-    with usual: call.usual_ndim
-    with right: first one.ndim == usual
-    with wrong: every one.ndim != usual
+    with usual: call.usual_ndim; with right: first one.ndim == usual; with wrong: every one.ndim != usual
     shape: All must have the same number of dimensions: {right} has {usual}, and {wrong[0]} {wrong[0].ndim}.
     parts: one.ndim must be {usual} for one in wrong
 
@@ -87,8 +80,7 @@ inconsistent weight size|weight must be one-dimensional
     parts: class_weight.shape must be {classes}
 
 (?P<which>target_lengths|input_lengths) must be of size batch_size
-    with scores: call.tensor("log_probs", 0)
-    with lengths: call.tensor(which, 2 if which == "input_lengths" else 3)
+    with scores: call.tensor("log_probs", 0); with lengths: call.tensor(which, 2 if which == "input_lengths" else 3)
     if: scores.ndim > 1
     shape: There must be one length for each sample, {scores[1]} of them: {lengths}.
     parts: lengths.shape must be {scores[1]}
@@ -249,16 +241,14 @@ bilinear\(\): input{at} size does not match weight size: got {got} but expected 
     parts: wrong[-1] must be {wanted}; class_weight[at] must be {got}
 
 tensors {at} and \d+ with shapes .* cannot be multiplied
-    with one: call.tensors[at]
-    with other: call.tensors[at + 1]
+    with one: call.tensors[at]; with other: call.tensors[at + 1]
     shape: The last dimension of {one} must be the first of {other}.
     parts: one[-1] must equal other[0]
 
 both arguments to matmul need to be at least 1D
     with others: all one is not number
     shape: The operator @ takes vectors and matrices, and {number} is neither; a number is multiplied with *.
-    parts: number.ndim must be 1
-    try: {one.code} * {number.code} for one in others[:1]
+    parts: number.ndim must be 1; try: {one.code} * {number.code} for one in others[:1]
 
 X1 and X2 must have the same number of columns\. X1: {one} X2: {two}
     shape: The dimensions that are summed over must be equal: {one} of {left} against {two} of {right}.
@@ -373,13 +363,11 @@ tau\.shape\[-1\] must be equal to min
 
 the input matrix is singular|matrix is singular
     argument: Only a matrix of full rank has an inverse, and {matrix} is singular: its rows depend on one another.
-    parts: matrix
-    try: torch.linalg.pinv({matrix.code})
+    parts: matrix; try: torch.linalg.pinv({matrix.code})
 
 not positive-definite
     argument: A Cholesky factor exists where all eigenvalues are positive, and {matrix} has one that is not.
-    parts: matrix
-    try: torch.linalg.cholesky({matrix.code} + 1e-6 * torch.eye({matrix[-1]})) when matrix.ndim
+    parts: matrix; try: torch.linalg.cholesky({matrix.code} + 1e-6 * torch.eye({matrix[-1]})) when matrix.ndim
 
 must be batches of square matrices, but they are {rows} by {columns}
     with wrong: first one.shape[-2:] == (rows, columns)
@@ -389,8 +377,7 @@ must be batches of square matrices, but they are {rows} by {columns}
     try: {wrong.code} @ {wrong.code}.mT when call.function in ("cholesky", "eigh", "det", "eigvalsh")
 
 inputs dimension -?\d+ must have length 3
-    with text: call.value("dim", 2)
-    with dim: int(text) if text.lstrip("-").isdigit() else -1
+    with text: call.value("dim", 2); with dim: int(text) if text.lstrip("-").isdigit() else -1
     with wrong: every -one.ndim <= dim < one.ndim and one[dim] != 3
     shape: A cross product needs vectors with 3 components, along dimension {dim}: {listed(map(str, wrong))}.
     parts: one[dim] must be 3 for one in wrong

@@ -195,11 +195,9 @@ Number of dimensions of repeat dims can not be smaller
     parts: first.shape
 
 size \{\[{target:shape}\]\} is not expandable to size \{\[{have:shape}\]\}
-    with given: call.of_shape(have) or first
-    with wrong: clashing(given.shape, target)
+    with given: call.of_shape(have) or first; with wrong: clashing(given.shape, target)
     shape: The shape summed to must broadcast to {given}, and {sizes(target)} does not.
-    parts: given[at] must be {target[at]} for at in wrong
-    parts: given.shape must be {sizes(target)} when not wrong
+    parts: given[at] must be {target[at]} for at in wrong; parts: given.shape must be {sizes(target)} when not wrong
 
 expanded size of the tensor \(-1\) isn't allowed in a leading
     shape: A size of -1 keeps a dimension that is there; the new ones before those of {first} need a size.

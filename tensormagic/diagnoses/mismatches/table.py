@@ -19,7 +19,8 @@ of the operands that do not fit, and the code that would have worked::
 - ``if:`` is a condition: where it does not hold, the row explains nothing.
 - ``with wrong: first one.ndim > 2`` names the first tensor of which that holds; ``last``, ``every`` (one or more) and
   ``all`` (or none) go likewise, and ``with at: dim % first.ndim`` names a value.
-- A line of parts or ways ends in ``for one in wrong`` to stand for each, in ``when …`` to stand where that holds.
+- One of parts or ways ends in ``for one in wrong`` to stand for each, in ``when …`` to stand where that holds.
+- Several of these may share a line: ``parts: x[0] must be 1; try: {x.code}[:1]``.
 
 A message that takes more than this has a function, whose parameters ask for the same names (``weight: Given``, or
 ``weight: Given | None``)::
@@ -111,6 +112,7 @@ _GROUPS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "counts": (r"\dD(?:, \dD)*(?: (?:\(unbatched\) )?(?:or|and) \dD)?", numbers),
 }  # fmt: skip
 _BLOCK = re.compile(r"((?:^\S.*\n)+)((?:^ {4}.*\n)+)", re.MULTILINE)
+_ENTRIES = re.compile(r"; (?=(?:if|with \w+|parts|try): )")
 _PART = re.compile(r"(\w+)(\??)(?:\[(.+?)\]|\.(\w+))?(?: is (.+?))?(?: must be (.+))?")
 _EQUAL = re.compile(r"(\w+)\[(.+?)\] must equal (\w+)\[(.+?)\]")
 
@@ -177,7 +179,8 @@ class Messages:
         """Add rows of text."""
         joined = re.sub(r"\n {8,}", " ", text.replace("\\\n", ""))
         for messages, body in _BLOCK.findall(joined):
-            lines = (line.strip().partition(": ") for line in body.splitlines())
+            entries = (entry for line in body.splitlines() for entry in _ENTRIES.split(line.strip()))
+            lines = (entry.partition(": ") for entry in entries)
             explain = Text(*((key, rest) for key, _, rest in lines))
             said = (line for line in messages.splitlines() if not line.startswith("# "))
             self.rows += [Row(says, explain, {}) for says in said]
