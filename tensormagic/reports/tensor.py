@@ -310,15 +310,17 @@ class TensorReport(Report):
     def metadata(self) -> dict[str, str]:
         """Every attribute as text, the eight that tutorials name first, in the order to show."""
         autograd, layout = self.autograd, self.layout
-        grad = autograd.grad if autograd is not None else "unreadable"
-        grad_text = {"unreadable": "not readable", "none": "None"}.get(grad)
+        if autograd is None or autograd.grad == "unreadable":
+            grad = "not readable"
+        else:
+            grad = "None" if autograd.grad == "none" else f"tensor of shape {autograd.grad_shape}"
         rows = {
             "data": self.data_text.splitlines()[0] if self.data_text else "not readable",
             "dtype": f"torch.{self.dtype}",
             "shape": str(self.shape),
             "device": self.device,
             "requires_grad": str(autograd.requires_grad) if autograd else "not readable",
-            "grad": grad_text or f"tensor of shape {autograd.grad_shape if autograd is not None else ''}",
+            "grad": grad,
             "grad_fn": str(autograd.grad_fn) if autograd else "not readable",
             "is_leaf": str(autograd.is_leaf) if autograd else "not readable",
             "ndim": str(len(self.shape)),

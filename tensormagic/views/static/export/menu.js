@@ -100,8 +100,10 @@ function copy(text) {
     event.stopImmediatePropagation();
     event.clipboardData?.setData("text/plain", text);
   };
-  addEventListener("copy", give, { capture: true, once: true });
-  if (!document.execCommand("copy")) throw Error("this page cannot copy");
+  addEventListener("copy", give, { capture: true });
+  const done = document.execCommand("copy");
+  removeEventListener("copy", give, { capture: true });
+  if (!done) throw Error("this page cannot copy");
 }
 
 /** @param {string} filename @param {Blob|string} content @param {string} [type] */
