@@ -253,7 +253,11 @@ class OperandNames:
         if is_kind(value, nn.Parameter) and (path := self._parameter(value)):
             return path
         written = self._expression(argument) if self._own_call else None
-        if written is not None and (is_tensor or value is UNKNOWN or (_has_a_name(value) and _is_place(written))):
+        if written is not None and (
+            is_tensor
+            or value is UNKNOWN
+            or (_has_a_name(value) and not isinstance(written, ast.Constant) and _reaches(written))
+        ):
             return _described(written)
         if is_tensor:
             return self._among_names(value) or self._parameter(value) or self._handed_in(value)
@@ -385,10 +389,6 @@ def _spaces(steps: Steps) -> Iterator[dict[str, Any]]:
 def _has_a_name(value: Any) -> bool:
     """Return whether what is no tensor is better shown by its name: None, results, an object; not a number or sizes."""
     return value is None or (type(value) in {list, tuple} and has_tensor((value,))) or not is_plain(value)
-
-
-def _is_place(node: ast.expr) -> bool:
-    return not isinstance(node, ast.Constant) and _reaches(node)
 
 
 def _item(node: ast.expr, at: int) -> ast.expr | None:

@@ -34,12 +34,11 @@ def dispatches(x: Any) -> bool:
     """Return whether operations on this tensor run Python code of its class."""
     for cls in type(x).__mro__:
         if "__torch_dispatch__" in cls.__dict__:
-            return cls is not torch.Tensor and cls.__dict__["__torch_dispatch__"] is not _disabled()
+            return (
+                cls is not torch.Tensor
+                and cls.__dict__["__torch_dispatch__"] is not torch._C._disabled_torch_dispatch_impl
+            )
     return False
-
-
-def _disabled() -> object:
-    return torch._C._disabled_torch_dispatch_impl
 
 
 def has_memory(x: Any) -> bool:

@@ -162,7 +162,9 @@ def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by nam
         kept, views, graphs = standing_out(walk_session, namespace) if only is None else ((), (), ())
         survey = Survey(walk_session, everything=True)
         wanted = _reached(only, budget) if only is not None else None
-        blocks = [block for block in survey.blocks if wanted is None or _identities(block) & wanted]
+        blocks = [
+            block for block in survey.blocks if wanted is None or (block.identities | {block.memory.identity}) & wanted
+        ]
         blocks = [block for block in blocks if _is_asked_for(block.memory.device, devices)]
         blocks.sort(key=lambda block: -block.nbytes)
         note_unnamed_referrers(blocks, survey.ours)
@@ -212,10 +214,6 @@ def _title(only: Mapping[str, Any] | None, devices: Collection[str] | None) -> s
 def _reached(only: Mapping[str, Any], budget: Budget) -> set[int]:
     """Return the storages that some values lead to, by their names or their graphs."""
     return Survey(ObjectWalk(budget).below(only), everything=False).identities
-
-
-def _identities(block: Block) -> set[int]:
-    return block.identities | {block.memory.identity}
 
 
 def require_devices(devices: Collection[str]) -> None:

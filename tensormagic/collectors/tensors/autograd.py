@@ -297,7 +297,9 @@ def _sentence(x: torch.Tensor, name: str, leaves: _Leaves, state: str) -> str:
     if x.is_inference():
         return "an inference tensor (made under inference_mode): autograd never tracks it"
     if not x.requires_grad:
-        return _untracked_sentence(x, name)
+        if not (x.is_floating_point() or x.is_complex()):
+            return f"not tracked: {str(x.dtype).removeprefix('torch.')} values cannot have gradients"
+        return f"not tracked (requires_grad=False): {name}.grad stays None"
     if x.is_leaf:
         holds = "adds to" if state == "present" else "will fill"
         return f"a leaf that requires grad: backward() {holds} {name}.grad"
@@ -305,12 +307,6 @@ def _sentence(x: torch.Tensor, name: str, leaves: _Leaves, state: str) -> str:
     if x.retains_grad:
         return f"{made}, but retain_grad() was called: backward() fills {name}.grad{_onwards(leaves, ' and goes on')}"
     return f"{made}: backward() passes through it{_onwards(leaves)}, and {name}.grad stays None"
-
-
-def _untracked_sentence(x: torch.Tensor, name: str) -> str:
-    if not (x.is_floating_point() or x.is_complex()):
-        return f"not tracked: {str(x.dtype).removeprefix('torch.')} values cannot have gradients"
-    return f"not tracked (requires_grad=False): {name}.grad stays None"
 
 
 def _onwards(leaves: _Leaves, verb: str = "") -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -301,7 +300,11 @@ def values(x: torch.Tensor, *, limit: int = LIMIT) -> tuple[Statistics, tuple[Di
         return statistics(x), ()
     with quiet():
         domain, whole = Domain.of(x), thinned(x, x.numel()).tensor  # along a stride of 0 all slices are equal
-        looks = [_look(whole, dim, x.numel(), limit) for dim in range(x.dim()) if _worth_a_look(whole, dim)]
+        looks = [
+            _look(whole, dim, x.numel(), limit)
+            for dim in range(x.dim())
+            if 1 < whole.shape[dim] <= MOST_SLICES and whole.numel() > whole.shape[dim]
+        ]
         looks = looks[:MOST_DIMENSIONS]
         if not looks:
             return statistics(x), ()
@@ -313,13 +316,8 @@ def values(x: torch.Tensor, *, limit: int = LIMIT) -> tuple[Statistics, tuple[Di
             numbers, flat = statistics_and(x, torch.cat([_reduced(look, domain) for look in looks], dim=1))
             rows = flat.reshape(_ROWS, -1)
         bad = _bad_places(whole, domain, numbers)
-        return numbers, tuple(
-            _slices_report(look, part, bad) for look, part in zip(looks, _parted(rows, looks), strict=True)
-        )
-
-
-def _worth_a_look(whole: torch.Tensor, dim: int) -> bool:
-    return 1 < whole.shape[dim] <= MOST_SLICES and whole.numel() > whole.shape[dim]
+        parts = np.split(rows, np.cumsum([look.size for look in looks])[:-1], axis=1)
+        return numbers, tuple(_slices_report(look, part, bad) for look, part in zip(looks, parts, strict=True))
 
 
 def _look(whole: torch.Tensor, dim: int, numel: int, limit: int) -> _Look:
@@ -340,10 +338,6 @@ def _reduced(look: _Look, domain: Domain, *, clean: bool = False) -> torch.Tenso
     bad = torch.stack([nan.sum(1), inf.sum(1)])
     sums = torch.where(nan | inf, 0.0, values).sum(1)
     return torch.cat([torch.stack([sums, values.shape[1] - bad.sum(0)]), bad])
-
-
-def _parted(rows: Rows, looks: Sequence[_Look]) -> list[Rows]:
-    return np.split(rows, np.cumsum([look.size for look in looks])[:-1], axis=1)
 
 
 def _bad_places(whole: torch.Tensor, domain: Domain, numbers: Statistics) -> _Bad | None:
