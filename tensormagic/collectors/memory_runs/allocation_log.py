@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain
@@ -174,17 +174,19 @@ class Moments:
         self._stride = 2
         self._steps: dict[Hashable, dict[int, int]] = {}
 
-    def add(self, moments: Sequence[Moment]) -> list[int]:
-        """Keep some of the moments that came next.
+    def add(self, moments: Sequence[tuple[int, float, int]], levels: list[int]) -> list[int]:
+        """Keep some of the moments that came next, of which ``levels`` are the bytes alive.
 
         Returns:
             For each of them the index of the first kept moment at or after it; the number of kept ones, where that is
             yet to come.
         """
-        chosen, offset = _chosen([moment.live for moment in moments], self._stride), len(self.kept)
-        self.kept.extend(moments[at] for at in chosen)
+        chosen, after = _chosen(levels, self._stride), list[int]()
+        for at in chosen:
+            after += [len(self.kept)] * (at + 1 - len(after))
+            self.kept.append(Moment(*moments[at]))
         self.seen += len(moments)
-        return [offset + bisect_left(chosen, at) for at in range(len(moments))]
+        return after + [len(self.kept)] * (len(moments) - len(after))
 
     def count(self, key: Hashable, start: int, end: int | None, nbytes: int) -> None:
         """Count bytes under ``key`` from one kept moment up to another, or to the end."""
@@ -233,8 +235,8 @@ def _chosen(levels: list[int], stride: int) -> list[int]:
         return list(range(len(levels)))
     chosen: set[int] = set()
     for start in range(0, len(levels), stride):
-        few = range(start, min(start + stride, len(levels)))
-        chosen |= {min(few, key=levels.__getitem__), max(few, key=levels.__getitem__)}
+        few = levels[start : start + stride]
+        chosen |= {start + few.index(min(few)), start + few.index(max(few))}
     return sorted(chosen | {0} if levels else chosen)
 
 
@@ -301,12 +303,14 @@ class LineTally:
             operation: Its number.
             live: What was alive right after it.
         """
-        self.first = self.first or operation
+        if not self.first:
+            self.first = operation
         self.allocated += nbytes
         self.largest = max(self.largest, nbytes)
         self.peak = max(self.peak, live)
-        self.calls += operation != self.last and nbytes > 0
-        self.last = operation
+        if operation != self.last:
+            self.calls += nbytes > 0
+            self.last = operation
         self.ops[op] = self.ops.get(op, 0) + nbytes
 
 
@@ -344,85 +348,90 @@ class AllocationLog:
     def fold(self, events: Sequence[Event]) -> None:
         """Count what happened next."""
         moments, of_event = self._levels(events)
-        top = max(range(len(moments)), key=lambda at: moments[at].live)
-        kept = self.moments.add(moments)
-        indices = [(kept[at], moments[at].live) for at in of_event]
-        split = 0
-        if moments[top].live > self.peak:
-            self.peak = moments[top].live
-            split = next((at for at, moment in enumerate(of_event) if moment > top), len(events))
-            self._settle(events[:split], indices)
+        levels = [live for _, _, live in moments]
+        kept = self.moments.add(moments, levels)
+        highest, split = max(levels), 0
+        if highest > self.peak:
+            self.peak = highest
+            split = bisect_right(of_event, levels.index(highest))
+            self._settle(events[:split], of_event, kept, levels)
             self.peak_blocks = [(block, block.nbytes) for block in self.alive]
-        self._settle(events[split:], indices[split:])
+        self._settle(events[split:], of_event[split:], kept, levels)
         self._thin()
 
-    def _levels(self, events: Sequence[Event]) -> tuple[list[Moment], list[int]]:
+    def _levels(self, events: Sequence[Event]) -> tuple[list[tuple[int, float, int]], list[int]]:
         """Return the moments: what is allocated by one operation is one, what is freed behind it another."""
-        moments: list[Moment] = []
+        moments: list[tuple[int, float, int]] = []
         of_event: list[int] = []
-        last: tuple[int, bool] | None = None
-        live, seconds = self.live, 0.0
+        last, at, live = None, -1, self.live
         for event in events:
             if isinstance(event, Block):
-                change, this, now = event.nbytes, (event.allocated_at, event.nbytes < 0), event.seconds
+                change, operation, seconds = event.nbytes, event.allocated_at, event.seconds
             elif isinstance(event, Freed):
-                block, operation, now, _, _, _ = event
-                change, this = -block.nbytes, (operation, block.nbytes > 0)
+                _, operation, seconds, _, _, change = event
+                change = -change
             else:
-                change, this, now = event.change, (event.operation, event.change < 0), event.seconds
-            if this != last:
-                if last is not None:
-                    moments.append(Moment(last[0], seconds, live))
-                last = this
+                change, operation, seconds = event.change, event.operation, event.seconds
             live += change
-            seconds = now
-            of_event.append(len(moments))
-        if last is not None:
-            moments.append(Moment(last[0], seconds, live))
+            this = operation if change >= 0 else ~operation
+            if this == last:
+                moments[at] = operation, seconds, live
+            else:
+                last = this
+                at += 1
+                moments.append((operation, seconds, live))
+            of_event.append(at)
         self.live = live
         return moments, of_event
 
-    def _settle(self, events: Sequence[Event], moments: Sequence[tuple[int, int]]) -> None:
-        for event, (at, live) in zip(events, moments, strict=False):
+    def _settle(self, events: Sequence[Event], of_event: list[int], kept: list[int], levels: list[int]) -> None:
+        """Count events one by one; most blocks live and die within one batch, and between two kept moments."""
+        alive, totals, iterations = self.alive, self._totals, self._iterations
+        for event, moment in zip(events, of_event, strict=False):
+            at = kept[moment]
             if isinstance(event, Block):
-                self._allocated(event, at, live)
+                event.start = at
+                alive[event] = None
+                if not event.before:
+                    self._allocated(event, levels[moment])
             elif isinstance(event, Freed):
-                self._freed(event, at)
+                block, operation, _, site, task, nbytes = event
+                alive.pop(block, None)
+                block.freed_at = operation
+                total = totals.get(site)
+                if total is None:
+                    total = totals[site] = LineTally()
+                total.freed += nbytes
+                if task > iterations.latest:
+                    iterations.began(task, operation)
+                if block.category is None:
+                    block.category = _ended(block, task, site)
+                if at != block.start or block.pieces:
+                    self._lived(block, at)
             else:
-                self._resized(event, at, live)
+                self._resized(event, at, levels[moment])
 
-    def _allocated(self, block: Block, at: int, live: int) -> None:
-        block.start = at
-        self.alive[block] = None
-        if not block.before:
-            if block.task > self._iterations.latest:
-                self._iterations.began(block.task, block.allocated_at)
-            if block.op in JOINING:
-                self._iterations.joined(block)
-            if self.served is not None:
-                asking = None if block.by_engine else block.site  # as the allocator sees it
-                self.served[asking] = self.served.get(asking, 0) + block.nbytes
-            place, nbytes = block.place, block.nbytes
-            site = None if place is None else place.site
-            total = self._totals.get(site) or self._total(site)
-            total.add(nbytes, block.op, block.allocated_at, live)
-            if place is not None and place.phase == "backward":
-                total.backward += nbytes
+    def _allocated(self, block: Block, live: int) -> None:
+        place, nbytes = block.place, block.nbytes
+        site = None if place is None else place.site
+        if block.task > self._iterations.latest:
+            self._iterations.began(block.task, block.allocated_at)
+        if block.op in JOINING:
+            self._iterations.joined(block)
+        if self.served is not None:
+            asking = None if block.by_engine else site  # as the allocator sees it
+            self.served[asking] = self.served.get(asking, 0) + nbytes
+        total = self._totals.get(site)
+        if total is None:
+            total = self._totals[site] = LineTally()
+        total.add(nbytes, block.op, block.allocated_at, live)
+        if place is not None and place.phase == "backward":
+            total.backward += nbytes
 
-    def _freed(self, freed: Freed, at: int) -> None:
-        block, operation, _, site, task, _ = freed
-        self.alive.pop(block, None)
-        block.freed_at = operation
-        block.category = block.category or _ended(block, freed)
-        (self._totals.get(site) or self._total(site)).freed += block.nbytes
-        if task > self._iterations.latest:
-            self._iterations.began(task, operation)
-        if at == block.start and not block.pieces:
-            return
+    def _lived(self, block: Block, until: int) -> None:
         for key in _keys(block):
-            for piece in block.pieces or ():
+            for piece in (*(block.pieces or ()), (block.start, until, block.nbytes)):
                 self.moments.count(key, *piece)
-            self.moments.count(key, block.start, at, block.nbytes)
 
     def _resized(self, event: Resized, at: int, live: int) -> None:
         block, change = event.block, event.change
@@ -430,15 +439,11 @@ class AllocationLog:
             block.pieces = [*(block.pieces or ()), (block.start, at, block.nbytes)]
         block.start = at
         block.nbytes += change
-        total = self._total(event.site)
+        total = self._totals.setdefault(event.site, LineTally())
         if change > 0:
             total.add(change, event.op, event.operation, live)
         else:
             total.freed -= change
-
-    def _total(self, site: int | None) -> LineTally:
-        total = self._totals.get(site)
-        return self._totals.setdefault(site, LineTally()) if total is None else total
 
     def _thin(self) -> None:
         moved = self.moments.thin()
@@ -451,16 +456,17 @@ class AllocationLog:
                 block.pieces = [piece for piece in pieces if piece[0] < piece[1]]
 
 
-def _ended(block: Block, freed: Freed) -> Category:
+def _ended(block: Block, task: int, site: int | None) -> Category:
     """Return what a storage was for, by when it was freed.
 
     What was allocated outside of a backward and is freed by one was kept for that backward. What a backward allocated
     and did not free is a gradient. What an optimizer allocated in one of its steps and keeps beyond it is its state.
     """
-    if freed.task != block.task:
-        return "saved for backward" if freed.task >= 0 else "gradient"
-    optimizes = block.place is not None and block.place.phase == "optimizer"
-    return "optimizer state" if optimizes and freed.site != block.site else "other"
+    if task != block.task:
+        return "saved for backward" if task >= 0 else "gradient"
+    place = block.place
+    optimizes = place is not None and place.phase == "optimizer"
+    return "optimizer state" if optimizes and site != block.site else "other"
 
 
 def _keys(block: Block) -> tuple[object, ...]:

@@ -211,9 +211,12 @@ class MemoryRecorder(Listener):
         by_device: dict[torch.device, list[Event]] = {}
         if events and (site := events[-1].site) is not None:
             self._newest = site
-        for event in events:
-            device = event.device if isinstance(event, Block) else event.block.device
-            by_device.setdefault(device, []).append(event)
+        devices = [event.device if isinstance(event, Block) else event.block.device for event in events]
+        if len(set(devices)) == 1:
+            by_device[devices[0]] = events
+        else:
+            for device, event in zip(devices, events, strict=True):
+                by_device.setdefault(device, []).append(event)
         for device, some in by_device.items():
             if device.type != "meta":
                 self._allocation_log(device).fold(some)

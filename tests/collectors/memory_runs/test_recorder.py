@@ -198,6 +198,21 @@ def test_a_run_is_followed_once():
         pass
 
 
+def test_what_grew_and_is_freed_at_once():
+    """What grows or shrinks, and is freed before its events are added up, takes all its bytes with it."""
+    with tm.track_memory() as run:
+        x, y = torch.zeros(10), torch.zeros(500)
+        x.resize_(1000)
+        y.resize_(5)
+        del x, y
+        z = torch.zeros(5)
+    report = run.report
+    before = sum(device.live for device in report.before)
+    assert report.after[0].live - before == z.nbytes
+    assert max(report.timelines[0].live) - before == 4000 + 2000
+    assert sum(line.freed for line in report.lines) == 4000 + 2000
+
+
 def test_a_storage_that_no_operation_resizes():
     """What is given back and taken again through its storage, as sharded training does, counts where that happens."""
     x = torch.zeros(100)
