@@ -191,6 +191,23 @@ def test_a_name_is_given_to_an_operand_that_is_looked_for():
     assert none.rule == "0."
 
 
+def test_a_row_can_take_its_values_apart_and_call_a_helper_of_its_subject():
+    """The names of a row are known inside of a comprehension as well."""
+    says = Messages()
+
+    @says.helper
+    def _half(size: int) -> int:
+        return size // 2
+
+    says.table(
+        "sizes\n    with pairs: [(at, first[at]) for at in range(first.ndim) if first[at] != dim]\n"
+        "    shape: {len(pairs)}.\n    parts: first[at] must be {half(size)} for at, size in pairs\n"
+    )
+    (found,) = read(says)
+    assert found.rule == "2."
+    assert [(part.dimension, part.expected) for part in found.parts] == [(0, "1"), (1, "2")]
+
+
 def test_a_row_is_not_asked_where_its_condition_or_an_operand_is_missing():
     """A dimension that is not there counts as missing; a slip of the pen in a row comes out."""
     assert written("sizes\n    if: first.ndim > 2\n    shape: No.\n") == [None]
@@ -210,7 +227,7 @@ def test_every_row_names_what_there_is(row: Row):
     assert re.compile(row.pattern).groups == len(groups)
     if isinstance(row.explain, Text):
         named, defined = names_of(row.explain)
-        assert named <= groups | defined | set(OPERANDS) | set(FUNCTIONS) | {"call", "one"}
+        assert named <= groups | defined | set(row.fixed) | set(OPERANDS) | set(FUNCTIONS) | {"call", "one"}
         assert groups <= named
     else:
         asked = {name: hint for name, hint in row.explain.__annotations__.items() if name != "return"}
@@ -226,7 +243,7 @@ def names_of(text: Text) -> tuple[set[str], set[str]]:
         body, _, condition = line.partition(" when ") if key in {"parts", "try"} else (line, "", "")
         body, _, loop = body.partition(" for ") if key in {"parts", "try"} else (body, "", "")
         name, _, values = loop.partition(" in ")
-        defined |= {name, key.removeprefix("with ")}
+        defined |= {*name.split(", "), key.removeprefix("with ")}
         expressions += [condition or "0", values or "0"]
         if key == "if" or key.startswith("with "):
             expressions.append(re.sub(r"^(?:first|last|every|all) ", "", body))
@@ -234,8 +251,10 @@ def names_of(text: Text) -> tuple[set[str], set[str]]:
             expressions.append(f"f'''{body}'''")
         if key == "parts":
             expressions += re.findall(r"(?:^|; |equal )(\w+)", body) + re.findall(r"\w\[([^\]]+)\](?= |;|$)", body)
-    trees = [ast.parse(each, mode="eval") for each in expressions]
-    return {node.id for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)}, defined
+    nodes = [node for each in expressions for node in ast.walk(ast.parse(each, mode="eval"))]
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    defined |= {node.id for node in names if isinstance(node.ctx, ast.Store)}  # of a comprehension
+    return {node.id for node in names}, defined
 
 
 def test_only_the_subjects_that_a_message_needs_are_imported():

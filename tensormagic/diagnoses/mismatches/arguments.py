@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tensormagic.diagnoses.mismatches.call import Call, Given, article, mismatch, needed, whole
+from tensormagic.diagnoses.mismatches.call import Call, Given, article, mismatch, parsed
 from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.reports import Mismatch
 from tensormagic.words import listed, plural
@@ -73,7 +73,7 @@ def _several_results(call: Call, kind: str | None) -> Mismatch | None:
         return None
     what, names = given.name if given is not None else "one of what it was given", ", ".join(fields)
     holds = f"{what} holds {plural(len(fields), 'result')}, ({names})"
-    parts = [whole(given, f"({names})", "Tensor")] if given is not None else []
+    parts = [given.whole(f"({names})", "Tensor")] if given is not None else []
     works = [f"{given.code}.{fields[0]}"] if given is not None else []
     rule = f"The call takes one tensor, but {holds}: select one of them."
     return mismatch("argument", rule, *parts, works=works)
@@ -84,47 +84,34 @@ def _fields_of(given: Given) -> tuple[str, ...]:
     kind = _RESULT_TYPE.match(given.operand.text)
     if kind:
         return _RESULTS.get(kind[1], ())
-    try:
-        body = ast.parse(given.code, mode="eval").body
-    except (SyntaxError, ValueError):
-        return ()
+    body = parsed(given.code)
     method = body.func if isinstance(body, ast.Call) else None
     return _RESULTS.get(method.attr, ()) if isinstance(method, ast.Attribute) else ()
 
 
-@says(r"'NoneType'|not NoneType")
-def _no_gradient(call: Call) -> Mismatch:
-    """Explain an operator that was given None for a ``.grad``."""
-    nothing = (one for one in call.given if one.operand.text == "None")
-    given = needed(next((one for one in nothing if one.name.endswith(".grad")), None))
-    leaf = given.name.removesuffix(".grad")
-    rule = f"No backward has given {leaf} a gradient since it was made or cleared: {given.name} is None."
-    return mismatch("argument", rule, whole(given, "None", "Tensor"), works=[f"%why {leaf}"])
+says.table(r"""
+'NoneType'|not NoneType
+    with given: [one for one in call.given if one.operand.text == "None" and one.name.endswith(".grad")][0]
+    with leaf: given.name.removesuffix(".grad")
+    argument: No backward has given {leaf} a gradient since it was made or cleared: {given.name} is None.
+    parts: given is None must be Tensor; try: %why {leaf}
 
+# A recurrent layer's result, its output and its state, that is taken for a tensor.
+'tuple' object has no attribute '(?P<attribute>\w+)'
+    with several: [one for one in call.given if one.operand.place]; with name: several[0].name.removesuffix("[0]")
+    if: name and name != several[0].name
+    argument: The tuple {name} holds {plural(len(several), "part")} and has no {attribute} itself: select one part.
+    parts: one for one in several; try: {name}[0].{attribute}
 
-@says(r"'tuple' object has no attribute '(?P<attribute>\w+)'")
-def _parts_of_a_tuple(call: Call, attribute: str) -> Mismatch | None:
-    """Explain a recurrent layer's result, its output and its state, that is taken for a tensor."""
-    parts = [one for one in call.given if one.operand.place]
-    name = parts[0].name.removesuffix("[0]") if parts else ""
-    if not name or name == parts[0].name:
-        return None
-    rule = f"The tuple {name} holds {plural(len(parts), 'part')} and has no {attribute} itself: select one part."
-    return mismatch("argument", rule, *map(whole, parts), works=[f"{name}[0].{attribute}"])
-
-
-@says(r"'(?P<kind>\w+)' object has no attribute '\w+'")
-def _no_such_attribute(call: Call, kind: str) -> Mismatch | None:
-    """Explain that a function of torch's takes what it is given for a tensor."""
-    roles = {"", "self", "input", "target", "other"}
-    given = [one for one in call.given if not one.operand.is_tensor and one.operand.text and one.operand.role in roles]
-    if not call.report.function or len(given) != 1:
-        return None
-    wrong, operand = given[0], given[0].operand
-    what = operand.name or operand.text
-    must = f"The argument {operand.role or wrong.name} of {call.short_title} must be a tensor"
-    works = [f"torch.as_tensor({what})"] if kind in {"int", "float", "list", "ndarray"} else []
-    return mismatch("argument", f"{must}, and {what} is {article(kind)}.", whole(wrong, kind, "Tensor"), works=works)
+'(?P<kind>\w+)' object has no attribute '\w+'
+    with texts: [one for one in call.given if one.operand.text and not one.operand.is_tensor]
+    with wrong: [one for one in texts if one.operand.role in ("", "self", "input", "target", "other")]
+    if: call.report.function and len(wrong) == 1
+    with one: wrong[0]; with what: one.operand.name or one.operand.text
+    argument: The argument {one.operand.role or one.name} of {call.short_title} must be a tensor, and {what} is
+        {article(kind)}.
+    parts: one is {kind} must be Tensor; try: torch.as_tensor({what}) when kind in ("int", "float", "list", "ndarray")
+""")
 
 
 @says(r"(?P<layer>\w+)\.forward\(\) missing \d+ required positional arguments?: (?P<names>.+)")
@@ -141,7 +128,7 @@ def _heads(call: Call) -> Mismatch | None:
     width, heads = int(found["embed_dim"].operand.text), int(found["num_heads"].operand.text)
     fitting = min((n for n in range(1, width + 1) if width % n == 0), key=lambda n: (abs(n - heads), n))
     rule = f"The heads share embed_dim among them: {width} is not divisible by {heads}."
-    return mismatch("argument", rule, whole(found["num_heads"], heads), works=[f"num_heads={fitting}"])
+    return mismatch("argument", rule, found["num_heads"].whole(heads), works=[f"num_heads={fitting}"])
 
 
 _CONSTRAINTS = {
@@ -162,7 +149,7 @@ def _out_of_support(call: Call, name: str, distribution: str, constraint: str, v
     if "nan" in values:
         rule = "holds NaN: what computed it went wrong before this line."
     given = call.argument(name)
-    parts = [whole(given)] if given is not None else []
+    parts = [given.whole()] if given is not None else []
     return mismatch("argument", f"The parameter {name} of {distribution} {rule}", *parts)
 
 
@@ -280,16 +267,15 @@ def _checkpoint(call: Call, model: str) -> Mismatch | None:
 
 
 @says(r"unsupported operation: (?P<several>more than one element of the written-to)?.*single memory location")
-def _overlapping(call: Call, first: Given | None, several: str | None) -> Mismatch | None:
-    outs = (one for one in call.given if one.operand.role == "out" or one.operand.place.startswith("out"))
-    target = next(outs, first)
+def _overlapping(outs: list[Given], first: Given | None, several: str | None) -> Mismatch | None:
+    target = outs[0] if outs else first
     if target is None or not target.operand.is_tensor:
         return None
     rule = f"A result needs its own memory: {target.name} shares some with what is read."
     if several:
         place = f"several elements of {target.name} share one place in memory"
         rule = f"A result needs separate memory for each element: {place}."
-    return mismatch("layout", rule, whole(target), works=[f"{target.code}.clone()"])
+    return mismatch("layout", rule, target.whole(), works=[f"{target.code}.clone()"])
 
 
 @says(
@@ -309,7 +295,7 @@ def _must_be(call: Call, found: Mapping[str, Any]) -> Mismatch:
         works = [f"torch.as_tensor({text})"]
     elif wanted == "tuple of Tensors" and got == "Tensor" and text:
         works = [f"[{text}, …]"]
-    return mismatch("argument", rule, whole(given, got, wanted), works=works)
+    return mismatch("argument", rule, given.whole(got, wanted), works=works)
 
 
 @says(r"(?P<function>\w+)\(\) received an invalid combination of arguments - got \((?P<given>.*?)\), but expected")
@@ -320,7 +306,7 @@ def _no_such_call(call: Call, function: str, given: str) -> Mismatch:
     needed_ones = (", ".join(part for part in each if " = " not in part) for each in parts)  # the rest has defaults
     shown = " or ".join(dict.fromkeys(f"{function}({each})" for each in needed_ones))
     rule = f"The function {function}() takes no ({given})" + (f"; it is called as {shown}." if shown else ".")
-    return mismatch("argument", rule, *(whole(one) for one in call.given if not one.operand.is_tensor))
+    return mismatch("argument", rule, *(one.whole() for one in call.given if not one.operand.is_tensor))
 
 
 @says(r"unsupported operand type\(s\) for (?P<sign>\S+): '(?P<left>\w+)' and '(?P<right>\w+)'")
@@ -334,4 +320,4 @@ def _unsupported_operands(call: Call, sign: str, left: str, right: str) -> Misma
     other = (left, right)[at]
     what = "None (a function without return?)" if other == "NoneType" else article(other)
     rule = f"The operator {sign} combines a tensor with a tensor or a number, not with {what}."
-    return mismatch("argument", rule, *([whole(wrong, other, "Tensor")] if wrong is not None else []))
+    return mismatch("argument", rule, *([wrong.whole(other, "Tensor")] if wrong is not None else []))

@@ -1,6 +1,7 @@
 """A refused call: its operands by name, role and place, how to write them, and the parts that do not fit.
 
-`OPERANDS` are the names by which rows and functions of the table (`table.py`) ask for operands.
+`OPERANDS` are the names by which rows and functions of the table (`table.py`) ask for operands, `FUNCTIONS` what the
+expressions of a row can call.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from math import prod
 from typing import Any, TypeVar
 
+from tensormagic.diagnoses.rule import as_code
 from tensormagic.reports import Clashing, FailureReport, Mismatch, Operand
 from tensormagic.reports.failure import MismatchKind
+from tensormagic.words import count, listed, plural
 
 # What torch calls an operand (``weight``) is known where the collector found it; otherwise its place among the
 # arguments says it. The user's own name for it is what sentences and code use.
@@ -25,15 +29,14 @@ ValueT = TypeVar("ValueT")
 _NUMBER = re.compile(r"-?\d+")
 _OPERATORS = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "truediv": "/", "floordiv": "//", "matmul": "@", "pow": "**",
-    "eq": "==",
-    "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "and": "&", "or": "|", "xor": "^",
+    "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "and": "&", "or": "|", "xor": "^",
 }  # fmt: skip
-ELEMENTWISE = frozenset({
+_ELEMENTWISE = frozenset({
     "add", "sub", "mul", "div", "true_divide", "truediv", "pow", "maximum", "minimum", "where", "eq", "ne", "lt", "le",
     "gt", "ge", "atan2", "fmod", "remainder", "lerp", "and", "or", "xor", "mse_loss", "l1_loss", "smooth_l1_loss",
     "huber_loss",
 })  # fmt: skip
-PRODUCTS = frozenset({"matmul", "mm", "mv", "dot", "addmm", "bmm", "spmm", "inner"})
+_PRODUCTS = frozenset({"matmul", "mm", "mv", "dot", "addmm", "bmm", "spmm", "inner"})
 _SCALARS = {
     "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "long": "int64", "int": "int32",
     "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool", "long int": "int64", "unsigned char": "uint8",
@@ -45,7 +48,7 @@ _METHODS = {"float32": ".float()", "float64": ".double()", "int64": ".long()", "
             "int32": ".int()", "bfloat16": ".bfloat16()"}  # fmt: skip
 _SIGNS = {sign: word for word, sign in _OPERATORS.items()}
 _QUOTED = re.compile(r"`([^`]+)`")
-_PLACE = re.compile(r"^(.*)\[(\d+)\]$")
+_PLACE = re.compile(r"^.*\[(\d+)\]$")
 _CODES = {"self": "x", "input": "x", "mat1": "x", "mat2": "other", "vec2": "other"}
 _WORDS = {"self": "tensor", "hx": "hidden state"}
 _PARAMETER = re.compile(r"[\w.\[\]]+\.(?:in_proj_)?(?:weight|bias|running_mean)(?:_ih|_hh)?(?:_l\d+)?")
@@ -99,7 +102,8 @@ class Given:
         if operand.name:
             return operand.name
         if operand.place:
-            return f"tensor {_number_in(operand.place)} of the list" if _number_in(operand.place) else operand.place
+            found = _PLACE.match(operand.place)
+            return f"tensor {found[1]} of the list" if found else operand.place
         if operand.role:
             return f"the {_word(operand.role)}"
         return f"operand {self.position + 1}"
@@ -109,11 +113,10 @@ class Given:
         """How code writes it; ready to take an attribute or an index."""
         quoted = _QUOTED.search(self.operand.name)
         text = quoted[1] if quoted else self.operand.name
-        if _is_atom(text):
-            return text
-        if _is_expression(text):
-            return f"({text})"
-        return self.operand.place or _CODES.get(self.operand.role, self.operand.role) or "x"
+        body = parsed(text)
+        if body is None:
+            return self.operand.place or _CODES.get(self.operand.role, self.operand.role) or "x"
+        return text if isinstance(body, ast.Name | ast.Attribute | ast.Subscript | ast.Call) else f"({text})"
 
     @property
     def can_be_assigned(self) -> bool:
@@ -128,30 +131,33 @@ class Given:
         """Return one of its sizes; raises IndexError where it has no such dimension."""
         return self.operand.shape[dimension]
 
+    # The parts of a mismatch: what of an operand does not fit.
+
+    def size(self, dimension: int, expected: object = "", got: object = None) -> Clashing:
+        """Return one dimension as a part of a mismatch; raises IndexError where there is no such dimension."""
+        own = self[dimension]
+        return Clashing(self.index, dimension % self.ndim, str(own if got is None else got), str(expected))
+
+    def whole(self, got: object = "", expected: object = "") -> Clashing:
+        """Return the operand as a whole as a part of a mismatch."""
+        return Clashing(self.index, None, str(got), str(expected))
+
+    def dims(self, expected: object) -> Clashing:
+        """Return how many dimensions there are as a part of a mismatch."""
+        return self.whole(f"{self.ndim}-D", f"{expected}-D")
+
+    def shaped(self, expected: object = "") -> Clashing:
+        """Return the whole shape as a part of a mismatch."""
+        return self.whole(sizes(self.shape), expected)
+
+    def against(self, at: int, other: Given, there: int | None = None) -> list[Clashing]:
+        """Return two parts of a mismatch: a dimension of each of two operands (the same of both) must be equal."""
+        there = at if there is None else there
+        return [self.size(at, other.shape[there]), other.size(there, self.shape[at])]
+
 
 def _word(role: str) -> str:
     return _WORDS.get(role, role.replace("_", " "))
-
-
-def _number_in(place: str) -> str:
-    found = _PLACE.match(place)
-    return found[2] if found else ""
-
-
-def _is_expression(text: str) -> bool:
-    try:
-        ast.parse(text, mode="eval")
-    except (SyntaxError, ValueError):
-        return False
-    return True
-
-
-def _is_atom(text: str) -> bool:
-    try:
-        body = ast.parse(text, mode="eval").body
-    except (SyntaxError, ValueError):
-        return False
-    return isinstance(body, ast.Name | ast.Attribute | ast.Subscript | ast.Call)
 
 
 def sizes(shape: Shape) -> str:
@@ -159,7 +165,7 @@ def sizes(shape: Shape) -> str:
     return " × ".join(map(str, shape)) or "0-dimensional"
 
 
-def tuple_text(shape: Shape) -> str:
+def as_args(shape: Shape) -> str:
     """Return a shape as code that goes between the parentheses of ``reshape``."""
     return ", ".join(map(str, shape))
 
@@ -184,6 +190,16 @@ class Call:
         """Whether the call writes to its first operand."""
         last = self.report.function.rsplit(".", 1)[-1]
         return (last.endswith("_") and not last.endswith("__")) or last.startswith("__i")
+
+    @property
+    def is_elementwise(self) -> bool:
+        """Whether the function combines its operands element by element, broadcast to each other."""
+        return self.function in _ELEMENTWISE
+
+    @property
+    def is_product(self) -> bool:
+        """Whether the function is a product of matrices or vectors."""
+        return self.function in _PRODUCTS
 
     @property
     def title(self) -> str:
@@ -221,6 +237,12 @@ class Call:
     def tensors(self) -> tuple[Given, ...]:
         """The tensors of which anything is known, less what the result was to be written to."""
         return tuple(one for one in self.given if one.operand.is_tensor and one.dtype and one.operand.role != "out")
+
+    @property
+    def members(self) -> list[Given]:
+        """The tensors that are joined: those of a list, if there is one. Torch skips ``torch.empty(0)``."""
+        inside = [one for one in self.tensors if one.operand.place]
+        return [one for one in inside or self.tensors if one.shape != (0,)]
 
     @property
     def usual_ndim(self) -> int:
@@ -262,10 +284,7 @@ class Call:
 
     def written(self, keyword: str) -> str:
         """Return what the user's own call gives for a keyword, as it is written there; empty where it gives none."""
-        try:
-            body = ast.parse(self.report.call, mode="eval").body
-        except (SyntaxError, ValueError):
-            return ""
+        body = parsed(self.report.call)
         given = {each.arg: each.value for each in body.keywords} if isinstance(body, ast.Call) else {}
         return ast.unparse(given[keyword]) if keyword in given else ""
 
@@ -293,6 +312,14 @@ class Call:
 
 
 _KEYWORDS = frozenset({"out", "weight", "bias", "attn_mask", "key_padding_mask"})
+
+
+def parsed(text: str) -> ast.expr | None:
+    """Return the expression that a text is; None where it is none."""
+    try:
+        return ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError):
+        return None
 
 
 def needed(value: ValueT | None) -> ValueT:
@@ -326,36 +353,6 @@ def floating(dtype: str) -> bool:
 def article(kind: str) -> str:
     """Return the name of a class as a sentence has it: ``an int``, ``a list``."""
     return f"an {kind}" if kind[:1] in "aeiouAEIOU" else f"a {kind}"
-
-
-# What an explanation consists of: the rule that was broken, and which parts of the operands break it.
-
-
-def size(given: Given, dimension: int, expected: object = "", got: object = None) -> Clashing:
-    """Return a part of a mismatch: one dimension of an operand; raises IndexError where it has no such dimension."""
-    own = given[dimension]
-    return Clashing(given.index, dimension % given.ndim, str(own if got is None else got), str(expected))
-
-
-def whole(given: Given, got: object = "", expected: object = "") -> Clashing:
-    """Return a part of a mismatch: an operand as a whole."""
-    return Clashing(given.index, None, str(got), str(expected))
-
-
-def dims(given: Given, expected: object) -> Clashing:
-    """Return a part of a mismatch: how many dimensions an operand has."""
-    return whole(given, f"{given.ndim}-D", f"{expected}-D")
-
-
-def shaped(given: Given, expected: object = "") -> Clashing:
-    """Return a part of a mismatch: the whole shape of an operand."""
-    return whole(given, sizes(given.shape), expected)
-
-
-def against(one: Given, at: int, other: Given, there: int | None = None) -> list[Clashing]:
-    """Return two parts of a mismatch: one dimension of each of two operands (the same of both), which must be equal."""
-    there = at if there is None else there
-    return [size(one, at, other.shape[there]), size(other, there, one.shape[at])]
 
 
 def unlike(one: Shape, other: Shape) -> list[int]:
@@ -415,6 +412,11 @@ def hidden_state(call: Call, shape: Shape = ()) -> Given | None:
     return next(iter([*named, *found]), None)
 
 
+def _classes(call: Call) -> int:
+    given = needed(call.tensor("input|self|log_probs", 0))
+    return given.shape[:2][-1] if given.ndim else 1
+
+
 # An operand by what torch calls it, else by its place among the arguments.
 OPERANDS: Mapping[str, Finder] = {
     "first": _tensor("input|self", 0),
@@ -430,6 +432,10 @@ OPERANDS: Mapping[str, Finder] = {
     "sparse": _having(lambda one: one.operand.layout.startswith("sparse")),
     "only": lambda call: call.tensors[0] if len(call.tensors) == 1 else call.tensor("input|self", 0),
     "anything": lambda call: call.given[0] if call.given else None,
+    "members": lambda call: call.members,
+    "outs": lambda call: [
+        one for one in call.given if one.operand.role == "out" or one.operand.place.startswith("out")
+    ],
     # indices
     "index": _tensor("index", 2),
     "taken": _tensor("index", 1),
@@ -443,6 +449,7 @@ OPERANDS: Mapping[str, Finder] = {
     # losses and products
     "compared": _tensor("input|self|log_probs", 0),
     "target": _target,
+    "classes": _classes,
     "class_weight": _tensor("weight", 2),
     "variance": _tensor("var", 2),
     "matrix": _tensor("input|self|A", 0),
@@ -461,3 +468,11 @@ OPERANDS: Mapping[str, Finder] = {
     "layout_given": lambda call: call.argument("layout"),
     "mode_given": lambda call: call.argument("mode"),
 }
+
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    each.__name__: each
+    for each in (
+        abs, as_args, as_code, as_dtype, article, below, clashing, count, dict, dtype_of, floating, hidden_state, int,
+        len, listed, map, max, min, numbers, pairwise, plural, prod, range, sizes, str, sum, unlike, zip,
+    )
+}  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tensormagic.diagnoses.mismatches.call import Call, Given, Shape, dims, mismatch, size
+from tensormagic.diagnoses.mismatches.call import Call, Given, Shape, mismatch
 from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.reports import Mismatch
 from tensormagic.words import listed
@@ -152,7 +152,7 @@ def _count(call: Call, allowed: Shape, about: str | None, place: int | None) -> 
     wrong = [given]
     if call.function in _PRODUCTS:  # of a product of matrices, both may have a wrong number
         wrong = [one for one in call.tensors if one.ndim not in allowed] or wrong
-    return mismatch("shape", rule, *(dims(one, allowed[-1]) for one in wrong), works=_ways(call, given, allowed))
+    return mismatch("shape", rule, *(one.dims(allowed[-1]) for one in wrong), works=_ways(call, given, allowed))
 
 
 def _ways(call: Call, given: Given, allowed: tuple[int, ...]) -> list[str]:
@@ -198,7 +198,7 @@ def _at_least(call: Call, least: int, about: str | None, place: int | None) -> M
     many = "dimension" if least == 1 else "dimensions"
     rule = f"The call {call.title} takes at least {least} {many}: {given} has {given.ndim}."
     works = [f"{given.code}.unsqueeze(0)"] if given.ndim + 1 == least else []
-    return mismatch("shape", rule, dims(given, least), works=works)
+    return mismatch("shape", rule, given.dims(least), works=works)
 
 
 @says(r"non-batch dimensions to have positive length")
@@ -207,4 +207,4 @@ def _empty(call: Call) -> Mismatch:
     given = call.first(lambda one: 0 in one.shape)
     at = [at for at, each in enumerate(given.shape) if each == 0][-1]
     rule = f"The call {call.title} needs at least one element: dimension {at} of {given} is empty."
-    return mismatch("shape", rule, size(given, at, "at least 1"))
+    return mismatch("shape", rule, given.size(at, "at least 1"))

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tensormagic.diagnoses.mismatches.call import (
-    Call,
-    Given,
-    as_dtype,
-    dtype_of,
-    floating,
-    mismatch,
-    needed,
-    whole,
-)
+from tensormagic.diagnoses.mismatches.call import Call, Given, as_dtype, dtype_of, floating, mismatch
 from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.reports import Mismatch
 from tensormagic.words import listed
@@ -33,7 +24,7 @@ def _is_parameter(given: Given) -> bool:
 
 def _wrong(given: Given, rule: str, wanted: str) -> Mismatch:
     """Return a mismatch of one tensor that must have another dtype."""
-    return mismatch("dtype", rule, whole(given, given.dtype, wanted), works=[as_dtype(given.code, wanted)])
+    return mismatch("dtype", rule, given.whole(given.dtype, wanted), works=[as_dtype(given.code, wanted)])
 
 
 # -- devices -------------------------------------------------------------------------------------------------------
@@ -58,8 +49,8 @@ can't convert [\w:]+ device type tensor to numpy
 def _generator(call: Call, wanted: str, got: str) -> Mismatch:
     given = next((one for one in call.given if "generator" in (one.operand.role, one.operand.name)
                   or "Generator" in one.operand.text), None)  # fmt: skip
-    parts = [whole(given, got, wanted)] if given is not None else []
-    parts += [whole(one, one.device, got) for one in call.tensors if one.device.split(":")[0] == wanted][:1]
+    parts = [given.whole(got, wanted)] if given is not None else []
+    parts += [one.whole(one.device, got) for one in call.tensors if one.device.split(":")[0] == wanted][:1]
     name = call.written("generator") or (given.operand.name if given is not None else "")
     where = f"{name or 'the generator'} is on {got}, but the numbers should be on {wanted}"
     works = [f'{name or "generator"} = torch.Generator(device="{wanted}").manual_seed(0)']
@@ -84,7 +75,7 @@ def devices(call: Call) -> Mismatch | None:
     named = {device: listed([one.name for one in ones]) for device, ones in found.items()}
     where = "; ".join(f"{named[at]} {'is' if len(ones) == 1 else 'are'} on {at}" for at, ones in found.items())
     meta = "; a meta tensor has a shape but no values" if "meta" in found else ""
-    parts = [whole(one, at, right.device if at == left.device else left.device)
+    parts = [one.whole(at, right.device if at == left.device else left.device)
              for at, ones in found.items() for one in ones]  # fmt: skip
     rule = f"All operands must be on one device: {where}{meta}."
     return mismatch("device", rule, *parts, works=_to_one_device(call, left, right))
@@ -172,7 +163,7 @@ def _clash(call: Call, left: Given, right: Given) -> Mismatch:
         works.append(as_dtype(call.layer, given.dtype))
     elif not _is_parameter(fixed) and floating(given.dtype):
         works.append(as_dtype(fixed.code, given.dtype))
-    parts = whole(left, left.dtype, right.dtype), whole(right, right.dtype, left.dtype)
+    parts = left.whole(left.dtype, right.dtype), right.whole(right.dtype, left.dtype)
     return mismatch("dtype", rule, *parts, works=works)
 
 
@@ -202,17 +193,15 @@ def _differ(call: Call, one: str, other: str) -> Mismatch | None:
     return _clash(call, left, right)
 
 
-@says(
-    r"Expected object of scalar type {wanted:dtype} but got scalar type {got:dtype} for argument 'out'",
-    r"Expected out tensor to have dtype {wanted:dtype}, but got {got:dtype}",
-    r"Expected the dtype for input and out to match, but got {wanted:dtype} for input's dtype and {got:dtype}",
-    r"expects {wanted:dtype} tensor out, got: {got:dtype}",
-)
-def _result_dtype(call: Call, wanted: str, got: str) -> Mismatch:
-    outs = (one for one in call.given if one.operand.role == "out" or one.operand.place.startswith("out"))
-    out = needed(next((one for one in outs if one.operand.is_tensor and one.dtype == got), None))
-    rule = f"The tensor given as out must have the dtype of the result, {wanted}: {out.name} is {got}."
-    return mismatch("dtype", rule, whole(out, got, wanted))
+says.table(r"""
+Expected object of scalar type {wanted:dtype} but got scalar type {got:dtype} for argument 'out'
+Expected out tensor to have dtype {wanted:dtype}, but got {got:dtype}
+Expected the dtype for input and out to match, but got {wanted:dtype} for input's dtype and {got:dtype}
+expects {wanted:dtype} tensor out, got: {got:dtype}
+    with out: [one for one in outs if one.operand.is_tensor and one.dtype == got][0]
+    dtype: The tensor given as out must have the dtype of the result, {wanted}: {out.name} is {got}.
+    parts: out.dtype must be {wanted}
+""")
 
 
 @says(
@@ -296,17 +285,21 @@ def _index_dtype(call: Call) -> Mismatch:
     return _wrong(index, f"An index is a whole number, int64: {index.name} is {index.dtype}.", "int64")
 
 
-@says(
-    r"only supports boolean masks, but got mask with dtype {got:dtype}",
-    r"where expected condition to be a boolean tensor, but got a tensor with dtype {got:dtype}",
-)
-def _mask_dtype(call: Call, got: str) -> Mismatch:
-    mask = call.tensor("mask|condition", 0 if call.function == "where" else 1)
-    if mask is None or mask.dtype != got:
-        mask = call.first(lambda one: one.dtype == got)
-    works = [f"{mask.code} > 0" if floating(got) else "", f"{mask.code}.bool()"]
-    rule = f"A mask is boolean: {mask.name} is {mask.dtype}."
-    return mismatch("dtype", rule, whole(mask, mask.dtype, "bool"), works=works)
+says.table(r"""
+only supports boolean masks, but got mask with dtype {got:dtype}
+where expected condition to be a boolean tensor, but got a tensor with dtype {got:dtype}
+    with named: [call.tensor("mask|condition", 0 if call.function == "where" else 1)]
+    with mask: [one for one in (*named, *call.tensors) if one and one.dtype == got][0]
+    dtype: A mask is boolean: {mask.name} is {got}.
+    parts: mask.dtype must be bool; try: {mask.code} > 0 when floating(got); try: {mask.code}.bool()
+
+value cannot be converted to type \w+ without overflow
+    with values: [one for one in call.given if one.operand.role == "value" or one.position == 2]
+    with tensors: [one for one in [call.tensor("value", 2)] if one]; with given: (tensors or values)[0]
+    with what: given.dtype if tensors else given.operand.text
+    dtype: The value must be one that the dtype of {first.name}, {first.dtype}, can hold: it is {what}.
+    parts: given is {what} must be {first.dtype}
+""")
 
 
 _NUMBERS = {"float32": "floating point numbers", "int64": "whole numbers", "bool": "booleans"}
@@ -333,16 +326,8 @@ def _unsuitable(call: Call, got: str) -> Mismatch:
     if call.function in _BITWISE and len(wrong) > 1:
         rule = f"The operator {call.title} is for booleans and whole numbers: {name} and {wrong[1].name} are {got}."
         works = [f" {_BITWISE[call.function]} ".join(as_dtype(one.code, wanted) for one in wrong)]
-        return mismatch("dtype", rule, *(whole(one, got, wanted) for one in wrong), works=works)
+        return mismatch("dtype", rule, *(one.whole(got, wanted) for one in wrong), works=works)
     rule = f"The call {call.title} takes {_NUMBERS.get(wanted, wanted)}, and {name} is {got}."
     if floating(got) and floating(wanted):
         rule = f"The call {call.title} does not exist for {got} on this device, and {name} is {got}."
     return _wrong(wrong[0], rule, wanted)
-
-
-@says(r"value cannot be converted to type \w+ without overflow")
-def _value_dtype(call: Call, first: Given, value: Given | None) -> Mismatch:
-    plain = needed(next((one for one in call.given if one.operand.role == "value" or one.position == 2), None))
-    what = value.dtype if value is not None else plain.operand.text
-    rule = f"The value must be one that the dtype of {first.name}, {first.dtype}, can hold: it is {what}."
-    return mismatch("dtype", rule, whole(value or plain, what, first.dtype))

@@ -3,24 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
-from tensormagic.diagnoses.mismatches.call import (
-    Call,
-    Given,
-    Shape,
-    against,
-    clashing,
-    dims,
-    mismatch,
-    needed,
-    numbers,
-    size,
-    whole,
-)
+from tensormagic.diagnoses.mismatches.call import Call, Given, Shape, clashing, mismatch, numbers
 from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.reports import Mismatch
-from tensormagic.words import listed, plural
 
 says = Messages()
 
@@ -77,27 +63,22 @@ def _indices_broadcast(call: Call, given: str) -> Mismatch | None:
     if len(wrong) < 2:
         return None
     left, right = wrong[0], next((one for one in wrong[1:] if clashing(one.shape, wrong[0].shape)), wrong[1])
-    parts = [part for at in clashing(left.shape, right.shape) for part in against(left, at, right)]
+    parts = [part for at in clashing(left.shape, right.shape) for part in left.against(at, right)]
     rule = f"Tensors that index together must broadcast: {left} and {right} do not."
     works = [f"{call.tensors[0].code}[{left.code}][:, {right.code}]"] if left.ndim == right.ndim == 1 else []
     return mismatch("shape", rule, *parts, works=works)
 
 
-@says(r"index \[.*?\] to be no larger than self \[.*?\] apart from dimension {dim}")
-def _index_larger(first: Given, index: Given, src: Given | None, dim: int) -> Mismatch:
-    wrong = list(_larger(index, first, dim, src))
-    parts = [part for at, other in wrong for part in (size(index, at, f"at most {other[at]}"), size(other, at))]
-    others = listed([str(other) for other in dict.fromkeys(other for _, other in wrong)]) or first
-    must = "The index must not be larger than the tensor it reads"
-    return mismatch("shape", f"{must}: {index} against {others}, in every dimension but {dim} of the input.", *parts)
-
-
-def _larger(index: Given, given: Given, dim: int, source: Given | None) -> Iterator[tuple[int, Given]]:
-    for at in range(index.ndim):
-        if at < given.ndim and at != dim and index[at] > given[at]:
-            yield at, given
-        if source is not None and at < source.ndim and index[at] > source[at]:
-            yield at, source
+says.table(r"""
+index \[.*?\] to be no larger than self \[.*?\] apart from dimension {dim}
+    with read: [one for one in (first, call.tensor("src", 3)) if one]
+    with both: [(at, one) for at in range(index.ndim) for one in read if at < one.ndim and index[at] > one[at]]
+    with wrong: [(at, one) for at, one in both if one is not first or at != dim]
+    with smaller: listed(map(str, dict.fromkeys([one for _, one in wrong]))) or first
+    shape: The index must not be larger than the tensor it reads: {index} against {smaller}, in every dimension but
+        {dim} of the input.
+    parts: index[at] must be at most {one[at]}; one[at] for at, one in wrong
+""")
 
 
 # -- dimensions that are not there ---------------------------------------------------------------------------------
@@ -115,32 +96,19 @@ permute\(.*number of dimensions in the tensor input does not match
     with asked: len(numbers(call.plain_text))
     shape: The new order names each dimension once: {first} has {first.ndim}, and {asked} are named.
     parts: first.ndim must be {asked}
+
+# A number counts as one dimension, and where the call adds one, its input has one less.
+Dimension out of range \(expected to be in range of \[{lowest}, {highest}\], but got {got}\)
+    with having: [one for many in (highest + 1, highest) for one in call.tensors if many in (one.ndim, one.ndim or 1)]
+    with given: having[0]; with extra: " (and one more to put it into)" if highest + 1 > max(given.ndim, 1) else ""
+    with needs: got + 1 if got >= 0 else -got
+    index: The dimensions of {given} are {lowest} to {highest}{extra}: it has {plural(given.ndim, "dimension")}, but
+        {got} was requested.
+    with asking: [one for one in call.given if not one.operand.is_tensor and got in numbers(one.operand.text)]
+    parts: given.ndim must be {needs}
+    parts: one is {one.operand.text} must be {lowest} to {highest} for one in asking[:1]
+    try: {given.code}.unsqueeze(0) when given.ndim and needs == given.ndim + 1
 """)
-
-
-@says(r"Dimension out of range \(expected to be in range of \[{lowest}, {highest}\], but got {got}\)")
-def _dimension_out_of_range(call: Call, lowest: int, highest: int, got: int) -> Mismatch:
-    given = needed(_of_dimensions(call, highest + 1))
-    extra = " (and one more to put it into)" if highest + 1 > max(given.ndim, 1) else ""
-    many = plural(given.ndim, "dimension")
-    rule = f"The dimensions of {given} are {lowest} to {highest}{extra}: it has {many}, but {got} was requested."
-    asking = (one for one in call.given if not one.operand.is_tensor and got in numbers(one.operand.text))
-    parts = [whole(one, one.operand.text, f"{lowest} to {highest}") for one in asking][:1]
-    works = [f"{given.code}.unsqueeze(0)"] if given.ndim and _dimensions_for(got) == given.ndim + 1 else []
-    return mismatch("index", rule, dims(given, _dimensions_for(got)), *parts, works=works)
-
-
-def _of_dimensions(call: Call, count: int) -> Given | None:
-    """Return the tensor that has so many dimensions, or one less where the call adds one; a number counts as one."""
-    for wanted in (count, count - 1):
-        found = [one for one in call.tensors if wanted in {one.ndim, max(one.ndim, 1)}]
-        if found:
-            return found[0]
-    return None
-
-
-def _dimensions_for(got: int) -> int:
-    return got + 1 if got >= 0 else -got
 
 
 # -- indices outside of their dimension ----------------------------------------------------------------------------
@@ -195,8 +163,8 @@ def _outside(call: Call, given: Given, dim: int, got: int) -> Mismatch:
     have = f"Dimension {dim} of {given} has the indices 0 to {count - 1}, or {-count} to -1"
     wholes = (one for one in call.tensors if one is not given and one.dtype in {"int64", "int32", "uint8"})
     index = call.tensor("index|indices") or next(wholes, None)
-    parts = [size(given, dim, f"more than {got}" if got >= 0 else f"at least {-got}")]
-    parts += [whole(index, got, f"0 to {count - 1}")] if index is not None else []
+    parts = [given.size(dim, f"more than {got}" if got >= 0 else f"at least {-got}")]
+    parts += [index.whole(got, f"0 to {count - 1}")] if index is not None else []
     return mismatch("index", f"{have}; {got} is not one of them.", *parts)
 
 
@@ -223,7 +191,7 @@ def _outside_of_table(call: Call, first: Given | None, dim: int | None) -> Misma
         which = f"{call.owner or table} has {count} rows; one of them does not."
     rule = f"Every index in {index.name} must be between 0 and {count - 1}, because {which}"
     works = [f"{index.code}.max()  # at most {count - 1}", f"{index.code}.min()  # at least 0"]
-    return mismatch("index", rule, whole(index, "", f"0 to {count - 1}"), size(table, dim), works=works)
+    return mismatch("index", rule, index.whole("", f"0 to {count - 1}"), table.size(dim), works=works)
 
 
 @says(r"selected number k out of range for dimension (?P<at>\d+)", r"selected index k out of range")
@@ -232,4 +200,4 @@ def _too_few_to_select(call: Call, at: str | None, first: Given) -> Mismatch:
     where = int(dim) % max(first.ndim, 1) if dim.lstrip("-").isdigit() else max(first.ndim - 1, 0)
     k = call.value("k", 1)
     rule = f"There are not {k or 'as many'} elements to choose from in dimension {where} of {first}."
-    return mismatch("index", rule, size(first, where, f"at least {k}") if first.ndim else whole(first))
+    return mismatch("index", rule, first.size(where, f"at least {k}") if first.ndim else first.whole())

@@ -4,20 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tensormagic.diagnoses.mismatches.call import (
-    Call,
-    Given,
-    Shape,
-    dims,
-    hidden_state,
-    mismatch,
-    numbers,
-    shaped,
-    size,
-    sizes,
-    tuple_text,
-    unlike,
-)
+from tensormagic.diagnoses.mismatches.call import Call, Given, Shape, as_args, mismatch, sizes
 from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.reports import Mismatch
 
@@ -67,22 +54,16 @@ Expected (?:hidden|hx\[\d\]) to be (?P<counts>[\dD or]+?), got {got}D instead
     with given: first one is not left and one.ndim == got; with allowed: numbers(counts)
     shape: The hidden state of {call.subject} has {" or ".join(map(str, allowed))} dimensions: {given} has {got}.
     parts: given.ndim must be {allowed[-1]}; try: {given.code}.unsqueeze(0) when got + 1 in allowed
+
+Expected hidden(?:\[\d\])? size \({wanted:shape}\), got \[{got:shape}\]
+    with hidden: hidden_state(call, got); if: len(wanted) == len(got); with wrong: unlike(wanted, got)
+    with meaning: ("num_layers", "batch", "hidden_size") if len(wanted) == 3 else ("num_layers", "hidden_size")
+    with of_input: "" if sequence is hidden else f" for an input of {sizes(sequence.shape)}"
+    with must: ", ".join([f"{meaning[at]} is {wanted[at]}" for at in wrong])
+    with has: " and ".join([f"{got[at]} in dimension {at}" for at in wrong])
+    shape: The hidden state has the shape ({", ".join(meaning)}){of_input}: {must}, but {hidden} has {has}.
+    parts: hidden[at] must be {wanted[at]} for at in wrong; try: torch.zeros({as_args(wanted)})
 """)
-
-
-@says(r"Expected hidden(?:\[\d\])? size \({wanted:shape}\), got \[{got:shape}\]")
-def _hidden_size(call: Call, sequence: Given | None, wanted: Shape, got: Shape) -> Mismatch | None:
-    hidden = hidden_state(call, got)
-    if hidden is None or len(wanted) != len(got):
-        return None
-    meaning = ("num_layers", "batch", "hidden_size") if len(wanted) == 3 else ("num_layers", "hidden_size")
-    wrong = unlike(wanted, got)
-    must = ", ".join(f"{meaning[at]} is {wanted[at]}" for at in wrong)
-    has = " and ".join(f"{got[at]} in dimension {at}" for at in wrong)
-    of_input = f" for an input of {sizes(sequence.shape)}" if sequence is not None and sequence is not hidden else ""
-    rule = f"The hidden state has the shape ({', '.join(meaning)}){of_input}: {must}, but {hidden} has {has}."
-    parts = (size(hidden, at, wanted[at]) for at in wrong)
-    return mismatch("shape", rule, *parts, works=[f"torch.zeros({tuple_text(wanted)})"])
 
 
 # -- attention -----------------------------------------------------------------------------------------------------
@@ -154,18 +135,7 @@ Invalid computed output size
 """)
 
 
-@says(r"weight of size \[{shape:shape}\], expected input\[.*?\] to have {takes} channels, but got {got} channels")
-def _channels(call: Call, given: Given, shape: Shape, takes: int, got: int) -> Mismatch | None:
-    weight = call.of_shape(shape) or call.tensor("weight", 1)
-    at = given.ndim - weight.ndim + 1 if weight is not None else -1
-    if weight is None or not 0 <= at < given.ndim or given[at] != got:
-        return None
-    taker = call.owner or weight
-    rule = f"The channels of {given} are dimension {at}, and there are {got} of them, but {taker} takes {takes}."
-    parts = size(given, at, takes), size(weight, 0 if "transpose" in call.function else 1, got)
-    return mismatch("shape", rule, *parts, works=_channel_ways(call, given, at, takes))
-
-
+@says.helper
 def _channel_ways(call: Call, given: Given, at: int, takes: int) -> list[str]:
     ways, last = [], given.ndim - 1
     if given.ndim > 2 and given[-1] == takes and at != last:
@@ -178,21 +148,29 @@ def _channel_ways(call: Call, given: Given, at: int, takes: int) -> list[str]:
     weight = call.tensor("weight", 1)
     if call.function in {"conv1d", "conv2d", "conv3d"} and weight is not None:
         kernel = weight.shape[2:]
-        text = str(kernel[0]) if len(set(kernel)) == 1 else f"({tuple_text(kernel)})"
+        text = str(kernel[0]) if len(set(kernel)) == 1 else f"({as_args(kernel)})"
         ways.append(f"nn.{call.function.capitalize()}({given[at]}, {weight[0]}, {text})")
     return ways
 
 
-@says(r"Given input size: \((?P<before>.*?)\)\. Calculated output size: \((?P<after>.*?)\)")
-def _nothing_left(call: Call, first: Given, before: str, after: str) -> Mismatch:
-    was, becomes = numbers(before.replace("x", " ")), numbers(after.replace("x", " "))
-    spatial = [at for at in range(-len(becomes), 0) if becomes[at] < 1 and was[at] != becomes[at] and -at <= first.ndim]
-    kernel = numbers(call.value("kernel_size", 1))
-    fit = f"The window of a pooling must fit into the input: {first} is smaller than the window"
-    window = kernel * len(becomes) if len(kernel) == 1 else kernel  # one number stands for all dimensions
-    parts = (size(first, at, window[at] if -at <= len(window) else "") for at in spatial)
-    of_size = f" of {sizes(kernel)}" if kernel else ""
-    return mismatch("shape", f"{fit}{of_size}, so the result would be empty.", *parts)
+says.table(r"""
+weight of size \[{shape:shape}\], expected input\[.*?\] to have {takes} channels, but got {got} channels
+    with kernel: call.of_shape(shape) or weight; with at: given.ndim - kernel.ndim + 1
+    if: 0 <= at < given.ndim and given[at] == got
+    shape: The channels of {given} are dimension {at}, and there are {got} of them, but {call.owner or kernel} takes
+        {takes}.
+    parts: given[at] must be {takes}; kernel[0 if "transpose" in call.function else 1] must be {got}
+    try: {way} for way in channel_ways(call, given, at, takes)
+
+Given input size: \((?P<before>.*?)\)\. Calculated output size: \((?P<after>.*?)\)
+    with was: numbers(before.replace("x", " ")); with becomes: numbers(after.replace("x", " "))
+    with empty: [at for at in range(-len(becomes), 0) if becomes[at] < 1 and was[at] != becomes[at]]
+    with kernel: numbers(call.value("kernel_size", 1))
+    with window: kernel * len(becomes) if len(kernel) == 1 else kernel
+    shape: The window of a pooling must fit into the input: {first} is smaller than the
+        window{f" of {sizes(kernel)}" if kernel else ""}, so the result would be empty.
+    parts: first[at] must be {window[at] if -at <= len(window) else ""} for at in empty when -at <= first.ndim
+""")
 
 
 @says(r"weight should have at least three dimensions|Expected \d+-dimensional input for \d+-dimensional weight")
@@ -202,9 +180,9 @@ def _weight_dimensions(call: Call, given: Given, weight: Given) -> Mismatch:
     if weight.ndim == wanted:  # as older versions of torch say it of the input
         rule = f"The input of {call.subject} has {weight.ndim} dimensions, and {given} has {given.ndim}."
         works = [f"{given.code}.unsqueeze(0)"] if given.ndim + 1 == wanted else []
-        return mismatch("shape", rule, dims(given, weight.ndim), works=works)
+        return mismatch("shape", rule, given.dims(weight.ndim), works=works)
     rule = f"The weight of {call.title} has {wanted} dimensions, and {weight} has {weight.ndim}."
-    return mismatch("shape", rule, dims(weight, wanted))
+    return mismatch("shape", rule, weight.dims(wanted))
 
 
 # -- normalisations ------------------------------------------------------------------------------------------------
@@ -249,10 +227,10 @@ Found parameter numbers = {got} and channel size = {wanted}
 def _normalized_shape(call: Call, given: Given, wanted: Shape) -> Mismatch:
     many = len(wanted)
     at = [at for at in range(-many, 0) if -at <= given.ndim and given[at] != wanted[at]]
-    parts = [size(given, each, wanted[each]) for each in at] or [shaped(given, sizes(wanted))]
+    parts = [given.size(each, wanted[each]) for each in at] or [given.shaped(sizes(wanted))]
     tail, last = given.shape[-many:], "dimension" if many == 1 else f"{many} dimensions"
     must = f"The last {last} of {given} must be {sizes(wanted)}"
-    parts += [shaped(one, sizes(tail)) for one in call.tensors if one is not given and one.shape == wanted]
+    parts += [one.shaped(sizes(tail)) for one in call.tensors if one is not given and one.shape == wanted]
     ways = [f"nn.LayerNorm({given[-1] if many == 1 else list(tail)})"] if call.function == "layer_norm" else []
     if many == 1 and wanted[0] in given.shape[:-1]:
         ways.insert(0, f"{given.code}.transpose({given.shape.index(wanted[0])}, -1)")

@@ -10,17 +10,11 @@ from tensormagic.diagnoses.mismatches.call import (
     Call,
     Given,
     Shape,
-    against,
-    as_dtype,
     clashing,
-    dims,
     floating,
     mismatch,
-    shaped,
-    size,
     sizes,
     unlike,
-    whole,
 )
 from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.reports import Mismatch
@@ -87,58 +81,71 @@ inconsistent weight size|weight must be one-dimensional
 """)
 
 
-def _classes(given: Given) -> int:
-    return given[1] if given.ndim > 1 else given[0] if given.ndim else 1
-
-
+@says.helper
 def _as_indices(given: Given) -> Shape:
     """Return the shape of a target of class indices: that of the input without its class dimension."""
     return given.shape[:1] + given.shape[2:] if given.ndim > 1 else ()
 
 
 def _must_have(target: Given, wanted: Shape, rule: str, *works: str) -> Mismatch:
-    parts = [shaped(target, sizes(wanted))]
+    parts = [target.shaped(sizes(wanted))]
     if target.ndim == len(wanted):
-        parts = [size(target, at, wanted[at]) for at in unlike(target.shape, wanted)]
+        parts = [target.size(at, wanted[at]) for at in unlike(target.shape, wanted)]
     return mismatch("shape", rule, *parts, works=works)
 
 
-@says(r"expected target dtype to be Long or Byte")
-def _target_must_be_classes(compared: Given, target: Given) -> Mismatch:
-    rule = f"A target with one class for each sample holds whole numbers, int64: {target.name} is {target.dtype}."
-    works = [as_dtype(target.code, "int64")]
-    if _classes(compared) == 1:
-        works = [f"F.binary_cross_entropy_with_logits({compared.code}.squeeze(1), {target.code})"]
-    return mismatch("dtype", rule, whole(target, target.dtype, "int64"), works=works)
+says.table(r"""
+expected target dtype to be Long or Byte
+    dtype: A target with one class for each sample holds whole numbers, int64: {target.name} is {target.dtype}.
+    parts: target.dtype must be int64
+    try: F.binary_cross_entropy_with_logits({compared.code}.squeeze(1), {target.code}) when classes == 1
+    try: {target.code}.long() when classes != 1
 
+Expected floating point type for target with class probabilities
+    with labels: sizes(as_indices(compared)) if compared.ndim > 1 else "of one number"
+    dtype: A target of the shape of the input ({sizes(target.shape)}) holds probabilities, which are floating point:
+        {target.name} is {target.dtype}; labels as class indices have the shape {labels}.
+    parts: target.dtype must be {compared.dtype}
+    try: {target.code}.argmax({1 if target.ndim > 1 else 0}); try: {as_dtype(target.code, compared.dtype)}
 
-@says(r"Expected floating point type for target with class probabilities")
-def _target_probabilities(compared: Given, target: Given) -> Mismatch:
-    indices = sizes(_as_indices(compared)) if compared.ndim > 1 else "of one number"
-    rule = (
-        f"A target of the shape of the input ({sizes(target.shape)}) holds probabilities, which are floating point: "
-        f"{target.name} is {target.dtype}; labels as class indices have the shape {indices}."
-    )
-    works = [f"{target.code}.argmax({1 if target.ndim > 1 else 0})", as_dtype(target.code, compared.dtype)]
-    return mismatch("dtype", rule, whole(target, target.dtype, compared.dtype), works=works)
+multi_margin_loss: target tensor should be 1-D|inconsistent target size
+    with wanted: compared.shape if call.function == "multilabel_margin_loss" else compared.shape[:1]
+    shape: For {compared}, the target has the shape {sizes(wanted)}: {target}.
+    parts: target[at] must be {wanted[at]} for at in unlike(target.shape, wanted) when target.ndim == len(wanted)
+    parts: target.shape must be {sizes(wanted)} when target.ndim != len(wanted)
 
+Target {got} is out of bounds
+    with at: min(1, compared.ndim - 1); with outputs: max(got, int(target.operand.most or 0)) + 1
+    index: The classes of {compared} are 0 to {classes - 1} (dimension {at}), and {target.name} holds {got}.
+    parts: target is {got} must be 0 to {classes - 1}; parts: compared[at] must be more than {got} when got >= 0
+    try: {target.code} - 1 when got == classes
+    try: ignore_index=-1  # where -1 means that there is no class when got == -1
+    with wider: f"nn.Linear(…, {outputs})  # one output for each class"
+    try: {wider} when got >= classes and compared.ndim == 2
 
-@says(r"multi_margin_loss: target tensor should be 1-D|inconsistent target size")
-def _target_dimensions(call: Call, compared: Given, target: Given) -> Mismatch:
-    wanted = compared.shape if call.function == "multilabel_margin_loss" else compared.shape[:1]
-    return _must_have(target, wanted, f"For {compared}, the target has the shape {sizes(wanted)}: {target}.")
+that is different to the input size|input and target shapes do not match|must be the same as input size
+    with alike: compared.ndim == target.ndim
+    shape: The target has the shape of the input: {compared} and {target}.
+    parts: compared[at] must equal target[at] for at in unlike(compared.shape, target.shape) when alike
+    parts: compared.shape must be {sizes(target.shape)}; target.shape must be {sizes(compared.shape)} when not alike
+    try: {compared.code}.squeeze({target.ndim}) when compared.shape == (*target.shape, 1)
+    try: {target.code}.unsqueeze({target.ndim}) when compared.shape == (*target.shape, 1)
+    try: {target.code}.squeeze({compared.ndim}) when target.shape == (*compared.shape, 1)
+    with one_hot: compared.ndim == 2 and compared[1] != 1 and target.shape == compared.shape[:1]
+    try: F.one_hot({target.code}.long(), {compared[1]}).float() when one_hot
+""")
 
 
 @says(
     r"target tensor expected, multi-target|size mismatch \(got input: |Expected target size \["
     r"|only batches of spatial targets supported"
 )
-def _target_shape(compared: Given, target: Given) -> Mismatch | None:
+def _target_shape(compared: Given, target: Given, classes: int) -> Mismatch | None:
     wanted = _as_indices(compared)
     if not compared.ndim or target.shape == wanted:
         return None
     rule = (
-        f"For {compared}, whose dimension {min(compared.ndim - 1, 1)} is the {_classes(compared)} classes, the target "
+        f"For {compared}, whose dimension {min(compared.ndim - 1, 1)} is the {classes} classes, the target "
         f"has the shape {sizes(wanted)} (class indices); {target} has not."
     )
     ones = [at for at in range(1, target.ndim) if target[at] == 1]
@@ -148,35 +155,6 @@ def _target_shape(compared: Given, target: Given) -> Mismatch | None:
     if target.ndim == 2 and compared.ndim == 2 and floating(target.dtype):
         ways.append(f"{target.code}.argmax(1)")
     return _must_have(target, wanted, rule, *ways)
-
-
-@says(r"Target {got} is out of bounds")
-def _target_class(compared: Given, target: Given, got: int) -> Mismatch:
-    classes, at = _classes(compared), min(1, compared.ndim - 1)
-    rule = f"The classes of {compared} are 0 to {classes - 1} (dimension {at}), and {target.name} holds {got}."
-    works = [f"{target.code} - 1"] if got == classes else []
-    works += ["ignore_index=-1  # where -1 means that there is no class"] if got == -1 else []
-    if got >= classes and compared.ndim == 2:
-        works.append(f"nn.Linear(…, {max(got, int(target.operand.most or 0)) + 1})  # one output for each class")
-    parts = [whole(target, got, f"0 to {classes - 1}")]
-    parts += [size(compared, at, f"more than {got}")] if got >= 0 else []
-    return mismatch("index", rule, *parts, works=works)
-
-
-@says(r"that is different to the input size|input and target shapes do not match|must be the same as input size")
-def _same_shape(compared: Given, target: Given) -> Mismatch:
-    rule = f"The target has the shape of the input: {compared} and {target}."
-    parts = [shaped(compared, sizes(target.shape)), shaped(target, sizes(compared.shape))]
-    if compared.ndim == target.ndim:
-        parts = [part for at in unlike(compared.shape, target.shape) for part in against(compared, at, target)]
-    ways = []
-    if compared.shape == (*target.shape, 1):
-        ways += [f"{compared.code}.squeeze({target.ndim})", f"{target.code}.unsqueeze({target.ndim})"]
-    elif target.shape == (*compared.shape, 1):
-        ways += [f"{target.code}.squeeze({compared.ndim})"]
-    elif compared.ndim == 2 and target.ndim == 1 and compared[0] == target[0]:
-        ways += [f"F.one_hot({target.code}.long(), {compared[1]}).float()"]
-    return mismatch("shape", rule, *parts, works=ways)
 
 
 # -- linear layers: the inner dimensions must be equal --------------------------------------------------------------
@@ -193,7 +171,7 @@ def linear(call: Call) -> Mismatch | None:
         return _linear_bias(call, weight)
     takes = f"{call.owner or weight} takes {weight[-1]} (in_features)"
     rule = f"The last dimension of {given} is {given[-1]}, but {takes}."
-    return mismatch("shape", rule, *against(given, -1, weight), works=_ways_into(call, given, weight))
+    return mismatch("shape", rule, *given.against(-1, weight), works=_ways_into(call, given, weight))
 
 
 def _ways_into(call: Call, given: Given, weight: Given) -> Iterator[str]:
@@ -214,7 +192,7 @@ def _linear_bias(call: Call, weight: Given | None) -> Mismatch | None:
     if bias is None or weight is None or not weight.ndim or bias.shape[-1:] in {weight.shape[:1], (1,)}:
         return None
     rule = f"The bias has one element for each output: {bias} against the {weight[0]} of {weight}."
-    return mismatch("shape", rule, shaped(bias, weight[0]))
+    return mismatch("shape", rule, bias.shaped(weight[0]))
 
 
 # -- products ------------------------------------------------------------------------------------------------------
@@ -277,7 +255,7 @@ def product(call: Call, inner: tuple[int, int] | None = None) -> Mismatch | None
     left, other = pairs[0]
     end = "the next-to-last dimension" if other.ndim > 2 else "the first dimension"
     sides = f"The last dimension of {left} is {left[-1]}, but {end} of {other} is {_rows(other)}"
-    parts = size(left, -1, _rows(other)), size(other, max(other.ndim - 2, 0), left[-1])
+    parts = left.size(-1, _rows(other)), other.size(max(other.ndim - 2, 0), left[-1])
     rule = f"{sides}; in a product these two must be equal."
     return mismatch("shape", rule, *parts, works=_products(left, other))
 
@@ -304,14 +282,14 @@ def _products(left: Given, right: Given) -> Iterator[str]:
         yield f"{right.code} @ {left.code}"
 
 
-@says(r"1D tensors expected, but got")
-def _vectors_expected(call: Call) -> Mismatch:
-    wrong = call.every(lambda one: one.ndim != 1)
-    rule = f"A dot product takes two tensors of one dimension, and {wrong[0]} has {wrong[0].ndim}."
-    pairs = itertools.pairwise(call.tensors)
-    fit = ((one, two) for one, two in pairs if one.ndim > 1 and two.ndim and one[-1] == _rows(two))
-    ways = [f"{wrong[0].code}.flatten()", *(f"{left.code} @ {right.code}" for left, right in fit)]
-    return mismatch("shape", rule, *(dims(one, 1) for one in wrong), works=ways)
+says.table(r"""
+1D tensors expected, but got
+    with wrong: every one.ndim != 1
+    with fit: [(one, two) for one, two in pairwise(call.tensors) if one.ndim > 1 and two.ndim]
+    shape: A dot product takes two tensors of one dimension, and {wrong[0]} has {wrong[0].ndim}.
+    parts: one.ndim must be 1 for one in wrong; try: {wrong[0].code}.flatten()
+    try: {one.code} @ {two.code} for one, two in fit when one[-1] == two.shape[-2:][0]
+""")
 
 
 @says(r"Expected size for first two dimensions of batch2 tensor to be: \[{wanted:shape}\] but got: \[{got:shape}\]")
@@ -326,27 +304,22 @@ def _batch_of_matrices(call: Call, wanted: Shape, got: Shape) -> Mismatch | None
         return product(call, (wanted[1], got[1]))
     rule = f"The number of matrices must be the same: {left} has {left[0]} and {right} {right[0]}."
     works = [] if clashing(left.shape[:-2], right.shape[:-2]) else [f"{left.code} @ {right.code}"]
-    return mismatch("shape", rule, size(left, 0, got[0]), size(right, 0, wanted[0]), works=works)
-
-
-@says(
-    r"einsum\(\): subscript (?P<letter>\w) has size {got} for operand {number} which does not broadcast with "
-    r"previously seen size {seen}"
-)
-def _subscripts(call: Call, letter: str, got: int, number: int, seen: int) -> Mismatch | None:
-    terms = call.value("equation", 0).strip("'\"").replace(" ", "").split("->", 1)[0].split(",")
-    if number >= len(call.tensors) or len(terms) != len(call.tensors):
-        return None
-    fit = ((given, term.index(letter)) for term, given in zip(terms, call.tensors, strict=True)
-           if letter in term and "." not in term and len(term) == given.ndim)  # fmt: skip
-    parts = [size(given, at, seen if given[at] == got else got) for given, at in fit if given[at] in {got, seen}]
-    has = f"it has {seen} and {got} in {' and '.join(map(str, call.tensors))}"
-    return mismatch("shape", f"The letter {letter} of the equation must have one size everywhere: {has}.", *parts)
+    return mismatch("shape", rule, left.size(0, got[0]), right.size(0, wanted[0]), works=works)
 
 
 # -- linear algebra ------------------------------------------------------------------------------------------------
 
 says.table(r"""
+einsum\(\): subscript (?P<letter>\w) has size {got} for operand {number} which does not broadcast with previously seen \
+size {seen}
+    with terms: call.value("equation", 0).strip("'\"").replace(" ", "").split("->", 1)[0].split(",")
+    if: number < len(call.tensors) == len(terms)
+    with known: [(one, term) for one, term in zip(call.tensors, terms) if "." not in term and len(term) == one.ndim]
+    with fit: [(one, term.index(letter)) for one, term in known if letter in term]
+    shape: The letter {letter} of the equation must have one size everywhere: it has {seen} and {got} in
+        {" and ".join(map(str, call.tensors))}.
+    parts: one[at] must be {seen if one[at] == got else got} for one, at in fit when one[at] in (got, seen)
+
 Incompatible shapes of A and B|input\.size\(-2\) should match other\.size\(-2\)|Incompatible matrix sizes for
     shape: The matrix and the right side must have the same number of rows: {left} and {right}.
     parts: right[-2 if right.ndim > 1 else -1] must equal left[-2]

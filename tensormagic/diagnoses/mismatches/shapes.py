@@ -11,22 +11,15 @@ from itertools import combinations
 from math import prod
 
 from tensormagic.diagnoses.mismatches.call import (
-    ELEMENTWISE,
-    PRODUCTS,
     Call,
     Given,
     Shape,
-    against,
+    as_args,
     clashing,
-    dims,
     mismatch,
     numbers,
-    shaped,
-    size,
     sizes,
-    tuple_text,
     unlike,
-    whole,
 )
 from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.reports import Clashing, Mismatch
@@ -39,7 +32,6 @@ says = Messages()
 _MATRIX_DIMENSIONS = {"matmul": 2, "solve": 2, "baddbmm": 2, "lstsq": 2}
 # Arguments that take no part in the broadcasting.
 _APART = {"cosine_embedding_loss": frozenset({"weight"}), "setitem": frozenset({"index"})}
-_LEGACY = (0,)  # an empty tensor of one dimension is skipped by torch
 
 
 def _broadcast(one: Shape, other: Shape) -> Shape:
@@ -56,33 +48,20 @@ def _fits_into(shape: Shape, target: Shape) -> bool:
 
 # -- tensors that are joined: all sizes must agree but that along which they are ------------------------------------
 
-says.table(r"""
-_chunk_cat expects (?:same sizes|dim < ndim|non-negative dim when|non-empty tensor)
-    with wrong: every 0 in one.shape
-    shape: There must be something to split: {wrong[0]} is empty.
-    parts: one[one.shape.index(0)] must be at least 1 for one in wrong
-""")
-
-
-def _members(call: Call) -> list[Given]:
-    inside = [one for one in call.tensors if one.operand.place]
-    return [one for one in inside or call.tensors if one.shape != _LEGACY]
-
 
 def _first_four(members: list[Given]) -> str:
     return ", ".join(one.code for one in members[:4]) + (", …" if len(members) > 4 else "")
 
 
 @says(r"Sizes of tensors must match except in dimension {along}")
-def _joined_sizes(call: Call, along: int) -> Mismatch | None:
-    members = _members(call)
+def _joined_sizes(members: list[Given], along: int) -> Mismatch | None:
     if not members or any(one.ndim != members[0].ndim for one in members):
         return None
     first = members[0]
     wrong = [(at, one) for one in members[1:] for at in unlike(first.shape, one.shape) if at != along]
     places = sorted({at for at, _ in wrong})
-    parts = [size(first, at, next(one[at] for each, one in wrong if each == at)) for at in places]
-    parts += [size(one, at, first[at]) for at, one in wrong]
+    parts = [first.size(at, next(one[at] for each, one in wrong if each == at)) for at in places]
+    parts += [one.size(at, first[at]) for at, one in wrong]
     others = listed([str(one) for one in members[1:] if any(one is each for _, each in wrong)])
     differ = f"{first} and {others} differ in {listed([f'dimension {at}' for at in places])}"
     rule = f"All sizes but that of dimension {along}, along which they are joined, must be equal: {differ}."
@@ -97,8 +76,7 @@ def _joined_sizes(call: Call, along: int) -> Mismatch | None:
 
 
 @says(r"Tensors must have same number of dimensions: got")
-def _joined_dimensions(call: Call) -> Mismatch | None:
-    members = _members(call)
+def _joined_dimensions(call: Call, members: list[Given]) -> Mismatch | None:
     counts = [one.ndim for one in members]
     if len(set(counts)) < 2:
         return None
@@ -106,7 +84,7 @@ def _joined_dimensions(call: Call) -> Mismatch | None:
     wrong = [one for one in members if one.ndim != usual]
     right = next(one for one in members if one.ndim == usual)
     has = f"{right} has {right.ndim}, and {wrong[0]} has {wrong[0].ndim}"
-    parts = [dims(right, wrong[0].ndim), *(dims(one, right.ndim) for one in wrong)]
+    parts = [right.dims(wrong[0].ndim), *(one.dims(right.ndim) for one in wrong)]
     works = _lifted(call, wrong[0], right, members[0].ndim)
     return mismatch("shape", f"All must have the same number of dimensions: {has}.", *parts, works=works)
 
@@ -126,8 +104,7 @@ def _lifted(call: Call, low: Given, high: Given, count: int) -> list[str]:
 
 
 @says(r"stack expects each tensor to be equal size")
-def _stacked(call: Call) -> Mismatch | None:
-    members = _members(call)
+def _stacked(members: list[Given]) -> Mismatch | None:
     wrong = [one for one in members if one.shape != members[0].shape]
     if not wrong:
         return None
@@ -144,29 +121,33 @@ def _stacked(call: Call) -> Mismatch | None:
 def _difference(one: Given, other: Given) -> list[Clashing]:
     """Return what of a tensor differs from another."""
     if one.ndim != other.ndim:
-        return [dims(one, other.ndim)]
-    return [size(one, at, other[at]) for at in unlike(one.shape, other.shape)]
+        return [one.dims(other.ndim)]
+    return [one.size(at, other[at]) for at in unlike(one.shape, other.shape)]
 
 
-@says(r"zero-dimensional tensor \(at position \d+\) cannot be concatenated")
-def _joined_numbers(call: Call, number: Given) -> Mismatch:
-    wrong = [one for one in _members(call) if not one.ndim]
-    works = [f"torch.stack([{', '.join(one.code for one in _members(call)[:4])}])"]
-    rule = f"There is no dimension along which to join {number}; numbers are stacked."
-    return mismatch("shape", rule, *(dims(one, 1) for one in wrong), works=works)
+says.table(r"""
+zero-dimensional tensor \(at position \d+\) cannot be concatenated
+    with wrong: [one for one in members if not one.ndim]
+    shape: There is no dimension along which to join {number}; numbers are stacked.
+    parts: one.ndim must be 1 for one in wrong
+    with listing: ", ".join([one.code for one in members[:4]]); try: torch.stack([{listing}])
 
+_chunk_cat expects (?:same sizes|dim < ndim|non-negative dim when|non-empty tensor)
+    with wrong: every 0 in one.shape
+    shape: There must be something to split: {wrong[0]} is empty.
+    parts: one[one.shape.index(0)] must be at least 1 for one in wrong
 
-@says(r"_chunk_cat expects (?P<expects>same sizes|dim < ndim|non-negative dim when|non-empty tensor)")
-def _chunks(call: Call, expects: str) -> Mismatch | None:
-    members, dim = _members(call), call.value("dim", 1)
-    if len(members) < 2:
-        return None
-    if expects == "same sizes" and dim.isdigit():
-        wrong = [at for at in range(int(dim)) if members[0][at] != members[1][at]]
-        rule = f"All sizes before dimension {dim} must be equal: {members[0]} and {members[1]}."
-        return mismatch("shape", rule, *(part for at in wrong for part in against(members[0], at, members[1])))
-    must = "The dimensions before the one that is cut must be there in all, and equal"
-    return mismatch("shape", f"{must}: {listed(map(str, members))}.", *map(whole, members))
+_chunk_cat expects same sizes
+    with cut: call.value("dim", 1); if: cut.isdigit(); with one: members[0]; with other: members[1]
+    with wrong: [at for at in range(int(cut)) if one[at] != other[at]]
+    shape: All sizes before dimension {cut} must be equal: {one} and {other}.
+    parts: one[at] must equal other[at] for at in wrong
+
+_chunk_cat expects (?P<expects>same sizes|dim < ndim|non-negative dim when|non-empty tensor)
+    if: len(members) > 1 and not (expects == "same sizes" and call.value("dim", 1).isdigit())
+    shape: The dimensions before the one that is cut must be there in all, and equal: {listed(map(str, members))}.
+    parts: one for one in members
+""")
 
 
 # -- views: how many elements there are, and which dimensions lie apart in memory ----------------------------------
@@ -236,11 +217,11 @@ def _cannot_view(call: Call, first: Given) -> Mismatch | None:
         f"not adjacent in memory: the stride of dimension {barrier.outer} is {barrier.stride}, not "
         f"{barrier.inner_size} × {barrier.inner_stride} = {barrier.needed}."
     )
-    text = tuple_text(wanted if call.function.endswith("_as") else asked)
+    text = as_args(wanted if call.function.endswith("_as") else asked)
     works = _in_memory_order(first, wanted, text)
     works = works or [f"{first.code}.reshape({text})", f"{first.code}.contiguous().view({text})"]
-    outer = size(first, barrier.outer, f"a stride of {barrier.needed}", f"stride {barrier.stride}")
-    return mismatch("view", rule, outer, size(first, barrier.inner, "", f"stride {barrier.inner_stride}"), works=works)
+    outer = first.size(barrier.outer, f"a stride of {barrier.needed}", f"stride {barrier.stride}")
+    return mismatch("view", rule, outer, first.size(barrier.inner, "", f"stride {barrier.inner_stride}"), works=works)
 
 
 def _in_memory_order(given: Given, wanted: Shape, text: str) -> list[str]:
@@ -255,7 +236,7 @@ def _in_memory_order(given: Given, wanted: Shape, text: str) -> list[str]:
     if _merges(given.shape, wanted) or not _merges(shape, wanted):
         return []
     moved = [dim for dim in range(given.ndim) if order[dim] != dim]
-    swap = f"transpose({moved[0]}, {moved[1]})" if len(moved) == 2 else f"permute({tuple_text(tuple(order))})"
+    swap = f"transpose({moved[0]}, {moved[1]})" if len(moved) == 2 else f"permute({as_args(tuple(order))})"
     again = tuple(stride[dim] for dim in order)
     kept = "" if why_not(shape, again, wanted) is None else ".contiguous()"
     return [f"{given.code}.{swap}{kept}.view({text})"]
@@ -277,11 +258,11 @@ def _merges(shape: Shape, wanted: Shape) -> bool:
 def _wrong_number(call: Call, wanted: Shape, elements: int) -> Mismatch:
     given = call.first(lambda one: one.numel == elements)
     fixed = prod(each for each in wanted if each != -1)
-    has, expected = f"{given} has {count(elements)}, and ({tuple_text(wanted)}) needs {count(fixed)}", "{} elements"
+    has, expected = f"{given} has {count(elements)}, and ({as_args(wanted)}) needs {count(fixed)}", "{} elements"
     if -1 in wanted:
         has = f"the {count(elements)} of {given} cannot be divided by the {count(fixed)} that the other sizes of "
-        has, expected = f"{has}({tuple_text(wanted)}) take", "a multiple of {} elements"
-    part = whole(given, f"{elements} elements", expected.format(fixed))
+        has, expected = f"{has}({as_args(wanted)}) take", "a multiple of {} elements"
+    part = given.whole(f"{elements} elements", expected.format(fixed))
     return mismatch("shape", f"A reshape keeps all elements: {has}.", part, works=_reshapes(given, wanted))
 
 
@@ -294,7 +275,7 @@ def _reshapes(given: Given, wanted: Shape) -> list[str]:
         rest = prod(each for place, each in enumerate(wanted) if place != at and each != -1)
         if -1 not in wanted and rest and prod(shape) % rest == 0:
             sized = [*wanted[:at], -1, *wanted[at + 1 :]]
-            ways.append(f"{code}.reshape({tuple_text(tuple(sized))})")
+            ways.append(f"{code}.reshape({as_args(tuple(sized))})")
     if len(wanted) == 2 and wanted[0] == -1 and len(shape) == 2:
         ways.append(f"{code}.reshape(-1, {shape[1]})")
     return ways[:2]
@@ -334,7 +315,7 @@ def _explained(call: Call, left: Given, right: Given, _: set[int], cut: int) -> 
     which = {at: ends.get(at, f"dimension {left.ndim + at if equal else at}") for at in where}
     pairs = listed(f"{left[at]} against {right[at]} in {which[at]}" for at in where)
     compared = f"{'Batch dimensions' if cut else 'Dimensions'} are compared from the right, and must be equal or 1"
-    parts = [part for at in where for part in against(left, at, right)]
+    parts = [part for at in where for part in left.against(at, right)]
     works = [] if cut else _ways(call, left, right)
     return mismatch("shape", f"{compared}: {left} and {right} have {pairs}.", *parts, works=works)
 
@@ -363,7 +344,7 @@ def _changes(given: Given) -> Iterator[tuple[Shape, str]]:
         yield shape[::-1], f"{code}.T"
     if given.ndim == 1:
         for ones in (1, 2, 3):
-            text = f"{code}.unsqueeze(1)" if ones == 1 else f"{code}.view({tuple_text((-1,) + (1,) * ones)})"
+            text = f"{code}.unsqueeze(1)" if ones == 1 else f"{code}.view({as_args((-1,) + (1,) * ones)})"
             yield shape + (1,) * ones, text
     for at in range(1, given.ndim):
         yield (*shape[:at], 1, *shape[at:]), f"{code}.unsqueeze({at})"
@@ -384,8 +365,8 @@ def _changes(given: Given) -> Iterator[tuple[Shape, str]]:
 def _result_too_small(call: Call, have: Shape, wanted: Shape) -> Mismatch:
     target = call.first(lambda one: one.shape == have)
     others = [one for one in call.tensors if one is not target and not _fits_into(one.shape, have)][:1]
-    parts = [size(target, at, wanted[at]) for at in range(-len(have), 0) if have[at] != wanted[at]]
-    parts = (parts or [shaped(target, sizes(wanted))]) + [shaped(one, sizes(have)) for one in others]
+    parts = [target.size(at, wanted[at]) for at in range(-len(have), 0) if have[at] != wanted[at]]
+    parts = (parts or [target.shaped(sizes(wanted))]) + [one.shaped(sizes(have)) for one in others]
     keeps = "An in-place operation keeps the shape of what it writes to"
     rule = f"{keeps}: {target}{f' with {others[0]}' if others else ''} would give {sizes(wanted)}."
     signs = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
@@ -408,9 +389,9 @@ def _cannot_expand(call: Call, dim: int, target: Shape, have: Shape) -> Mismatch
         added = call.tensor("input|self", 0)
     given = added or given
     where = clashing(given.shape, target) or [dim - len(target)]
-    parts = [size(given, at, target[at]) for at in where]
+    parts = [given.size(at, target[at]) for at in where]
     likes = [one for one in call.tensors if one is not given and one.shape == target]
-    parts += [size(like, at, given[at]) for like in likes[:1] for at in where]
+    parts += [like.size(at, given[at]) for like in likes[:1] for at in where]
     at = where[0]
     which = f"its {'last dimension' if at == -1 else f'dimension {given.ndim + at}'} is {given[at]}"
     rule = (
@@ -433,14 +414,14 @@ def as_torch_says(call: Call) -> Mismatch | None:
     given = [one for one in call.given if one.operand.is_tensor or one.operand.name.startswith("the result of ")]
     if all(one.operand.is_tensor for one in given):
         return None
-    if len(given) == 2 and call.function in ELEMENTWISE and (found := _BROADCAST.search(call.error)):
+    if len(given) == 2 and call.is_elementwise and (found := _BROADCAST.search(call.error)):
         return _unseen_broadcast(given, numbers(" ".join(found.groups())))
-    if len(given) == 2 and call.function in PRODUCTS and (found := _PRODUCT.search(call.error)):
+    if len(given) == 2 and call.is_product and (found := _PRODUCT.search(call.error)):
         return _multiplied(given, [numbers(text.replace("x", " ")) for text in found.groups()])
     if found := _JOINED.search(call.error):
         dim, wanted, got, number = numbers(" ".join(found.groups()))
         rule = f"All dimensions but {dim} must be equal: tensor {number} of the list has {got} where the first has"
-        return mismatch("shape", f"{rule} {wanted}.", whole(given[0], got, wanted))
+        return mismatch("shape", f"{rule} {wanted}.", given[0].whole(got, wanted))
     return None
 
 
@@ -465,8 +446,8 @@ def _multiplied(given: list[Given], shapes: list[Shape]) -> Mismatch | None:
         "shape",
         f"The columns of the first must be as many as the rows of the second: {first.name} ({sizes(left)}) has "
         f"{left[1]} columns, {second.name} ({sizes(right)}) has {right[0]} rows.",
-        whole(first, f"{left[1]} columns"),
-        whole(second, f"{right[0]} rows", left[1]),
+        first.whole(f"{left[1]} columns"),
+        second.whole(f"{right[0]} rows", left[1]),
     )
 
 
@@ -476,4 +457,4 @@ def _sized(given: Given) -> str:
 
 def _part(given: Given, got: int, at: int) -> Clashing:
     places = [place for place, each in enumerate(given.shape) if each == got]
-    return size(given, places[0]) if len(places) == 1 else whole(given, f"{got} in dimension {at}")
+    return given.size(places[0]) if len(places) == 1 else given.whole(f"{got} in dimension {at}")

@@ -20,6 +20,7 @@ of the operands that do not fit, and the code that would have worked::
 - ``with wrong: first one.ndim > 2`` names the first tensor of which that holds; ``last``, ``every`` (one or more) and
   ``all`` (or none) go likewise, and ``with at: dim % first.ndim`` names a value.
 - One of parts or ways ends in ``for one in wrong`` to stand for each, in ``when …`` to stand where that holds.
+- The expressions can call `FUNCTIONS`, and what the subject declares with ``@says.helper``.
 - Several of these may share a line: ``parts: x[0] must be 1; try: {x.code}[:1]``.
 
 A message that takes more than this has a function, whose parameters ask for the same names (``weight: Given``, or
@@ -39,48 +40,23 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
-from math import prod
 from types import CodeType
 from typing import Any, TypeVar, cast
 
 from tensormagic.diagnoses.mismatches.call import (
-    ELEMENTWISE,
+    FUNCTIONS,
     OPERANDS,
-    PRODUCTS,
     Call,
     MissingError,
-    against,
-    article,
-    as_dtype,
-    below,
-    clashing,
-    dims,
     dtype_of,
-    floating,
     mismatch,
     needed,
     numbers,
-    shaped,
-    size,
-    sizes,
-    tuple_text,
-    unlike,
-    whole,
 )
-from tensormagic.diagnoses.rule import as_code, call_on, called_function, only_place, spliced, statement_of
+from tensormagic.diagnoses.rule import call_on, called_function, only_place, spliced, statement_of
 from tensormagic.reports import Clashing, FailureReport, Finding, Mismatch, Operand, RelatedLine, Report, TraceReport
 from tensormagic.reports.base import Scalar
 from tensormagic.reports.failure import MismatchKind
-from tensormagic.words import count, listed, plural
-
-# What the expressions of a row can call.
-FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    each.__name__: each
-    for each in (
-        abs, as_code, as_dtype, article, below, clashing, count, dtype_of, floating, int, len, listed, map, max, min,
-        numbers, plural, prod, range, sizes, str, sum, tuple_text, unlike,
-    )
-}  # fmt: skip
 
 
 class Names(dict[str, Any]):
@@ -88,7 +64,7 @@ class Names(dict[str, Any]):
 
     def __init__(self, call: Call, found: Mapping[str, Any]) -> None:
         super().__init__(FUNCTIONS)
-        self.update(found, call=call, found=found)
+        self.update(found, call=call, found=found, __builtins__={})
 
     def __missing__(self, name: str) -> Any:
         if name not in OPERANDS:
@@ -118,6 +94,7 @@ _EQUAL = re.compile(r"(\w+)\[(.+?)\] must equal (\w+)\[(.+?)\]")
 
 Explain = Callable[..., Mismatch | None]
 ExplainT = TypeVar("ExplainT", bound=Explain)
+HelperT = TypeVar("HelperT", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +103,7 @@ class Row:
 
     says: str  # As it stands in the table.
     explain: Explain | Text
-    fixed: Mapping[str, Any]  # What a function is given besides.
+    fixed: Mapping[str, Any]  # What it can name besides.
 
     @property
     def pattern(self) -> str:
@@ -165,6 +142,7 @@ class Messages:
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
+        self.helpers: dict[str, Callable[..., Any]] = {}
 
     def __call__(self, *messages: str, **fixed: object) -> Callable[[ExplainT], ExplainT]:
         """Return a decorator: the function below it explains these messages."""
@@ -175,6 +153,11 @@ class Messages:
 
         return add
 
+    def helper(self, function: HelperT) -> HelperT:
+        """Let the rows of text call a function by its name, less the underscore before it."""
+        self.helpers[function.__name__.lstrip("_")] = function
+        return function
+
     def table(self, text: str) -> None:
         """Add rows of text."""
         joined = re.sub(r"\n {8,}", " ", text.replace("\\\n", ""))
@@ -183,7 +166,7 @@ class Messages:
             lines = (entry.partition(": ") for entry in entries)
             explain = Text(*((key, rest) for key, _, rest in lines))
             said = (line for line in messages.splitlines() if not line.startswith("# "))
-            self.rows += [Row(says, explain, {}) for says in said]
+            self.rows += [Row(says, explain, self.helpers) for says in said]
 
 
 class Text:
@@ -230,8 +213,9 @@ def _repeated(text: str, names: Names) -> Iterator[str]:
     body, _, condition = text.partition(" when ")
     body, _, loop = body.partition(" for ")
     name, _, values = loop.partition(" in ")
-    for value in _value(values, names) if loop else [None]:
-        names[name] = value
+    each: list[Any] = _value(values, names) if loop else [None]
+    for value in each:
+        names.update(zip(name.split(", "), value, strict=True) if ", " in name else [(name, value)])
         if not condition or _value(condition, names):
             yield body
 
@@ -240,7 +224,7 @@ def _parts(text: str, names: Names) -> Iterator[Clashing]:
     """Yield the parts of the operands that a text says do not fit."""
     if equal := _EQUAL.fullmatch(text):
         one, at, other, there = equal.groups()
-        yield from against(names[one], _value(at, names), names[other], _value(there, names))
+        yield from names[one].against(_value(at, names), names[other], _value(there, names))
         return
     found = _PART.fullmatch(text)
     assert found is not None, text
@@ -250,11 +234,11 @@ def _parts(text: str, names: Names) -> Iterator[Clashing]:
         return
     expected = _filled(wanted or "", names)
     if dimension is not None:
-        yield size(given, _value(dimension, names), expected, got and _filled(got, names))
+        yield given.size(_value(dimension, names), expected, got and _filled(got, names))
     elif fact in {"ndim", "shape"}:
-        yield dims(given, expected) if fact == "ndim" else shaped(given, expected)
+        yield given.dims(expected) if fact == "ndim" else given.shaped(expected)
     else:
-        yield whole(given, getattr(given, fact) if fact else _filled(got or "", names), expected)
+        yield given.whole(getattr(given, fact) if fact else _filled(got or "", names), expected)
 
 
 @cache
@@ -267,7 +251,7 @@ def _filled(template: str, names: Names) -> str:
 
 
 def _value(expression: str, names: Names) -> Any:
-    return eval(_compiled(expression), {"__builtins__": {}}, names)  # noqa: S307  (the text of the table above, never a message)
+    return eval(_compiled(expression), names)  # noqa: S307  (the text of the table above, never a message)
 
 
 # -- what did not fit in a call ------------------------------------------------------------------------------------
@@ -313,7 +297,7 @@ def _by_function(call: Call) -> Mismatch | None:
     found = _by(call, "dtypes", "devices") if _OF_DEVICE.search(call.error) else None
     if found is not None:
         return found
-    if _OF_DTYPE.search(call.error) and call.function in ELEMENTWISE | PRODUCTS | {"linear"}:
+    if _OF_DTYPE.search(call.error) and (call.is_elementwise or call.is_product or call.function == "linear"):
         return _by(call, "dtypes", "any_two")
     return _of_shape(call) if _OF_SHAPE.search(call.error) else None
 
@@ -321,15 +305,15 @@ def _by_function(call: Call) -> Mismatch | None:
 def _of_shape(call: Call) -> Mismatch | None:
     if call.function == "linear":
         return _by(call, "products", "linear")
-    if call.function in PRODUCTS:
+    if call.is_product:
         return _by(call, "products", "product")
-    if call.function in ELEMENTWISE:
+    if call.is_elementwise:
         return _by(call, "shapes", "do_not_broadcast")
     # What clashes among the operands whose shapes torch quotes is not claimed, since nobody knows.
     quoted = [numbers(text) for text in _QUOTED.findall(call.error)]
     named = [one for one in call.tensors if one.shape in quoted]
     message = call.error.strip().split("\n", 1)[0]
-    return mismatch("argument", f"Torch says: {message}", *map(shaped, named)) if named else None
+    return mismatch("argument", f"Torch says: {message}", *(one.shaped() for one in named)) if named else None
 
 
 # TM101, TM702, TM801, TM802, TM804, TM807: calls that torch refused because what they were given does not go together.
