@@ -176,7 +176,6 @@ class Walked:
     structure: GraphStructure  # its structure
     roots: dict[int, int]  # sequence number → traversal place, of the nodes it started from
     numbers: array[int]  # sequence numbers by traversal place; empty where nobody was going to ask
-    leaves: dict[int, int] = field(default_factory=dict)  # leaf number → report index
     _places: dict[int, int] = field(default_factory=dict)
 
     def index_of(self, number: int) -> int | None:
@@ -220,11 +219,13 @@ class CutLog:
             wanted = bool(self._cuts.open) or self._asked_late or number <= PATIENCE
             numbers = array("Q", [node._sequence_nr() for node in nodes] if wanted else [])
             starts = {nodes[place]._sequence_nr(): place for place in roots}
-            now = Walked(number, structure, starts, numbers, {leaf: at for at, leaf in structure.leaf_of.items()})
-            self.reached.update(now.leaves)
-            self._settle_all(now)
+            now = Walked(number, structure, starts, numbers)
+            self.reached.update(structure.index_of_leaf)
+            if self._cuts.open:
+                self._settle_all(now)
+                now = replace(now, _places={})
             self._cuts.finish_pass(frozenset(starts))
-            self._last = replace(now, _places={})
+            self._last = now
         except Exception as error:
             self._cuts.gap = error_text(error)
 
@@ -319,7 +320,7 @@ class CutLog:
             return walked.index_of(detachment.number)
         leaf = detachment.leaf() if detachment.leaf is not None else None
         number = self._leaves.find(leaf) if leaf is not None else None
-        return None if number is None else walked.leaves.get(number)
+        return None if number is None else walked.structure.index_of_leaf.get(number)
 
     def _deliver(self, detachment: Detachment, now: Walked) -> None:
         """Count the uses that this pass goes through."""
@@ -336,7 +337,7 @@ class CutLog:
             return now.index_of(receiver.number)
         leaf = receiver.leaf()
         number = self._leaves.find(leaf) if leaf is not None else None
-        return None if number is None else now.leaves.get(number)
+        return None if number is None else now.structure.index_of_leaf.get(number)
 
     def _count(
         self, detachment: Detachment, graph: int, use: tuple[Receiver, int | None] | None, number: int

@@ -24,12 +24,14 @@ from tensormagic.collectors.gradients.gradient_statistics import (
     survey,
 )
 from tensormagic.collectors.gradients.measures import (
+    DOT_AT_ONCE,
     MOST_ALONE,
     NORM_RELIABLE,
     Measured,
     bytes_at,
     float32,
     squared,
+    vdot,
     view,
 )
 from tensormagic.collectors.gradients.on_device import DeviceNumbers
@@ -365,7 +367,8 @@ def _norms_of(recorder: Recorder) -> Take:
     norms, (least, largest) = recorder.values.norms, NORM_RELIABLE
 
     def take(index: int, _: torch.Tensor, numbers: Any, count: int) -> bool:
-        if least < (norm := sqrt(squared(numbers, count))) < largest:
+        square = vdot(numbers, numbers) if count <= DOT_AT_ONCE else squared(numbers, count)
+        if least < (norm := sqrt(square)) < largest:
             norms[index] = norm
             return True
         return False

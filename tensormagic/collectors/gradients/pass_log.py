@@ -168,12 +168,11 @@ def returned_gradients(
     if call.accumulates or followed.graph is None or followed.recorder is None:
         return found
     structure, norms = followed.graph.structure, followed.recorder.values.norms
-    leaves = {leaf: index for index, leaf in structure.leaf_of.items()}
     places = {id(node): structure.index[place] for place, node in enumerate(followed.nodes)}
     for asked, gradient in zip(call.inputs, result, strict=False):
         is_leaf = isinstance(asked, torch.Tensor) and asked.grad_fn is None
         node = getattr(asked, "grad_fn" if isinstance(asked, torch.Tensor) else "node", None)
-        index = leaves.get(leaf_number(bare(asked))) if is_leaf else places.get(id(node))
+        index = structure.index_of_leaf.get(leaf_number(bare(asked))) if is_leaf else places.get(id(node))
         if index is not None and isinstance(gradient, torch.Tensor) and norms[index] == UNTOUCHED:
             found.setdefault(index, []).append(gradient)
     return found

@@ -120,8 +120,10 @@ class Walker:
     def _signed(self, flat: list[int], at: list[int], numbers: array[int]) -> array[int]:
         """Return a signature with the numbers of the origins, at ``at``, of the nodes that have a sequence number."""
         if len(numbers) <= _FEW:  # NumPy takes some 60 µs for any
+            origin = self._origins.of
             for place, number in zip(at, numbers, strict=True):
-                flat[place] = flat[place] if number == NO_NUMBER else self._origins.of(number)[0]
+                if number != NO_NUMBER:
+                    flat[place] = origin(number)[0]
             return array("i", flat)
         signature = array("i", flat)
         made = np.frombuffer(numbers, np.uint64) != NO_NUMBER
@@ -181,6 +183,7 @@ class GraphStructure:
     edges: tuple[Edge, ...]  # In report indices.
     roots: tuple[int, ...]  # Report indices of the roots.
     leaf_of: dict[int, int]  # Report index → leaf number, for the leaves only.
+    index_of_leaf: dict[int, int]  # And back; the last one where several stand for one leaf.
     # Traversal place of a node → {input number: (target's report index, slot)}, for the edges into a slot that several
     # edges feed: only there does a gradient arrive summed.
     contested: dict[int, dict[int, tuple[int, int]]]
@@ -201,6 +204,7 @@ def make_structure(number: int, found: Walk) -> GraphStructure:
     index = array("i", [0]) * len(order)
     for at, place in enumerate(order):
         index[place] = at
+    leaf_of = {index[place]: numbers[place] for place, is_leaf in enumerate(leaf) if is_leaf}
     known = list(range(len(order)))  # one object a number: the edges name each several times
     return GraphStructure(
         number=number,
@@ -212,7 +216,8 @@ def make_structure(number: int, found: Walk) -> GraphStructure:
             for which, target, slot in links[place]
         ),
         roots=tuple(index[place] for place in found.roots),
-        leaf_of={index[place]: numbers[place] for place, is_leaf in enumerate(leaf) if is_leaf},
+        leaf_of=leaf_of,
+        index_of_leaf={number: at for at, number in leaf_of.items()},
         contested=_contested(links, index),
         feeder=_feeders(links, index, found.roots),
     )

@@ -364,7 +364,7 @@ class Tracer(Listener):
             if self.run.state == "running":
                 reduced = self._parallel.after_pass(followed.collectives, graph.structure.leaf_of.values())
                 entered = self.run.clock()
-                begun = dataclasses.replace(begun, outcome=outcome, reduced=reduced, seconds=entered - began)
+                ended = partial(dataclasses.replace, begun, outcome=outcome, reduced=reduced, seconds=entered - began)
                 if get_ident() == self._home:
                     self._sequence_at_last_pass = sequence_number()
                 if not self._running:
@@ -375,20 +375,19 @@ class Tracer(Listener):
                 if arrival is not None or self._late:
                     self._passes.expect(graph.structure, recorder.values)
                 end = self._rank_file.pass_ends() if self._rank_file is not None and not followed.is_inner else None
-                self._late.then(arrival, partial(self._keep_pass, begun, graph, recorder, followed.clock, end))
+                self._late.then(arrival, partial(self._keep_pass, ended, graph, recorder, followed.clock, end))
 
     def _keep_pass(
-        self, begun: Pass, graph: TracedGraph, recorder: PassRecorder, clock: Stopwatch | None, end: PassEnd | None
-    ) -> None:
+        self, ended: partial[Pass], graph: TracedGraph, recorder: PassRecorder, clock: Stopwatch | None,
+        end: PassEnd | None,
+    ) -> None:  # fmt: skip
         """Keep the numbers of a pass that has ended: at once, or when they have come from a device."""
         entered, values = self.run.clock(), recorder.values
         self._passes.came()
         recorder.read()
-        seconds = clock.seconds() if clock is not None else None
-        done = dataclasses.replace(
-            begun, reached=len(set(values.order)), finite=not values.bad, value=values.value,
-            seconds=begun.seconds if seconds is None else seconds,
-        )  # fmt: skip
+        if clock is not None and (seconds := clock.seconds()) is not None:
+            ended = partial(ended, seconds=seconds)
+        done = ended(reached=len(set(values.order)), finite=not values.bad, value=values.value)
         if self._meter is not None:
             self._meter.fetch(values.forward)
         if not graph.add(values, recorder.survey_seconds):
