@@ -254,6 +254,7 @@ def names_of(text: Text) -> tuple[set[str], set[str]]:
     nodes = [node for each in expressions for node in ast.walk(ast.parse(each, mode="eval"))]
     names = [node for node in nodes if isinstance(node, ast.Name)]
     defined |= {node.id for node in names if isinstance(node.ctx, ast.Store)}  # of a comprehension
+    defined |= {node.arg for node in nodes if isinstance(node, ast.arg)}  # of a lambda
     return {node.id for node in names}, defined
 
 

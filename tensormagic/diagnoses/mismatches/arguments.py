@@ -266,16 +266,14 @@ def _checkpoint(call: Call, model: str) -> Mismatch | None:
     return mismatch("argument", rule)
 
 
-@says(r"unsupported operation: (?P<several>more than one element of the written-to)?.*single memory location")
-def _overlapping(outs: list[Given], first: Given | None, several: str | None) -> Mismatch | None:
-    target = outs[0] if outs else first
-    if target is None or not target.operand.is_tensor:
-        return None
-    rule = f"A result needs its own memory: {target.name} shares some with what is read."
-    if several:
-        place = f"several elements of {target.name} share one place in memory"
-        rule = f"A result needs separate memory for each element: {place}."
-    return mismatch("layout", rule, target.whole(), works=[f"{target.code}.clone()"])
+says.table(r"""
+unsupported operation: (?P<several>more than one element of the written-to)?.*single memory location
+    with target: (outs or [first])[0]; if: target.operand.is_tensor
+    with apart: f"separate memory for each element: several elements of {target.name} share one place in memory"
+    with own: f"its own memory: {target.name} shares some with what is read"
+    layout: A result needs {apart if several else own}.
+    parts: target; try: {target.code}.clone()
+""")
 
 
 @says(

@@ -417,6 +417,12 @@ def _classes(call: Call) -> int:
     return given.shape[:2][-1] if given.ndim else 1
 
 
+def _computed(call: Call) -> list[Given] | None:
+    """Return the tensors and what was computed in the failing line, where one of them was."""
+    given = [one for one in call.given if one.operand.is_tensor or one.operand.name.startswith("the result of ")]
+    return None if all(one.operand.is_tensor for one in given) else given
+
+
 # An operand by what torch calls it, else by its place among the arguments.
 OPERANDS: Mapping[str, Finder] = {
     "first": _tensor("input|self", 0),
@@ -432,6 +438,7 @@ OPERANDS: Mapping[str, Finder] = {
     "sparse": _having(lambda one: one.operand.layout.startswith("sparse")),
     "only": lambda call: call.tensors[0] if len(call.tensors) == 1 else call.tensor("input|self", 0),
     "anything": lambda call: call.given[0] if call.given else None,
+    "computed": _computed,
     "members": lambda call: call.members,
     "outs": lambda call: [
         one for one in call.given if one.operand.role == "out" or one.operand.place.startswith("out")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tensormagic.diagnoses.mismatches.call import Call, Given, Shape, as_args, mismatch, sizes
+from tensormagic.diagnoses.mismatches.call import Call, Given, as_args, mismatch
 from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.reports import Mismatch
 
@@ -220,19 +220,15 @@ Found parameter numbers = {got} and channel size = {wanted}
     shape: There must be one parameter for each channel, or one for all: {weight} against the {wanted} channels of
         {first}.
     parts: first[1] must be {got}; weight is {got} must be {wanted}
+
+Given normalized_shape=\[{wanted:shape}\], expected input with shape
+    with many: len(wanted); with last: "dimension" if many == 1 else f"{many} dimensions"
+    with tail: given.shape[-many:]; with own: all one is not given and one.shape == wanted
+    with wrong: [at for at in range(-many, 0) if -at <= given.ndim and given[at] != wanted[at]]
+    shape: The last {last} of {given} must be {sizes(wanted)}, which is what {call.subject} normalises over, not
+        {sizes(tail)}.
+    parts: given[at] must be {wanted[at]} for at in wrong; parts: given.shape must be {sizes(wanted)} when not wrong
+    parts: one.shape must be {sizes(tail)} for one in own
+    try: {given.code}.transpose({given.shape.index(wanted[0])}, -1) when many == 1 and wanted[0] in given.shape[:-1]
+    try: nn.LayerNorm({given[-1] if many == 1 else f"[{as_args(tail)}]"}) when call.function == "layer_norm"
 """)
-
-
-@says(r"Given normalized_shape=\[{wanted:shape}\], expected input with shape")
-def _normalized_shape(call: Call, given: Given, wanted: Shape) -> Mismatch:
-    many = len(wanted)
-    at = [at for at in range(-many, 0) if -at <= given.ndim and given[at] != wanted[at]]
-    parts = [given.size(each, wanted[each]) for each in at] or [given.shaped(sizes(wanted))]
-    tail, last = given.shape[-many:], "dimension" if many == 1 else f"{many} dimensions"
-    must = f"The last {last} of {given} must be {sizes(wanted)}"
-    parts += [one.shaped(sizes(tail)) for one in call.tensors if one is not given and one.shape == wanted]
-    ways = [f"nn.LayerNorm({given[-1] if many == 1 else list(tail)})"] if call.function == "layer_norm" else []
-    if many == 1 and wanted[0] in given.shape[:-1]:
-        ways.insert(0, f"{given.code}.transpose({given.shape.index(wanted[0])}, -1)")
-    rule = f"{must}, which is what {call.subject} normalises over, not {sizes(tail)}."
-    return mismatch("shape", rule, *parts, works=ways)

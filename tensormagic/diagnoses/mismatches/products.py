@@ -11,10 +11,7 @@ from tensormagic.diagnoses.mismatches.call import (
     Given,
     Shape,
     clashing,
-    floating,
     mismatch,
-    sizes,
-    unlike,
 )
 from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.reports import Mismatch
@@ -87,13 +84,6 @@ def _as_indices(given: Given) -> Shape:
     return given.shape[:1] + given.shape[2:] if given.ndim > 1 else ()
 
 
-def _must_have(target: Given, wanted: Shape, rule: str, *works: str) -> Mismatch:
-    parts = [target.shaped(sizes(wanted))]
-    if target.ndim == len(wanted):
-        parts = [target.size(at, wanted[at]) for at in unlike(target.shape, wanted)]
-    return mismatch("shape", rule, *parts, works=works)
-
-
 says.table(r"""
 expected target dtype to be Long or Byte
     dtype: A target with one class for each sample holds whole numbers, int64: {target.name} is {target.dtype}.
@@ -113,6 +103,18 @@ multi_margin_loss: target tensor should be 1-D|inconsistent target size
     shape: For {compared}, the target has the shape {sizes(wanted)}: {target}.
     parts: target[at] must be {wanted[at]} for at in unlike(target.shape, wanted) when target.ndim == len(wanted)
     parts: target.shape must be {sizes(wanted)} when target.ndim != len(wanted)
+
+target tensor expected, multi-target|size mismatch \(got input: |Expected target size \[|\
+only batches of spatial targets supported
+    with wanted: as_indices(compared); if: compared.ndim and target.shape != wanted
+    shape: For {compared}, whose dimension {min(compared.ndim - 1, 1)} is the {classes} classes, the target has the
+        shape {sizes(wanted)} (class indices); {target} has not.
+    parts: target[at] must be {wanted[at]} for at in unlike(target.shape, wanted) when target.ndim == len(wanted)
+    parts: target.shape must be {sizes(wanted)} when target.ndim != len(wanted)
+    with ones: [at for at in range(1, target.ndim) if target[at] == 1]
+    try: {target.code}.squeeze({at}) for at in ones when target.shape[:at] + target.shape[at + 1 :] == wanted
+    try: {compared.code}.transpose(1, 2) when compared.ndim == 3 and target.shape == compared.shape[:2]
+    try: {target.code}.argmax(1) when target.ndim == 2 and compared.ndim == 2 and floating(target.dtype)
 
 Target {got} is out of bounds
     with at: min(1, compared.ndim - 1); with outputs: max(got, int(target.operand.most or 0)) + 1
@@ -134,27 +136,6 @@ that is different to the input size|input and target shapes do not match|must be
     with one_hot: compared.ndim == 2 and compared[1] != 1 and target.shape == compared.shape[:1]
     try: F.one_hot({target.code}.long(), {compared[1]}).float() when one_hot
 """)
-
-
-@says(
-    r"target tensor expected, multi-target|size mismatch \(got input: |Expected target size \["
-    r"|only batches of spatial targets supported"
-)
-def _target_shape(compared: Given, target: Given, classes: int) -> Mismatch | None:
-    wanted = _as_indices(compared)
-    if not compared.ndim or target.shape == wanted:
-        return None
-    rule = (
-        f"For {compared}, whose dimension {min(compared.ndim - 1, 1)} is the {classes} classes, the target "
-        f"has the shape {sizes(wanted)} (class indices); {target} has not."
-    )
-    ones = [at for at in range(1, target.ndim) if target[at] == 1]
-    ways = [f"{target.code}.squeeze({at})" for at in ones if target.shape[:at] + target.shape[at + 1 :] == wanted]
-    if compared.ndim == 3 and target.shape == compared.shape[:2]:
-        ways.append(f"{compared.code}.transpose(1, 2)")
-    if target.ndim == 2 and compared.ndim == 2 and floating(target.dtype):
-        ways.append(f"{target.code}.argmax(1)")
-    return _must_have(target, wanted, rule, *ways)
 
 
 # -- linear layers: the inner dimensions must be equal --------------------------------------------------------------

@@ -5,7 +5,6 @@ Broadcasting compares dimensions from the right: they must be equal, or one of t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from itertools import combinations
 from math import prod
@@ -24,7 +23,7 @@ from tensormagic.diagnoses.mismatches.call import (
 from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.reports import Clashing, Mismatch
 from tensormagic.reports.storage import resolved, why_not
-from tensormagic.words import count, listed
+from tensormagic.words import listed
 
 says = Messages()
 
@@ -41,6 +40,7 @@ def _broadcast(one: Shape, other: Shape) -> Shape:
     return tuple(right if left == 1 else left for left, right in zip(*padded, strict=True))
 
 
+@says.helper
 def _fits_into(shape: Shape, target: Shape) -> bool:
     """Whether a shape broadcasts to ``target`` and no further."""
     return not clashing(shape, target) and _broadcast(shape, target) == target
@@ -75,20 +75,7 @@ def _joined_sizes(members: list[Given], along: int) -> Mismatch | None:
     return mismatch("shape", rule, *parts, works=other_ways + resized)
 
 
-@says(r"Tensors must have same number of dimensions: got")
-def _joined_dimensions(call: Call, members: list[Given]) -> Mismatch | None:
-    counts = [one.ndim for one in members]
-    if len(set(counts)) < 2:
-        return None
-    usual = max(counts, key=lambda count: (counts.count(count), count))
-    wrong = [one for one in members if one.ndim != usual]
-    right = next(one for one in members if one.ndim == usual)
-    has = f"{right} has {right.ndim}, and {wrong[0]} has {wrong[0].ndim}"
-    parts = [right.dims(wrong[0].ndim), *(one.dims(right.ndim) for one in wrong)]
-    works = _lifted(call, wrong[0], right, members[0].ndim)
-    return mismatch("shape", f"All must have the same number of dimensions: {has}.", *parts, works=works)
-
-
+@says.helper
 def _lifted(call: Call, low: Given, high: Given, count: int) -> list[str]:
     """Return where a dimension of size 1 can be put so that the two can be joined: tried out on the shapes."""
     if high.ndim != low.ndim + 1 or call.function != "cat":
@@ -101,6 +88,18 @@ def _lifted(call: Call, low: Given, high: Given, count: int) -> list[str]:
         if all(shape[dim] == high.shape[dim] for dim in range(high.ndim) if dim != along):
             ways.append(f"{low.code}.unsqueeze({at})")
     return ways
+
+
+says.table(r"""
+Tensors must have same number of dimensions: got
+    if: members; with counts: [one.ndim for one in members]
+    with usual: max(counts, key=lambda ndim: (counts.count(ndim), ndim))
+    with right: [one for one in members if one.ndim == usual][0]
+    with wrong: [one for one in members if one.ndim != usual]; if: wrong
+    shape: All must have the same number of dimensions: {right} has {usual}, and {wrong[0]} has {wrong[0].ndim}.
+    parts: right.ndim must be {wrong[0].ndim}; parts: one.ndim must be {usual} for one in wrong
+    try: {way} for way in lifted(call, wrong[0], right, counts[0])
+""")
 
 
 @says(r"stack expects each tensor to be equal size")
@@ -254,18 +253,7 @@ def _merges(shape: Shape, wanted: Shape) -> bool:
     return not left
 
 
-@says(r"shape '\[{wanted:shape}\]' is invalid for input of size {elements}")
-def _wrong_number(call: Call, wanted: Shape, elements: int) -> Mismatch:
-    given = call.first(lambda one: one.numel == elements)
-    fixed = prod(each for each in wanted if each != -1)
-    has, expected = f"{given} has {count(elements)}, and ({as_args(wanted)}) needs {count(fixed)}", "{} elements"
-    if -1 in wanted:
-        has = f"the {count(elements)} of {given} cannot be divided by the {count(fixed)} that the other sizes of "
-        has, expected = f"{has}({as_args(wanted)}) take", "a multiple of {} elements"
-    part = given.whole(f"{elements} elements", expected.format(fixed))
-    return mismatch("shape", f"A reshape keeps all elements: {has}.", part, works=_reshapes(given, wanted))
-
-
+@says.helper
 def _reshapes(given: Given, wanted: Shape) -> list[str]:
     """Return shapes near the wanted one that have as many elements as there are."""
     ways, code, shape = [], given.code, given.shape
@@ -279,6 +267,18 @@ def _reshapes(given: Given, wanted: Shape) -> list[str]:
     if len(wanted) == 2 and wanted[0] == -1 and len(shape) == 2:
         ways.append(f"{code}.reshape(-1, {shape[1]})")
     return ways[:2]
+
+
+says.table(r"""
+shape '\[{wanted:shape}\]' is invalid for input of size {elements}
+    with given: first one.numel == elements; with fixed: prod([each for each in wanted if each != -1])
+    with needs: f"{given} has {count(elements)}, and ({as_args(wanted)}) needs {count(fixed)}"
+    with divisor: f"the {count(fixed)} that the other sizes of ({as_args(wanted)}) take"
+    with divided: f"the {count(elements)} of {given} cannot be divided by {divisor}"
+    shape: A reshape keeps all elements: {divided if -1 in wanted else needs}.
+    parts: given is {elements} elements must be {"a multiple of " if -1 in wanted else ""}{fixed} elements
+    try: {way} for way in reshapes(given, wanted)
+""")
 
 
 # -- two operands that do not broadcast ----------------------------------------------------------------------------
@@ -337,6 +337,7 @@ def _ways(call: Call, left: Given, right: Given) -> list[str]:
     return ways[:2]
 
 
+@says.helper
 def _changes(given: Given) -> Iterator[tuple[Shape, str]]:
     """Yield shapes that a tensor can be given by one simple call, with that call."""
     shape, code = given.shape, given.code
@@ -361,100 +362,66 @@ def _changes(given: Given) -> Iterator[tuple[Shape, str]]:
 # -- a result or a target that has a shape of its own --------------------------------------------------------------
 
 
-@says(r"output with shape \[{have:shape}\] doesn't match the broadcast shape \[{wanted:shape}\]")
-def _result_too_small(call: Call, have: Shape, wanted: Shape) -> Mismatch:
-    target = call.first(lambda one: one.shape == have)
-    others = [one for one in call.tensors if one is not target and not _fits_into(one.shape, have)][:1]
-    parts = [target.size(at, wanted[at]) for at in range(-len(have), 0) if have[at] != wanted[at]]
-    parts = (parts or [target.shaped(sizes(wanted))]) + [one.shaped(sizes(have)) for one in others]
-    keeps = "An in-place operation keeps the shape of what it writes to"
-    rule = f"{keeps}: {target}{f' with {others[0]}' if others else ''} would give {sizes(wanted)}."
-    signs = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
-    sign = signs.get(call.function.removeprefix("i"), "") or signs.get(call.function, "")
-    works = [f"{target.code} {sign} {one.code}" for one in others if sign and target.operand.name]
-    if target.can_be_assigned:
-        works = [f"{target.code} = {each}" for each in works]
-    return mismatch("shape", rule, *parts, works=works)
+says.table(r"""
+output with shape \[{have:shape}\] doesn't match the broadcast shape \[{wanted:shape}\]
+    with target: first one.shape == have; with wrong: [at for at in range(-len(have), 0) if have[at] != wanted[at]]
+    with others: [one for one in call.tensors if one is not target and not fits_into(one.shape, have)][:1]
+    with operands: f"{target} with {others[0]}" if others else target
+    shape: An in-place operation keeps the shape of what it writes to: {operands} would give {sizes(wanted)}.
+    parts: target[at] must be {wanted[at]} for at in wrong; parts: target.shape must be {sizes(wanted)} when not wrong
+    parts: one.shape must be {sizes(have)} for one in others
+    with sign: {"add": "+", "sub": "-", "mul": "*", "div": "/"}.get(call.function.removeprefix("i"), "")
+    with assigned: f"{target.code} = " if target.can_be_assigned else ""
+    try: {assigned}{target.code} {sign} {one.code} for one in others when sign and target.operand.name
 
-
-@says(
-    r"The expanded size of the tensor \(-?\d+\) must match the existing size \(\d+\) at non-singleton "
-    r"dimension {dim}\.\s+Target sizes: \[{target:shape}\]\.\s+Tensor sizes: \[{have:shape}\]"
-)
-def _cannot_expand(call: Call, dim: int, target: Shape, have: Shape) -> Mismatch:
-    candidates = call.every(lambda one: one.shape == have)
-    given = candidates[0] if call.function in {"expand", "broadcast_to", "expand_as"} else candidates[-1]
-    added = next((one for one in candidates if one.operand.role == "bias"), None)
-    if call.function in {"addmm", "addmv", "baddbmm", "addbmm", "addr"}:
-        added = call.tensor("input|self", 0)
-    given = added or given
-    where = clashing(given.shape, target) or [dim - len(target)]
-    parts = [given.size(at, target[at]) for at in where]
-    likes = [one for one in call.tensors if one is not given and one.shape == target]
-    parts += [like.size(at, given[at]) for like in likes[:1] for at in where]
-    at = where[0]
-    which = f"its {'last dimension' if at == -1 else f'dimension {given.ndim + at}'} is {given[at]}"
-    rule = (
-        f"Only a dimension of size 1 can be expanded: {given} should become {sizes(target)}, but {which}, not "
-        f"{target[at]} or 1."
-    )
-    works = [code for shape, code in _changes(given) if _fits_into(shape, target)]
-    return mismatch("shape", rule, *parts, works=works[:2])
+The expanded size of the tensor \(-?\d+\) must match the existing size \(\d+\) at non-singleton dimension {dim}\.\s+\
+Target sizes: \[{target:shape}\]\.\s+Tensor sizes: \[{have:shape}\]
+    with those: every one.shape == have; with sums: call.function in ("addmm", "addmv", "baddbmm", "addbmm", "addr")
+    with added: [call.tensor("input|self", 0)] if sums else [one for one in those if one.operand.role == "bias"][:1]
+    with usual: those[0 if call.function in ("expand", "broadcast_to", "expand_as") else -1]
+    with given: [one for one in (*added, usual) if one][0]
+    with where: clashing(given.shape, target) or [dim - len(target)]; with at: where[0]
+    with which: "last dimension" if at == -1 else f"dimension {given.ndim + at}"
+    shape: Only a dimension of size 1 can be expanded: {given} should become {sizes(target)}, but its {which} is
+        {given[at]}, not {target[at]} or 1.
+    parts: given[each] must be {target[each]} for each in where
+    with likes: [one for one in call.tensors if one is not given and one.shape == target][:1]
+    with pairs: [(one, each) for one in likes for each in where]
+    parts: one[each] must be {given[each]} for one, each in pairs
+    with ways: [code for shape, code in changes(given) if fits_into(shape, target)]; try: {way} for way in ways[:2]
+""")
 
 
 # -- what the message says by itself, where nobody saw an operand that was computed in the failing line ------------
 
-_BROADCAST = re.compile(r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\) at .*dimension (\d+)")
-_PRODUCT = re.compile(r"mat1 and mat2 shapes cannot be multiplied \((\d+x\d+) and (\d+x\d+)\)")
-_JOINED = re.compile(r"except in dimension (\d+)\. Expected size (\d+) but got size (\d+) for tensor number (\d+)")
+_unseen = Messages()
+_unseen.table(r"""
+size of tensor a \({one}\) must match the size of tensor b \({other}\) at .*dimension {at}
+    if: call.is_elementwise and len(computed) == 2; with left: computed[0]; with right: computed[1]
+    if: one in left.shape or not left.operand.is_tensor; if: other in right.shape or not right.operand.is_tensor
+    with named: [given if given.operand.is_tensor else given.name for given in computed]
+    shape: Dimensions are compared from the right, and must be equal or 1: in dimension {at} of the result, {named[0]}
+        has {one} and {named[1]} has {other}.
+    parts: left[left.shape.index(one)] when left.shape.count(one) == 1
+    parts: left is {one} in dimension {at} when left.shape.count(one) != 1
+    parts: right[right.shape.index(other)] when right.shape.count(other) == 1
+    parts: right is {other} in dimension {at} when right.shape.count(other) != 1
+
+mat1 and mat2 shapes cannot be multiplied \({height}x{columns} and {rows}x{width}\)
+    if: call.is_product and len(computed) == 2; with left: computed[0]; with right: computed[1]
+    if: left.shape == (height, columns) or not left.operand.is_tensor
+    if: right.shape == (rows, width) or not right.operand.is_tensor
+    shape: The columns of the first must be as many as the rows of the second: {left.name} ({height} × {columns}) has
+        {columns} columns, {right.name} ({rows} × {width}) has {rows} rows.
+    parts: left is {columns} columns; right is {rows} rows must be {columns}
+
+except in dimension {dim}\. Expected size {wanted} but got size {got} for tensor number {at}
+    with joined: computed[0]
+    shape: All dimensions but {dim} must be equal: tensor {at} of the list has {got} where the first has {wanted}.
+    parts: joined is {got} must be {wanted}
+""")
 
 
 def as_torch_says(call: Call) -> Mismatch | None:
     """Return what did not fit, from the sizes in the message: an unknown operand is named by its code."""
-    given = [one for one in call.given if one.operand.is_tensor or one.operand.name.startswith("the result of ")]
-    if all(one.operand.is_tensor for one in given):
-        return None
-    if len(given) == 2 and call.is_elementwise and (found := _BROADCAST.search(call.error)):
-        return _unseen_broadcast(given, numbers(" ".join(found.groups())))
-    if len(given) == 2 and call.is_product and (found := _PRODUCT.search(call.error)):
-        return _multiplied(given, [numbers(text.replace("x", " ")) for text in found.groups()])
-    if found := _JOINED.search(call.error):
-        dim, wanted, got, number = numbers(" ".join(found.groups()))
-        rule = f"All dimensions but {dim} must be equal: tensor {number} of the list has {got} where the first has"
-        return mismatch("shape", f"{rule} {wanted}.", given[0].whole(got, wanted))
-    return None
-
-
-def _unseen_broadcast(given: list[Given], shapes: Shape) -> Mismatch | None:
-    one, other, at = shapes
-    sides = list(zip(given, (one, other), strict=True))
-    if any(side.operand.is_tensor and got not in side.shape for side, got in sides):
-        return None
-    return mismatch(
-        "shape",
-        f"Dimensions are compared from the right, and must be equal or 1: in dimension {at} of the result, "
-        f"{_sized(given[0])} has {one} and {_sized(given[1])} has {other}.",
-        *(_part(side, got, at) for side, got in sides),
-    )
-
-
-def _multiplied(given: list[Given], shapes: list[Shape]) -> Mismatch | None:
-    if any(one.operand.is_tensor and one.shape != shape for one, shape in zip(given, shapes, strict=True)):
-        return None
-    (first, second), (left, right) = given, shapes
-    return mismatch(
-        "shape",
-        f"The columns of the first must be as many as the rows of the second: {first.name} ({sizes(left)}) has "
-        f"{left[1]} columns, {second.name} ({sizes(right)}) has {right[0]} rows.",
-        first.whole(f"{left[1]} columns"),
-        second.whole(f"{right[0]} rows", left[1]),
-    )
-
-
-def _sized(given: Given) -> str:
-    return str(given) if given.operand.is_tensor else given.name
-
-
-def _part(given: Given, got: int, at: int) -> Clashing:
-    places = [place for place, each in enumerate(given.shape) if each == got]
-    return given.size(places[0]) if len(places) == 1 else given.whole(f"{got} in dimension {at}")
+    return next(filter(None, (row.mismatch(call) for row in _unseen.rows)), None)

@@ -280,15 +280,11 @@ def mismatch_of(report: FailureReport) -> Mismatch | None:
 def rows() -> Iterator[Row]:
     """Yield the rows of the table in the order in which they are compared with a message."""
     for name in _SUBJECTS:
-        yield from _subject(name).says.rows
-
-
-def _subject(name: str) -> Any:
-    return import_module(f"{__package__}.{name}")
+        yield from import_module(f"{__package__}.{name}").says.rows
 
 
 def _by(call: Call, subject: str, function: str) -> Mismatch | None:
-    found: Mismatch | None = getattr(_subject(subject), function)(call)
+    found: Mismatch | None = getattr(import_module(f"{__package__}.{subject}"), function)(call)
     return found
 
 
@@ -329,13 +325,13 @@ def impossible_view(report: FailureReport) -> Iterator[Finding]:
 
 def generator_elsewhere(report: FailureReport) -> Iterator[Finding]:
     """TM702: a generator cannot draw numbers on another device than its own."""
-    if _is_about_a_generator(report):
+    if "generator" in report.error.lower():
         yield from _described(report, "TM702", "device")
 
 
 def operands_elsewhere(report: FailureReport) -> Iterator[Finding]:
     """TM801: the operands are on different devices."""
-    if not _is_about_a_generator(report):
+    if "generator" not in report.error.lower():
         yield from _described(report, "TM801", "device")
 
 
@@ -378,10 +374,6 @@ def _about_values(report: FailureReport) -> str:
 IGNORED = 255  # marks a border in masks, as a habit
 
 
-def _is_about_a_generator(report: FailureReport) -> bool:
-    return "generator" in report.error.lower()
-
-
 def _described(report: FailureReport, code: str, kind: MismatchKind) -> Iterator[Finding]:
     """Yield the finding of a mismatch of one kind; what a backward ran into is not the user's call."""
     clash = report.mismatch
@@ -403,13 +395,10 @@ def _described(report: FailureReport, code: str, kind: MismatchKind) -> Iterator
 def _evidence(report: FailureReport, clash: Mismatch) -> dict[str, Scalar]:
     evidence: dict[str, Scalar] = {"call": report.function} if report.function else {}
     for part in clash.parts[:8]:
-        evidence[_part_name(report.operands[part.operand], part)] = part.got or None
+        operand = report.operands[part.operand]
+        name = operand.name or operand.role or f"operand {part.operand + 1}"
+        evidence[name if part.dimension is None else f"{name}, dimension {part.dimension}"] = part.got or None
     return evidence
-
-
-def _part_name(operand: Operand, part: Clashing) -> str:
-    name = operand.name or operand.role or f"operand {part.operand + 1}"
-    return name if part.dimension is None else f"{name}, dimension {part.dimension}"
 
 
 def _ways(clash: Mismatch) -> str:
