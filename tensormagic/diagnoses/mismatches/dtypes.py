@@ -39,22 +39,17 @@ Cannot copy out of meta tensor|cannot be called on meta tensors|can't convert [\
 can't convert [\w:]+ device type tensor to numpy
     device: NumPy only reads CPU memory, but {first.name} is on {first.device}.
     parts: first.device must be cpu; try: {first.code}.cpu().numpy()
+
+Expected a '(?P<wanted>\w+)' (?:device type|generator device) (?:for generator )?but found '(?P<got>\w+)'
+    with given: [one for one in call.given if "generator" in (one.operand.role, one.operand.name)
+        or "Generator" in one.operand.text][:1]
+    with name: call.written("generator") or " ".join([one.operand.name for one in given])
+    device: A generator draws numbers on its own device only: {name or "the generator"} is on {got}, but the numbers
+        should be on {wanted}.
+    with tensors: [one for one in call.tensors if one.device.split(":")[0] == wanted][:1]
+    parts: one is {got} must be {wanted} for one in given; parts: one.device must be {got} for one in tensors
+    try: {name or "generator"} = torch.Generator(device="{wanted}").manual_seed(0)
 """)
-
-
-@says(
-    r"Expected a '(?P<wanted>\w+)' (?:device type|generator device) (?:for generator )?but found '(?P<got>\w+)'",
-    r"Expected a '(?P<wanted>\w+)' device type for generator but found '(?P<got>\w+)'",
-)
-def _generator(call: Call, wanted: str, got: str) -> Mismatch:
-    given = next((one for one in call.given if "generator" in (one.operand.role, one.operand.name)
-                  or "Generator" in one.operand.text), None)  # fmt: skip
-    parts = [given.whole(got, wanted)] if given is not None else []
-    parts += [one.whole(one.device, got) for one in call.tensors if one.device.split(":")[0] == wanted][:1]
-    name = call.written("generator") or (given.operand.name if given is not None else "")
-    where = f"{name or 'the generator'} is on {got}, but the numbers should be on {wanted}"
-    works = [f'{name or "generator"} = torch.Generator(device="{wanted}").manual_seed(0)']
-    return mismatch("device", f"A generator draws numbers on its own device only: {where}.", *parts, works=works)
 
 
 @says(
