@@ -58,7 +58,7 @@ corpus: $(VENV)/.has-test ## how right the findings are: precision and recall of
 sweep: $(VENV)/.has-test ## what is promised, held against all of torch's own test tables: minutes
 	$(run) -m pytest tests/sweeps -o python_files='sweep_*.py' -m sweep -s --no-header
 
-faults: $(VENV)/.has-test ## interrupts at every place where a run begins or ends, and thousands of damaged reports: an hour
+faults: $(VENV)/.has-test ## interrupts at every place where a run begins or ends, and thousands of damaged reports: minutes
 	TENSORMAGIC_STRIDE=1 TENSORMAGIC_DAMAGED=5000 $(run) -m pytest tests/collectors/runs/test_interrupted.py \
 	  tests/reports/test_damaged.py tests/collectors/test_odd_objects.py -v
 
