@@ -190,8 +190,8 @@ def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by nam
 def uncollected() -> Iterator[None]:
     """Let Python look for cycles later: with ten thousand tensors that would take longer than all the rest."""
     was_on = gc.isenabled()
-    gc.disable()
     try:
+        gc.disable()
         yield
     finally:
         if was_on:

@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from inspect import isgenerator
 from itertools import count
 from multiprocessing import get_context
@@ -23,6 +24,7 @@ import torch
 from torch import nn
 
 import tensormagic as tm
+from tensormagic.collectors.memory.live_memory import uncollected
 from tests.support.leftovers import leftovers, snapshot
 
 STRIDE = int(os.environ.get("TENSORMAGIC_STRIDE", "401"))  # `make faults` goes through every place: 1
@@ -68,6 +70,17 @@ def is_within_own(frame):
             return True
         frame = frame.f_back
     return False
+
+
+def test_an_interrupt_where_the_search_for_garbage_is_switched_off():
+    """It is on again, wherever that is."""
+    tried = []
+    for nth in range(1, 9):
+        with Interrupt(nth, "error") as interrupt, suppress(KeyboardInterrupt), uncollected():
+            pass
+        tried.append(interrupt.place)
+        assert gc.isenabled(), interrupt.place
+    assert any("uncollected c_return" in place for place in tried)
 
 
 class Places:
