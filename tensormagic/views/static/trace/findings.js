@@ -85,18 +85,27 @@ async function copied(button, code) {
 /** Through the clipboard, which only pages from https or this machine have; else as people copied before there was one.
  * @param {string} text @returns {Promise<boolean>} */
 async function toClipboard(text) {
-  const give = (/** @type {ClipboardEvent} */ event) => {
-    event.preventDefault();
-    event.stopImmediatePropagation();
-    event.clipboardData?.setData("text/plain", text);
-  };
   try {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    addEventListener("copy", give, { capture: true });
-    const done = document.execCommand("copy");
-    removeEventListener("copy", give, { capture: true });
-    return done;
+    return copiedBySelection(text);
   }
+}
+
+/** @param {string} text @returns {boolean} */
+function copiedBySelection(text) {
+  const before = /** @type {any} */ (document.activeElement),
+    field = html("textarea", {
+      style: "position:fixed;top:0;opacity:0",
+      "aria-hidden": "true",
+      "data-lm-suppress-shortcuts": "true",
+    });
+  field.value = text;
+  document.body.append(field);
+  field.select();
+  const done = document.execCommand("copy");
+  field.remove();
+  before?.focus?.({ preventScroll: true });
+  return done;
 }
