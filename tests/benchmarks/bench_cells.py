@@ -21,9 +21,13 @@ OBJECTS_A_CELL = 0.02
 FEW = 50  # cells of one notebook
 
 
-def _run(folder, count):
+MOST_EMPTY = 0.110  # seconds
+OBJECTS = 500_000  # that Python's garbage collector knows
+
+
+def _run(folder, call):
     notebook = run_notebook(
-        notebook_of("%load_ext tensormagic\nfrom tests.benchmarks import cells", f"cells.main({count})"),
+        notebook_of("%load_ext tensormagic\nfrom tests.benchmarks import cells", f"cells.{call}"),
         folder, seconds=1800,
     )  # fmt: skip
     streams = "".join(output.get("text", "") for output in notebook.cells[1].outputs if output.output_type == "stream")
@@ -32,7 +36,7 @@ def _run(folder, count):
 
 def test_thousands_of_cells(tmp_path):
     """Objects and resident memory, a line through both: nothing is left by a cell; no mode or hook stays."""
-    found = _run(tmp_path, CELLS)
+    found = _run(tmp_path, f"main({CELLS})")
     numbers, objects, resident = np.array(found["looks"][2:], float).T  # what an allocator keeps comes first
     by_object, by_byte = np.polyfit(numbers, objects, 1)[0], np.polyfit(numbers, resident, 1)[0]
     print(f"\n    {CELLS} cells: {by_object:.3f} objects and {by_byte:.0f} bytes a cell, "
@@ -44,7 +48,14 @@ def test_thousands_of_cells(tmp_path):
 
 def test_many_runs_do_not_slow_each_other(tmp_path):
     """Of fifty traced cells the last ten take at most a tenth longer than the first ten, in CPU time."""
-    seconds = _run(tmp_path, FEW)["seconds"]
+    seconds = _run(tmp_path, f"main({FEW})")["seconds"]
     first, last = (statistics.median(part) for part in (seconds[:10], seconds[-10:]))
     print(f"\n    of {FEW} cells: {1000 * first:.1f} ms at first, {1000 * last:.1f} ms at last")
     assert last <= 1.1 * first
+
+
+def test_an_empty_memory_cell(tmp_path):
+    """With half a million objects alive, looking at them before and after a cell that does nothing, in CPU time."""
+    median = statistics.median(_run(tmp_path, f"empty({OBJECTS})")["seconds"])
+    print(f"\n    an empty %%gpumem cell, beside {OBJECTS} objects: {1000 * median:.0f} ms")
+    assert median <= MOST_EMPTY

@@ -22,6 +22,7 @@ for _ in range(2):
     net(x).square().mean().backward()
     optimizer.step()
 """
+EMPTY = "%%gpumem --live off\npass"
 LOOKS = 10
 
 
@@ -29,16 +30,27 @@ def _resident() -> int:
     return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * resource.getpagesize()
 
 
-def _cell(shell: Any) -> float:
+def _cell(shell: Any, cell: str = CELL) -> float:
     """Run one traced cell; returns its CPU seconds."""
     from IPython.utils.capture import capture_output
 
     began = time.process_time()
     with capture_output() as shown:
-        result = shell.run_cell(CELL, store_history=False)
+        result = shell.run_cell(cell, store_history=False)
     result.raise_error()
     assert any("text/html" in output.data for output in shown.outputs)
     return time.process_time() - began
+
+
+def empty(objects: int) -> None:
+    """Print the CPU seconds of each of a few ``%%gpumem`` cells that do nothing, beside so many Python objects."""
+    from IPython import get_ipython
+
+    torch.set_num_threads(1)
+    shell = get_ipython()
+    heap = iter([[] for _ in range(objects - len(gc.get_objects()))])  # an iterator: no name leads to what it holds
+    _cell(shell, EMPTY)  # what is imported once
+    print(json.dumps({"looks": heap.__length_hint__(), "seconds": [_cell(shell, EMPTY) for _ in range(9)]}))
 
 
 def main(count: int) -> None:

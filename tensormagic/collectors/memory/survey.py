@@ -86,16 +86,22 @@ def unnamed(known: Container[int]) -> Unnamed:
         known: The ``id`` of each tensor that was met.
     """
     every = gc.get_objects()
-    kinds = set(map(type, every))
-    tensors = {kind for kind in kinds if torch.Tensor in mro_of(kind)}
-    nodes = set(filter(is_node_class, kinds))
-    wanted = tensors | nodes
-    found = [item for item in every if type(item) in wanted]
+    kinds = _Kinds()
+    found = [item for item in every if kinds[type(item)]]  # one pass: the most of what a look costs
+    tensors = [item for item in found if kinds[type(item)] == "tensor"]
     return Unnamed(
-        tensors=[item for item in found if type(item) in tensors and id(item) not in known and is_readable(item)],
-        nodes=[item for item in found if type(item) in nodes],
+        tensors=[item for item in tensors if id(item) not in known and is_readable(item)],
+        nodes=[item for item in found if kinds[type(item)] == "node"],
         looked=len(every),
     )
+
+
+class _Kinds(dict[type, str]):
+    """What the objects of a class are: ``"tensor"``, ``"node"``, or nothing of interest; asked once for each class."""
+
+    def __missing__(self, kind: type) -> str:
+        self[kind] = found = "tensor" if torch.Tensor in mro_of(kind) else "node" if is_node_class(kind) else ""
+        return found
 
 
 # Who holds what no name leads to: one look backward, from a few large tensors to what refers to them.
