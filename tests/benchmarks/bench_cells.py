@@ -19,8 +19,6 @@ CELLS = 2_000
 BYTES_A_CELL = 400  # of the line through the resident memory of the later looks; 10,000 cells: 4 MB
 OBJECTS_A_CELL = 0.02
 FEW = 50  # cells of one notebook
-
-
 MOST_EMPTY = 0.110  # seconds
 OBJECTS = 500_000  # that Python's garbage collector knows
 

@@ -146,6 +146,15 @@ def test_what_one_panel_gives(panel):
         assert page.evaluate("navigator.clipboard.readText()") == said
 
 
+def test_a_copy_that_the_page_refuses_leaves_the_next_one_alone(panel):
+    """It says that it cannot; what a person copies afterwards is what they selected."""
+    page = panel(sample("tensor"))
+    page.evaluate("document.execCommand = () => false")
+    page.get_by_role("button", name="Copy SVG").click()
+    page.get_by_text("this page cannot copy").wait_for()
+    assert page.evaluate("document.body.dispatchEvent(new ClipboardEvent('copy', { bubbles: true, cancelable: true }))")
+
+
 # Draws the first frame of a file and, by the browser's own reading of it, how many there are and how they differ.
 FRAMES = """async (bytes) => {
     const data = Uint8Array.from(atob(bytes), (one) => one.charCodeAt(0));
