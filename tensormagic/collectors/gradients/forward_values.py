@@ -73,7 +73,6 @@ class ForwardMeter:
     """
 
     def __init__(self) -> None:
-        """Start without rows."""
         self._far = DeviceNumbers(0)
         self._rows: deque[dict[int, Row | _Coming]] = deque([{}], maxlen=GENERATIONS)
         self._given: dict[int, bool | None] = {}
@@ -104,15 +103,12 @@ class ForwardMeter:
             return
         if made[0] <= number < made[1]:
             row = self._measure(bare(local).detach())
-            rows = self._current()
+            if len(self._rows[-1]) >= MOST_ROWS:
+                self._rows.append({})
+            rows = self._rows[-1]
             rows[number] = _together(rows[number], row) if number in rows else row
             if number not in self._given and isinstance(row, Row) and (row.nan or row.inf):
                 self._given[number] = any(_is_bad(value) for value in flat(values) if value is not x)
-
-    def _current(self) -> dict[int, Row | _Coming]:
-        if len(self._rows[-1]) >= MOST_ROWS:
-            self._rows.append({})
-        return self._rows[-1]
 
     def _measure(self, x: torch.Tensor) -> Row | _Coming:
         """Measure a value, unless it is, unchanged, the very memory that was measured last: a view."""
@@ -141,11 +137,16 @@ class ForwardMeter:
                     index = structure.index[place]
                     if index in structure.leaf_of:
                         leaf = bare(here(node.variable))
-                        if not full or answers_itself(leaf) or _is_let_go(leaf):
+                        if not full or answers_itself(leaf):
                             continue
+                        plain = leaf.layout is torch.strided and leaf.numel() > 0
+                        if plain and leaf.untyped_storage().nbytes() == 0:
+                            continue  # FSDP lets go of the memory of a whole parameter between uses of it
                         found.rows[index] = self._measure(leaf.detach())
-                    elif (row := self._row(number := node._sequence_nr())) is not None:
-                        found.rows[index] = row
+                        continue
+                    number = node._sequence_nr()
+                    if rows := next((each for each in reversed(self._rows) if number in each), None):
+                        found.rows[index] = rows[number]
                         if number in self._given:
                             found.given[index] = self._given[number]
                 if self._far.asked:
@@ -167,9 +168,6 @@ class ForwardMeter:
                 found.fetch()
         except Exception as error:
             self.gap = error_text(error)
-
-    def _row(self, number: int) -> Row | _Coming | None:
-        return next((rows[number] for rows in reversed(self._rows) if number in rows), None)
 
 
 class PassForward:
@@ -237,11 +235,6 @@ def _aside() -> Iterator[None]:
             yield
 
 
-def _is_let_go(leaf: torch.Tensor) -> bool:
-    """Return whether the memory of a leaf is not there now, as FSDP lets go of a whole parameter between uses of it."""
-    return leaf.layout is torch.strided and leaf.numel() > 0 and leaf.untyped_storage().nbytes() == 0
-
-
 def _is_bad(value: Any) -> bool:
     if not isinstance(value, torch.Tensor) or not (value.is_floating_point() or value.is_complex()):
         return False
@@ -267,9 +260,7 @@ def _together(first: Row | _Coming, second: Row | _Coming) -> Row | _Coming:
     )  # fmt: skip
 
 
-# The hook of nearly every node in nearly every pass, and the numbers that the hooks of a pass leave.
-
-# The numbers that the hooks of one backward pass leave.
+# The numbers that the hooks of one backward pass leave, and below the hook of nearly every node in nearly every pass.
 
 
 @dataclass(slots=True)

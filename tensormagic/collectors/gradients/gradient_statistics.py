@@ -67,7 +67,8 @@ def survey(gradient: torch.Tensor, pass_number: int) -> GradientStatistics:
     count = values.numel()
     if not count:
         return GradientStatistics(pass_number, 0, 0.0, 0.0, 0.0, 0.0, 0, 0, 0)
-    sums = _gathered(values)
+    with np.errstate(over="ignore"):  # a type that is left is one whose sums are taken again
+        sums = _summed(values)
     largest = max(abs(sums.low), abs(sums.high))
     if not math.isfinite(largest):
         return _of_non_finite(values, repeated, pass_number, gradient.dtype)
@@ -82,13 +83,8 @@ def survey(gradient: torch.Tensor, pass_number: int) -> GradientStatistics:
     )  # fmt: skip
 
 
-def _gathered(values: torch.Tensor) -> _Sums:
-    """Go through memory once. NumPy does it on one core: waiting for others at every piece takes longer."""
-    with np.errstate(over="ignore"):  # a type that is left is one whose sums are taken again
-        return _summed(values)
-
-
 def _summed(values: torch.Tensor) -> _Sums:
+    """Go through memory once. NumPy does it on one core: waiting for others at every piece takes longer."""
     sums = _Sums()
     for part in map(as_array, pieces(values)):
         low, high = float(_least(part)), float(_largest(part))

@@ -14,10 +14,7 @@ import torch
 from tensormagic.collectors.gradients.gradient_statistics import StatisticsTable
 from tensormagic.collectors.gradients.measures import as_array, count_where, flat, measure
 from tensormagic.collectors.graphs.live_nodes import next_nodes
-from tensormagic.collectors.graphs.saved_tensors import (
-    each_saved_tensor,
-    saved_tensor,
-)
+from tensormagic.collectors.graphs.saved_tensors import each_saved_tensor, saved_tensor
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk, is_accumulate
 from tensormagic.collectors.quiet import quiet
 from tensormagic.reports import UNTOUCHED, BadSource, Edge, FirstBad, FirstNonfinite
@@ -224,14 +221,12 @@ class _Look:
         for at in sorted(self.nodes):
             self._look_at(at, seen)
             if self._in_order and seen.events and seen.events[-1].counts.nan:
-                for user in self._using(min(event.at for event in seen.events if event.counts.nan), at):
+                first = min(event.at for event in seen.events if event.counts.nan)
+                # Only those that use what was made up to there may show older ones.
+                for user in sorted({edge.source for edge in self._edges if edge.target <= first and edge.source > at}):
                     self._look_at(user, seen)
                 break
         return seen
-
-    def _using(self, first: int, after: int) -> list[int]:
-        """Return the nodes beyond ``after`` that use what was made up to ``first``: only these may show older ones."""
-        return sorted({edge.source for edge in self._edges if edge.target <= first and edge.source > after})
 
     def _look_at(self, at: int, seen: _Seen) -> None:
         node = self.nodes[at]
@@ -284,7 +279,10 @@ class _Look:
         key = (x.data_ptr(), x.numel(), x.dtype)
         if key not in self._known:
             self._left -= x.numel()
-            self._known[key] = _count(x) if self._left > 0 else None
+            self._known[key] = None
+            if self._left > 0:
+                _, nan, inf = measure(x if type(x) is torch.Tensor else x.detach())
+                self._known[key] = Counts(nan, inf, x.numel())
         return self._known[key]
 
     def _name_of(self, x: torch.Tensor) -> str:
@@ -297,11 +295,6 @@ class _Look:
             if (value.data_ptr(), value.numel()) == where
         )
         return next(same, "")
-
-
-def _count(x: torch.Tensor) -> Counts:
-    _, nan, inf = measure(x if type(x) is torch.Tensor else x.detach())
-    return Counts(nan, inf, x.numel())
 
 
 class _Domain(NamedTuple):
@@ -356,18 +349,16 @@ def _way_up(start: int, seen: _Seen, structure: GraphStructure) -> set[int]:
 
 def _maker(at: int, seen: _Seen, look: _Look) -> int:
     """Return the node that made what the node ``at`` handed on as it was, where nobody saved it before."""
-    while look.nodes[at].name() in _HANDS_ALL_ON and not _narrows(look.nodes[at]):
-        inputs = next_nodes(look.nodes[at])
+    least = torch.finfo(torch.bfloat16).max
+    while (node := look.nodes[at]).name() in _HANDS_ALL_ON:
+        if torch.finfo(node._input_metadata[0].dtype).max < least:
+            break  # a cast to a type of a smaller range can overflow itself
+        inputs = next_nodes(node)
         above = look.index_of(inputs[0]) if len(inputs) == 1 else at
         if above == at or above in seen.results:
             break
         at = above
     return at
-
-
-def _narrows(node: Any) -> bool:
-    """Whether a cast goes to a type of a smaller range: then it can overflow itself."""
-    return bool(torch.finfo(node._input_metadata[0].dtype).max < torch.finfo(torch.bfloat16).max)
 
 
 def _is_fed_well(at: int, seen: _Seen, look: _Look) -> bool:

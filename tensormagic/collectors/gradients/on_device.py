@@ -199,8 +199,13 @@ class DeviceNumbers:
 
     def counts(self, saved: torch.Tensor, keep: Callable[[int, int, int], None]) -> None:
         """Ask how many elements of a tensor are zero, negative, and not finite."""
+        wide, found = _SUMMED_IN.get(saved.dtype, torch.float32), []
         with _own_types():
-            found = [_signs(piece.reshape(1, -1)) for piece in _pieces(saved.detach())]
+            for piece in _pieces(saved.detach()):
+                row = piece.reshape(1, -1)
+                zero = row.shape[1] - vector_norm(row, 0, dim=1, dtype=wide)
+                bad = vector_norm(row - row, 0, dim=1, dtype=wide)
+                found.append(torch.cat((zero, (row < 0).sum(1, dtype=wide), bad)))
             self._reckon(found, lambda read: keep(*(int(sum(column)) for column in zip(*read, strict=True))))
 
     def _reckon(self, numbers: list[torch.Tensor], keep: Callable[[list[list[float]]], None]) -> None:
@@ -302,13 +307,6 @@ def _pieces(values: torch.Tensor) -> Iterator[torch.Tensor]:
         dim = max(range(values.dim()), key=values.size)
         for half in torch.split(values, -(-values.size(dim) // 2), dim):
             yield from _pieces(half)
-
-
-def _signs(row: torch.Tensor) -> torch.Tensor:
-    """Return how many elements of one row are zero, negative, and not finite."""
-    wide = _SUMMED_IN.get(row.dtype, torch.float32)
-    nonzero, negative = vector_norm(row, 0, dim=1, dtype=wide), (row < 0).sum(1, dtype=wide)
-    return torch.cat((row.shape[1] - nonzero, negative, vector_norm(row - row, 0, dim=1, dtype=wide)))
 
 
 def _reckoned(rows: torch.Tensor, narrow: torch.dtype | None, *, full: bool) -> torch.Tensor:

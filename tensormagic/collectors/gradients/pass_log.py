@@ -35,8 +35,6 @@ from tensormagic.collectors.where.caller import sequence_number
 from tensormagic.reports import UNREADABLE, UNTOUCHED, LiveFrame, ParameterSeries, Pass, PassContext
 from tensormagic.reports.graph import no_numbers
 
-# What is known of one backward call while it is followed, backwards that are Python code included.
-
 # Looks into backwards that are Python code of the user's: their own Functions', and re-entrant checkpoints'.
 #
 # While the engine runs, the tracer's mode is off the stack. Where a node's backward runs forward code of its own, as
@@ -178,10 +176,6 @@ def returned_gradients(
     return found
 
 
-# What is known of each backward pass, and to which microbatch of a pipeline it belongs.
-
-# The passes of a run that are kept, evenly thinned, and what a live panel shows of them.
-
 # The passes of a run that are kept, and what each brought every leaf: a gradient, and a step of the optimizer.
 
 UPDATES_SHARE = 0.005  # of the time of the run goes into measuring the optimizer's steps, beyond the first one
@@ -322,22 +316,19 @@ class PassLog:
         if (row := self.last) is not None:
             row.stepped = _filled(row.stepped, norms, len(row.norms))
 
-    def _lost(self, number: int) -> float:
-        """Return which share of a parameter's elements stayed where they were, of those that had a gradient."""
-        stayed, had = self.lost.get(number, (0.0, 0.0))
-        return stayed / had if had else -1.0
-
     def series(self) -> tuple[ParameterSeries, ...]:
         """Return what every leaf received, over the kept passes."""
         rows, leaves = self.rows(), list(self._leaves.known)
         norms, updates = (_columns(one, len(leaves)) for one in ([r.norms for r in rows], [r.updates for r in rows]))
         stepped = _columns([row.stepped for row in rows] if any(row.stepped for row in rows) else [], len(leaves))
+        # Which share of a parameter's elements stayed where they were, of those that had a gradient.
+        lost = {number: stayed / had for number, (stayed, had) in list(self.lost.items()) if had}
         used, touched, replaced = self._used, self._touched.get, self._leaves.replaced
         return tuple([
             ParameterSeries(
                 leaf.name, leaf.shape, leaf.dtype, leaf.numel, leaf.is_parameter, leaf.requires_grad,
                 number in used, leaf.owner, norms[number], touched(number, 0), updates[number], number in replaced,
-                stepped[number], self._lost(number),
+                stepped[number], lost.get(number, -1.0),
             )
             for number, leaf in enumerate(leaves)
         ])  # fmt: skip

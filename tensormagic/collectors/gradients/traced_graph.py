@@ -74,7 +74,8 @@ class Thinned(Generic[Item]):
     def append(self, item: Item, *, pin: bool = False) -> None:
         """Add an item; a pinned one is never thinned out."""
         at, self.seen = self.seen, self.seen + 1
-        self._drop_previous(at - 1)
+        if (last := at - 1) > 0 and last % self._stride and last not in self._pinned:
+            del self._kept[last]
         self._kept[at] = item
         if pin and self._pins_left:
             self._pins_left -= 1
@@ -85,10 +86,6 @@ class Thinned(Generic[Item]):
     def items(self) -> tuple[Item, ...]:
         """Return what is kept, in order."""
         return tuple(self._kept.copy().values())
-
-    def _drop_previous(self, at: int) -> None:
-        if at > 0 and at % self._stride and at not in self._pinned:
-            del self._kept[at]
 
     def _thin(self) -> None:
         self._stride *= 2
@@ -163,16 +160,13 @@ class TracedGraph:
         before = self.frames.last
         if before is not None and before.pass_number == values.pass_number:
             return False
-        born = self._finds_forward_nonfinite(values)
+        born = False
+        if self.forward_nonfinite is None and values.forward is not None:
+            self.forward_nonfinite = values.forward.first_nonfinite()
+            born = self.forward_nonfinite is not None
         self.frames.append(self._frame(values), pin=born or (bool(values.bad) and self.bad_passes == 1))
         values.table = None  # the frame has its numbers; the live panel, which goes on showing the pass, needs none
         return True
-
-    def _finds_forward_nonfinite(self, values: PassValues) -> bool:
-        if self.forward_nonfinite is not None or values.forward is None:
-            return False
-        self.forward_nonfinite = values.forward.first_nonfinite()
-        return self.forward_nonfinite is not None
 
     def _frame(self, values: PassValues) -> Frame:
         bad = {str(index): counts for index, counts in values.bad.items()}
@@ -208,11 +202,7 @@ def passes_to_keep(numbers: int) -> int:
 
 
 def _shared_edges(structure: GraphStructure) -> list[int]:
-    contested = {
-        (structure.index[place], input_number)
-        for place, inputs in structure.contested.items()
-        for input_number in inputs
-    }
+    contested = {(structure.index[place], at) for place, inputs in structure.contested.items() for at in inputs}
     return [at for at, edge in enumerate(structure.edges) if (edge.source, edge.input_number) in contested]
 
 
