@@ -292,7 +292,7 @@ class PassLog:
         return clear
 
     def wants_update(self, spent: float, seconds: float) -> bool:
-        """Return whether an optimizer's step is to be measured now, given what measuring took so far.
+        """Return whether an optimizer's step is to be measured now, given what measuring took since the first one.
 
         After a pass on a device, whose time no clock here shows: the first, and each 2^k-th after it.
         """

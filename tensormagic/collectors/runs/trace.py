@@ -425,7 +425,7 @@ class Tracer(Listener):
             self._add_gap("backward", forward_mode_gap(self._sites.locations[site]))
 
     def _wants_update(self) -> bool:
-        return self._passes.wants_update(self._updates.seconds, self.run.seconds)
+        return self._passes.wants_update(self._updates.seconds - self._updates.first_seconds, self.run.seconds)
 
     def _add_gap(self, section: str, reason: str) -> None:
         self._gaps.setdefault(reason, Gap(section, reason))

@@ -283,6 +283,7 @@ class UpdateWatcher:
         late: Takes what is still to come from a device.
 
     Attributes:
+        first_seconds: What the first measured step took: torch sets up what it measures with.
         steps: Called with every step besides.
         reads_gradients: Whether the gradients that a measured step uses are to be read, too.
         stepped: Called with their norms then: number of a parameter → norm.
@@ -303,7 +304,7 @@ class UpdateWatcher:
         self._late = late
         self._thread = threading.get_ident()
         self._before: list[tuple[int, list[int], list[torch.Tensor]]] = []
-        self.seconds = 0.0
+        self.seconds, self.first_seconds = 0.0, 0.0
         self.steps: AutogradWatch | None = None
         self.reads_gradients: Callable[[], bool] = bool
         self.stepped: Callable[[dict[int, float]], object] = dict
@@ -350,6 +351,7 @@ class UpdateWatcher:
             self.steps.step_ends(optimizer)
         if self._before:
             self._guarded(lambda: self._compare(optimizer))
+            self.first_seconds = self.first_seconds or self.seconds
         self._listener.after_step(optimizer)
 
     def _guarded(self, action: Callable[[], None]) -> None:

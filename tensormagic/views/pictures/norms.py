@@ -59,7 +59,7 @@ class Norms(Picture):
         scale, columns = scale_of(shown), _columns(shown, width, len(self.report.passes))
         yield _heading(self.report, columns)
         yield from (_row(series, columns, scale) for series in shown)
-        for words in (*_legend(shown, columns, scale.text), *_left_out(self.report, shown, columns)):
+        for words in (*_legend(self.report, shown, columns, scale.text), *_left_out(self.report, shown, columns)):
             yield from wrapped(words, width)
 
     def svg(self, width: float) -> tuple[str, float]:
@@ -432,14 +432,16 @@ def _cut(name: str, width: int) -> str:
     return line + " " * (width - columns_of(line))
 
 
-def _legend(shown: Sequence[ParameterSeries], columns: _Columns, scale: str) -> Iterator[str]:
+def _legend(report: TraceReport, shown: Sequence[ParameterSeries], columns: _Columns, scale: str) -> Iterator[str]:
     norms = [norm for series in shown for norm in series.norms]
     marks = [f"{letter} {words}" for letter, words in LEGEND.items() if letter in {bar(norm) for norm in norms}]
     if columns.bars and any(len(series.norms) > columns.bars for series in shown):
         marks.append("each bar is the largest norm in its passes")
     yield "; ".join([f"bars from {scale}, log scale", *marks])
     if _MOVE in columns.numbers:
-        yield f"{_MOVE}: how far the last measured step of the optimizer changed it, relative to its norm"
+        at = max(at for series in shown for at, ratio in enumerate(series.updates) if touched(ratio))
+        after = "" if at == len(report.passes) - 1 else f", after pass {report.passes[at].number},"
+        yield f"{_MOVE}: how far the last measured step of the optimizer{after} changed it, relative to its norm"
     if _USED in columns.numbers:
         yield f"{_USED}: the norm of the gradient used by the last measured optimizer step, reduced over the ranks"
     if "min" in columns.numbers and not all(map(math.isfinite, norms)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 
 import pytest
 import torch
@@ -89,6 +90,22 @@ def test_a_long_run_measures_some_of_its_steps():
     measured = [ratio for ratio in series.updates if ratio != UNTOUCHED]
     assert series.updates[0] > 0
     assert 1 <= len(measured) <= len(series.norms) < 400
+
+
+def test_a_slow_first_measure_does_not_use_up_the_share_of_the_others(monkeypatch):
+    """What torch sets up the first time it measures, and a busy machine, leave the later steps as they are."""
+    norm, first = torch._foreach_norm, []
+
+    def slowly(tensors):
+        if not first:
+            first.append(time.sleep(0.2))
+        return norm(tensors)
+
+    monkeypatch.setattr(torch, "_foreach_norm", slowly)
+    net = nn.Linear(4, 3)
+    series = trained(net, torch.optim.SGD(net.parameters(), lr=1e-4), steps=3)["net.weight"]
+    assert first
+    assert min(series.updates) > 0
 
 
 class Around(torch.optim.SGD):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from array import array
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ from tensormagic.reports import UNTOUCHED, Pass
 from tensormagic.views.graph.drawing import draw
 from tensormagic.views.panels.trace_words import all_clear, norm_text, run_text
 from tensormagic.views.pictures.gradient_graph import main_path
+from tensormagic.views.pictures.norms import Norms
 from tensormagic.views.text_canvas import bar, bars, largest
 from tests.views import samples_failure, trace_forms
 from tests.views import samples_trace as samples
@@ -181,3 +183,14 @@ def test_cuts_that_read_the_same_are_one_line():
     assert "12 cuts in the graph" in trace_forms.text(repeated)
     assert len(lines) == 1
     assert " ".join(trace_forms.text(repeated).split()).count("at each of 12 places") == 1
+
+
+def test_a_move_that_is_not_the_last_says_after_which_pass():
+    """Where later steps were not measured, nobody takes the number for one of the last step."""
+    report = samples.report(count=3)
+    shown = {}
+    for updates in ([0.5, UNTOUCHED, UNTOUCHED], [0.5, UNTOUCHED, 0.25]):
+        moved = tuple(replace(one, updates=array("d", updates)) for one in report.parameters)
+        text = " ".join(" ".join(Norms(replace(report, parameters=moved)).text(120)).split())
+        shown[updates[-1]] = re.findall(r"the last measured step of the optimizer(.*?) changed it", text)
+    assert shown == {UNTOUCHED: [", after pass 1,"], 0.25: [""]}
