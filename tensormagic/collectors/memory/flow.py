@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-# Which root alone leads to a node, and which roots lead there together: plain graphs of numbers, no torch.
+# Which root alone leads to a node, and which roots lead there together.
 #
 # A root that dominates a node (every way to the node goes through it) is a root that alone reaches it. That is asked
 # for roots only, so that a dominator tree is not needed: every node takes the colour of the root that reaches it, or
@@ -13,16 +13,12 @@ from dataclasses import dataclass, field
 
 NOBODY, SEVERAL = -1, -2
 
-Edges = Sequence[Sequence[int]]
+Edges = Sequence[Sequence[int]]  # for each node, or for each root, the nodes that it refers to
+Weights = Mapping[int, tuple[int, str]]  # bytes and device, by node
 
 
-def sole_roots(edges: Edges, roots: Sequence[Sequence[int]]) -> list[int]:
-    """Return for each node the root that alone reaches it, `SEVERAL`, or `NOBODY`.
-
-    Args:
-        edges: For each node, the nodes that it refers to.
-        roots: For each root, the nodes that it refers to.
-    """
+def sole_roots(edges: Edges, roots: Edges) -> list[int]:
+    """Return for each node the root that alone reaches it, `SEVERAL`, or `NOBODY`."""
     colours = [NOBODY] * len(edges)
     for root, starts in enumerate(roots):
         pending = list(starts)
@@ -38,13 +34,10 @@ def sole_roots(edges: Edges, roots: Sequence[Sequence[int]]) -> list[int]:
     return colours
 
 
-def root_sets(edges: Edges, roots: Sequence[Sequence[int]], colours: Sequence[int]) -> dict[int, int]:
+def root_sets(edges: Edges, roots: Edges, colours: Sequence[int]) -> dict[int, int]:
     """Return for each node that several roots reach which ones do: the bits of a number, the first root the lowest.
 
-    Args:
-        edges: For each node, the nodes that it refers to.
-        roots: For each root, the nodes that it refers to.
-        colours: What `sole_roots` made of them.
+    ``colours`` is what `sole_roots` made of the graph.
     """
     order = _order(edges, colours)
     sets = _first_sets(edges, roots, colours)
@@ -61,7 +54,7 @@ def root_sets(edges: Edges, roots: Sequence[Sequence[int]], colours: Sequence[in
     return sets
 
 
-def _first_sets(edges: Edges, roots: Sequence[Sequence[int]], colours: Sequence[int]) -> dict[int, int]:
+def _first_sets(edges: Edges, roots: Edges, colours: Sequence[int]) -> dict[int, int]:
     """Return for each shared node the roots that lead to it directly, or through nodes that only they reach."""
     sets = {node: 0 for node, colour in enumerate(colours) if colour == SEVERAL}
     for root, starts in enumerate(roots):
@@ -95,7 +88,7 @@ def _order(edges: Edges, colours: Sequence[int]) -> list[int]:
     return left[::-1]
 
 
-# Which edges of a graph lie on a circle: plain graphs of numbers, no torch.
+# Which edges of a graph lie on a circle.
 #
 # Tarjan's strongly connected components, without recursion: graphs of autograd are deep.
 
@@ -152,17 +145,10 @@ class _Search:
             above = self._path[-1][0]
             self.low[above] = min(self.low[above], self.low[node])
         if self.low[node] == place:
-            at = _from_end(self._open, node)
-            for member in self._open[at:]:
+            member = -1
+            while member != node:
+                member = self._open.pop()
                 self.found[member] = place
-            del self._open[at:]
-
-
-def _from_end(values: list[int], value: int) -> int:
-    at = len(values) - 1
-    while values[at] != value:
-        at -= 1
-    return at
 
 
 # What each root frees alone, and what sets of roots free together: bytes, laid onto a graph of references.
@@ -214,14 +200,8 @@ class Flow:
         return sorted(found, key=lambda pair: -pair[1].nbytes)
 
 
-def flow_of(edges: Edges, roots: Sequence[Sequence[int]], weights: Mapping[int, tuple[int, str]]) -> Flow:
-    """Return who frees what.
-
-    Args:
-        edges: For each node, the nodes that it refers to.
-        roots: For each root, the nodes that it refers to.
-        weights: Bytes and device, by node.
-    """
+def flow_of(edges: Edges, roots: Edges, weights: Weights) -> Flow:
+    """Return who frees what."""
     colours = sole_roots(edges, roots)
     sets = root_sets(edges, roots, colours)
     flow = Flow([Sum() for _ in roots], {}, colours, sets)
@@ -251,7 +231,7 @@ def set_of(roots: Iterable[int]) -> int:
     return members
 
 
-# What a single node alone leads to, and each of its references by itself: plain graphs of numbers, no torch.
+# What a single node alone leads to, and each of its references by itself.
 #
 # A node dominates others where every way to these goes through it. Of all nodes that would be a dominator tree; asked
 # for the few containers that a user can write down, it is enough to go forward from one and to take away again what
@@ -262,21 +242,13 @@ MOST_STEPS = 200_000  # nodes looked at: a tenth of a second
 
 
 class Dominance:
-    """Asks a graph.
-
-    Args:
-        edges: For each node, the nodes that it refers to.
-        roots: For each root, the nodes that it refers to.
-        flow: Who frees what in this graph.
-        weights: Bytes and device, by node.
+    """Asks a graph of which `flow_of` told who frees what.
 
     Attributes:
         steps: How many more nodes may be looked at; where it is below zero, nothing is reported any more.
     """
 
-    def __init__(
-        self, edges: Edges, roots: Sequence[Sequence[int]], flow: Flow, weights: Mapping[int, tuple[int, str]]
-    ) -> None:
+    def __init__(self, edges: Edges, roots: Edges, flow: Flow, weights: Weights) -> None:
         self._edges, self._flow, self._weights = edges, flow, weights
         self._begun = {node for starts in roots for node in starts}
         self._before: list[list[int]] = [[] for _ in edges]
@@ -296,7 +268,8 @@ class Dominance:
     def below(self, node: int) -> set[int]:
         """Return the nodes that only this one leads to, itself left out."""
         found = self._forward(node)
-        exposed = [each for each in found if self._is_entered(each, found, node)]
+        inside = {*found, node}
+        exposed = [each for each in found if each in self._begun or not inside.issuperset(self._before[each])]
         while exposed:
             each = exposed.pop()
             if each in found:
@@ -318,16 +291,8 @@ class Dominance:
                 self.steps -= 1
         return found
 
-    def _is_entered(self, each: int, found: Collection[int], node: int) -> bool:
-        return each in self._begun or any(before != node and before not in found for before in self._before[each])
-
     def parts(self, node: int, below: Collection[int]) -> list[set[int]]:
-        """Return for each reference of a node, one after the other, what only that leads to.
-
-        Args:
-            node: The node.
-            below: What it dominates.
-        """
+        """Return for each reference of a node, one after the other, what only that leads to of what is ``below`` it."""
         several, owner = -1, dict[int, int]()
         for at, start in enumerate(self._edges[node]):
             pending = [start]

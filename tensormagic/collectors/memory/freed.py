@@ -13,7 +13,7 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from tensormagic.collectors.devices import READERS, Reader, read_devices
-from tensormagic.collectors.memory.flow import Dominance, Flow, Sum, bits, flow_of, set_of
+from tensormagic.collectors.memory.flow import Dominance, Flow, bits, flow_of, set_of
 from tensormagic.collectors.memory.references import References
 from tensormagic.collectors.memory.roots import Items, Root, is_foreign, items_of, join_foreign, session_roots, shell_of
 from tensormagic.collectors.objects.reach import Budget
@@ -68,7 +68,10 @@ def collect_releases(
     looked = look(namespace, besides=besides, budget=budget, items=items)
     every = all_releases(looked.roots, looked.flow, looked.items.parts)
     session = set_of(looked.of_session())
-    gaps = _gaps((looked.cut, looked.items.cut, looked.circles), every[most:])
+    freeing = sum(one.nbytes > 0 for one in every[most:])
+    more = f"{freeing} more names would free memory, each less than these; they are not listed" if freeing else ""
+    reasons = (looked.cut, looked.items.cut, looked.circles, more)
+    gaps = tuple(Gap("releases", reason) for reason in reasons if reason)
     return Releases(tuple(every[:most]), looked.flow.freed(session).nbytes, looked.objects, gaps)
 
 
@@ -118,16 +121,6 @@ def look(
         return Look(roots, flow, objects, found.cut, inside, CIRCLES if named else "")
 
 
-def _gaps(cuts: Sequence[str], left_out: Sequence[Release]) -> tuple[Gap, ...]:
-    """Return what was not looked at, and how many names that would free something are not listed."""
-    freeing = sum(one.nbytes > 0 for one in left_out)
-    sentence = (
-        *cuts,
-        f"{freeing} more names would free memory, each less than these; they are not listed" * bool(freeing),
-    )
-    return tuple(Gap("releases", reason) for reason in sentence if reason)
-
-
 def _walked(
     namespace: Mapping[str, Any], roots: Sequence[Root], budget: Budget, besides: Sequence[Mapping[str, Any]]
 ) -> tuple[References, list[list[int]]]:
@@ -172,62 +165,43 @@ def all_releases(roots: Sequence[Root], flow: Flow, parts: Mapping[int, tuple[Re
     """Return what each root frees, with what lies in it, and what several do together; the most first."""
     asked = (at for at, root in enumerate(roots) if root.kind is not None)
     every = [replace(release_of(at, roots, flow), parts=parts.get(at, ())) for at in asked]
-    every += _joint(roots, flow)
+    largest = sorted(flow.together.items(), key=lambda pair: -pair[1].nbytes)[:_MOST_SETS]
+    every += [one for members, _ in largest if (one := _together(members, roots, flow)) is not None]
     return sorted((one for one in every if one.reaches), key=lambda one: (-one.nbytes, -one.reaches))
 
 
 def release_of(at: int, roots: Sequence[Root], flow: Flow) -> Release:
     """Return what one root frees. An output that a name is bound to as well is not to be deleted by IPython's means."""
-    alone, root = flow.alone[at], roots[at]
-    shared = flow.shared(1 << at)
-    others = _others(shared[0][0] & ~(1 << at), roots) if shared else ()
-    code = root.code if alone.nbytes or root.kind == "name" else ""
-    return _made(root.label, root, alone, shared, (code, others))
+    root = roots[at]
+    return _made(1 << at, root.code if flow.alone[at].nbytes or root.kind == "name" else "", roots, flow)
 
 
-def _made(
-    label: str, root: Root, freed: Sum, shared: list[tuple[int, Sum]], rest: tuple[str, tuple[str, ...]]
-) -> Release:
-    code, others = rest
+def _made(members: int, code: str, roots: Sequence[Root], flow: Flow) -> Release:
+    """Return what a set of roots frees, and what else would have to go, at most a few: first what nobody can let go."""
+    chosen = [roots[at] for at in bits(members)]
+    freed, shared = flow.freed(members), flow.shared(members)
+    others = bits(shared[0][0] & ~members) if shared else []
+    names = [roots[at].label for at in others if at < len(roots) and roots[at].kind is not None]
+    elsewhere = [ELSEWHERE] if len(names) < len(others) else []
     return Release(
-        name=label, kind=root.kind or "name", nbytes=freed.nbytes, storages=freed.storages,
-        reaches=freed.nbytes + sum(one.nbytes for _, one in shared), shared_with=others,
-        device_bytes=dict(freed.devices), code=code,
+        name=", ".join(root.label for root in chosen), kind=chosen[0].kind or "name", nbytes=freed.nbytes,
+        storages=freed.storages, reaches=freed.nbytes + sum(one.nbytes for _, one in shared),
+        shared_with=(*elsewhere, *names)[:MOST_TOGETHER], device_bytes=freed.devices, code=code,
     )  # fmt: skip
 
 
-def _others(members: int, roots: Sequence[Root]) -> tuple[str, ...]:
-    """Return what else would have to go, at most a few; what nobody can let go of is said first."""
-    found = bits(members)
-    names = [roots[at].label for at in found if at < len(roots) and roots[at].kind is not None]
-    lasting = [ELSEWHERE] if len(names) < len(found) else []
-    return (*lasting, *names)[:MOST_TOGETHER]
-
-
-def _joint(roots: Sequence[Root], flow: Flow) -> list[Release]:
-    """Return the sets of names that free much more together than each by itself."""
-    largest = sorted(flow.together.items(), key=lambda pair: -pair[1].nbytes)[:_MOST_SETS]
-    return [one for members, _ in largest if (one := _together(members, roots, flow)) is not None]
-
-
 def _together(members: int, roots: Sequence[Root], flow: Flow) -> Release | None:
+    """Return what names free together, where that is much more than each does by itself."""
     found = bits(members)
     if len(found) > MOST_TOGETHER or found[-1] == len(roots) or any(roots[at].kind is None for at in found):
         return None
-    freed, alone = flow.freed(members), sum(flow.alone[at].nbytes for at in found)
-    if 2 * freed.nbytes < 3 * alone:
+    if 2 * flow.freed(members).nbytes < 3 * sum(flow.alone[at].nbytes for at in found):
         return None
     chosen = [roots[at] for at in found]
-    shared = flow.shared(members)
-    others = _others(shared[0][0] & ~members, roots) if shared else ()
-    return _made(", ".join(root.label for root in chosen), chosen[0], freed, shared, (_code(chosen), others))
-
-
-def _code(chosen: Sequence[Root]) -> str:
-    """Return what lets go of several roots: the names first, for IPython deletes an output under all its names."""
     names = [root.label for root in chosen if root.kind == "name"]
-    lines = [f"del {', '.join(names)}"] if names else []
-    return "\n".join([*lines, *dict.fromkeys(root.code for root in chosen if root.kind != "name")])
+    lines = [f"del {', '.join(names)}"] if names else []  # first: IPython deletes an output under all its names
+    lines += dict.fromkeys(root.code for root in chosen if root.kind != "name")
+    return _made(members, "\n".join(lines), roots, flow)
 
 
 # What only outputs and the last error keep, and letting go of it: never of anything that a name leads to.
@@ -264,10 +238,8 @@ def _keeping(looked: Look) -> list[int]:
     """Return the roots of the session that free something, or do so with others of them."""
     session = looked.of_session()
     all_of_it = set_of(session)
-    shared = 0
-    for needed in looked.flow.together:
-        shared |= needed if needed & ~all_of_it == 0 else 0
-    return [at for at in session if looked.flow.alone[at].nbytes or shared >> at & 1]
+    shared = {at for needed in looked.flow.together if needed & ~all_of_it == 0 for at in bits(needed)}
+    return [at for at in session if looked.flow.alone[at].nbytes or at in shared]
 
 
 def _drop(
@@ -281,7 +253,8 @@ def _drop(
     gc.collect()
     _empty_caches()
     gone = [nbytes for weak, nbytes in watched if weak.expired()]  # type: ignore[no-untyped-call]
-    return sum(gone), len(gone), _gains(before, read_devices(readers)[0])
+    now = {device.device: device for device in read_devices(readers)[0]}
+    return sum(gone), len(gone), tuple(_gain(was, now[was.device]) for was in before if was.device in now)
 
 
 def _watched(roots: Sequence[Root], namespace: Mapping[str, Any]) -> list[tuple[StorageWeakRef, int]]:
@@ -307,11 +280,6 @@ def _empty_caches() -> None:
     for is_used, empty in caches:
         if is_used():
             empty()
-
-
-def _gains(before: Sequence[DeviceMemory], after: Sequence[DeviceMemory]) -> tuple[DeviceGain, ...]:
-    now = {device.device: device for device in after}
-    return tuple(_gain(was, now[was.device]) for was in before if was.device in now)
 
 
 def _gain(was: DeviceMemory, now: DeviceMemory) -> DeviceGain:

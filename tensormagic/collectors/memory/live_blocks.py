@@ -21,8 +21,6 @@ from tensormagic.collectors.where.caller import own_frame
 from tensormagic.collectors.where.source import is_own_code, location_in, location_of, names_of
 from tensormagic.reports import Category, Holder, Location
 
-# Pieces of memory, each once: what they are for, what lies over them, and who leads to them.
-
 # What memory is for: from the roles in which a storage was met to one category.
 #
 # One storage may play several roles: a weight is what a graph saved for backward, too, and an optimizer's state may
@@ -179,14 +177,12 @@ def running(frame: FrameType | None, taken: set[str]) -> list[tuple[Place, Any]]
         if code.co_flags & inspect.CO_OPTIMIZED and is_own_code(code.co_filename):
             names = dict(names_of(frame))
             location = location_in(frame, frame.f_lineno)
-            found += [(Place(_path(name, frame, taken), "name", 0, location), held) for name, held in names.items()]
+            for name, held in names.items():
+                path = f"{code.co_name}.<locals>.{name}" if name in taken else name
+                found.append((Place(path, "name", 0, location), held))
             taken |= set(names)
         frame = frame.f_back
     return found
-
-
-def _path(name: str, frame: FrameType, taken: set[str]) -> str:
-    return f"{frame.f_code.co_name}.<locals>.{name}" if name in taken else name
 
 
 # Which line allocated what is alive: noted by a run that was followed, or by CUDA's allocator where it records.

@@ -23,10 +23,8 @@ from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk
 from tensormagic.collectors.session.watching import standing_out
 from tensormagic.collectors.where.source import PACKAGE_DIRECTORY, CellNumber, location_in, location_of, names_of
 from tensormagic.errors import TensorMagicError
-from tensormagic.reports import Category, DeviceMemory, Gap, Holder, LiveStorage, Location, MemoryReport, OutOfMemory
+from tensormagic.reports import Category, DeviceMemory, Gap, Holder, LiveStorage, MemoryReport, OutOfMemory
 from tensormagic.words import error_text
-
-# Where the memory is, now: the walk, the devices' own counters and what stands out, as one report.
 
 # From a block of memory to plain data: its best name, who holds it, and the tensor that stands for it.
 
@@ -42,10 +40,32 @@ def live_storage(block: Block, line_of: Callable[[torch.UntypedStorage], Origin 
         block: The block.
         line_of: Gives the line that allocated a storage, where it is known.
     """
-    places = sorted(_named(block), key=lambda pair: (_rank(*pair), id(pair[1]) in block.composed, *_steps(pair[0])))
+
+    def preference(pair: tuple[Place, torch.Tensor]) -> tuple[int, ...]:
+        """Put the name first that a user would write: their own, a plain path, of all of it, quick to write.
+
+        Of outputs, the one that shows the cell.
+        """
+        place, x = pair
+        path, is_part = place.path, id(x) in block.composed
+        kept = place.kind in _SESSION, OPTIMIZED.search(path) is not None, ", " in path, x._is_view(), is_part
+        return *kept, not path.startswith("Out["), path.count(".") + path.count("[")
+
+    named = [pair for pair in block.places if pair[0].kind not in _UNNAMED]
+    places = list({(place.path, place.location): (place, x) for place, x in reversed(named)}.values())[::-1]
+    places.sort(key=preference)
     place, x = places[0] if places else (None, next(iter(block.tensors.values()), None))
     stands = block.part if x is None or id(x) in block.composed else x
-    memory, holders, origin = block.memory, _holders(places, x), _origin(block, line_of)
+    holders = []
+    for at, held in places[:MOST_HOLDERS]:
+        where = at.location
+        if where is not None and not where.text:
+            where = replace(where, text=location_of(where.filename, where.line, where.function).text)
+        nbytes = 0 if held is x else nbytes_of(held)
+        holders.append(Holder(at.path, at.kind, "tensor" if held is x else "storage", nbytes, where))
+    memory = block.memory
+    known = memory.address and not block.identities  # what several storages lie over is somebody else's memory
+    origin = line_of(block.part.untyped_storage()) if known else None
     return LiveStorage(
         name=place.path if place is not None else "",
         nbytes=memory.nbytes,
@@ -54,8 +74,8 @@ def live_storage(block: Block, line_of: Callable[[torch.UntypedStorage], Origin 
         dtype=str(stands.dtype).removeprefix("torch."),
         shape=_shape(stands),
         tensors=len(block.tensors),
-        holders=(*holders[:MOST_HOLDERS], *block.saved, *block.unnamed)[:MOST_HOLDERS],
-        found=len(holders) + block.in_graphs + len(block.unnamed),
+        holders=(*holders, *block.saved, *block.unnamed)[:MOST_HOLDERS],
+        found=len(places) + block.in_graphs + len(block.unnamed),
         module=block.module,
         location=None if origin is None else origin.location,
         backward=origin is not None and origin.backward,
@@ -74,41 +94,14 @@ def summed(blocks: list[Block]) -> tuple[LiveStorage, ...]:
     return tuple(sorted(found, key=lambda one: -one.nbytes))
 
 
-def _named(block: Block) -> list[tuple[Place, torch.Tensor]]:
-    places = [pair for pair in block.places if pair[0].kind not in _UNNAMED]
-    return list({(place.path, place.location): (place, x) for place, x in reversed(places)}.values())[::-1]
+def _preference(place: Place, x: torch.Tensor, composed: Collection[int]) -> tuple[int, ...]:
+    """Return what puts the name first that a user would write: their own, a plain path, of all of it, quick to write.
 
-
-def _rank(place: Place, x: torch.Tensor) -> tuple[bool, bool, bool, bool]:
-    """Return what puts the name first that a user would write: their own, a plain path, of all of it."""
+    Of outputs, the one that shows the cell.
+    """
     path = place.path
-    return place.kind in _SESSION, OPTIMIZED.search(path) is not None, ", " in path, x._is_view()
-
-
-def _steps(place: Place) -> tuple[bool, int]:
-    """Return what puts the path first that is quickest to write; of outputs, the one that shows the cell."""
-    return not place.path.startswith("Out["), place.path.count(".") + place.path.count("[")
-
-
-def _holders(places: list[tuple[Place, torch.Tensor]], stands: torch.Tensor | None) -> list[Holder]:
-    return [_holder(place, x, stands) for place, x in places]
-
-
-def _holder(place: Place, x: torch.Tensor, stands: torch.Tensor | None) -> Holder:
-    if x is stands:
-        return Holder(place.path, place.kind, "tensor", 0, _with_text(place.location))
-    return Holder(place.path, place.kind, "storage", nbytes_of(x), _with_text(place.location))
-
-
-def _with_text(place: Location | None) -> Location | None:
-    if place is None or place.text:
-        return place
-    return replace(place, text=location_of(place.filename, place.line, place.function).text)
-
-
-def _origin(block: Block, line_of: Callable[[torch.UntypedStorage], Origin | None]) -> Origin | None:
-    """Return the line that allocated a block; one that several storages lie over is somebody else's memory."""
-    return None if block.identities or not block.memory.address else line_of(block.part.untyped_storage())
+    kept = place.kind in _SESSION, OPTIMIZED.search(path) is not None, ", " in path, x._is_view(), id(x) in composed
+    return *kept, not path.startswith("Out["), path.count(".") + path.count("[")
 
 
 def _shape(x: torch.Tensor) -> tuple[int, ...]:
@@ -161,11 +154,10 @@ def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by nam
         # Asked before anything else is met: whoever holds a tensor then keeps it.
         kept, views, graphs = standing_out(walk_session, namespace) if only is None else ((), (), ())
         survey = Survey(walk_session, everything=True)
-        wanted = _reached(only, budget) if only is not None else None
-        blocks = [
-            block for block in survey.blocks if wanted is None or (block.identities | {block.memory.identity}) & wanted
-        ]
-        blocks = [block for block in blocks if _is_asked_for(block.memory.device, devices)]
+        blocks = [block for block in survey.blocks if _is_asked_for(block.memory.device, devices)]
+        if only is not None:  # what these lead to, by their names or their graphs
+            wanted = Survey(ObjectWalk(budget).below(only), everything=False).identities
+            blocks = [block for block in blocks if (block.identities | {block.memory.identity}) & wanted]
         blocks.sort(key=lambda block: -block.nbytes)
         note_unnamed_referrers(blocks, survey.ours)
         if not blocks:  # nothing that was asked for: what stands out lies elsewhere
@@ -173,6 +165,7 @@ def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by nam
         counters, missing = read_devices(readers)
         present = {one.device for one in counters} | {block.memory.device for block in blocks}
         line_of = Lines().of
+        asked = ", ".join(only or ()), ", ".join(devices or ())
         return MemoryReport(
             devices=_devices([one for one in counters if _is_asked_for(one.device, devices)], blocks),
             storages=tuple(live_storage(block, line_of) for block in blocks[:most]),
@@ -181,7 +174,7 @@ def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by nam
             views=views,
             graphs=graphs,
             looked=survey.looked,
-            title=_title(only, devices),
+            title=" on ".join(filter(None, asked)),  # "net", "net on cuda:0", "cuda"
             gaps=(*survey.gaps, *missing, *_absent(devices or (), present)),
         )
 
@@ -203,17 +196,6 @@ def _absent(devices: Collection[str], present: Collection[str]) -> Iterator[Gap]
     for name in devices:
         if name != "meta" and not any(_is_asked_for(one, (name,)) for one in present):
             yield Gap("device", f"torch sees no {name} here")
-
-
-def _title(only: Mapping[str, Any] | None, devices: Collection[str] | None) -> str:
-    """Return what was asked for: ``net``, ``net on cuda:0``, ``cuda``."""
-    asked = ", ".join(only or ()), ", ".join(devices or ())
-    return " on ".join(filter(None, asked))
-
-
-def _reached(only: Mapping[str, Any], budget: Budget) -> set[int]:
-    """Return the storages that some values lead to, by their names or their graphs."""
-    return Survey(ObjectWalk(budget).below(only), everything=False).identities
 
 
 def require_devices(devices: Collection[str]) -> None:
@@ -241,16 +223,18 @@ def _is_asked_for(device: str, asked: Collection[str] | None) -> bool:
 def _devices(counters: list[DeviceMemory], blocks: list[Block]) -> tuple[DeviceMemory, ...]:
     """Return the devices with what lies on them; those that hold nothing come where they were asked."""
     known = {device.device: device for device in counters}
-    held: dict[str, list[Block]] = {}
+    held: dict[str, list[Block]] = {name: [] for name in known}
     for block in blocks:
         held.setdefault(block.memory.device, []).append(block)
-    names = [*known, *(name for name in held if name not in known)]
-    return tuple(_with_live(known.get(name, DeviceMemory(name)), held.get(name, [])) for name in names)
-
-
-def _with_live(device: DeviceMemory, blocks: list[Block]) -> DeviceMemory:
-    live, tensors = sum(block.nbytes for block in blocks), sum(len(block.tensors) for block in blocks)
-    return replace(device, live=live, storages=len(blocks), tensors=tensors)
+    return tuple(
+        replace(
+            known.get(name, DeviceMemory(name)),
+            live=sum(block.nbytes for block in mine),
+            storages=len(mine),
+            tensors=sum(len(block.tensors) for block in mine),
+        )
+        for name, mine in held.items()
+    )
 
 
 # Where the memory was when it ran out, looked at while the error is on its way: plain data, so that nothing is kept.

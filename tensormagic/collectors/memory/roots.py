@@ -33,7 +33,7 @@ from tensormagic.reports.memory import ReleaseKind
 Place = tuple[dict[Any, Any], Any]
 DROP_ALL = "%gpumem --free --yes"
 _UNDERSCORES = ("_", "__", "___")
-_NUMBERED = re.compile(r"_\d+")
+_OUTPUT = re.compile(r"_{1,3}|_\d+")  # what IPython names an output: the user may use ``_`` for something else
 _ERROR_NAMES = ("last_exc", "last_value", "last_traceback", "last_type")
 
 _ATTRIBUTES = frozenset({"result", "error_in_exec", "error_before_exec", "tb"})
@@ -70,7 +70,12 @@ def session_roots(namespace: Mapping[str, Any]) -> list[Root]:
     shell = shell_of(namespace)
     outputs = _outputs(namespace, shell)
     taken = {id(value) for root in outputs for value in root.values()}
-    roots = [_of_name(namespace, name) for name in list(namespace) if not _is_output(namespace, name, taken)]
+    roots = []
+    for name in list(namespace):
+        if not (_OUTPUT.fullmatch(name) and id(namespace[name]) in taken):
+            places: list[Place] = [(namespace, name)] if isinstance(namespace, dict) else []
+            own = name == "Out" or is_shells(name)
+            roots.append(Root(name, None if own else "name", places, "" if own else f"del {name}"))
     error = _last_error(shell)
     return [*roots, *outputs, *([error] if error.places else [])]
 
@@ -78,17 +83,6 @@ def session_roots(namespace: Mapping[str, Any]) -> list[Root]:
 def shell_of(namespace: Mapping[str, Any]) -> Any:
     """Return the IPython shell whose namespace this is, or None."""
     return getattr(namespace.get("get_ipython"), "__self__", None)
-
-
-def _of_name(namespace: Mapping[str, Any], name: str) -> Root:
-    own = name == "Out" or is_shells(name)
-    places: list[Place] = [(namespace, name)] if isinstance(namespace, dict) else []
-    return Root(name, None if own else "name", places, "" if own else f"del {name}")
-
-
-def _is_output(namespace: Mapping[str, Any], name: str, taken: set[int]) -> bool:
-    """Return whether a name is one that IPython gave to an output: the user may use ``_`` for something else."""
-    return (name in _UNDERSCORES or _NUMBERED.fullmatch(name) is not None) and id(namespace[name]) in taken
 
 
 def _outputs(namespace: Mapping[str, Any], shell: Any) -> list[Root]:
@@ -108,7 +102,7 @@ def _outputs(namespace: Mapping[str, Any], shell: Any) -> list[Root]:
     for mapping in (namespace, getattr(shell, "user_ns_hidden", None)):
         taken = mapping if type(mapping) is dict else {}
         for name, value in list(taken.items()):
-            if id(value) in found and (name in _UNDERSCORES or _NUMBERED.fullmatch(name)):
+            if id(value) in found and _OUTPUT.fullmatch(name):
                 found[id(value)].places.append((taken, name))
     result = attributes_of(getattr(shell, "last_execution_result", None))
     if id(result.get("result")) in found:
@@ -149,7 +143,7 @@ def join_foreign(found: References, storages: Sequence[int]) -> dict[int, int]:
     lent = arrays.lent(foreign)
     there = (at for at in storages if found.objects[at].device.type == "cpu" and lies_somewhere(found.objects[at]))
     own = [at for at in there if at not in set(foreign) - lent]
-    pieces = _Spans([(*_span(found.objects[at]), at) for at in own])
+    pieces = _Spans([(found.objects[at].data_ptr(), found.objects[at].nbytes(), at) for at in own])
     stand_ins: dict[int, int] = {}
     return {at: _join(found, at, (arrays, pieces, stand_ins)) for at in foreign if at not in lent}
 
@@ -173,7 +167,7 @@ class _Spans:
     """Pieces of memory that do not overlap: which one is at an address.
 
     Args:
-        spans: Where each begins and ends, and its number.
+        spans: Where each begins, its bytes, and its number.
     """
 
     def __init__(self, spans: Iterable[tuple[int, int, int]]) -> None:
@@ -182,8 +176,8 @@ class _Spans:
 
     def at(self, address: int) -> int | None:
         """Return the number of the piece that an address lies in, or None."""
-        place = bisect_right(self._begins, address) - 1
-        return self._spans[place][2] if place >= 0 and address < self._spans[place][1] else None
+        begin, nbytes, number = self._spans[bisect_right(self._begins, address) - 1] if self._spans else (0, 0, 0)
+        return number if begin <= address < begin + nbytes else None
 
 
 class _Arrays:
@@ -199,9 +193,10 @@ class _Arrays:
         self._beginning: dict[int, list[int]] = {}
         owners = []
         for at in self._arrays:
-            begin, end = _array_span(found.objects[at])
+            begin = int(np.ndarray.ctypes.__get__(found.objects[at]).data)
             self._beginning.setdefault(begin, []).append(at)
-            owners += [(begin, end, at)] if np.ndarray.base.__get__(found.objects[at]) is None else []
+            if np.ndarray.base.__get__(found.objects[at]) is None:
+                owners.append((begin, int(np.ndarray.nbytes.__get__(found.objects[at])), at))
         self._owners = _Spans(owners)
 
     def lent(self, storages: Iterable[int]) -> set[int]:
@@ -225,16 +220,6 @@ class _Arrays:
         while bases := [at for at in self._found.edges[array] if at in self._arrays]:
             array = bases[0]
         return array
-
-
-def _span(storage: torch.UntypedStorage) -> tuple[int, int]:
-    begin = storage.data_ptr()
-    return begin, begin + storage.nbytes()
-
-
-def _array_span(array: Any) -> tuple[int, int]:
-    begin = int(np.ndarray.ctypes.__get__(array).data)
-    return begin, begin + int(np.ndarray.nbytes.__get__(array))
 
 
 def lies_somewhere(storage: torch.UntypedStorage) -> bool:
@@ -327,22 +312,21 @@ def _of_instance(path: str, item: Any) -> tuple[Container | None, list[tuple[str
     attributes = attributes_of(item)
     if not attributes or _defining(kind, "__getattribute__") is not object:
         return None
-    plain = ((name, value) for name, value in attributes.items() if type(name) is str and _is_own(kind, name))
-    entries = _held((f"{path}.{name}", value) for name, value in plain)
-    inner = [*entries, *_registered(path, item)] if nn.Module in mro_of(kind) else entries
+    plain = []
+    for name, value in attributes.items():
+        if type(name) is str and name.isidentifier() and not name.startswith("_"):
+            home = _defining(kind, name)  # no class may come between where the name is read or deleted
+            if home is None or not any("__set__" in vars(each) for each in mro_of(type(vars(home)[name]))):
+                plain.append((f"{path}.{name}", value))
+    entries = _held(plain)
+    inner, line = list(entries), mro_of(kind)
+    for name, child in registered(item, "_modules").items() if nn.Module in line else ():
+        if child is not None and name.isidentifier():
+            inner.append((f"{path}.{name}", child))
+        elif child is not None and name.isdecimal() and not {nn.Sequential, nn.ModuleList}.isdisjoint(line):
+            inner.append((f"{path}[{name}]", child))  # only these reach their children by number
     lets_go = _defining(kind, "__delattr__") in {object, nn.Module} and _is_theirs(kind)
     return (Container(path, item, attributes, entries) if lets_go and entries else None), inner
-
-
-def _registered(path: str, module: nn.Module) -> list[tuple[str, Any]]:
-    return [(f"{path}.{name}" if name.isidentifier() else f"{path}[{name}]", child)
-            for name, child in registered(module, "_modules").items()
-            if child is not None and (name.isidentifier() or _counts(module, name))]  # fmt: skip
-
-
-def _counts(module: nn.Module, name: str) -> bool:
-    """Return whether a module's children are reached by their number."""
-    return name.isdecimal() and not {nn.Sequential, nn.ModuleList}.isdisjoint(mro_of(type(module)))
 
 
 def _is_theirs(kind: type) -> bool:
@@ -351,13 +335,6 @@ def _is_theirs(kind: type) -> bool:
     filename = getattr(sys.modules.get(home), "__file__", None)
     own = home not in {"", "builtins"} and (filename is None or is_own_code(filename))
     return own or kind is SimpleNamespace or nn.Module in mro_of(kind)
-
-
-def _is_own(kind: type, name: str) -> bool:
-    """Return whether an attribute is a user's, and what reading and deleting its name acts upon."""
-    home = _defining(kind, name)
-    intercepts = home is not None and any("__set__" in vars(each) for each in mro_of(type(vars(home)[name])))
-    return name.isidentifier() and not name.startswith("_") and not intercepts
 
 
 def _defining(kind: type, name: str) -> type | None:
@@ -399,32 +376,24 @@ def items_of(found: References, roots: Sequence[Root], dominance: Dominance, wan
     values = {name: value for name, at in names.items() for value in roots[at].values()}
     described: dict[int, dict[tuple[int, int], Release]] = {}
     items = Items()
+
+    def preference(one: Release) -> tuple[bool, bool]:
+        """Of those that free the same: what was asked for, then what is emptied."""
+        return one.name in wanted, one.code.endswith(".clear()")
+
     for name, container in containers(values):
         if dominance.steps < 0:
             items.cut = CUT
             break
         mine = described.setdefault(names[name], {})
         for key, one in _of_container(found, container, dominance, wanted):
-            if key not in mine or _is_better(one, mine[key], wanted):
+            if key not in mine or preference(one) >= preference(mine[key]):  # of two alike the one further inside
                 mine[key] = one
     for at, by_what in described.items():
         order = sorted(by_what.values(), key=lambda one: (one.name not in wanted, -one.nbytes))
         if order:
             items.parts[at] = tuple(sorted(order[:MOST_PARTS], key=lambda one: -one.nbytes))
     return items
-
-
-def _is_better(one: Release, other: Release, wanted: Collection[str]) -> bool:
-    """Return whether to list the later of two that free the same: what was asked for, then the innermost to be emptied.
-
-    Args:
-        one: The later, further inside.
-        other: The earlier.
-        wanted: What was asked for.
-    """
-    if (one.name in wanted) != (other.name in wanted):
-        return one.name in wanted
-    return one.code.endswith(".clear()") or not other.code.endswith(".clear()")
 
 
 def _of_container(

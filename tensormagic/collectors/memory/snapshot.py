@@ -18,7 +18,6 @@ from tensormagic.reports import (
     Gap,
     LineMemory,
     RefusedAllocation,
-    Segment,
     SnapshotBlock,
     SnapshotDevice,
     SnapshotReport,
@@ -89,8 +88,6 @@ def _read_histories(read: Gathered, traces: list[list[Any]], most: int) -> None:
             read.histories.append(history_of(device, events, blocks, reserved=reserved, stacks=read.stacks))
 
 
-# From a snapshot's plain data to a `SnapshotReport`: devices, segments, blocks, lines, and each device's history.
-
 # What each of the user's lines allocated, by a snapshot's history and by the blocks that it left.
 
 MOST_LINES = 200
@@ -112,7 +109,8 @@ class Lines:
 
 def lines_of(read: Gathered) -> Lines:
     """Return what each line allocated, freed and kept."""
-    history, before, kept, peak = _history(read), _sums(_before(read)), _sums(_kept(read)), _sums(_lines_at_peak(read))
+    history, before, peak = _history(read), _sums(_before(read)), _sums(_lines_at_peak(read))
+    kept = _sums((block.line, block.requested) for block in read.in_use())
     found = {}
     for number in sorted({*history, *before, *kept, *peak} - {-1}):
         sums, old, left = history.get(number, _NOWHERE), before.get(number, _NOWHERE), kept.get(number, _NOWHERE)
@@ -146,10 +144,6 @@ def _before(read: Gathered) -> Iterator[tuple[int, int]]:
     described = {history.device for history in read.histories}
     yield from ((block.line, block.requested) for history in read.histories for block in history.from_before)
     yield from ((block.line, block.requested) for block in read.in_use() if block.device not in described)
-
-
-def _kept(read: Gathered) -> Iterator[tuple[int, int]]:
-    return ((block.line, block.requested) for block in read.in_use())
 
 
 def _lines_at_peak(read: Gathered) -> Iterator[tuple[int, int]]:
@@ -246,7 +240,7 @@ def snapshot_report(
         source=source,
         file_bytes=file_bytes,
         devices=tuple(_devices(read)),
-        segments=tuple(_segment(area, lines) for area in areas[:MOST_SEGMENTS]),
+        segments=tuple(segment_report(area, lines.index) for area in areas[:MOST_SEGMENTS]),
         segments_left_out=_rest([area.nbytes for area in areas[MOST_SEGMENTS:]]),
         live=tuple(_block(block, read, lines) for block in live[:MOST_LISTED]),
         live_left_out=_rest([block.nbytes for block in live[MOST_LISTED:]]),
@@ -265,28 +259,19 @@ def _rest(sizes: list[int]) -> tuple[int, int]:
     return len(sizes), sum(sizes)
 
 
-def _segment(area: Area, lines: Lines) -> Segment:
-    described = segment_report(area)
-    return replace(described, stretches=tuple(replace(one, line=lines.index(one.line)) for one in described.stretches))
-
-
 # -- devices -------------------------------------------------------------------------------------------------------
 
 
 def _devices(read: Gathered) -> Iterator[SnapshotDevice]:
-    names = sorted({area.device for area in read.areas} | {history.device for history in read.histories}, key=_number)
     histories = {history.device: history for history in read.histories}
-    for name in names:
-        yield _with_history(_device(name, [area for area in read.areas if area.device == name]), histories.get(name))
+    names = {area.device for area in read.areas} | histories.keys()
+    for name in sorted(names, key=lambda name: int(name.rpartition(":")[2])):
+        yield _device(name, [area for area in read.areas if area.device == name], histories.get(name))
 
 
-def _number(device: str) -> int:
-    return int(device.rpartition(":")[2])
-
-
-def _device(name: str, areas: list[Area]) -> SnapshotDevice:
+def _device(name: str, areas: list[Area], history: History | None) -> SnapshotDevice:
     blocks = [block for area in areas for block in area.blocks]
-    return SnapshotDevice(
+    device = SnapshotDevice(
         device=name,
         reserved=sum(block.nbytes for block in blocks),
         allocated=sum(block.nbytes for block in blocks if block.state == "allocated"),
@@ -296,9 +281,6 @@ def _device(name: str, areas: list[Area]) -> SnapshotDevice:
         segments=len(areas),
         blocks=sum(block.state == "allocated" for block in blocks),
     )
-
-
-def _with_history(device: SnapshotDevice, history: History | None) -> SnapshotDevice:
     if history is None:
         return device
     return replace(
@@ -367,7 +349,7 @@ def _gaps(read: Gathered, data: Any) -> Iterator[Gap]:
     if read.in_use() and not read.stacks.locations:
         yield Gap("lines", "the snapshot has no stacks: memory history was off when its blocks were allocated")
     for history in read.histories:
-        yield from _gaps_of(history)
+        yield from (Gap("history", reason) for reason in _gaps_of(history))
     if read.stacks.unread:
         most = count(len(read.stacks.locations))
         yield Gap("lines", f"{plural(read.stacks.unread, 'stack')} beyond the first {most} lines that were read")
@@ -375,13 +357,13 @@ def _gaps(read: Gathered, data: Any) -> Iterator[Gap]:
         yield Gap("annotations", "the snapshot holds names of record_function; they are not used")
 
 
-def _gaps_of(history: History) -> Iterator[Gap]:
+def _gaps_of(history: History) -> Iterator[str]:
     if history.misfit:
         described = f"the events of {history.device} and its blocks differ by {number_of_bytes(history.misfit)}"
-        yield Gap("history", f"{described}: the level before the first event is estimated")
+        yield f"{described}: the level before the first event is estimated"
     if not history.times:
-        yield Gap("history", f"the events of {history.device} have no times")
+        yield f"the events of {history.device} have no times"
     if history.actions["unknown"]:
-        yield Gap("history", f"{plural(history.actions['unknown'], 'event')} of {history.device} of an unknown kind")
+        yield f"{plural(history.actions['unknown'], 'event')} of {history.device} of an unknown kind"
     if len(history.refused) > MOST_REFUSED:
-        yield Gap("history", f"{len(history.refused) - MOST_REFUSED} more allocations were refused on {history.device}")
+        yield f"{len(history.refused) - MOST_REFUSED} more allocations were refused on {history.device}"

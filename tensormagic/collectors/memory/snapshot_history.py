@@ -216,8 +216,8 @@ def history_of(
     found.sums = line_sums(steps, frees)
     found.times = bool(whole(events[0], "time_us"))
     found.reserved_peak = found.reserved_base + max(reserves)
-    last = _replay(found, Walk(frees), steps, levels)
-    found.unknown = first.lost_blocks - last.lost_blocks, first.lost - last.lost
+    lost_blocks, lost = _replay(found, Walk(frees), steps, levels)
+    found.unknown = first.lost_blocks - lost_blocks, first.lost - lost
     return found
 
 
@@ -227,22 +227,16 @@ def _levels(walk: Walk, steps: list[Step]) -> tuple[list[int], list[int]]:
     reserves: list[int] = []
     for step in steps:
         walk.take(step)
-        levels.append(walk.known - walk.lost)
+        levels.append(walk.level)
         reserves.append(walk.reserved)
     return levels, reserves
 
 
-@dataclass(slots=True)
-class _Lost:
-    lost_blocks: int
-    lost: int
-
-
-def _replay(found: History, walk: Walk, steps: list[Step], levels: list[int]) -> _Lost:
-    """Fill in the moments; return what had been freed by the peak of what was there before the history."""
+def _replay(found: History, walk: Walk, steps: list[Step], levels: list[int]) -> tuple[int, int]:
+    """Fill in the moments; return what the peak had lost of what was there before the history: blocks and bytes."""
     peak = levels.index(max(levels))
     keep = _worth_keeping(levels, peak)
-    at_peak = _Lost(0, 0)
+    at_peak = 0, 0
     for number, step in enumerate(steps):
         walk.take(step)
         refused = step.action == "oom"
@@ -252,7 +246,7 @@ def _replay(found: History, walk: Walk, steps: list[Step], levels: list[int]) ->
             found.moments.append(_moment(found, walk, step.event, number))
         if number == peak:
             found.peak, found.alive = len(found.moments) - 1, list(walk.alive.values())
-            at_peak = _Lost(walk.lost_blocks, walk.lost)
+            at_peak = walk.lost_blocks, walk.lost
     return at_peak
 
 

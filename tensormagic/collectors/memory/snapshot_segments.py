@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import linecache
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -79,7 +79,10 @@ class Stacks:
     def _location(self, frame: tuple[str, int, str]) -> Location:
         filename, line, name = frame
         number = self._cell_number(filename) if self._cell_number is not None else None
-        return Location(filename, line, _text(filename, line), number, "" if name == "<module>" else name)
+        cached = linecache.cache.get(filename)
+        lines = cached[2] if cached is not None and len(cached) == 4 else []  # its source, where it is in memory
+        text = lines[line - 1].strip() if 0 < line <= len(lines) else ""
+        return Location(filename, line, text, number, "" if name == "<module>" else name)
 
 
 def _read(frames: Any) -> list[tuple[str, int, str]]:
@@ -92,13 +95,6 @@ def _is_own(frame: tuple[str, int, str]) -> bool:
     filename, _, name = frame
     outside = _STANDARD_LIBRARY.search(filename) or name == MARK
     return bool(_PYTHON.search(filename)) and is_own_code(filename) and not outside
-
-
-def _text(filename: str, line: int) -> str:
-    """Return the source of a line that is in memory already."""
-    cached = linecache.cache.get(filename)
-    lines = cached[2] if cached is not None and len(cached) == 4 else []
-    return lines[line - 1].strip() if 0 < line <= len(lines) else ""
 
 
 # The segments and blocks of a snapshot: what the allocator held when it was taken.
@@ -185,9 +181,11 @@ def _block(given: dict[Any, Any], device: str, stream: int, address: int) -> Blo
     return Block(device, nbytes, 0 if state == "free" else asked, state, address, frames, stream)
 
 
-def segment_report(area: Area) -> Segment:
-    """Return a segment for the report, its small blocks joined."""
+def segment_report(area: Area, index: Callable[[int], int]) -> Segment:
+    """Return a segment for the report, its small blocks joined; ``index`` gives that of a line in the report."""
     given = area.given
+    pool: Any = given.get("segment_pool_id")
+    known = isinstance(pool, tuple | list) and len(pool) == 2 and all(type(each) is int for each in pool)
     return Segment(
         device=area.device,
         address=whole(given, "address"),
@@ -197,17 +195,11 @@ def segment_report(area: Area) -> Segment:
         blocks=len(area.blocks),
         stream=whole(given, "stream"),
         kind=word(given, "segment_type"),
-        pool=_pool(given.get("segment_pool_id")),
+        pool=(pool[0], pool[1]) if known else (0, 0),
         expandable=given.get("is_expandable") is True,
         largest_free=max((block.nbytes for block in area.blocks if block.state == "free"), default=0),
-        stretches=tuple(map(_stretch, _neighbours(area))),
+        stretches=tuple(_stretch(blocks, index) for blocks in _neighbours(area)),
     )
-
-
-def _pool(given: Any) -> tuple[int, int]:
-    if isinstance(given, tuple | list) and len(given) == 2 and all(type(each) is int for each in given):
-        return given[0], given[1]
-    return 0, 0
 
 
 def _neighbours(area: Area) -> Iterator[list[Block]]:
@@ -228,7 +220,7 @@ def _neighbours(area: Area) -> Iterator[list[Block]]:
         yield small
 
 
-def _stretch(blocks: list[Block]) -> SnapshotStretch:
+def _stretch(blocks: list[Block], index: Callable[[int], int]) -> SnapshotStretch:
     states = {block.state for block in blocks}
     largest = max(blocks, key=lambda block: (block.state != "free", block.nbytes))
     return SnapshotStretch(
@@ -236,5 +228,5 @@ def _stretch(blocks: list[Block]) -> SnapshotStretch:
         nbytes=sum(block.nbytes for block in blocks),
         used=sum(block.nbytes for block in blocks if block.state != "free"),
         blocks=len(blocks),
-        line=largest.line,
+        line=index(largest.line),
     )

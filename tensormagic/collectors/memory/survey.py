@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Iterator, Sequence
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -17,83 +16,12 @@ from tensormagic.collectors.graphs.saved_tensors import kept_by, path_of
 from tensormagic.collectors.memory.live_blocks import Block, Role, memory_in, merged, nbytes_of, parts
 from tensormagic.collectors.objects.holdings import defining_module, gradient_there, is_readable, mro_of, registered
 from tensormagic.collectors.objects.namespace import OPTIMIZED
-from tensormagic.collectors.objects.reach import Place
 from tensormagic.collectors.session.session_walk import ObjectWalk
 from tensormagic.reports import Gap, Holder
 from tensormagic.words import count, plural
 
-# What live autograd graphs keep: one walk over the nodes of all of them, each once.
-#
-# Nothing is unpacked that a hook of the user's has packed; how much torch does not show at all is counted.
-
-MOST_NODES = 200_000
+MOST_NODES = 200_000  # of autograd graphs
 LEAF = "variable"  # the slot of a leaf, which no node has saved
-
-Keep = Callable[[torch.Tensor, str, Callable[[], str]], None]
-
-
-@dataclass(slots=True)
-class GraphMemory:
-    """A walk."""
-
-    hidden: int = 0  # Saved tensors that torch does not show.
-    # The nodes met; held until the walk is dropped: an address must not be used twice.
-    nodes: set[Any] = field(default_factory=set)
-
-    @property
-    def complete(self) -> bool:
-        """Whether all nodes were looked at."""
-        return len(self.nodes) < MOST_NODES
-
-    def walk(self, roots: Iterable[tuple[Any, str]], keep: Keep) -> None:
-        """Go through the graphs that begin at some nodes; a node counts to the first that leads to it.
-
-        Args:
-            roots: Nodes, each with the name of what it made.
-            keep: Called with all that a node keeps: the tensor, the slot, and what gives its path. It is not held:
-                whoever owns the walk would be in a cycle with it, and all that was met would wait for the collector.
-        """
-        for root, name in roots:
-            for node in walk_nodes([root], MOST_NODES, self.nodes):
-                self._read(node, name, keep)
-
-    def _read(self, node: Any, name: str, keep: Keep) -> None:
-        for slot, tensor in kept_by(node):
-            if tensor is None:
-                self.hidden += 1
-            else:
-                keep(tensor, slot, lambda slot=slot: path_of(node, name, slot))  # type: ignore[misc]
-
-
-# Tensors that no name leads to: one look at everything that Python's garbage collector knows.
-#
-# With memory that is missing it is these that people look for: what a cycle, a library's cache or an extension keeps.
-
-
-@dataclass(frozen=True, slots=True)
-class Unnamed:
-    """What was found beyond names."""
-
-    tensors: list[torch.Tensor]  # tensors
-    nodes: list[Any]  # nodes of autograd graphs that Python holds
-    looked: int  # how many objects were looked at
-
-
-def unnamed(known: Container[int]) -> Unnamed:
-    """Return what is alive beyond what is known already.
-
-    Args:
-        known: The ``id`` of each tensor that was met.
-    """
-    every = gc.get_objects()
-    kinds = _Kinds()
-    found = [item for item in every if kinds[type(item)]]  # one pass: the most of what a look costs
-    tensors = [item for item in found if kinds[type(item)] == "tensor"]
-    return Unnamed(
-        tensors=[item for item in tensors if id(item) not in known and is_readable(item)],
-        nodes=[item for item in found if kinds[type(item)] == "node"],
-        looked=len(every),
-    )
 
 
 class _Kinds(dict[type, str]):
@@ -126,7 +54,11 @@ def note_unnamed_referrers(blocks: Sequence[Block], ours: Container[int]) -> Non
     if not owners:
         return
     found = (item for item in gc.get_referrers(*owners) if id(item) not in ours and item is not owners)
-    every = [item for item in found if _is_theirs(item)]
+    every = [
+        item
+        for item in found
+        if type(item) is not FrameType and not defining_module(type(item)).startswith("tensormagic.")
+    ]
     libraries = {id(vars(module)): name for name, module in list(sys.modules.items()) if type(module) is ModuleType}
     for block in lost:
         mine = set(block.tensors)
@@ -134,10 +66,6 @@ def note_unnamed_referrers(blocks: Sequence[Block], ours: Container[int]) -> Non
         block.unnamed += [
             Holder(_described(item, x, libraries), "item", "tensor") for item, x in described[:MOST_HOLDERS]
         ]
-
-
-def _is_theirs(item: Any) -> bool:
-    return type(item) is not FrameType and not defining_module(type(item)).startswith("tensormagic.")
 
 
 def _described(item: Any, x: torch.Tensor, libraries: dict[int, str]) -> str:
@@ -168,18 +96,22 @@ class Survey:
         self._blocks: dict[int, Block] = {}
         self._of: dict[int, tuple[torch.Tensor, list[Block]]] = {}
         self._unreadable: dict[str, int] = {}
-        self._graphs = GraphMemory()
+        self._nodes: set[Any] = set()  # of graphs; held: an address must not be used twice
+        self._hidden = 0  # saved tensors that torch does not show
         self._walk_session = walk_session
         self.looked = walk_session.looked
         self._meet_named()
         self._meet_registered()
-        roots = list(self._roots())
+        roots = [root for place, x in walk_session.visits for root in _root(x, place.path)]
         if everything:
             roots += self._meet_nameless()
-        self._graphs.walk(roots, self._keep)
+        self._read_graphs(roots)
         for x, _ in list(self._of.values()):
             self._note_roles(x)
-        self.blocks = [_with_inputs(block) for block in merged(self._blocks.values())]
+        self.blocks = merged(self._blocks.values())
+        for block in self.blocks:  # what a graph keeps, has a name and was not computed
+            if "saved" in block.roles and any((x.grad_fn is None and not x.requires_grad) for _, x in block.places):
+                block.roles.add("data")
 
     @property
     def identities(self) -> set[int]:
@@ -195,13 +127,17 @@ class Survey:
     @property
     def gaps(self) -> tuple[Gap, ...]:
         """What could not be looked at."""
-        graphs, hidden = self._graphs, self._graphs.hidden
-        described = [
-            ("graphs", "" if graphs.complete else f"only {plural(len(graphs.nodes), 'node')} of graphs were searched"),
-            ("graphs", _not_shown(hidden) if hidden else ""),
-            *(("storages", _not_counted(kind, number)) for kind, number in self._unreadable.items()),
-        ]
-        return (*self._walk_session.gaps, *(Gap(section, reason) for section, reason in described if reason))
+        found = list(self._walk_session.gaps)
+        if len(self._nodes) >= MOST_NODES:
+            found.append(Gap("graphs", f"only {plural(len(self._nodes), 'node')} of graphs were searched"))
+        if self._hidden:
+            saved = plural(self._hidden, "saved tensor")
+            described = f"torch does not show {saved}: those that nothing else reaches are not counted"
+            found.append(Gap("graphs", described))
+        for kind, number in self._unreadable.items():
+            described = f"{plural(number, 'tensor')} of the kind {kind}, without a readable storage"
+            found.append(Gap("storages", f"{described}: their memory is not counted"))
+        return tuple(found)
 
     def _blocks_of(self, x: torch.Tensor) -> list[Block]:
         """Return the blocks that a tensor lies in."""
@@ -233,7 +169,9 @@ class Survey:
     def _meet_named(self) -> None:
         sources = tuple(path + mark for path in self._walk_session.data for mark in ".[")
         for place, x in self._walk_session.visits:
-            role = _role_of(place, sources)
+            role: Role | None = "data" if place.path.startswith(sources) else None
+            if place.kind == "optimizer":
+                role = "parameter" if OPTIMIZED.search(place.path) else "optimizer state"
             for block in self._blocks_of(x):
                 block.places.append((place, x))
                 if role is not None:
@@ -263,19 +201,37 @@ class Survey:
             blocks = self._blocks_of(x)
             self._mark(grad, "gradient", blocks[0].module if blocks else "")
 
-    def _roots(self) -> Iterator[tuple[Any, str]]:
-        for place, x in self._walk_session.visits:
-            yield from _root(x, place.path)
-
     def _meet_nameless(self) -> list[tuple[Any, str]]:
-        found = unnamed(self._of.keys() | {id(block.part) for block in self._blocks.values()})
-        self.looked += found.looked
-        for x in found.tensors:
-            self._blocks_of(x)
-        roots = [root for x in found.tensors for root in _root(x, _NAMELESS)]
-        return roots + [(node, "a node without a name") for node in found.nodes]
+        """Meet the tensors that no name leads to, among all that Python's garbage collector knows; return the nodes.
 
-    def _keep(self, x: torch.Tensor, slot: str, path: Callable[[], str]) -> None:
+        With memory that is missing it is these that people look for: what a cycle, a library's cache or an extension
+        keeps.
+        """
+        known = self._of.keys() | {id(block.part) for block in self._blocks.values()}
+        every, kinds = gc.get_objects(), _Kinds()
+        found = [item for item in every if kinds[type(item)]]  # one pass: the most of what a look costs
+        self.looked += len(every)
+        tensors = [item for item in found if kinds[type(item)] == "tensor"]
+        tensors = [x for x in tensors if id(x) not in known and is_readable(x)]
+        for x in tensors:
+            self._blocks_of(x)
+        roots = [root for x in tensors for root in _root(x, _NAMELESS)]
+        return roots + [(item, "a node without a name") for item in found if kinds[type(item)] == "node"]
+
+    def _read_graphs(self, roots: Iterable[tuple[Any, str]]) -> None:
+        """Note what the graphs keep that begin at some nodes; a node counts to the first that leads to it.
+
+        Nothing is unpacked that a hook of the user's has packed; how much torch does not show at all is counted.
+        """
+        for root, name in roots:
+            for node in walk_nodes([root], MOST_NODES, self._nodes):
+                for slot, tensor in kept_by(node):
+                    if tensor is None:
+                        self._hidden += 1
+                    else:
+                        self._keep(tensor, node, name, slot)
+
+    def _keep(self, x: torch.Tensor, node: Any, name: str, slot: str) -> None:
         """Note what a node keeps; a tensor that Python has not seen is held until the report is made."""
         try:
             identities = [part.untyped_storage()._cdata for part in parts(x)]
@@ -289,20 +245,7 @@ class Survey:
             if slot != LEAF:
                 block.roles.add("saved")
             if len(block.saved) < MOST_SAVED:
-                block.saved.append(Holder(path(), "graph", "storage", nbytes_of(x)))
-
-
-def _with_inputs(block: Block) -> Block:
-    """Return a block, noted as data where a graph keeps it and what has a name there was not computed."""
-    if "saved" in block.roles and any((x.grad_fn is None and not x.requires_grad) for _, x in block.places):
-        block.roles.add("data")
-    return block
-
-
-def _role_of(place: Place, sources: tuple[str, ...]) -> Role | None:
-    if place.kind == "optimizer":
-        return "parameter" if OPTIMIZED.search(place.path) else "optimizer state"
-    return "data" if sources and place.path.startswith(sources) else None
+                block.saved.append(Holder(path_of(node, name, slot), "graph", "storage", nbytes_of(x)))
 
 
 def _root(x: torch.Tensor, name: str) -> Iterator[tuple[Any, str]]:
@@ -312,13 +255,3 @@ def _root(x: torch.Tensor, name: str) -> Iterator[tuple[Any, str]]:
         return
     if node is not None:
         yield node, name
-
-
-def _not_counted(kind: str, number: int) -> str:
-    tensors = plural(number, "tensor")
-    return f"{tensors} of the kind {kind}, without a readable storage: their memory is not counted"
-
-
-def _not_shown(hidden: int) -> str:
-    tensors = plural(hidden, "saved tensor")
-    return f"torch does not show {tensors}: those that nothing else reaches are not counted"

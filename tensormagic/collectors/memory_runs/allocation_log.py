@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from array import array
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain
@@ -314,7 +315,7 @@ class LineTally:
         self.ops[op] = self.ops.get(op, 0) + nbytes
 
 
-Totals = dict["int | None", LineTally]
+Totals = defaultdict["int | None", LineTally]
 
 
 class AllocationLog:
@@ -398,10 +399,7 @@ class AllocationLog:
                 block, operation, _, site, task, nbytes = event
                 alive.pop(block, None)
                 block.freed_at = operation
-                total = totals.get(site)
-                if total is None:
-                    total = totals[site] = LineTally()
-                total.freed += nbytes
+                totals[site].freed += nbytes
                 if task > iterations.latest:
                     iterations.began(task, operation)
                 if block.category is None:
@@ -421,15 +419,14 @@ class AllocationLog:
         if self.served is not None:
             asking = None if block.by_engine else site  # as the allocator sees it
             self.served[asking] = self.served.get(asking, 0) + nbytes
-        total = self._totals.get(site)
-        if total is None:
-            total = self._totals[site] = LineTally()
+        total = self._totals[site]
         total.add(nbytes, block.op, block.allocated_at, live)
         if place is not None and place.phase == "backward":
             total.backward += nbytes
 
     def _lived(self, block: Block, until: int) -> None:
-        for key in _keys(block):
+        keys: tuple[Hashable, ...] = ("category", block.category or "other"), ("line", block.site)
+        for key in (BEFORE,) if block.before else keys:
             for piece in (*(block.pieces or ()), (block.start, until, block.nbytes)):
                 self.moments.count(key, *piece)
 
@@ -439,7 +436,7 @@ class AllocationLog:
             block.pieces = [*(block.pieces or ()), (block.start, at, block.nbytes)]
         block.start = at
         block.nbytes += change
-        total = self._totals.setdefault(event.site, LineTally())
+        total = self._totals[event.site]
         if change > 0:
             total.add(change, event.op, event.operation, live)
         else:
@@ -467,12 +464,6 @@ def _ended(block: Block, task: int, site: int | None) -> Category:
     place = block.place
     optimizes = place is not None and place.phase == "optimizer"
     return "optimizer state" if optimizes and site != block.site else "other"
-
-
-def _keys(block: Block) -> tuple[object, ...]:
-    if block.before:
-        return (BEFORE,)
-    return ("category", block.category or "other"), ("line", block.site)
 
 
 def blocks_of(allocation_logs: Sequence[AllocationLog]) -> list[Block]:

@@ -42,12 +42,14 @@ class OpKind:
     __slots__ = ("inside", "lifts", "makes", "name", "new", "op")
 
     def __init__(self, op: Any) -> None:
-        is_overload = isinstance(op, torch._ops.OpOverload)
         self.op, self.name = op, str(op)
-        self.new = _new(op) if is_overload else SEVERAL
-        self.lifts = is_overload and op._schema.name in _GIVES_BACK
-        self.inside = is_overload and op.namespace not in {"aten", "prims", "prim", "profiler"}
-        self.makes = self.lifts or (is_overload and op.namespace == "aten" and _makes(op, self.new))
+        self.new, self.lifts, self.inside, self.makes = SEVERAL, False, False, False
+        if isinstance(op, torch._ops.OpOverload):
+            name = op._schema.name
+            self.new, self.lifts = _new(op), name in _GIVES_BACK
+            self.inside = op.namespace not in {"aten", "prims", "prim", "profiler"}
+            is_made = op.namespace == "aten" and self.new in {ONE, SEVERAL} and name not in _MAY_HAND_BACK
+            self.makes = self.lifts or is_made
 
     def written(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
         """Yield the tensors that a call writes to, those that it grows or replaces included."""
@@ -60,18 +62,11 @@ class OpKind:
 def _new(op: Any) -> int:
     schema = op._schema
     written = [each for each in schema.arguments if each.alias_info is not None and each.alias_info.is_write]
-    if any(each.kwarg_only for each in written) or (written and _changes_size(schema.name)):
+    resizes = any(part in schema.name for part in ("resize", "set_", "swap", "_out"))
+    if any(each.kwarg_only for each in written) or (written and (resizes or not schema.name.startswith("aten::"))):
         return RESIZES
     is_view = not written and any("Tensor" in str(each.type) for each in schema.returns)
     return newly_made(op) or (VIEW if is_view else NOTHING)
-
-
-def _makes(op: Any, new: int) -> bool:
-    return new in {ONE, SEVERAL} and op._schema.name not in _MAY_HAND_BACK
-
-
-def _changes_size(name: str) -> bool:
-    return any(part in name for part in ("resize", "set_", "swap", "_out")) or not name.startswith("aten::")
 
 
 # Where each autograd node was made, by its number: for what its backward allocates.
@@ -258,13 +253,8 @@ class Allocations(OperationListener):
         number = -1 if node is None else node._sequence_nr()
         if number != self._node[0]:
             made = self._nodes.of(number)
-            self._node = number, self.here_backward if made is None else made.backward
+            self._node = number, (made or self.here).backward  # where no line is known that of the backward's call
         return self._node[1]
-
-    @property
-    def here_backward(self) -> Place:
-        """The place of what a backward allocates for nodes of which no line is known: its own call's line."""
-        return self.here.backward
 
     def _place_inside(self, above: FrameType | None) -> Place:
         """Return the place of a call that Python code makes while the engine runs: a hook, a checkpoint."""

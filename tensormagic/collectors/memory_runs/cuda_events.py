@@ -32,6 +32,7 @@ __all__ = ["CudaRecording", "History", "Seen", "allocator_runs", "seen_by"]
 MOST_LINES = 200
 _IN_USE = {"active_allocated", "active_pending_free", "active_awaiting_free"}  # the last is the documentation's word
 _Line = tuple[str, int]
+_Block = tuple[int, int, Any]  # in use: where it begins, what was asked for, the frames of its allocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,32 +54,21 @@ class History:
     limit: int = 0  # how many events torch keeps, beyond which it forgets the oldest; 0 where that is not known
 
 
-@dataclass(slots=True)
-class _Walk:
-    """A device's events, gone through backwards: only what is in use at the end is known for sure."""
-
-    in_use: int
-    reserved: int
-    peak: int = 0
-    most_reserved: int = 0
-
-    def back(self, events: Sequence[Mapping[str, Any]]) -> None:
-        self._measure()
-        for event in reversed(events):
-            action, size = event.get("action"), int(event.get("size", 0))
-            if action == "alloc":
-                self.in_use -= size
-            elif action == "free_completed":
-                self.in_use += size
-            elif action in {"segment_alloc", "segment_map"}:
-                self.reserved -= size
-            elif action in {"segment_free", "segment_unmap"}:
-                self.reserved += size
-            self._measure()
-
-    def _measure(self) -> None:
-        self.peak = max(self.peak, self.in_use)
-        self.most_reserved = max(self.most_reserved, self.reserved)
+def _highest(events: Sequence[Mapping[str, Any]], in_use: int, reserved: int) -> tuple[int, int]:
+    """Return the most that was in use and reserved, from the end backwards: only what it is there is known for sure."""
+    peak, most_reserved = max(in_use, 0), max(reserved, 0)
+    for event in reversed(events):
+        action, size = event.get("action"), int(event.get("size", 0))
+        if action == "alloc":
+            in_use -= size
+        elif action == "free_completed":
+            in_use += size
+        elif action in {"segment_alloc", "segment_map"}:
+            reserved -= size
+        elif action in {"segment_free", "segment_unmap"}:
+            reserved += size
+        peak, most_reserved = max(peak, in_use), max(most_reserved, reserved)
+    return peak, most_reserved
 
 
 def allocator_runs(
@@ -115,15 +105,15 @@ def _run(
     trace = snapshot["device_traces"][device]
     events = [event for event in trace if event.get("time_us", history.since) >= history.since]
     segments = [segment for segment in snapshot.get("segments") or () if segment.get("device", 0) == device]
-    blocks = [pair for segment in segments for pair in _blocks(segment)]
-    walk = _Walk(sum(_asked(block) for _, block in blocks), sum(int(one.get("total_size", 0)) for one in segments))
-    walk.back(events)
+    blocks = [block for segment in segments for block in _blocks(segment)]
+    in_use, reserved = sum(asked for _, asked, _ in blocks), sum(int(one.get("total_size", 0)) for one in segments)
+    peak, most_reserved = _highest(events, in_use, reserved)
     complete = len(events) < len(trace) or len(trace) < history.limit
     return AllocatorRun(
         device=f"cuda:{device}",
         events=len(events),
-        peak=walk.peak if complete else None,
-        reserved=walk.most_reserved if complete else None,
+        peak=peak if complete else None,
+        reserved=most_reserved if complete else None,
         seen_peak=seen.peak,
         lines=tuple(_served(events, seen, lines)),
         unnamed=tuple(_unnamed(blocks, seen, lines)),
@@ -131,17 +121,13 @@ def _run(
     )
 
 
-def _blocks(segment: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield the blocks of a segment that are in use, with their addresses: old snapshots leave these out."""
-    address = int(segment.get("address", 0))
+def _blocks(segment: Mapping[str, Any]) -> Iterator[_Block]:
+    address = int(segment.get("address", 0))  # old snapshots leave those of blocks out
     for block in segment.get("blocks") or ():
+        size = int(block.get("size", 0))
         if block.get("state") in _IN_USE:
-            yield int(block.get("address", address)), block
-        address += int(block.get("size", 0))
-
-
-def _asked(block: Mapping[str, Any]) -> int:
-    return int(block.get("requested_size", block.get("size", 0)))
+            yield int(block.get("address", address)), int(block.get("requested_size", size)), block.get("frames")
+        address += size
 
 
 def _served(events: Iterable[Mapping[str, Any]], seen: Seen, lines: _Lines) -> Iterator[AllocatorLine]:
@@ -155,14 +141,12 @@ def _served(events: Iterable[Mapping[str, Any]], seen: Seen, lines: _Lines) -> I
         yield AllocatorLine(lines.described(line), sum(sizes[line]), returned, len(sizes[line]), max(sizes[line]))
 
 
-def _unnamed(
-    blocks: Iterable[tuple[int, Mapping[str, Any]]], seen: Seen, lines: _Lines
-) -> Iterator[tuple[Location | None, int, int]]:
+def _unnamed(blocks: Iterable[_Block], seen: Seen, lines: _Lines) -> Iterator[tuple[Location | None, int, int]]:
     """Yield what is in use and no tensor was found over, by the line that allocated it, the most bytes first."""
     sums: dict[_Line | None, list[int]] = defaultdict(list)
-    for address, block in blocks:
+    for address, asked, frames in blocks:
         if address not in seen.addresses:
-            sums[lines.of(block.get("frames"))].append(_asked(block))
+            sums[lines.of(frames)].append(asked)
     for line in sorted(sums, key=lambda line: -sum(sums[line]))[:MOST_LINES]:
         yield lines.described(line), len(sums[line]), sum(sums[line])
 
@@ -306,19 +290,11 @@ def seen_by(allocation_logs: Iterable[AllocationLog], locations: Sequence[Locati
     for allocation_log in allocation_logs:
         kind, _, number = allocation_log.device.partition(":")
         if kind == "cuda":
-            found[int(number or 0)] = Seen(
-                _returned(allocation_log, locations), max(allocation_log.peak, 0), _addresses(allocation_log)
-            )
+            returned = {
+                None if site is None else (locations[site].filename, locations[site].line): nbytes
+                for site, nbytes in (allocation_log.served or {}).items()
+            }
+            storages = (block() for block in allocation_log.alive)
+            addresses = frozenset(storage.data_ptr() for storage in storages if storage is not None)
+            found[int(number or 0)] = Seen(returned, max(allocation_log.peak, 0), addresses)
     return found
-
-
-def _returned(allocation_log: AllocationLog, locations: Sequence[Location]) -> dict[tuple[str, int] | None, int]:
-    lines = (
-        (None if site is None else locations[site], nbytes) for site, nbytes in (allocation_log.served or {}).items()
-    )
-    return {None if place is None else (place.filename, place.line): nbytes for place, nbytes in lines}
-
-
-def _addresses(allocation_log: AllocationLog) -> frozenset[int]:
-    storages = (block() for block in allocation_log.alive)
-    return frozenset(storage.data_ptr() for storage in storages if storage is not None)

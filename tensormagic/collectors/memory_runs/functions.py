@@ -159,18 +159,15 @@ def _value(name: str, namespace: Mapping[str, Any]) -> Any:
         called = None  # said below
     if called is not None:
         raise UnknownNameError(f"cannot follow {name}: give the function by its name, {ast.unparse(called.func)}")
+    imported = {first: sys.modules[first]} if first in sys.modules else {}
     try:
-        return eval(name, {**_modules(first, namespace), **namespace})  # noqa: S307  (the user's own expression)
+        return eval(name, {**imported, **namespace})  # noqa: S307  (the user's own expression)
     except Exception as error:
         described = error_text(error)
         raise UnknownNameError(
             f"cannot follow {name} ({described}); give a function by its name here: train, model.forward, "
             "package.module.function"
         ) from None
-
-
-def _modules(first: str, namespace: Mapping[str, Any]) -> dict[str, Any]:
-    return {} if first in namespace or first not in sys.modules else {first: sys.modules[first]}
 
 
 def _code_of(value: Any, name: str) -> CodeType:
@@ -318,7 +315,8 @@ class LineProfile:
             replace(line, executions=counts.pop((line.location.filename, line.location.line), 0))
             for line in lines
         ]  # fmt: skip
-        names = {(code.co_filename, line): code.co_name for code in self._functions.codes for line in _lines_of(code)}
+        codes = self._functions.codes
+        names = {(code.co_filename, line): code.co_name for code in codes for _, _, line in code.co_lines()}
         more = (
             LineMemory(sites.at(filename, line, names.get((filename, line), "")), executions=count)
             for (filename, line), count in sorted(counts.items())
@@ -334,7 +332,3 @@ class LineProfile:
         """What is not counted."""
         gap = self._executions.gap
         return (Gap("functions", gap),) if self._asked and gap else ()
-
-
-def _lines_of(code: CodeType) -> set[int]:
-    return {line for _, _, line in code.co_lines() if line}

@@ -30,7 +30,7 @@ from tensormagic.collectors.session.session_walk import (
     no_cell,
     sources,
 )
-from tensormagic.reports import Leak, Location, StoredGraph
+from tensormagic.reports import Leak, Location
 from tensormagic.reports.memory import Category
 from tensormagic.reports.memory_run import LeakForm
 
@@ -118,13 +118,12 @@ def find_ended(stays: Iterable[Stay], facts: RunFacts, peak: int) -> tuple[Leak,
     for stay in stays:
         if stay.category not in _BRIEF and stay.line >= 0 and stay.nbytes:
             groups[stay.device, stay.line].append(stay)
-    at_once = (group for group in groups.values() if len({_round_of_death(stay, facts) for stay in group}) == 1)
-    found = (_unheld(group, until) for group in at_once)
+    found = []
+    for group in groups.values():
+        deaths = (stay.allocated_at if stay.freed_at is None else stay.freed_at for stay in group)
+        if len({bisect_right(facts.backwards, death) for death in deaths}) == 1:  # all at once
+            found.append(_unheld(group, until))
     return tuple(replace(leak, ended=True) for leak in found if leak is not None)
-
-
-def _round_of_death(stay: Stay, facts: RunFacts) -> int:
-    return bisect_right(facts.backwards, stay.allocated_at if stay.freed_at is None else stay.freed_at)
 
 
 def _leak(group: list[Stay], facts: RunFacts) -> Leak | None:
@@ -305,31 +304,26 @@ class _Search:
 
     def _hold_at(self, place: Place) -> Hold:
         """Return the container that a tensor is an item of, with all its bounds; the tensor itself where it is none."""
-        if not _is_item(place):
-            return self._of_tensor(place.path)
-        name, item = _container(place.path)
+        path = place.path
+        if not _is_item(place):  # it grows only where a line makes it anew from itself
+            where = self.where(path)
+            return Hold(_as_written(path), "joined", location=where, ends=where is None or self.is_emptied(path))
+        found = _NUMBERED.search(path) or _LAST.search(path)  # of history[3]['loss'] history, of out['x'] out
+        name, item = (path, "") if found is None else (path[: found.start()], found[0])
         ends = any(name == path or name.startswith((f"{path}[", f"{path}.")) for path in self._walk_session.bounded)
         written = _as_written(name)
         return Hold(written, "items", item, self.where(name), ends=ends or self.is_emptied(name))
-
-    def _of_tensor(self, name: str) -> Hold:
-        """Return a tensor as its own holder: it grows only where a line makes it anew from itself."""
-        where = self.where(name)
-        return Hold(_as_written(name), "joined", location=where, ends=where is None or self.is_emptied(name))
 
     def stored(self, found: Holders) -> Iterator[tuple[int, Hold]]:
         """Yield the storages that graphs of stored results keep."""
         graphs = graphs_and_storages(self._walk_session.visits, self._own, self.where, MOST_NODES)
         for graph, storages in graphs:
             found.complete = found.complete and graph.complete
-            hold = self._of_graph(graph)
+            hold = Hold(
+                _as_written(graph.name), graph.form, location=graph.location, graph=True, count=graph.graphs,
+                scalars=graph.scalars, ends=self.is_emptied(graph.name),
+            )  # fmt: skip
             yield from ((key, hold) for key in storages)
-
-    def _of_graph(self, graph: StoredGraph) -> Hold:
-        return Hold(
-            _as_written(graph.name), graph.form, location=graph.location, graph=True, count=graph.graphs,
-            scalars=graph.scalars, ends=self.is_emptied(graph.name),
-        )  # fmt: skip
 
     def carried(self) -> Iterator[tuple[int, Hold]]:
         """Yield the storages that the graph of a single tensor keeps: what is carried over from step to step."""
@@ -374,9 +368,3 @@ def _is_item(place: Place) -> bool:
 def _as_written(name: str) -> str:
     """Return a name as written in the source: of ``train.<locals>.losses`` the variable."""
     return name.rpartition("<locals>.")[2]
-
-
-def _container(path: str) -> tuple[str, str]:
-    """Return what holds an item, and which item: of ``history[3]['loss']`` the history; of ``out['x']`` the dict."""
-    found = _NUMBERED.search(path) or _LAST.search(path)
-    return (path, "") if found is None else (path[: found.start()], found[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from threading import RLock
 from types import FrameType
@@ -19,6 +20,7 @@ from tensormagic.collectors.memory_runs.allocation_log import (
     Block,
     Event,
     Iterations,
+    LineTally,
     Place,
     Totals,
     blocks_of,
@@ -27,6 +29,7 @@ from tensormagic.collectors.memory_runs.allocation_log import (
 from tensormagic.collectors.memory_runs.allocations import FEWEST_EVENTS, Allocations
 from tensormagic.collectors.memory_runs.cuda_events import CudaRecording
 from tensormagic.collectors.memory_runs.functions import LineProfile
+from tensormagic.collectors.memory_runs.leaks import RunFacts
 from tensormagic.collectors.memory_runs.run_report import Account, Described, Growth, alive_now, described
 from tensormagic.collectors.objects.identity import ModuleNames, RunningModules
 from tensormagic.collectors.ops import storages
@@ -77,7 +80,7 @@ class MemoryRecorder(Listener):
         self._profile = LineProfile(functions, namespace, cell)
         walk, site_of = self._profile.walk(self._sites, modules.path_in)
         self.operations = self._seen = Allocations(walk, site_of, self._fold, self.run.clock)
-        self._totals: Totals = {}
+        self._totals: Totals = defaultdict(LineTally)
         self._iterations = Iterations()
         self._allocation_logs: dict[torch.device, AllocationLog] = {}
         self._lock = RLock()  # a live panel asks from another thread
@@ -165,12 +168,10 @@ class MemoryRecorder(Listener):
         """Ask what grew with every iteration, while everything still has its name."""
         account = self._account()
         growth = Growth(self._namespace, frame, self._sites.cell_number, error)
-        blocks = [block for block, _ in account.alive]
         first = {site: total.first for site, total in self._totals.items() if site is not None}
-        self._leaks = growth.leaks(
-            blocks, self._iterations, self._sites.locations, category=account.category, first=first
-        )  # fmt: skip
-        self._leaks += growth.ended(account.at_peak, self._iterations, self._sites.locations, first=first)
+        facts = RunFacts(self._sites.locations, self._iterations.backwards, self._iterations.joins, first)
+        self._leaks = growth.leaks(((block, account.category(block)) for block, _ in account.alive), facts)
+        self._leaks += growth.ended(account.at_peak, facts)
         self._growth_gaps = growth.gaps
 
     def _note_module(self, _name: str, module: nn.Module) -> None:
@@ -266,8 +267,8 @@ class MemoryRecorder(Listener):
 
     def _report(self, account: Account) -> MemoryRunReport:
         now = self._seen.operations, self.run.clock() if self.run.state == "running" else self.run.ended
-        peak, peak_left_out = account.peak()
-        kept, kept_left_out = account.kept()
+        peak, peak_left_out = account.largest(account.at_peak)
+        kept, kept_left_out = account.largest(account.alive)
         lines = self._profile.lines(account.lines, self._sites)
         failed, memory = self._failed, self._failed.memory if self._failed is not None else None
         return MemoryRunReport(

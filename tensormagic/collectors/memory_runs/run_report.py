@@ -20,7 +20,6 @@ from tensormagic.collectors.memory_runs.allocation_log import (
     BEFORE,
     AllocationLog,
     Block,
-    Iterations,
     LineTally,
     Moment,
     Totals,
@@ -64,19 +63,15 @@ def described(namespace: Mapping[str, Any], frame: FrameType | None) -> tuple[De
         namespace: The user's names.
         frame: Of the function whose variables are names, too.
     """
+    found: Described = {}
     try:
-        return _described(namespace, frame)
+        with quiet(), uncollected():
+            survey = Survey(ObjectWalk(THOROUGH).through(namespace, running(frame, set(namespace))), everything=True)
+            for block in survey.blocks:
+                found.update(dict.fromkeys(block.identities | {block.memory.identity}, live_storage(block)))
+            return found, survey.gaps
     except Exception as error:  # an odd object that a name leads to: the run is the user's
         return {}, (Gap("names", f"live memory could not be named: {error_text(error)}"),)
-
-
-def _described(namespace: Mapping[str, Any], frame: FrameType | None) -> tuple[Described, tuple[Gap, ...]]:
-    found: Described = {}
-    with quiet(), uncollected():
-        survey = Survey(ObjectWalk(THOROUGH).through(namespace, running(frame, set(namespace))), everything=True)
-        for block in survey.blocks:
-            found.update(dict.fromkeys(block.identities | {block.memory.identity}, live_storage(block)))
-        return found, survey.gaps
 
 
 def alive_now() -> Iterator[tuple[torch.UntypedStorage, torch.Tensor, bool]]:
@@ -133,7 +128,7 @@ class Account:
         self._numbers: dict[int | None, int] = {}
         self.lines = self._lines(dict(totals))
 
-    def _lines(self, totals: Totals) -> tuple[LineMemory, ...]:
+    def _lines(self, totals: Mapping[int | None, LineTally]) -> tuple[LineMemory, ...]:
         kept, peak = _by_line(self.alive), _by_line(pair for pair in self.at_peak if not pair[0].before)
         sites = sorted(totals, key=lambda site: (-totals[site].allocated, -1 if site is None else site))
         every = [site for site in sites if site is not None or totals[site].allocated]
@@ -156,20 +151,13 @@ class Account:
 
     # -- blocks -----------------------------------------------------------------------------------------------------
 
-    def peak(self) -> tuple[tuple[AllocatedBlock, ...], tuple[int, int]]:
-        """Return what was alive at the peak of the device that peaked highest, and how much of it is left out."""
-        return self._largest_blocks(self.at_peak)
-
-    def kept(self) -> tuple[tuple[AllocatedBlock, ...], tuple[int, int]]:
-        """Return what the run allocated and left alive, and how much of it is left out."""
-        return self._largest_blocks(self.alive)
-
     def at_end(self) -> tuple[LiveStorage, ...]:
         """Return what is alive, the largest first."""
         order = sorted(self._every, key=lambda block: -block.nbytes)
         return tuple(self._storage(block, block.nbytes) for block in order[:MOST_BLOCKS])
 
-    def _largest_blocks(self, blocks: Blocks) -> tuple[tuple[AllocatedBlock, ...], tuple[int, int]]:
+    def largest(self, blocks: Blocks) -> tuple[tuple[AllocatedBlock, ...], tuple[int, int]]:
+        """Return the largest of some blocks, and how many are left out and their bytes."""
         order = sorted(blocks, key=lambda pair: -pair[1])
         left = order[MOST_BLOCKS:]
         wording = tuple(self._block(block, nbytes) for block, nbytes in order[:MOST_BLOCKS])
@@ -309,9 +297,6 @@ def _levels(
 
 SMALLEST = 2**20  # bytes; what collects less than that is no news, unless it is graphs
 
-CategoryOf = Callable[[Block], Category]
-First = Mapping[int, int]
-
 
 class Growth:
     """Asks, at the end of a run, what grew.
@@ -337,68 +322,41 @@ class Growth:
         self._cell_number = no_cell if cell_number is None else cell_number
         self.gaps: tuple[Gap, ...] = ()
 
-    def leaks(
-        self,
-        alive: Iterable[Block],
-        iterations: Iterations,
-        locations: Sequence[Location],
-        *,
-        category: CategoryOf,
-        first: First,
-    ) -> tuple[Leak, ...]:
+    def leaks(self, alive: Iterable[tuple[Block, Category]], facts: RunFacts) -> tuple[Leak, ...]:
         """Return what grows with every iteration, the largest first. Never raises.
 
         Args:
-            alive: The storages that are alive; those from before the run are left out.
-            iterations: What shows the iterations.
-            locations: The lines, by number.
-            category: What a storage is for.
-            first: Number of the first operation at which each line allocated something.
+            alive: What the run allocated and is alive, and what it is for.
+            facts: What else is known of the run.
         """
         try:
-            return self._leaks([(block, category(block)) for block in alive], iterations, locations, first)
+            stayed = {block: kind for block, kind in alive if block.site is not None and kind not in MEANT}
+            sites = Counter(block.site for block in stayed if block.site is not None)
+            joins = facts.joins or {}
+            # Enough stayed from one line, or one tensor was joined often enough.
+            if not any(count >= FEWEST_GRAPHS or len(joins.get(site, ())) > FEWEST for site, count in sites.items()):
+                return ()
+            holders = self._holders(stayed, [facts.lines[site].filename for site, _ in sites.most_common()])
+            stays = [_stay(block, category, holders) for block, category in stayed.items()]
+            found = find_leaks(stays, replace(facts, complete=holders.complete))
+            return tuple(leak for leak in found if leak.graph or leak.kept >= SMALLEST)
         except Exception as error:  # an odd object that a name leads to: the run is the user's
             self.gaps = (Gap("leaks", f"the search for what grows failed: {error_text(error)}"),)
             return ()
 
-    def _leaks(
-        self, alive: list[tuple[Block, Category]], iterations: Iterations, locations: Sequence[Location], first: First
-    ) -> tuple[Leak, ...]:
-        made = (pair for pair in alive if not pair[0].before and pair[0].site is not None)
-        stayed = {block: category for block, category in made if category not in MEANT}
-        if not _may_grow(stayed, iterations):
-            return ()
-        holders = self._holders(stayed, locations)
-        stays = [_stay(block, category, holders) for block, category in stayed.items()]
-        found = find_leaks(stays, RunFacts(locations, iterations.backwards, iterations.joins, first, holders.complete))
-        return tuple(leak for leak in found if leak.graph or leak.kept >= SMALLEST)
-
-    def ended(
-        self,
-        at_peak: Iterable[tuple[Block, int]],
-        iterations: Iterations,
-        locations: Sequence[Location],
-        *,
-        first: First,
-    ) -> tuple[Leak, ...]:
+    def ended(self, at_peak: Blocks, facts: RunFacts) -> tuple[Leak, ...]:
         """Return what grew up to the peak and was freed later, all at once.
 
         Args:
             at_peak: What was alive then, with its bytes.
-            iterations: What shows the iterations.
-            locations: The lines, by number.
-            first: Number of the first operation at which each line allocated something.
+            facts: What else is known of the run.
         """
-        every = list(at_peak)
-        gone = [(block, nbytes) for block, nbytes in every if block.freed_at is not None and not block.before]
-        peak = max((block.allocated_at for block, _ in every), default=0)
+        gone = [(block, nbytes) for block, nbytes in at_peak if block.freed_at is not None and not block.before]
+        peak = max((block.allocated_at for block, _ in at_peak), default=0)
         stays = [_stay(block, block.category or "other", Holders(), nbytes) for block, nbytes in gone]
-        found = find_ended(stays, RunFacts(locations, iterations.backwards, first=first), peak)
-        return tuple(leak for leak in found if leak.kept >= SMALLEST)
+        return tuple(leak for leak in find_ended(stays, facts, peak) if leak.kept >= SMALLEST)
 
-    def _holders(self, stayed: Collection[Block], locations: Sequence[Location]) -> Holders:
-        lines = Counter(block.site for block in stayed)
-        files = (locations[site].filename for site, _ in lines.most_common() if site is not None)
+    def _holders(self, stayed: Collection[Block], files: Iterable[str]) -> Holders:
         found = find_holders(
             {block.key for block in stayed}, self._namespace, files, self._variables(), cell_number=self._cell_number
         )
@@ -413,13 +371,6 @@ class Growth:
         yield from running(self._frame, set(self._namespace))
         for place, value in failing_variables(self._error, self._cell_number) if self._error is not None else ():
             yield replace(place, kind="name"), value
-
-
-def _may_grow(stayed: Collection[Block], iterations: Iterations) -> bool:
-    """Return whether enough stayed from one line, or one tensor was joined often enough."""
-    lines = Counter(block.site for block in stayed)
-    often = any(count >= FEWEST_GRAPHS for count in lines.values())
-    return often or any(len(iterations.joins.get(site, ())) > FEWEST for site in lines if site is not None)
 
 
 def _stay(block: Block, category: Category, holders: Holders, nbytes: int | None = None) -> Stay:

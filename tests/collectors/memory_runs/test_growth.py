@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections import defaultdict
 
 import torch
 from torch import nn
 
 import tensormagic as tm
 from tensormagic.collectors.memory_runs import run_report
-from tensormagic.collectors.memory_runs.allocation_log import MOST_JOINED, AllocationLog, Block, Freed, Iterations
+from tensormagic.collectors.memory_runs.allocation_log import (
+    MOST_JOINED,
+    AllocationLog,
+    Block,
+    Freed,
+    Iterations,
+    LineTally,
+)
 from tests.support.gaps import own_gaps
 
 
@@ -35,7 +43,7 @@ class Line:
 def ledger_of(*blocks: Block, device: str = "cpu") -> tuple[AllocationLog, Iterations]:
     """Return what is known after some allocations."""
     beats = Iterations()
-    ledger = AllocationLog(device, {}, beats)
+    ledger = AllocationLog(device, defaultdict(LineTally), beats)
     for each in blocks:
         ledger.fold([each])
     return ledger, beats
