@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
-from typing import Literal
 
 import numpy as np
 import torch
@@ -234,7 +233,7 @@ def _offsets_at(pattern: Pattern, steps: np.ndarray) -> np.ndarray:
 #
 # Nothing here touches a tensor; the values in the grid are put in by whoever has one.
 
-_JUMPS = 8
+_JUMPS = 8  # the first differences between successive offsets in reading order
 _LETTERS = "ijklmnopqrstuvwxyz"
 # Memory formats besides the plain one: number of dimensions → name, and its dimensions from the innermost outwards.
 _CHANNELS_LAST = {4: ("channels_last", (1, 3, 2, 0)), 5: ("channels_last_3d", (1, 4, 3, 2, 0))}
@@ -261,7 +260,8 @@ def layout(  # noqa: PLR0913  (all but the geometry itself is keyword-only)
     """
     shape, stride = tuple(shape), tuple(stride)
     pattern = Pattern.of(shape, stride, storage_offset)
-    distinct = count_distinct(pattern)
+    distinct, numel = count_distinct(pattern), prod(shape)
+    offsets = [_offset_at(shape, stride, rank) for rank in range(min(numel, _JUMPS + 1))]
     return LayoutReport(
         shape=shape,
         stride=stride,
@@ -273,9 +273,9 @@ def layout(  # noqa: PLR0913  (all but the geometry itself is keyword-only)
         lowest=pattern.lowest if pattern else None,
         highest=pattern.highest if pattern else None,
         distinct=distinct,
-        internal_overlap=_internal_overlap(distinct, prod(shape)),
-        jumps=_jumps(shape, stride),
-        contiguous_bytes=prod(shape) * element_size,
+        internal_overlap="maybe" if distinct is None else "yes" if distinct < numel else "no",
+        jumps=tuple(after - before for before, after in pairwise(offsets)),
+        contiguous_bytes=numel * element_size,
         views=views(shape, stride, element_size=element_size),
     )
 
@@ -293,19 +293,6 @@ def count_distinct(pattern: Pattern | None) -> int | None:
     if distinct is None and pattern.steps <= ENUMERATION_LIMIT:
         return len(np.unique(enumerate_reads(pattern)[0]))
     return distinct
-
-
-def _internal_overlap(distinct: int | None, numel: int) -> Literal["no", "yes", "maybe"]:
-    if distinct is None:
-        return "maybe"
-    return "yes" if distinct < numel else "no"
-
-
-def _jumps(shape: tuple[int, ...], stride: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the first differences between successive offsets in reading order."""
-    numel = prod(shape)
-    offsets = [_offset_at(shape, stride, rank) for rank in range(min(numel, _JUMPS + 1))]
-    return tuple(after - before for before, after in pairwise(offsets))
 
 
 def _offset_at(shape: tuple[int, ...], stride: tuple[int, ...], rank: int) -> int:
@@ -351,18 +338,17 @@ def _packed_stride(shape: tuple[int, ...], order: tuple[int, ...]) -> tuple[int,
 
 # The elements of an index grid: one gather of what is shown, one transfer, then text and levels.
 
-Values = tuple[tuple[tuple[str, ...], ...], tuple[tuple[float, ...], ...]]
 Element = bool | int | float | complex
 
 
-def read_values(x: torch.Tensor, cut: Cut) -> Values:
-    """Return the elements of a cut as short texts and as numbers to colour by, row by row."""
+def with_values(drawn: Grid, x: torch.Tensor, cut: Cut) -> Grid:
+    """Return the grid of a cut with its elements as short texts and as numbers to colour by, row by row."""
     if not (cut.rows and cut.columns):
-        return (), ()
+        return drawn
     with quiet():
         rows = _gather(x, cut).resolve_conj().resolve_neg().tolist()
-    texts = tuple(tuple(text_of(value) for value in row) for row in rows)
-    return texts, tuple(tuple(level_of(value) for value in row) for row in rows)
+    values = tuple(tuple(text_of(value) for value in row) for row in rows)
+    return replace(drawn, values=values, levels=tuple(tuple(level_of(value) for value in row) for row in rows))
 
 
 def _gather(x: torch.Tensor, cut: Cut) -> torch.Tensor:

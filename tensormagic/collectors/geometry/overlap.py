@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 from typing import Any, Literal
 
@@ -102,7 +103,7 @@ def solid_bytes(region: Region) -> tuple[int, int] | None:
 def marked(region: Region, size: int) -> np.ndarray:
     """Return a picture of memory of ``size`` bytes, from the point a region counts from: True where it has a byte."""
     touched = np.zeros(size, dtype=np.bool_)
-    _at(touched, region, 0, whole=True)[...] = True
+    _bytes_of(touched, region, 0)[...] = True
     return touched
 
 
@@ -129,19 +130,11 @@ def _count_by_marking(x: Region, y: Region) -> int | None:
     if max(high - low, x.elements, y.elements) > COUNT_LIMIT:
         return None
     touched = np.zeros(high - low, dtype=np.bool_)
-    _at(touched, y, low, whole=True)[...] = True
+    _bytes_of(touched, y, low)[...] = True
     starts = np.zeros(high - low, dtype=np.bool_)
-    _at(starts, x, low, whole=False)[...] = True
+    _bytes_of(starts, x, low)[..., 0] = True
     firsts = np.flatnonzero(starts)
     return int(np.any(touched[firsts[:, None] + np.arange(x.itemsize)], axis=1).sum())
-
-
-def _at(picture: np.ndarray, region: Region, low: int, *, whole: bool) -> np.ndarray:
-    """Return the bytes of a region in a picture that starts at byte ``low``: of each element all, or the first."""
-    shape, stride = (region.shape, region.stride)
-    if whole:
-        shape, stride = (*shape, region.itemsize), (*stride, 1)
-    return np.lib.stride_tricks.as_strided(picture[region.start - low :], shape, stride)
 
 
 # Which elements of one tensor lie in the memory that another one writes to: how many, and which is the first.
@@ -176,7 +169,9 @@ def touched(other: Region, written: Region, mask: np.ndarray | None = None) -> T
     if max(high - low, other.elements * other.itemsize, written.elements * written.itemsize) <= PICTURE_LIMIT:
         return _by_picture(other, written, mask, low, high)
     count = overlap_elements(other, written)
-    return Touched(count, _index_of(other, written.start), "9" if count == other.elements else "")
+    in_order = all(step >= following for step, following in pairwise(other.stride))  # bytes come as they are read
+    first = index_at(other, written.start) if in_order else None
+    return Touched(count, first, "9" if count == other.elements else "")
 
 
 def _by_picture(other: Region, written: Region, mask: np.ndarray | None, low: int, high: int) -> Touched:
@@ -205,16 +200,9 @@ def _marks(hit: np.ndarray) -> str:
 
 
 def _bytes_of(picture: np.ndarray, region: Region, low: int) -> np.ndarray:
-    """Return the bytes of a region in the picture, one more dimension for the bytes of an element."""
+    """Return the bytes of a region in a picture that starts at byte ``low``, those of an element last."""
     shape, stride = (*region.shape, region.itemsize), (*region.stride, 1)
     return np.lib.stride_tricks.as_strided(picture[region.start - low :], shape, stride)
-
-
-def _index_of(other: Region, byte: int) -> tuple[int, ...] | None:
-    """Return which index of ``other`` starts at ``byte``, where the bytes come in reading order."""
-    if any(step < following for step, following in zip(other.stride, other.stride[1:], strict=False)):
-        return None
-    return index_at(other, byte)
 
 
 def index_at(region: Region, byte: int) -> tuple[int, ...] | None:

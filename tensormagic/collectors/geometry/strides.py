@@ -44,15 +44,10 @@ def axes_of(shape: Sequence[int], stride: Sequence[int]) -> tuple[Axis, ...]:
     for size, step, weight in zip(shape, stride, contiguous_stride(shape), strict=True):
         if size == 1:
             continue
-        inner = Axis(size, step, weight)
-        axes[-1:] = _merged(axes[-1], inner) if axes else (inner,)
+        if axes and axes[-1].stride == step * size and step > 0:
+            size *= axes.pop().size  # noqa: PLW2901  (one axis)
+        axes.append(Axis(size, step, weight))
     return tuple(axes)
-
-
-def _merged(outer: Axis, inner: Axis) -> tuple[Axis, ...]:
-    if outer.stride == inner.stride * inner.size and inner.stride > 0:
-        return (replace(inner, size=outer.size * inner.size),)
-    return outer, inner
 
 
 @dataclass(frozen=True, slots=True)

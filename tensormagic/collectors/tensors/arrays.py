@@ -256,17 +256,13 @@ def _order(flags: Any) -> str:
 
 
 def _owner_note(array: Any) -> str:
-    base = _base(array)
-    if base is None:
+    if _base(array) is None:
         return ""
-    owner = _base(_root(array))
-    return f"its base is {_described(_root(array) if owner is None else owner)}"
-
-
-def _described(owner: Any) -> str:
+    root = _root(array)
+    owner = root if (other := _base(root)) is None else other
     if np.ndarray in type(owner).__mro__:
-        return f"an array of shape {np.ndarray.shape.__get__(owner)}"
-    return f"a {type(owner).__module__}.{type(owner).__qualname__}".replace("builtins.", "")
+        return f"its base is an array of shape {np.ndarray.shape.__get__(owner)}"
+    return f"its base is a {type(owner).__module__}.{type(owner).__qualname__}".replace("builtins.", "")
 
 
 def _byte_order(dtype: np.dtype) -> str:

@@ -36,14 +36,11 @@ def saved_states(node: Any, names: Mapping[int, str] | None = None) -> tuple[Sav
 
 
 def _fine(slot: str, value: torch.Tensor, names: Mapping[int, str]) -> SavedState:
+    version = None if value.is_inference() else value._version
     return SavedState(
         slot, "fine", names.get(value._cdata, ""), sizes_of(value),
-        str(value.dtype).removeprefix("torch."), value.numel() * value.element_size(), *_versions(value),
+        str(value.dtype).removeprefix("torch."), value.numel() * value.element_size(), version, version,
     )  # fmt: skip
-
-
-def _versions(value: torch.Tensor) -> tuple[int | None, int | None]:
-    return (None, None) if value.is_inference() else (value._version, value._version)
 
 
 # The way from a tensor to its leaves: the nearest nodes of its graph, by the user's names where there are any.
@@ -66,21 +63,15 @@ def path_of(root: Any, names: Mapping[int, str], named: Iterable[tuple[str, Any]
     """
     if root is None:
         return None
-    nodes, complete = _walk(root)
+    nodes = list(walk_nodes([root], MOST_COUNTED + 1))  # held, so that the Python object and ``id`` of each stay
     listed = nodes[:MOST_LISTED]
     places = {id(node): place for place, node in enumerate(listed)}
     made = _made(places, named)
     return Path(
         nodes=tuple(_node(node, names, places, made.get(place, "")) for place, node in enumerate(listed)),
-        walked=len(nodes),
-        complete=complete,
+        walked=min(len(nodes), MOST_COUNTED),
+        complete=len(nodes) <= MOST_COUNTED,
     )
-
-
-def _walk(root: Any) -> tuple[list[Any], bool]:
-    """Return the nearest nodes; holding them keeps each one's Python object, and so its ``id``, the same."""
-    nodes = list(walk_nodes([root], MOST_COUNTED + 1))
-    return nodes[:MOST_COUNTED], len(nodes) <= MOST_COUNTED
 
 
 def _made(places: Mapping[int, int], named: Iterable[tuple[str, Any]]) -> dict[int, str]:
@@ -195,24 +186,14 @@ def _grad_because(x: torch.Tensor, name: str) -> str:
 def _hooks(x: torch.Tensor) -> Iterator[Hook]:
     kinds = (("tensor hook", "_backward_hooks"), ("post-accumulate hook", "_post_accumulate_grad_hooks"))
     for kind, attribute in kinds:
-        for function in list((getattr(x, attribute, None) or {}).values()):
-            yield Hook(kind, _function_name(function), _place(function))
-
-
-def _function_name(function: Any) -> str:
-    bare = _bare(function)
-    return str(getattr(bare, "__qualname__", "") or type(bare).__qualname__).rsplit("<locals>.", 1)[-1]
-
-
-def _bare(function: Any) -> Any:
-    while isinstance(function, partial):
-        function = function.func
-    return function
-
-
-def _place(function: Any) -> str:
-    code = getattr(_bare(function), "__code__", None)
-    return f"{PurePath(code.co_filename).name}, line {code.co_firstlineno}" if code is not None else ""
+        for hook in list((getattr(x, attribute, None) or {}).values()):
+            function = hook
+            while isinstance(function, partial):
+                function = function.func
+            name = str(getattr(function, "__qualname__", "") or type(function).__qualname__)
+            code = getattr(function, "__code__", None)
+            place = f"{PurePath(code.co_filename).name}, line {code.co_firstlineno}" if code is not None else ""
+            yield Hook(kind, name.rsplit("<locals>.", 1)[-1], place)
 
 
 # A tensor's place in autograd: whether it is tracked, what made it, which leaves its gradient goes to.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -17,6 +17,7 @@ from tensormagic.collectors.objects.namespace import modules_in, nearest, walk_t
 from tensormagic.collectors.quiet import here, quiet
 from tensormagic.collectors.tensors.autograd import autograd, saved_states
 from tensormagic.reports import GradientFacts, LiveWay
+from tensormagic.reports.autograd import GradState
 
 # The way from a tensor to what was computed from it, as graphs stand now: looked for from the far end.
 #
@@ -157,25 +158,20 @@ def gradient_facts(
         called, own = names.of(x) or expression or "x", x.is_leaf or not expression
         count, zero, nan, inf = _counts(x) if state.grad == "present" else (0, 0, 0, 0)
         way, searched = _way(x, names, *loss)
+        shared = _sharing(x, names)  # its memory, but not its history
+        relative = next((label for label, each in shared if each.requires_grad), "")
+        copies = dict.fromkeys(label for label, each in shared if not each.requires_grad and label.isidentifier())
+        held = ((label, group["params"]) for label, each in names.optimizers for group in each.param_groups)
         return GradientFacts(
             name=called if own else expression, expression=expression if own and called != expression else "",
             shape=sizes_of(x), dtype=dtype_of(x), requires_grad=x.requires_grad, is_leaf=x.is_leaf,
             retains_grad=x.retains_grad, is_parameter=isinstance(x, torch.nn.Parameter), inference=x.is_inference(),
             made_by=op_name(state.grad_fn) if state.grad_fn else "", leaves=state.leaves,
-            grad=_state(state.grad), numel=count, norm=state.grad_norm, zero=zero, nan=nan, inf=inf,
-            relative=_relative(x, names), copies=_copies(x, names),
-            loss=loss[0], way=way, scale=scale, searched=searched, optimizer=_optimizer(x, names),
+            grad=cast("GradState", state.grad), numel=count, norm=state.grad_norm, zero=zero, nan=nan, inf=inf,
+            relative="" if x.requires_grad else relative, copies=tuple(copies)[:MOST_COPIES] if x.requires_grad else (),
+            loss=loss[0], way=way, scale=scale, searched=searched,
+            optimizer=next((label for label, parameters in held if any(one is x for one in parameters)), ""),
         )  # fmt: skip
-
-
-def _optimizer(x: torch.Tensor, names: Names) -> str:
-    """Return the name of the optimizer that holds a tensor."""
-    held = ((name, group["params"]) for name, each in names.optimizers for group in each.param_groups)
-    return next((name for name, parameters in held if any(one is x for one in parameters)), "")
-
-
-def _state(described: str) -> Any:
-    return described if described in {"none", "present"} else "unreadable"
 
 
 def _counts(x: torch.Tensor) -> tuple[int, int, int, int]:
@@ -198,19 +194,6 @@ def _way(x: torch.Tensor, names: Names, loss_name: str, loss: Any) -> tuple[Live
     if loss is not None:
         return way_between(x, loss, loss_name, names.named), 1
     return way_to_anything(x, names.named)
-
-
-def _relative(x: torch.Tensor, names: Names) -> str:
-    """Return the name of a tensor with the same storage that asks for a gradient, though ``x`` does not."""
-    shared = () if x.requires_grad else _sharing(x, names)
-    return next((label for label, each in shared if each.requires_grad), "")
-
-
-def _copies(x: torch.Tensor, names: Names) -> tuple[str, ...]:
-    """Return names that share the memory of ``x`` but not its history, without those of gradients and optimizers."""
-    shared = _sharing(x, names) if x.requires_grad else ()
-    found = [label for label, each in shared if not each.requires_grad and label.isidentifier()]
-    return tuple(dict.fromkeys(found))[:MOST_COPIES]
 
 
 def _sharing(x: torch.Tensor, names: Names) -> list[tuple[str, torch.Tensor]]:

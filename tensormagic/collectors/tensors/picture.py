@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from tensormagic.collectors.geometry.layout import Cut, cut_along, cut_of, dim_names, grid, read_values, text_of
+from tensormagic.collectors.geometry.layout import Cut, cut_along, cut_of, dim_names, grid, text_of, with_values
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.tensors.reductions import Domain, as_wide
 from tensormagic.errors import TensorMagicError
-from tensormagic.reports import Gap, Grid, ImageFrame, LayoutReport, SignalLine, TensorPicture, TensorReport
+from tensormagic.reports import Gap, ImageFrame, LayoutReport, SignalLine, TensorPicture, TensorReport
 from tensormagic.reports.tensor import Scaling
 
 # A tensor as a picture, on demand: shapes that images have are read as images, the others as signals.
@@ -359,12 +359,7 @@ def _with(shown: tuple[int, ...], place: tuple[int, ...], dim: int | None) -> tu
 def show_slice(x: torch.Tensor, laid: LayoutReport, cut: Cut) -> LayoutReport:
     """Return the layout with another slice in its grid; values are read where they were before."""
     drawn = grid(laid.shape, laid.stride, laid.storage_offset, cut)
-    return replace(laid, grid=_with_values(x, drawn, cut) if laid.grid.values else drawn)
-
-
-def _with_values(x: torch.Tensor, drawn: Grid, cut: Cut) -> Grid:
-    values, levels = read_values(x, cut)
-    return replace(drawn, values=values, levels=levels)
+    return replace(laid, grid=with_values(drawn, x, cut) if laid.grid.values else drawn)
 
 
 def every_element(x: torch.Tensor, laid: LayoutReport) -> tuple[str, ...]:

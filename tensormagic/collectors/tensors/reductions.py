@@ -79,7 +79,8 @@ def reduce_chunks(pieces: Pieces, domain: Domain) -> Raw:
 
 
 def _reduce_integers(pieces: Pieces, domain: Domain) -> Raw:
-    surveys = _table(_survey_integers(_as_int64(piece), domain) for piece in pieces())
+    integers = map(_as_int64, pieces())
+    surveys = _table(torch.stack([(some == -domain.bias).sum(), *torch.aminmax(some)]) for some in integers)
     low, high = surveys[:, 1].min(), surveys[:, 2].max()
     span = high - low
     shift = torch.where(span >= 0, low, 0)  # a span that overflows int64 is negative: no shift then
@@ -98,11 +99,15 @@ def _reduce_reals(pieces: Pieces, domain: Domain) -> Raw:
     low, high = surveys[:, _LOW].min(), surveys[:, _HIGH].max()
     scale = _scale(low, high) if domain.scaled else torch.ones_like(low)
     one_each = (counts[:, _FRACTIONS].sum() == 0) & (high - low < BINS)
-    shift = _shift(sums.sum() / counts[:, _FINITE].sum().clamp(min=1), low, whole=one_each) * scale
+    mean = sums.sum() / counts[:, _FINITE].sum().clamp(min=1)
+    usable = torch.isfinite(mean) & torch.isfinite(low)  # the sum may have overflowed
+    near = torch.where(one_each, mean.round(), mean)  # what to subtract before squaring: whole numbers stay exact
+    shift = torch.where(usable, near, 0.0) * scale
     start = torch.where(torch.isfinite(low), low, 0.0)  # nothing is finite: no bin counts, but none may be out of range
     z_low, z_high = start * scale - shift, high * scale - shift
     grid = _Grid(z_low, _bins_per_unit(z_high - z_low, one_each, scale))
-    moved = (_moved(as_wide(piece, domain), scale, shift, domain) for piece in pieces())
+    values = (as_wide(piece, domain) for piece in pieces())
+    moved = ((some * scale if domain.scaled else some) - shift for some in values)  # no pass for a scale that is 1
     moments, bins = _measure_all(moved, grid, domain, _clean(counts, domain))
     return Raw(counts, torch.stack([low, high, shift, scale]), moments, bins, one_each.to(torch.int64))
 
@@ -130,23 +135,12 @@ def _measure_all(
     return _table(rows), bins
 
 
-def _moved(values: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, domain: Domain) -> torch.Tensor:
-    """Return value · scale - shift; without a pass over the values for a scale that is 1."""
-    return (values * scale if domain.scaled else values) - shift
-
-
 def _clean(counts: torch.Tensor, domain: Domain) -> Iterable[bool]:
     """Return for each chunk whether it is known to be free of NaN and infinities; known only where looking is free."""
     if not domain.may_look:
         return itertools.repeat(False)  # noqa: FBT003  (an iterator of flags)
     flags: list[bool] = (counts[:, 1:4].sum(1) == 0).tolist()
     return flags
-
-
-def _shift(mean: torch.Tensor, low: torch.Tensor, *, whole: torch.Tensor) -> torch.Tensor:
-    """Return a value near the mean: what to subtract before squaring. Whole for whole numbers, which stay exact."""
-    usable = torch.isfinite(mean) & torch.isfinite(low)  # the sum may have overflowed
-    return torch.where(usable, torch.where(whole, mean.round(), mean), 0.0)
 
 
 def _as_int64(piece: torch.Tensor) -> torch.Tensor:
@@ -157,23 +151,13 @@ def _as_int64(piece: torch.Tensor) -> torch.Tensor:
 
 
 def as_wide(piece: torch.Tensor, domain: Domain) -> torch.Tensor:
-    """Return values (of complex numbers the magnitudes) in the wide dtype, in one dimension."""
-    if domain.complex:
-        return magnitudes(piece, domain.wide)
-    return piece.to(domain.wide).reshape(-1)
-
-
-def magnitudes(piece: torch.Tensor, wide: torch.dtype) -> torch.Tensor:
-    """Return the magnitudes of complex numbers in one dimension; NaN where either part is."""
-    parts = torch.view_as_real(piece.conj() if piece.is_conj() else piece).to(wide)
+    """Return values in the wide dtype, in one dimension: of complex numbers magnitudes, NaN where either part is."""
+    if not domain.complex:
+        return piece.to(domain.wide).reshape(-1)
+    parts = torch.view_as_real(piece.conj() if piece.is_conj() else piece).to(domain.wide)
     real, imaginary = parts[..., 0].reshape(-1), parts[..., 1].reshape(-1)
     missing = torch.isnan(real) | torch.isnan(imaginary)
     return torch.hypot(real, imaginary).masked_fill_(missing, math.nan)
-
-
-def _survey_integers(values: torch.Tensor, domain: Domain) -> torch.Tensor:
-    low, high = torch.aminmax(values)
-    return torch.stack([(values == -domain.bias).sum(), low, high])
 
 
 def _survey_all_reals(pieces: Pieces, domain: Domain) -> Iterator[torch.Tensor]:
@@ -348,14 +332,12 @@ def limits(values: torch.Tensor) -> tuple[float, float]:
 def reducible(piece: torch.Tensor, domain: Domain) -> torch.Tensor:
     """Return a chunk in one dimension, in a dtype that has all the reductions and holds its values exactly."""
     if domain.complex:
-        return magnitudes(piece, domain.wide)
+        return as_wide(piece, domain)
     if not domain.integer:
         return piece.reshape(-1).to(torch.float64 if piece.dtype == torch.float64 else torch.float32)
-    if piece.dtype == torch.uint64:
-        return piece.view(torch.int64).reshape(-1) ^ torch.iinfo(torch.int64).min
-    if piece.dtype == torch.bool:
-        return piece.reshape(-1).view(torch.uint8)
-    return piece.reshape(-1).to(torch.int64) if piece.dtype in {torch.uint16, torch.uint32} else piece.reshape(-1)
+    if piece.dtype in {torch.uint16, torch.uint32, torch.uint64}:
+        return _as_int64(piece)
+    return piece.reshape(-1).view(torch.uint8) if piece.dtype == torch.bool else piece.reshape(-1)
 
 
 def _bad(swept: Swept, values: torch.Tensor, ends: tuple[float, float], rank: int) -> torch.Tensor:

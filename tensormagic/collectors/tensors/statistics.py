@@ -40,6 +40,11 @@ LEAST_SAMPLE, MOST_SAMPLE, SAMPLE_SHARE = 2**17, 2**20, 512  # of a tensor that 
 Array = np.ndarray[Any, Any]
 
 _KINDS = (1, 2, 3)  # columns of `Raw.counts`: NaN, +Inf, -Inf; three further on the place of the first of each
+_BITS = {  # dtype of a result → integers with the same bits, in torch and in NumPy, and the dtype in NumPy
+    torch.float32: (torch.int32, np.int32, np.float32),
+    torch.float64: (torch.int64, np.int64, np.float64),
+    torch.int64: (torch.int64, np.int64, np.int64),
+}
 _MOST_EXPONENT, _LAST_EXPONENT = 400, 1000  # of two: beyond the first, float64 squares near the end of their range
 _FAR_FROM_ZERO = 4.0  # standard deviations from which on a mean is subtracted before squaring in float32
 
@@ -81,14 +86,11 @@ def _swept(x: torch.Tensor, chunk: int) -> Statistics:
     most = min(max(whole.tensor.numel() // SAMPLE_SHARE, LEAST_SAMPLE), MOST_SAMPLE)
     part = thinned(x, most)
     sample, _ = _measured(replace(part, tensor=part.tensor.contiguous()), domain, chunk)
-    units = Units(_shift(sample, domain), _scale(sample, domain))
-    return _with_sweep(sample, sweep(whole.tensor, domain, units), whole, units, domain.bias)
-
-
-def _scale(sample: Statistics, domain: Domain) -> float:
-    """Return the power of two that keeps the squares of float64 values in range; nearly always 1."""
     exponent = math.frexp(max(abs(sample.minimum or 0), abs(sample.maximum or 0)))[1]
-    return math.ldexp(1.0, -exponent) if domain.scaled and _MOST_EXPONENT < abs(exponent) < _LAST_EXPONENT else 1.0
+    # A power of two that keeps the squares of float64 values in range; nearly always 1.
+    extreme = domain.scaled and _MOST_EXPONENT < abs(exponent) < _LAST_EXPONENT
+    units = Units(_shift(sample, domain), math.ldexp(1.0, -exponent) if extreme else 1.0)
+    return _with_sweep(sample, sweep(whole.tensor, domain, units), whole, units, domain.bias)
 
 
 def _shift(sample: Statistics, domain: Domain) -> float:
@@ -127,25 +129,13 @@ class _Numbers:
 def _fetch(raw: Raw, extra: torch.Tensor | None) -> tuple[_Numbers, Array]:
     """Read everything in one transfer: floats travel as the integers that have the same bits."""
     parts = [raw.counts, raw.limits, raw.moments, raw.bins, raw.one_each] + ([] if extra is None else [extra])
-    flat = torch.cat([_bits(part) for part in parts]).cpu().numpy()
-    ends = np.cumsum([part.numel() for part in parts])
-    taken = [_as_was(bits, part) for bits, part in zip(np.split(flat, ends[:-1]), parts, strict=True)]
+    flat = torch.cat([part.view(_BITS[part.dtype][0]).reshape(-1).to(torch.int64) for part in parts]).cpu().numpy()
+    split = zip(np.split(flat, np.cumsum([part.numel() for part in parts])[:-1]), parts, strict=True)
+    taken = [bits.astype(_BITS[part.dtype][1]).view(_BITS[part.dtype][2]) for bits, part in split]
     counts, limits, moments, bins, one_each = (part.tolist() for part in taken[:5])
     rows = _rows(moments, raw.moments.shape[1])
     numbers = _Numbers(_rows(counts, raw.counts.shape[1]), limits, rows, bins, bool(one_each[0]))
     return numbers, np.empty(0) if extra is None else taken[5]
-
-
-def _bits(part: torch.Tensor) -> torch.Tensor:
-    narrow = part.dtype == torch.float32
-    whole = part.view(torch.int32 if narrow else torch.int64) if part.is_floating_point() else part
-    return whole.reshape(-1).to(torch.int64)
-
-
-def _as_was(bits: Array, part: torch.Tensor) -> Array:
-    if not part.is_floating_point():
-        return bits
-    return bits.astype(np.int32).view(np.float32) if part.dtype == torch.float32 else bits.view(np.float64)
 
 
 Number = TypeVar("Number", int, float)
@@ -178,8 +168,10 @@ Index = tuple[int, ...]
 def _report(numbers: _Numbers, domain: Domain, part: Thinned, first: list[Index | None]) -> Statistics:
     zero, nan, positive, negative = (sum(row[at] for row in numbers.counts) * part.repeats for at in range(4))
     moments = _Moments.merged(numbers.moments)
-    low, high = _limits(numbers, domain, moments.count)
-    mean, std, norm = _mean_std_norm(moments, numbers, domain, part.repeats)
+    low, high = (end + domain.bias if moments.count else None for end in numbers.limits[:2])
+    # Integers were shifted, reals were scaled by a power of two.
+    shift, scale = (numbers.limits[2] + domain.bias, 1.0) if domain.integer else numbers.limits[2:]
+    mean, std, norm = _unscaled(moments, shift, scale, part.repeats)
     edges, bins = _histogram(numbers, low, high)
     return Statistics(
         count=part.tensor.numel() * part.repeats,
@@ -202,20 +194,6 @@ def _report(numbers: _Numbers, domain: Domain, part: Thinned, first: list[Index 
         first_positive_infinity=first[1],
         first_negative_infinity=first[2],
     )
-
-
-def _limits(numbers: _Numbers, domain: Domain, finite: int) -> tuple[float, float] | tuple[None, None]:
-    """Return lowest and highest finite value; integers exactly, as int."""
-    low, high = numbers.limits[:2]
-    return (low + domain.bias, high + domain.bias) if finite else (None, None)
-
-
-def _mean_std_norm(
-    moments: _Moments, numbers: _Numbers, domain: Domain, repeats: int
-) -> tuple[float | None, float | None, float | None]:
-    """Return to the tensor's own units: integers were shifted, reals were scaled by a power of two."""
-    shift, scale = (numbers.limits[2] + domain.bias, 1.0) if domain.integer else numbers.limits[2:]
-    return _unscaled(moments, shift, scale, repeats)
 
 
 def _unscaled(
@@ -300,12 +278,11 @@ def values(x: torch.Tensor, *, limit: int = LIMIT) -> tuple[Statistics, tuple[Di
         return statistics(x), ()
     with quiet():
         domain, whole = Domain.of(x), thinned(x, x.numel()).tensor  # along a stride of 0 all slices are equal
-        looks = [
-            _look(whole, dim, x.numel(), limit)
-            for dim in range(x.dim())
-            if 1 < whole.shape[dim] <= MOST_SLICES and whole.numel() > whole.shape[dim]
-        ]
-        looks = looks[:MOST_DIMENSIONS]
+        looks: list[_Look] = []
+        for dim, size in enumerate(whole.shape):
+            if 1 < size <= MOST_SLICES and size < whole.numel() and len(looks) < MOST_DIMENSIONS:
+                view = thinned_behind(whole.movedim(dim, 0), limit)
+                looks.append(_Look(dim, size, x.numel() // size, view, whole=view.numel() == whole.numel()))
         if not looks:
             return statistics(x), ()
         if domain.may_look:
@@ -318,11 +295,6 @@ def values(x: torch.Tensor, *, limit: int = LIMIT) -> tuple[Statistics, tuple[Di
         bad = _bad_places(whole, domain, numbers)
         parts = np.split(rows, np.cumsum([look.size for look in looks])[:-1], axis=1)
         return numbers, tuple(_slices_report(look, part, bad) for look, part in zip(looks, parts, strict=True))
-
-
-def _look(whole: torch.Tensor, dim: int, numel: int, limit: int) -> _Look:
-    size, view = whole.shape[dim], thinned_behind(whole.movedim(dim, 0), limit)
-    return _Look(dim, size, numel // size, view, whole=view.numel() == whole.numel())
 
 
 def _reduced(look: _Look, domain: Domain, *, clean: bool = False) -> torch.Tensor:

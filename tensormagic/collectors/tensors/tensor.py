@@ -11,7 +11,7 @@ import torch
 from torch import _tensor_str
 
 from tensormagic.collectors.aliasing.aliases import AliasSearch, find_aliases, holders
-from tensormagic.collectors.geometry.layout import Rows, cut_of, layout, read_values
+from tensormagic.collectors.geometry.layout import Rows, cut_of, layout, with_values
 from tensormagic.collectors.geometry.strides import Memory
 from tensormagic.collectors.kinds import Subject, study
 from tensormagic.collectors.kinds.dtypes import BUFFER, summary_of_buffer
@@ -140,8 +140,10 @@ def _as_python(values: Any) -> str:
 
 def _numbers_of(subject: Subject) -> Statistics | None:
     numbers = subject.numbers
-    found = statistics(numbers.tensor, limit=_MOST_READ) if numbers is not None else None
-    return replace(found, of_what=numbers.of_what) if found and numbers is not None and numbers.of_what else found
+    if numbers is None:
+        return None
+    found = statistics(numbers.tensor, limit=_MOST_READ)
+    return replace(found, of_what=numbers.of_what) if numbers.of_what else found
 
 
 def _autograd_briefly(x: torch.Tensor) -> AutogradReport:
@@ -158,16 +160,15 @@ def _collect(
     sections = _Sections()
     subject = study(x)
     nothing: tuple[int, ...] = ()
-    shape, numel = (
-        sections.read("shape", lambda: subject.shape, nothing),
-        sections.read("numel", lambda: subject.numel, 0),
-    )
+    shape = sections.read("shape", lambda: subject.shape, nothing)
+    numel = sections.read("numel", lambda: subject.numel, 0)
     storage = sections.read("storage", lambda: _storage(subject.plain), None) if subject.strided else None
     shared = _shared(subject, name, namespace, sections)
     element_size = sections.read("element size", x.element_size, 0)
     if numel and subject.numbers is None:
         sections.miss("values", subject.no_values or _UNREAD)
     numbers, by_slice = _values(subject, sections)
+    flags = _FLAGS if subject.strided else _FLAGS[:3]
     return TensorReport(
         name=name,
         type_name=type(x).__name__,
@@ -181,7 +182,7 @@ def _collect(
         numel=numel,
         version=sections.read("version", lambda: None if x.is_inference() else x._version, None),
         is_view=sections.read("is_view", x._is_view, otherwise=False),
-        flags=_flags(subject),
+        flags={flag: text for flag in flags if (text := _flag(subject.plain, flag))},
         data_text=sections.read("data", lambda: "" if subject.printed is None else data_text(subject.printed), ""),
         storage=storage,
         layout=_layout(subject, storage, shared, sections),
@@ -323,12 +324,8 @@ def _layout(
     laid = sections.read("layout", lambda: layout(shape, stride, int(x.storage_offset()), rows=rows, **sizes), None)
     if not laid or numbers is None or numbers.tensor.shape != x.shape:
         return laid
-    return sections.read("values", lambda: _with_values(numbers.tensor, laid), laid)
-
-
-def _with_values(x: torch.Tensor, laid: LayoutReport) -> LayoutReport:
-    values, levels = read_values(x, cut_of(laid.shape))
-    return replace(laid, grid=replace(laid.grid, values=values, levels=levels))
+    filled = sections.read("values", lambda: with_values(laid.grid, numbers.tensor, cut_of(laid.shape)), laid.grid)
+    return replace(laid, grid=filled)
 
 
 def _rows(x: torch.Tensor, storage: StorageReport, shared: _Shared) -> Rows | None:
@@ -337,23 +334,19 @@ def _rows(x: torch.Tensor, storage: StorageReport, shared: _Shared) -> Rows | No
     bases = [(label, item) for label, item in shared.named if label == whole]
     own = [(label, item) for label, item in shared.named if item is x]
     for label, item in bases[:1] + own[:1]:
-        if item.dim() > 1 and _is_whole(item, x.element_size(), storage):
+        if (
+            item.dim() > 1
+            and item.element_size() == x.element_size()
+            and item.storage_offset() == 0
+            and item.is_contiguous()
+            and item.numel() == storage.elements > 0
+        ):
             return Rows(item.numel() // item.shape[0], label)
     return None
 
 
-def _is_whole(item: torch.Tensor, element_size: int, storage: StorageReport) -> bool:
-    same = item.element_size() == element_size and item.storage_offset() == 0
-    return same and item.is_contiguous() and item.numel() == storage.elements > 0
-
-
-def _flags(subject: Subject) -> dict[str, str]:
-    """Return the attributes that are only sometimes worth a line, as text; one that cannot be asked is left out."""
-    asked = ((flag, _flag(subject.plain, flag)) for flag in (_FLAGS if subject.strided else _FLAGS[:3]))
-    return {flag: text for flag, text in asked if text}
-
-
 def _flag(x: torch.Tensor, flag: str) -> str:
+    """Return an attribute that is only sometimes worth a line, as text; empty where it cannot be asked."""
     try:
         return str(getattr(x, flag)())
     except (RuntimeError, NotImplementedError):
