@@ -60,11 +60,6 @@ def roles_of(x: Any) -> list[Kind]:
     return [kind for kind in ROLES if is_of(kind, x)]
 
 
-def traits_of(x: Any) -> list[Kind]:
-    """Return what a tensor with memory of its own is besides."""
-    return [kind for kind in TRAITS if is_of(kind, x)]
-
-
 def is_of(kind: Kind, x: Any) -> bool:
     """Return whether a tensor is of a kind; no where asking raises."""
     try:
@@ -132,7 +127,7 @@ def study(x: torch.Tensor) -> Subject:
     holder = holder_of(x)
     plain = plain_view(x) if holder.key == "subclass" and dispatches(x) else x
     every = [found(holder, x)] if holder is not STRIDED else []
-    every += [found(kind, plain) for kind in (traits_of(plain) if holder.strided else ())]
+    every += [found(kind, plain) for kind in TRAITS if holder.strided and is_of(kind, plain)]
     every += [found(kind, x) for kind in roles_of(x)]
     no_values = next((one.description.no_values for one in every if one.description and one.description.no_values), "")
     numbers = None if no_values else _numbers(plain, holder, every)

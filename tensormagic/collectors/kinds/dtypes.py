@@ -66,19 +66,19 @@ def decoded(x: torch.Tensor) -> Values | None:
         pairs = torch.stack([raw & 15, raw >> 4], -1).to(torch.int64)
         return Values(table[pairs], f"the {plural(2 * x.numel(), 'number')} in {plural(x.numel(), 'byte')}")
     if found := _FEW_BITS.fullmatch(name):
-        return Values(_low_bits(raw, int(found[2]), signed=not found[1]), f"the lowest {found[2]} bits of each byte")
+        bits = int(found[2])
+        low = raw.to(torch.int16) & (2**bits - 1)
+        signed = torch.where(low >= 2 ** (bits - 1), low - 2**bits, low).to(torch.int8)
+        return Values(low.to(torch.uint8) if found[1] else signed, f"the lowest {bits} bits of each byte")
     return Values(raw, "the bytes, as unsigned integers" if x.element_size() == 1 else "the 16-bit words, as integers")
-
-
-def _low_bits(raw: torch.Tensor, bits: int, *, signed: bool) -> torch.Tensor:
-    low = raw.to(torch.int16) & (2**bits - 1)
-    return torch.where(low >= 2 ** (bits - 1), low - 2**bits, low).to(torch.int8) if signed else low.to(torch.uint8)
 
 
 def _describe_float(x: Any) -> Description:
     name = _name(x)
     sign, exponent, fraction, peculiar = _FLOATS[name]
-    bits = f"{sign} sign, {exponent} exponent and {fraction} fraction bits" if sign else f"{exponent} exponent bitsonly"
+    bits = (
+        f"{sign} sign, {exponent} exponent and {fraction} fraction bits" if sign else f"{exponent} exponent bits only"
+    )
     return Description(name, f"{bits[0].upper()}{bits[1:]}{f': {peculiar}' if peculiar else ''}.", _range(x))
 
 
@@ -111,16 +111,13 @@ def _describe_few(x: Any) -> Description:
 def _describe_opaque(x: Any) -> Description:
     found = _OPAQUE.fullmatch(_name(x))
     assert found
-    packed = (
-        f"{found[2]} fields of {plural(int(found[1]), 'bit')} each in a byte" if found[2] else f"{found[1]} bits each"
-    )
+    fields = f"{found[2]} fields of {plural(int(found[1]), 'bit')} each in a byte"
+    packed = fields if found[2] else f"{found[1]} bits each"
     return Description(
         label=_name(x),
         summary=f"Opaque bits, {packed}: their meaning depends on the code that made them; torch has no operations on "
         "them.",
-        facts=(
-            Fact("to read it", f"x.view(torch.{'uint8' if x.element_size() == 1 else 'uint16'})", "without a copy"),
-        ),
+        facts=(Fact("to read it", f"x.view(torch.uint{8 if x.element_size() == 1 else 16})", "without a copy"),),
     )
 
 
@@ -131,12 +128,8 @@ def _describe_complex(_: Any) -> Description:
 
 def _describe_unsigned(x: Any) -> Description:
     bits = 8 * x.element_size()
-    limit = Fact("largest", str(2**bits - 1))
-    return Description(
-        _name(x),
-        f"Unsigned integers of {bits} bits; torch stores and converts them, but supports few operations.",
-        (limit,),
-    )
+    summary = f"Unsigned integers of {bits} bits; torch stores and converts them, but supports few operations."
+    return Description(_name(x), summary, (Fact("largest", str(2**bits - 1)),))
 
 
 DTYPES = (
@@ -206,7 +199,7 @@ def _formats(x: Any) -> tuple[str, ...]:
 
 def _describe_channels_last(x: Any) -> Description:
     (name,) = _formats(x)
-    spatial = "× ".join(map(str, x.shape[2:])).replace("×", " ×")
+    spatial = " × ".join(map(str, x.shape[2:]))
     return Description(
         label=name,
         summary=f"The {x.shape[1]} channels of one place are next to each other in memory ({spatial}).",
@@ -218,16 +211,12 @@ def _describe_channels_last(x: Any) -> Description:
 
 
 def _dual(x: Any) -> torch.Tensor | None:
-    if not _dual_level():
+    from torch.autograd import forward_ad
+
+    if forward_ad._current_level < 0:
         return None
     tangent: torch.Tensor | None = torch._VF._unpack_dual(x, level=0).tangent
     return tangent
-
-
-def _dual_level() -> bool:
-    from torch.autograd import forward_ad
-
-    return forward_ad._current_level >= 0
 
 
 def _describe_dual(x: Any) -> Description:

@@ -242,7 +242,7 @@ def ragged_map(frame: Frame, lengths: Sequence[int], starts: Sequence[int], text
         counts[row] = np.diff(np.minimum(some, edges[None, :]).sum(axis=0))
     places = _ragged_places(frame, lengths, starts) if frame.small else ()
     return frame.filled(
-        counts=tuple(tuple(int(count) for count in row) for row in counts),
+        counts=_rows(counts, width),
         places=places,
         texts=tuple(tuple(texts[at] if 0 <= at < len(texts) else "" for at in row) for row in places),
     )
@@ -255,8 +255,8 @@ def _ragged_places(frame: Frame, lengths: Sequence[int], starts: Sequence[int]) 
     )
 
 
-def _rows(flat: np.ndarray, width: int) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(int(item) for item in row) for row in flat.reshape(-1, width))
+def _rows(numbers: np.ndarray, width: int) -> tuple[tuple[int, ...], ...]:
+    return tuple(map(tuple, numbers.reshape(-1, width).tolist()))
 
 
 def _texts(flat: np.ndarray, texts: Sequence[str], height: int, width: int) -> tuple[tuple[str, ...], ...]:

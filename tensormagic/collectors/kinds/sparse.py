@@ -24,6 +24,7 @@ from tensormagic.collectors.kinds.kind import (
     without_numbers,
 )
 from tensormagic.reports import Fact, StoredGroup, StoredLine, StoredList, StoredMap
+from tensormagic.reports.storage import contiguous_stride
 from tensormagic.words import count, number_of_bytes, percent, plural, tuple_text
 
 # Sparse COO: a list of places and a list of values, in any order and with repeats unless it is coalesced.
@@ -34,12 +35,13 @@ _MOST_UNIQUE = 2**20  # stored places that are compared to find repeats
 def _describe_coordinates(x: Any) -> Description:
     indices, values = x._indices(), x._values()
     stored, unread = int(x._nnz()), without_numbers(indices)
+    place = "index" if x.sparse_dim() == 1 else f"{x.sparse_dim()} indices"
     return Description(
         label="sparse COO" if x.is_coalesced() else "sparse COO, uncoalesced",
         summary=_coordinate_summary(x, stored),
         facts=_coordinate_facts(x, indices, values, stored),
         parts=(
-            Part("._indices()", f"where: column k holds the {_index_words(x)} of stored value k", indices),
+            Part("._indices()", f"where: column k holds the {place} of stored value k", indices),
             Part("._values()", "what: the stored values, in the order of the columns of indices", values),
         ),
         values=Values(values, f"the {plural(values.numel(), 'stored value')}"),
@@ -51,19 +53,12 @@ def _describe_coordinates(x: Any) -> Description:
 
 
 def _coordinate_summary(x: Any, stored: int) -> str:
-    order = (
-        "in order, each place once"
-        if x.is_coalesced()
-        else "in any order; a place may repeat, and then its values add up"
-    )
+    repeated = "in any order; a place may repeat, and then its values add up"
+    order = "in order, each place once" if x.is_coalesced() else repeated
     each = f" of shape {tuple_text(x.shape[x.sparse_dim() :])}" if x.dense_dim() else ""
     verb = "is" if stored == 1 else "are"
     what = f"{plural(stored, 'value')}{each}"
     return f"{what} {verb} stored for a tensor of {tuple_text(x.shape)}, each with its index ({order})."
-
-
-def _index_words(x: Any) -> str:
-    return "index" if x.sparse_dim() == 1 else f"{x.sparse_dim()} indices"
 
 
 def _coordinate_facts(x: Any, indices: torch.Tensor, values: torch.Tensor, stored: int) -> tuple[Fact, ...]:
@@ -71,11 +66,12 @@ def _coordinate_facts(x: Any, indices: torch.Tensor, values: torch.Tensor, store
     kept = bytes_of(indices) + bytes_of(values)
     distinct = _distinct(x, indices, stored)
     held = values.numel() if distinct is None or not stored else values.numel() // stored * distinct
+    each = f"each stored value is a tensor of {tuple_text(x.shape[x.sparse_dim() :])}" if x.dense_dim() else ""
     return (
         Fact("nnz", count(stored), "stored values, including stored zeros"),
         Fact("density", percent(held, x.numel()), f"{count(held)} of {plural(x.numel(), 'element')}"),
         Fact("coalesced", str(x.is_coalesced()), _repeats(x, stored, distinct)),
-        Fact("sparse / dense dimensions", f"{x.sparse_dim()} / {x.dense_dim()}", _dense_note(x)),
+        Fact("sparse / dense dimensions", f"{x.sparse_dim()} / {x.dense_dim()}", each),
         Fact(
             "bytes",
             number_of_bytes(kept),
@@ -85,17 +81,13 @@ def _coordinate_facts(x: Any, indices: torch.Tensor, values: torch.Tensor, store
     )
 
 
-def _dense_note(x: Any) -> str:
-    return f"each stored value is a tensor of {tuple_text(x.shape[x.sparse_dim() :])}" if x.dense_dim() else ""
-
-
 def _distinct(x: Any, indices: torch.Tensor, stored: int) -> int | None:
     """Return how many different places are stored; None where there are too many to look."""
     if x.is_coalesced() or stored < 2:
         return stored
     if stored > _MOST_UNIQUE or without_numbers(indices):
         return None
-    strides = torch.tensor(_strides(x.shape[: x.sparse_dim()]), dtype=torch.int64, device=indices.device)
+    strides = torch.tensor(contiguous_stride(x.shape[: x.sparse_dim()]), dtype=torch.int64, device=indices.device)
     flat: Any = (indices * strides[:, None]).sum(0)
     return int(flat.unique().numel())
 
@@ -112,14 +104,6 @@ def _repeats(x: Any, stored: int, distinct: int | None) -> str:
     return f"{plural(number, 'value')} {verb} a place: coalesce() adds them up and leaves {distinct}"
 
 
-def _strides(sizes: Any) -> list[int]:
-    steps, step = [], 1
-    for size in reversed(sizes):
-        steps.append(step)
-        step *= max(int(size), 1)
-    return steps[::-1]
-
-
 def _coordinate_map(x: Any, indices: torch.Tensor, values: torch.Tensor) -> StoredMap | None:
     """Return the picture of the last two sparse dimensions; of one sparse dimension, as a single row."""
     sparse = x.sparse_dim()
@@ -128,14 +112,10 @@ def _coordinate_map(x: Any, indices: torch.Tensor, values: torch.Tensor) -> Stor
     columns = indices[-1]
     rows = indices[-2] if sparse > 1 else torch.zeros_like(columns)
     height = int(x.shape[sparse - 2]) if sparse > 1 else 1
-    frame = Frame("row", "column", height, int(x.shape[sparse - 1]), _title(x, sparse))
+    leading = f"all {tuple_text(x.shape[: sparse - 2])} slices of the leading dimensions, one over the other"
+    frame = Frame("row", "column", height, int(x.shape[sparse - 1]), leading if sparse > 2 else "")
     few = frame.small and values.shape[0] <= 4 * MOST_LISTED**2
     return stored_map(frame, Places.of(rows, columns), _value_texts(values) if few else ())
-
-
-def _title(x: Any, sparse: int) -> str:
-    parts = [f"all {tuple_text(x.shape[: sparse - 2])} slices of the leading dimensions, one over the other"]
-    return parts[0] if sparse > 2 else ""
 
 
 def _value_texts(values: torch.Tensor) -> list[str]:
@@ -284,10 +264,15 @@ def _compressed_facts(x: Any, arrays: _Arrays) -> tuple[Fact, ...]:
     parts = {arrays.form.pointers: arrays.pointers, arrays.form.plain: arrays.plain, "values": arrays.values}
     kept = sum(map(bytes_of, parts.values()))
     dense, stored = x.numel() * x.element_size(), arrays.values.numel()
+    stored_words = f"stored {_stored_word(arrays.form)}s{' in each batch item' if arrays.batch else ''}"
+    height, width = arrays.block
+    blocks = f"the matrix is {arrays.shape[-2] // height} × {arrays.shape[-1] // width} of them"
     facts = [
-        Fact("nnz", count(int(x._nnz())), _nnz_note(arrays)),
+        Fact("nnz", count(int(x._nnz())), f"{stored_words}, including stored zeros"),
         Fact("density", percent(stored, x.numel()), f"{count(stored)} of {plural(x.numel(), 'element')}"),
-        Fact("block", f"{arrays.block[0]} × {arrays.block[1]}", _grid_note(arrays)) if arrays.form.blocked else None,
+        Fact("block", f"{height} × {width}", f"{blocks}; a stored block holds its zeros too")
+        if arrays.form.blocked
+        else None,
         Fact("index dtype", str(arrays.pointers.dtype).removeprefix("torch.")),
         Fact(
             "bytes",
@@ -297,16 +282,6 @@ def _compressed_facts(x: Any, arrays: _Arrays) -> tuple[Fact, ...]:
         dense_fact(kept, dense),
     ]
     return tuple(fact for fact in facts if fact is not None)
-
-
-def _nnz_note(arrays: _Arrays) -> str:
-    per_batch = " in each batch item" if arrays.batch else ""
-    return f"stored {_stored_word(arrays.form)}s{per_batch}, including stored zeros"
-
-
-def _grid_note(arrays: _Arrays) -> str:
-    height, width = arrays.shape[-2] // arrays.block[0], arrays.shape[-1] // arrays.block[1]
-    return f"the matrix is {height} × {width} of them; a stored block holds its zeros too"
 
 
 def _places(one: _Arrays) -> tuple[torch.Tensor, torch.Tensor, int]:
@@ -325,10 +300,9 @@ def _compressed_map(arrays: _Arrays, one: _Arrays) -> StoredMap | None:
     rows, columns = (owners, others) if one.form.by_row else (others, owners)
     frame = Frame("row", "column", one.shape[0], one.shape[1], title)
     if not frame.small:
-        if one.form.blocked:
-            title = f"{title}, in blocks".removeprefix(", ")
-        blocks = Frame(f"{'block ' if one.form.blocked else ''}row", f"{'block ' if one.form.blocked else ''}column",
-                       one.shape[0] // height, one.shape[1] // width, title)  # fmt: skip
+        what = "block " if one.form.blocked else ""
+        title = f"{title}, in blocks".removeprefix(", ") if one.form.blocked else title
+        blocks = Frame(f"{what}row", f"{what}column", one.shape[0] // height, one.shape[1] // width, title)
         return stored_map(blocks, Places.of(rows, columns, every))
     return _in_elements(frame, one, rows, columns)
 
@@ -385,14 +359,8 @@ def _compressed_reading(one: _Arrays) -> tuple[str, ...]:
     if not stored:
         return ()
     at = stored // 2
-    owner = (
-        int(
-            torch.searchsorted(
-                one.pointers, torch.tensor([at], dtype=one.pointers.dtype, device=one.pointers.device), right=True
-            )
-        )
-        - 1
-    )
+    place = torch.tensor([at], dtype=one.pointers.dtype, device=one.pointers.device)
+    owner = int(torch.searchsorted(one.pointers, place, right=True)) - 1
     start, stop = one.pointers[owner : owner + 2].tolist()
     other = int(one.plain[at])
     row, column = (owner, other) if form.by_row else (other, owner)

@@ -144,26 +144,22 @@ SUBCLASSES = (
 # DTensor: one tensor spread over a mesh of processes. What lies here is its local shard, and only that is read.
 
 
-def _is_dtensor(x: Any) -> bool:
-    return has_class(x, "torch.distributed.tensor", "DTensor")
-
-
 def _describe(x: Any) -> Description:
     spec, local = x._spec, x._local_tensor
     mesh, shape = spec.mesh, tuple(int(size) for size in spec.shape)
     partial = any(placement.is_partial() for placement in spec.placements)
+    names = mesh.mesh_dim_names or tuple(f"dim {dim}" for dim in range(mesh.ndim))
+    sizes = ", ".join(f"{name} = {mesh.size(dim)}" for dim, name in enumerate(names))
+    whole, held = number_of_bytes(prod(shape) * x.element_size()), number_of_bytes(bytes_of(local))
+    share = f"{held}, {percent(local.numel(), prod(shape))} of the elements; statistics are of these"
     return Description(
         label="DTensor",
         summary=_summary(spec, local, shape, partial=partial),
         facts=(
-            Fact(
-                "global shape",
-                tuple_text(shape),
-                f"{number_of_bytes(_global_bytes(x, shape))} over all processes' shards",
-            ),
-            Fact("local shard", tuple_text(local.shape), _share(local, shape)),
+            Fact("global shape", tuple_text(shape), f"{whole} over all processes' shards"),
+            Fact("local shard", tuple_text(local.shape), share),
             *_where(spec, shape),
-            Fact("mesh", _mesh(mesh), f"{plural(mesh.size(), 'process', 'processes')} of {mesh.device_type}"),
+            Fact("mesh", sizes, f"{plural(mesh.size(), 'process', 'processes')} of {mesh.device_type}"),
             Fact("this process", f"rank {mesh.get_rank()}", f"at {mesh.get_coordinate()} in the mesh"),
             *(_placement(mesh, dim, placement) for dim, placement in enumerate(spec.placements)),
         ),
@@ -184,21 +180,6 @@ def _summary(spec: Any, local: Any, shape: tuple[int, ...], *, partial: bool) ->
     return f"Spread over {plural(spec.mesh.size(), 'process', 'processes')}; this process holds {here}."
 
 
-def _global_bytes(x: Any, shape: tuple[int, ...]) -> int:
-    elements = 1
-    for size in shape:
-        elements *= size
-    return elements * int(x.element_size())
-
-
-def _share(local: Any, shape: tuple[int, ...]) -> str:
-    elements = 1
-    for size in shape:
-        elements *= size
-    held, share = number_of_bytes(bytes_of(local)), percent(local.numel(), elements)
-    return f"{held}, {share} of the elements; statistics are of these"
-
-
 def _where(spec: Any, shape: tuple[int, ...]) -> tuple[Fact, ...]:
     """Return which part of the global tensor the shard is, where torch can tell without asking other processes."""
     try:
@@ -209,11 +190,6 @@ def _where(spec: Any, shape: tuple[int, ...]) -> tuple[Fact, ...]:
         return ()
     ranges = ", ".join(f"{first}:{first + size}" for first, size in zip(start, local, strict=True))
     return (Fact("it is", f"[{ranges}]", "of the global tensor"),)
-
-
-def _mesh(mesh: Any) -> str:
-    names = mesh.mesh_dim_names or tuple(f"dim {dim}" for dim in range(mesh.ndim))
-    return ", ".join(f"{name} = {mesh.size(dim)}" for dim, name in enumerate(names))
 
 
 def _placement(mesh: Any, dim: int, placement: Any) -> Fact:
@@ -253,7 +229,9 @@ def _placed(spec: Any, shape: tuple[int, ...]) -> Placed:
     )  # fmt: skip
 
 
-DISTRIBUTED = (Kind("dtensor", _is_dtensor, _describe, printable=False),)
+DISTRIBUTED = (
+    Kind("dtensor", lambda x: has_class(x, "torch.distributed.tensor", "DTensor"), _describe, printable=False),
+)
 
 
 # Where a storage's memory is and whose: page-locked, shared between processes, mapped from a file, or given back.
@@ -268,10 +246,6 @@ def bytes_needed(x: Any) -> int:
 def fits(x: Any) -> bool:
     """Return whether a strided tensor's elements all lie inside its storage. Reading one that does not is unsafe."""
     return bytes_needed(x) <= int(x.untyped_storage().nbytes())
-
-
-def _is_freed(x: Any) -> bool:
-    return not fits(x)
 
 
 def _describe_freed(x: Any) -> Description:
@@ -295,10 +269,6 @@ def _on_host(x: Any) -> bool:
     return memory.device == "cpu" and memory.address != 0
 
 
-def _is_pinned(x: Any) -> bool:
-    return _on_host(x) and bool(x.is_pinned())
-
-
 def _describe_pinned(x: Any) -> Description:
     size = int(x.untyped_storage().nbytes())
     return Description(
@@ -309,9 +279,7 @@ def _describe_pinned(x: Any) -> Description:
 
 
 def _file_of(x: Any) -> str:
-    if not _on_host(x):
-        return ""
-    return str(x.untyped_storage().filename or "")
+    return str(x.untyped_storage().filename or "") if _on_host(x) else ""
 
 
 def _describe_mapped(x: Any) -> Description:
@@ -341,8 +309,8 @@ def _describe_shared(x: Any) -> Description:
 
 
 STORAGES = (
-    Kind("freed", _is_freed, _describe_freed),
-    Kind("pinned", _is_pinned, _describe_pinned),
+    Kind("freed", lambda x: not fits(x), _describe_freed),
+    Kind("pinned", lambda x: _on_host(x) and bool(x.is_pinned()), _describe_pinned),
     Kind("file", _file_of, _describe_mapped),  # type: ignore[arg-type]  # a name is as good as True
     Kind("shared", _is_shared, _describe_shared),
 )
@@ -351,10 +319,6 @@ STORAGES = (
 # Tensors without numbers: on the meta device, fake, or not initialised yet.
 
 _NO_VALUES = "a fake tensor has shape, dtype and strides, but no memory and so no values"
-
-
-def _is_uninitialized(x: Any) -> bool:
-    return has_class(x, "torch.nn.parameter", "UninitializedTensorMixin")
 
 
 def _describe_uninitialized(x: Any) -> Description:
@@ -377,10 +341,6 @@ def _is_fake(x: Any) -> bool:
 
 def _is_symbolic(x: Any) -> bool:
     return _is_fake(x) and any(type(size) is not int for size in (*x.shape, *x.stride()))
-
-
-def _is_strided_fake(x: Any) -> bool:
-    return _is_fake(x) and str(x.layout) == "torch.strided"
 
 
 def _describe_zero(_: Any) -> Description:
@@ -442,9 +402,11 @@ def _describe_meta(x: Any) -> Description:
 
 
 ABSENT = (
-    Kind("uninitialized", _is_uninitialized, _describe_uninitialized),
+    Kind("uninitialized", lambda x: has_class(x, "torch.nn.parameter", "UninitializedTensorMixin"),
+         _describe_uninitialized),
     Kind("fake_symbolic", _is_symbolic, _describe_symbolic, printable=False),
-    Kind("fake", _is_strided_fake, _describe_fake, strided=True, printable=False),
+    Kind("fake", lambda x: _is_fake(x) and str(x.layout) == "torch.strided", _describe_fake,
+         strided=True, printable=False),
     Kind("fake_sparse", _is_fake, _describe_fake, printable=False),
     Kind("zero", lambda x: bool(x._is_zerotensor()), _describe_zero, printable=False),
     Kind("meta", lambda x: bool(x.is_meta) and not x.is_nested and str(x.layout) == "torch.strided", _describe_meta,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import torch
@@ -49,10 +50,6 @@ OPAQUE = (Kind("mkldnn", lambda x: bool(x.is_mkldnn), _describe_opaque),)
 # MaskedTensor: data and a mask that says which of its elements count.
 
 
-def _is_masked(x: Any) -> bool:
-    return has_class(x, "torch.masked", "MaskedTensor")
-
-
 def _describe_masked(x: Any) -> Description:
     attributes: dict[str, Any] = object.__getattribute__(x, "__dict__")
     data, mask = attributes["_masked_data"], attributes["_masked_mask"]
@@ -75,7 +72,8 @@ def _describe_masked(x: Any) -> Description:
     )
 
 
-MASKED = (Kind("masked", _is_masked, _describe_masked, printable=False),)  # its detach() warns each time
+# Not printable: its detach() warns each time.
+MASKED = (Kind("masked", lambda x: has_class(x, "torch.masked", "MaskedTensor"), _describe_masked, printable=False),)
 
 
 # Functional wrappers: what torch.compile uses to turn in-place operations into ones that return new tensors.
@@ -170,26 +168,27 @@ def _describe_functorch(x: Any) -> Description:
     innermost, first = levels[-1].inside, levels[0]
     inner, outer = tuple_text(first.shape), tuple_text(innermost.shape)
     names = " inside ".join(level.transform for level in levels)
+    if first.transform == "vmap":
+        summary = f"It shows one item of a batch, {inner}; behind it is the whole batch, {outer}."
+    else:
+        tracing = f"A wrapper with which {first.transform} traces the computation"
+        summary = f"{tracing}; the numbers are in a tensor of {outer}."
+    runs = first.level in _running() or (first.level > 0 and first.transform == "functionalize")
+    escaped = Fact("escaped", "yes", f"its {first.transform} has ended: operations on it raise an error")
     return Description(
         label=f"inside {names}",
-        summary=_summary(first, inner, outer),
+        summary=summary,
         facts=(
             Fact("shape inside", inner, f"what the function under {first.transform} sees"),
             Fact("shape outside", outer, "the plain tensor behind all wrappers"),
             Fact("levels", str(len(levels)), "outermost level first, as wrapped around the tensor"),
             *(_level_fact(level) for level in levels),
-            *_dead(first),
+            *(() if runs else (escaped,)),
         ),
         parts=(Part(" behind its wrappers", "the plain tensor that holds the numbers of every batch item", innermost),),
         values=Values(innermost, f"all {plural(innermost.numel(), 'element')} behind the wrapper"),
         stored_bytes=bytes_of(innermost),
     )
-
-
-def _summary(first: _Level, inner: str, outer: str) -> str:
-    if first.transform != "vmap":
-        return f"A wrapper with which {first.transform} traces the computation; the numbers are in a tensor of {outer}."
-    return f"It shows one item of a batch, {inner}; behind it is the whole batch, {outer}."
 
 
 def _level_fact(level: _Level) -> Fact:
@@ -198,13 +197,6 @@ def _level_fact(level: _Level) -> Fact:
     size = int(level.inside.shape[level.batch_dim])
     note = f"hides batch dimension {level.batch_dim} (size {size}) of {tuple_text(level.inside.shape)}"
     return Fact(f"level {level.level}", level.transform, note)
-
-
-def _dead(first: _Level) -> tuple[Fact, ...]:
-    """Return the fact that the transform has ended: any operation on such a tensor raises."""
-    if first.level in _running() or (first.level > 0 and first.transform == "functionalize"):
-        return ()
-    return (Fact("escaped", "yes", f"its {first.transform} has ended: operations on it raise an error"),)
 
 
 FUNCTORCH = (Kind("functorch", _is_wrapper, _describe_functorch, printable=False),)
@@ -220,14 +212,14 @@ def _describe_quantized(x: Any) -> Description:
     per_channel = scheme.startswith("per_channel")
     integers = x.int_repr() if x.numel() <= MOST_COPIED else torch.empty(0, dtype=torch.uint8)
     facts, parts, reading = _per_channel(x) if per_channel else _per_tensor(x, integers)
-    packed = _PACKED.get(x.dtype, "")
+    packed, dtype = _PACKED.get(x.dtype, ""), str(integers.dtype).removeprefix("torch.")
     return Description(
         label=f"quantized {'per channel' if per_channel else 'per tensor'}",
-        summary=f"Stored as {_stored(x, integers)}; the real number is (integer − zero point) · scale.",
+        summary=f"Stored as {packed or f'{dtype} integers'}; the real number is (integer − zero point) · scale.",
         facts=(
             Fact("scheme", scheme),
             *facts,
-            Fact("packed", packed) if packed else Fact("integers", str(integers.dtype).removeprefix("torch.")),
+            Fact("packed", packed) if packed else Fact("integers", dtype),
             Fact(
                 "as float32 would take",
                 number_of_bytes(x.numel() * 4),
@@ -240,10 +232,6 @@ def _describe_quantized(x: Any) -> Description:
         ),
         reading=reading,
     )
-
-
-def _stored(x: Any, integers: torch.Tensor) -> str:
-    return _PACKED.get(x.dtype, f"{str(integers.dtype).removeprefix('torch.')} integers")
 
 
 def _per_tensor(x: Any, integers: torch.Tensor) -> tuple[tuple[Fact, ...], tuple[Part, ...], tuple[str, ...]]:
@@ -284,8 +272,35 @@ QUANTIZED = (
 _MOST_ITEMS = 4096  # items whose lengths are fetched for the picture
 
 
-def _is_jagged(x: Any) -> bool:
-    return bool(x.layout == torch.jagged)
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """Items of different lengths, each a run along one dimension of a buffer."""
+
+    buffer: torch.Tensor
+    dim: int
+    starts: list[int]
+    lengths: list[int]
+
+    def drawn(self, column: str, title: str) -> StoredMap | None:
+        """Return the picture of them, a row each; ``column`` is what one place in an item is called."""
+        frame = Frame("item", column, len(self.lengths), max(self.lengths, default=0), title)
+        last = max(map(sum, zip(self.starts, self.lengths, strict=True)), default=0)
+        return ragged_map(frame, self.lengths, self.starts, self._texts(last) if frame.small else ())
+
+    def listed(self, line: str, pointers: str) -> StoredList:
+        """Return the first elements of the buffer, and whose they are."""
+        count = int(self.buffer.shape[self.dim])
+        shown = min(count, MOST_LISTED)
+        groups = [StoredGroup(f"item {at}", start, min(start + length, shown))
+                  for at, (start, length) in enumerate(zip(self.starts, self.lengths, strict=True))
+                  if start < shown]  # fmt: skip
+        return StoredList(count, shown, (StoredLine(line, tuple(self._texts(shown))),), tuple(groups), pointers)
+
+    def _texts(self, most: int) -> list[str]:
+        """Return the first elements along the dimension as text, of wide ones the beginning."""
+        rows = self.buffer.movedim(self.dim, 0)[:most]
+        rows = rows.reshape(rows.shape[0], -1)[:, : MOST_NAMED + 1] if rows.dim() > 1 else rows
+        return [element_text(row) for row in rows.tolist()]
 
 
 def _describe_jagged(x: Any) -> Description:
@@ -300,6 +315,7 @@ def _describe_jagged(x: Any) -> Description:
     if lengths is not None:
         parts.append(Part(".lengths()", "how much of its space each item uses; the rest are holes", lengths))
     shape = tuple(-1 if at == ragged else int(size) for at, size in enumerate(inner["_size"]))
+    runs = _Runs(values, ragged - 1, starts, own)
     if values.device.type == "meta":
         return Description("nested, jagged", "A jagged nested tensor without memory.", parts=tuple(parts), shape=shape,
                            no_values="its values have no memory")  # fmt: skip
@@ -313,8 +329,8 @@ def _describe_jagged(x: Any) -> Description:
             f"the {plural(values.numel(), 'value')} in the buffer{' (holes too)' if lengths is not None else ''}",
         ),
         shape=shape,
-        map=_map(values, starts, own, ragged, lengths is None),
-        stored=_list(values, starts, own, ragged),
+        map=runs.drawn("position", "holes are not drawn" if lengths is not None else ""),
+        stored=runs.listed("values", "offsets"),
         reading=_reading(starts, own),
         stored_bytes=bytes_of(values) + bytes_of(offsets) + (0 if lengths is None else bytes_of(lengths)),
     )
@@ -336,7 +352,7 @@ def _jagged_facts(values: torch.Tensor, own: list[int], shape: tuple[int, ...], 
     padded = len(own) * max(own, default=0) * (values.numel() // room if room else 0) * values.element_size()
     return (
         Fact("items", _some(items), f"dimension {ragged} is ragged (−1 in the shape)"),
-        Fact("lengths", _range(own)),
+        Fact("lengths", f"{min(own)} to {max(own)}, {sum(own) / len(own):.3g} on average" if own else "none"),
         Fact("buffer", tuple_text(values.shape), f"{used} of its {room} elements belong to an item"),
         Fact(
             "bytes",
@@ -348,41 +364,6 @@ def _jagged_facts(values: torch.Tensor, own: list[int], shape: tuple[int, ...], 
 
 def _some(items: list[tuple[int, ...]]) -> str:
     return listed(map(tuple_text, items), most=MOST_NAMED)
-
-
-def _range(own: list[int]) -> str:
-    if not own:
-        return "none"
-    return f"{min(own)} to {max(own)}, {sum(own) / len(own):.3g} on average"
-
-
-def _map(
-    values: torch.Tensor,
-    starts: list[int],
-    own: list[int],
-    ragged: int,
-    whole: bool,  # noqa: FBT001
-) -> StoredMap | None:
-    frame = Frame("item", "position", len(own), max(own, default=0), "" if whole else "holes are not drawn")
-    last = max((start + length for start, length in zip(starts, own, strict=True)), default=0)
-    return ragged_map(frame, own, starts, _texts(values, ragged, last) if frame.small else ())
-
-
-def _texts(values: torch.Tensor, ragged: int, most: int) -> list[str]:
-    """Return the first elements along the ragged dimension as text, of wide ones the beginning."""
-    rows = values.movedim(ragged - 1, 0)[:most]
-    rows = rows.reshape(rows.shape[0], -1)[:, : MOST_NAMED + 1] if rows.dim() > 1 else rows
-    return [element_text(row) for row in rows.tolist()]
-
-
-def _list(values: torch.Tensor, starts: list[int], own: list[int], ragged: int) -> StoredList:
-    count = int(values.shape[ragged - 1])
-    shown = min(count, MOST_LISTED)
-    groups = [StoredGroup(f"item {at}", start, min(start + length, shown))
-              for at, (start, length) in enumerate(zip(starts, own, strict=True)) if start < shown]  # fmt: skip
-    return StoredList(
-        count, shown, (StoredLine("values", tuple(_texts(values, ragged, shown))),), tuple(groups), "offsets"
-    )
 
 
 def _reading(starts: list[int], own: list[int]) -> tuple[str, ...]:
@@ -404,11 +385,12 @@ def _describe_strided(x: Any) -> Description:
     buffer = torch.empty(0, dtype=x.dtype, device=x.device).set_(
         x.untyped_storage(), 0, (x.untyped_storage().nbytes() // x.element_size(),), (1,)
     )
-    lengths = [_product(item) for item in items]
     plain = bool(x.is_contiguous())
-    shape = (int(sizes.shape[0]), *_common(items))
+    columns = [set(column) for column in zip(*items, strict=True)]
+    shape = (int(sizes.shape[0]), *(max(column) if len(column) == 1 else -1 for column in columns))
     offsets = [int(start) for start in starts[:_MOST_ITEMS].tolist()]
-    padded = len(items) * _product([max(column) for column in zip(*items, strict=True)]) * x.element_size()
+    padded = len(items) * prod(map(max, columns)) * x.element_size()
+    runs = _Runs(buffer, 0, offsets, list(map(prod, items)))
     return Description(
         label="nested, strided",
         summary=f"{plural(shape[0], 'item')}, each with its own sizes and strides, in one buffer.",
@@ -434,39 +416,12 @@ def _describe_strided(x: Any) -> Description:
         ),
         values=Values(buffer, f"the {plural(buffer.numel(), 'value')} in the buffer"),
         shape=shape,
-        map=_strided_map(buffer, offsets, lengths) if plain else None,
-        stored=_strided_list(buffer, offsets, lengths) if plain else None,
+        map=runs.drawn("element", "each item's elements in a row") if plain else None,
+        stored=runs.listed("buffer", "storage offsets") if plain else None,
     )
 
 
-def _product(sizes: Any) -> int:
-    result = 1
-    for size in sizes:
-        result *= int(size)
-    return result
-
-
-def _common(items: list[tuple[int, ...]]) -> tuple[int, ...]:
-    """Return each size that all items have in common, −1 where they differ."""
-    columns = zip(*items, strict=True)
-    return tuple(column[0] if len(set(column)) == 1 else -1 for column in columns)
-
-
-def _strided_map(buffer: torch.Tensor, starts: list[int], lengths: list[int]) -> StoredMap | None:
-    frame = Frame("item", "element", len(lengths), max(lengths, default=0), "each item's elements in a row")
-    last = max((start + length for start, length in zip(starts, lengths, strict=True)), default=0)
-    return ragged_map(frame, lengths, starts, [element_text(v) for v in buffer[:last].tolist()] if frame.small else ())
-
-
-def _strided_list(buffer: torch.Tensor, starts: list[int], lengths: list[int]) -> StoredList:
-    shown = min(int(buffer.numel()), MOST_LISTED)
-    groups = [StoredGroup(f"item {at}", start, min(start + length, shown))
-              for at, (start, length) in enumerate(zip(starts, lengths, strict=True)) if start < shown]  # fmt: skip
-    texts = tuple(element_text(value) for value in buffer[:shown].tolist())
-    return StoredList(int(buffer.numel()), shown, (StoredLine("buffer", texts),), tuple(groups), "storage offsets")
-
-
 NESTED = (
-    Kind("jagged", _is_jagged, _describe_jagged),
+    Kind("jagged", lambda x: bool(x.layout == torch.jagged), _describe_jagged),
     Kind("nested", lambda x: x.is_nested and x.layout == torch.strided, _describe_strided),
 )
