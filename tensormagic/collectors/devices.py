@@ -8,6 +8,7 @@ import resource
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -292,7 +293,9 @@ def read_cuda(cuda: Any = torch.cuda, core: Any = torch._C, nvml: Any = None) ->
         return [], []
     has_context = getattr(core, "_cuda_hasPrimaryContext", lambda _index: True)
     used = [index for index in range(cuda.device_count()) if has_context(index)]
-    driver, gaps = _processes(nvml if nvml is not None else _nvml(), cuda, used)
+    if nvml is None and find_spec("pynvml") is not None:
+        nvml = import_module("pynvml")
+    driver, gaps = _processes(nvml, cuda, used)
     blocks = _or_none(lambda: _largest_free(cuda))
     devices = [_cuda_device(cuda, index, driver.get(index, []), blocks) for index in used]
     gaps += [Gap("devices", _UNCOUNTED.format(one.device)) for one in devices if one.allocated is None]
@@ -332,11 +335,6 @@ def _segments(cuda: Any) -> Any:
         return cuda.memory_snapshot()
 
 
-def _nvml() -> Any:
-    """Return the driver's own interface, if Python has it."""
-    return import_module("pynvml") if find_spec("pynvml") is not None else None
-
-
 def _processes(nvml: Any, cuda: Any, indices: Iterable[int]) -> tuple[dict[int, list[ProcessUse]], list[Gap]]:
     """Return who uses each device, as the driver shows."""
     if nvml is None:
@@ -346,25 +344,24 @@ def _processes(nvml: Any, cuda: Any, indices: Iterable[int]) -> tuple[dict[int, 
     except Exception as error:  # the driver's own classes of errors
         return {}, [Gap("devices", f"the driver does not report other processes: {error}")]
     try:
-        return {index: _users(nvml, nvml.nvmlDeviceGetHandleByUUID(_uuid(cuda, index))) for index in indices}, []
+        names = {index: f"GPU-{cuda.get_device_properties(index).uuid}" for index in indices}
+        return {at: _users(nvml, nvml.nvmlDeviceGetHandleByUUID(name.encode())) for at, name in names.items()}, []
     except Exception as error:
         return {}, [Gap("devices", f"the driver does not report other processes: {error}")]
     finally:
         nvml.nvmlShutdown()
 
 
-def _uuid(cuda: Any, index: int) -> bytes:
-    return f"GPU-{cuda.get_device_properties(index).uuid}".encode()
-
-
 def _users(nvml: Any, handle: Any) -> list[ProcessUse]:
-    every = [*nvml.nvmlDeviceGetComputeRunningProcesses(handle), *nvml.nvmlDeviceGetGraphicsRunningProcesses(handle)]
-    return list({one.pid: ProcessUse(one.pid, _program(nvml, one.pid), one.usedGpuMemory) for one in every}.values())
-
-
-def _program(nvml: Any, pid: int) -> str:
-    name: Any = _or_none(lambda: nvml.nvmlSystemGetProcessName(pid)) or ""
-    return Path(name.decode(errors="replace") if isinstance(name, bytes) else name).name
+    found = {}
+    for one in (
+        *nvml.nvmlDeviceGetComputeRunningProcesses(handle),
+        *nvml.nvmlDeviceGetGraphicsRunningProcesses(handle),
+    ):
+        name: Any = _or_none(partial(nvml.nvmlSystemGetProcessName, one.pid)) or ""
+        program = Path(name.decode(errors="replace") if isinstance(name, bytes) else name).name
+        found[one.pid] = ProcessUse(one.pid, program, one.usedGpuMemory)
+    return list(found.values())
 
 
 def read_mps(backend: Any = torch.backends.mps, mps: Any = torch.mps) -> Found:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from tensormagic.collectors.geometry.strides import Written, written_by
+from tensormagic.collectors.geometry.strides import Written, does_write, written_by
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
 from tensormagic.collectors.hooks.stepping_off import ASKING_NODES
 from tensormagic.collectors.quiet import quiet
@@ -75,7 +75,7 @@ class Row:
     def add_several(self, result: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
         """Note a call that returns several things, or writes only sometimes; returns the bytes it allocated."""
         if self.written.when:
-            self.mutations += _is_asked_for(self.op, self.written.when, args, kwargs)
+            self.mutations += does_write(self.written, self.op, args, kwargs)
         nbytes = new_bytes(result, (*args, *kwargs.values()))
         self.nbytes += nbytes
         return nbytes
@@ -88,12 +88,6 @@ def newly_made(op: Any) -> int:
     if not new:
         return NOTHING
     return ONE if len(returns) == 1 and str(new[0].type) == "Tensor" else SEVERAL
-
-
-def _is_asked_for(op: Any, flag: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Return whether an argument that says whether an operation writes is true."""
-    at = [argument.name for argument in op._schema.arguments].index(flag)
-    return bool(args[at] if at < len(args) else kwargs.get(flag))
 
 
 def new_bytes(result: Any, given: Iterable[Any]) -> int:
@@ -120,7 +114,8 @@ def storages(tensor: torch.Tensor) -> list[torch.UntypedStorage]:
     """Return the storages that a tensor is made of: one, or those of its parts; none where that is unknown."""
     try:
         if hasattr(tensor, "__tensor_flatten__"):
-            return [storage for part in _inner(tensor) for storage in storages(part)]
+            inner = [getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]]
+            return [storage for part in inner for storage in storages(part)]
         if tensor.layout is torch.strided:
             storage = tensor.untyped_storage()
             return [storage] if type(tensor) in _PLAIN or has_memory(storage) else []
@@ -142,10 +137,6 @@ def has_memory(storage: torch.UntypedStorage) -> bool:
         return type(size) is int and (size == 0 or storage.data_ptr() != 0)
     except RuntimeError:  # a wrapper's, which has no address
         return False
-
-
-def _inner(tensor: Any) -> list[torch.Tensor]:
-    return [getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]]
 
 
 # Where an operation was called from: line, module and phase, found in one walk up the stack.

@@ -25,11 +25,6 @@ OLDEST_TORCH = (2, 10)
 _NEEDED = ".".join(map(str, OLDEST_TORCH))
 
 
-def _release(version: str) -> tuple[int, ...]:
-    parts = version.split("+", maxsplit=1)[0].split(".")[:2]
-    return tuple(int("".join(character for character in part if character.isdigit()) or 0) for part in parts)
-
-
 def require_torch(found: str | None = None) -> None:
     """Check that torch is there and new enough.
 
@@ -58,7 +53,9 @@ def _require_installed() -> None:
 
 
 def _judge(version: str) -> None:
-    if _release(version) < OLDEST_TORCH:
+    parts = version.split("+", maxsplit=1)[0].split(".")[:2]
+    release = tuple(int("".join(filter(str.isdigit, part)) or 0) for part in parts)
+    if release < OLDEST_TORCH:
         raise RequirementError(
             f"tensormagic needs torch {_NEEDED} or newer, but found torch {version}: pip install --upgrade torch"
         )
@@ -178,13 +175,10 @@ def binds_tightly(expression: str) -> bool:
         body = ast.parse(expression, mode="eval").body
     except SyntaxError:
         return False
-    return not isinstance(body, _LOOSE) or _is_enclosed(expression)
-
-
-def _is_enclosed(expression: str) -> bool:
-    """Return whether the bracket that an expression begins with is closed by its last character, and not before."""
+    # Whether the bracket that it begins with is closed by its last character, and not before.
     depth = list(accumulate((character == "(") - (character == ")") for character in expression))
-    return expression.startswith("(") and 0 not in depth[:-1]
+    enclosed = expression.startswith("(") and 0 not in depth[:-1]
+    return not isinstance(body, _LOOSE) or enclosed
 
 
 def _of_module(module: Any, subject: str) -> str:

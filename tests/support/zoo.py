@@ -367,7 +367,8 @@ ZOO: dict[str, Specimen] = {
     "float8_e4m3fnuz": Specimen(lambda: torch.ones(2).to(torch.float8_e4m3fnuz), ("largest 240",)),
     "float8_e5m2fnuz": Specimen(lambda: torch.ones(2).to(torch.float8_e5m2fnuz), ("no negative zero", "e5m2fnuz")),
     "float8_e8m0fnu": Specimen(
-        lambda: torch.tensor([0.25, 8.0]).to(torch.float8_e8m0fnu), ("8 exponent bits only", "powers of two only", "max 8")
+        lambda: torch.tensor([0.25, 8.0]).to(torch.float8_e8m0fnu),
+        ("8 exponent bits only", "powers of two only", "max 8"),
     ),
     "float4": Specimen(
         lambda: _packed("float4_e2m1fn_x2", 0x21, 0xF7), ("the 4 numbers in 2 bytes", "min −6", "max 6", "±1.5")

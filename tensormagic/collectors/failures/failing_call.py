@@ -147,21 +147,19 @@ def refused_in(steps: Steps, source: str = "") -> Refused | None:
         steps: The way to it.
         source: Of the user's innermost frame, where Python cannot know it.
     """
-    below = steps.below
+    below, own = steps.below, steps.own_entry
     if steps.call is not None and not (steps.call[0] is _GET_ITEM and _forward_entry(below[-1:])):
         func, args, kwargs = steps.call
-        return Refused(func, given=args, keywords=kwargs, caller=steps.caller,
-                       failing=_failing(steps, steps.caller, source), around=function_entries(below))  # fmt: skip
+        caller = steps.caller
+        failing = failing_at(caller, source if caller is own else "") if caller is not None else None
+        return Refused(func, given=args, keywords=kwargs, caller=caller, failing=failing,
+                       around=function_entries(below))  # fmt: skip
     if not below:
-        raised = steps.own_entry is not None and _raises(steps.own_entry)
-        return None if raised else _read(steps, steps.own_entry, source)
+        # What a ``raise`` or a failed ``assert`` raised is the user's own.
+        raises = own is not None and dis.opname[own.tb_frame.f_code.co_code[own.tb_lasti]] == "RAISE_VARARGS"
+        return None if raises else _read(steps, own, source)
     last = below[-1].tb_frame
     return _of_library(steps, below) if _is_torch(last) and last.f_code.co_name != _NO_SUCH_NAME else None
-
-
-def _raises(entry: TracebackType) -> bool:
-    """Return whether an entry stands at a ``raise`` or a failed ``assert``: what it raised is the user's own."""
-    return dis.opname[entry.tb_frame.f_code.co_code[entry.tb_lasti]] == "RAISE_VARARGS"
 
 
 def _of_library(steps: Steps, below: list[TracebackType]) -> Refused:
@@ -177,18 +175,14 @@ def _of_library(steps: Steps, below: list[TracebackType]) -> Refused:
         return read
     if around:
         return of_arguments(steps, around[0], function_of(around[0].tb_frame))
-    if (method := _method_of(below[-1].tb_frame)) is not None:
+    last = below[-1].tb_frame.f_code
+    method = getattr(torch.Tensor, last.co_name, None) if last.co_filename == _METHODS else None
+    if method is not None:
         return of_arguments(steps, below[-1], method)
     entry = _forward_entry(below) or next((each for each in below if _is_method(each.tb_frame)), None)
     if entry is not None:
         return of_arguments(steps, entry, None)
     return _read(steps, steps.own_entry, "") or Refused(exact=False, caller=below[-1])
-
-
-def _failing(steps: Steps, entry: TracebackType | None, source: str) -> Failing | None:
-    if entry is None:
-        return None
-    return failing_at(entry, source if entry is steps.own_entry else "")
 
 
 def _read(steps: Steps, entry: TracebackType | None, source: str) -> Refused | None:
@@ -215,12 +209,9 @@ def function_entries(below: list[TracebackType]) -> list[TracebackType]:
         if not is_function(entry.tb_frame):
             break
         found.insert(0, entry)
-    return [entry for entry in found if not _is_private(entry.tb_frame.f_code.co_name)]
-
-
-def _is_private(name: str) -> bool:
-    """Return whether a function is torch's own business by its name: ``_check``, but not ``__call__``."""
-    return name.startswith("_") and not name.endswith("__")
+    named = [(entry, entry.tb_frame.f_code.co_name) for entry in found]
+    # What is torch's own business by its name is left out: ``_check``, but not ``__call__``.
+    return [entry for entry, name in named if not name.startswith("_") or name.endswith("__")]
 
 
 def is_function(frame: FrameType) -> bool:
@@ -231,12 +222,6 @@ def is_function(frame: FrameType) -> bool:
 
 def _is_torch(frame: FrameType) -> bool:
     return frame.f_code.co_filename.startswith(_TORCH)
-
-
-def _method_of(frame: FrameType) -> Any:
-    """Return the method of a tensor that a frame of torch's own Python runs; None where it is none."""
-    is_method = frame.f_code.co_filename == _METHODS
-    return getattr(torch.Tensor, frame.f_code.co_name, None) if is_method else None
 
 
 def _is_method(frame: FrameType) -> bool:
@@ -264,19 +249,16 @@ def of_arguments(steps: Steps, entry: TracebackType, func: Any) -> Refused:
     owner = names_of(frame).get("self") if func is None else None
     rest, named, order = parameters_of(frame, func or getattr(type(owner), frame.f_code.co_name, None))
     if owner is not None:
-        name, order = _name_in(owner, frame.f_code.co_name), order[1:]
+        # As a user calls it: the class alone, where that is what they call.
+        home = "nn." if isinstance(owner, nn.Module) else f"{type(owner).__module__.rpartition('.')[0]}."
+        method = frame.f_code.co_name
+        name = f"{home}{type(owner).__name__}{'' if method in {'forward', '__init__'} else f'.{method}'}"
+        order = order[1:]
         named.pop("self", None)
         named = _handed(steps, entry, order) or named
     caller = _above(steps, entry)
     failing = failing_at(caller) if caller is not None else None
     return Refused(func, name, rest, named, False, caller, failing, order=order)  # noqa: FBT003  (not exact)
-
-
-def _name_in(owner: Any, function: str) -> str:
-    """Return what a user calls a method of an object of torch's: the class alone, where that is what they call."""
-    home = "nn." if isinstance(owner, nn.Module) else f"{type(owner).__module__.rpartition('.')[0]}."
-    ending = "" if function in {"forward", "__init__"} else f".{function}"
-    return f"{home}{type(owner).__name__}{ending}"
 
 
 def _handed(steps: Steps, entry: TracebackType, order: tuple[str, ...]) -> dict[str, Any]:
@@ -309,15 +291,11 @@ def parameters_of(frame: FrameType, func: Any) -> tuple[tuple[Any, ...], dict[st
         positional = tuple(given.pop(name) for name in order[: code.co_argcount])
         return (*positional, *rest), given, order
     defaults = inspect.signature(func).parameters if func is not None else {}
-    described = {
-        name: value for name, value in given.items() if name not in defaults or _differs(value, defaults[name])
-    }
-    return (), described, order
-
-
-def _differs(value: Any, parameter: inspect.Parameter) -> bool:
-    default = parameter.default
-    return value is not default and not (type(value) is type(default) in {int, float, str} and value == default)
+    for name, value in list(given.items()):
+        default = defaults[name].default if name in defaults else inspect.Parameter.empty
+        if value is default or (type(value) is type(default) in {int, float, str} and value == default):
+            del given[name]
+    return (), given, order
 
 
 def function_of(frame: FrameType) -> Any:

@@ -220,18 +220,13 @@ def written_call(failing: Failing) -> Written | None:
 def _written(node: ast.AST) -> Written | None:
     if isinstance(node, ast.Call):
         return _of_call(node)
-    if isinstance(node, ast.BinOp):
-        return Written(_OPERATORS.get(type(node.op), ""), [node.left, node.right])
+    if isinstance(node, ast.BinOp | ast.UnaryOp):
+        operands = [node.left, node.right] if isinstance(node, ast.BinOp) else [node.operand]
+        return Written(_OPERATORS.get(type(node.op), ""), operands)
     if isinstance(node, ast.AugAssign):
         return Written(f"{_OPERATORS.get(type(node.op), '')}_", [node.target, node.value])
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         return Written(_OPERATORS.get(type(node.ops[0]), ""), [node.left, node.comparators[0]])
-    if isinstance(node, ast.UnaryOp):
-        return Written(_OPERATORS.get(type(node.op), ""), [node.operand])
-    return _of_access(node)
-
-
-def _of_access(node: ast.AST) -> Written | None:
     if isinstance(node, ast.Subscript):
         return Written("__getitem__", [node.value, node.slice])
     return Written(node.attr, [node.value]) if isinstance(node, ast.Attribute) else None
@@ -338,7 +333,8 @@ def _called(
     found = still_value(func, names)
     if _is_torchs(found):
         return found, "", False
-    if _is_pythons(found) and has_tensor:  # ``float`` asks the tensor that it is given
+    is_pythons = is_kind(found, BuiltinFunctionType, type) and found.__module__ == "builtins"
+    if is_pythons and has_tensor:  # ``float`` asks the tensor that it is given
         return found, found.__name__, False
     return None
 
@@ -349,10 +345,6 @@ def _is_torchs(func: Any) -> bool:
         return False
     homes = (getattr(func, "__module__", None), getattr(getattr(func, "__objclass__", None), "__module__", None))
     return any(str(home).split(".")[0] == "torch" for home in homes) or getattr(torch, func.__name__, None) is func
-
-
-def _is_pythons(func: Any) -> bool:
-    return is_kind(func, BuiltinFunctionType, type) and func.__module__ == "builtins"
 
 
 def _is_tensor(value: Any) -> bool:

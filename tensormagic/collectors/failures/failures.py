@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from types import CodeType, FrameType, TracebackType
+from types import CodeType, TracebackType
 from typing import Any
 
 import torch
@@ -240,7 +240,9 @@ def _way(steps: Steps, around: Surroundings) -> tuple[Location, ...]:
     own = [entry for entry in steps.entries if is_own(entry.tb_frame)]
     kept = own if len(own) <= _MOST_WAY else [*own[:2], *own[-_MOST_WAY + 2 :]]
     way = [_line_of(entry, around.cell_number) for entry in kept]
-    caller = _running(steps.entries[0].tb_frame.f_back) if around.source and way else None
+    caller = steps.entries[0].tb_frame.f_back if around.source and way else None
+    while caller is not None and not is_own(caller):
+        caller = caller.f_back
     if caller is not None:  # an expression that a line hands over stands in that line
         line = location_in(caller, caller.f_lineno, around.cell_number)
         way[-1] = replace(line, text=" ".join(around.source.split()))
@@ -254,13 +256,6 @@ def _line_of(entry: TracebackType, cell_number: CellNumber | None) -> Location:
         return place
     lines = executed_source(entry.tb_frame).splitlines()
     return replace(place, text=lines[place.line - 1].strip()) if 0 < place.line <= len(lines) else place
-
-
-def _running(frame: FrameType | None) -> FrameType | None:
-    """Return the user's frame at or above another, that is still running."""
-    while frame is not None and not is_own(frame):
-        frame = frame.f_back
-    return frame
 
 
 def _operands(

@@ -56,18 +56,15 @@ def arguments_of(func: Any, given: tuple[Any, ...], keywords: Mapping[str, Any])
     roles = roles_of(func)
     found = []
     for at, value in enumerate(given):
-        if roles and at < len(given) - 1 and _takes_rest(roles, at) and not has_tensor(given[at:]):
+        # All arguments that follow are for sizes, or for the last parameter where there are more.
+        takes_rest = at == len(roles) - 1 or roles[at : at + 1] == ("size",)
+        if takes_rest and at < len(given) - 1 and not has_tensor(given[at:]):
             found.append(Argument(roles[at], "", given[at:], at))  # x.view(3, 4)
             break
         found += _arguments(roles[at] if at < len(roles) else "", value, at)
     for name, value in keywords.items():
         found += _arguments(name, value, name)
     return found
-
-
-def _takes_rest(roles: tuple[str, ...], at: int) -> bool:
-    """Return whether a parameter takes all arguments that follow: sizes, and the last one where there are more."""
-    return at == len(roles) - 1 or (at < len(roles) and roles[at] == "size")
 
 
 def _arguments(role: str, value: Any, index: int | str) -> Iterator[Argument]:
@@ -117,20 +114,17 @@ def function_name(func: Any) -> str:
         wording = None
     name = getattr(func, "__name__", "")
     if wording:
-        return _plain_name(_first_name(func, str(wording), name))
+        module = str(wording).rpartition(".")[0]
+        spaces: dict[str, Any] = {"torch": torch, "torch.nn.functional": nn.functional, "torch.Tensor": torch.Tensor}
+        # By the name that it has there, where it calls itself otherwise: ``torch.spmm`` is ``torch.mm``.
+        has_name = module in spaces and getattr(spaces[module], name, None) is func
+        return _plain_name(f"{module}.{name}" if has_name else str(wording))
     if not name or getattr(func, "__module__", "") == "builtins":
         return str(name)
     for home, prefix in ((torch, "torch"), (nn.functional, "torch.nn.functional"), (torch.Tensor, "Tensor")):
         if hasattr(home, name):
             return f"{prefix}.{name}"
     return f"{func.__module__}.{name}"
-
-
-def _first_name(func: Any, wording: str, name: str) -> str:
-    """Return the name that a function itself has where it calls itself otherwise: ``torch.spmm`` is ``torch.mm``."""
-    home = wording.rpartition(".")[0]
-    space = {"torch": torch, "torch.nn.functional": nn.functional, "torch.Tensor": torch.Tensor}.get(home)
-    return f"{home}.{name}" if space is not None and getattr(space, name, None) is func else wording
 
 
 def _plain_name(wording: str) -> str:
@@ -253,12 +247,12 @@ class OperandNames:
         if is_kind(value, nn.Parameter) and (path := self._parameter(value)):
             return path
         written = self._expression(argument) if self._own_call else None
-        if written is not None and (
-            is_tensor
-            or value is UNKNOWN
-            or (_has_a_name(value) and not isinstance(written, ast.Constant) and _reaches(written))
-        ):
-            return _described(written)
+        if written is not None:
+            # Of what is no tensor None, results and objects are better shown by their name, numbers and sizes are not.
+            named = value is None or (type(value) in {list, tuple} and has_tensor((value,))) or not is_plain(value)
+            found = named and not isinstance(written, ast.Constant) and _reaches(written)
+            if is_tensor or value is UNKNOWN or found:
+                return _described(written)
         if is_tensor:
             return self._among_names(value) or self._parameter(value) or self._handed_in(value)
         return ""
@@ -342,13 +336,10 @@ class OperandNames:
             return ""
         if (node := self._given_to_module(tensor)) is not None:
             return _described(node)
-        path = self._modules.path(running[-1]) if any(item is tensor for item in self._given_innermost()) else ""
-        return (self._before(running) or f"the input of {path}") if path else ""
-
-    def _given_innermost(self) -> list[Any]:
-        """Return what the innermost running module was called with."""
         args, kwargs = given_to_module(self._steps)
-        return [*args, *kwargs.values()]
+        is_given = any(item is tensor for item in (*args, *kwargs.values()))
+        path = self._modules.path(running[-1]) if is_given else ""
+        return (self._before(running) or f"the input of {path}") if path else ""
 
     def _given_to_module(self, tensor: torch.Tensor) -> ast.expr | None:
         """Return the expression by which the user's line gave a tensor to the module that it called."""
@@ -384,11 +375,6 @@ def _spaces(steps: Steps) -> Iterator[dict[str, Any]]:
         if id(frame.f_globals) not in seen:
             seen.add(id(frame.f_globals))
             yield frame.f_globals
-
-
-def _has_a_name(value: Any) -> bool:
-    """Return whether what is no tensor is better shown by its name: None, results, an object; not a number or sizes."""
-    return value is None or (type(value) in {list, tuple} and has_tensor((value,))) or not is_plain(value)
 
 
 def _item(node: ast.expr, at: int) -> ast.expr | None:

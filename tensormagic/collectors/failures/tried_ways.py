@@ -143,7 +143,8 @@ class _CallAgain:
         owner = self._report.module
         if owner and (way == owner or re.match(rf"{re.escape(owner)}\.\w+\(", way)):
             return self._with_parameters(way[len(owner) :], f"{owner}.")
-        found = self._operands_in(way)
+        found: dict[str, list[int]] = {}  # the operands that it names, outermost first
+        _Named(self._names, lambda name: found.setdefault(name, self._names[name])).visit(ast.parse(way, mode="eval"))
         if found and self._is_whole(way, found):
             self._value(way)
             return "works"
@@ -166,14 +167,12 @@ class _CallAgain:
         if self._report.function.rpartition(".")[2] in _NUMBERS:  # code that is no tensor stands for the whole call
             return "fails" if isinstance(value, torch.Tensor) and value.numel() != 1 else "works"
         changed = dict.fromkeys(places, value)
-        if re.match(r"conv|_conv", self._report.function.rpartition(".")[2]) and not self._one_dtype(changed):
+        values = [changed.get(at, value) for at, value in enumerate(self._values)]
+        dtypes = {value.dtype for value in values if isinstance(value, torch.Tensor)}
+        if re.match(r"conv|_conv", self._report.function.rpartition(".")[2]) and len(dtypes) != 1:
             return "fails"  # which the meta device does not look at
         self._call(changed, keywords=self._keywords)
         return "works"
-
-    def _one_dtype(self, changed: dict[int, Any]) -> bool:
-        values = [changed.get(at, value) for at, value in enumerate(self._values)]
-        return len({value.dtype for value in values if isinstance(value, torch.Tensor)}) == 1
 
     def _with_layer(self, code: str) -> Outcome:
         """Call a new layer on what the refused one was given."""
@@ -194,12 +193,6 @@ class _CallAgain:
         changed = {at: eval(f"x{suffix}", {"__builtins__": _BUILTINS, "x": self._values[at]}) for at in of_layer}  # noqa: S307  (ours)
         self._call(changed, keywords=self._keywords)
         return "works"
-
-    def _operands_in(self, code: str) -> dict[str, list[int]]:
-        """Return the operands that code names, outermost first, by what they are called."""
-        found: dict[str, list[int]] = {}
-        _Named(self._names, lambda name: found.setdefault(name, self._names[name])).visit(ast.parse(code, mode="eval"))
-        return found
 
     def _value(self, code: str) -> Any:
         space: dict[str, Any] = {"__builtins__": _BUILTINS, "torch": torch, "nn": nn, "F": functional, "int": int}

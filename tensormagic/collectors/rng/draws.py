@@ -130,7 +130,9 @@ class DrawLog:
 
     def after(self, each: _Followed, op: Any, result: Any) -> None:
         """Look at it again after the call."""
-        self._changed(each, str(getattr(op, "_overloadpacket", op)), self._last_site, _elements(result))
+        first = result[0] if isinstance(result, list | tuple) and result else result
+        elements = int(first.numel()) if isinstance(first, torch.Tensor) else None
+        self._changed(each, str(getattr(op, "_overloadpacket", op)), self._last_site, elements)
 
     def look(self, site: int | None) -> None:
         """Look at the generators that draw without torch; what has changed did so between the last look and here."""
@@ -171,8 +173,10 @@ class DrawLog:
         numbers = None if op else last.numbers_to(now)
         kind: DrawKind = "drew" if op or numbers is not None else "set"
         since = site if op else self._last_site
-        if kind == "set" and (known := self._seeded) is not None and _has_seed(each.generator, known[0]):
-            op, since, site = "seed", known[1], known[1]
+        if kind == "set" and self._seeded is not None and isinstance(each.generator, torch.Generator):
+            seed, seeded_at = self._seeded
+            if each.generator.initial_seed() in {seed, seed + 2**64, seed + 2**64 - 1}:
+                op, since, site = "seed", seeded_at, seeded_at
         self._note(Draw(each.index, kind, op, site, since, values if kind == "drew" and op else numbers, now.digest))
 
     def _note(self, draw: Draw) -> None:
@@ -204,24 +208,12 @@ class DrawLog:
     @property
     def sums(self) -> tuple[DrawSum, ...]:
         """All draws, summed up."""
-        return tuple(
-            DrawSum(*key, *described)  # the fields stand in this order
-            for key, described in list(self._sums.items())
-        )
-
-
-def _has_seed(generator: Any, seed: int) -> bool:
-    return isinstance(generator, torch.Generator) and generator.initial_seed() in {seed, seed + 2**64, seed + 2**64 - 1}
+        return tuple(DrawSum(*key, *described) for key, described in list(self._sums.items()))  # its fields' order
 
 
 def state_with_names(state: GeneratorState, names: list[str]) -> GeneratorState:
     """Return a state under other names."""
     return replace(state, name=names[0] or "an unnamed generator", names=tuple(names[1:]))
-
-
-def _elements(result: Any) -> int | None:
-    first = result[0] if isinstance(result, list | tuple) and result else result
-    return int(first.numel()) if isinstance(first, torch.Tensor) else None
 
 
 # torch tags every operation that may draw; whether one did is seen from its generator's state before and after. NumPy

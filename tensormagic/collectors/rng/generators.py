@@ -126,23 +126,18 @@ def _of_torch(generator: torch.Generator) -> Reading:
 
 
 def _tell_torch(generator: Any, reading: Reading) -> tuple[str, Seeding, int | None, int]:
-    seed = cast("int", reading.seed)
-    described: Seeding = (
-        "default" if seed == NEVER_SEEDED else "chosen" if was_chosen(seed, generator.device) else "entropy"
-    )
-    if described == "entropy" and not _is_default(generator):
-        described = "unknown"  # as likely drawn from another generator, as a data loader does, which gives it again
+    seed, device = cast("int", reading.seed), generator.device
+    described: Seeding = "default" if seed == NEVER_SEEDED else "chosen" if was_chosen(seed, device) else "entropy"
+    if described == "entropy":
+        module = torch if device.type == "cpu" else getattr(torch, device.type, torch)
+        # torch seeds those of a device from the system's entropy when it starts. The seed of another one was as likely
+        # drawn from a generator, as a data loader does, which gives it again.
+        of_devices = getattr(module, "default_generators", None) or (torch.default_generator,)
+        described = "entropy" if identity(generator) in map(identity, of_devices) else "unknown"
     if reading.words is None:
         return str(seed), described, reading.position if reading.algorithm == "Philox" else None, 0
     drawn = mersenne.drawn_since(seed, reading.words, reading.position)
     return str(seed), described, drawn, 0 if drawn is not None else mersenne.MOST_FORWARD * mersenne.SIZE
-
-
-def _is_default(generator: Any) -> bool:
-    """Return whether a generator is that of a device, which torch seeds from the system's entropy when it starts."""
-    module = torch if generator.device.type == "cpu" else getattr(torch, generator.device.type, torch)
-    every = getattr(module, "default_generators", None) or (torch.default_generator,)
-    return identity(generator) in map(identity, every)
 
 
 # -- Python ----------------------------------------------------------------------------------------------------------
@@ -200,17 +195,13 @@ def _tell_numpy(generator: Any, reading: Reading) -> tuple[str, Seeding, int | N
     entropy = getattr(sequence, "entropy", None)
     if entropy is None:
         return "", "unknown", None, 0
-    drawn = _drawn(type(bits)(_again(sequence)), bits, reading)
+    again = type(sequence)(entropy, spawn_key=sequence.spawn_key, pool_size=sequence.pool_size)
+    drawn = _drawn(type(bits)(again), bits, reading)
     if drawn is None:  # it was given another state since: that seed shows nothing
         return "", "unknown", None, 0
     chosen = not isinstance(entropy, int) or entropy.bit_length() < _ENTROPY_BITS
     spawned = f", child {list(sequence.spawn_key)}" if sequence.spawn_key else ""
     return f"{entropy}{spawned}", "chosen" if chosen else "entropy", drawn, 0
-
-
-def _again(sequence: Any) -> Any:
-    kind = type(sequence)
-    return kind(sequence.entropy, spawn_key=sequence.spawn_key, pool_size=sequence.pool_size)
 
 
 def _drawn(fresh: Any, bits: Any, reading: Reading) -> int | None:
@@ -222,14 +213,11 @@ def _drawn(fresh: Any, bits: Any, reading: Reading) -> int | None:
         steps = lcg_distance(first["state"], now["state"], now["inc"], _PCG[reading.algorithm])
         return steps if first["inc"] == now["inc"] and steps < _MOST_DRAWN else None
     if reading.algorithm == "Philox":
-        return int(now["counter"][0]) * 4 + bits.state["buffer_pos"] - 4 if _same(first["key"], now["key"]) else None
+        drawn = int(now["counter"][0]) * 4 + bits.state["buffer_pos"] - 4
+        return drawn if np.array_equal(first["key"], now["key"]) else None
     if reading.algorithm == "SFC64":
         return int(now["state"][3]) - int(first["state"][3])
     return None
-
-
-def _same(one: Any, other: Any) -> bool:
-    return bool(np.array_equal(one, other))
 
 
 def lcg_distance(start: int, state: int, increment: int, multiplier: int) -> int:

@@ -189,7 +189,7 @@ def _before_second_loop(state: Words) -> Words:
     stirred = (_stirred(state) * np.uint64(_ARRAY_2)).astype(np.uint32)
     before[3:] = (state[3:] + at[3:]) ^ stirred[2:-1]
     before[1] = (state[1] + np.uint32(1)) ^ stirred[SIZE - 1]
-    before[2] = (state[2] + np.uint32(2)) ^ np.uint32(_stir(int(before[1]), _ARRAY_2))
+    before[2:3] = (state[2] + np.uint32(2)) ^ (_stirred(before[1:2]) * np.uint64(_ARRAY_2)).astype(np.uint32)
     return before
 
 
@@ -199,7 +199,3 @@ def _key_words(before: Words) -> Words:
     stirred = (_stirred(before) * np.uint64(_ARRAY_1)).astype(np.uint32)
     words: Words = before[3:] - (start[3:] ^ stirred[2:-1])
     return words
-
-
-def _stir(word: int, factor: int) -> int:
-    return ((word ^ (word >> 30)) * factor) & 0xFFFFFFFF

@@ -84,13 +84,9 @@ class Callers:
         known = self.made.get(key)
         if known is None:
             self._codes[key[0]] = frame.f_code
-            known = self.made[key] = _stand_in(frame)
+            code = _CODE.replace(co_name=MARK, co_filename=frame.f_code.co_filename, co_firstlineno=frame.f_lineno)
+            known = self.made[key] = FunctionType(code, frame.f_globals)
         return known
-
-
-def _stand_in(frame: FrameType) -> _Call:
-    code = _CODE.replace(co_name=MARK, co_filename=frame.f_code.co_filename, co_firstlineno=frame.f_lineno)
-    return FunctionType(code, frame.f_globals)
 
 
 class Engine:
@@ -148,18 +144,14 @@ def _relink(head: TracebackType, *, ends_at_own: bool) -> None:
     while entry is not None:
         entries.append(entry)
         entry = entry.tb_next
-    kept = _without_own(entries)
+    foreign = set(foreign_frames([entry.tb_frame for entry in entries[1:]]))
+    # The first entry always stays: it is the frame in which the trace was started.
+    kept = [head, *(entry for entry in entries[1:] if entry.tb_frame in foreign)]
     if ends_at_own:  # where torch's own Python made the call, the user's line is above it
         own = [at for at, each in enumerate(kept) if is_own_code(each.tb_frame.f_code.co_filename)]
         kept = kept[: own[-1] + 1] if own else kept
     for before, after in zip(kept, [*kept[1:], None], strict=True):
         before.tb_next = after
-
-
-def _without_own(entries: list[TracebackType]) -> list[TracebackType]:
-    """Return what stays; the first entry always does: it is the frame in which the trace was started."""
-    kept = set(foreign_frames([entry.tb_frame for entry in entries[1:]]))
-    return [entries[0], *(entry for entry in entries[1:] if entry.tb_frame in kept)]
 
 
 # The stacks that torch gathers by itself, as its allocators keep them: which frame of one is the user's.

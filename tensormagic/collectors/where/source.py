@@ -10,7 +10,7 @@ import sysconfig
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, TypeGuard
 
 from tensormagic.reports import Cell, Location
 
@@ -217,11 +217,7 @@ def cell_of(frame: FrameType) -> Cell:
 # The user's functions that are running, and the names that are bound in them.
 
 _OPTIMIZED = 1  # CO_OPTIMIZED: code whose local names live in slots, not in a dictionary of the user's
-
-
 _FRAMES = 24  # of the user's functions that are running, at most so many are asked for their names
-
-
 _HOLDERS = 3  # of a frame's dictionary of locals when nobody but the frame, us and the call below holds it
 
 
@@ -291,23 +287,15 @@ def _around(frame: FrameType) -> Iterator[ast.AST]:
         tree = ast.parse("".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals)))
     except (SyntaxError, ValueError):
         return
-    around = [node for node in ast.walk(tree) if _catches(node) and _spans(node, frame)]
-    yield from sorted(around, key=lambda node: node.body[0].lineno)  # type: ignore[attr-defined]
+    for node in sorted(filter(_catches, ast.walk(tree)), key=lambda node: node.body[0].lineno):
+        first, last = node.body[0], node.body[-1]
+        # Of the same function, and the line stands in the body.
+        if frame.f_code.co_firstlineno <= first.lineno <= frame.f_lineno <= (last.end_lineno or last.lineno):
+            yield node
 
 
-def _catches(node: ast.AST) -> bool:
+def _catches(node: ast.AST) -> TypeGuard[ast.With | ast.AsyncWith | ast.Try]:
     if isinstance(node, ast.With | ast.AsyncWith):
-        calls = (item.context_expr for item in node.items)
-        return any(isinstance(call, ast.Call) and _name(call.func) in _EXPECTING for call in calls)
+        called = (item.context_expr.func for item in node.items if isinstance(item.context_expr, ast.Call))
+        return any(getattr(func, "attr", getattr(func, "id", "")) in _EXPECTING for func in called)
     return isinstance(node, _TRIES) and bool(node.handlers)
-
-
-def _name(called: ast.expr) -> str:
-    return called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
-
-
-def _spans(node: ast.AST, frame: FrameType) -> bool:
-    """Return whether the line that a frame runs stands in the body of a statement of the same function."""
-    body: list[ast.stmt] = node.body  # type: ignore[attr-defined]
-    end = body[-1].end_lineno or body[-1].lineno
-    return body[0].lineno <= frame.f_lineno <= end and body[0].lineno >= frame.f_code.co_firstlineno
