@@ -167,16 +167,13 @@ def normalised(watch: NotesOfLoop, call: Call) -> None:
         return
     if weight is None or mean is None or weight.requires_grad is graded:
         return
-    module = _module(call.frame)
+    frame: FrameType | None = call.frame
+    while frame is not None and frame.f_code is not _MODULE_CALL:
+        frame = frame.f_back
+    module = frame.f_locals["self"] if frame is not None else None
     if module is not None and getattr(module, "momentum", None) is not None:  # None: to be computed anew, all of it
         kept, region = (watch.loop.drifting, None) if graded else (watch.loop.norms, watch.loop.region())
         kept.add(watch.path(call), region, watch.loop.passes)
-
-
-def _module(frame: FrameType | None) -> Any:
-    while frame is not None and frame.f_code is not _MODULE_CALL:
-        frame = frame.f_back
-    return frame.f_locals["self"] if frame is not None else None
 
 
 def cleared(watch: NotesOfLoop, call: Call) -> None:

@@ -32,15 +32,10 @@ def waited(watch: CallNotes, call: Call) -> None:
     x = call.args[0] if call.args else None
     if not isinstance(x, torch.Tensor) or x.device.type in _HERE:
         return
-    if call.name in {"to", "cpu"} and not _arrives(call):
-        return
+    came = isinstance(call.result, torch.Tensor) and call.result.device.type == "cpu"
+    if call.name in {"to", "cpu"} and (not came or call.kwargs.get("non_blocking", False)):
+        return  # nothing was brought here, or nobody waited for it
     watch.note("synchronised", call, operands=(x,), detail=str(x.device))
-
-
-def _arrives(call: Call) -> bool:
-    """Return whether something was brought here, and waited for."""
-    here = isinstance(call.result, torch.Tensor) and call.result.device.type == "cpu"
-    return here and not call.kwargs.get("non_blocking", False)
 
 
 # Recurrent layers that take time first, and whose output is read as if the batch came first.
@@ -172,9 +167,12 @@ def regrouped(watch: CallNotes, call: Call) -> None:
     if not isinstance(source, torch.Tensor) or not isinstance(result, torch.Tensor) or result.dtype != source.dtype:
         return
     for order in _orders(tuple(map(int, source.shape)), tuple(map(int, result.shape))):
-        if order != "swapped" or _says_sizes(call):
-            watch.note("regrouped", call, operands=(source,), result=result, detail=order)
-            return
+        if order == "swapped":
+            part = running_part(call.frame) if is_own_code(call.frame.f_code.co_filename) else None
+            if part is None or any(isinstance(node, ast.Mult | ast.FloorDiv) for node in ast.walk(part)):
+                continue  # ``view(t, b * heads, -1)`` splits on purpose
+        watch.note("regrouped", call, operands=(source,), result=result, detail=order)
+        return
 
 
 @lru_cache(maxsize=256)
@@ -184,12 +182,6 @@ def _orders(before: tuple[int, ...], after: tuple[int, ...]) -> tuple[str, ...]:
     if old == new or not 2 <= len(old) <= _MOST_DIMS or not 2 <= len(new) <= _MOST_DIMS or 0 in old:
         return ()
     return tuple(order for pair in _segments(old, new) if (order := _order(*pair)))
-
-
-def _says_sizes(call: Call) -> bool:
-    """Return whether the line gives sizes as they are: ``view(t, b * heads, -1)`` splits on purpose."""
-    part = running_part(call.frame) if is_own_code(call.frame.f_code.co_filename) else None
-    return part is not None and not any(isinstance(node, ast.Mult | ast.FloorDiv) for node in ast.walk(part))
 
 
 def _segments(old: tuple[int, ...], new: tuple[int, ...]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
@@ -256,7 +248,8 @@ def same_memory(watch: CallNotes, call: Call) -> None:
     if first is second or not (_is_plain(first) and _is_plain(second)) or first.data_ptr() != second.data_ptr():
         return
     some = given[:_MOST_VALUES]
-    if len({id(x) for x in some}) < len(some) or not all(_is_same(x, first) for x in some):
+    same = (_is_plain(x) and x.shape == first.shape and x.data_ptr() == first.data_ptr() for x in some)
+    if len({id(x) for x in some}) < len(some) or not all(same):
         return
     numpy = not first.untyped_storage().resizable()
     if numpy or first._version >= len(given) - 1:
@@ -266,10 +259,6 @@ def same_memory(watch: CallNotes, call: Call) -> None:
 
 def _is_plain(x: object) -> bool:
     return type(x) is torch.Tensor and x.layout is torch.strided and x.device.type == "cpu" and x.numel() > 0
-
-
-def _is_same(x: torch.Tensor, first: torch.Tensor) -> bool:
-    return _is_plain(x) and x.shape == first.shape and x.data_ptr() == first.data_ptr()
 
 
 # Operands that both grew where they met: a column of N against a row of N gives N x N values, from which one is made.

@@ -125,7 +125,9 @@ class Fresh:
         if not given:
             return
         name = str(getattr(call.function, "__name__", ""))
-        if name in _LOOKING or _is_blind(name, call, given) or self._goes_on(name, call, given):
+        # ``torch.baddbmm(torch.empty(…), q, k, beta=0)`` is meant: the values are ignored.
+        blind = name in _BETA and call.kwargs.get("beta") == 0 and len(given) == 1 and given[0] is call.args[0]
+        if name in _LOOKING or blind or self._goes_on(name, call, given):
             return
         if name in _READING and "out" not in call.kwargs:
             self._read(watch, call, given[0])
@@ -163,11 +165,6 @@ def _key(x: Any) -> int:
 def is_followable(x: Any) -> bool:
     """Return whether memory can be followed: on the CPU, plain, not empty."""
     return bool(_key(x)) and x.device.type == "cpu" and x.numel() > 0 and not x.is_inference()
-
-
-def _is_blind(name: str, call: Call, given: list[torch.Tensor]) -> bool:
-    """Return whether a call ignores the values: ``torch.baddbmm(torch.empty(…), q, k, beta=0)`` is meant."""
-    return name in _BETA and call.kwargs.get("beta") == 0 and len(given) == 1 and given[0] is call.args[0]
 
 
 class NotesOfFresh(CallNotes):
@@ -271,17 +268,15 @@ def loaded(watch: CallNotes, call: Call) -> None:
     names = _names_in(kind)
     if _ASKS in names:
         return
-    own = next((name for name, value in vars(dataset).items() if _is_generator(value) and name in names), "")
-    if own:
-        watch.note("same draws", call, op="DataLoader", detail=f"{loader.num_workers} {kind.__name__} {own}")
-    elif isinstance(dataset, torch.utils.data.IterableDataset) and is_own_code(_file_of(kind)) and not names & _DRAWING:
-        watch.note("same draws", call, op="DataLoader", detail=f"{loader.num_workers} {kind.__name__}")
-
-
-def _is_generator(value: object) -> bool:
     numpy = sys.modules.get("numpy")
     kinds = (random.Random, torch.Generator, *((numpy.random.Generator, numpy.random.RandomState) if numpy else ()))
-    return isinstance(value, kinds)
+    own = next((name for name, value in vars(dataset).items() if isinstance(value, kinds) and name in names), "")
+    gives = getattr(getattr(kind, "__iter__", None), "__code__", None)
+    is_own = gives is None or is_own_code(gives.co_filename)
+    if own:
+        watch.note("same draws", call, op="DataLoader", detail=f"{loader.num_workers} {kind.__name__} {own}")
+    elif isinstance(dataset, torch.utils.data.IterableDataset) and is_own and not names & _DRAWING:
+        watch.note("same draws", call, op="DataLoader", detail=f"{loader.num_workers} {kind.__name__}")
 
 
 def _names_in(kind: type) -> set[str]:
@@ -292,11 +287,6 @@ def _names_in(kind: type) -> set[str]:
         if code is not None and name != "__init__":
             found.update(code.co_names)
     return found
-
-
-def _file_of(kind: type) -> str:
-    code = getattr(kind.__iter__, "__code__", None) if hasattr(kind, "__iter__") else None
-    return code.co_filename if code is not None else ""
 
 
 # Dropout that ``eval()`` does not reach: a module that its model does not know, or `F.dropout` with its own default.

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -123,9 +123,14 @@ class Cuts:
         func, role, history = call
         if role in _BLIND or (role is None and not isinstance(result, _FOLLOWED)) or (role is INTO and not self.live):
             return
-        off = not _is_grad_enabled()
-        if _is_backward() or (off and self._is_nobodys()):
+        if _is_backward():
             return
+        if off := not _is_grad_enabled():
+            # For a reason that is none of the user's: an optimizer's step, the forward of a custom Function, or a
+            # switch from before the trace.
+            region = self._region
+            if region.ignored if region is not None else not torch.is_inference_mode_enabled():
+                return
         try:
             if role is not None or (off and _asks_for_gradient(given)) or _any_of(self.live, given):
                 began = perf_counter()
@@ -156,7 +161,11 @@ class Cuts:
         self, gradients: Iterable[Any], roots: Iterable[Any], inputs: Iterable[Any], frame: FrameType | None
     ) -> None:
         """Follow what the user's own call of ``autograd.grad`` returned without a graph. Never raises."""
-        while frame is not None and (is_ours(frame.f_code) or _is_on_the_way(frame.f_code)):
+        while frame is not None:
+            code = frame.f_code
+            on_the_way = code.co_name in _ON_THE_WAY and code.co_filename.startswith(_OF_TORCH)
+            if not (on_the_way or is_ours(code)):
+                break
             frame = frame.f_back
         if frame is None or not is_own_code(frame.f_code.co_filename) or not _is_grad_enabled():
             return
@@ -228,21 +237,14 @@ class Cuts:
         detachment.number, detachment.source_name = history
         self._mark(result, detachment)
 
-    def _is_nobodys(self) -> bool:
-        """Say whether gradients are off for a reason that is none of the user's.
-
-        That is an optimizer's step, the forward of a custom Function, or a switch from before the trace.
-        """
-        region = self._region
-        return region.ignored if region is not None else not torch.is_inference_mode_enabled()
-
     def _pass(self, call: Call, values: tuple[Any, ...], result: Any, frame: FrameType) -> None:
         role = call[1]
         if role is OVERWRITE:
             self.live.pop(id(result), None)
             return
         if role == "frozen":
-            self._freeze(result, values, frame)
+            if len(values) > 1 and values[1] is False and isinstance(result, torch.Tensor):
+                self._sever(("frozen", "requires_grad_(False)"), result, result, frame)
             return
         if role is INTO:
             self._put_into(values[0], values[-1])
@@ -281,10 +283,6 @@ class Cuts:
             if mark is not None and mark() is value and not has_history(value):
                 return mark.detachment
         return None
-
-    def _freeze(self, result: Any, values: tuple[Any, ...], frame: FrameType) -> None:
-        if len(values) > 1 and values[1] is False and isinstance(result, torch.Tensor):
-            self._sever(("frozen", "requires_grad_(False)"), result, result, frame)
 
     def _put_into(self, target: Any, value: Any) -> None:
         """Follow what a followed value was written into; noted only where it explains something."""
@@ -372,10 +370,6 @@ _EXPLICIT = frozenset({"detach", "data", "item", "numpy", "copy"})
 _LISTED = frozenset({"detach", "data", "item", "numpy", "copy", "frozen"})
 _READ = frozenset({"detach", "item", "numpy"})
 _NUMERIC = frozenset({"detach", "data", "item"})  # not of an accuracy, and not of an evaluation
-
-
-def _is_on_the_way(code: CodeType) -> bool:
-    return code.co_name in _ON_THE_WAY and code.co_filename.startswith(_OF_TORCH)
 
 
 def _is_backward() -> bool:

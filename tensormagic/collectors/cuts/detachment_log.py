@@ -7,7 +7,7 @@ import linecache
 import re
 import weakref
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from tensormagic.collectors.graphs.structure import GraphStructure
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.objects.namespace import modules_in
 from tensormagic.collectors.where.caller import Origins
-from tensormagic.collectors.where.source import SourceLines, is_expected, is_own_code, names_of
+from tensormagic.collectors.where.source import SourceLines, is_expected, is_own_code, name_in, names_of
 from tensormagic.reports import Gap, Graph
 from tensormagic.reports.failure import LossWithoutGraph, ModelInSight
 from tensormagic.reports.graph import Cut, CutKind
@@ -48,7 +48,7 @@ def look_at(root: torch.Tensor, caller: FrameType | None, site: int | None) -> L
     with torch._C.DisableTorchFunction():
         frames = list(_own_frames(caller))
         return LossWithoutGraph(
-            name=_name_of(root, frames[0]) if frames else "",
+            name=name_in(frames[0], root) if frames else "",
             location=site,
             shape=shape_of(root),
             dtype=dtype_of(root),
@@ -70,12 +70,6 @@ def _own_frames(frame: FrameType | None) -> Iterator[FrameType]:
         frame = frame.f_back
 
 
-def _name_of(value: object, frame: FrameType) -> str:
-    spaces: tuple[Mapping[str, Any], ...] = (names_of(frame), frame.f_globals)
-    named = (name for space in spaces for name, each in space.items() if each is value and not name.startswith("_"))
-    return next(named, "")
-
-
 def _models(frames: list[FrameType]) -> tuple[ModelInSight, ...]:
     """Return the models that the innermost function names that names any, each once.
 
@@ -86,9 +80,10 @@ def _models(frames: list[FrameType]) -> tuple[ModelInSight, ...]:
     outside = [{name: frame.f_globals[name] for name in words if name in frame.f_globals} for frame in frames[-1:]]
     inside = [names_of(frame) for frame in frames if frame.f_code.co_flags & inspect.CO_OPTIMIZED]
     for space in (*inside, *outside):
-        counted = [_counted(name, module) for name, module in modules_in(dict(space))]
-        if found := tuple(model for model in counted if model.parameters):
-            return found[:MOST_MODELS]
+        flags = {name: [each.requires_grad for each in module.parameters()] for name, module in modules_in(dict(space))}
+        found = [ModelInSight(name=name, parameters=len(f), frozen=f.count(False)) for name, f in flags.items() if f]
+        if found:
+            return tuple(found[:MOST_MODELS])
     return ()
 
 
@@ -101,11 +96,6 @@ def _words(frames: list[FrameType]) -> list[str]:
         if not code.co_flags & inspect.CO_OPTIMIZED:
             words |= dict.fromkeys(re.findall(r"[^\W\d]\w*", "".join(linecache.getlines(code.co_filename))))
     return list(words)
-
-
-def _counted(name: str, module: torch.nn.Module) -> ModelInSight:
-    flags = [parameter.requires_grad for parameter in module.parameters()]
-    return ModelInSight(name=name, parameters=len(flags), frozen=flags.count(False))
 
 
 class LossWithoutGraphLog:
@@ -262,16 +252,15 @@ class CutLog:
         """Return ``graph`` with its cuts: those that feed a node first, in the order of the nodes."""
         known = self._known.copy()
         detachment = {(key.kind, key.site) for key in known if key.target is not None}
-        mine = [
-            (key, described)
-            for key, described in known.items()
-            if key.graph == graph.number and (key.target is not None or (key.kind, key.site) not in detachment)
-        ]
-        cuts = [
-            cut
-            for cut, quiet in ((self._cut(key, described), described.quiet) for key, described in mine)
-            if _tells(cut, quiet)
-        ]
+        cuts = []
+        for key, described in known.items():
+            if key.graph != graph.number or (key.target is None and (key.kind, key.site) in detachment):
+                continue
+            cut = self._cut(key, described)
+            # It is between nodes of its graph, or the reason why leaves are left out.
+            between = not described.quiet and (cut.source is not None or cut.target is not None)
+            if between or any(not (described.quiet and one.written) for one in cut.left_out):
+                cuts.append(cut)
         order = sorted(cuts, key=lambda cut: (not cut.detachment, cut.target is None, cut.target or 0, cut.line))
         return replace(graph, cuts=tuple(order)) if order else graph
 
@@ -383,10 +372,3 @@ class CutLog:
             dtype=described.dtype, count=described.count, by_library=described.by_library,
             left_out=left_out(behind, self._leaves, self.reached, self._cuts.trained),
         )  # fmt: skip
-
-
-def _tells(cut: Cut, quiet: bool) -> bool:  # noqa: FBT001  (as `Told` has it)
-    """Say whether a cut is between nodes of its graph, or the reason why leaves are left out."""
-    if quiet:
-        return any(not one.written for one in cut.left_out)
-    return cut.source is not None or cut.target is not None or bool(cut.left_out)

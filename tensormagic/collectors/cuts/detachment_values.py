@@ -177,12 +177,9 @@ def _holds(known: dict[int, weakref.ref[torch.Tensor]], leaf: torch.Tensor) -> b
 def left_out(leaves: Iterable[torch.Tensor], known: Leaves, reached: set[int], trained: Trained) -> tuple[LeftOut, ...]:
     """Return those of ``leaves`` that ask for a gradient and have none, and that no graph of the run led to."""
     with torch._C.DisableTorchFunction():
-        found = [_left_out(leaf, known, trained) for leaf in leaves if _is_left_out(leaf, known, reached)]
+        without = (leaf for leaf in leaves if leaf.requires_grad and leaf.grad_fn is None and leaf.grad is None)
+        found = [_left_out(leaf, known, trained) for leaf in without if known.find(leaf) not in reached]
     return tuple(dict.fromkeys(one for one in found if one.name))
-
-
-def _is_left_out(leaf: torch.Tensor, known: Leaves, reached: set[int]) -> bool:
-    return leaf.requires_grad and leaf.grad_fn is None and leaf.grad is None and known.find(leaf) not in reached
 
 
 def _left_out(leaf: torch.Tensor, known: Leaves, trained: Trained) -> LeftOut:
@@ -232,7 +229,8 @@ def receiver_of(made: tuple[int, int], values: list[Any], at: int, result: Any) 
         return None
     ended = sorted((number, places) for number, places, *_ in nodes if places)
     if isinstance(value, torch.Tensor) and not differentiable(value):
-        others = sum(_could_end(other, result) for other in values if other is not value)
+        tensors = [x for x in values if isinstance(x, torch.Tensor) and x is not value and x is not result]
+        others = sum(differentiable(x) and not x.requires_grad for x in tensors)  # for which a node has an input
         masks = value.dtype == torch.bool and any(
             name.startswith(_TAKE_MASKS) or len(places) < count for _, places, count, name in nodes
         )
@@ -250,11 +248,6 @@ def receiver_of(made: tuple[int, int], values: list[Any], at: int, result: Any) 
 def differentiable(value: torch.Tensor) -> bool:
     """Say whether its dtype can have a gradient."""
     return value.is_floating_point() or value.is_complex()
-
-
-def _could_end(value: Any, result: Any) -> bool:
-    """Say whether a value is one that a node has an input for, and that has no history."""
-    return isinstance(value, torch.Tensor) and value is not result and differentiable(value) and not value.requires_grad
 
 
 def _nodes_made(made: tuple[int, int], result: Any) -> list[tuple[int, list[int], int, str]]:

@@ -30,7 +30,7 @@ from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.graphs.saved_tensors import saved_by
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.caller import sequence_number
-from tensormagic.collectors.where.source import SourceLines, is_own_code, names_of
+from tensormagic.collectors.where.source import SourceLines, is_own_code, name_in
 from tensormagic.reports.base import Gap, Location
 from tensormagic.reports.failure import GradientRead
 from tensormagic.words import error_text
@@ -187,15 +187,11 @@ def _modified_saved(
     found: list[Suspect] = []
     for saved in () if node.name().startswith(_SIGNS_ALONE) else saved_by(node):
         if saved.versions is None and matters(node, saved.slot) and _is_followable(saved.tensor):
-            records = tuple(one.record for one in changed if _is_of(one, saved.tensor))
+            memory = (saved.tensor.data_ptr(), saved.tensor.nbytes)
+            records = tuple(one.record for one in changed if (one.record.address, one.nbytes) == memory)
             if records:
                 found.append(Suspect(place, saved.slot, name(saved.tensor), tuple(saved.tensor.shape), records))
     return found
-
-
-def _is_of(one: Seen, x: torch.Tensor) -> bool:
-    """Return whether a tensor is the very piece of memory."""
-    return x.data_ptr() == one.record.address and x.nbytes == one.nbytes
 
 
 def _address(x: torch.Tensor) -> int:
@@ -293,15 +289,6 @@ def _no_name(_: torch.Tensor) -> str:
     return ""
 
 
-def name_in(frame: FrameType, tensor: torch.Tensor) -> str:
-    """Return what a running frame calls a tensor; empty where it has no name there."""
-    for names in (names_of(frame), frame.f_globals):
-        for name, value in list(names.items()):
-            if value is tensor and not name.startswith("_"):
-                return name
-    return ""
-
-
 def _only_leaf(tensor: torch.Tensor) -> torch.Tensor | None:
     """Return the one leaf that a tensor was made from in a straight line; None where there is more to it."""
     node: Any = tensor.grad_fn if history_of(tensor)[0] >= 0 else None
@@ -383,9 +370,8 @@ class AutogradWatch:
     def _see(self, noted: str, call: tuple[Any, Any, Any], result: Any, start: int, frame: FrameType) -> None:
         function, args, kwargs = call
         if noted == SHARES:
-            self.arrays.handed(
-                function.__name__.replace("__array__", "asarray"), args[0] if args else None, result, frame
-            )
+            name = function.__name__.replace("__array__", "asarray")
+            self.arrays.handed(name, args[0] if args else None, result, frame)
         elif noted == GETS_GRAD:
             self.reads.see(args[0], frame, self.passes)
         elif noted == GETS_DATA:

@@ -207,7 +207,8 @@ class FreedBook:
             roots: Places of those that it started from.
             reached: Place of the node that the engine reached last; None where that is not known.
         """
-        place = reached if reached is not None and is_freed(nodes[reached]) else _first_freed(nodes)
+        freed = (at for at, node in enumerate(nodes) if not hasattr(node, "variable") and is_freed(node))
+        place = reached if reached is not None and is_freed(nodes[reached]) else next(freed, None)
         if place is None:
             return None
         numbers = [node._sequence_nr() for node in nodes]
@@ -231,10 +232,6 @@ class FreedBook:
             joint_name=self._name(nodes[joint]) if joint is not None else "", joint_location=location,
             joint_again=location is not None and location in newer, shared=len(common),
         )  # fmt: skip
-
-
-def _first_freed(nodes: Sequence[Any]) -> int | None:
-    return next((at for at, node in enumerate(nodes) if not hasattr(node, "variable") and is_freed(node)), None)
 
 
 # Explains what autograd refuses of a custom Function's backward: which gradient, of which argument, on which line.
@@ -304,15 +301,12 @@ def custom_function_return(
 def _place(nodes: Sequence[Any], reached: int | None, name: str | None) -> int | None:
     """Return the place of the custom Function's node that the complaint is about; None where it is about another."""
     places = range(len(nodes)) if reached is None else (reached, *range(len(nodes)))
-    custom = [at for at in dict.fromkeys(places) if _is_the_persons(nodes[at])]
+    classes = {at: getattr(type(nodes[at]), "_forward_cls", None) for at in places}
+    of_torch = {at for at in classes if str(getattr(classes[at], "__module__", "torch.")).startswith("torch.")}
+    custom = [at for at in classes if isinstance(nodes[at], BackwardCFunction) and at not in of_torch]
     if name is None:
         return custom[0] if custom and (reached == custom[0] or len(custom) == 1) else None
     return next((at for at in custom if nodes[at].name() == name), None)
-
-
-def _is_the_persons(node: Any) -> bool:
-    kind = getattr(type(node), "_forward_cls", None)
-    return isinstance(node, BackwardCFunction) and not str(getattr(kind, "__module__", "torch.")).startswith("torch.")
 
 
 def _arguments(kind: Any) -> tuple[str, ...]:
@@ -386,11 +380,8 @@ def _tree(code: CodeType) -> ast.FunctionDef | None:
     except (SyntaxError, ValueError):
         return None
     inside = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == code.co_name)
-    return next((node for node in inside if _first_line(node) == code.co_firstlineno), None)
-
-
-def _first_line(node: ast.FunctionDef) -> int:
-    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+    starts = ((min([node.lineno, *(each.lineno for each in node.decorator_list)]), node) for node in inside)
+    return next((node for first, node in starts if first == code.co_firstlineno), None)
 
 
 # Why a backward raised that nobody had followed: what its graph shows afterwards, as long as it is alive.

@@ -290,7 +290,8 @@ class Faults:
             freed = self._freed.freed(nodes, ended.found.roots, reached)
             if freed is None:
                 return None
-            freed = replace(freed, root=self._name_of_root(ended))
+            roots = (root for root in ended.roots if isinstance(root, torch.Tensor))
+            freed = replace(freed, root=self._name_of(root) if (root := next(roots, None)) is not None else "")
             return BackwardFault(freed=self._placed(freed, ended, backward))
         if is_about_a_return(error):
             returned = custom_function_return(
@@ -354,10 +355,6 @@ class Faults:
     def _name_of(self, tensor: torch.Tensor) -> str:
         return self._names.of(tensor) if self._names is not None else ""
 
-    def _name_of_root(self, ended: Ended) -> str:
-        roots = [root for root in ended.roots if isinstance(root, torch.Tensor)]
-        return self._names.of(roots[0]) if roots and self._names is not None else ""
-
     def _name_of_leaf(self, leaf: torch.Tensor) -> str:
         number = self._leaves.find(leaf)
         known = self._leaves.known[number] if number is not None else None
@@ -394,10 +391,11 @@ class Names:
 
     def of(self, tensor: torch.Tensor) -> str:
         """Return the name of a tensor, or of another that reads the same memory in the same order."""
-        named = next((name for name, value in self._tensors() if value is tensor), "")
-        return (
-            named or self._leaf(tensor) or next((name for name, value in self._tensors() if _same(value, tensor)), "")
-        )
+        if named := next((name for name, value in self._tensors() if value is tensor), "") or self._leaf(tensor):
+            return named
+        alike = ((name, value) for name, value in self._tensors() if same_start(value, tensor))
+        same = (name for name, value in alike if value.shape == tensor.shape and value.stride() == tensor.stride())
+        return next(same, "")
 
     def of_maker(self, node: Any) -> str:
         """Return the name of what a node made."""
@@ -419,10 +417,6 @@ def _own_locals(frame: FrameType | None) -> Iterable[Mapping[str, Any]]:
             count += 1
             yield names_of(frame)
         frame = frame.f_back
-
-
-def _same(x: torch.Tensor, y: torch.Tensor) -> bool:
-    return same_start(x, y) and x.shape == y.shape and x.stride() == y.stride()
 
 
 def _chain(error: BaseException | None) -> Iterable[BaseException]:

@@ -267,7 +267,9 @@ def _modified_saved(
         region = region_of(saved.tensor) if saved.versions is None and matters(node, saved.slot) else None
         if region is not None:
             records = tuple(one.record for one in writes if overlap(region, one.region) == "yes")
-            if records and not _is_restored(records):
+            # Weights that were swapped for a while: what was there at first may have been put back.
+            restored = len(records) > 1 and records[-1].call in _RESTORING
+            if records and not restored:
                 shape = tuple(saved.tensor.shape)
                 found.append(Suspect(place, saved.slot, name(saved.tensor), shape, records))
     return found
@@ -278,11 +280,6 @@ def matters(node: Any, slot: str) -> bool:
     if slot == "weight" and (inputs := inputs_of(node)):
         return inputs[0] is not None
     return slot not in _UNUSED and not (slot == "self" and node.name().startswith(_SIZES_ALONE))
-
-
-def _is_restored(records: Sequence[WriteRecord]) -> bool:
-    """Return whether what was there at first may have been put back: weights that were swapped for a while."""
-    return len(records) > 1 and records[-1].call in _RESTORING
 
 
 def differs(old: torch.Tensor, new: Any) -> bool:

@@ -244,14 +244,14 @@ def _place() -> int | None:
         columns = list(zip(*one, *two, strict=True))
         if (_NO_NUMBER,) * 4 not in columns:
             return None  # no sequence number where all nodes have one: this is not what a node looks like
-        places = [at for at, column in enumerate(columns) if _tells_threads_apart(*column)]
+        places = [
+            at
+            for at, (a, b, c, d) in enumerate(columns)
+            if a == b != c == d and min(a, c) > 0 and max(a, c) < _LARGEST_THREAD_NUMBER
+        ]
     except (ValueError, RuntimeError, TypeError):
         return None
     return places[0] if len(places) == 1 else None
-
-
-def _tells_threads_apart(a: int, b: int, c: int, d: int) -> bool:
-    return a == b != c == d and min(a, c) > 0 and max(a, c) < _LARGEST_THREAD_NUMBER
 
 
 class NodeThreads:

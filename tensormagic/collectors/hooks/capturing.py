@@ -91,7 +91,8 @@ class Captures:
     def __enter__(self) -> None:
         """Watch the doors."""
         for path, name, make in self._doors():
-            owner = _known(path)
+            module, _, inside = path.rpartition(".")
+            owner = sys.modules.get(path) or getattr(sys.modules.get(module), inside, None)  # imported already
             if owner is not None and hasattr(owner, name):
                 self._replaced.put(owner, name, make)
 
@@ -164,12 +165,6 @@ def _is_for_torch(what: str, frame: FrameType | None) -> bool:
 def is_captured() -> bool:
     """Return whether TorchScript's tracer is recording on this thread."""
     return torch._C._get_tracing_state() is not None
-
-
-def _known(path: str) -> Any:
-    """Return a module, or a class in it, that was imported already."""
-    module, _, name = path.rpartition(".")
-    return sys.modules.get(path) or getattr(sys.modules.get(module), name, None)
 
 
 # Keeps what is compiled compiled: the tracer's mode is off the stack while a compiled region is entered and runs.

@@ -322,7 +322,8 @@ class Transparent:
         mode = self._mode
 
         def has_torch_function(*args: Any) -> bool:
-            if not _is_innermost(mode):
+            depth = torch._C._len_torch_function_stack()
+            if not depth or torch._C._get_function_stack_at(depth - 1) is not mode:
                 return original(*args)
             torch._C._pop_torch_function_stack()
             try:
@@ -331,11 +332,6 @@ class Transparent:
                 torch._C._push_on_torch_function_stack(mode)
 
         return has_torch_function
-
-
-def _is_innermost(mode: TorchFunctionMode) -> bool:
-    depth = torch._C._len_torch_function_stack()
-    return depth > 0 and torch._C._get_function_stack_at(depth - 1) is mode
 
 
 # Prints tensors in another way than torch does, everywhere, for as long as that is wanted.

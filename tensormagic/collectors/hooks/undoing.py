@@ -42,7 +42,8 @@ class SignalsWait:
             held = [number for number, _ in self._theirs]
             for number in _SIGNALS:
                 handler = getsignal(number)
-                if callable(handler) and number not in held and not _waits(handler):
+                waits = isinstance(getattr(handler, "__self__", None), SignalsWait)
+                if callable(handler) and number not in held and not waits:
                     self._theirs.append((number, handler))
                     set_handler(number, self._note)
         except BaseException:
@@ -61,11 +62,6 @@ class SignalsWait:
             self._theirs.pop()
         while self._came:
             signal.raise_signal(self._came.pop())
-
-
-def _waits(handler: Any) -> bool:
-    """Return whether a handler is one that makes a signal wait already."""
-    return isinstance(getattr(handler, "__self__", None), SignalsWait)
 
 
 class Undoing:

@@ -58,12 +58,6 @@ def _within_a_call(frame: FrameType | None) -> bool:
     return False
 
 
-def _is_default_device(mode: TorchFunctionMode) -> bool:
-    """Return whether ``mode`` is what ``torch.set_default_device`` left: that alone looks for itself at the bottom."""
-    held = getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None)
-    return mode is getattr(held, "device_context", None)
-
-
 class DetachedMode:
     """Makes one change to this thread's stack of function modes, as soon as no mode is in the midst of a call."""
 
@@ -100,11 +94,7 @@ class DetachedMode:
             return push
 
         door = Replacement(torch.overrides, _PUSH, pushing)
-
-        def undo() -> None:
-            door.__exit__()
-
-        self._undo = undo
+        self._undo = undo = door.__exit__
         door.__enter__()
 
 
@@ -201,7 +191,8 @@ class PacedRecorder(ForwardRecorder):
         elif self._wanted and not there and not self._aside:
             modes = active_modes()
             self.origins.begin()  # below the modes of the user's: what their code has pushed, it pops from the top
-            self._begin(1 if modes and _is_default_device(modes[0]) else 0)
+            default = getattr(getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None), "device_context", None)
+            self._begin(1 if modes and modes[0] is default else 0)  # it alone looks for itself at the bottom
 
     def _begin(self, place: int) -> None:
         """Go onto the stack, to a place that is there."""

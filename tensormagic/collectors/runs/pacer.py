@@ -343,8 +343,10 @@ class Pacer:
     def _affordable(self, now: float) -> bool:
         self._due_step = sys.maxsize
         if self.tracing:
-            if self._round_goes_on():
-                return True
+            traced = self._round.traced
+            done = (not self._hooked and self._kind in traced) or self._next.get(self._kind) in traced
+            if not done and self._round.passes < LONGEST_ROUND:
+                return True  # passes of this round are still to come
             self._close_round(now)
         elif self.passes >= self._look:
             self._due = self._when_due()
@@ -355,12 +357,6 @@ class Pacer:
             return False  # its graph is begun already: better come back after it
         self._round = _Round(now, following=self._follow_up > 0)
         return True
-
-    def _round_goes_on(self) -> bool:
-        """Return whether passes of this round are still to come."""
-        follows = self._next.get(self._kind)
-        done = not self._hooked and self._kind in self._round.traced
-        return not done and follows not in self._round.traced and self._round.passes < LONGEST_ROUND
 
     def _close_round(self, now: float) -> None:
         self._round.ended = now
@@ -374,17 +370,16 @@ class Pacer:
 
     def _when_due(self) -> float:
         """Return the time from which the budget pays for one more round."""
-        budget, extra, more = self.asked.budget or 1.0, self.costs.extra(), self._cost_of_round()
+        budget, extra = self.asked.budget or 1.0, self.costs.extra()
+        # What one more round will cost; the first is no measure: everything in it is new.
+        if self._rounds:
+            more = max(median(self._rounds), self._rounds[-1] if len(self._rounds) < 3 else 0.0)
+        else:
+            more = min(self._first_cost, 3 * self.costs.base() * max(len(self._round.traced), 1)) or self._first_cost
         if self._follow_up:
             return self._began + extra + (extra + more) / budget
         paid = self._began + extra + (extra + more) / (budget * (1 - RESERVE))
         return max(paid, self._round.ended + EVENLY * more / budget)
-
-    def _cost_of_round(self) -> float:
-        """Return what one more round will cost; the first is no measure: everything in it is new."""
-        if self._rounds:
-            return max(median(self._rounds), self._rounds[-1] if len(self._rounds) < 3 else 0.0)
-        return min(self._first_cost, 3 * self.costs.base() * max(len(self._round.traced), 1)) or self._first_cost
 
     # -- report ---------------------------------------------------------------------------------------------------
 

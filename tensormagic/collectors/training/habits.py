@@ -96,13 +96,17 @@ class LoopsOverData:
         tree = self._trees[name]
         loops = list(_loops_around(tree, frame.f_lineno)) if tree is not None else []
         for outer, inner in itertools.pairwise(loops):
-            if isinstance(inner, ast.For) and not _is_left_early(inner):
-                for called in _gone_through(inner.iter):
-                    value = _value(called, frame)
-                    if _is_used_up(value) and not _is_bound_in(outer, called):
-                        self._add(frame, inner, called, value, _rounds(outer, frame))
-                    elif (sampler := _shuffling(value)) is not None and isinstance(outer, ast.For):
-                        self._begin(frame, site, (outer, inner), called, sampler)
+            leaves = any(isinstance(one, ast.Break | ast.Return) for one in ast.walk(inner))  # or one inside it does
+            if leaves or not isinstance(inner, ast.For):
+                continue  # it may end before its iterator does
+            for called in _gone_through(inner.iter):
+                value = _value(called, frame)
+                names = (one for one in ast.walk(outer) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
+                sampler = value.sampler if type(value) is torch.utils.data.DataLoader else None
+                if _is_used_up(value) and all(one.id != called for one in names):
+                    self._add(frame, inner, called, value, _rounds(outer, frame))
+                elif type(sampler) is DistributedSampler and sampler.shuffle and isinstance(outer, ast.For):
+                    self._begin(frame, site, (outer, inner), called, sampler)
 
     def _add(self, frame: FrameType, loop: ast.For, called: str, value: Any, rounds: int) -> None:
         if rounds != 1:
@@ -149,11 +153,6 @@ def _loops_around(tree: ast.Module, line: int) -> list[_Loop]:
     return loops
 
 
-def _is_left_early(loop: ast.For) -> bool:
-    """Return whether a loop may end before its iterator does; a ``break`` in a loop inside it counts as well."""
-    return any(isinstance(one, ast.Break | ast.Return) for one in ast.walk(loop))
-
-
 def _gone_through(node: ast.expr) -> Iterator[str]:
     """Yield the names of what a loop goes through to its end."""
     if isinstance(node, ast.Name):
@@ -176,17 +175,6 @@ def _is_used_up(value: Any) -> bool:
     if kind is GeneratorType or issubclass(kind, torch.utils.data.dataloader._BaseDataLoaderIter):
         return True
     return hasattr(kind, "__next__") and kind.__module__ in {"builtins", "itertools"}
-
-
-def _shuffling(value: Any) -> DistributedSampler[Any] | None:
-    """Return the sampler of a loader whose order depends on the epoch that the sampler is told."""
-    sampler = value.sampler if type(value) is torch.utils.data.DataLoader else None
-    return sampler if type(sampler) is DistributedSampler and sampler.shuffle else None
-
-
-def _is_bound_in(loop: _Loop, name: str) -> bool:
-    names = (one for one in ast.walk(loop) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
-    return any(one.id == name for one in names)
 
 
 def _rounds(loop: _Loop, frame: FrameType) -> int:

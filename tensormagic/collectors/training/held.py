@@ -135,17 +135,14 @@ class Elsewhere:
         self.look()
         leaves = ((number, self._leaves.known[number].reference()) for number in missing - self.found)
         places = {id(leaf): number for number, leaf in leaves if leaf is not None}
-        for optimizer in _optimizers() if places else ():
+        for optimizer in gc.get_objects() if places else ():
+            if not issubclass(type(optimizer), torch.optim.Optimizer):  # by type alone: nobody's code runs
+                continue
             theirs = {places[id(held)] for group in optimizer.param_groups for held in group["params"]
                       if id(held) in places}  # fmt: skip
             self.found |= theirs
             if theirs:
                 self.idle.append((optimizer, theirs))
-
-
-def _optimizers() -> Iterator[torch.optim.Optimizer]:
-    """Yield every optimizer there is; by type alone: nobody's code runs."""
-    return (found for found in gc.get_objects() if issubclass(type(found), torch.optim.Optimizer))
 
 
 # Which parameters are frozen and move all the same: an optimizer steps whatever has a ``.grad``, asked for or not.
@@ -275,7 +272,12 @@ class ModelModes:
     def __init__(self, name: str, model: nn.Module, late: Late) -> None:
         self.name = name
         self.reference = weakref.ref(model)
-        sensitive = [module for module in model.modules() if _matters(module)]
+        sensitive: list[nn.Module] = [
+            module
+            for module in model.modules()
+            if (isinstance(module, _DROPOUT) and module.p > 0)
+            or (isinstance(module, _BATCH_NORM) and module.running_mean is not None)
+        ]
         step = -(-len(sensitive) // MOST_MODULES) or 1
         self._modules = [weakref.ref(module) for module in sensitive[::step]]
         self._weights = _weights_beside(model, sensitive[::step])
@@ -302,21 +304,16 @@ class ModelModes:
         """Look at the modes: an optimizer made a step, which holds these parameters."""
         model = self.reference()
         self._steps += 1
-        if model is None or model.training or not self._modules or any(map(_is_training, self._modules)):
-            self._in_a_row = 0
-            return
-        if not self._learns(held):
+        training = model is None or model.training or not self._modules or any(map(_is_training, self._modules))
+        trained = {id(parameter) for parameter in held if parameter.requires_grad} if not training else ()
+        # Whether anything is trained beside a dropout or in a normalisation: frozen parts stay as they are.
+        if not any(id(weight) in trained for reference in self._weights if (weight := reference()) is not None):
             self._in_a_row = 0
             return
         self._first = self._first or self._steps
         self._eval_steps += 1
         self._in_a_row += 1
         self._longest = max(self._longest, self._in_a_row)
-
-    def _learns(self, held: Iterable[torch.Tensor]) -> bool:
-        """Return whether anything is trained beside a dropout or in a normalisation: frozen parts stay as they are."""
-        trained = {id(parameter) for parameter in held if parameter.requires_grad}
-        return any(id(weight) in trained for reference in self._weights if (weight := reference()) is not None)
 
     def report(self) -> ModelMode:
         """Return what was seen."""
@@ -337,12 +334,6 @@ def _weights_beside(model: nn.Module, sensitive: list[nn.Module]) -> list[weakre
             found.update((id(parameter), parameter) for parameter in around.parameters())
         pending += [(child, around) for child in module.children()]
     return [weakref.ref(parameter) for parameter in found.values()]
-
-
-def _matters(module: nn.Module) -> bool:
-    if isinstance(module, _DROPOUT):
-        return module.p > 0
-    return isinstance(module, _BATCH_NORM) and module.running_mean is not None
 
 
 def _is_training(reference: weakref.ref[nn.Module]) -> bool:
@@ -397,7 +388,8 @@ class Growth:
         line.streak = line.streak + 1 if again and increment > 0 else 1
         line.first = line.first if again else line.size
         line.size, line.increment, line.steps = len(nodes), increment, steps
-        if line.streak >= SAME_INCREMENTS and increment > 0 and self._is_due(line.streak):
+        rare = line.streak == SAME_INCREMENTS or line.streak & (line.streak - 1) == 0
+        if line.streak >= SAME_INCREMENTS and increment > 0 and rare:
             self._ask(site, line, nodes)
 
     def after_pass(self, site: int | None) -> None:
@@ -410,9 +402,6 @@ class Growth:
     def report(self) -> tuple[GraphGrowth, ...]:
         """Return what grew."""
         return tuple(self._found.values())
-
-    def _is_due(self, streak: int) -> bool:
-        return streak == SAME_INCREMENTS or streak & (streak - 1) == 0
 
     def _ask(self, site: int | None, line: _Line, nodes: Sequence[Any]) -> None:
         made = [node for node in nodes if not hasattr(node, "variable")]

@@ -86,8 +86,12 @@ class ParallelWatcher:
         described = {reduced for one in self._wrapped if one.root in owners for reduced in _reduces(one, before)}
         kinds = {one.root: one.kind for one in self._wrapped if one.root in owners}
         self.kinds.update(dict.fromkeys(kinds.values()))
-        if any(_shards(leaf.reference()) > (kinds.get(leaf.owner) == "FSDP2") for leaf in leaves):
-            self.kinds["DTensor"] = None
+        for leaf in leaves:
+            x: Any = leaf.reference()
+            if here(x) is not x:
+                cuts = sum(not each.is_replicate() for each in x._spec.placements)  # FSDP2 cuts along one dimension
+                if cuts > 1 or kinds.get(leaf.owner) != "FSDP2":
+                    self.kinds["DTensor"] = None
         return next(iter(described)) if len(described) == 1 else None
 
     def replicas(self) -> tuple[int, ...]:
@@ -148,11 +152,15 @@ class ParallelWatcher:
             below.setdefault(edge.source, []).append(edge.target)
         while waiting:
             at = waiting.pop()
-            if at in seen or _may_reduce(node := live[at]) or node._sequence_nr() in reduced:
+            node = live[at]
+            taken, made_by = _is_taken(node), getattr(getattr(type(node), "_forward_cls", None), "__module__", "")
+            adds_up = made_by.startswith("torch.distributed") and not taken
+            adds_up = adds_up or runs_python(node) or any(word in node.name() for word in _COLLECTIVE)
+            if at in seen or adds_up or node._sequence_nr() in reduced:
                 continue
             seen.add(at)
             waiting += below.get(at, ())
-            if _is_taken(node) and len(self._parts) < _MOST_PARTS:
+            if taken and len(self._parts) < _MOST_PARTS:
                 spec = node.dtensor_spec
                 names = spec.mesh.mesh_dim_names or [f"dim {dim}" for dim in range(spec.mesh.ndim)]
                 dims = [name for name, how in zip(names, spec.placements, strict=True) if how.is_partial()]
@@ -195,13 +203,6 @@ def _is_taken(node: Any) -> bool:
     )
 
 
-def _may_reduce(node: Any) -> bool:
-    """Return whether a node may add up what several ranks have: collectives, and Functions of the user's."""
-    made_by = getattr(getattr(type(node), "_forward_cls", None), "__module__", "")
-    of_ranks = made_by.startswith("torch.distributed") and not _is_taken(node)
-    return of_ranks or runs_python(node) or any(word in node.name() for word in _COLLECTIVE)
-
-
 _COLLECTIVE = ("Reduce", "reduce", "c10d")
 _TELLS = "handle_torch_function"  # with it, modes see `torch.distributed.all_reduce`
 _MOST_PARTS = 8
@@ -238,11 +239,6 @@ def _shares(kind: Spread, module: Any) -> tuple[int, ...]:
 
 
 _OTHERS = ("cp", "sp", "tp", "pp", "ep", "context", "sequence", "tensor", "pipeline", "expert")
-
-
-def _shards(x: Any) -> int:
-    """Return over how many dimensions of a mesh a DTensor is cut; 1 for one that is not, and 0 for any other tensor."""
-    return 0 if here(x) is x else max(sum(not each.is_replicate() for each in x._spec.placements), 1)
 
 
 def world_size() -> int:
@@ -309,8 +305,6 @@ def _reduced_by_ddp(one: _Wrapped, module: Any, before: dict[int, int]) -> Itera
     else:
         yield None if one.mixed else True
 
-
-# What a rank knows of itself: its place, its groups, and the collectives it took part in.
 
 # What a rank reports besides norms: what its forward was given, its generators, buffers and placements.
 #

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -145,18 +145,13 @@ def probes_of(tensors: Iterable[torch.Tensor], suits: Callable[[torch.Tensor], b
     """
     asking = [each for each in tensors if each.requires_grad and each.is_leaf and not answers_itself(here(each))]
     chosen: list[int] = []
-    for at in _evenly(len(asking)):
+    last, gaps = len(asking) - 1, MOST_PROBES - 1
+    for at in [at * last // gaps for at in range(MOST_PROBES)] if last > gaps else range(len(asking)):
         nearest = (place for place in chain(range(at, len(asking)), range(at)) if place not in chosen)
         if (found := next((place for place in nearest if suits(asking[place])), None)) is None:
             break
         chosen.append(found)
     return [ParameterProbe(weakref.ref(asking[at])) for at in sorted(chosen)]
-
-
-def _evenly(count: int) -> Sequence[int]:
-    if count <= MOST_PROBES:
-        return range(count)
-    return [at * (count - 1) // (MOST_PROBES - 1) for at in range(MOST_PROBES)]
 
 
 MOST_PATTERNS = 24  # of one optimizer

@@ -349,10 +349,6 @@ class TrainingWatcher:
         self._by_hand.leave_to(held_by(optimizer))
         return found
 
-    def _trained_elsewhere(self) -> tuple[int, ...]:
-        held = (followed.held.numbers for followed in self._all())
-        return tuple(sorted(self._elsewhere.found.difference(*held)))
-
     def _all(self) -> list[Followed]:
         return [*self._gone, *list(self._followed.values())]
 
@@ -380,8 +376,7 @@ class TrainingWatcher:
             with torch._C.DisableTorchFunction():
                 action(*arguments)
         except Exception as error:
-            reason = error_text(error)
-            self._miss("training", f"some training steps could not be traced: {reason}")
+            self._miss("training", f"some training steps could not be traced: {error_text(error)}")
         self.seconds += perf_counter() - began
 
     # -- what is known so far -------------------------------------------------------------------------------------
@@ -403,11 +398,12 @@ class TrainingWatcher:
         by_hand = self._by_hand.use()
         if not self._passes and not optimizers and not self.loads.found:
             return None
+        held = (followed.held.numbers for followed in self._all())
         return Training(
             optimizers=optimizers,
             optimizers_seen=self.optimizers_seen,
             by_hand=by_hand,
-            elsewhere=self._trained_elsewhere() if self._finished else None,
+            elsewhere=tuple(sorted(self._elsewhere.found.difference(*held))) if self._finished else None,
             growth=self._growth.report(),
             sums=self._loop.sums(),
             norms=self._loop.norms.report(),

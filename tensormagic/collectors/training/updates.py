@@ -135,8 +135,6 @@ def leave_steps(watcher: StepWatcher) -> bool:
     return there
 
 
-# How far a step moves each parameter: an optimizer's, or one by hand.
-
 # Updates without an optimizer, of a few leaves: ``with torch.no_grad(): w -= lr * w.grad``, seen by their versions.
 #
 # What is written through ``.data`` leaves the version as it is; that is known from the calls.
@@ -339,8 +337,11 @@ class UpdateWatcher:
         self._listener.before_step(optimizer)
         if self._wanted() and not devices.there.capturing():
             self._guarded(lambda: self._keep(optimizer))
-        if plain and _is_of_torch_alone(optimizer):
-            self.leave()
+        if plain and type(optimizer).__module__.startswith("torch.optim."):
+            hooks = (_tables[1], optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks)
+            hooked = any(len(each) for each in hooks)
+            if not hooked and not any(group.get("differentiable") for group in optimizer.param_groups):
+                self.leave()  # the step runs torch's code and no other, which makes no node
 
     def ends(self, optimizer: torch.optim.Optimizer) -> None:
         """Look after it."""
@@ -397,7 +398,8 @@ class UpdateWatcher:
             known = self.lost.get(number, (0.0, 0.0))
             self.lost[number] = known[0] + stayed, known[1] + had
         moved, stood = _joined(numbers, read[: len(numbers)]), _joined(numbers, read[len(numbers) : end])
-        self._moved({number: _ratio(change, stood[number]) for number, change in moved.items()})
+        grown = {number: math.inf if change else 0.0 for number, change in moved.items()}  # where all was zero
+        self._moved(grown | {number: moved[number] / before for number, before in stood.items() if before})
 
     def _of(self, optimizer: torch.optim.Optimizer) -> tuple[list[int], list[torch.Tensor], list[torch.Tensor]]:
         """Return the parameters that are about to be moved and take part in the run: numbers, values and gradients.
@@ -417,13 +419,6 @@ class UpdateWatcher:
                     parameters.append(local)
                     gradients.append(here(parameter.grad))
         return numbers, parameters, [] if any(map(_has_no_norm, gradients)) else gradients
-
-
-def _is_of_torch_alone(optimizer: torch.optim.Optimizer) -> bool:
-    """Return whether a step runs torch's own code and no other, which makes no node."""
-    hooks = (_tables[1], optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks)
-    torchs = type(optimizer).__module__.startswith("torch.optim.") and not any(len(each) for each in hooks)
-    return torchs and not any(group.get("differentiable") for group in optimizer.param_groups)
 
 
 def _halves(
@@ -485,9 +480,3 @@ def _joined(numbers: list[int], norms: list[float]) -> dict[int, float]:
     for number, norm in zip(numbers, norms, strict=True):
         found[number] = math.hypot(found[number], norm)
     return found
-
-
-def _ratio(change: float, before: float) -> float:
-    if before:
-        return change / before
-    return math.inf if change else 0.0

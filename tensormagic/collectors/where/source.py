@@ -256,6 +256,13 @@ def names_of(frame: FrameType) -> Mapping[str, Any]:
     return names
 
 
+def name_in(frame: FrameType, value: object) -> str:
+    """Return what a running frame calls a value; empty where it has no name there."""
+    spaces = (names_of(frame), frame.f_globals)
+    named = (name for space in spaces for name, each in list(space.items()) if each is value)
+    return next((name for name in named if not name.startswith("_")), "")
+
+
 # Tells from the source whether an error that a line raises is expected, or just caught.
 #
 # Whoever writes ``with pytest.raises(RuntimeError):`` wants the error. Whoever writes ``except`` may not know which.
