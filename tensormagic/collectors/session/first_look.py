@@ -9,6 +9,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -340,11 +341,13 @@ class _Runs:
 
     def _copy(self) -> nn.Module:
         net = copy.deepcopy(self._net)
-        for _, module in inside("", net):
+        for path, module in inside("", net):
             for name in _HOOKS:
                 hooks = getattr(module, name)
                 for key in [key for key, hook in hooks.items() if _is_own(hook)]:
                     del hooks[key]
+            if isinstance(module, nn.Embedding | nn.EmbeddingBag):
+                module.register_forward_pre_hook(partial(_refuse_missing_rows, path.lstrip(".")), with_kwargs=True)
         net.zero_grad(set_to_none=True)
         return net
 
@@ -442,6 +445,16 @@ def _is_out_of_range(out: torch.Tensor, target: Any, loss: Any) -> bool:
     ignored = getattr(loss, "ignore_index", -100)
     wanted = target[target != ignored]
     return picks_classes(name) and bool(((wanted < 0) | (wanted >= out.shape[1])).any())
+
+
+def _refuse_missing_rows(path: str, module: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> None:
+    """Raise where an index has no row: on a GPU torch would end the process's use of it instead."""
+    indices = args[0] if args else named.get("input")
+    if isinstance(indices, torch.Tensor) and indices.numel():
+        low, high = (int(each) for each in indices.aminmax())
+        if not 0 <= low <= high < module.num_embeddings:
+            found, last = low if low < 0 else high, module.num_embeddings - 1
+            raise IndexError(f"the embedding {path} has no row {found}: its rows are 0 to {last}")
 
 
 def _gradients(net: nn.Module) -> dict[str, Any]:

@@ -236,3 +236,14 @@ def test_what_cannot_be_checked():
         tm.check(net, optimizer, optimizer)
     with pytest.raises(TensorMagicError, match="names and their values"):
         tm.check(3)
+
+
+@pytest.mark.parametrize("index", [-1, 10])
+def test_an_index_without_a_row_never_reaches_the_table(index, monkeypatch):
+    """On a GPU it would end the process's use of it."""
+    monkeypatch.setattr(torch, "embedding", pytest.fail)
+    words = nn.Sequential(nn.Embedding(10, 4), nn.Flatten(), nn.Linear(12, 2))
+    report = tm.check(words, (torch.full((8, 3), index), torch.arange(8) % 2))
+    assert report.error == f"IndexError: the embedding 0 has no row {index}: its rows are 0 to 9"
+    assert states(report)["forward"] == "wrong"
+    assert not words[0]._forward_pre_hooks
