@@ -63,7 +63,8 @@ def assert_quoted(page: Path, message: str) -> None:
         text = page.read_text(encoding="utf-8")
         quote = f"```text\n{message}\n```"
         page.write_text(re.sub(r"```text\n.*?\n```", lambda _: quote, text, flags=re.DOTALL), encoding="utf-8")
-    about = re.compile(r"about [\d.]+ times")  # depends on what the process holds anyway
+    # Depends on what the process holds anyway, and on who is late on a machine that is busy with something else.
+    about = re.compile(r"about [\d.]+ times|last in 2\d of 22")
     (quoted,) = blocks(page, "text")
     assert about.sub("about", quoted) == about.sub("about", message + "\n")
 

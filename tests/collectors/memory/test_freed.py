@@ -197,7 +197,7 @@ def test_too_many_objects_are_said_and_nothing_is_promised() -> None:
     from tensormagic.collectors.aliasing.aliases import Budget
 
     namespace: dict[str, Any] = {"__name__": "program", "every": [[torch.zeros(2)] for _ in range(2000)]}
-    found = collect_releases(namespace, budget=Budget(limit=300))
+    found = collect_releases(namespace, budget=Budget(limit=300, seconds=60))
     assert found.gaps[0].section == "releases"
     assert "only 300 objects" in found.gaps[0].reason
     assert sum(one.nbytes for one in found.releases) < 8 * 2000
