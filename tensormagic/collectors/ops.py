@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from tensormagic.collectors.geometry.strides import Written, does_write, written_by
+from tensormagic.collectors.geometry.strides import SPARSE_PARTS, Written, does_write, written_by
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
 from tensormagic.collectors.hooks.stepping_off import ASKING_NODES
 from tensormagic.collectors.quiet import quiet
@@ -35,13 +35,6 @@ NEW = 2  # uses of a storage that only one tensor has, while its Python wrapper 
 WHOLE = " (whole)"  # ends the name of what was counted from outside only
 
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
-_SPARSE_PARTS = ("_indices", "_values")
-_COMPRESSED_PARTS = {
-    torch.sparse_csr: ("crow_indices", "col_indices", "values"),
-    torch.sparse_bsr: ("crow_indices", "col_indices", "values"),
-    torch.sparse_csc: ("ccol_indices", "row_indices", "values"),
-    torch.sparse_bsc: ("ccol_indices", "row_indices", "values"),
-}
 
 
 class Row:
@@ -119,7 +112,7 @@ def storages(tensor: torch.Tensor) -> list[torch.UntypedStorage]:
         if tensor.layout is torch.strided:
             storage = tensor.untyped_storage()
             return [storage] if type(tensor) in _PLAIN or has_memory(storage) else []
-        names = _COMPRESSED_PARTS.get(tensor.layout, _SPARSE_PARTS)
+        names = SPARSE_PARTS.get(tensor.layout, SPARSE_PARTS[torch.sparse_coo])
         with quiet():
             parts = [getattr(tensor, name)() for name in names]
         return [storage for part in parts for storage in storages(part)]

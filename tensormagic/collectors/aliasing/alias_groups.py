@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import torch
@@ -60,31 +59,16 @@ def pairs_of(
         piece: The memory they lie in.
         budget: What all groups together may still compare.
     """
-    if len(entries) <= SMALL:
-        return _all_pairs(drawn, piece, budget)
-    return _overlapping(entries, piece, budget)
-
-
-def _all_pairs(drawn: Sequence[Entry], piece: Shared, budget: PairBudget) -> tuple[tuple[AliasPair, ...], bool]:
-    regions = [(_name(entry), region_in(entry, piece)) for entry in drawn]
+    few = len(entries) <= SMALL
+    regions = [(_name(entry), region_in(entry, piece)) for entry in (drawn if few else entries)]
+    near = combinations(regions, 2) if few else meeting(sorted(regions, key=lambda each: each[1].start))
     found: list[AliasPair] = []
-    for (left, one), (right, other) in combinations(regions, 2):
-        if budget.left <= 0:
-            return tuple(found), False
-        budget.left -= 1
-        found.append(compare(left, one, right, other))
-    return tuple(found), True
-
-
-def _overlapping(entries: Sequence[Entry], piece: Shared, budget: PairBudget) -> tuple[tuple[AliasPair, ...], bool]:
-    found: list[AliasPair] = []
-    regions = sorted(((_name(entry), region_in(entry, piece)) for entry in entries), key=lambda each: each[1].start)
-    for (left, one), (right, other) in meeting(regions):
+    for (left, one), (right, other) in near:
         if budget.left <= 0 or len(found) >= MOST_PAIRS:
             return tuple(found), False
         budget.left -= 1
         pair = compare(left, one, right, other)
-        if pair.overlap != "no":
+        if few or pair.overlap != "no":
             found.append(pair)
     return tuple(found), True
 
@@ -125,13 +109,13 @@ _MOST_OPERATIONS = 12
 def members_in_order(piece: Shared) -> list[Entry]:
     """Return a group's members: what the others were made from first, then by where and how much they read."""
     reference = reference_of(piece)
-    return sorted(piece.entries, key=lambda entry: _rank(entry, piece, reference))
 
+    def rank(entry: Entry) -> tuple[bool, bool, bool, int, int]:
+        region = region_in(entry, piece)
+        is_view = entry.is_tensor and entry.item._base is not None
+        return entry is not reference, not entry.is_tensor, is_view, region.start, -region.elements
 
-def _rank(entry: Entry, piece: Shared, reference: Entry | None) -> tuple[bool, bool, bool, int, int]:
-    region = region_in(entry, piece)
-    is_view = entry.is_tensor and entry.item._base is not None
-    return entry is not reference, not entry.is_tensor, is_view, region.start, -region.elements
+    return sorted(piece.entries, key=rank)
 
 
 def reference_of(piece: Shared) -> Entry | None:
@@ -156,11 +140,14 @@ def member_of(
     named = nearest(telling(dict.fromkeys(entry.names)))
     counter = counter_of(item) if entry.is_tensor else None
     relation, base, operations = origin(entry, piece, names)
+    dtype = str(item.dtype).removeprefix("torch.") if entry.is_tensor else ""
+    if is_kind(item, np.ndarray):
+        dtype = str(np.ndarray.dtype.__get__(item))
     return AliasMember(
         names=tuple(named[:MOST_NAMES]),
         names_found=len(named),
         kind=type(item).__name__,
-        dtype=_dtype(item),
+        dtype=dtype,
         shape=region.shape,
         start=region.start,
         stop=region.stop,
@@ -174,12 +161,6 @@ def member_of(
         overlap=_internal(region),
         coverage=coverage(region, piece.nbytes, cell) if cell else (),
     )
-
-
-def _dtype(item: Any) -> str:
-    if is_kind(item, torch.Tensor):
-        return str(item.dtype).removeprefix("torch.")
-    return str(np.ndarray.dtype.__get__(item)) if is_kind(item, np.ndarray) else ""
 
 
 def _internal(region: Region) -> Overlap:
@@ -205,10 +186,11 @@ def origin(entry: Entry, piece: Shared, names: Mapping[int, str]) -> tuple[str, 
 
 def _plain_origin(entry: Entry, piece: Shared, names: Mapping[int, str]) -> tuple[str, str, tuple[str, ...]]:
     """Return how a tensor that is no view comes to share: by its storage object and its version counter."""
+    for item in (other.item for other in piece.entries):
+        own_array = is_kind(item, np.ndarray) and np.ndarray.flags.__get__(item).owndata
+        if own_array or is_kind(item, *BUFFERS):
+            return "wraps", names.get(id(item), ""), ()
     reference = reference_of(piece)
-    foreign = next((other for other in piece.entries if not other.is_tensor and _owns(other.item)), None)
-    if foreign is not None:
-        return "wraps", names.get(id(foreign.item), ""), ()
     if reference is None or reference is entry:
         return "owner", "", ()
     base = names.get(id(reference.item), "")
@@ -218,12 +200,6 @@ def _plain_origin(entry: Entry, piece: Shared, names: Mapping[int, str]) -> tupl
     if mine is None or its is None:
         return "same storage", base, ()
     return "detached" if mine == its else "data", base, ()
-
-
-def _owns(item: Any) -> bool:
-    if is_kind(item, np.ndarray):
-        return bool(np.ndarray.flags.__get__(item).owndata)
-    return is_kind(item, *BUFFERS)
 
 
 def _array_origin(item: np.ndarray, piece: Shared, names: Mapping[int, str]) -> tuple[str, str, tuple[str, ...]]:
@@ -271,32 +247,30 @@ def collect_aliases(namespace: Mapping[str, object], *, only: Mapping[str, objec
     """
     with quiet():
         asked = dict(only or {})
-        walk = Walk({**namespace, **_unnamed(asked, namespace)}, LIMIT, items=LIMIT)
+        # What no name of the namespace reaches as such: ``a[0]``, ``net.weight.data``.
+        unnamed = {name: item for name, item in asked.items() if name not in namespace}
+        walk = Walk({**namespace, **unnamed}, LIMIT, items=LIMIT)
         entries = gather(walk)
         pieces = by_memory(with_parts(entries))
         if only is not None:
             wanted = {id(entry.item) for entry in gather(Walk(asked, LIMIT, items=LIMIT))}
-            pieces = [piece for piece in pieces if any(_belongs(entry, wanted) for entry in piece.entries)]
+            lying = ((piece, [one for entry in piece.entries for one in (entry, entry.part_of)]) for piece in pieces)
+            pieces = [piece for piece, every in lying if any(one and id(one.item) in wanted for one in every)]
         return _report(pieces, entries, walk, tuple(asked))
-
-
-def _unnamed(asked: dict[str, object], namespace: Mapping[str, object]) -> dict[str, object]:
-    """Return what was asked for that no name of the namespace reaches as such: ``a[0]``, ``net.weight.data``."""
-    return {name: item for name, item in asked.items() if name not in namespace}
-
-
-def _belongs(entry: Entry, wanted: set[int]) -> bool:
-    return id(entry.item) in wanted or (entry.part_of is not None and id(entry.part_of.item) in wanted)
 
 
 def _report(pieces: list[Shared], entries: list[Entry], walk: Walk, asked: tuple[str, ...]) -> AliasReport:
     shared = [piece for piece in pieces if _is_shared(piece)]
     met = {id(entry): at for at, entry in enumerate(entries)}
-    shared.sort(key=lambda piece: (-min(len(piece.entries), MOST_MEMBERS), _first(piece, met)))
+
+    def order(piece: Shared) -> tuple[int, int]:
+        """Put the large groups first, of these the one of which something was met first on the walk."""
+        first = min(met.get(id(entry.part_of or entry), len(met)) for entry in piece.entries)
+        return -min(len(piece.entries), MOST_MEMBERS), first
+
+    shared.sort(key=order)
     alone = [piece for piece in pieces if not _is_shared(piece)]
-    names = {
-        id(entry.item): nearest(telling(entry.names))[0] for piece in shared[:MOST_GROUPS] for entry in piece.entries
-    }
+    names = {id(entry.item): _name(entry) for piece in shared[:MOST_GROUPS] for entry in piece.entries}
     budget = PairBudget()
     groups = tuple(_group(at, piece, names, budget) for at, piece in enumerate(shared[:MOST_GROUPS], 1))
     tensors = sum(entry.is_tensor for entry in entries)
@@ -311,11 +285,6 @@ def _report(pieces: list[Shared], entries: list[Entry], walk: Walk, asked: tuple
         looked=walk.looked,
         gaps=(Gap("aliases", walk.gap),) if walk.gap else (),
     )
-
-
-def _first(piece: Shared, met: Mapping[int, int]) -> int:
-    """Return when the first of what lies in a piece of memory was met on the walk."""
-    return min(met.get(id(entry.part_of or entry), len(met)) for entry in piece.entries)
 
 
 def _is_shared(piece: Shared) -> bool:

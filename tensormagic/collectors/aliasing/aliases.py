@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -14,7 +14,7 @@ import torch
 
 from tensormagic.collectors.geometry.layout import count_distinct
 from tensormagic.collectors.geometry.overlap import Region, overlap, overlap_elements
-from tensormagic.collectors.geometry.strides import Memory, shares_version
+from tensormagic.collectors.geometry.strides import SPARSE_PARTS, Memory, shares_version
 from tensormagic.collectors.graphs.saved_tensors import SavedHere, saved_in_graphs
 from tensormagic.collectors.objects.namespace import is_kind, plain, telling
 from tensormagic.collectors.objects.reach import Budget, Place, ReferenceWalk, roots
@@ -35,8 +35,6 @@ class AliasSearch:
 
     aliases: tuple[Alias, ...] = ()  # nearest relation first; at most `MOST`
     found: int = 0  # how many there are in truth
-    searched: int = 0  # how many names and attributes were looked through
-    complete: bool = True  # False where there were too many to look through all
     owner: str = ""  # name of the NumPy array that owns the memory; empty where torch does, or where none is known
 
 
@@ -85,6 +83,13 @@ def region_of(x: torch.Tensor, shift: int) -> Region:
     return Region.of(start, tuple(x.shape), tuple(step * size for step in x.stride()), size)
 
 
+def array_region(array: Any, origin: int = 0) -> Region:
+    """Return the bytes of an array, counted from an address; nothing of a subclass is called."""
+    interface = np.ndarray.__array_interface__.__get__(array)
+    strides, itemsize = np.ndarray.strides.__get__(array), np.ndarray.itemsize.__get__(array)
+    return Region.of(interface["data"][0] - origin, interface["shape"], strides, itemsize)
+
+
 def _candidate(x: torch.Tensor, memory: Memory, name: str, item: Any) -> _Candidate | None:
     if is_kind(item, np.ndarray):
         return _array_candidate(memory, name, item)
@@ -111,11 +116,8 @@ def _array_candidate(memory: Memory, name: str, array: np.ndarray) -> _Candidate
     """Compare addresses, which NumPy arrays and CPU storages have in common; nothing of a subclass is called."""
     if memory.device != "cpu" or not memory.address:
         return None
-    interface = np.ndarray.__array_interface__.__get__(array)
-    shape, itemsize = interface["shape"], np.ndarray.itemsize.__get__(array)
-    stride = np.ndarray.strides.__get__(array)
-    region = Region.of(interface["data"][0] - memory.address, shape, stride, itemsize)
-    if 0 in shape or region.stop <= 0 or region.start >= memory.nbytes:
+    region = array_region(array, memory.address)
+    if 0 in region.shape or region.stop <= 0 or region.start >= memory.nbytes:
         return None
     owns = bool(np.ndarray.flags.__get__(array).owndata)
     return _Candidate(name, "NumPy array", array, region, owns)
@@ -155,12 +157,6 @@ def _alias(x: torch.Tensor, own: Region, candidate: _Candidate) -> Alias:
 
 MOST_ITEMS = 64  # tensors looked at in a tuple or list that a call returned
 _LEVELS = 16  # functorch wrappers round one tensor
-_COMPRESSED = {
-    torch.sparse_csr: ("crow_indices", "col_indices", "values"),
-    torch.sparse_bsr: ("crow_indices", "col_indices", "values"),
-    torch.sparse_csc: ("ccol_indices", "row_indices", "values"),
-    torch.sparse_bsc: ("ccol_indices", "row_indices", "values"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,39 +258,29 @@ def _pieces(x: torch.Tensor) -> tuple[Piece, ...] | None:
 
 def components(x: torch.Tensor) -> Iterator[torch.Tensor]:
     """Yield the strided tensors that a tensor is made of, itself where it is strided. Raises where that is unknown."""
-    x = _unwrapped(x)
+    functorch = torch._C._functorch
+    for _ in range(_LEVELS):  # the wrappers of vmap, grad and functionalization
+        if not functorch.is_functorch_wrapped_tensor(x):
+            break
+        x = functorch.get_unwrapped(x)
     if x.is_nested:
         jagged: Any = x  # its offsets are known to torch's own subclass alone
         yield from (jagged._values, jagged._offsets) if x.layout == torch.jagged else (x.values(),)
-    elif x.layout == torch.sparse_coo:
-        yield from (x._indices(), x._values())
-    elif x.layout in _COMPRESSED:
-        yield from (getattr(x, name)() for name in _COMPRESSED[x.layout])
+    elif x.layout in SPARSE_PARTS:
+        yield from (getattr(x, name)() for name in SPARSE_PARTS[x.layout])
     else:
         yield x
 
 
-def _unwrapped(x: torch.Tensor) -> torch.Tensor:
-    """Return what vmap's, grad's and functionalization's wrappers wrap."""
-    functorch = torch._C._functorch
-    for _ in range(_LEVELS):
-        if not functorch.is_functorch_wrapped_tensor(x):
-            break
-        x = functorch.get_unwrapped(x)
-    return x
-
-
 def _of_array(array: np.ndarray) -> Footprint:
     """Read an array through NumPy's own attributes: nothing of a subclass is called."""
-    interface = np.ndarray.__array_interface__.__get__(array)
-    strides, itemsize = np.ndarray.strides.__get__(array), np.ndarray.itemsize.__get__(array)
-    shape, address = interface["shape"], interface["data"][0]
-    region = Region.of(address, shape, strides, itemsize)
-    size = 0 if 0 in shape else region.stop - region.start
+    region, strides = array_region(array), np.ndarray.strides.__get__(array)
+    itemsize = region.itemsize
+    size = 0 if 0 in region.shape else region.stop - region.start
     memory = Memory(-1 - region.start, "cpu", region.start, size)
     return Footprint(
-        pieces=(Piece(memory, Region(0, region.shape, region.stride, itemsize)),),
-        shape=shape,
+        pieces=(Piece(memory, replace(region, start=0)),),
+        shape=region.shape,
         stride=tuple(step // itemsize for step in strides) if itemsize else (),
         dtype=str(np.ndarray.dtype.__get__(array)),
         device="cpu",

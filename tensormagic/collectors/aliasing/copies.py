@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.aliasing.aliases import Footprint, Piece, footprint_of
+from tensormagic.collectors.aliasing.aliases import Footprint, footprint_of
 from tensormagic.collectors.geometry.overlap import overlap, overlap_elements
 from tensormagic.collectors.geometry.strides import shares_version
 from tensormagic.collectors.objects.namespace import is_kind
@@ -123,30 +123,13 @@ def _index(call: Call, outcome: Outcome) -> str:
     return _general(call, outcome)
 
 
-def _transposed(call: Call, outcome: Outcome) -> str:
-    return "the strides are swapped; no element moves" if outcome == "view" else _general(call, outcome)
-
-
-def _view(call: Call, outcome: Outcome) -> str:
-    return "other sizes and strides over the same elements" if outcome == "view" else _general(call, outcome)
-
-
-def _expand(_call: Call, outcome: Outcome) -> str:
-    return "repeated dimensions get stride 0: nothing is stored twice" if outcome == "view" else ""
-
-
-def _data(_call: Call, outcome: Outcome) -> str:
-    return "shares memory but not the version counter: autograd does not notice writes" if outcome == "view" else ""
-
-
-def _detach(_call: Call, outcome: Outcome) -> str:
-    return "shares memory and version counter, but is detached from the graph" if outcome == "view" else ""
-
-
 def _numpy_bridge(call: Call, outcome: Outcome) -> str:
     if outcome == "view":
         return "the array and the tensor share memory; autograd does not notice writes through the array"
-    return _converted_array(call) if outcome == "copy" else _general(call, outcome)
+    if outcome == "copy":
+        old, new = call.source.dtype, call.result.dtype
+        return f"{old} → {new} needs new memory" if old != new else ""
+    return _general(call, outcome)
 
 
 def _old_constructor(call: Call, outcome: Outcome) -> str:
@@ -155,45 +138,50 @@ def _old_constructor(call: Call, outcome: Outcome) -> str:
     return _numpy_bridge(call, outcome)
 
 
-def _converted_array(call: Call) -> str:
-    source, result = call.source, call.result
-    return f"{source.dtype} → {result.dtype} needs new memory" if source.dtype != result.dtype else ""
+_Rule = Callable[[Call, Outcome], str]
 
 
-def _always(sentence: str) -> Callable[[Call, Outcome], str]:
-    """Return a rule that gives one sentence wherever the call made new memory."""
+def _says(sentence: str, *outcomes: Outcome, otherwise: _Rule = _general) -> _Rule:
+    """Return a rule that gives one sentence for these outcomes: by default wherever the call made new memory."""
 
     def explain(call: Call, outcome: Outcome) -> str:
-        return sentence if outcome in {"copy", "new"} else _general(call, outcome)
+        return sentence if outcome in (outcomes or ("copy", "new")) else otherwise(call, outcome)
 
     return explain
 
 
+def _silent(_call: Call, _outcome: Outcome) -> str:
+    return ""
+
+
 _UNWRITTEN = "nothing was written to this memory: its values are left over from earlier use"
 _JOINED = "the parts are written one after the other into new memory"
+_SWAPPED = "the strides are swapped; no element moves"
+_REPEATED = "repeated dimensions get stride 0: nothing is stored twice"
+_UNNOTICED = "shares memory but not the version counter: autograd does not notice writes"
+_DETACHED = "shares memory and version counter, but is detached from the graph"
 _EMPTY = "empty empty_like empty_strided empty_permuted new_empty new_empty_strided"
-_Rule = Callable[[Call, Outcome], str]
 _RULES: tuple[tuple[str, _Rule], ...] = (
     ("reshape reshape_as flatten ravel unflatten", _reshape),
     ("contiguous ascontiguousarray", _contiguous),
     ("to type type_as float double half bfloat16 int long short char byte bool cfloat cdouble", _convert),
     ("cpu cuda xpu mps astype", _convert),
     ("[]", _index),
-    ("t transpose permute swapaxes swapdims movedim moveaxis adjoint .T .mT .H .mH", _transposed),
-    ("view view_as squeeze unsqueeze", _view),
-    ("expand expand_as broadcast_to broadcast_tensors", _expand),
-    (".data", _data),
-    ("detach", _detach),
+    ("t transpose permute swapaxes swapdims movedim moveaxis adjoint .T .mT .H .mH", _says(_SWAPPED, "view")),
+    ("view view_as squeeze unsqueeze", _says("other sizes and strides over the same elements", "view")),
+    ("expand expand_as broadcast_to broadcast_tensors", _says(_REPEATED, "view", otherwise=_silent)),
+    (".data", _says(_UNNOTICED, "view", otherwise=_silent)),
+    ("detach", _says(_DETACHED, "view", otherwise=_silent)),
     ("numpy from_numpy as_tensor asarray __array__ from_dlpack frombuffer", _numpy_bridge),
     ("Tensor FloatTensor DoubleTensor HalfTensor IntTensor LongTensor", _old_constructor),
-    (_EMPTY, _always(_UNWRITTEN)),
-    ("tensor array", _always("tensor() always copies its data")),
-    ("clone copy deepcopy", _always("it always copies")),
-    ("repeat tile repeat_interleave", _always("every repeat is stored; expand would share memory")),
-    ("cat concat concatenate stack hstack vstack dstack column_stack row_stack block_diag", _always(_JOINED)),
-    ("flip fliplr flipud roll rot90", _always("torch has no negative strides: the order is changed by copying")),
-    ("index_select gather take take_along_dim masked_select", _always("the selected elements are gathered")),
-    ("pad", _always("padding needs memory that the input does not have")),
+    (_EMPTY, _says(_UNWRITTEN)),
+    ("tensor array", _says("tensor() always copies its data")),
+    ("clone copy deepcopy", _says("it always copies")),
+    ("repeat tile repeat_interleave", _says("every repeat is stored; expand would share memory")),
+    ("cat concat concatenate stack hstack vstack dstack column_stack row_stack block_diag", _says(_JOINED)),
+    ("flip fliplr flipud roll rot90", _says("torch has no negative strides: the order is changed by copying")),
+    ("index_select gather take take_along_dim masked_select", _says("the selected elements are gathered")),
+    ("pad", _says("padding needs memory that the input does not have")),
 )
 _REASONS: dict[str, _Rule] = {name: rule for names, rule in _RULES for name in names.split()}
 # Without a tensor or an array going in, their memory may be that of a buffer, a file, another library's object.
@@ -260,18 +248,17 @@ def compared(mine: Footprint, other: Footprint, name: str) -> Sharing:
     if mine.pieces is None or other.pieces is None:
         return Sharing(name, "unknown", None, elements)
     pairs = [
-        (x, y, shift) for x in mine.pieces for y in other.pieces if (shift := x.memory.shift(y.memory)) is not None
+        (x.region, replace(y.region, start=y.region.start + shift))
+        for x in mine.pieces
+        for y in other.pieces
+        if (shift := x.memory.shift(y.memory)) is not None
     ]
     if not pairs:
         return Sharing(name, "separate", 0, elements)
-    answers = [overlap(x.region, replace(y.region, start=y.region.start + shift)) for x, y, shift in pairs]
+    answers = [overlap(x, y) for x, y in pairs]
     answer = "yes" if "yes" in answers else "maybe" if "maybe" in answers else "no"
     if answer == "no":
         return Sharing(name, "same storage", 0, elements)
-    exact = len(pairs) == len(mine.pieces) == len(other.pieces) == 1
-    count = _shared_elements(*pairs[0]) if exact else None
+    ((x, y), *_) = pairs
+    count = overlap_elements(y, x) if len(pairs) == len(mine.pieces) == len(other.pieces) == 1 else None
     return Sharing(name, "overlap" if answer == "yes" else "may overlap", count, elements)
-
-
-def _shared_elements(mine: Piece, other: Piece, shift: int) -> int | None:
-    return overlap_elements(replace(other.region, start=other.region.start + shift), mine.region)

@@ -42,10 +42,10 @@ def probed_code(source: str, parts: Sequence[Part], note: Note) -> CodeType:
         note: Must not raise.
     """
     tree = ast.parse(source, mode="eval")
-    tree.body = _Insert([_key(at) for at, _ in enumerate(parts)]).visit(tree.body)
+    probes: dict[Any, Any] = {(_MARK, at): _Probe(part, note) for at, part in enumerate(parts)}
+    tree.body = _Insert(list(probes)).visit(tree.body)
     code = compile(ast.fix_missing_locations(tree), "<string>", "eval")
-    probes = {_key(at): _Probe(part, note) for at, part in enumerate(parts)}
-    return code.replace(co_consts=tuple(_looked_up(constant, probes) for constant in code.co_consts))
+    return code.replace(co_consts=tuple(probes.get(constant, constant) for constant in code.co_consts))
 
 
 class _Probe:
@@ -130,15 +130,6 @@ def names_in(tree: ast.AST) -> list[str]:
     bound = {name.id for name in names if isinstance(name.ctx, ast.Store)}
     bound |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     return list(dict.fromkeys(name.id for name in names if name.id not in bound))
-
-
-def _key(at: int) -> tuple[str, int]:
-    return (_MARK, at)
-
-
-def _looked_up(constant: Any, probes: Mapping[Any, Any]) -> Any:
-    is_key = type(constant) is tuple and len(constant) == 2 and constant[0] == _MARK
-    return probes[constant] if is_key else constant
 
 
 # Probes (`collectors.aliasing.expression`) look at the value of each part of the expression as it passes. Nothing else
@@ -242,8 +233,12 @@ class _Watch:
     def _call(self, part: Part, inputs: list[tuple[str, Footprint]], result: Footprint) -> Call:
         receiver = inputs[0][1] if inputs else None
         name, library = self._callee(part)
-        given = _constants(part)
-        return Call(name, library, receiver, len(inputs), result, keywords=given, of_sizes=_is_given_sizes(part))
+        args, keywords = (part.args, part.keywords) if isinstance(part, ast.Call) else ([], [])
+        constants = {each.arg: each.value.value for each in keywords
+                     if each.arg and isinstance(each.value, ast.Constant)}  # fmt: skip
+        whole = [isinstance(each, ast.Constant) and type(each.value) is int for each in args]
+        of_sizes = bool(whole) and all(whole)
+        return Call(name, library, receiver, len(inputs), result, keywords=constants, of_sizes=of_sizes)
 
     def _callee(self, part: Part) -> tuple[str, bool]:
         """Return the name of what made a value, and whether it is torch's or NumPy's."""
@@ -327,8 +322,11 @@ class _Watch:
         """Return the tensors and arrays that came from outside, by the code that names them."""
         accessed = {id(part.value) for part in self.parts if isinstance(part, ast.Attribute | ast.Subscript)}
         of_lists = {part.id for part in self.parts if isinstance(part, ast.Name) and id(part) in accessed}
-        used = {name: self.names[name] for name in names_in(self.tree) if name in self.names}
-        found = {name: item for name, item in used.items() if _is_operand(item, only_tensors=name in of_lists)}
+        found: dict[str, Any] = {}
+        for name in names_in(self.tree):
+            footprint = footprint_of(self.names[name]) if name in self.names else None
+            if footprint is not None and not (footprint.several and name in of_lists):
+                found[name] = self.names[name]
         held = [part for part in self.parts if _is_access(part) and not self._inputs(part)]
         for part in held:
             footprint = self._footprint(part)
@@ -336,23 +334,6 @@ class _Watch:
             if len(items) == 1 and items[0] is not None:
                 found[_short(self._text(part))] = items[0]
         return found
-
-
-def _is_operand(item: Any, *, only_tensors: bool) -> bool:
-    footprint = footprint_of(item)
-    return footprint is not None and not (only_tensors and footprint.several)
-
-
-def _constants(part: ast.AST) -> dict[str, Any]:
-    """Return the keyword arguments of a call that are written out."""
-    given = part.keywords if isinstance(part, ast.Call) else []
-    return {each.arg: each.value.value for each in given if each.arg and isinstance(each.value, ast.Constant)}
-
-
-def _is_given_sizes(part: ast.AST) -> bool:
-    """Return whether a call is given whole numbers and nothing else."""
-    given = part.args if isinstance(part, ast.Call) else []
-    return bool(given) and all(isinstance(each, ast.Constant) and type(each.value) is int for each in given)
 
 
 def _is_access(part: ast.AST) -> bool:
@@ -379,13 +360,11 @@ def _name_of(value: Any) -> str:
     if type(value) is ModuleType:
         return str(value.__name__)
     if isinstance(value, BuiltinFunctionType | FunctionType | type):
-        return f"{getattr(value, '__module__', None) or _home(value)}.{value.__name__}"
+        home = getattr(value, "__module__", None) or ""
+        if not home and getattr(torch, value.__name__, None) is value:  # a builtin of torch's does not say so
+            home = "torch"
+        return f"{home}.{value.__name__}"
     return ""
-
-
-def _home(function: Any) -> str:
-    """Return the module of a builtin of torch's, which does not say where it is from."""
-    return "torch" if getattr(torch, function.__name__, None) is function else ""
 
 
 def _is_library(name: str) -> bool:

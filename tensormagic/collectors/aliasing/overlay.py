@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from tensormagic.collectors.aliasing.aliases import array_region
 from tensormagic.collectors.aliasing.storage_aliases import Entry, Shared
 from tensormagic.collectors.geometry.layout import count_distinct, enumerate_reads, total
 from tensormagic.collectors.geometry.overlap import Region, marked, overlap, overlap_elements, solid_bytes
@@ -30,17 +31,13 @@ from tensormagic.words import plural
 
 # The bytes that a tensor, an array or a buffer reads, counted from the first byte of the memory it lies in.
 
-_array_data: Any = np.ndarray.__array_interface__.__get__
-
 
 def region_in(entry: Entry, piece: Shared) -> Region:
     """Return the region of an entry in a piece of memory. Memory is not read."""
     if entry.is_tensor:
         return tensor_region(entry.item, piece.shift(entry))
     if is_kind(entry.item, np.ndarray):
-        interface, itemsize = _array_data(entry.item), np.ndarray.itemsize.__get__(entry.item)
-        strides = np.ndarray.strides.__get__(entry.item)
-        return Region.of(interface["data"][0] - piece.address, interface["shape"], strides, itemsize)
+        return array_region(entry.item, piece.address)
     return Region(piece.shift(entry), (entry.memory.nbytes if entry.memory else 0,), (1,), 1)
 
 
@@ -80,23 +77,19 @@ def coverage(region: Region, nbytes: int, cell: int) -> tuple[float | None, ...]
         return tuple(0.0 for _ in edges)
     solid = solid_bytes(region)
     if solid is not None:
-        return tuple(_share(max(solid[0], low), min(solid[1], low + cell), low, nbytes, cell) for low in edges)
+        begin, end = solid
+        return tuple(max(min(end, low + cell) - max(begin, low), 0) / min(cell, nbytes - low) for low in edges)
     if region.stop <= _MARKED and region.start >= 0 and region.elements <= _MARKED:
         touched = np.zeros(len(edges) * cell, dtype=np.bool_)
         touched[: min(nbytes, region.stop)] = marked(region, region.stop)[: min(nbytes, region.stop)]
         counted = touched.reshape(len(edges), cell).sum(axis=1).tolist()
         return tuple(number / min(cell, nbytes - low) for number, low in zip(counted, edges, strict=True))
-    return tuple(_counted(region, low, min(low + cell, nbytes)) for low in edges)
-
-
-def _share(start: int, stop: int, low: int, nbytes: int, cell: int) -> float:
-    return max(stop - start, 0) / min(cell, nbytes - low)
-
-
-def _counted(region: Region, low: int, high: int) -> float | None:
-    pattern = region.pattern
-    number = count_between(pattern, low, high) if pattern is not None else 0
-    return None if number is None else min(number * region.itemsize / (high - low), 1.0)
+    pattern, shares = region.pattern, list[float | None]()
+    for low in edges:
+        high = min(low + cell, nbytes)
+        read = count_between(pattern, low, high) if pattern is not None else 0
+        shares.append(None if read is None else min(read * region.itemsize / (high - low), 1.0))
+    return tuple(shares)
 
 
 # All arithmetic is in bytes from the first byte of the memory they share: a float32 and an int8 view of one storage
@@ -164,7 +157,7 @@ def _tensor_holder(name: str, x: torch.Tensor) -> _Holder:
         raise ValueError(f"its layout is {'nested' if x.is_nested else str(x.layout).removeprefix('torch.')}")
     memory, size = Memory.of(x), x.element_size()
     shape, stride = tuple(map(int, x.shape)), tuple(map(int, x.stride()))
-    region = Region.of(int(x.storage_offset()) * size, shape, tuple(step * size for step in stride), size)
+    region = tensor_region(x, 0)
     if region.elements and region.stop > memory.nbytes:
         raise ValueError(f"its storage has {plural(memory.nbytes, 'byte')}, it would read up to byte {region.stop}")
     dtype = str(x.dtype).removeprefix("torch.")
@@ -174,17 +167,15 @@ def _tensor_holder(name: str, x: torch.Tensor) -> _Holder:
 
 def _array_holder(name: str, array: np.ndarray) -> _Holder:
     """Read an array through NumPy's own descriptors: nothing of a subclass is called."""
-    interface = np.ndarray.__array_interface__.__get__(array)
-    shape, steps = interface["shape"], np.ndarray.strides.__get__(array)
-    size = np.ndarray.itemsize.__get__(array)
-    region = Region.of(interface["data"][0], shape, steps, size)
+    region, steps = array_region(array), np.ndarray.strides.__get__(array)
+    shape, size = region.shape, region.itemsize
     whole = all(step % size == 0 for step in steps)
     stride = tuple(step // size for step in steps) if whole else tuple(steps)
     dtype = str(np.ndarray.dtype.__get__(array))
-    member = OverlayMember(name, type(array).__name__, dtype, tuple(shape), stride, size, None, None, None)
-    low, high = (region.start, region.stop) if 0 not in shape else (region.start, region.start)
+    member = OverlayMember(name, type(array).__name__, dtype, shape, stride, size, None, None, None)
+    nbytes = region.stop - region.start if 0 not in shape else 0
     flipped = tuple(dim for dim, step in enumerate(steps) if step < 0)
-    return _Holder(member, None, "cpu", low, high - low, replace(region, start=region.start - low), flipped)
+    return _Holder(member, None, "cpu", region.start, nbytes, replace(region, start=0), flipped)
 
 
 def _groups(holders: Sequence[_Holder]) -> list[list[int]]:
@@ -205,13 +196,9 @@ def _region(holder: _Holder, origin: int) -> Region:
     return replace(holder.region, start=holder.region.start + holder.low - origin)
 
 
-def _byte_pattern(region: Region) -> Pattern | None:
-    return Pattern.of((*region.shape, region.itemsize), (*region.stride, 1), region.start)
-
-
 def _settled(holder: _Holder, origin: int) -> OverlayMember:
     region = _region(holder, origin)
-    pattern = _byte_pattern(region)
+    pattern = _bytewise(region).pattern
     if pattern is None:
         return replace(holder.member, distinct_bytes=0)
     return replace(
@@ -228,10 +215,11 @@ def _storage(holders: Sequence[_Holder], group: list[int]) -> OverlayStorage:
         return alone
     start, stop, cell, single = _cut(list(regions.values()), nbytes)
     cells = range(start, stop, cell)
-    read = {at: _bytes_read(region, cells, stop) for at, region in regions.items()}
-    flipped = {at: holders[at].flipped for at in group}
-    elements = {at: _elements(region, flipped[at]) for at, region in regions.items()} if single else {}
-    rows = tuple(OverlayRow(at, read[at][0], elements.get(at, ())) for at in group)
+    read = {at: total(_joined(_bytewise(region).pattern), cells, stop) for at, region in regions.items()}
+    elements = {at: _elements(region, holders[at].flipped) for at, region in regions.items()} if single else {}
+    rows = tuple(
+        OverlayRow(at, tuple(distinct for distinct, _, _ in read[at][0]), elements.get(at, ())) for at in group
+    )
     readers = tuple(sum(bool(row.bytes_read[at]) for row in rows) for at in range(len(cells))) if single else ()
     pairs = tuple(_pair(left, right, regions) for left, right in combinations(group, 2))
     exact = all(certain for _, certain in read.values())
@@ -266,12 +254,6 @@ def _apart(region: Region) -> bool:
         and pattern.steps <= MOST_STEPS
         and all(axis.stride % region.itemsize == 0 for axis in pattern.axes)
     )
-
-
-def _bytes_read(region: Region, cells: range, stop: int) -> tuple[tuple[int | None, ...], bool]:
-    pattern = _byte_pattern(region)
-    counts, exact = total(_joined(pattern), cells, stop)
-    return tuple(distinct for distinct, _, _ in counts), exact
 
 
 def _joined(pattern: Pattern | None) -> Pattern | None:
@@ -310,9 +292,11 @@ def _pair(left: int, right: int, regions: Mapping[int, Region]) -> OverlayPair:
     answer = overlap(one, other)
     if answer == "no":
         return OverlayPair(left, right, answer, 0, 0, 0)
-    common = _common_bytes(one, other)
-    if common is not None and one.itemsize == other.itemsize and _aligned(one, other):
-        return OverlayPair(left, right, answer, common, common // one.itemsize, common // one.itemsize)
+    common, size = _common_bytes(one, other), one.itemsize
+    # On one grid elements meet whole or not at all.
+    aligned = all(step % size == 0 for step in (one.start - other.start, *one.stride, *other.stride))
+    if common is not None and size == other.itemsize and aligned:
+        return OverlayPair(left, right, answer, common, common // size, common // size)
     return OverlayPair(left, right, answer, common, overlap_elements(one, other), overlap_elements(other, one))
 
 
@@ -336,11 +320,6 @@ def _by_runs(reads: Region, runs: Region) -> int | None:
         return None
     starts, _ = enumerate_reads(Pattern(cut.offset, outer, 1))
     return sum(count_between(pattern, int(start), int(start) + solid) or 0 for start in starts)
-
-
-def _aligned(one: Region, other: Region) -> bool:
-    """Return whether every element of the two lies on the same grid: then they meet whole or not at all."""
-    return all(step % one.itemsize == 0 for step in (one.start - other.start, *one.stride, *other.stride))
 
 
 def _bytewise(region: Region) -> Region:

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensormagic.collectors.aliasing.aliases import region_of
+from tensormagic.collectors.aliasing.aliases import array_region, region_of
 from tensormagic.collectors.geometry.overlap import Region
-from tensormagic.collectors.geometry.strides import Memory
+from tensormagic.collectors.geometry.strides import SPARSE_PARTS, Memory
 from tensormagic.collectors.objects.holdings import is_kind
 from tensormagic.collectors.objects.namespace import Walk, walk_arrays
 from tensormagic.collectors.quiet import here, quiet
@@ -105,7 +105,9 @@ class StorageAliases:
                 kept = space if space is self._namespace else None
                 for name, item in walk_arrays(walk):
                     root = id(space.get(_ROOT.match(name)[0]))  # type: ignore[index]
-                    self._add(item, StorageAlias(name, weakref.ref(item), 0, kept, scope, _list_of(name, space), root))
+                    in_list = _ITEM.fullmatch(name)
+                    of_list = in_list["list"] if in_list and type(space.get(in_list["list"])) is list else ""
+                    self._add(item, StorageAlias(name, weakref.ref(item), 0, kept, scope, of_list, root))
                 self.searched += walk.looked
                 self.complete = self.complete and not walk.gap
 
@@ -138,7 +140,7 @@ class StorageAliases:
             item = storage_alias.current()
             if item is None:
                 continue
-            place = array_place(item) if not storage_alias.storage else place_of(item)
+            place = array_region(item) if not storage_alias.storage else place_of(item)
             self._bounds[id(storage_alias)] = (place.start, place.stop)
             if place.start < stop and start < place.stop:
                 yield Hit(storage_alias, item, place)
@@ -151,13 +153,6 @@ def place_of(x: torch.Tensor) -> Region:
     return region_of(x, shift)
 
 
-def array_place(array: Any) -> Region:
-    """Return the bytes of an array; nothing of a subclass is called."""
-    interface = np.ndarray.__array_interface__.__get__(array)
-    stride, itemsize = np.ndarray.strides.__get__(array), np.ndarray.itemsize.__get__(array)
-    return Region.of(interface["data"][0], interface["shape"], stride, itemsize)
-
-
 def _storage_of(item: Any) -> int:
     """Return the identity of the storage; 0 for an array."""
     if issubclass(type(item), np.ndarray):
@@ -165,11 +160,6 @@ def _storage_of(item: Any) -> int:
     if item.layout != torch.strided:
         raise ValueError("no strides")
     return int(item.untyped_storage()._cdata)
-
-
-def _list_of(name: str, space: Mapping[str, Any]) -> str:
-    found = _ITEM.fullmatch(name)
-    return found["list"] if found and type(space.get(found["list"])) is list else ""
 
 
 # Everything a namespace reaches, by the memory it lies in: what ``%aliases`` and ``%tensors`` both begin with.
@@ -180,16 +170,7 @@ def _list_of(name: str, space: Mapping[str, Any]) -> str:
 
 BUFFERS = (bytes, bytearray, memoryview, array.array, mmap.mmap)
 STORAGE_ALIASES = (torch.Tensor, np.ndarray, torch.UntypedStorage, *BUFFERS)
-# What a tensor without a storage of its own is made of, by the name of its layout: methods of torch's.
-PARTS = {
-    "torch.sparse_coo": ("_indices", "_values"),
-    "torch.sparse_csr": ("crow_indices", "col_indices", "values"),
-    "torch.sparse_bsr": ("crow_indices", "col_indices", "values"),
-    "torch.sparse_csc": ("ccol_indices", "row_indices", "values"),
-    "torch.sparse_bsc": ("ccol_indices", "row_indices", "values"),
-    "torch.jagged": ("values", "offsets"),
-}
-_array_data: Any = np.ndarray.__array_interface__.__get__
+PARTS = {**SPARSE_PARTS, torch.jagged: ("values", "offsets")}  # what a tensor without a storage of its own is made of
 _array_base: Any = np.ndarray.base.__get__
 
 
@@ -254,7 +235,7 @@ def _parts(entry: Entry) -> Iterator[Entry]:
     if (local := here(entry.item)) is not entry.item:
         names = [f"{name}.to_local()" for name in entry.names]
         yield Entry(local, names, memory_of(local), is_tensor=True, part_of=entry)
-    for part in PARTS.get(str(entry.item.layout), ()):
+    for part in PARTS.get(entry.item.layout, ()):
         item = part_of(entry.item, part)
         if item is not None:
             yield Entry(
@@ -312,10 +293,13 @@ def memory_of(item: Any) -> Memory | None:
             is_readable = is_strided and all(ask() is not None for ask in answers)
             return Memory.of(item) if is_readable else None  # the shape of a lazy module's parameter raises
         if is_kind(item, np.ndarray):
-            return _array_memory(root_of(item))
+            spanned = array_region(root_of(item))
+            nbytes = spanned.stop - spanned.start if spanned.elements else 0
+            return Memory(0, "cpu", spanned.start, nbytes) if nbytes else None
         if is_kind(item, torch.UntypedStorage):
             return Memory(item._cdata, str(item.device), item.data_ptr(), item.nbytes())
-        return _buffer_memory(item)
+        exported = np.frombuffer(item, np.uint8)  # until this function ends: then the object can grow again
+        return Memory(0, "cpu", exported.__array_interface__["data"][0], exported.nbytes)
     except Exception:  # sparse, functorch wrappers, odd subclasses: they have no storage, or none that shows
         return None
 
@@ -330,21 +314,3 @@ def root_of(item: np.ndarray) -> np.ndarray:
 def owner_of(item: np.ndarray) -> object:
     """Return what an array's memory belongs to, where that is no array: a tensor, a buffer, a capsule; else None."""
     return _array_base(root_of(item))
-
-
-def _array_memory(item: np.ndarray) -> Memory | None:
-    """Return the bytes that an array spans. Nothing of a subclass is called."""
-    interface = _array_data(item)
-    address, shape = interface["data"][0], interface["shape"]
-    if 0 in shape:
-        return None
-    steps = [(n - 1) * step for n, step in zip(shape, np.ndarray.strides.__get__(item), strict=True)]
-    low = address + sum(step for step in steps if step < 0)
-    high = address + sum(step for step in steps if step > 0) + np.ndarray.itemsize.__get__(item)
-    return Memory(0, "cpu", low, high - low) if high > low else None
-
-
-def _buffer_memory(item: Any) -> Memory | None:
-    """Return the memory that an object exports. The export ends with this function: the object can grow again."""
-    exported = np.frombuffer(item, np.uint8)
-    return Memory(0, "cpu", _array_data(exported)["data"][0], exported.nbytes)

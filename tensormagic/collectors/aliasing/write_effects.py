@@ -111,6 +111,7 @@ class Swaps:
 # parameter that a module's path and a loop's name both lead to. What is left are the other names of the same memory.
 
 MOST_REMEMBERED = 4096
+Reached = tuple[Region, Touched]  # a region, and which of its elements were written to
 
 
 @dataclass(slots=True)
@@ -124,6 +125,15 @@ class WriteSeen:
     hits: list[Hit]  # who may share them
     mask: np.ndarray | None = None  # which elements of the target were written to, where not all were
     certain: bool = True  # whether that is known
+
+    def change(self, name: str, how: str, item: Any, known: Reached | None = None, **more: Any) -> ChangedName:
+        """Return what the write changed of a tensor or an array, which shares ``how``."""
+        region = place_of(item) if known is None else known[0]
+        reached = touched(region, self.region, self.mask) if known is None else known[1]
+        return ChangedName(
+            name=name, relation=how, kind=type(item).__name__, shape=region.shape, elements=reached.elements,
+            of_elements=region.elements, first=reached.first, marks=reached.marks, certain=self.certain, **more,
+        )  # fmt: skip
 
 
 class Effects:
@@ -170,31 +180,20 @@ class Effects:
         known = seen.total.changed.get(hit.storage_alias.name)
         if known is not None:
             return known
-        return ChangedName(
-            name=hit.storage_alias.name,
-            relation=relation(written, hit.item) if is_kind(hit.item, torch.Tensor) else "NumPy array",
-            kind=type(hit.item).__name__,
-            shape=hit.region.shape,
-            elements=reached.elements,
-            of_elements=hit.region.elements,
-            first=reached.first,
-            marks=reached.marks,
-            certain=seen.certain,
-            extent=_extent(place_of(written), hit.region),
-            noticed=_noticed(seen.target, hit.item),
+        described = relation(written, hit.item) if is_kind(hit.item, torch.Tensor) else "NumPy array"
+        return seen.change(
+            hit.storage_alias.name, described, hit.item, (hit.region, reached),
+            extent=_extent(place_of(written), hit.region), noticed=_noticed(seen.target, hit.item),
             saved=_is_saved(hit.item, seen),
-        )
+        )  # fmt: skip
 
     def _list(self, seen: WriteSeen, name: str, hits: list[Hit]) -> ChangedName | None:
         item, region = hits[0].item, hits[0].region
         reached = self._touched(seen, region)
         if not reached.elements:
             return None
-        return ChangedName(
-            name=name, relation="item of a list", kind=type(item).__name__, shape=region.shape,
-            elements=reached.elements, of_elements=region.elements, first=reached.first,
-            marks=reached.marks, certain=seen.certain, noticed=_noticed(seen.target, item), items=len(hits),
-        )  # fmt: skip
+        noticed = _noticed(seen.target, item)
+        return seen.change(name, "item of a list", item, (region, reached), noticed=noticed, items=len(hits))
 
 
 def _extent(written: Region, other: Region) -> Extent:
@@ -255,24 +254,13 @@ def _second_names(seen: WriteSeen, statement: Statement, via: Through | None) ->
         path, other = own.name.removeprefix(root), _root(one.name)
         beside = (one.scope, one.root) == (own.scope, own.root) and one.name == other + path
         if beside and other not in {root, *statement.loop_names}:
-            region = place_of(item)
-            reached = touched(region, seen.region, seen.mask)
-            yield ChangedName(
-                name=one.name, relation="same object", kind=type(item).__name__, shape=region.shape,
-                elements=reached.elements, of_elements=region.elements, first=reached.first, marks=reached.marks,
-                certain=seen.certain, noticed=True,
-            )  # fmt: skip
+            yield seen.change(one.name, "same object", item, noticed=True)
 
 
 def changed_arguments(seen: WriteSeen, arguments: Mapping[str, torch.Tensor]) -> Iterator[ChangedName]:
     """Yield what a call was given and wrote to, although its line does not say so."""
     for name, tensor in arguments.items():
-        reached = touched(place_of(tensor), seen.region, seen.mask)
-        yield ChangedName(
-            name=name, relation="argument", kind=type(tensor).__name__, shape=tuple(tensor.shape),
-            elements=reached.elements, of_elements=tensor.numel(), first=reached.first, marks=reached.marks,
-            certain=seen.certain, noticed=True,
-        )  # fmt: skip
+        yield seen.change(name, "argument", tensor, noticed=True)
 
 
 def _behind_autograd(seen: WriteSeen, via: Through | None) -> Iterator[ChangedName]:
@@ -280,12 +268,7 @@ def _behind_autograd(seen: WriteSeen, via: Through | None) -> Iterator[ChangedNa
     if via is None or via.tensor is seen.target or via.tensor.grad_fn is None:
         return
     if shares_version(seen.target, via.tensor) is False and _is_saved(via.tensor, seen):
-        reached = touched(place_of(via.tensor), seen.region, seen.mask)
-        yield ChangedName(
-            name=via.name, relation="itself", kind=type(via.tensor).__name__, shape=tuple(via.tensor.shape),
-            elements=reached.elements, of_elements=via.tensor.numel(), first=reached.first,
-            marks=reached.marks, certain=seen.certain, noticed=False, saved=True,
-        )  # fmt: skip
+        yield seen.change(via.name, "itself", via.tensor, noticed=False, saved=True)
 
 
 def _noticed(target: torch.Tensor, item: Any) -> bool | None:

@@ -155,7 +155,8 @@ class WriteLog:
         identity = storage._cdata
         total.storage = total.storage or identity
         total.several = total.several or total.storage != identity
-        users, due = _use_count(identity), _is_due(total.calls)
+        users, calls = _use_count(identity), total.calls
+        due = calls <= 4 or calls & (calls - 1) == 0  # whatever is known: the first four times, then at each doubling
         if not total.described:
             self._describe(total, call, frame)
         if users <= _ALONE and not due and storage.resizable():
@@ -249,19 +250,16 @@ def _arguments(target: torch.Tensor, frame: FrameType | None, *, named: bool) ->
         named: Whether the user's own line says that it writes; then its callers alone are asked.
     """
     found: dict[str, torch.Tensor] = {}
+    written = [x for x in (target, target._base) if x is not None]
     own = own_frame(frame)
     for depth in range(CALLERS):
         if own is None:
             break
         passed = statement_at(own.f_code.co_filename, own.f_lineno).passed if depth or not named else ()
         values = names_of(own) if passed else {}
-        found |= {name: values[name] for name in passed if name in values and _is_or_views(target, values[name])}
+        found |= {name: values[name] for name in passed if any(values.get(name) is x for x in written)}
         own = own_frame(own.f_back)
     return found
-
-
-def _is_or_views(target: torch.Tensor, value: Any) -> bool:
-    return value is not None and (value is target or value is target._base)
 
 
 def own_frame(frame: FrameType | None) -> FrameType | None:
@@ -269,11 +267,6 @@ def own_frame(frame: FrameType | None) -> FrameType | None:
     while frame is not None and not is_own_frame(frame):
         frame = frame.f_back
     return frame
-
-
-def _is_due(calls: int) -> bool:
-    """Return whether a line's writes are looked at whatever is known: the first four times, then at each doubling."""
-    return calls <= 4 or calls & (calls - 1) == 0
 
 
 def _worse(first: Clash | None, second: Clash | None) -> Clash | None:

@@ -225,9 +225,13 @@ def suspect(written: Written, call: Call, targets: list[torch.Tensor]) -> Suspic
     if operand is None and not overlapping:
         return None
     with quiet():
-        clash = _about_itself(target) if overlapping else _about_operand(target, operand)
-        if clash is None:
+        if overlapping:
+            clash = Clash("overlaps itself", "", _distinct(target), target.numel())
+        elif operand is None or overlap(place_of(operand), place_of(target)) != "yes":
             return None
+        else:
+            read = touched(place_of(target), place_of(operand)).elements
+            clash = Clash("reads what it writes", "", read, target.numel())
         return Suspicion(clash, target, None if written.random else _done_apart(written, call, target))
 
 
@@ -235,9 +239,13 @@ def repeats(x: torch.Tensor) -> bool:
     """Return whether two indices of a tensor are the same element."""
     if not torch._debug_has_internal_overlap(x):
         return False
-    pattern = Pattern.of(tuple(x.shape), x.stride(), 0)
-    distinct = count_distinct(pattern) if pattern is not None else None
+    distinct = _distinct(x)
     return distinct is not None and distinct < x.numel()
+
+
+def _distinct(x: torch.Tensor) -> int | None:
+    pattern = Pattern.of(tuple(x.shape), x.stride(), 0)
+    return count_distinct(pattern) if pattern is not None else None
 
 
 def _clashing(written: Written, call: Call, target: torch.Tensor) -> torch.Tensor | None:
@@ -265,17 +273,6 @@ def _operands(written: Written, call: Call) -> list[torch.Tensor]:
         elif isinstance(value, list | tuple):
             found += [item for item in value if isinstance(item, torch.Tensor)]
     return found
-
-
-def _about_itself(target: torch.Tensor) -> Clash:
-    pattern = Pattern.of(tuple(target.shape), target.stride(), 0)
-    return Clash("overlaps itself", "", count_distinct(pattern) if pattern is not None else None, target.numel())
-
-
-def _about_operand(target: torch.Tensor, operand: torch.Tensor | None) -> Clash | None:
-    if operand is None or overlap(place_of(operand), place_of(target)) != "yes":
-        return None
-    return Clash("reads what it writes", "", touched(place_of(target), place_of(operand)).elements, target.numel())
 
 
 def _done_apart(written: Written, call: Call, target: torch.Tensor) -> torch.Tensor | None:
@@ -313,12 +310,10 @@ class _Apart:
             return self.result
         if type(value) in {list, tuple}:
             return type(value)(self._of(item, written=written) for item in value)
-        return value.detach().clone() if self._must_be_copied(value, written=written) else value
-
-    def _must_be_copied(self, value: Any, *, written: bool) -> bool:
         if not isinstance(value, torch.Tensor):
-            return False
-        return written or value.untyped_storage()._cdata == self.target.untyped_storage()._cdata
+            return value
+        shared = written or value.untyped_storage()._cdata == self.target.untyped_storage()._cdata
+        return value.detach().clone() if shared else value
 
 
 def settle(suspicion: Suspicion, *, pointwise: bool) -> Clash | None:

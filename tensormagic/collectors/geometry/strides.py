@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
@@ -15,6 +15,15 @@ import torch
 from tensormagic.collectors.quiet import outside_inference, quiet
 from tensormagic.reports.storage import contiguous_stride
 from tensormagic.words import ordinal
+
+# The strided tensors that a sparse one is made of, by its layout: methods of torch's.
+SPARSE_PARTS: Mapping[torch.layout, tuple[str, ...]] = {
+    torch.sparse_coo: ("_indices", "_values"),
+    torch.sparse_csr: ("crow_indices", "col_indices", "values"),
+    torch.sparse_bsr: ("crow_indices", "col_indices", "values"),
+    torch.sparse_csc: ("ccol_indices", "row_indices", "values"),
+    torch.sparse_bsc: ("ccol_indices", "row_indices", "values"),
+}
 
 # Integer arithmetic on strides: which storage elements a strided tensor reads, how often, and in which order.
 

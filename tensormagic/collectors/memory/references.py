@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from tensormagic.collectors.geometry.strides import SPARSE_PARTS
 from tensormagic.collectors.graphs.live_nodes import is_node_class, next_nodes
 from tensormagic.collectors.graphs.saved_tensors import raw_saved
 from tensormagic.collectors.memory.flow import ends_in_cycles
@@ -48,13 +49,6 @@ _CLOSED = (MACHINERY - {"builtins", "weakref"}) | {
     "torch._logging",
 }  # fmt: skip
 _OPENED = frozenset({"ExecutionResult"})  # of IPython: a frame of the last error refers to it, and it to the error
-_SPARSE = {
-    torch.sparse_coo: ("_indices", "_values"),
-    torch.sparse_csr: ("crow_indices", "col_indices", "values"),
-    torch.sparse_bsr: ("crow_indices", "col_indices", "values"),
-    torch.sparse_csc: ("ccol_indices", "row_indices", "values"),
-    torch.sparse_bsc: ("ccol_indices", "row_indices", "values"),
-}
 _array_base: Callable[[Any], Any] = np.ndarray.__dict__["base"].__get__
 
 
@@ -139,7 +133,7 @@ def _of_tensor(x: Any, taker: References) -> None:
         if node is not None:
             taker.uncounted(node)
         _of_hooks(x, node, held, taker)
-    for part in _SPARSE.get(_layout(x), ()):
+    for part in SPARSE_PARTS.get(_layout(x), ()):
         taker.native(_storage(getattr(x, part)()))  # what is asked for is a new tensor over the part's storage
 
 

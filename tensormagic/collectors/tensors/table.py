@@ -148,7 +148,7 @@ def _nbytes(item: torch.Tensor) -> int:
         item = here(item)  # of a DTensor what lies in this process
         if item.layout is torch.strided:
             return number(item.numel()) * int(item.element_size())
-        parts = (part_of(item, part) for part in PARTS.get(str(item.layout), ()))
+        parts = (part_of(item, part) for part in PARTS.get(item.layout, ()))
         return sum(part.numel() * part.element_size() for part in parts if part is not None)
     except Exception:  # an odd tensor may refuse
         return 0
