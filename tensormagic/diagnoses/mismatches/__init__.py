@@ -7,26 +7,6 @@ torch perhaps), the sizes, dtypes and devices of the operands are compared with 
 
 from __future__ import annotations
 
-from tensormagic.diagnoses.mismatches.table import (
-    dtypes_apart,
-    generator_elsewhere,
-    impossible_view,
-    mismatch_of,
-    operands_elsewhere,
-    rows,
-    shapes_apart,
-    tried_way,
-    values_outside,
-)
+from tensormagic.diagnoses.mismatches.table import mismatch_of, rows, rule_of, tried_way
 
-__all__ = [
-    "dtypes_apart",
-    "generator_elsewhere",
-    "impossible_view",
-    "mismatch_of",
-    "operands_elsewhere",
-    "rows",
-    "shapes_apart",
-    "tried_way",
-    "values_outside",
-]
+__all__ = ["mismatch_of", "rows", "rule_of", "tried_way"]

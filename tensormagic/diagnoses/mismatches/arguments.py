@@ -10,7 +10,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tensormagic.diagnoses.mismatches.call import Call, Given, article, mismatch, parsed
+from tensormagic.diagnoses.mismatches.call import Call, Given, article, mismatch, numbers, parsed
+from tensormagic.diagnoses.mismatches.dtypes import any_two, devices
+from tensormagic.diagnoses.mismatches.products import linear, product
+from tensormagic.diagnoses.mismatches.shapes import do_not_broadcast
 from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.reports import Mismatch
 from tensormagic.words import listed, plural
@@ -67,7 +70,7 @@ _RESULT_TYPE = re.compile(r"torch\.return_types\.(?:linalg_)?(\w+?)(?:\(|\b)")
 
 @says(r"torch\.return_types\.(?:linalg_)?(?P<kind>\w+)|can only concatenate tuple")
 def _several_results(call: Call, kind: str | None) -> Mismatch | None:
-    pairs = ((one, _fields_of(one)) for one in call.given if not (one.operand.is_tensor and one.operand.dtype))
+    pairs = ((one, _fields_of(one)) for one in call.given if not (one.is_tensor and one.operand.dtype))
     given, fields = next(((one, fields) for one, fields in pairs if fields), (None, _RESULTS.get(kind or "", ())))
     if not fields:
         return None
@@ -81,7 +84,7 @@ def _several_results(call: Call, kind: str | None) -> Mismatch | None:
 
 def _fields_of(given: Given) -> tuple[str, ...]:
     """Return the names of the results that an operand is: by its class, or by the call that it is the result of."""
-    kind = _RESULT_TYPE.match(given.operand.text)
+    kind = _RESULT_TYPE.match(given.text)
     if kind:
         return _RESULTS.get(kind[1], ())
     body = parsed(given.code)
@@ -91,24 +94,24 @@ def _fields_of(given: Given) -> tuple[str, ...]:
 
 says.table(r"""
 'NoneType'|not NoneType
-    with given: [one for one in call.given if one.operand.text == "None" and one.name.endswith(".grad")][0]
+    with given: [one for one in call.given if one.text == "None" and one.name.endswith(".grad")][0]
     with leaf: given.name.removesuffix(".grad")
     argument: No backward has given {leaf} a gradient since it was made or cleared: {given.name} is None.
     parts: given is None must be Tensor; try: %why {leaf}
 
 # A recurrent layer's result, its output and its state, that is taken for a tensor.
 'tuple' object has no attribute '(?P<attribute>\w+)'
-    with several: [one for one in call.given if one.operand.place]; with name: several[0].name.removesuffix("[0]")
+    with several: [one for one in call.given if one.place]; with name: several[0].name.removesuffix("[0]")
     if: name and name != several[0].name
     argument: The tuple {name} holds {plural(len(several), "part")} and has no {attribute} itself: select one part.
     parts: one for one in several; try: {name}[0].{attribute}
 
 '(?P<kind>\w+)' object has no attribute '\w+'
-    with texts: [one for one in call.given if one.operand.text and not one.operand.is_tensor]
-    with wrong: [one for one in texts if one.operand.role in ("", "self", "input", "target", "other")]
+    with texts: [one for one in call.given if one.text and not one.is_tensor]
+    with wrong: [one for one in texts if one.role in ("", "self", "input", "target", "other")]
     if: call.report.function and len(wrong) == 1
-    with one: wrong[0]; with what: one.operand.name or one.operand.text
-    argument: The argument {one.operand.role or one.name} of {call.short_title} must be a tensor, and {what} is
+    with one: wrong[0]; with what: one.operand.name or one.text
+    argument: The argument {one.role or one.name} of {call.short_title} must be a tensor, and {what} is
         {article(kind)}.
     parts: one is {kind} must be Tensor; try: torch.as_tensor({what}) when kind in ("int", "float", "list", "ndarray")
 """)
@@ -122,10 +125,10 @@ def _missing_arguments(call: Call, layer: str, names: str) -> Mismatch:
 
 @says(r"embed_dim must be divisible by num_heads")
 def _heads(call: Call) -> Mismatch | None:
-    found = {one.operand.role: one for one in call.given if one.operand.text.isdigit()}
+    found = {one.role: one for one in call.given if one.text.isdigit()}
     if not {"embed_dim", "num_heads"} <= found.keys():
         return None
-    width, heads = int(found["embed_dim"].operand.text), int(found["num_heads"].operand.text)
+    width, heads = int(found["embed_dim"].text), int(found["num_heads"].text)
     fitting = min((n for n in range(1, width + 1) if width % n == 0), key=lambda n: (abs(n - heads), n))
     rule = f"The heads share embed_dim among them: {width} is not divisible by {heads}."
     return mismatch("argument", rule, found["num_heads"].whole(heads), works=[f"num_heads={fitting}"])
@@ -167,7 +170,7 @@ could not infer output dtype\..* Got: {got:dtype}
     parts: anything is {got} must be float32; try: {anything.code}.float().mean()
 
 expected m1 and m2 to have the same dtype, but got: (?P<one_name>[\w:<> ]+?) != (?P<other_name>[\w:<> ]+?)\s*$
-    with a: call.given[0]; with b: call.given[1]; if: not (a.dtype or a.operand.text or b.dtype or b.operand.text)
+    with a: call.given[0]; with b: call.given[1]; if: not (a.dtype or a.text or b.dtype or b.text)
     with this: dtype_of(one_name); with that: dtype_of(other_name)
     dtype: Both must have the same dtype: {a.name} is {this} and {b.name} is {that}.
     parts: a is {this} must be {that}; b is {that} must be {this}
@@ -234,7 +237,7 @@ got an unexpected keyword argument '(?P<name>\w+)'
 expected Tensor as element {at} in argument \d+, but got (?P<name>[\w.]+)
     with kind: name.split(".")[-1]
     argument: All members of the list must be tensors, and the one at {at} is {article(kind)}.
-    parts: one is {kind} must be Tensor for one in call.given when one.operand.place.endswith(f"[{at}]")
+    parts: one is {kind} must be Tensor for one in call.given when one.place.endswith(f"[{at}]")
 """)
 
 
@@ -268,7 +271,7 @@ def _checkpoint(call: Call, model: str) -> Mismatch | None:
 
 says.table(r"""
 unsupported operation: (?P<several>more than one element of the written-to)?.*single memory location
-    with target: (outs or [first])[0]; if: target.operand.is_tensor
+    with target: (outs or [first])[0]; if: target.is_tensor
     with apart: f"separate memory for each element: several elements of {target.name} share one place in memory"
     with own: f"its own memory: {target.name} shares some with what is read"
     layout: A result needs {apart if several else own}.
@@ -286,8 +289,8 @@ def _must_be(call: Call, found: Mapping[str, Any]) -> Mismatch:
     rule = f"The argument {name} of {function}() must be a {wanted}, not {article(got)}."
     if given is None:
         return mismatch("argument", rule)
-    text, works = given.operand.name or given.operand.text, []
-    if got == "tuple" and given.operand.is_tensor and text.endswith("[0]"):
+    text, works = given.operand.name or given.text, []
+    if got == "tuple" and given.is_tensor and text.endswith("[0]"):
         works = [text]
     elif wanted == "Tensor" and got in {"int", "float", "list", "tuple", "bool", "numpy.ndarray"} and text:
         works = [f"torch.as_tensor({text})"]
@@ -304,12 +307,12 @@ def _no_such_call(call: Call, function: str, given: str) -> Mismatch:
     needed_ones = (", ".join(part for part in each if " = " not in part) for each in parts)  # the rest has defaults
     shown = " or ".join(dict.fromkeys(f"{function}({each})" for each in needed_ones))
     rule = f"The function {function}() takes no ({given})" + (f"; it is called as {shown}." if shown else ".")
-    return mismatch("argument", rule, *(one.whole() for one in call.given if not one.operand.is_tensor))
+    return mismatch("argument", rule, *(one.whole() for one in call.given if not one.is_tensor))
 
 
 @says(r"unsupported operand type\(s\) for (?P<sign>\S+): '(?P<left>\w+)' and '(?P<right>\w+)'")
 def _unsupported_operands(call: Call, sign: str, left: str, right: str) -> Mismatch | None:
-    wrong = next((one for one in call.given if not one.operand.is_tensor), None)
+    wrong = next((one for one in call.given if not one.is_tensor), None)
     at = int(left == "Tensor")
     if "Tensor" not in {left, right}:  # a Parameter goes by the name of its class
         if not call.tensors or wrong is None or wrong.position > 1:
@@ -319,3 +322,66 @@ def _unsupported_operands(call: Call, sign: str, left: str, right: str) -> Misma
     what = "None (a function without return?)" if other == "NoneType" else article(other)
     rule = f"The operator {sign} combines a tensor with a tensor or a number, not with {what}."
     return mismatch("argument", rule, *([wrong.whole(other, "Tensor")] if wrong is not None else []))
+
+
+# -- where no row above explains what torch says -------------------------------------------------------------------
+
+# The sizes, dtypes and devices of the operands are compared with the rule of the function itself.
+_OF_DTYPE = r"\b(?:dtypes?|scalar types?|data types?)\b"
+_OF_SHAPE = r"\b(?:shapes?|sizes?|dimensions?|dims?|numel|channels?)\b"
+
+says(r"(?i)\bdevices?\b")(devices)
+
+
+@says(f"(?i){_OF_DTYPE}")
+def _dtypes_apart(call: Call) -> Mismatch | None:
+    return any_two(call) if call.function == "linear" or call.is_product or call.is_elementwise else None
+
+
+@says(f"(?i)^(?!.*{_OF_DTYPE}).*{_OF_SHAPE}")
+def _shapes_apart(call: Call) -> Mismatch | None:
+    if call.function == "linear":
+        return linear(call)
+    if call.is_product:
+        return product(call)
+    return do_not_broadcast(call) if call.is_elementwise else None
+
+
+@says(f"(?i){_OF_SHAPE}")
+def _quoted_shapes(call: Call) -> Mismatch | None:
+    """Quote torch: what clashes among the operands whose shapes it quotes is not claimed, since nobody knows."""
+    if call.function == "linear" or call.is_product or call.is_elementwise:
+        return None
+    quoted = [numbers(text) for text in re.findall(r"\[((?:\d+(?:, )?)+)\]", call.error)]
+    named = [one for one in call.tensors if one.shape in quoted]
+    message = call.error.strip().split("\n", 1)[0]
+    return mismatch("argument", f"Torch says: {message}", *(one.shaped() for one in named)) if named else None
+
+
+# What the message says by itself, where nobody saw an operand that was computed in the failing line: it is named by its
+# code.
+says.table(r"""
+size of tensor a \({one}\) must match the size of tensor b \({other}\) at .*dimension {at}
+    if: call.is_elementwise and len(computed) == 2; with left: computed[0]; with right: computed[1]
+    if: one in left.shape or not left.is_tensor; if: other in right.shape or not right.is_tensor
+    with named: [given if given.is_tensor else given.name for given in computed]
+    shape: Dimensions are compared from the right, and must be equal or 1: in dimension {at} of the result, {named[0]}
+        has {one} and {named[1]} has {other}.
+    parts: left[left.shape.index(one)] when left.shape.count(one) == 1
+    parts: left is {one} in dimension {at} when left.shape.count(one) != 1
+    parts: right[right.shape.index(other)] when right.shape.count(other) == 1
+    parts: right is {other} in dimension {at} when right.shape.count(other) != 1
+
+mat1 and mat2 shapes cannot be multiplied \({height}x{columns} and {rows}x{width}\)
+    if: call.is_product and len(computed) == 2; with left: computed[0]; with right: computed[1]
+    if: left.shape == (height, columns) or not left.is_tensor
+    if: right.shape == (rows, width) or not right.is_tensor
+    shape: The columns of the first must be as many as the rows of the second: {left.name} ({height} × {columns}) has
+        {columns} columns, {right.name} ({rows} × {width}) has {rows} rows.
+    parts: left is {columns} columns; right is {rows} rows must be {columns}
+
+except in dimension {dim}\. Expected size {wanted} but got size {got} for tensor number {at}
+    with joined: computed[0]
+    shape: All dimensions but {dim} must be equal: tensor {at} of the list has {got} where the first has {wanted}.
+    parts: joined is {got} must be {wanted}
+""")

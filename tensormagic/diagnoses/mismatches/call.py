@@ -56,57 +56,34 @@ _HANDED_ON = "the input of "
 _CLASS = re.compile(r"[A-Z]\w*[a-z]")
 
 
-class MissingError(LookupError):
+class MissingError(IndexError):
     """What an explanation needs is not among the operands: there is none."""
 
 
-@dataclass(frozen=True, slots=True)
 class Given:
-    """One operand of a call."""
+    """One operand of a call.
 
-    index: int  # Its index among the report's operands.
-    operand: Operand  # What is known of it.
-    position: int  # Its place among the arguments, from 0; members of a list share theirs.
+    Attributes:
+        index: Its index among the report's operands.
+        operand: What is known of it; its shape, dtype, device, role, place and text are at hand here as well.
+        position: Its place among the arguments, from 0; members of a list share theirs.
+    """
 
-    @property
-    def shape(self) -> Shape:
-        """Its sizes."""
-        return self.operand.shape
-
-    @property
-    def ndim(self) -> int:
-        """How many dimensions it has."""
-        return len(self.operand.shape)
-
-    @property
-    def numel(self) -> int:
-        """How many elements it has."""
-        return prod(self.operand.shape)
-
-    @property
-    def dtype(self) -> str:
-        """Its dtype, without the prefix."""
-        return self.operand.dtype
-
-    @property
-    def device(self) -> str:
-        """Its device."""
-        return self.operand.device
+    def __init__(self, index: int, operand: Operand, position: int) -> None:
+        self.index, self.operand, self.position = index, operand, position
+        self.shape, self.dtype, self.device = operand.shape, operand.dtype, operand.device
+        self.role, self.place, self.text = operand.role, operand.place, operand.text
+        self.is_tensor, self.ndim, self.numel = operand.is_tensor, len(operand.shape), prod(operand.shape)
 
     @property
     def name(self) -> str:
         """How a sentence names it: as the user does, else by what torch calls it, else by its place."""
-        operand = self.operand
-        if operand.name.startswith(_HANDED_ON) and operand.role not in {"", "self", "input"}:
-            return f"the {_word(operand.role)} of {operand.name.removeprefix(_HANDED_ON)}"
-        if operand.name:
-            return operand.name
-        if operand.place:
-            found = _PLACE.match(operand.place)
-            return f"tensor {found[1]} of the list" if found else operand.place
-        if operand.role:
-            return f"the {_word(operand.role)}"
-        return f"operand {self.position + 1}"
+        name, word = self.operand.name, _WORDS.get(self.role, self.role.replace("_", " "))
+        if name.startswith(_HANDED_ON) and self.role not in {"", "self", "input"}:
+            return f"the {word} of {name.removeprefix(_HANDED_ON)}"
+        if name or self.place:
+            return name or _PLACE.sub(r"tensor \1 of the list", self.place)
+        return f"the {word}" if word else f"operand {self.position + 1}"
 
     @property
     def code(self) -> str:
@@ -115,7 +92,7 @@ class Given:
         text = quoted[1] if quoted else self.operand.name
         body = parsed(text)
         if body is None:
-            return self.operand.place or _CODES.get(self.operand.role, self.operand.role) or "x"
+            return self.place or _CODES.get(self.role, self.role) or "x"
         return text if isinstance(body, ast.Name | ast.Attribute | ast.Subscript | ast.Call) else f"({text})"
 
     @property
@@ -129,7 +106,7 @@ class Given:
 
     def __getitem__(self, dimension: int) -> int:
         """Return one of its sizes; raises IndexError where it has no such dimension."""
-        return self.operand.shape[dimension]
+        return self.shape[dimension]
 
     # The parts of a mismatch: what of an operand does not fit.
 
@@ -154,10 +131,6 @@ class Given:
         """Return two parts of a mismatch: a dimension of each of two operands (the same of both) must be equal."""
         there = at if there is None else there
         return [self.size(at, other.shape[there]), other.size(there, self.shape[at])]
-
-
-def _word(role: str) -> str:
-    return _WORDS.get(role, role.replace("_", " "))
 
 
 def sizes(shape: Shape) -> str:
@@ -218,30 +191,28 @@ class Call:
     @property
     def plain_text(self) -> str:
         """What the arguments that are no tensors are, as text."""
-        return " ".join(one.operand.text for one in self.given if not one.operand.is_tensor)
+        return " ".join(one.text for one in self.given if not one.is_tensor)
 
     @cached_property
     def given(self) -> tuple[Given, ...]:
         """Everything that was given, tensor or not."""
-        return tuple(self._numbered())
-
-    def _numbered(self) -> Iterator[Given]:
-        position, group = -1, ""
+        found, group = list[Given](), ""
         for index, operand in enumerate(self.report.operands):
-            base = operand.place.split("[", 1)[0] + "[" if "[" in operand.place else ""
-            position += not (base and base == group)
-            group = base
-            yield Given(index, operand, position)
+            base, inside, _ = operand.place.partition("[")
+            position = found[-1].position + (not inside or base != group) if found else 0
+            group = base if inside else ""
+            found.append(Given(index, operand, position))
+        return tuple(found)
 
     @cached_property
     def tensors(self) -> tuple[Given, ...]:
         """The tensors of which anything is known, less what the result was to be written to."""
-        return tuple(one for one in self.given if one.operand.is_tensor and one.dtype and one.operand.role != "out")
+        return tuple(one for one in self.given if one.is_tensor and one.dtype and one.role != "out")
 
     @property
     def members(self) -> list[Given]:
         """The tensors that are joined: those of a list, if there is one. Torch skips ``torch.empty(0)``."""
-        inside = [one for one in self.tensors if one.operand.place]
+        inside = [one for one in self.tensors if one.place]
         return [one for one in inside or self.tensors if one.shape != (0,)]
 
     @property
@@ -252,12 +223,9 @@ class Call:
 
     def tensor(self, roles: str, position: int = -1) -> Given | None:
         """Return a tensor by what torch calls it (``"input|self"``), else by its place among the arguments."""
-        names = roles.split("|") if roles else []
-        named = next((one for one in self.tensors if one.operand.role in names), None)
-        if named is not None:
-            return named
-        found = (one for one in self.tensors if one.position == position)
-        return next((one for one in found if not one.operand.role or one.operand.role not in _KEYWORDS), None)
+        named = [one for one in self.tensors if one.role in roles.split("|")]
+        placed = [one for one in self.tensors if one.position == position and one.role not in _KEYWORDS]
+        return next(iter(named + placed), None)
 
     def first(self, condition: Callable[[Given], object]) -> Given:
         """Return the first tensor for which a condition holds; raises MissingError where there is none."""
@@ -272,15 +240,18 @@ class Call:
 
     def value(self, roles: str, position: int = -1) -> str:
         """Return an argument that is no tensor, as text; empty where it was not given."""
-        names = roles.split("|")
-        plain = [one for one in self.given if not one.operand.is_tensor]
-        named = [one for one in plain if one.operand.role in names]
-        found = named or [one for one in plain if one.position == position and not one.operand.role]
-        return found[0].operand.text if found else ""
+        plain = [one for one in self.given if not one.is_tensor]
+        named = [one.text for one in plain if one.role in roles.split("|")]
+        return [*named, *(one.text for one in plain if one.position == position and not one.role), ""][0]
+
+    def number(self, roles: str, position: int = -1) -> int | None:
+        """Return an argument that is a whole number; None where it is not given, or is none."""
+        text = self.value(roles, position)
+        return int(text) if text.lstrip("-").isdigit() else None
 
     def argument(self, role: str) -> Given | None:
         """Return an argument, tensor or not, by what torch calls it."""
-        return next((one for one in self.given if one.operand.role == role), None)
+        return next((one for one in self.given if one.role == role), None)
 
     def written(self, keyword: str) -> str:
         """Return what the user's own call gives for a keyword, as it is written there; empty where it gives none."""
@@ -385,30 +356,10 @@ def _tensor(roles: str, position: int = -1) -> Finder:
     return lambda call: call.tensor(roles, position)
 
 
-def _nth(number: int) -> Finder:
-    return lambda call: call.tensors[number] if number < len(call.tensors) else None
-
-
-def _whole_number(role: str, position: int) -> Finder:
-    def find(call: Call) -> int | None:
-        text = call.value(role, position)
-        return int(text) if text.lstrip("-").isdigit() else None
-
-    return find
-
-
-def _having(condition: Callable[[Given], object]) -> Finder:
-    return lambda call: next((one for one in call.tensors if condition(one)), None)
-
-
-def _target(call: Call) -> Given | None:
-    return call.tensor("target", 2) if call.function == "linear_cross_entropy" else call.tensor("target|targets", 1)
-
-
 def hidden_state(call: Call, shape: Shape = ()) -> Given | None:
     """Return the hidden state that a recurrent layer was given: of this shape, where one is asked for."""
     found = [one for one in call.tensors[1:] if not shape or one.shape == shape]
-    named = (one for one in found if one.operand.role.startswith(("hx", "h_0", "hidden")) or one.operand.place)
+    named = (one for one in found if one.role.startswith(("hx", "h_0", "hidden")) or one.place)
     return next(iter([*named, *found]), None)
 
 
@@ -419,58 +370,43 @@ def _classes(call: Call) -> int:
 
 def _computed(call: Call) -> list[Given] | None:
     """Return the tensors and what was computed in the failing line, where one of them was."""
-    given = [one for one in call.given if one.operand.is_tensor or one.operand.name.startswith("the result of ")]
-    return None if all(one.operand.is_tensor for one in given) else given
+    given = [one for one in call.given if one.is_tensor or one.operand.name.startswith("the result of ")]
+    return None if all(one.is_tensor for one in given) else given
 
 
-# An operand by what torch calls it, else by its place among the arguments.
+# Tensors by what torch calls them, else by their place among the arguments.
+_TENSORS = {
+    "first": ("input|self", 0), "given": ("input", 0), "tensor": ("input|self|tensor|query", 0),
+    "split": ("input|self|tensor", 0), "weight": ("weight", 1), "bias": ("bias", 2),
+    # indices
+    "index": ("index", 2), "taken": ("index", 1), "indices": ("indices", 1), "src": ("src", 3), "source": ("source", 3),
+    "repeats": ("repeats", 1), "start": ("start", 2), "value": ("value", 2),
+    # losses and products
+    "compared": ("input|self|log_probs", 0), "class_weight": ("weight", 2), "variance": ("var", 2),
+    "matrix": ("input|self|A", 0), "linear_weight": ("linear_weight", 1),
+    # layers
+    "query": ("query", 0), "key": ("key", 1), "attn_mask": ("attn_mask", 3), "hx": ("hx", -1), "grid": ("grid", 1),
+}  # fmt: skip
 OPERANDS: Mapping[str, Finder] = {
-    "first": _tensor("input|self", 0),
-    "given": _tensor("input", 0),
-    "weight": _tensor("weight", 1),
-    "bias": _tensor("bias", 2),
-    "tensor": _tensor("input|self|tensor|query", 0),
-    "left": _nth(0),
-    "right": _nth(1),
-    "third": _nth(2),
-    "number": _having(lambda one: not one.ndim),
-    "empty": _having(lambda one: 0 in one.shape),
-    "sparse": _having(lambda one: one.operand.layout.startswith("sparse")),
+    **{name: _tensor(*where) for name, where in _TENSORS.items()},
+    "left": lambda call: call.tensors[0],
+    "right": lambda call: call.tensors[1],
+    "third": lambda call: call.tensors[2],
+    "number": lambda call: call.first(lambda one: not one.ndim),
+    "empty": lambda call: call.first(lambda one: 0 in one.shape),
+    "sparse": lambda call: call.first(lambda one: one.operand.layout.startswith("sparse")),
     "only": lambda call: call.tensors[0] if len(call.tensors) == 1 else call.tensor("input|self", 0),
-    "anything": lambda call: call.given[0] if call.given else None,
+    "anything": lambda call: call.given[0],
     "computed": _computed,
     "members": lambda call: call.members,
-    "outs": lambda call: [
-        one for one in call.given if one.operand.role == "out" or one.operand.place.startswith("out")
-    ],
-    # indices
-    "index": _tensor("index", 2),
-    "taken": _tensor("index", 1),
-    "indices": _tensor("indices", 1),
-    "src": _tensor("src", 3),
-    "source": _tensor("source", 3),
-    "repeats": _tensor("repeats", 1),
-    "split": _tensor("input|self|tensor", 0),
-    "start": _tensor("start", 2),
-    "value": _tensor("value", 2),
-    # losses and products
-    "compared": _tensor("input|self|log_probs", 0),
-    "target": _target,
+    "outs": lambda call: [one for one in call.given if one.role == "out" or one.place.startswith("out")],
+    "target": lambda call: call.tensor("target|targets", 2 if call.function == "linear_cross_entropy" else 1),
     "classes": _classes,
-    "class_weight": _tensor("weight", 2),
-    "variance": _tensor("var", 2),
-    "matrix": _tensor("input|self|A", 0),
-    "linear_weight": _tensor("linear_weight", 1),
-    # layers; the input of a recurrent layer is the first tensor that is none of its parameters
-    "sequence": lambda call: call.tensor("input", 0) or next(iter(call.tensors), None),
+    # The input of a recurrent layer is the first tensor that is none of its parameters.
+    "sequence": lambda call: call.tensor("input", 0) or call.tensors[0],
     "hidden": hidden_state,
-    "query": _tensor("query", 0),
-    "key": _tensor("key", 1),
-    "attn_mask": _tensor("attn_mask", 3),
-    "hx": _tensor("hx"),
-    "grid": _tensor("grid", 1),
     # arguments that are no tensors
-    "dim": _whole_number("dim", 1),
+    "dim": lambda call: call.number("dim", 1),
     "dtype_given": lambda call: call.argument("dtype"),
     "layout_given": lambda call: call.argument("layout"),
     "mode_given": lambda call: call.argument("mode"),

@@ -18,7 +18,7 @@ _NAME = r"[\w:<> ]+?"
 
 def _is_parameter(given: Given) -> bool:
     """Whether an operand is a layer's own, by its role and name."""
-    name = given.operand.role if given.operand.role not in {"", "self", "input", "other"} else given.operand.name
+    name = given.role if given.role not in {"", "self", "input", "other"} else given.operand.name
     return bool(_PARAMETER.search(name)) or (given.operand.requires_grad and given.operand.is_leaf)
 
 
@@ -41,8 +41,8 @@ can't convert [\w:]+ device type tensor to numpy
     parts: first.device must be cpu; try: {first.code}.cpu().numpy()
 
 Expected a '(?P<wanted>\w+)' (?:device type|generator device) (?:for generator )?but found '(?P<got>\w+)'
-    with given: [one for one in call.given if "generator" in (one.operand.role, one.operand.name)
-        or "Generator" in one.operand.text][:1]
+    with given: [one for one in call.given if "generator" in (one.role, one.operand.name)
+        or "Generator" in one.text][:1]
     with name: call.written("generator") or " ".join([one.operand.name for one in given])
     device: A generator draws numbers on its own device only: {name or "the generator"} is on {got}, but the numbers
         should be on {wanted}.
@@ -104,7 +104,7 @@ def _to_one_device(call: Call, given: Given, fixed: Given) -> list[str]:
 
 says.table(r"""
 convert a MPS [Tt]ensor to float64 dtype
-    with wrong: first one.dtype == "float64" and one.operand.role != "bias"
+    with wrong: first one.dtype == "float64" and one.role != "bias"
     dtype: The device does not support float64, but {wrong.name} is float64.
     parts: wrong.dtype must be float32; try: {wrong.code}.float()
 
@@ -116,7 +116,7 @@ input dtype \(torch\.(?P<got>\w+)\) does not match weight dtype \(torch\.(?P<wan
     try: {as_dtype(call.layer, got)} when floating(got) and call.layer
 
 Index put requires the source and destination dtypes match|Expected self\.dtype to be equal to src\.dtype
-    with wrong: last one.dtype != first.dtype and one.operand.role not in ("index", "indices", "mask")
+    with wrong: last one.dtype != first.dtype and one.role not in ("index", "indices", "mask")
     dtype: The source must have the dtype of its target: {wrong.name} is {wrong.dtype}, {first.name} {first.dtype}.
     parts: wrong.dtype must be {first.dtype}; first.dtype must be {wrong.dtype}
     try: {as_dtype(wrong.code, first.dtype)}
@@ -139,7 +139,7 @@ result type {result:dtype} can't be cast to the desired output type {target_dtyp
 def _having(call: Call, dtype: str) -> Given | None:
     """Return an operand of a dtype: data before parameters, weights before biases."""
     found = [one for one in call.tensors if one.dtype == dtype]
-    return min(found, key=lambda one: (one.operand.role == "bias", one.index), default=None)
+    return min(found, key=lambda one: (one.role == "bias", one.index), default=None)
 
 
 @says(r"query, key, and value to have the same dtype|mixed dtype|all inputs must share same datatype")
@@ -193,7 +193,7 @@ Expected object of scalar type {wanted:dtype} but got scalar type {got:dtype} fo
 Expected out tensor to have dtype {wanted:dtype}, but got {got:dtype}
 Expected the dtype for input and out to match, but got {wanted:dtype} for input's dtype and {got:dtype}
 expects {wanted:dtype} tensor out, got: {got:dtype}
-    with out: [one for one in outs if one.operand.is_tensor and one.dtype == got][0]
+    with out: [one for one in outs if one.is_tensor and one.dtype == got][0]
     dtype: The tensor given as out must have the dtype of the result, {wanted}: {out.name} is {got}.
     parts: out.dtype must be {wanted}
 """)
@@ -219,7 +219,7 @@ def _expected_but_found(call: Call, wanted: str, got: str) -> Mismatch | None:
 
 says.table(r"""
 Optional dtype must be either a floating point or complex dtype\. Got: {got:dtype}
-    dtype: A mean is a floating-point number, but dtype={dtype_given.operand.text} is not.
+    dtype: A mean is a floating-point number, but dtype={dtype_given.text} is not.
     parts: dtype_given is {got} must be float32
 
 start must be an 0-dim integral Tensor
@@ -289,9 +289,9 @@ where expected condition to be a boolean tensor, but got a tensor with dtype {go
     parts: mask.dtype must be bool; try: {mask.code} > 0 when floating(got); try: {mask.code}.bool()
 
 value cannot be converted to type \w+ without overflow
-    with values: [one for one in call.given if one.operand.role == "value" or one.position == 2]
+    with values: [one for one in call.given if one.role == "value" or one.position == 2]
     with tensors: [one for one in [call.tensor("value", 2)] if one]; with given: (tensors or values)[0]
-    with what: given.dtype if tensors else given.operand.text
+    with what: given.dtype if tensors else given.text
     dtype: The value must be one that the dtype of {first.name}, {first.dtype}, can hold: it is {what}.
     parts: given is {what} must be {first.dtype}
 """)

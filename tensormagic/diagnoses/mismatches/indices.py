@@ -104,9 +104,9 @@ Dimension out of range \(expected to be in range of \[{lowest}, {highest}\], but
     with needs: got + 1 if got >= 0 else -got
     index: The dimensions of {given} are {lowest} to {highest}{extra}: it has {plural(given.ndim, "dimension")}, but
         {got} was requested.
-    with asking: [one for one in call.given if not one.operand.is_tensor and got in numbers(one.operand.text)]
+    with asking: [one for one in call.given if not one.is_tensor and got in numbers(one.text)]
     parts: given.ndim must be {needs}
-    parts: one is {one.operand.text} must be {lowest} to {highest} for one in asking[:1]
+    parts: one is {one.text} must be {lowest} to {highest} for one in asking[:1]
     try: {given.code}.unsqueeze(0) when given.ndim and needs == given.ndim + 1
 """)
 

@@ -14,12 +14,12 @@ says = Messages()
 
 says.table(r"""
 index 1 is out of bounds for dimension 0 with size 1|hx and cx should also be
-    if: call.function == "LSTM" and not hx.operand.place
+    if: call.function == "LSTM" and not hx.place
     argument: The state of an LSTM is a pair, (h_0, c_0), and {hx} is one tensor.
     parts: hx is one tensor must be (h_0, c_0); try: ({hx.code}, torch.zeros_like({hx.code}))
 
 input, hx and cx should also be {wanted}-D but got
-    with wrong: every one is not left and one.operand.role in ("hx", "cx", "") and one.ndim != wanted
+    with wrong: every one is not left and one.role in ("hx", "cx", "") and one.ndim != wanted
     shape: The hidden states have {wanted} dimensions, as the input: {wrong[0]} has {wrong[0].ndim}.
     parts: one.ndim must be {wanted} for one in wrong
     try: {one.code}.unsqueeze(0) for one in wrong when one.ndim + 1 == wanted

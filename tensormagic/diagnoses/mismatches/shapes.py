@@ -197,7 +197,7 @@ def _wanted(call: Call) -> Shape:
     other = call.tensor("other", 1)
     if call.function in {"view_as", "reshape_as"} and other is not None:
         return other.shape
-    after = [one.operand.text for one in call.given if not one.operand.is_tensor and one.operand.role != "dtype"]
+    after = [one.text for one in call.given if not one.is_tensor and one.role != "dtype"]
     return numbers(" ".join(text.replace("torch.Size", "") for text in after))
 
 
@@ -300,7 +300,7 @@ def _pairs(call: Call) -> Iterator[tuple[Given, Given, set[int], int]]:
     """Yield pairs of operands that do not broadcast, with the sizes that clash first, and how many dimensions count."""
     cut = _MATRIX_DIMENSIONS.get(call.function, 0)
     apart = _APART.get(call.function, frozenset())
-    taking_part = [one for one in call.tensors if one.operand.role not in apart]
+    taking_part = [one for one in call.tensors if one.role not in apart]
     for left, right in combinations(taking_part, 2):
         shapes = [one.shape[: max(one.ndim - cut, 0)] for one in (left, right)]
         where = clashing(shapes[0], shapes[1])
@@ -377,7 +377,7 @@ output with shape \[{have:shape}\] doesn't match the broadcast shape \[{wanted:s
 The expanded size of the tensor \(-?\d+\) must match the existing size \(\d+\) at non-singleton dimension {dim}\.\s+\
 Target sizes: \[{target:shape}\]\.\s+Tensor sizes: \[{have:shape}\]
     with those: every one.shape == have; with sums: call.function in ("addmm", "addmv", "baddbmm", "addbmm", "addr")
-    with added: [call.tensor("input|self", 0)] if sums else [one for one in those if one.operand.role == "bias"][:1]
+    with added: [call.tensor("input|self", 0)] if sums else [one for one in those if one.role == "bias"][:1]
     with usual: those[0 if call.function in ("expand", "broadcast_to", "expand_as") else -1]
     with given: [one for one in (*added, usual) if one][0]
     with where: clashing(given.shape, target) or [dim - len(target)]; with at: where[0]
@@ -390,38 +390,3 @@ Target sizes: \[{target:shape}\]\.\s+Tensor sizes: \[{have:shape}\]
     parts: one[each] must be {given[each]} for one, each in pairs
     with ways: [code for shape, code in changes(given) if fits_into(shape, target)]; try: {way} for way in ways[:2]
 """)
-
-
-# -- what the message says by itself, where nobody saw an operand that was computed in the failing line ------------
-
-_unseen = Messages()
-_unseen.table(r"""
-size of tensor a \({one}\) must match the size of tensor b \({other}\) at .*dimension {at}
-    if: call.is_elementwise and len(computed) == 2; with left: computed[0]; with right: computed[1]
-    if: one in left.shape or not left.operand.is_tensor; if: other in right.shape or not right.operand.is_tensor
-    with named: [given if given.operand.is_tensor else given.name for given in computed]
-    shape: Dimensions are compared from the right, and must be equal or 1: in dimension {at} of the result, {named[0]}
-        has {one} and {named[1]} has {other}.
-    parts: left[left.shape.index(one)] when left.shape.count(one) == 1
-    parts: left is {one} in dimension {at} when left.shape.count(one) != 1
-    parts: right[right.shape.index(other)] when right.shape.count(other) == 1
-    parts: right is {other} in dimension {at} when right.shape.count(other) != 1
-
-mat1 and mat2 shapes cannot be multiplied \({height}x{columns} and {rows}x{width}\)
-    if: call.is_product and len(computed) == 2; with left: computed[0]; with right: computed[1]
-    if: left.shape == (height, columns) or not left.operand.is_tensor
-    if: right.shape == (rows, width) or not right.operand.is_tensor
-    shape: The columns of the first must be as many as the rows of the second: {left.name} ({height} × {columns}) has
-        {columns} columns, {right.name} ({rows} × {width}) has {rows} rows.
-    parts: left is {columns} columns; right is {rows} rows must be {columns}
-
-except in dimension {dim}\. Expected size {wanted} but got size {got} for tensor number {at}
-    with joined: computed[0]
-    shape: All dimensions but {dim} must be equal: tensor {at} of the list has {got} where the first has {wanted}.
-    parts: joined is {got} must be {wanted}
-""")
-
-
-def as_torch_says(call: Call) -> Mismatch | None:
-    """Return what did not fit, from the sizes in the message: an unknown operand is named by its code."""
-    return next(filter(None, (row.mismatch(call) for row in _unseen.rows)), None)

@@ -37,7 +37,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from types import CodeType
@@ -76,7 +76,7 @@ class Names(dict[str, Any]):
         """Return what has this name; None where it is not there."""
         try:
             return self[name]
-        except (MissingError, NameError):
+        except (IndexError, NameError):
             return None
 
 
@@ -120,7 +120,7 @@ class Row:
                   for name, text in found.groupdict().items()}  # fmt: skip
         try:
             return self.explained(Names(call, {**groups, **self.fixed}))
-        except (IndexError, ZeroDivisionError, MissingError):  # also a dimension that the operand does not have
+        except (IndexError, ZeroDivisionError):  # also a dimension that the operand does not have
             return None
 
     def explained(self, names: Names) -> Mismatch | None:
@@ -259,10 +259,6 @@ def _value(expression: str, names: Names) -> Any:
 # In this order, as far as two rows fit one message: those that ask for a certain function stand first. A subject is
 # imported where no row of those before it explains the message.
 _SUBJECTS = ("layers", "dtypes", "products", "shapes", "indices", "dimensions", "arguments")
-_OF_SHAPE = re.compile(r"\b(?:shapes?|sizes?|dimensions?|dims?|numel|channels?)\b", re.IGNORECASE)
-_OF_DTYPE = re.compile(r"\b(?:dtypes?|scalar types?|data types?)\b", re.IGNORECASE)
-_OF_DEVICE = re.compile(r"\bdevices?\b", re.IGNORECASE)
-_QUOTED = re.compile(r"\[((?:\d+(?:, )?)+)\]")
 
 
 def mismatch_of(report: FailureReport) -> Mismatch | None:
@@ -272,9 +268,7 @@ def mismatch_of(report: FailureReport) -> Mismatch | None:
         report: The failed call; its own ``mismatch`` is not looked at.
     """
     call = Call(report)
-    explained = (row.mismatch(call) for row in rows())
-    found = next((found for found in explained if found is not None), None)
-    return found or _by_function(call) or _by(call, "shapes", "as_torch_says")
+    return next(filter(None, (row.mismatch(call) for row in rows())), None)
 
 
 def rows() -> Iterator[Row]:
@@ -283,110 +277,58 @@ def rows() -> Iterator[Row]:
         yield from import_module(f"{__package__}.{name}").says.rows
 
 
-def _by(call: Call, subject: str, function: str) -> Mismatch | None:
-    found: Mismatch | None = getattr(import_module(f"{__package__}.{subject}"), function)(call)
-    return found
-
-
-def _by_function(call: Call) -> Mismatch | None:
-    """Return what the operands themselves break of the function's rule, if the message is about such a thing at all."""
-    found = _by(call, "dtypes", "devices") if _OF_DEVICE.search(call.error) else None
-    if found is not None:
-        return found
-    if _OF_DTYPE.search(call.error) and (call.is_elementwise or call.is_product or call.function == "linear"):
-        return _by(call, "dtypes", "any_two")
-    return _of_shape(call) if _OF_SHAPE.search(call.error) else None
-
-
-def _of_shape(call: Call) -> Mismatch | None:
-    if call.function == "linear":
-        return _by(call, "products", "linear")
-    if call.is_product:
-        return _by(call, "products", "product")
-    if call.is_elementwise:
-        return _by(call, "shapes", "do_not_broadcast")
-    # What clashes among the operands whose shapes torch quotes is not claimed, since nobody knows.
-    quoted = [numbers(text) for text in _QUOTED.findall(call.error)]
-    named = [one for one in call.tensors if one.shape in quoted]
-    message = call.error.strip().split("\n", 1)[0]
-    return mismatch("argument", f"Torch says: {message}", *(one.shaped() for one in named)) if named else None
-
-
 # TM101, TM702, TM801, TM802, TM804, TM807: calls that torch refused because what they were given does not go together.
 #
-# Each rule reports one kind of what did not fit. An argument that is wrong, or an index that the code gives as a
-# number, has no code: the explanation of the error says the rule all the same.
+# An argument that is wrong, or an index that the code gives as a number, has no code: the explanation of the error says
+# the rule all the same.
 
-
-def impossible_view(report: FailureReport) -> Iterator[Finding]:
-    """TM101: the new shape merges dimensions that lie apart in memory."""
-    yield from _described(report, "TM101", "view")
-
-
-def generator_elsewhere(report: FailureReport) -> Iterator[Finding]:
-    """TM702: a generator cannot draw numbers on another device than its own."""
-    if "generator" in report.error.lower():
-        yield from _described(report, "TM702", "device")
-
-
-def operands_elsewhere(report: FailureReport) -> Iterator[Finding]:
-    """TM801: the operands are on different devices."""
-    if "generator" not in report.error.lower():
-        yield from _described(report, "TM801", "device")
-
-
-def dtypes_apart(report: FailureReport) -> Iterator[Finding]:
-    """TM802: the operands have dtypes that do not go together, or one has a dtype that the call does not take."""
-    yield from _described(report, "TM802", "dtype")
-
-
-def shapes_apart(report: FailureReport) -> Iterator[Finding]:
-    """TM804: the shapes do not go together."""
-    yield from _described(report, "TM804", "shape")
-
-
+_CODES = {"view": "TM101", "dtype": "TM802", "shape": "TM804"}
+# A tensor of classes or indices holds one that is not there; on a GPU that ends the process's use of it.
+_IGNORED = 255  # marks a border in masks, as a habit
 _OF_VALUES = re.compile(r"Target -?\d+ is out of bounds|^index out of range in self|Class values must be")
 
 
-def values_outside(report: FailureReport) -> Iterator[Finding]:
-    """TM807: a tensor of classes or indices holds one that is not there; on a GPU that ends the process's use of it."""
-    if _OF_VALUES.search(report.error):
-        for found in _described(report, "TM807", "index"):
-            yield replace(found, remedy=_about_values(report) or found.remedy)
+def rule_of(code: str) -> Callable[[FailureReport], Iterator[Finding]]:
+    """Return the rule that reports the mismatches of one code."""
+    return lambda report: _described(report, code)
 
 
-def _about_values(report: FailureReport) -> str:
+def _code_of(report: FailureReport, kind: MismatchKind) -> str:
+    if kind == "device":
+        return "TM702" if "generator" in report.error.lower() else "TM801"
+    if kind == "index":
+        return "TM807" if _OF_VALUES.search(report.error) else ""
+    return _CODES.get(kind, "")
+
+
+def _about_values(report: FailureReport, clash: Mismatch, given: Operand) -> str:
     """Return what to do about classes, or about indices into a table of embeddings."""
-    clash = report.mismatch
-    given = report.operands[clash.parts[0].operand] if clash is not None and clash.parts else None
-    if clash is None or given is None or given.most is None:
+    if given.most is None:
         return ""
     name, most = given.name or "it", int(given.most)
     if "index out of range in self" in report.error:
         span = f"{name} holds {int(given.least or 0)} to {most}"
         return f"`nn.Embedding({most + 1}, …)` has a row for each: {span}." if " rows;" in clash.rule else f"{span}."
-    if most == IGNORED:
+    if most == _IGNORED:
         return f"If {most} marks what has no class, say so: `ignore_index={most}`."
     ways = _ways(clash)
     return f"{ways}; {name} holds {int(given.least or 0)} to {most}." if ways else ""
 
 
-IGNORED = 255  # marks a border in masks, as a habit
-
-
-def _described(report: FailureReport, code: str, kind: MismatchKind) -> Iterator[Finding]:
-    """Yield the finding of a mismatch of one kind; what a backward ran into is not the user's call."""
+def _described(report: FailureReport, code: str) -> Iterator[Finding]:
+    """Yield the finding of a mismatch; what a backward ran into is not the user's call."""
     clash = report.mismatch
-    if clash is None or clash.kind != kind or report.phase == "backward" or not clash.parts:
+    if clash is None or report.phase == "backward" or not clash.parts or _code_of(report, clash.kind) != code:
         return
     operands = [report.operands[part.operand] for part in clash.parts]
+    about_values = _about_values(report, clash, operands[0]) if code == "TM807" else ""
     yield Finding(
         code=code,
         severity="error",
         message=clash.rule,
         location=report.location,
         evidence=_evidence(report, clash),
-        remedy=_ways(clash) or (_without_a_way(clash, operands) if kind == "shape" else ""),
+        remedy=about_values or _ways(clash) or (_without_a_way(clash, operands) if code == "TM804" else ""),
         subject=next((operand.name for operand in operands if operand.name), ""),
         related=tuple(_origins(report, operands)),
     )
