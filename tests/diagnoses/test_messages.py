@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 
 from tensormagic.diagnoses.mismatches import rows
 from tensormagic.diagnoses.mismatches.call import OPERANDS, Call, Given, Shape, mismatch
-from tensormagic.diagnoses.mismatches.table import FUNCTIONS, Messages, Row, Text
+from tensormagic.diagnoses.mismatches.table import FUNCTIONS, Messages, Row
 from tensormagic.reports import FailureReport
 from tensormagic.reports.failure import Operand
 
@@ -54,11 +55,7 @@ def _groups(wanted: Shape, got: Shape, at: int, which: str):
     return mismatch("shape", f"{wanted} {got} {at!r} {which!r}")
 
 
-def _optional(weight: Given | None, bias: Given | None):
-    return mismatch("shape", f"{weight and weight.name} {bias}")
-
-
-def _fixed(least: int, about: str | None):
+def _fixed(least: int, about: str = "none"):
     return mismatch("shape", f"{least} {about}")
 
 
@@ -94,15 +91,9 @@ def test_a_function_is_not_asked_where_an_operand_is_missing():
         assert explained(_operands, "sizes", operands=left) == [None]
 
 
-def test_an_optional_operand_is_none_where_it_is_missing():
-    """It is asked for and not needed."""
-    assert explained(_optional, "sizes") == ["W None"]
-    assert explained(_optional, "sizes", operands=()) == ["None None"]
-
-
 def test_what_a_row_fixes_is_not_read_from_the_message():
-    """The same function serves messages that name the number, and those that do not."""
-    assert explained(_fixed, r"at {least}") == ["7 None"]
+    """The same function serves messages that name the number, and those that do not; else a default stays."""
+    assert explained(_fixed, r"at {least}") == ["7 none"]
     assert explained(_fixed, "sizes", least=2, about="mask") == ["2 mask"]
 
 
@@ -143,7 +134,7 @@ sizes \[{wanted:shape}\] and
         of {first} at {dim}.
     parts: first[-1] must be {wanted[0]}; weight.ndim must be 3; weight.shape; first.dtype must be int64
     parts: weight is {dim}
-    parts: first[0] must equal weight[1]; bias? must be missing
+    parts: first[0] must equal weight[1]
     try: {first.code}.T when first.ndim == 2
     try: {first.code}.mT when first.ndim > 2
     try: {first.code}[{at}] for at in range(2)
@@ -225,21 +216,21 @@ def test_every_row_names_what_there_is(row: Row):
     """Groups of its message, what it defines itself, operands and helpers; and it names every group of its message."""
     groups = set(re.compile(row.pattern).groupindex)
     assert re.compile(row.pattern).groups == len(groups)
-    if isinstance(row.explain, Text):
+    if isinstance(row.explain, tuple):
         named, defined = names_of(row.explain)
         assert named <= groups | defined | set(row.fixed) | set(OPERANDS) | set(FUNCTIONS) | {"call", "one"}
         assert groups <= named
     else:
-        asked = {name: hint for name, hint in row.explain.__annotations__.items() if name != "return"}
-        optional = {name for name, hint in asked.items() if hint.endswith("| None")}
-        assert set(asked) <= groups | set(row.fixed) | set(OPERANDS) | {"call", "found"} | optional
+        asked = inspect.signature(row.explain).parameters
+        needed = {name for name, parameter in asked.items() if parameter.default is parameter.empty}
+        assert needed <= groups | set(row.fixed) | set(OPERANDS) | {"call", "found"}
         assert groups <= set(asked) or "found" in asked
 
 
-def names_of(text: Text) -> tuple[set[str], set[str]]:
+def names_of(lines: tuple[tuple[str, str], ...]) -> tuple[set[str], set[str]]:
     """Return the names that the expressions of a row use, and those that it defines."""
     expressions, defined = [], set()
-    for key, line in text.lines:
+    for key, line in lines:
         body, _, condition = line.partition(" when ") if key in {"parts", "try"} else (line, "", "")
         body, _, loop = body.partition(" for ") if key in {"parts", "try"} else (body, "", "")
         name, _, values = loop.partition(" in ")

@@ -7,23 +7,20 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
-from typing import Any
 
-from tensormagic.diagnoses.mismatches.call import Call, Given, article, mismatch, numbers, parsed
+from tensormagic.diagnoses.mismatches.call import Call, mismatch, numbers, parsed
 from tensormagic.diagnoses.mismatches.dtypes import any_two, devices
 from tensormagic.diagnoses.mismatches.products import linear, product
 from tensormagic.diagnoses.mismatches.shapes import do_not_broadcast
 from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.reports import Mismatch
-from tensormagic.words import listed, plural
+from tensormagic.words import plural
 
 says = Messages()
 
-
-# -- what is no tensor at all: several results, None in place of a gradient, a module, text, a table ---------------
-
 says.table(r"""
+# -- what is no tensor at all: several results, None in place of a gradient, a module, text, a table
+
 can't convert np\.ndarray of type numpy\.(?P<dtype>\w+)
     with what: "text" if "str" in dtype else "Python objects"
     argument: A tensor holds numbers of one dtype, and this array holds {what} (dtype {dtype.strip("_")}).
@@ -52,47 +49,16 @@ can't convert np\.ndarray of type numpy\.(?P<dtype>\w+)
 optimizer got an empty parameter list
     argument: There is no parameter to train. A generator such as net.parameters() is empty after its first use, and a
         module does not register layers in a plain list.
-    parts: anything?
-""")
+    parts: one for one in call.given[:1]
 
+torch\.return_types\.(?:linalg_)?(?P<kind>\w+)|can only concatenate tuple
+    with given: [one for one in call.given if not (one.is_tensor and one.dtype) and results(one.text, one.code)][:1]
+    with fields: results(given[0].text, given[0].code) if given else results(f"torch.return_types.{kind}")
+    with what: given[0].name if given else "one of what it was given"; with names: ", ".join(fields); if: fields
+    argument: The call takes one tensor, but {what} holds {plural(len(fields), "result")}, ({names}): select one of
+        them.
+    parts: one is ({names}) must be Tensor for one in given; try: {one.code}.{fields[0]} for one in given
 
-_PAIR = ("values", "indices")
-# What several results of one call are called.
-_RESULTS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("max", "min", "median", "nanmedian", "mode", "sort"), _PAIR),
-    **dict.fromkeys(("topk", "kthvalue", "cummax", "cummin"), _PAIR),
-    "aminmax": ("min", "max"), "slogdet": ("sign", "logabsdet"), "eigh": ("eigenvalues", "eigenvectors"),
-    "eig": ("eigenvalues", "eigenvectors"), "svd": ("U", "S", "Vh"), "qr": ("Q", "R"),
-    "frexp": ("mantissa", "exponent"), "lstsq": ("solution", "residuals", "rank", "singular_values"),
-}  # fmt: skip
-_RESULT_TYPE = re.compile(r"torch\.return_types\.(?:linalg_)?(\w+?)(?:\(|\b)")
-
-
-@says(r"torch\.return_types\.(?:linalg_)?(?P<kind>\w+)|can only concatenate tuple")
-def _several_results(call: Call, kind: str | None) -> Mismatch | None:
-    pairs = ((one, _fields_of(one)) for one in call.given if not (one.is_tensor and one.operand.dtype))
-    given, fields = next(((one, fields) for one, fields in pairs if fields), (None, _RESULTS.get(kind or "", ())))
-    if not fields:
-        return None
-    what, names = given.name if given is not None else "one of what it was given", ", ".join(fields)
-    holds = f"{what} holds {plural(len(fields), 'result')}, ({names})"
-    parts = [given.whole(f"({names})", "Tensor")] if given is not None else []
-    works = [f"{given.code}.{fields[0]}"] if given is not None else []
-    rule = f"The call takes one tensor, but {holds}: select one of them."
-    return mismatch("argument", rule, *parts, works=works)
-
-
-def _fields_of(given: Given) -> tuple[str, ...]:
-    """Return the names of the results that an operand is: by its class, or by the call that it is the result of."""
-    kind = _RESULT_TYPE.match(given.text)
-    if kind:
-        return _RESULTS.get(kind[1], ())
-    body = parsed(given.code)
-    method = body.func if isinstance(body, ast.Call) else None
-    return _RESULTS.get(method.attr, ()) if isinstance(method, ast.Attribute) else ()
-
-
-says.table(r"""
 'NoneType'|not NoneType
     with given: [one for one in call.given if one.text == "None" and one.name.endswith(".grad")][0]
     with leaf: given.name.removesuffix(".grad")
@@ -114,51 +80,18 @@ says.table(r"""
     argument: The argument {one.role or one.name} of {call.short_title} must be a tensor, and {what} is
         {article(kind)}.
     parts: one is {kind} must be Tensor; try: torch.as_tensor({what}) when kind in ("int", "float", "list", "ndarray")
-""")
 
+(?P<layer>\w+)\.forward\(\) missing \d+ required positional arguments?: (?P<names>.+)
+    argument: The forward of {call.report.module.strip("()") or layer} also needs {listed(names.split("'")[1::2])}.
 
-@says(r"(?P<layer>\w+)\.forward\(\) missing \d+ required positional arguments?: (?P<names>.+)")
-def _missing_arguments(call: Call, layer: str, names: str) -> Mismatch:
-    missing = listed(re.findall(r"'(\w+)'", names))
-    return mismatch("argument", f"The forward of {call.report.module.strip('()') or layer} also needs {missing}.")
+embed_dim must be divisible by num_heads
+    with width: call.number("embed_dim"); with heads: call.number("num_heads"); if: width > 0 and heads >= 0
+    with fitting: min([n for n in range(1, width + 1) if width % n == 0], key=lambda n: (abs(n - heads), n))
+    argument: The heads share embed_dim among them: {width} is not divisible by {heads}.
+    with given: call.argument("num_heads"); parts: given is {heads}; try: num_heads={fitting}
 
+# -- operands that Python did not keep
 
-@says(r"embed_dim must be divisible by num_heads")
-def _heads(call: Call) -> Mismatch | None:
-    found = {one.role: one for one in call.given if one.text.isdigit()}
-    if not {"embed_dim", "num_heads"} <= found.keys():
-        return None
-    width, heads = int(found["embed_dim"].text), int(found["num_heads"].text)
-    fitting = min((n for n in range(1, width + 1) if width % n == 0), key=lambda n: (abs(n - heads), n))
-    rule = f"The heads share embed_dim among them: {width} is not divisible by {heads}."
-    return mismatch("argument", rule, found["num_heads"].whole(heads), works=[f"num_heads={fitting}"])
-
-
-_CONSTRAINTS = {
-    "GreaterThan": "be greater than", "GreaterThanEq": "be at least", "LessThan": "be less than",
-    "Simplex": "be probabilities: none negative, together 1", "PositiveDefinite": "be positive-definite",
-    "_GreaterThan": "be greater than", "_Simplex": "be probabilities: none negative, together 1",
-}  # fmt: skip
-
-
-@says(
-    r"Expected parameter (?P<name>\w+) \(.*?\) of distribution (?P<distribution>\w+)\(.* to satisfy the constraint "
-    r"(?P<constraint>.+?), but found invalid values:\s*(?P<values>.*)"
-)
-def _out_of_support(call: Call, name: str, distribution: str, constraint: str, values: str) -> Mismatch:
-    must = _CONSTRAINTS.get(constraint.split("(", maxsplit=1)[0], "be in the distribution's domain")
-    bound = re.search(r"bound=(-?[\d.]+)", constraint)
-    rule = f"must {must} {float(bound[1]):g}." if bound else f"must {must}."
-    if "nan" in values:
-        rule = "holds NaN: what computed it went wrong before this line."
-    given = call.argument(name)
-    parts = [given.whole()] if given is not None else []
-    return mismatch("argument", f"The parameter {name} of {distribution} {rule}", *parts)
-
-
-# -- operands that Python did not keep -----------------------------------------------------------------------------
-
-says.table(r"""
 Boolean value of Tensor with more than one value is ambiguous
     if: len(call.given) == 1 and not call.tensors and "`" in anything.name
     shape: A condition needs one truth value, and this one has several: use .all() or .any().
@@ -176,12 +109,9 @@ expected m1 and m2 to have the same dtype, but got: (?P<one_name>[\w:<> ]+?) != 
     parts: a is {this} must be {that}; b is {that} must be {this}
     try: {a.code}.float() when this in ("float64", "int64", "int32") and that == "float32"
     try: {b.code}.float() when that in ("float64", "int64", "int32") and this == "float32"
-""")
 
+# -- what the call does not take
 
-# -- what the call does not take -----------------------------------------------------------------------------------
-
-says.table(r"""
 Torch not compiled with CUDA enabled|No CUDA GPUs are available|Found no NVIDIA driver
     argument: Torch finds no GPU that it can use: torch.cuda.is_available() is False.
     try: device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -238,7 +168,78 @@ expected Tensor as element {at} in argument \d+, but got (?P<name>[\w.]+)
     with kind: name.split(".")[-1]
     argument: All members of the list must be tensors, and the one at {at} is {article(kind)}.
     parts: one is {kind} must be Tensor for one in call.given when one.place.endswith(f"[{at}]")
+
+unsupported operation: (?P<several>more than one element of the written-to)?.*single memory location
+    with target: (outs or [first])[0]; if: target.is_tensor
+    with apart: f"separate memory for each element: several elements of {target.name} share one place in memory"
+    with own: f"its own memory: {target.name} shares some with what is read"
+    layout: A result needs {apart if several else own}.
+    parts: target; try: {target.code}.clone()
+
+(?P<function>\w+)\(\): argument '(?P<name>\w+)' \(position {position}\) must be (?P<wanted>[\w ]+?), not (?P<got>[\w.]+)
+    with placed: [one for one in call.given if one.position == position - 1]
+    with given: [one for one in (call.argument(name), *placed) if one][:1]
+    with texts: [one.operand.name or one.text for one in given]
+    with inner: [text for text in texts if got == "tuple" and given[0].is_tensor and text.endswith("[0]")]
+    argument: The argument {name} of {function}() must be a {wanted}, not {article(got)}.
+    parts: one is {got} must be {wanted} for one in given; try: {text} for text in inner
+    with plain: wanted == "Tensor" and got in ("int", "float", "list", "tuple", "bool", "numpy.ndarray") and not inner
+    try: torch.as_tensor({text}) for text in texts when text and plain
+    try: [{text}, …] for text in texts when text and wanted == "tuple of Tensors" and got == "Tensor"
+
+# A Parameter goes by the name of its class.
+unsupported operand type\(s\) for (?P<sign>\S+): '(?P<left>\w+)' and '(?P<right>\w+)'
+    with wrong: [one for one in call.given if not one.is_tensor][:1]; with pair: (left, right)
+    if: "Tensor" in pair or call.tensors and wrong and wrong[0].position < 2
+    with kind: pair[left == "Tensor" if "Tensor" in pair else wrong[0].position]
+    with what: "None (a function without return?)" if kind == "NoneType" else article(kind)
+    argument: The operator {sign} combines a tensor with a tensor or a number, not with {what}.
+    parts: one is {kind} must be Tensor for one in wrong
 """)
+
+
+_PAIR = ("values", "indices")
+# What several results of one call are called.
+_RESULTS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("max", "min", "median", "nanmedian", "mode", "sort"), _PAIR),
+    **dict.fromkeys(("topk", "kthvalue", "cummax", "cummin"), _PAIR),
+    "aminmax": ("min", "max"), "slogdet": ("sign", "logabsdet"), "eigh": ("eigenvalues", "eigenvectors"),
+    "eig": ("eigenvalues", "eigenvectors"), "svd": ("U", "S", "Vh"), "qr": ("Q", "R"),
+    "frexp": ("mantissa", "exponent"), "lstsq": ("solution", "residuals", "rank", "singular_values"),
+}  # fmt: skip
+
+
+@says.helper
+def _results(text: str, code: str = "") -> tuple[str, ...]:
+    """Return the names of the results that an operand is: by its class, or by the call that it is the result of."""
+    kind = re.match(r"torch\.return_types\.(?:linalg_)?(\w+)", text)
+    if kind:
+        return _RESULTS.get(kind[1], ())
+    body = parsed(code)
+    method = body.func if isinstance(body, ast.Call) else None
+    return _RESULTS.get(method.attr, ()) if isinstance(method, ast.Attribute) else ()
+
+
+_CONSTRAINTS = {
+    "GreaterThan": "be greater than", "GreaterThanEq": "be at least", "LessThan": "be less than",
+    "Simplex": "be probabilities: none negative, together 1", "PositiveDefinite": "be positive-definite",
+    "_GreaterThan": "be greater than", "_Simplex": "be probabilities: none negative, together 1",
+}  # fmt: skip
+
+
+@says(
+    r"Expected parameter (?P<name>\w+) \(.*?\) of distribution (?P<distribution>\w+)\(.* to satisfy the constraint "
+    r"(?P<constraint>.+?), but found invalid values:\s*(?P<values>.*)"
+)
+def _out_of_support(call: Call, name: str, distribution: str, constraint: str, values: str) -> Mismatch:
+    must = _CONSTRAINTS.get(constraint.split("(", maxsplit=1)[0], "be in the distribution's domain")
+    bound = re.search(r"bound=(-?[\d.]+)", constraint)
+    rule = f"must {must} {float(bound[1]):g}." if bound else f"must {must}."
+    if "nan" in values:
+        rule = "holds NaN: what computed it went wrong before this line."
+    given = call.argument(name)
+    parts = [given.whole()] if given is not None else []
+    return mismatch("argument", f"The parameter {name} of {distribution} {rule}", *parts)
 
 
 _SHAPE = r"torch\.Size\(\[(.*?)\]\)"
@@ -269,36 +270,6 @@ def _checkpoint(call: Call, model: str) -> Mismatch | None:
     return mismatch("argument", rule)
 
 
-says.table(r"""
-unsupported operation: (?P<several>more than one element of the written-to)?.*single memory location
-    with target: (outs or [first])[0]; if: target.is_tensor
-    with apart: f"separate memory for each element: several elements of {target.name} share one place in memory"
-    with own: f"its own memory: {target.name} shares some with what is read"
-    layout: A result needs {apart if several else own}.
-    parts: target; try: {target.code}.clone()
-""")
-
-
-@says(
-    r"(?P<function>\w+)\(\): argument '(?P<name>\w+)' \(position {position}\) must be (?P<wanted>[\w ]+?), "
-    r"not (?P<got>[\w.]+)"
-)
-def _must_be(call: Call, found: Mapping[str, Any]) -> Mismatch:
-    function, name, position, wanted, got = found.values()
-    given = call.argument(name) or next((one for one in call.given if one.position == position - 1), None)
-    rule = f"The argument {name} of {function}() must be a {wanted}, not {article(got)}."
-    if given is None:
-        return mismatch("argument", rule)
-    text, works = given.operand.name or given.text, []
-    if got == "tuple" and given.is_tensor and text.endswith("[0]"):
-        works = [text]
-    elif wanted == "Tensor" and got in {"int", "float", "list", "tuple", "bool", "numpy.ndarray"} and text:
-        works = [f"torch.as_tensor({text})"]
-    elif wanted == "tuple of Tensors" and got == "Tensor" and text:
-        works = [f"[{text}, …]"]
-    return mismatch("argument", rule, given.whole(got, wanted), works=works)
-
-
 @says(r"(?P<function>\w+)\(\) received an invalid combination of arguments - got \((?P<given>.*?)\), but expected")
 def _no_such_call(call: Call, function: str, given: str) -> Mismatch:
     forms = re.findall(r"^ \* \((.*?)\)\s*$", call.error, re.MULTILINE)
@@ -308,20 +279,6 @@ def _no_such_call(call: Call, function: str, given: str) -> Mismatch:
     shown = " or ".join(dict.fromkeys(f"{function}({each})" for each in needed_ones))
     rule = f"The function {function}() takes no ({given})" + (f"; it is called as {shown}." if shown else ".")
     return mismatch("argument", rule, *(one.whole() for one in call.given if not one.is_tensor))
-
-
-@says(r"unsupported operand type\(s\) for (?P<sign>\S+): '(?P<left>\w+)' and '(?P<right>\w+)'")
-def _unsupported_operands(call: Call, sign: str, left: str, right: str) -> Mismatch | None:
-    wrong = next((one for one in call.given if not one.is_tensor), None)
-    at = int(left == "Tensor")
-    if "Tensor" not in {left, right}:  # a Parameter goes by the name of its class
-        if not call.tensors or wrong is None or wrong.position > 1:
-            return None
-        at = wrong.position
-    other = (left, right)[at]
-    what = "None (a function without return?)" if other == "NoneType" else article(other)
-    rule = f"The operator {sign} combines a tensor with a tensor or a number, not with {what}."
-    return mismatch("argument", rule, *([wrong.whole(other, "Tensor")] if wrong is not None else []))
 
 
 # -- where no row above explains what torch says -------------------------------------------------------------------

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from itertools import pairwise
 from math import prod
@@ -379,11 +378,11 @@ _TENSORS = {
     "first": ("input|self", 0), "given": ("input", 0), "tensor": ("input|self|tensor|query", 0),
     "split": ("input|self|tensor", 0), "weight": ("weight", 1), "bias": ("bias", 2),
     # indices
-    "index": ("index", 2), "taken": ("index", 1), "indices": ("indices", 1), "src": ("src", 3), "source": ("source", 3),
+    "index": ("index", 2), "indices": ("indices", 1), "src": ("src", 3), "source": ("source", 3),
     "repeats": ("repeats", 1), "start": ("start", 2), "value": ("value", 2),
     # losses and products
     "compared": ("input|self|log_probs", 0), "class_weight": ("weight", 2), "variance": ("var", 2),
-    "matrix": ("input|self|A", 0), "linear_weight": ("linear_weight", 1),
+    "matrix": ("input|self|A", 0),
     # layers
     "query": ("query", 0), "key": ("key", 1), "attn_mask": ("attn_mask", 3), "hx": ("hx", -1), "grid": ("grid", 1),
 }  # fmt: skip

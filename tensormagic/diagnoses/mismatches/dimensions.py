@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 from tensormagic.diagnoses.mismatches.call import Call, Given, Shape, mismatch
 from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.reports import Mismatch
-from tensormagic.words import listed
+from tensormagic.words import listed, plural
 
 says = Messages()
 
@@ -71,7 +72,7 @@ one `x` value for each sample point
 
 K-dimensional loss defined by linear_weight shape
     shape: The input must have a batch before its features where the weight has more than two dimensions: {given}.
-    parts: given.ndim must be 2; linear_weight? is {linear_weight.ndim}-D
+    parts: given.ndim must be 2; parts: one is {one.ndim}-D for one in [call.tensor("linear_weight", 1)] when one
 
 Expected shape of indices to be same as that of the input
     if: first.ndim == indices.ndim
@@ -138,27 +139,24 @@ expected {role:word} to have the same numel as there are observations in the inp
 @says(r"start must be an 0-dim integral Tensor", allowed=(0,), about="start", place=2)
 @says(r"expected input with dimensionality 1 or 2|Expected non-empty vector or matrix", allowed=(1, 2))
 @says(r"Expected 0D or 1D tensor in the tensor list", allowed=(0, 1))
-def _count(call: Call, allowed: Shape, about: str | None, place: int | None) -> Mismatch | None:
+def _count(call: Call, allowed: Shape, about: str = _FIRST, place: int = 0) -> Mismatch | None:
     """Explain an operand that has too few or too many dimensions; ``allowed`` are how many, the likeliest last."""
-    given = call.tensor(about or _FIRST, place or 0)
-    if given is None or given.ndim in allowed:
-        given = next((one for one in call.tensors if one.ndim not in allowed), None)
-    if given is None:
+    wrong = [one for one in call.tensors if one.ndim not in allowed]
+    if not wrong:
         return _empty(call)
-    choice = listed(list(map(str, allowed))).replace(" and ", " or ")
-    count = f"{choice} {'dimension' if allowed == (1,) else 'dimensions'}"
+    named = call.tensor(about, place)
+    given = named if named in wrong else wrong[0]
+    choice = f"{listed(map(str, allowed), last='or')} {'dimension' if allowed == (1,) else 'dimensions'}"
     layout = f", {_LAYOUTS[call.function]}" if call.function in _LAYOUTS else ""
-    rule = f"The call {call.subject} takes {count}{layout}: {given} has {given.ndim}."
-    wrong = [given]
-    if call.function in _PRODUCTS:  # of a product of matrices, both may have a wrong number
-        wrong = [one for one in call.tensors if one.ndim not in allowed] or wrong
+    rule = f"The call {call.subject} takes {choice}{layout}: {given} has {given.ndim}."
+    if call.function not in _PRODUCTS:  # of a product of matrices, both may have a wrong number
+        wrong = [given]
     return mismatch("shape", rule, *(one.dims(allowed[-1]) for one in wrong), works=_ways(call, given, allowed))
 
 
-def _ways(call: Call, given: Given, allowed: tuple[int, ...]) -> list[str]:
+def _ways(call: Call, given: Given, allowed: Shape) -> list[str]:
     if call.function in _PRODUCTS:
-        pairs = zip(call.tensors, call.tensors[1:], strict=False)
-        fit = ((left, right) for left, right in pairs if left.ndim and right.ndim)
+        fit = [(left, right) for left, right in pairwise(call.tensors) if left.ndim and right.ndim]
         return [f"{left.code} @ {right.code}" for left, right in fit if left[-1] == right.shape[-2:][0]]
     weight = call.tensor("weight", 1) if call.function.startswith("conv") else None
     if weight is not None and given.ndim < min(allowed) and weight.shape[1:2] != (1,):
@@ -170,7 +168,7 @@ def _ways(call: Call, given: Given, allowed: tuple[int, ...]) -> list[str]:
     return _lifted(given, allowed)
 
 
-def _lifted(given: Given, allowed: tuple[int, ...]) -> list[str]:
+def _lifted(given: Given, allowed: Shape) -> list[str]:
     if given.ndim + 1 in allowed:
         return [f"{given.code}.unsqueeze(0)"]
     if given.ndim + 2 in {min(allowed), max(allowed)}:
@@ -191,12 +189,11 @@ def _lifted(given: Given, allowed: tuple[int, ...]) -> list[str]:
     r"Input must be >= {least}-d",
     r"expected total dims >= {least}",
 )
-def _at_least(call: Call, least: int, about: str | None, place: int | None) -> Mismatch:
-    given = call.tensor(about or _FIRST, place or 0)
-    if given is None or given.ndim >= least:
-        given = call.first(lambda one: one.ndim < least)
-    many = "dimension" if least == 1 else "dimensions"
-    rule = f"The call {call.title} takes at least {least} {many}: {given} has {given.ndim}."
+def _at_least(call: Call, least: int, about: str = _FIRST, place: int = 0) -> Mismatch:
+    wrong = call.every(lambda one: one.ndim < least)
+    named = call.tensor(about, place)
+    given = named if named in wrong else wrong[0]
+    rule = f"The call {call.title} takes at least {plural(least, 'dimension')}: {given} has {given.ndim}."
     works = [f"{given.code}.unsqueeze(0)"] if given.ndim + 1 == least else []
     return mismatch("shape", rule, given.dims(least), works=works)
 

@@ -7,7 +7,7 @@ import re
 from tensormagic.diagnoses.mismatches.call import Call, Given, as_dtype, dtype_of, floating, mismatch
 from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.reports import Mismatch
-from tensormagic.words import listed
+from tensormagic.words import is_or_are, listed
 
 says = Messages()
 
@@ -27,9 +27,9 @@ def _wrong(given: Given, rule: str, wanted: str) -> Mismatch:
     return mismatch("dtype", rule, given.whole(given.dtype, wanted), works=[as_dtype(given.code, wanted)])
 
 
-# -- devices -------------------------------------------------------------------------------------------------------
-
 says.table(r"""
+# -- devices
+
 Cannot copy out of meta tensor|cannot be called on meta tensors|can't convert [\w:]+ device type tensor to numpy
     with wrong: first one.device == "meta"; with name: wrong.operand.name
     device: A tensor on the meta device has a shape but no values, and {wrong.name} is on meta.
@@ -49,60 +49,9 @@ Expected a '(?P<wanted>\w+)' (?:device type|generator device) (?:for generator )
     with tensors: [one for one in call.tensors if one.device.split(":")[0] == wanted][:1]
     parts: one is {got} must be {wanted} for one in given; parts: one.device must be {got} for one in tensors
     try: {name or "generator"} = torch.Generator(device="{wanted}").manual_seed(0)
-""")
 
+# -- two dtypes that must be one
 
-@says(
-    r"on the same device|at the same device|not on the expected device|at least two devices"
-    r"|different from other tensors on",
-    r"Input type \(torch\.[\w.]+\) and (?:bias|weight) type \(torch\.[\w.]+\) should be the same",
-    r"is on \S+ but expected (?:it |them )?(?:to be )?on \S+",
-    r"Placeholder storage has not been allocated on",
-)
-def devices(call: Call) -> Mismatch | None:
-    """Explain operands on different devices: whatever the message names, the operands say which is where."""
-    found = _by_device(call)
-    if len(found) < 2:
-        return None
-    left, right = (ones[0] for ones in list(found.values())[:2])
-    if _is_parameter(left) and not _is_parameter(right):
-        left, right = right, left
-    named = {device: listed([one.name for one in ones]) for device, ones in found.items()}
-    where = "; ".join(f"{named[at]} {'is' if len(ones) == 1 else 'are'} on {at}" for at, ones in found.items())
-    meta = "; a meta tensor has a shape but no values" if "meta" in found else ""
-    parts = [one.whole(at, right.device if at == left.device else left.device)
-             for at, ones in found.items() for one in ones]  # fmt: skip
-    rule = f"All operands must be on one device: {where}{meta}."
-    return mismatch("device", rule, *parts, works=_to_one_device(call, left, right))
-
-
-def _by_device(call: Call) -> dict[str, list[Given]]:
-    """Return the operands by their device; a single number on the CPU goes with every device."""
-    found: dict[str, list[Given]] = {}
-    for one in call.tensors:
-        found.setdefault(one.device, []).append(one)
-    if len(found) > 2 and all(not one.ndim for one in found.get("cpu", [])):
-        found.pop("cpu", None)
-    return found
-
-
-def _to_one_device(call: Call, given: Given, fixed: Given) -> list[str]:
-    """Return how the two come together: data to where the parameters are, and away from the CPU; never out of meta."""
-    root = call.layer.split(".", 1)[0]
-    if "meta" in {given.device, fixed.device}:
-        empty, other = (given, fixed) if given.device == "meta" else (fixed, given)
-        if _is_parameter(empty) and root:
-            return [f'{root}.to_empty(device="{other.device}")']
-        return [f'torch.empty_like({empty.code}, device="{other.device}")']
-    if not _is_parameter(fixed) and fixed.device == "cpu":
-        given, fixed = fixed, given
-    ways = [f"{given.code}.to({fixed.code}.device)"]
-    return [*ways, f'{root}.to("{given.device}")'] if _is_parameter(fixed) and root and given.device != "cpu" else ways
-
-
-# -- two dtypes that must be one -----------------------------------------------------------------------------------
-
-says.table(r"""
 convert a MPS [Tt]ensor to float64 dtype
     with wrong: first one.dtype == "float64" and one.role != "bias"
     dtype: The device does not support float64, but {wrong.name} is float64.
@@ -133,62 +82,7 @@ result type {result:dtype} can't be cast to the desired output type {target_dtyp
     dtype: The dtype of {wrong.name} must be {result}, that of the result, and is {wrong.dtype}.
     parts: wrong.dtype must be {result}; parts: one.dtype must be {wrong.dtype} for one in others[:1]
     try: {as_dtype(wrong.code, result)}
-""")
 
-
-def _having(call: Call, dtype: str) -> Given | None:
-    """Return an operand of a dtype: data before parameters, weights before biases."""
-    found = [one for one in call.tensors if one.dtype == dtype]
-    return min(found, key=lambda one: (one.role == "bias", one.index), default=None)
-
-
-@says(r"query, key, and value to have the same dtype|mixed dtype|all inputs must share same datatype")
-def any_two(call: Call) -> Mismatch | None:
-    """Explain the first two operands whose dtypes differ."""
-    tensors = call.tensors
-    other = next((one for one in tensors if one.dtype != tensors[0].dtype), None)
-    return _clash(call, tensors[0], other) if other is not None else None
-
-
-def _clash(call: Call, left: Given, right: Given) -> Mismatch:
-    given, fixed = _which_to_convert(left, right)
-    rule = f"Both must have the same dtype: {left.name} is {left.dtype} and {right.name} is {right.dtype}."
-    works = [as_dtype(given.code, fixed.dtype)]
-    if _is_parameter(fixed) and call.layer and floating(given.dtype):
-        works.append(as_dtype(call.layer, given.dtype))
-    elif not _is_parameter(fixed) and floating(given.dtype):
-        works.append(as_dtype(fixed.code, given.dtype))
-    parts = left.whole(left.dtype, right.dtype), right.whole(right.dtype, left.dtype)
-    return mismatch("dtype", rule, *parts, works=works)
-
-
-def _which_to_convert(left: Given, right: Given) -> tuple[Given, Given]:
-    """Return what to convert and what to keep: data before parameters, whole numbers and float64 before float32."""
-    if _is_parameter(left) != _is_parameter(right):
-        return (right, left) if _is_parameter(left) else (left, right)
-    if floating(left.dtype) != floating(right.dtype):
-        return (right, left) if floating(left.dtype) else (left, right)
-    return (right, left) if right.dtype == "float64" or left.dtype == "float32" else (left, right)
-
-
-@says(
-    r"must have the same dtype, but got (?P<one>\w+) and (?P<other>\w+)",
-    rf"expected m1 and m2 to have the same dtype, but got: (?P<one>{_NAME}) != (?P<other>{_NAME})\s*$",
-    r"Input type \(torch\.(?:\w+\.)?(?P<one>\w+)\) and (?:bias|weight) type \(torch\.(?:\w+\.)?(?P<other>\w+)\)",
-    rf"Input type \((?P<one>{_NAME})\) and (?:bias|weight) type \((?P<other>{_NAME})\) should be the same",
-    r"expected both vectors to have same dtype, but found (?P<one>\w+) and (?P<other>\w+)",
-    r"self \((?P<one>\w+)\) and source \((?P<other>\w+)\) must have the same scalar type",
-    r"Type promoting not supported\. Got (?P<one>\w+) and (?P<other>\w+)",
-    r"Expected both inputs to be Half, Float or Double tensors but got (?P<one>\w+) and (?P<other>\w+)",
-)
-def _differ(call: Call, one: str, other: str) -> Mismatch | None:
-    left, right = (_having(call, dtype_of(name)) for name in (one, other))
-    if left is None or right is None or dtype_of(one) == dtype_of(other):
-        return any_two(call)
-    return _clash(call, left, right)
-
-
-says.table(r"""
 Expected object of scalar type {wanted:dtype} but got scalar type {got:dtype} for argument 'out'
 Expected out tensor to have dtype {wanted:dtype}, but got {got:dtype}
 Expected the dtype for input and out to match, but got {wanted:dtype} for input's dtype and {got:dtype}
@@ -196,28 +90,9 @@ expects {wanted:dtype} tensor out, got: {got:dtype}
     with out: [one for one in outs if one.is_tensor and one.dtype == got][0]
     dtype: The tensor given as out must have the dtype of the result, {wanted}: {out.name} is {got}.
     parts: out.dtype must be {wanted}
-""")
 
+# -- one dtype that a function does not take
 
-@says(
-    r"Expected object of scalar type {wanted:dtype} but got scalar type {got:dtype} for",
-    r"Found dtype {got:dtype} but expected {wanted:dtype}",
-    r"expected scalar type {wanted:dtype} but found {got:dtype}",
-    r"expected dtype {wanted:dtype} for `\w+` but got dtype {got:dtype}",
-)
-def _expected_but_found(call: Call, wanted: str, got: str) -> Mismatch | None:
-    wrong = next((one for one in call.tensors[::-1] if one.dtype == got), None)
-    if wrong is None:
-        return any_two(call)
-    right = _having(call, wanted)
-    if right is None:
-        return _wrong(wrong, f"The dtype of {wrong.name} must be {wanted}, and is {got}.", wanted)
-    return _clash(call, *sorted((wrong, right), key=lambda one: one.index))
-
-
-# -- one dtype that a function does not take -----------------------------------------------------------------------
-
-says.table(r"""
 Optional dtype must be either a floating point or complex dtype\. Got: {got:dtype}
     dtype: A mean is a floating-point number, but dtype={dtype_given.text} is not.
     parts: dtype_given is {got} must be float32
@@ -231,15 +106,10 @@ expects float32 or float64 dtypes, got: torch\.(?P<got>\w+)
     dtype: A window holds float32 or float64 numbers, but dtype=torch.{got} was requested.
     parts: dtype_given is {got} must be float32
 
-expected {role:word} to have integral dtype but got
-    with wrong: call.tensor(role)
-    dtype: The {role} are whole numbers: {wrong.name} is {wrong.dtype}.
-    parts: wrong.dtype must be int64; try: {wrong.code}.long()
-
-expected {role:word} to have floating point dtype but got
-    with wrong: call.tensor(role)
-    dtype: The {role} are floating point numbers: {wrong.name} is {wrong.dtype}.
-    parts: wrong.dtype must be float32; try: {wrong.code}.float()
+expected {role:word} to have (?P<kind>integral|floating point) dtype but got
+    with wrong: call.tensor(role); with wanted: "int64" if kind == "integral" else "float32"
+    dtype: The {role} are {"whole" if kind == "integral" else kind} numbers: {wrong.name} is {wrong.dtype}.
+    parts: wrong.dtype must be {wanted}; try: {as_dtype(wrong.code, wanted)}
 
 can require gradients
     with wrong: first not floating(one.dtype)
@@ -260,27 +130,20 @@ std and var only support floating|must be either float or double dtype|floating 
     with wrong: first not floating(one.dtype) and not one.dtype.startswith("complex")
     dtype: The call {call.title} takes floating point numbers, and {wrong.name} is {wrong.dtype}.
     parts: wrong.dtype must be float32; try: {wrong.code}.float()
-""")
 
+tensors used as indices must be long
+Expected dtype int32(?:/| or )int64 for index
+argument #\d 'indices' to have one of the following scalar types
+only applicable to index tensor
+    with embeds: call.function in ("embedding", "embedding_bag")
+    with places: {"one_hot": 0, "getitem": 1, "setitem": 1, "take": 1}
+    with named: [call.tensor("index|indices", 0 if embeds else places.get(call.function, 2))]
+    with tables: [call.tensor("weight", 1) if embeds else call.function != "one_hot" and call.tensor("input|self", 0)]
+    with others: [one for one in call.tensors if one is not tables[0]]
+    with index: [one for one in (*named, *others) if one and floating(one.dtype)][0]
+    dtype: An index is a whole number, int64: {index.name} is {index.dtype}.
+    parts: index.dtype must be int64; try: {index.code}.long()
 
-@says(
-    r"tensors used as indices must be long",
-    r"Expected dtype int32(?:/| or )int64 for index",
-    r"argument #\d 'indices' to have one of the following scalar types",
-    r"only applicable to index tensor",
-)
-def _index_dtype(call: Call) -> Mismatch:
-    position = {"embedding": 0, "embedding_bag": 0, "one_hot": 0, "getitem": 1, "setitem": 1, "take": 1}
-    index = call.tensor("index|indices", position.get(call.function, 2))
-    if index is None or not floating(index.dtype):
-        table = call.tensor("input|self", 0) if call.function != "one_hot" else None
-        if call.function in {"embedding", "embedding_bag"}:
-            table = call.tensor("weight", 1)
-        index = call.first(lambda one: floating(one.dtype) and one is not table)
-    return _wrong(index, f"An index is a whole number, int64: {index.name} is {index.dtype}.", "int64")
-
-
-says.table(r"""
 only supports boolean masks, but got mask with dtype {got:dtype}
 where expected condition to be a boolean tensor, but got a tensor with dtype {got:dtype}
     with named: [call.tensor("mask|condition", 0 if call.function == "where" else 1)]
@@ -295,6 +158,111 @@ value cannot be converted to type \w+ without overflow
     dtype: The value must be one that the dtype of {first.name}, {first.dtype}, can hold: it is {what}.
     parts: given is {what} must be {first.dtype}
 """)
+
+
+@says(
+    r"on the same device|at the same device|not on the expected device|at least two devices"
+    r"|different from other tensors on",
+    r"Input type \(torch\.[\w.]+\) and (?:bias|weight) type \(torch\.[\w.]+\) should be the same",
+    r"is on \S+ but expected (?:it |them )?(?:to be )?on \S+",
+    r"Placeholder storage has not been allocated on",
+)
+def devices(call: Call) -> Mismatch | None:
+    """Explain operands on different devices: whatever the message names, the operands say which is where."""
+    found = _by_device(call)
+    if len(found) < 2:
+        return None
+    left, right = (ones[0] for ones in list(found.values())[:2])
+    if _is_parameter(left) and not _is_parameter(right):
+        left, right = right, left
+    where = [f"{listed(one.name for one in ones)} {is_or_are(len(ones))} on {at}" for at, ones in found.items()]
+    where += ["a meta tensor has a shape but no values"] if "meta" in found else []
+    others = {at: right.device if at == left.device else left.device for at in found}
+    parts = [one.whole(at, others[at]) for at, ones in found.items() for one in ones]
+    rule = f"All operands must be on one device: {'; '.join(where)}."
+    return mismatch("device", rule, *parts, works=_to_one_device(call, left, right))
+
+
+def _by_device(call: Call) -> dict[str, list[Given]]:
+    """Return the operands by their device; a single number on the CPU goes with every device."""
+    found: dict[str, list[Given]] = {}
+    for one in call.tensors:
+        found.setdefault(one.device, []).append(one)
+    if len(found) > 2 and all(not one.ndim for one in found.get("cpu", [])):
+        found.pop("cpu", None)
+    return found
+
+
+def _to_one_device(call: Call, given: Given, fixed: Given) -> list[str]:
+    """Return how the two come together: data to where the parameters are, and away from the CPU; never out of meta."""
+    root = call.layer.split(".", 1)[0]
+    if "meta" in {given.device, fixed.device}:
+        empty, other = (given, fixed) if given.device == "meta" else (fixed, given)
+        if _is_parameter(empty) and root:
+            return [f'{root}.to_empty(device="{other.device}")']
+        return [f'torch.empty_like({empty.code}, device="{other.device}")']
+    if not _is_parameter(fixed) and fixed.device == "cpu":
+        given, fixed = fixed, given
+    ways = [f"{given.code}.to({fixed.code}.device)"]
+    return [*ways, f'{root}.to("{given.device}")'] if _is_parameter(fixed) and root and given.device != "cpu" else ways
+
+
+def _having(call: Call, dtype: str) -> Given | None:
+    """Return an operand of a dtype: data before parameters, weights before biases."""
+    found = [one for one in call.tensors if one.dtype == dtype]
+    return min(found, key=lambda one: one.role == "bias", default=None)
+
+
+@says(r"query, key, and value to have the same dtype|mixed dtype|all inputs must share same datatype")
+def any_two(call: Call) -> Mismatch | None:
+    """Explain the first two operands whose dtypes differ."""
+    tensors = call.tensors
+    other = next((one for one in tensors if one.dtype != tensors[0].dtype), None)
+    return _clash(call, tensors[0], other) if other is not None else None
+
+
+def _clash(call: Call, left: Given, right: Given) -> Mismatch:
+    """Convert data before parameters, whole numbers before floating ones, and these to float32."""
+    kept = {"float64": 0, "float32": 2}
+    given, fixed = sorted(
+        (left, right), key=lambda one: (_is_parameter(one), floating(one.dtype), kept.get(one.dtype, 1))
+    )
+    other = call.layer if _is_parameter(fixed) else fixed.code
+    works = [as_dtype(given.code, fixed.dtype), as_dtype(other, given.dtype) if other and floating(given.dtype) else ""]
+    rule = f"Both must have the same dtype: {left.name} is {left.dtype} and {right.name} is {right.dtype}."
+    parts = left.whole(left.dtype, right.dtype), right.whole(right.dtype, left.dtype)
+    return mismatch("dtype", rule, *parts, works=works)
+
+
+@says(
+    r"(?:must have the same dtype, but got|expected both vectors to have same dtype, but found|Type promoting not"
+    r" supported\. Got|Expected both inputs to be Half, Float or Double tensors but got) {one:dtype} and {other:dtype}",
+    rf"expected m1 and m2 to have the same dtype, but got: (?P<one>{_NAME}) != (?P<other>{_NAME})\s*$",
+    r"Input type \(torch\.(?:\w+\.)?{one:dtype}\) and (?:bias|weight) type \(torch\.(?:\w+\.)?{other:dtype}\)",
+    rf"Input type \((?P<one>{_NAME})\) and (?:bias|weight) type \((?P<other>{_NAME})\) should be the same",
+    r"self \({one:dtype}\) and source \({other:dtype}\) must have the same scalar type",
+)
+def _differ(call: Call, one: str, other: str) -> Mismatch | None:
+    left, right = (_having(call, dtype_of(name)) for name in (one, other))
+    if left is None or right is None or dtype_of(one) == dtype_of(other):
+        return any_two(call)
+    return _clash(call, left, right)
+
+
+@says(
+    r"Expected object of scalar type {wanted:dtype} but got scalar type {got:dtype} for",
+    r"Found dtype {got:dtype} but expected {wanted:dtype}",
+    r"expected scalar type {wanted:dtype} but found {got:dtype}",
+    r"expected dtype {wanted:dtype} for `\w+` but got dtype {got:dtype}",
+)
+def _expected_but_found(call: Call, wanted: str, got: str) -> Mismatch | None:
+    wrong = next((one for one in call.tensors[::-1] if one.dtype == got), None)
+    if wrong is None:
+        return any_two(call)
+    right = _having(call, wanted)
+    if right is None:
+        return _wrong(wrong, f"The dtype of {wrong.name} must be {wanted}, and is {got}.", wanted)
+    return _clash(call, *sorted((wrong, right), key=lambda one: one.index))
 
 
 _NUMBERS = {"float32": "floating point numbers", "int64": "whole numbers", "bool": "booleans"}

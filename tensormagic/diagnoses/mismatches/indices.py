@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import re
-
-from tensormagic.diagnoses.mismatches.call import Call, Given, Shape, clashing, mismatch, numbers
 from tensormagic.diagnoses.mismatches.table import Messages
-from tensormagic.reports import Mismatch
 
 says = Messages()
 
-# -- shapes of indices, of masks, and of the values that are written ------------------------------------------------
+_OUTSIDE = r"""
+    with most: given[dim] - 1; with wholes: all one is not given and one.dtype in ("int64", "int32", "uint8")
+    with indexing: [one for one in (call.tensor("index|indices"), *wholes) if one][:1]
+    index: Dimension {dim} of {given} has the indices 0 to {most}, or {-given[dim]} to -1; {got} is not one of them.
+    parts: given[dim] must be {f"more than {got}" if got >= 0 else f"at least {-got}"}
+    parts: one is {got} must be 0 to {most} for one in indexing
+"""[1:]
 
-says.table(r"""
+says.table(
+    r"""
 Index is supposed to be a vector
     shape: The index of {call.title} has one dimension, and {index} has {index.ndim}.
     parts: index.ndim must be 1; try: {index.code}.flatten()
@@ -53,23 +56,15 @@ Source/destination tensor must have same slice shapes|source tensor shape must m
     shape: The source has the sizes of the tensor in every dimension but {along}: {source} against {first}.
     parts: source.ndim must be {first.ndim}; first.ndim must be {source.ndim} when first.ndim != source.ndim
     parts: source[at] must be {first[at]} for at in wrong when at != along
-""")
 
+indexing tensors could not be broadcast together with shapes (?P<shapes>.*)
+    with given: [numbers(text) for text in shapes.split("]")[:-1]]
+    with wrong: [one for one in call.tensors[1:] if one.shape in given]; with left: wrong[0]
+    with right: [*[one for one in wrong[1:] if clashing(one.shape, left.shape)], wrong[1]][0]
+    shape: Tensors that index together must broadcast: {left} and {right} do not.
+    parts: left[at] must equal right[at] for at in clashing(left.shape, right.shape)
+    try: {call.tensors[0].code}[{left.code}][:, {right.code}] when left.ndim == right.ndim == 1
 
-@says(r"indexing tensors could not be broadcast together with shapes (?P<given>.*)")
-def _indices_broadcast(call: Call, given: str) -> Mismatch | None:
-    shapes = [numbers(text) for text in re.findall(r"\[(.*?)\]", given)]
-    wrong = [one for one in call.tensors[1:] if one.shape in shapes]
-    if len(wrong) < 2:
-        return None
-    left, right = wrong[0], next((one for one in wrong[1:] if clashing(one.shape, wrong[0].shape)), wrong[1])
-    parts = [part for at in clashing(left.shape, right.shape) for part in left.against(at, right)]
-    rule = f"Tensors that index together must broadcast: {left} and {right} do not."
-    works = [f"{call.tensors[0].code}[{left.code}][:, {right.code}]"] if left.ndim == right.ndim == 1 else []
-    return mismatch("shape", rule, *parts, works=works)
-
-
-says.table(r"""
 index \[.*?\] to be no larger than self \[.*?\] apart from dimension {dim}
     with read: [one for one in (first, call.tensor("src", 3)) if one]
     with both: [(at, one) for at in range(index.ndim) for one in read if at < one.ndim and index[at] > one[at]]
@@ -78,12 +73,9 @@ index \[.*?\] to be no larger than self \[.*?\] apart from dimension {dim}
     shape: The index must not be larger than the tensor it reads: {index} against {smaller}, in every dimension but
         {dim} of the input.
     parts: index[at] must be at most {one[at]}; one[at] for at, one in wrong
-""")
 
+# -- dimensions that are not there
 
-# -- dimensions that are not there ---------------------------------------------------------------------------------
-
-says.table(r"""
 Dimension specified as {got} but tensor has no dimensions
     index: The dimension {got} was requested, but {number.name} is a single number, which has no dimensions.
     parts: number.ndim must be 1; try: {number.code}.unsqueeze(0)
@@ -108,12 +100,9 @@ Dimension out of range \(expected to be in range of \[{lowest}, {highest}\], but
     parts: given.ndim must be {needs}
     parts: one is {one.text} must be {lowest} to {highest} for one in asking[:1]
     try: {given.code}.unsqueeze(0) when given.ndim and needs == given.ndim + 1
-""")
 
+# -- indices outside of their dimension
 
-# -- indices outside of their dimension ----------------------------------------------------------------------------
-
-says.table(r"""
 too many indices for tensor of dimension
     index: There can be one index for each dimension, and {first} has {first.ndim}.
     parts: first.ndim must be {first.ndim + 1}
@@ -124,7 +113,8 @@ invalid index of a 0-dim tensor
 
 tried to access index {got} on a tensor of {elements} elements
     index: An index into {first}, read as one row, is 0 to {elements - 1}; {got} is not one of them.
-    parts: taken? is {got} must be 0 to {elements - 1}; first is {elements} elements
+    parts: one is {got} must be 0 to {elements - 1} for one in [call.tensor("index", 1)] when one
+    parts: first is {elements} elements
 
 start \({start}\) \+ length \({length}\) exceeds dimension size
     if: length >= 0
@@ -146,58 +136,39 @@ Expected dim < .*self_sizes\.size
 split_sizes to sum exactly to {total} \(input tensor's size at dimension {at}\), but got split_sizes=\[{asked:shape}\]
     shape: The parts must add up to dimension {at} of {split}, {total}: {" + ".join(map(str, asked))} is {sum(asked)}.
     parts: split[at] must be {sum(asked)}
-""")
 
+^index out of range in self
+    if: call.function in ("embedding", "embedding_bag")
+    with table: [one for one in (call.tensor("weight", 1), *call.tensors) if one and one.ndim == 2][0]
+    with rows: table[0]
+    index: Every index in {given.name} must be between 0 and {rows - 1}, because {call.owner or table} has {rows} rows;
+        one of them does not.
+    parts: given must be 0 to {rows - 1}; table[0]
+    try: {given.code}.max()  # at most {rows - 1}; try: {given.code}.min()  # at least 0
 
-@says(r"index {got} is out of bounds for dimension {dim} with size {count}")
-def _out_of_bounds(call: Call, got: int, dim: int, count: int) -> Mismatch | None:
-    given = next((one for one in call.tensors if dim < one.ndim and one[dim] == count), None)
-    if given is None:  # of an index by several, torch numbers the dimensions as it has put them
-        places = [(one, at) for one in call.tensors for at, length in enumerate(one.shape) if length == count]
-        return _outside(call, *places[0], got) if len(places) == 1 else None
-    return _outside(call, given, dim, got)
+^index out of range in self
+    if: call.function not in ("embedding", "embedding_bag"); with at: dim % max(first.ndim, 1); with size: first[at]
+    index: Every index in {index.name} must be between 0 and {size - 1}, because dimension {at} of {first} has {size};
+        one does not.
+    parts: index must be 0 to {size - 1}; first[at]
+    try: {index.code}.max()  # at most {size - 1}; try: {index.code}.min()  # at least 0
 
+selected number k out of range for dimension (?P<at>\d+)|selected index k out of range
+    with known: [each for each in (at and int(at), call.number("dim", 2), first.ndim - 1) if each is not None]
+    with where: known[0] % max(first.ndim, 1); with k: call.value("k", 1)
+    index: There are not {k or "as many"} elements to choose from in dimension {where} of {first}.
+    parts: first[where] must be at least {k} when first.ndim; parts: first when not first.ndim
 
-def _outside(call: Call, given: Given, dim: int, got: int) -> Mismatch:
-    count = given[dim]
-    have = f"Dimension {dim} of {given} has the indices 0 to {count - 1}, or {-count} to -1"
-    wholes = (one for one in call.tensors if one is not given and one.dtype in {"int64", "int32", "uint8"})
-    index = call.tensor("index|indices") or next(wholes, None)
-    parts = [given.size(dim, f"more than {got}" if got >= 0 else f"at least {-got}")]
-    parts += [index.whole(got, f"0 to {count - 1}")] if index is not None else []
-    return mismatch("index", f"{have}; {got} is not one of them.", *parts)
-
-
-@says(r"index {got} out of range for tensor of size \[{shape:shape}\] at dimension {dim}")
-def _select_out_of_range(call: Call, first: Given | None, got: int, shape: Shape, dim: int) -> Mismatch | None:
-    given = call.of_shape(shape) or first
-    return _outside(call, given, dim, got) if given is not None and dim < given.ndim else None
-
-
-@says(r"^index out of range in self")
-def _outside_of_table(call: Call, first: Given | None, dim: int | None) -> Mismatch | None:
-    embedding = call.function in {"embedding", "embedding_bag"}
-    if embedding:
-        index, table, dim = call.tensor("input", 0), call.tensor("weight", 1), 0
-        table = table if table is not None and table.ndim == 2 else call.first(lambda one: one.ndim == 2)
-    else:
-        index, table = call.tensor("index", 2), first
-    if index is None or table is None or dim is None:
-        return None
-    dim %= max(table.ndim, 1)
-    count = table[dim]
-    which = f"dimension {dim} of {table} has {count}; one does not."
-    if embedding:
-        which = f"{call.owner or table} has {count} rows; one of them does not."
-    rule = f"Every index in {index.name} must be between 0 and {count - 1}, because {which}"
-    works = [f"{index.code}.max()  # at most {count - 1}", f"{index.code}.min()  # at least 0"]
-    return mismatch("index", rule, index.whole("", f"0 to {count - 1}"), table.size(dim), works=works)
-
-
-@says(r"selected number k out of range for dimension (?P<at>\d+)", r"selected index k out of range")
-def _too_few_to_select(call: Call, at: str | None, first: Given) -> Mismatch:
-    dim = at or call.value("dim", 2)
-    where = int(dim) % max(first.ndim, 1) if dim.lstrip("-").isdigit() else max(first.ndim - 1, 0)
-    k = call.value("k", 1)
-    rule = f"There are not {k or 'as many'} elements to choose from in dimension {where} of {first}."
-    return mismatch("index", rule, first.size(where, f"at least {k}") if first.ndim else first.whole())
+# Of an index by several, torch numbers the dimensions as it has put them.
+index {got} is out of bounds for dimension {at} with size {size}
+    with named: [(one, at) for one in call.tensors if at < one.ndim and one[at] == size][:1]
+    with places: named or [(one, at) for one in call.tensors for at in range(one.ndim) if one[at] == size]
+    if: len(places) == 1; with given: places[0][0]; with dim: places[0][1]
+"""
+    + _OUTSIDE
+    + r"""
+index {got} out of range for tensor of size \[{shape:shape}\] at dimension {dim}
+    with given: call.of_shape(shape) or first; if: dim < given.ndim
+"""
+    + _OUTSIDE
+)

@@ -10,9 +10,9 @@ from tensormagic.reports import Mismatch
 
 says = Messages()
 
-# -- recurrent layers ----------------------------------------------------------------------------------------------
-
 says.table(r"""
+# -- recurrent layers
+
 index 1 is out of bounds for dimension 0 with size 1|hx and cx should also be
     if: call.function == "LSTM" and not hx.place
     argument: The state of an LSTM is a pair, (h_0, c_0), and {hx} is one tensor.
@@ -45,15 +45,11 @@ inconsistent input_size: got {got} expected {takes}
     try: {sequence.code}.transpose({sequence.shape.index(takes)}, -1) when takes in sequence.shape[:-1]
     try: {sequence.code}.unsqueeze(-1) when takes == 1
 
-Expected input to be (?P<counts>[\dD or]+?), got {got}D instead
-    with given: first one.ndim == got; with allowed: numbers(counts)
-    shape: The input of {call.subject} has {" or ".join(map(str, allowed))} dimensions: {given} has {got}.
-    parts: given.ndim must be {allowed[-1]}
-
-Expected (?:hidden|hx\[\d\]) to be (?P<counts>[\dD or]+?), got {got}D instead
-    with given: first one is not left and one.ndim == got; with allowed: numbers(counts)
-    shape: The hidden state of {call.subject} has {" or ".join(map(str, allowed))} dimensions: {given} has {got}.
-    parts: given.ndim must be {allowed[-1]}; try: {given.code}.unsqueeze(0) when got + 1 in allowed
+Expected (?P<what>input|hidden|hx\[\d\]) to be (?P<counts>[\dD or]+?), got {got}D instead
+    with state: what != "input"; with given: first one.ndim == got and not (state and one is left)
+    with allowed: numbers(counts); with many: listed(map(str, allowed), last="or")
+    shape: The {"hidden state" if state else what} of {call.subject} has {many} dimensions: {given} has {got}.
+    parts: given.ndim must be {allowed[-1]}; try: {given.code}.unsqueeze(0) when state and got + 1 in allowed
 
 Expected hidden(?:\[\d\])? size \({wanted:shape}\), got \[{got:shape}\]
     with hidden: hidden_state(call, got); if: len(wanted) == len(got); with wrong: unlike(wanted, got)
@@ -63,12 +59,9 @@ Expected hidden(?:\[\d\])? size \({wanted:shape}\), got \[{got:shape}\]
     with has: " and ".join([f"{got[at]} in dimension {at}" for at in wrong])
     shape: The hidden state has the shape ({", ".join(meaning)}){of_input}: {must}, but {hidden} has {has}.
     parts: hidden[at] must be {wanted[at]} for at in wrong; try: torch.zeros({as_args(wanted)})
-""")
 
+# -- attention
 
-# -- attention -----------------------------------------------------------------------------------------------------
-
-says.table(r"""
 expecting embedding dimension of {takes}, but got {got}
     with given: first one.ndim and one[-1] == got
     shape: The last dimension of the query is {got} in {given}, but {call.owner or "the attention"} takes {takes}
@@ -104,12 +97,9 @@ The size of tensor a \(\d+\) must match the size of tensor b
     with wrong: clashing(attn_mask.shape, scores); if: wrong
     shape: The attention mask must broadcast to the scores, {sizes(scores)} (queries × keys last): {attn_mask}.
     parts: attn_mask[at] must be {scores[at]} for at in wrong
-""")
 
+# -- convolutions and pooling
 
-# -- convolutions and pooling --------------------------------------------------------------------------------------
-
-says.table(r"""
 expected input's size at dim={at} to match num_features \({takes}\), but got: {got}
     shape: The channels of {given} are dimension {at}, and there are {got} of them, but {call.subject} takes {takes}.
     parts: given[at] must be {takes}
@@ -132,28 +122,7 @@ Invalid computed output size
     with kernel: call.value("kernel_size", 1) or "it"
     shape: The window of a pooling must fit into the input: the last dimension of {first} is shorter than {kernel}.
     parts: first[-1] must be {call.value("kernel_size", 1)}
-""")
 
-
-@says.helper
-def _channel_ways(call: Call, given: Given, at: int, takes: int) -> list[str]:
-    ways, last = [], given.ndim - 1
-    if given.ndim > 2 and given[-1] == takes and at != last:
-        order = ", ".join(map(str, [*range(at), last, *range(at, last)]))
-        ways.append(f"{given.code}.transpose({at}, {last})" if last - at == 1 else f"{given.code}.permute({order})")
-    if given.ndim > 1 and at == 1 and given[0] == takes:
-        ways.append(f"{given.code}.transpose(0, 1)")
-    if at == 0 and takes == 1:
-        ways.append(f"{given.code}.unsqueeze(1)")
-    weight = call.tensor("weight", 1)
-    if call.function in {"conv1d", "conv2d", "conv3d"} and weight is not None:
-        kernel = weight.shape[2:]
-        text = str(kernel[0]) if len(set(kernel)) == 1 else f"({as_args(kernel)})"
-        ways.append(f"nn.{call.function.capitalize()}({given[at]}, {weight[0]}, {text})")
-    return ways
-
-
-says.table(r"""
 weight of size \[{shape:shape}\], expected input\[.*?\] to have {takes} channels, but got {got} channels
     with kernel: call.of_shape(shape) or weight; with at: given.ndim - kernel.ndim + 1
     if: 0 <= at < given.ndim and given[at] == got
@@ -170,24 +139,9 @@ Given input size: \((?P<before>.*?)\)\. Calculated output size: \((?P<after>.*?)
     shape: The window of a pooling must fit into the input: {first} is smaller than the
         window{f" of {sizes(kernel)}" if kernel else ""}, so the result would be empty.
     parts: first[at] must be {window[at] if -at <= len(window) else ""} for at in empty when -at <= first.ndim
-""")
 
+# -- normalisations
 
-@says(r"weight should have at least three dimensions|Expected \d+-dimensional input for \d+-dimensional weight")
-def _weight_dimensions(call: Call, given: Given, weight: Given) -> Mismatch:
-    named = re.search(r"(\d)d$", call.function)
-    wanted = int(named[1]) + 2 if named else max(weight.ndim, 3)
-    if weight.ndim == wanted:  # as older versions of torch say it of the input
-        rule = f"The input of {call.subject} has {weight.ndim} dimensions, and {given} has {given.ndim}."
-        works = [f"{given.code}.unsqueeze(0)"] if given.ndim + 1 == wanted else []
-        return mismatch("shape", rule, given.dims(weight.ndim), works=works)
-    rule = f"The weight of {call.title} has {wanted} dimensions, and {weight} has {weight.ndim}."
-    return mismatch("shape", rule, weight.dims(wanted))
-
-
-# -- normalisations ------------------------------------------------------------------------------------------------
-
-says.table(r"""
 (?P<role>running_mean|running_var|weight|bias) should contain \d+ elements not {takes}
     shape: The channels of {given} are dimension 1, and there are {given[1]} of them, but {call.subject} was made for
         {takes}.
@@ -232,3 +186,33 @@ Given normalized_shape=\[{wanted:shape}\], expected input with shape
     try: {given.code}.transpose({given.shape.index(wanted[0])}, -1) when many == 1 and wanted[0] in given.shape[:-1]
     try: nn.LayerNorm({given[-1] if many == 1 else f"[{as_args(tail)}]"}) when call.function == "layer_norm"
 """)
+
+
+@says.helper
+def _channel_ways(call: Call, given: Given, at: int, takes: int) -> list[str]:
+    ways, last = [], given.ndim - 1
+    if given.ndim > 2 and given[-1] == takes and at != last:
+        order = ", ".join(map(str, [*range(at), last, *range(at, last)]))
+        ways.append(f"{given.code}.transpose({at}, {last})" if last - at == 1 else f"{given.code}.permute({order})")
+    if given.ndim > 1 and at == 1 and given[0] == takes:
+        ways.append(f"{given.code}.transpose(0, 1)")
+    if at == 0 and takes == 1:
+        ways.append(f"{given.code}.unsqueeze(1)")
+    weight = call.tensor("weight", 1)
+    if call.function in {"conv1d", "conv2d", "conv3d"} and weight is not None:
+        kernel = weight.shape[2:]
+        text = str(kernel[0]) if len(set(kernel)) == 1 else f"({as_args(kernel)})"
+        ways.append(f"nn.{call.function.capitalize()}({given[at]}, {weight[0]}, {text})")
+    return ways
+
+
+@says(r"weight should have at least three dimensions|Expected \d+-dimensional input for \d+-dimensional weight")
+def _weight_dimensions(call: Call, given: Given, weight: Given) -> Mismatch:
+    named = re.search(r"(\d)d$", call.function)
+    wanted = int(named[1]) + 2 if named else max(weight.ndim, 3)
+    if weight.ndim == wanted:  # as older versions of torch say it of the input
+        rule = f"The input of {call.subject} has {weight.ndim} dimensions, and {given} has {given.ndim}."
+        works = [f"{given.code}.unsqueeze(0)"] if given.ndim + 1 == wanted else []
+        return mismatch("shape", rule, given.dims(weight.ndim), works=works)
+    rule = f"The weight of {call.title} has {wanted} dimensions, and {weight} has {weight.ndim}."
+    return mismatch("shape", rule, weight.dims(wanted))

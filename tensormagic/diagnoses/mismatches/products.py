@@ -18,10 +18,9 @@ from tensormagic.reports import Mismatch
 
 says = Messages()
 
-
-# -- losses: what the target must look like for the input that it is compared with ----------------------------------
-
 says.table(r"""
+# -- losses: what the target must look like for the input that it is compared with
+
 all elements of input should be between 0 and 1
     argument: A binary cross-entropy takes probabilities: all of {compared.name} must lie between 0 and 1.
     parts: compared must be 0 to 1; try: F.binary_cross_entropy_with_logits({compared.code}, {target.code})
@@ -32,6 +31,7 @@ all elements of target should be between 0 and 1
 
 weight tensor should be defined either for all {classes} classes
 expected weight shape to be \({classes},\), got \(\d+,\)
+inconsistent weight size|weight must be one-dimensional
     shape: There must be one weight for each of the {classes} classes: {class_weight}.
     parts: class_weight.shape must be {classes}
 
@@ -65,26 +65,12 @@ var is of incorrect size
     parts: variance[at] must be {given[at]} for at in wrong
     parts: variance.shape must be {sizes(given.shape)} when not wrong
 
-inconsistent weight size|weight must be one-dimensional
-    with classes: given.shape[:2][-1] if given.ndim else 1
-    shape: There must be one weight for each of the {classes} classes: {class_weight}.
-    parts: class_weight.shape must be {classes}
-
 (?P<which>target_lengths|input_lengths) must be of size batch_size
     with scores: call.tensor("log_probs", 0); with lengths: call.tensor(which, 2 if which == "input_lengths" else 3)
     if: scores.ndim > 1
     shape: There must be one length for each sample, {scores[1]} of them: {lengths}.
     parts: lengths.shape must be {scores[1]}
-""")
 
-
-@says.helper
-def _as_indices(given: Given) -> Shape:
-    """Return the shape of a target of class indices: that of the input without its class dimension."""
-    return given.shape[:1] + given.shape[2:] if given.ndim > 1 else ()
-
-
-says.table(r"""
 expected target dtype to be Long or Byte
     dtype: A target with one class for each sample holds whole numbers, int64: {target.name} is {target.dtype}.
     parts: target.dtype must be int64
@@ -92,7 +78,7 @@ expected target dtype to be Long or Byte
     try: {target.code}.long() when classes != 1
 
 Expected floating point type for target with class probabilities
-    with labels: sizes(as_indices(compared)) if compared.ndim > 1 else "of one number"
+    with labels: sizes(compared.shape[:1] + compared.shape[2:]) if compared.ndim > 1 else "of one number"
     dtype: A target of the shape of the input ({sizes(target.shape)}) holds probabilities, which are floating point:
         {target.name} is {target.dtype}; labels as class indices have the shape {labels}.
     parts: target.dtype must be {compared.dtype}
@@ -106,7 +92,8 @@ multi_margin_loss: target tensor should be 1-D|inconsistent target size
 
 target tensor expected, multi-target|size mismatch \(got input: |Expected target size \[|\
 only batches of spatial targets supported
-    with wanted: as_indices(compared); if: compared.ndim and target.shape != wanted
+    with wanted: compared.shape[:1] + compared.shape[2:] if compared.ndim > 1 else ()
+    if: compared.ndim and target.shape != wanted
     shape: For {compared}, whose dimension {min(compared.ndim - 1, 1)} is the {classes} classes, the target has the
         shape {sizes(wanted)} (class indices); {target} has not.
     parts: target[at] must be {wanted[at]} for at in unlike(target.shape, wanted) when target.ndim == len(wanted)
@@ -135,6 +122,100 @@ that is different to the input size|input and target shapes do not match|must be
     try: {target.code}.squeeze({compared.ndim}) when target.shape == (*compared.shape, 1)
     with one_hot: compared.ndim == 2 and compared[1] != 1 and target.shape == compared.shape[:1]
     try: F.one_hot({target.code}.long(), {compared[1]}).float() when one_hot
+
+# -- products
+
+Expected size for first two dimensions of batch2 tensor
+    if: call.function == "scaled_dot_product_attention" and query[-1] != key[-1]
+    shape: The last dimension of the query and of the key must be equal: {query} and {key}.
+    parts: query[-1] must equal key[-1]
+
+Expected size for first two dimensions of batch2 tensor
+    if: call.function == "scaled_dot_product_attention" and query[-1] == key[-1] and key[-2] != value[-2]
+    shape: There must be one value for each key: {key} and {value}.
+    parts: key[-2] must equal value[-2]
+
+einsum\(\): the number of subscripts in the equation \({letters}\) .*dimensions \(\d+\) for operand {at}
+    with wrong: call.tensors[at]
+    shape: An operand needs one letter for each dimension: {letters} letters stand for {wrong}.
+    parts: wrong.ndim must be {letters}
+
+bilinear\(\): input{at} size does not match weight size: got {got} but expected {wanted}
+    with wrong: call.tensor(f"input{at}", at - 1)
+    shape: The last dimension of {wrong} must be dimension {at} of {class_weight}.
+    parts: wrong[-1] must be {wanted}; class_weight[at] must be {got}
+
+tensors {at} and \d+ with shapes .* cannot be multiplied
+    with one: call.tensors[at]; with other: call.tensors[at + 1]
+    shape: The last dimension of {one} must be the first of {other}.
+    parts: one[-1] must equal other[0]
+
+both arguments to matmul need to be at least 1D
+    with others: all one is not number
+    shape: The operator @ takes vectors and matrices, and {number} is neither; a number is multiplied with *.
+    parts: number.ndim must be 1; try: {one.code} * {number.code} for one in others[:1]
+
+X1 and X2 must have the same number of columns\. X1: {one} X2: {two}
+    shape: The dimensions that are summed over must be equal: {one} of {left} against {two} of {right}.
+    parts: left[-1] must be {two}; right[-1] must be {one}
+
+first has size {one} in dim {first_dim} and second has size {two} in dim {second_dim}
+    shape: The dimensions that are summed over must be equal: {one} of {left} against {two} of {right}.
+    parts: left[first_dim] must be {two}; right[second_dim] must be {one}
+
+1D tensors expected, but got
+    with wrong: every one.ndim != 1
+    with fit: [(one, two) for one, two in pairwise(call.tensors) if one.ndim > 1 and two.ndim]
+    shape: A dot product takes two tensors of one dimension, and {wrong[0]} has {wrong[0].ndim}.
+    parts: one.ndim must be 1 for one in wrong; try: {wrong[0].code}.flatten()
+    try: {one.code} @ {two.code} for one, two in fit when one[-1] == two.shape[-2:][0]
+
+# -- linear algebra
+
+einsum\(\): subscript (?P<letter>\w) has size {got} for operand {number} which does not broadcast with previously seen \
+size {seen}
+    with terms: call.value("equation", 0).strip("'\"").replace(" ", "").split("->", 1)[0].split(",")
+    if: number < len(call.tensors) == len(terms)
+    with known: [(one, term) for one, term in zip(call.tensors, terms) if "." not in term and len(term) == one.ndim]
+    with fit: [(one, term.index(letter)) for one, term in known if letter in term]
+    shape: The letter {letter} of the equation must have one size everywhere: it has {seen} and {got} in
+        {" and ".join(map(str, call.tensors))}.
+    parts: one[at] must be {seen if one[at] == got else got} for one, at in fit when one[at] in (got, seen)
+
+Incompatible shapes of A and B|input\.size\(-2\) should match other\.size\(-2\)|Incompatible matrix sizes for
+    shape: The matrix and the right side must have the same number of rows: {left} and {right}.
+    parts: right[-2 if right.ndim > 1 else -1] must equal left[-2]
+
+inputs must have the same number of dimensions
+    if: left.ndim != right.ndim
+    shape: Both must have as many dimensions: {left} has {left.ndim}, and {right} {right.ndim}.
+    parts: left.ndim must be {right.ndim}; right.ndim must be {left.ndim}
+
+tau\.shape\[-1\] must be equal to min
+    if: left.ndim > 1 and third.ndim > 1
+    shape: There must be one factor in tau for each reflector, {min(third[-2], left[-1])} of them: {right}.
+    parts: right[-1] must be {min(third[-2], left[-1])}
+
+the input matrix is singular|matrix is singular
+    argument: Only a matrix of full rank has an inverse, and {matrix} is singular: its rows depend on one another.
+    parts: matrix; try: torch.linalg.pinv({matrix.code})
+
+not positive-definite
+    argument: A Cholesky factor exists where all eigenvalues are positive, and {matrix} has one that is not.
+    parts: matrix; try: torch.linalg.cholesky({matrix.code} + 1e-6 * torch.eye({matrix[-1]})) when matrix.ndim
+
+must be batches of square matrices, but they are {rows} by {columns}
+    with wrong: first one.shape[-2:] == (rows, columns)
+    shape: The matrix must be square: {wrong} is {rows} by {columns}.
+    parts: wrong[-2] must be {columns}; wrong[-1] must be {rows}
+    try: torch.linalg.pinv({wrong.code}) when call.function in ("inv", "inverse")
+    try: {wrong.code} @ {wrong.code}.mT when call.function in ("cholesky", "eigh", "det", "eigvalsh")
+
+inputs dimension -?\d+ must have length 3
+    with text: call.value("dim", 2); with dim: int(text) if text.lstrip("-").isdigit() else -1
+    with wrong: every -one.ndim <= dim < one.ndim and one[dim] != 3
+    shape: A cross product needs vectors with 3 components, along dimension {dim}: {listed(map(str, wrong))}.
+    parts: one[dim] must be 3 for one in wrong
 """)
 
 
@@ -174,49 +255,6 @@ def _linear_bias(call: Call, weight: Given | None) -> Mismatch | None:
         return None
     rule = f"The bias has one element for each output: {bias} against the {weight[0]} of {weight}."
     return mismatch("shape", rule, bias.shaped(weight[0]))
-
-
-# -- products ------------------------------------------------------------------------------------------------------
-
-says.table(r"""
-Expected size for first two dimensions of batch2 tensor
-    if: call.function == "scaled_dot_product_attention" and query[-1] != key[-1]
-    shape: The last dimension of the query and of the key must be equal: {query} and {key}.
-    parts: query[-1] must equal key[-1]
-
-Expected size for first two dimensions of batch2 tensor
-    if: call.function == "scaled_dot_product_attention" and query[-1] == key[-1] and key[-2] != value[-2]
-    shape: There must be one value for each key: {key} and {value}.
-    parts: key[-2] must equal value[-2]
-
-einsum\(\): the number of subscripts in the equation \({letters}\) .*dimensions \(\d+\) for operand {at}
-    with wrong: call.tensors[at]
-    shape: An operand needs one letter for each dimension: {letters} letters stand for {wrong}.
-    parts: wrong.ndim must be {letters}
-
-bilinear\(\): input{at} size does not match weight size: got {got} but expected {wanted}
-    with wrong: call.tensor(f"input{at}", at - 1)
-    shape: The last dimension of {wrong} must be dimension {at} of {class_weight}.
-    parts: wrong[-1] must be {wanted}; class_weight[at] must be {got}
-
-tensors {at} and \d+ with shapes .* cannot be multiplied
-    with one: call.tensors[at]; with other: call.tensors[at + 1]
-    shape: The last dimension of {one} must be the first of {other}.
-    parts: one[-1] must equal other[0]
-
-both arguments to matmul need to be at least 1D
-    with others: all one is not number
-    shape: The operator @ takes vectors and matrices, and {number} is neither; a number is multiplied with *.
-    parts: number.ndim must be 1; try: {one.code} * {number.code} for one in others[:1]
-
-X1 and X2 must have the same number of columns\. X1: {one} X2: {two}
-    shape: The dimensions that are summed over must be equal: {one} of {left} against {two} of {right}.
-    parts: left[-1] must be {two}; right[-1] must be {one}
-
-first has size {one} in dim {first_dim} and second has size {two} in dim {second_dim}
-    shape: The dimensions that are summed over must be equal: {one} of {left} against {two} of {right}.
-    parts: left[first_dim] must be {two}; right[second_dim] must be {one}
-""")
 
 
 @says(r"mat1 and mat2 shapes cannot be multiplied \(\d+x{columns} and {rows}x\d+\)")
@@ -263,16 +301,6 @@ def _products(left: Given, right: Given) -> Iterator[str]:
         yield f"{right.code} @ {left.code}"
 
 
-says.table(r"""
-1D tensors expected, but got
-    with wrong: every one.ndim != 1
-    with fit: [(one, two) for one, two in pairwise(call.tensors) if one.ndim > 1 and two.ndim]
-    shape: A dot product takes two tensors of one dimension, and {wrong[0]} has {wrong[0].ndim}.
-    parts: one.ndim must be 1 for one in wrong; try: {wrong[0].code}.flatten()
-    try: {one.code} @ {two.code} for one, two in fit when one[-1] == two.shape[-2:][0]
-""")
-
-
 @says(r"Expected size for first two dimensions of batch2 tensor to be: \[{wanted:shape}\] but got: \[{got:shape}\]")
 def _batch_of_matrices(call: Call, wanted: Shape, got: Shape) -> Mismatch | None:
     if call.function == "scaled_dot_product_attention":  # the rows above know what its operands must share
@@ -286,53 +314,3 @@ def _batch_of_matrices(call: Call, wanted: Shape, got: Shape) -> Mismatch | None
     rule = f"The number of matrices must be the same: {left} has {left[0]} and {right} {right[0]}."
     works = [] if clashing(left.shape[:-2], right.shape[:-2]) else [f"{left.code} @ {right.code}"]
     return mismatch("shape", rule, left.size(0, got[0]), right.size(0, wanted[0]), works=works)
-
-
-# -- linear algebra ------------------------------------------------------------------------------------------------
-
-says.table(r"""
-einsum\(\): subscript (?P<letter>\w) has size {got} for operand {number} which does not broadcast with previously seen \
-size {seen}
-    with terms: call.value("equation", 0).strip("'\"").replace(" ", "").split("->", 1)[0].split(",")
-    if: number < len(call.tensors) == len(terms)
-    with known: [(one, term) for one, term in zip(call.tensors, terms) if "." not in term and len(term) == one.ndim]
-    with fit: [(one, term.index(letter)) for one, term in known if letter in term]
-    shape: The letter {letter} of the equation must have one size everywhere: it has {seen} and {got} in
-        {" and ".join(map(str, call.tensors))}.
-    parts: one[at] must be {seen if one[at] == got else got} for one, at in fit when one[at] in (got, seen)
-
-Incompatible shapes of A and B|input\.size\(-2\) should match other\.size\(-2\)|Incompatible matrix sizes for
-    shape: The matrix and the right side must have the same number of rows: {left} and {right}.
-    parts: right[-2 if right.ndim > 1 else -1] must equal left[-2]
-
-inputs must have the same number of dimensions
-    if: left.ndim != right.ndim
-    shape: Both must have as many dimensions: {left} has {left.ndim}, and {right} {right.ndim}.
-    parts: left.ndim must be {right.ndim}; right.ndim must be {left.ndim}
-
-tau\.shape\[-1\] must be equal to min
-    if: left.ndim > 1 and third.ndim > 1
-    shape: There must be one factor in tau for each reflector, {min(third[-2], left[-1])} of them: {right}.
-    parts: right[-1] must be {min(third[-2], left[-1])}
-
-the input matrix is singular|matrix is singular
-    argument: Only a matrix of full rank has an inverse, and {matrix} is singular: its rows depend on one another.
-    parts: matrix; try: torch.linalg.pinv({matrix.code})
-
-not positive-definite
-    argument: A Cholesky factor exists where all eigenvalues are positive, and {matrix} has one that is not.
-    parts: matrix; try: torch.linalg.cholesky({matrix.code} + 1e-6 * torch.eye({matrix[-1]})) when matrix.ndim
-
-must be batches of square matrices, but they are {rows} by {columns}
-    with wrong: first one.shape[-2:] == (rows, columns)
-    shape: The matrix must be square: {wrong} is {rows} by {columns}.
-    parts: wrong[-2] must be {columns}; wrong[-1] must be {rows}
-    try: torch.linalg.pinv({wrong.code}) when call.function in ("inv", "inverse")
-    try: {wrong.code} @ {wrong.code}.mT when call.function in ("cholesky", "eigh", "det", "eigvalsh")
-
-inputs dimension -?\d+ must have length 3
-    with text: call.value("dim", 2); with dim: int(text) if text.lstrip("-").isdigit() else -1
-    with wrong: every -one.ndim <= dim < one.ndim and one[dim] != 3
-    shape: A cross product needs vectors with 3 components, along dimension {dim}: {listed(map(str, wrong))}.
-    parts: one[dim] must be 3 for one in wrong
-""")

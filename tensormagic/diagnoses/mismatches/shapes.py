@@ -99,32 +99,7 @@ Tensors must have same number of dimensions: got
     shape: All must have the same number of dimensions: {right} has {usual}, and {wrong[0]} has {wrong[0].ndim}.
     parts: right.ndim must be {wrong[0].ndim}; parts: one.ndim must be {usual} for one in wrong
     try: {way} for way in lifted(call, wrong[0], right, counts[0])
-""")
 
-
-@says(r"stack expects each tensor to be equal size")
-def _stacked(members: list[Given]) -> Mismatch | None:
-    wrong = [one for one in members if one.shape != members[0].shape]
-    if not wrong:
-        return None
-    first = members[0]
-    rule = f"A stack takes tensors of one shape: {first} and {listed([str(one) for one in wrong])}."
-    pairs = [(first, wrong[0]), *((one, first) for one in wrong)]
-    parts = [part for one, other in pairs for part in _difference(one, other)]
-    same_rest = len({one.shape[1:] for one in members}) == 1 and first.ndim > 0
-    names = _first_four(members)
-    ways = [f"torch.cat([{names}])", f"nn.utils.rnn.pad_sequence([{names}])"] if same_rest else []
-    return mismatch("shape", rule, *parts, works=ways)
-
-
-def _difference(one: Given, other: Given) -> list[Clashing]:
-    """Return what of a tensor differs from another."""
-    if one.ndim != other.ndim:
-        return [one.dims(other.ndim)]
-    return [one.size(at, other[at]) for at in unlike(one.shape, other.shape)]
-
-
-says.table(r"""
 zero-dimensional tensor \(at position \d+\) cannot be concatenated
     with wrong: [one for one in members if not one.ndim]
     shape: There is no dimension along which to join {number}; numbers are stacked.
@@ -146,12 +121,9 @@ _chunk_cat expects (?P<expects>same sizes|dim < ndim|non-negative dim when|non-e
     if: len(members) > 1 and not (expects == "same sizes" and call.value("dim", 1).isdigit())
     shape: The dimensions before the one that is cut must be there in all, and equal: {listed(map(str, members))}.
     parts: one for one in members
-""")
 
+# -- views: how many elements there are, and which dimensions lie apart in memory
 
-# -- views: how many elements there are, and which dimensions lie apart in memory ----------------------------------
-
-says.table(r"""
 only one dimension can be inferred
     argument: Only one dimension can be inferred by torch (-1).
     parts: first.shape
@@ -189,7 +161,67 @@ stride\(-1\) must be 1 to view \w+ as \w+ .*but got {stride}
         {stride}, not 1.
     parts: first[-1] is stride {stride} must be a stride of 1
     try: {first.code}.contiguous().view({call.value("dtype", 1) or "dtype"})
+
+shape '\[{wanted:shape}\]' is invalid for input of size {elements}
+    with given: first one.numel == elements; with fixed: prod([each for each in wanted if each != -1])
+    with needs: f"{given} has {count(elements)}, and ({as_args(wanted)}) needs {count(fixed)}"
+    with divisor: f"the {count(fixed)} that the other sizes of ({as_args(wanted)}) take"
+    with divided: f"the {count(elements)} of {given} cannot be divided by {divisor}"
+    shape: A reshape keeps all elements: {divided if -1 in wanted else needs}.
+    parts: given is {elements} elements must be {"a multiple of " if -1 in wanted else ""}{fixed} elements
+    try: {way} for way in reshapes(given, wanted)
+
+# -- a result or a target that has a shape of its own
+
+output with shape \[{have:shape}\] doesn't match the broadcast shape \[{wanted:shape}\]
+    with target: first one.shape == have; with wrong: [at for at in range(-len(have), 0) if have[at] != wanted[at]]
+    with others: [one for one in call.tensors if one is not target and not fits_into(one.shape, have)][:1]
+    with operands: f"{target} with {others[0]}" if others else target
+    shape: An in-place operation keeps the shape of what it writes to: {operands} would give {sizes(wanted)}.
+    parts: target[at] must be {wanted[at]} for at in wrong; parts: target.shape must be {sizes(wanted)} when not wrong
+    parts: one.shape must be {sizes(have)} for one in others
+    with sign: {"add": "+", "sub": "-", "mul": "*", "div": "/"}.get(call.function.removeprefix("i"), "")
+    with assigned: f"{target.code} = " if target.can_be_assigned else ""
+    try: {assigned}{target.code} {sign} {one.code} for one in others when sign and target.operand.name
+
+The expanded size of the tensor \(-?\d+\) must match the existing size \(\d+\) at non-singleton dimension {dim}\.\s+\
+Target sizes: \[{target:shape}\]\.\s+Tensor sizes: \[{have:shape}\]
+    with those: every one.shape == have; with sums: call.function in ("addmm", "addmv", "baddbmm", "addbmm", "addr")
+    with added: [call.tensor("input|self", 0)] if sums else [one for one in those if one.role == "bias"][:1]
+    with usual: those[0 if call.function in ("expand", "broadcast_to", "expand_as") else -1]
+    with given: [one for one in (*added, usual) if one][0]
+    with where: clashing(given.shape, target) or [dim - len(target)]; with at: where[0]
+    with which: "last dimension" if at == -1 else f"dimension {given.ndim + at}"
+    shape: Only a dimension of size 1 can be expanded: {given} should become {sizes(target)}, but its {which} is
+        {given[at]}, not {target[at]} or 1.
+    parts: given[each] must be {target[each]} for each in where
+    with likes: [one for one in call.tensors if one is not given and one.shape == target][:1]
+    with pairs: [(one, each) for one in likes for each in where]
+    parts: one[each] must be {given[each]} for one, each in pairs
+    with ways: [code for shape, code in changes(given) if fits_into(shape, target)]; try: {way} for way in ways[:2]
 """)
+
+
+@says(r"stack expects each tensor to be equal size")
+def _stacked(members: list[Given]) -> Mismatch | None:
+    wrong = [one for one in members if one.shape != members[0].shape]
+    if not wrong:
+        return None
+    first = members[0]
+    rule = f"A stack takes tensors of one shape: {first} and {listed([str(one) for one in wrong])}."
+    pairs = [(first, wrong[0]), *((one, first) for one in wrong)]
+    parts = [part for one, other in pairs for part in _difference(one, other)]
+    same_rest = len({one.shape[1:] for one in members}) == 1 and first.ndim > 0
+    names = _first_four(members)
+    ways = [f"torch.cat([{names}])", f"nn.utils.rnn.pad_sequence([{names}])"] if same_rest else []
+    return mismatch("shape", rule, *parts, works=ways)
+
+
+def _difference(one: Given, other: Given) -> list[Clashing]:
+    """Return what of a tensor differs from another."""
+    if one.ndim != other.ndim:
+        return [one.dims(other.ndim)]
+    return [one.size(at, other[at]) for at in unlike(one.shape, other.shape)]
 
 
 def _wanted(call: Call) -> Shape:
@@ -269,18 +301,6 @@ def _reshapes(given: Given, wanted: Shape) -> list[str]:
     return ways[:2]
 
 
-says.table(r"""
-shape '\[{wanted:shape}\]' is invalid for input of size {elements}
-    with given: first one.numel == elements; with fixed: prod([each for each in wanted if each != -1])
-    with needs: f"{given} has {count(elements)}, and ({as_args(wanted)}) needs {count(fixed)}"
-    with divisor: f"the {count(fixed)} that the other sizes of ({as_args(wanted)}) take"
-    with divided: f"the {count(elements)} of {given} cannot be divided by {divisor}"
-    shape: A reshape keeps all elements: {divided if -1 in wanted else needs}.
-    parts: given is {elements} elements must be {"a multiple of " if -1 in wanted else ""}{fixed} elements
-    try: {way} for way in reshapes(given, wanted)
-""")
-
-
 # -- two operands that do not broadcast ----------------------------------------------------------------------------
 
 
@@ -357,36 +377,3 @@ def _changes(given: Given) -> Iterator[tuple[Shape, str]]:
         swapped[left], swapped[right] = swapped[right], swapped[left]
         if given.ndim > 2 and swapped != list(shape):
             yield tuple(swapped), f"{code}.transpose({left}, {right})"
-
-
-# -- a result or a target that has a shape of its own --------------------------------------------------------------
-
-
-says.table(r"""
-output with shape \[{have:shape}\] doesn't match the broadcast shape \[{wanted:shape}\]
-    with target: first one.shape == have; with wrong: [at for at in range(-len(have), 0) if have[at] != wanted[at]]
-    with others: [one for one in call.tensors if one is not target and not fits_into(one.shape, have)][:1]
-    with operands: f"{target} with {others[0]}" if others else target
-    shape: An in-place operation keeps the shape of what it writes to: {operands} would give {sizes(wanted)}.
-    parts: target[at] must be {wanted[at]} for at in wrong; parts: target.shape must be {sizes(wanted)} when not wrong
-    parts: one.shape must be {sizes(have)} for one in others
-    with sign: {"add": "+", "sub": "-", "mul": "*", "div": "/"}.get(call.function.removeprefix("i"), "")
-    with assigned: f"{target.code} = " if target.can_be_assigned else ""
-    try: {assigned}{target.code} {sign} {one.code} for one in others when sign and target.operand.name
-
-The expanded size of the tensor \(-?\d+\) must match the existing size \(\d+\) at non-singleton dimension {dim}\.\s+\
-Target sizes: \[{target:shape}\]\.\s+Tensor sizes: \[{have:shape}\]
-    with those: every one.shape == have; with sums: call.function in ("addmm", "addmv", "baddbmm", "addbmm", "addr")
-    with added: [call.tensor("input|self", 0)] if sums else [one for one in those if one.role == "bias"][:1]
-    with usual: those[0 if call.function in ("expand", "broadcast_to", "expand_as") else -1]
-    with given: [one for one in (*added, usual) if one][0]
-    with where: clashing(given.shape, target) or [dim - len(target)]; with at: where[0]
-    with which: "last dimension" if at == -1 else f"dimension {given.ndim + at}"
-    shape: Only a dimension of size 1 can be expanded: {given} should become {sizes(target)}, but its {which} is
-        {given[at]}, not {target[at]} or 1.
-    parts: given[each] must be {target[each]} for each in where
-    with likes: [one for one in call.tensors if one is not given and one.shape == target][:1]
-    with pairs: [(one, each) for one in likes for each in where]
-    parts: one[each] must be {given[each]} for one, each in pairs
-    with ways: [code for shape, code in changes(given) if fits_into(shape, target)]; try: {way} for way in ways[:2]
-""")

@@ -14,8 +14,8 @@ of the operands that do not fit, and the code that would have worked::
 - The sentence and the code are f-strings. They name what was found in the message, operands (`OPERANDS`: ``{first}`` is
   its name and shape, ``{first[1]}`` a size, ``{first.code}`` how to write it), and the ``call``.
 - A part is a dimension (``weight[0]``), ``weight.ndim``, ``weight.shape``, ``weight.dtype``, or ``weight`` as a whole;
-  ``is`` says what it is where that is not its size, ``must be`` what would fit. ``weight?`` may be missing.
-  ``left[-1] must equal right[0]`` is two parts.
+  ``is`` says what it is where that is not its size, ``must be`` what would fit. ``left[-1] must equal right[0]`` is two
+  parts.
 - ``if:`` is a condition: where it does not hold, the row explains nothing.
 - ``with wrong: first one.ndim > 2`` names the first tensor of which that holds; ``last``, ``every`` (one or more) and
   ``all`` (or none) go likewise, and ``with at: dim % first.ndim`` names a value.
@@ -23,8 +23,7 @@ of the operands that do not fit, and the code that would have worked::
 - The expressions can call `FUNCTIONS`, and what the subject declares with ``@says.helper``.
 - Several of these may share a line: ``parts: x[0] must be 1; try: {x.code}[:1]``.
 
-A message that takes more than this has a function, whose parameters ask for the same names (``weight: Given``, or
-``weight: Given | None``)::
+A message that takes more than this has a function, whose parameters ask for the same names::
 
     @says(r"hx has inconsistent hidden_size: got {got}, expected {wanted}")
     def _hidden_size(call: Call, hidden: Given, wanted: int) -> Mismatch | None: ...
@@ -47,6 +46,7 @@ from tensormagic.diagnoses.mismatches.call import (
     FUNCTIONS,
     OPERANDS,
     Call,
+    Given,
     MissingError,
     dtype_of,
     mismatch,
@@ -72,13 +72,6 @@ class Names(dict[str, Any]):
         self[name] = needed(OPERANDS[name](self["call"]))
         return self[name]
 
-    def optional(self, name: str) -> Any:
-        """Return what has this name; None where it is not there."""
-        try:
-            return self[name]
-        except (IndexError, NameError):
-            return None
-
 
 # -- the rows --------------------------------------------------------------------------------------------------------
 
@@ -89,9 +82,10 @@ _GROUPS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
 }  # fmt: skip
 _BLOCK = re.compile(r"((?:^\S.*\n)+)((?:^ {4}.*\n)+)", re.MULTILINE)
 _ENTRIES = re.compile(r"; (?=(?:if|with \w+|parts|try): )")
-_PART = re.compile(r"(\w+)(\??)(?:\[(.+?)\]|\.(\w+))?(?: is (.+?))?(?: must be (.+))?")
+_PART = re.compile(r"(\w+)(?:\[(.+?)\]|\.(\w+))?(?: is (.+?))?(?: must be (.+))?")
 _EQUAL = re.compile(r"(\w+)\[(.+?)\] must equal (\w+)\[(.+?)\]")
 
+Lines = tuple[tuple[str, str], ...]  # what stands below a message in the table, by the word before the colon
 Explain = Callable[..., Mismatch | None]
 ExplainT = TypeVar("ExplainT", bound=Explain)
 HelperT = TypeVar("HelperT", bound=Callable[..., Any])
@@ -102,7 +96,7 @@ class Row:
     """What torch says, and what explains it; the pattern is compiled where it is first needed, after an error."""
 
     says: str  # As it stands in the table.
-    explain: Explain | Text
+    explain: Explain | Lines
     fixed: Mapping[str, Any]  # What it can name besides.
 
     @property
@@ -119,17 +113,13 @@ class Row:
         groups = {name: _GROUPS[kinds[name]][1](text) if name in kinds and text is not None else text
                   for name, text in found.groupdict().items()}  # fmt: skip
         try:
-            return self.explained(Names(call, {**groups, **self.fixed}))
+            names = Names(call, {**groups, **self.fixed})
+            if isinstance(self.explain, tuple):
+                return _read(self.explain, names)
+            asked = self.explain.__annotations__.keys() & (names.keys() | OPERANDS.keys())
+            return self.explain(**{name: names[name] for name in asked})
         except (IndexError, ZeroDivisionError):  # also a dimension that the operand does not have
             return None
-
-    def explained(self, names: Names) -> Mismatch | None:
-        """Return what did not fit, with what the row or function names."""
-        if isinstance(self.explain, Text):
-            return self.explain.mismatch(names)
-        asked = {name: hint for name, hint in self.explain.__annotations__.items() if name != "return"}
-        given = {name: names.optional(name) if hint.endswith("| None") else names[name] for name, hint in asked.items()}
-        return self.explain(**given)
 
 
 @cache
@@ -163,35 +153,28 @@ class Messages:
         joined = re.sub(r"\n {8,}", " ", text.replace("\\\n", ""))
         for messages, body in _BLOCK.findall(joined):
             entries = (entry for line in body.splitlines() for entry in _ENTRIES.split(line.strip()))
-            lines = (entry.partition(": ") for entry in entries)
-            explain = Text(*((key, rest) for key, _, rest in lines))
+            explain = tuple((key, rest) for key, _, rest in (entry.partition(": ") for entry in entries))
             said = (line for line in messages.splitlines() if not line.startswith("# "))
             self.rows += [Row(says, explain, self.helpers) for says in said]
 
 
-class Text:
-    """What stands below a message in the table."""
-
-    def __init__(self, *lines: tuple[str, str]) -> None:
-        self.lines = lines
-
-    def mismatch(self, names: Names) -> Mismatch | None:
-        """Return the mismatch that the lines describe; None where a condition does not hold."""
-        kind, sentence, parts, works = "", "", [], []
-        for key, text in self.lines:
-            if key == "if":
-                if not _value(text, names):
-                    return None
-            elif key.startswith("with "):
-                names[key.removeprefix("with ")] = _defined(text, names)
-            elif key == "parts":
-                texts = (each for body in _repeated(text, names) for each in body.split("; "))
-                parts += [part for each in texts for part in _parts(each, names)]
-            elif key == "try":
-                works += [_filled(body, names) for body in _repeated(text, names)]
-            else:
-                kind, sentence = key, _filled(text, names)
-        return mismatch(cast("MismatchKind", kind), sentence, *parts, works=works)
+def _read(lines: Lines, names: Names) -> Mismatch | None:
+    """Return the mismatch that the lines describe; None where a condition does not hold."""
+    kind, sentence, parts, works = "", "", [], []
+    for key, text in lines:
+        if key == "if":
+            if not _value(text, names):
+                return None
+        elif key.startswith("with "):
+            names[key.removeprefix("with ")] = _defined(text, names)
+        elif key == "parts":
+            texts = (each for body in _repeated(text, names) for each in body.split("; "))
+            parts += [part for each in texts for part in _parts(each, names)]
+        elif key == "try":
+            works += [_filled(body, names) for body in _repeated(text, names)]
+        else:
+            kind, sentence = key, _filled(text, names)
+    return mismatch(cast("MismatchKind", kind), sentence, *parts, works=works)
 
 
 def _defined(text: str, names: Names) -> Any:
@@ -228,10 +211,8 @@ def _parts(text: str, names: Names) -> Iterator[Clashing]:
         return
     found = _PART.fullmatch(text)
     assert found is not None, text
-    name, optional, dimension, fact, got, wanted = found.groups()
-    given = names.optional(name) if optional else names[name]
-    if given is None:
-        return
+    name, dimension, fact, got, wanted = found.groups()
+    given: Given = names[name]
     expected = _filled(wanted or "", names)
     if dimension is not None:
         yield given.size(_value(dimension, names), expected, got and _filled(got, names))
