@@ -98,13 +98,15 @@ def small_view_of_large_storage(report: TensorReport) -> Iterator[Finding]:
         return  # those who are listed may not be all
     if holders.of_storage or not holders.of_tensor:
         return
+    held = _held_by(report)
+    name = report.name if report.name in held or report.name.isidentifier() else held[0]
     yield Finding(
         code="TM205",
         severity="warning",
         message=f"{report.name} reads {number_of_bytes(read)} and keeps {number_of_bytes(storage.nbytes)} alive: "
         "nothing else uses this storage.",
-        evidence={"bytes read": read, "storage bytes": storage.nbytes, "holders": len(_held_by(report))},
-        remedy=f"Keep a copy of what it reads instead, and the storage is freed: {_copy(report)}",
+        evidence={"bytes read": read, "storage bytes": storage.nbytes, "holders": len(held)},
+        remedy=f"Keep a copy of what it reads instead, and the storage is freed: `{name} = {name}.clone()`",
         subject=report.name,
     )
 
@@ -127,9 +129,3 @@ def lone_views(report: WatchReport | MemoryReport) -> Iterator[Finding]:
 
 def _held_by(report: TensorReport) -> list[str]:
     return [holder.path for holder in report.holders.of_tensor] if report.holders is not None else []
-
-
-def _copy(report: TensorReport) -> str:
-    held = _held_by(report)
-    name = report.name if report.name in held or report.name.isidentifier() else held[0]
-    return f"`{name} = {name}.clone()`"

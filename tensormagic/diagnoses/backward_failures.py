@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from tensormagic.diagnoses.rule import atom, call_on, scientific
+from tensormagic.diagnoses.rule import atom, call_on, related_lines, scientific
 from tensormagic.diagnoses.writes import (
     LONGEST,
     assigned,
@@ -18,7 +18,7 @@ from tensormagic.diagnoses.writes import (
     target_of,
     writing,
 )
-from tensormagic.reports import FailureReport, Finding, Location, RelatedLine, Severity, StartReport, TraceReport
+from tensormagic.reports import FailureReport, Finding, Location, Severity, StartReport, TraceReport
 from tensormagic.reports.failure import FreedGraph, ModifiedSavedTensor, SavedWrite, SwallowedError, WrongReturn
 from tensormagic.words import listed, plural
 
@@ -57,7 +57,7 @@ def changed_after_saving(report: FailureReport) -> Iterator[Finding]:
         or _remedy(first, modified.name, traced=modified.graph is not None),
         subject=modified.op if " " in name else name,
         node=place_of(modified),
-        related=lines((f"saved by {modified.op}", modified.location if first is not None else None),
+        related=related_lines((f"saved by {modified.op}", modified.location if first is not None else None),
                       ("backward", modified.backward)),
     )  # fmt: skip
 
@@ -112,11 +112,6 @@ def place_of(found: ModifiedSavedTensor | FreedGraph | WrongReturn) -> tuple[int
     return None if found.graph is None or found.node is None else (found.graph, found.node)
 
 
-def lines(*described: tuple[str, Location | None]) -> tuple[RelatedLine, ...]:
-    """Return the lines that are known."""
-    return tuple(RelatedLine(what, location) for what, location in described if location is not None)
-
-
 def freed_graph(report: FailureReport) -> Iterator[Finding]:
     """TM304: backward came to a part of the graph that an earlier one had freed."""
     freed = report.backward.freed if report.backward is not None else None
@@ -131,7 +126,7 @@ def freed_graph(report: FailureReport) -> Iterator[Finding]:
         remedy=_freed_remedy(freed),
         subject=freed.root or _root_of(report) or freed.op,
         node=place_of(freed),
-        related=lines(("freed by the earlier backward", freed.first),
+        related=related_lines(("freed by the earlier backward", freed.first),
                       ("made here, and used again", None if freed.whole else freed.joint_location)),
     )  # fmt: skip
 
@@ -245,7 +240,7 @@ def not_a_scalar(report: FailureReport) -> Iterator[Finding]:
         evidence={"elements": _elements(root.shape)},
         remedy=_to_a_scalar(name, report),
         subject=name,
-        related=lines(("made here", root.location)),
+        related=related_lines(("made here", root.location)),
     )
 
 
@@ -305,7 +300,7 @@ def write_to_a_leaf(report: FailureReport) -> Iterator[Finding]:
         f"`with torch.no_grad(): {code(node) if node is not None else '…'}`. If it should be part of the graph, write "
         f"into a copy, `{name if name and ' ' not in name else 'w'}.clone()`.",
         subject=name,
-        related=lines(("made here", leaf.location if leaf is not None else None)),
+        related=related_lines(("made here", leaf.location if leaf is not None else None)),
     )
 
 
@@ -325,7 +320,7 @@ def custom_function_return(report: FailureReport) -> Iterator[Finding]:
         remedy=_returned_remedy(wrong),
         subject=wrong.function,
         node=place_of(wrong),
-        related=lines(*others, ("applied here", wrong.location), ("backward", wrong.backward)),
+        related=related_lines(*others, ("applied here", wrong.location), ("backward", wrong.backward)),
     )
 
 
@@ -441,7 +436,7 @@ def ignored_gradient(report: TraceReport) -> Iterator[Finding]:
             remedy=f"Multiply by it: `return {one.argument} * …`, and check one call: `tm.check({one.function}, …)`.",
             subject=one.function,
             node=(one.graph, one.node) if one.graph is not None and one.node is not None else None,
-            related=lines(("applied here", one.applied)),
+            related=related_lines(("applied here", one.applied)),
         )
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from math import prod
 
-from tensormagic.diagnoses.rule import binding, called, every_call, expression, how_often, of_kind, times
+from tensormagic.diagnoses.rule import binding, called, every_call, expression, how_often, of_kind, related_lines, times
 from tensormagic.reports import Finding, Observation, Operand, RelatedLine, RngRunReport, TraceReport
 from tensormagic.words import count, listed, number_of_bytes, plural, tuple_text
 
@@ -24,7 +24,6 @@ def unseeded_draws(report: TraceReport) -> Iterator[Finding]:
         return
     count = sum(one.calls for one in draws)
     names = listed(list(dict.fromkeys(one.op for one in draws)))
-    rest = draws[1 : 1 + MOST_LINES]
     lines = "" if len(draws) == 1 else f" on {plural(len(draws), 'line')}"
     yield Finding(
         code="TM701",
@@ -35,8 +34,14 @@ def unseeded_draws(report: TraceReport) -> Iterator[Finding]:
         evidence={"draws": count, "lines": len(draws), "seed": draws[0].detail},
         remedy="To make runs comparable: `torch.manual_seed(0)` before the model is made.",
         subject=draws[0].op,
-        related=tuple(_related(report, one) for one in rest),
+        related=_others(report, draws),
     )
+
+
+def _others(report: TraceReport, seen: list[Observation]) -> tuple[RelatedLine, ...]:
+    """Return the lines of the first few besides the very first."""
+    times = ((one, f", {count(one.calls)} times" if one.calls > 1 else "") for one in seen[1 : 1 + MOST_LINES])
+    return related_lines(*((f"{one.op}{often}", report.location(one.location)) for one, often in times))
 
 
 def unseeded_run(report: RngRunReport) -> Iterator[Finding]:
@@ -56,12 +61,6 @@ def unseeded_run(report: RngRunReport) -> Iterator[Finding]:
             remedy=f"To make runs comparable: {_SEEDS[state.library]} before the model is made.",
             subject=state.name,
         )
-
-
-def _related(report: TraceReport, one: Observation) -> RelatedLine:
-    location = report.location(one.location)
-    assert location is not None  # `of_kind` gives no others
-    return RelatedLine(f"{one.op}, {count(one.calls)} times" if one.calls > 1 else one.op, location)
 
 
 # TM703, TM704: random numbers that come again.
@@ -143,14 +142,8 @@ def waits_in_every_step(report: TraceReport) -> Iterator[Finding]:
         evidence={"waits": count, "steps": steps, "device": first.detail},
         remedy="Keep the value on the device (`total += loss.detach()`), and read it less often.",
         subject=first.operands[0].name if first.operands else "",
-        related=tuple(_device_related(report, one) for one in waits[1 : 1 + MOST_LINES]),
+        related=_others(report, waits),
     )
-
-
-def _device_related(report: TraceReport, one: Observation) -> RelatedLine:
-    location = report.location(one.location)
-    assert location is not None  # `of_kind` gives no others
-    return RelatedLine(f"{one.op}, {count(one.calls)} times", location)
 
 
 # -- TM805 ----------------------------------------------------------------------------------------------------------
@@ -184,7 +177,7 @@ def _promoted_finding(report: TraceReport, one: Observation, narrow: Operand, wi
         },
         remedy=f"Convert the data once: {code}; NumPy makes float64 by default.",
         subject=wide.name,
-        related=() if made is None else (RelatedLine("made as float64", made),),
+        related=related_lines(("made as float64", made)),
     )
 
 
@@ -293,7 +286,7 @@ def _uninitialised_finding(report: TraceReport, one: Observation) -> Finding:
         evidence={"bytes": one.nbytes, "shape": tuple_text(operand.shape)},
         remedy=_with_values(made.text if made is not None else ""),
         subject=operand.name,
-        related=() if made is None else (RelatedLine("made without values", made),),
+        related=related_lines(("made without values", made)),
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
-from tensormagic.diagnoses.rule import as_code, atom, clipping, scientific, spliced, statement_of
+from tensormagic.diagnoses.rule import as_code, atom, clipping, related_lines, scientific, spliced, statement_of
 from tensormagic.diagnoses.writes import assigned
 from tensormagic.diagnoses.zero_gradients import Paths
 from tensormagic.reports import (
@@ -17,7 +17,6 @@ from tensormagic.reports import (
     GraphGrowth,
     Location,
     ParameterSeries,
-    RelatedLine,
     RunningSum,
     TraceReport,
 )
@@ -44,8 +43,7 @@ def growing_graph(report: TraceReport) -> Iterator[Finding]:
 def _growing(report: TraceReport, growth: GraphGrowth) -> Finding:
     joined, reaches = report.location(growth.joined), report.location(growth.reaches)
     backward = report.location(growth.backward)
-    lines = [("what it carries over is made here", reaches)] if reaches != joined else []
-    lines += [("backward goes through all of it", backward)]
+    carried_from = ("what it carries over is made here", reaches if reaches != joined else None)
     carried = assigned(reaches or joined)
     cut = f"`{carried[0]} = {carried[0]}.detach()`" if len(carried) == 1 else "`.detach()`"
     return Finding(
@@ -59,7 +57,7 @@ def _growing(report: TraceReport, growth: GraphGrowth) -> Finding:
         remedy=f"Detach what is carried into the next step: {cut} before it is used again; for a loss that is only "
         "logged, use `loss.item()`.",
         subject="graph",
-        related=tuple(RelatedLine(what, place) for what, place in lines if place is not None),
+        related=related_lines(carried_from, ("backward goes through all of it", backward)),
     )
 
 
@@ -228,7 +226,9 @@ def _best_before(passed: list[_Passed], weight: _Weight) -> _Weight | None:
 
 def _vanishing_finding(report: TraceReport, worst: _Weight, best: _Weight, lost: int) -> Finding:
     node, location = _leaf_node(report, worst.name)
-    zero = sum(_is_always_zero(series) for series in report.parameters if len(series.shape) > 1)
+    known = ({norm for norm in series.norms if norm != UNTOUCHED}
+             for series in report.parameters if len(series.shape) > 1)  # fmt: skip
+    zero = sum(norms == {0} for norms in known)  # every one: next to ones below 1e-6, those have underflowed
     others = f"; {plural(lost - 1, 'other weight')} as well" if lost > 1 else ""
     nodes = [node for graph in report.graphs for node in graph.nodes]
     beyond = f"; beyond it, {plural(zero, 'weight gets', 'weights get')} exactly zero" if zero else ""
@@ -243,12 +243,6 @@ def _vanishing_finding(report: TraceReport, worst: _Weight, best: _Weight, lost:
         subject=worst.name,
         node=node,
     )
-
-
-def _is_always_zero(series: ParameterSeries) -> bool:
-    """Whether gradients came, and every one was zero: next to ones below 1e-6, those have underflowed."""
-    norms = [norm for norm in series.norms if norm != UNTOUCHED]
-    return bool(norms) and not any(norms)
 
 
 # -- TM404 --------------------------------------------------------------------------------------------------------

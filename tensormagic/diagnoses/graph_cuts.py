@@ -370,19 +370,15 @@ def _remedy(report: TraceReport, place: _Place, missing: Sequence[LeftOut], who:
     cut, where = place.cut, report.location(place.cut.location)
     mend = instead(cut, where, starts=place.is_root)
     name, is_bound, _ = where.text.partition("=") if where is not None else ("", "", "")
-    if cut.kind == "detach" and mend and is_bound and _losses_behind(report, cut) > 1:
+    same = (cut.kind, cut.op, cut.location)
+    losses = sum(any((one.kind, one.op, one.location) == same for one in graph.cuts) for graph in report.graphs)
+    if cut.kind == "detach" and mend and is_bound and losses > 1:
         # one network's loss is to pass, the other's is not
         mend = f"leave out `.detach()` here, and detach for the other loss alone: `{name.strip()}.detach()`"
     described = f"If it should learn, {mend}." if mend else ""
     if not missing[0].is_parameter:
         return described
     return f"{described} {fixed(who)}".strip()
-
-
-def _losses_behind(report: TraceReport, cut: Cut) -> int:
-    """Return in how many graphs what came out of a cut is used."""
-    same = (cut.kind, cut.op, cut.location)
-    return sum(any((one.kind, one.op, one.location) == same for one in graph.cuts) for graph in report.graphs)
 
 
 def _related(report: TraceReport, place: _Place, where: Location | None) -> Iterator[RelatedLine]:

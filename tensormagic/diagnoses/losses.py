@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tensormagic.diagnoses.graph_cuts import call_words, instead, is_drawn
-from tensormagic.diagnoses.rule import called, of_kind
+from tensormagic.diagnoses.rule import called, of_kind, related_lines
 from tensormagic.reports import (
     Cut,
     Finding,
@@ -16,7 +16,6 @@ from tensormagic.reports import (
     Location,
     ModelMode,
     Observation,
-    RelatedLine,
     Severity,
     TraceReport,
     UntrainedNorm,
@@ -94,14 +93,10 @@ def _finding(report: TraceReport, one: Observation, clash: _Clash) -> Finding:
         severity=clash.severity,
         message=clash.says.format(**words) + ".",
         location=here,
-        evidence={
-            "loss": one.op,
-            "made by": one.detail,
-            "calls": one.calls,
-        },
+        evidence={"loss": one.op, "made by": one.detail, "calls": one.calls},
         remedy=clash.remedy.format(**words),
         subject=one.operands[0].name,
-        related=() if made is None or made == here else (RelatedLine(f"{one.detail} applied here", made),),
+        related=related_lines((f"{one.detail} applied here", made), besides=here),
     )
 
 
@@ -274,7 +269,7 @@ def _sampled_past(report: TraceReport, graph: Graph, cut: Cut) -> Finding:
         evidence={"kind": cut.kind, "times": cut.count},
         remedy=f"If it should learn from its samples, {instead(cut, here)}.",
         subject=cut.source_name,
-        related=(RelatedLine("used here", joined),) if joined is not None and joined != here else (),
+        related=related_lines(("used here", joined), besides=here),
     )
 
 
@@ -316,7 +311,7 @@ def _term(report: TraceReport, graph: Graph, cut: Cut) -> Finding:
         evidence={"kind": cut.kind, "times": cut.count},
         remedy=f"To learn from it, {keep}. To see its value only, add it after the backward.",
         subject=cut.source_name,
-        related=(RelatedLine("added here", joined),) if joined is not None and joined != here else (),
+        related=related_lines(("added here", joined), besides=here),
     )
 
 
@@ -364,7 +359,7 @@ def _penalty(report: TraceReport, graph: Graph, cut: Cut) -> Finding:
         evidence={"times": cut.count},
         remedy=f"{mended[:1].upper()}{mended[1:]}.",
         subject=cut.source_name,
-        related=(RelatedLine("added here", joined),) if joined is not None and joined != here else (),
+        related=related_lines(("added here", joined), besides=here),
     )
 
 
@@ -395,5 +390,5 @@ def _undetached(report: TraceReport, one: Observation, severity: Severity, says:
         remedy=f"Take it as a number: `{name if name.isidentifier() else 'x'}.detach()`, or compute it in "
         "`torch.no_grad()`.",
         subject=name,
-        related=(RelatedLine("made here", made),) if made is not None and made != here else (),
+        related=related_lines(("made here", made), besides=here),
     )

@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from tensormagic.diagnoses.backward_failures import lines, place_of, saver, tensor_name
-from tensormagic.diagnoses.rule import atom, binding, call_on, called, every_call, of_kind, spliced
+from tensormagic.diagnoses.backward_failures import place_of, saver, tensor_name
+from tensormagic.diagnoses.rule import atom, binding, call_on, called, every_call, of_kind, related_lines, spliced
 from tensormagic.diagnoses.writes import assigned, described_write, update_by_hand
-from tensormagic.reports import Finding, Location, Observation, RelatedLine, Severity, TraceReport
+from tensormagic.reports import Finding, Location, Observation, Severity, TraceReport
 from tensormagic.reports.base import Scalar
-from tensormagic.reports.failure import GradientRead, ModifiedSavedTensor, SavedWrite
+from tensormagic.reports.failure import GradientRead, ModifiedSavedTensor
 from tensormagic.words import count, listed, plural, tuple_text
 
 _Description = tuple[Severity, str, str]  # how certain, the sentence, the remedy
@@ -28,7 +28,7 @@ def _finding(report: TraceReport, code: str, one: Observation, described: _Descr
         evidence={"calls": one.calls, "looked at": one.looked, "seen": one.seen},
         remedy=described[2],
         subject=one.operands[0].name if one.operands else one.op,
-        related=(RelatedLine(made, before),) if made and before is not None and before != here else (),
+        related=related_lines((made, before if made else None), besides=here),
     )
 
 
@@ -146,20 +146,16 @@ def _dropout(report: TraceReport, one: Observation, *, evaluated: bool) -> Findi
         if made
         else f"{one.op} ignores the mode of {module} unless `training` is passed"
     )
+    here = report.location(one.location)
+    call = call_on(here.text if here is not None else "", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d")
+    as_made = ast.unparse(call) if call is not None else "nn.Dropout(p)"
     seen = f"{plural(one.seen, 'call')} in eval mode still dropped elements: " if evaluated else ""
     return _finding(report, "TM610", one, (
         "warning" if evaluated else "note",
         f"{seen}{why}{'' if evaluated else '; nothing was evaluated in this run'}.",
-        f"Make it in `__init__`: `self.{one.op} = {_made_there(report, one)}`" if made else
+        f"Make it in `__init__`: `self.{one.op} = {as_made}`" if made else
         f"Pass the mode: `F.{one.op}(x, p, training=self.training)`",
     ))  # fmt: skip
-
-
-def _made_there(report: TraceReport, one: Observation) -> str:
-    """Return the dropout as the line makes it: ``nn.Dropout(0.5)``."""
-    here = report.location(one.location)
-    call = call_on(here.text if here is not None else "", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d")
-    return ast.unparse(call) if call is not None else "nn.Dropout(p)"
 
 
 # -- TM611: kl_div of what are no logarithms -----------------------------------------------------------------------
@@ -201,8 +197,8 @@ def softmax_elsewhere(report: TraceReport) -> Iterator[Finding]:
         if not (one.detail.startswith("samples") and one.location in proven):
             found = _finding(report, "TM612", one, _softmax(one), "softmax applied here")
             if found.related and found.location is not None:  # the line to mend comes first
-                read = RelatedLine("and read here", found.location)
-                found = replace(found, location=found.related[0].location, related=(read,))
+                read = related_lines(("and read here", found.location))
+                found = replace(found, location=found.related[0].location, related=read)
             yield found
 
 
@@ -309,7 +305,10 @@ def changed_unseen(report: TraceReport) -> Iterator[Finding]:
 def _unseen(same: list[ModifiedSavedTensor]) -> Finding:
     """Return the finding about what one line changed: the first that backward came to, and how many more."""
     modified, first = same[0], same[0].writes[0]
-    names = list(dict.fromkeys(_name(each, first) for each in same))
+    array = assigned(first.location) if first.call == "as_tensor" else []
+    made_of_array = array[0] if len(array) == 1 else ""  # then it has the name that its line binds
+    names = [tensor_name(each, first) if each.name or not made_of_array else made_of_array for each in same]
+    names = list(dict.fromkeys(names))
     more = f" (and {plural(len(names) - 1, 'other tensor')})" if len(names) > 1 else ""
     how, what_hides, remedy = (
         (f"through the NumPy array of {described_write(first)}", "NumPy", _ARRAY)
@@ -327,14 +326,8 @@ def _unseen(same: list[ModifiedSavedTensor]) -> Finding:
         remedy=remedy,
         subject=modified.op if " " in names[0] else names[0],
         node=place_of(modified),
-        related=lines((f"saved by {modified.op}", modified.location), ("backward", modified.backward)),
+        related=related_lines((f"saved by {modified.op}", modified.location), ("backward", modified.backward)),
     )
-
-
-def _name(modified: ModifiedSavedTensor, write: SavedWrite) -> str:
-    """Return what a tensor is called that was changed; one that was made of an array, as the line says that made it."""
-    made = assigned(write.location) if write.call == "as_tensor" and not modified.name else []
-    return made[0] if len(made) == 1 else tensor_name(modified, write)
 
 
 def gradient_of_non_leaf(report: TraceReport) -> Iterator[Finding]:
@@ -364,7 +357,7 @@ def _non_leaf(read: GradientRead) -> Finding:
         or _leaf_first(read, code)
         or f"Ask for it before backward: `{code}.retain_grad()`.{_about_the_leaf(read, code)}",
         subject=name,
-        related=lines(("made here", read.made)),
+        related=related_lines(("made here", read.made)),
     )
 
 

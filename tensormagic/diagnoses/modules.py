@@ -191,7 +191,10 @@ def _hiding(hidden: UnregisteredModules) -> Finding:
     inside = _copies(inside) or inside  # `[layer] * 3` would register one layer three times
     keys = ""
     if hidden.container == "dict" and not _are_named(inside):
-        value = "nn.ParameterDict(value)" if kind == "ParameterDict" and _is_nested(inside) else "value"
+        tree = ast.parse(inside, mode="eval").body if kind == "ParameterDict" else None
+        values = [tree.value] if isinstance(tree, ast.DictComp) else tree.values if isinstance(tree, ast.Dict) else []
+        nested = tree is not None and all(isinstance(each, ast.Dict | ast.DictComp) for each in values)
+        value = "nn.ParameterDict(value)" if nested else "value"
         kind = "ModuleDict" if value != "value" else kind
         inside = f"{{str(key): {value} for key, value in {inside}.items()}}" if len(inside) < _LONGEST else "…"
         keys = f", whose keys are text: `self.{attribute}[str(key)]`"
@@ -206,9 +209,7 @@ def _hiding(hidden: UnregisteredModules) -> Finding:
         f"{missing} are missing from {hidden.owner}.parameters(), which has {count(hidden.registered)}.",
         location=hidden.location,
         evidence={"parameters missing": hidden.parameters, "elements": hidden.numel, "optimized": hidden.optimized},
-        remedy=f"If they are to be trained with it, let the module register them: {code}"
-        if meant
-        else (f"Let the module register them: {code}"),
+        remedy=f"{'If they are to be trained with it, let' if meant else 'Let'} the module register them: {code}",
         subject=hidden.name,
     )
 
@@ -223,12 +224,6 @@ def _are_named(inside: str) -> bool:
     keys = [getattr(key, "value", "") for key in tree.keys]
     flat = not any(isinstance(value, ast.Dict | ast.DictComp | ast.List) for value in tree.values)
     return flat and not any(isinstance(key, int | float | tuple) for key in keys)
-
-
-def _is_nested(inside: str) -> bool:
-    tree = ast.parse(inside, mode="eval").body
-    values = [tree.value] if isinstance(tree, ast.DictComp) else tree.values if isinstance(tree, ast.Dict) else []
-    return all(isinstance(value, ast.Dict | ast.DictComp) for value in values)
 
 
 def _inside(hidden: UnregisteredModules) -> str:
@@ -439,7 +434,13 @@ def _models_without_gradient(report: TraceReport) -> Iterator[Finding]:
     Where a call was seen to cut the gradient, TM303 reports it; where the model was made anew, TM604.
     """
     training = report.training
-    if training is None or report.state == "running" or _is_cut_or_replaced(report):
+    if training is None or report.state == "running":
+        return
+    optimized = {number for use in training.optimizers for number in use.holds}
+    cuts = (*report.cuts, *(cut for graph in report.graphs for cut in graph.cuts))
+    if any(cut.left_out for cut in cuts) or any(
+        series.owner and series.touched and at not in optimized for at, series in enumerate(report.parameters)
+    ):
         return
     known = report.passes_traced == report.passes_seen and training.optimizers_seen == len(training.optimizers)
     for use in training.optimizers if known and report.passes_seen >= FEWEST_STEPS else ():
@@ -448,13 +449,6 @@ def _models_without_gradient(report: TraceReport) -> Iterator[Finding]:
         missing = [series for series in held if series.owner and _is_missing(series)]
         if idle and missing and len(missing) == len(held) and not (use.unknown_parameters or use.left_out):
             yield _idle_finding(report, use, missing)
-
-
-def _is_cut_or_replaced(report: TraceReport) -> bool:
-    """Return whether the run shows where a gradient is cut, or a model that gets gradients is in no optimizer."""
-    held = {number for use in report.training.optimizers for number in use.holds} if report.training else set()
-    free = any(series.owner and series.touched and at not in held for at, series in enumerate(report.parameters))
-    return free or any(cut.left_out for cut in (*report.cuts, *(cut for graph in report.graphs for cut in graph.cuts)))
 
 
 def _idle_finding(report: TraceReport, use: OptimizerUse, missing: Sequence[ParameterSeries]) -> Finding:

@@ -392,19 +392,18 @@ def _faint(narrow: list[Node], frames: list[Frame]) -> _Loss | None:
     for node in reversed(narrow):
         norms = [frame.norms[node.index] for frame in frames if frame.norms[node.index] > 0]
         row = next((row for frame in reversed(frames) if (row := frame.measured(node.index)) is not None), None)
-        if row is not None and len(norms) >= FEWEST_PASSES and _is_faint(node, max(norms), row):
-            below = round(100 * row[_SUBNORMAL] / (1 - row[_ZERO]))
+        if row is None or len(norms) < FEWEST_PASSES or node.dtype != "float16" or not node.shapes:
+            continue
+        there = 1 - row[_ZERO]
+        count = math.prod(node.shapes[0]) * there
+        if count >= 1 and max(norms) / math.sqrt(count) < FAINT and row[_SUBNORMAL] >= SUBNORMAL_SHARE * there:
+            below = round(100 * row[_SUBNORMAL] / there)
             text = (
                 f"of the gradient that comes back to {node.op}, {below} % of what is not zero is below 6.1e\u22125, "
                 f"where float16 loses its digits, and the largest element is {scientific(row[_ABS_MAX])}"
             )
             return _Loss(node, text, {"subnormal share": row[_SUBNORMAL], "zero share": row[_ZERO], "norm": max(norms)})
     return None
-
-
-def _is_faint(node: Node, norm: float, row: tuple[float, ...]) -> bool:
-    count = math.prod(node.shapes[0]) * (1 - row[_ZERO]) if node.shapes and node.dtype == "float16" else 0
-    return count >= 1 and norm / math.sqrt(count) < FAINT and row[_SUBNORMAL] >= SUBNORMAL_SHARE * (1 - row[_ZERO])
 
 
 def _at_the_end(narrow: list[Node], frames: list[Frame]) -> _Loss | None:

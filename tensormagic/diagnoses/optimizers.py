@@ -254,7 +254,10 @@ def _of_unused_in(report: TraceReport) -> Iterator[Finding]:
     for use in training.optimizers if training is not None and left_out else ():
         if any(series.name in cut_off for series in _held(report, use)):
             continue  # TM303: it is used, and cut off
-        known = use.unknown_owner or not use.unknown_parameters or _of_one_make(report, use, left_out)
+        # Models of one make and other sizes: as many parameters of as many dimensions as get gradients.
+        mine = sorted(len(shape) for shape in use.unknown_shapes)
+        alike = len(mine) > 1 and mine == sorted(len(report.parameters[number].shape) for number in left_out)
+        known = use.unknown_owner or not use.unknown_parameters or alike
         if _is_lost(report, use) and (_alike(report, use, left_out) or known):
             yield _of_unused(report, use, left_out)
 
@@ -278,12 +281,6 @@ def _alike(report: TraceReport, use: OptimizerUse, left_out: _Numbers) -> bool:
     """Return whether what gets gradients has the shapes of all that the optimizer holds."""
     shapes = {report.parameters[number].shape for number in left_out}
     return {*use.unknown_shapes, *(series.shape for series in _held(report, use))} <= shapes
-
-
-def _of_one_make(report: TraceReport, use: OptimizerUse, left_out: _Numbers) -> bool:
-    """Return whether it holds as many parameters of as many dimensions as get gradients: models of other sizes."""
-    mine = sorted(len(shape) for shape in use.unknown_shapes)
-    return len(mine) > 1 and mine == sorted(len(report.parameters[number].shape) for number in left_out)
 
 
 def _meant_for(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.rule import rebound
+from tensormagic.diagnoses.rule import rebound, related_lines
 from tensormagic.reports import (
     Finding,
     Growth,
@@ -12,7 +12,6 @@ from tensormagic.reports import (
     Leak,
     MemoryReport,
     MemoryRunReport,
-    RelatedLine,
     StoredGraph,
     WatchReport,
 )
@@ -223,7 +222,7 @@ def _finding(leak: Leak, code: str, severity: Severity) -> Finding:
         evidence={"bytes an iteration": leak.each, "iterations": leak.iterations, "bytes": leak.kept},
         remedy=_remedy(leak),
         subject=leak.holder,
-        related=(RelatedLine("the most of it was allocated here", made),) if apart else (),
+        related=related_lines(("the most of it was allocated here", made if apart else None)),
     )
 
 

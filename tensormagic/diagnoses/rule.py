@@ -19,6 +19,7 @@ from tensormagic.reports import (
     Operand,
     OptimizerUse,
     ParameterSeries,
+    RelatedLine,
     Report,
     TraceReport,
 )
@@ -323,6 +324,11 @@ def atom(node: ast.expr) -> str:
     """Return an expression so that an attribute of it can be written."""
     text = ast.unparse(node)
     return text if isinstance(node, ast.Name | ast.Attribute | ast.Subscript | ast.Call) else f"({text})"
+
+
+def related_lines(*described: tuple[str, Location | None], besides: Location | None = None) -> tuple[RelatedLine, ...]:
+    """Return the lines that are known, with what is said of each; without the one that stands ``besides`` them."""
+    return tuple(RelatedLine(what, place) for what, place in described if place is not None and place != besides)
 
 
 def call_on(line: str, *names: str) -> ast.Call | None:

@@ -14,6 +14,7 @@ from tensormagic.diagnoses.rule import (
     atom,
     call_on,
     optimizer_code,
+    related_lines,
     scientific,
     spliced,
     step_line,
@@ -26,7 +27,6 @@ from tensormagic.reports import (
     Graph,
     OptimizerUse,
     ParameterSeries,
-    RelatedLine,
     StateLoad,
     TraceReport,
     UsedUpIterator,
@@ -82,7 +82,7 @@ def foreign_gradients(report: TraceReport) -> Iterator[Finding]:
                 evidence={"steps": use.steps, "of these": use.foreign},
                 remedy=f"Clear them just before the backward of its own loss: `{optimizer_code(use)}.zero_grad()`",
                 subject=use.name,
-                related=(RelatedLine("leaves gradients there", left),) if left is not None else (),
+                related=related_lines(("leaves gradients there", left)),
             )
 
 
@@ -355,9 +355,5 @@ def _frozen_moves(report: TraceReport, same: list[FrozenMove]) -> Finding:
         if to_zeros
         else f"Clear its gradient where you freeze it, as an optimizer leaves out what has none: `{code}.grad = None`.",
         subject=one.parameter,
-        related=tuple(
-            RelatedLine(what, place)
-            for what, place in (("frozen here", frozen), ("moved here", step))
-            if place is not None and place != here
-        ),
+        related=related_lines(("frozen here", frozen), ("moved here", step), besides=here),
     )

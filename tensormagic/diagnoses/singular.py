@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tensormagic.diagnoses.rule import call_on, expressions, spliced, statement_of
-from tensormagic.reports import MEASURES, Finding, FirstNonfinite, Graph, Node, RelatedLine, TraceReport
+from tensormagic.diagnoses.rule import call_on, expressions, related_lines, spliced, statement_of
+from tensormagic.reports import MEASURES, Finding, FirstNonfinite, Graph, Node, TraceReport
 from tensormagic.words import count, is_or_are, part_of, plural
 
 # Backward formulas where they are singular, and which of the places where a NaN appeared a finding is about.
@@ -266,7 +266,9 @@ def _made_the_zeros(graph: Graph, nonfinite: FirstNonfinite, below: int) -> bool
     """Whether what arrives below the selecting op is zero as often as what arrives where the NaN is born."""
     if below == nonfinite.node:
         return True
-    shares = [_zero_share(graph, nonfinite.pass_number, index) for index in (below, nonfinite.node)]
+    frame = next((frame for frame in graph.frames if frame.pass_number == nonfinite.pass_number), None)
+    measured = [None if frame is None else frame.measured(index) for index in (below, nonfinite.node)]
+    shares = [None if row is None else row[_ZERO_SHARE] for row in measured]
     if None in shares:
         return not _scales(graph, nonfinite, below)
     return shares[0] == shares[1] or (not _scales(graph, nonfinite, below) and bool(shares[0]))
@@ -276,12 +278,6 @@ def _scales(graph: Graph, nonfinite: FirstNonfinite, below: int) -> bool:
     """Whether between the two anything but plain passing on, or a product with one number, happens."""
     between = (node for node in graph.nodes[nonfinite.node + 1 : below + 1] if node.op in _SCALING)
     return any(node.op != "mul" or any(saved.shape for saved in node.saved) for node in between)
-
-
-def _zero_share(graph: Graph, pass_number: int, index: int) -> float | None:
-    frame = next((frame for frame in graph.frames if frame.pass_number == pass_number), None)
-    measured = frame.measured(index) if frame is not None else None
-    return None if measured is None else measured[_ZERO_SHARE]
 
 
 def nan_from_what_was_not_taken(report: TraceReport) -> Iterator[Finding]:
@@ -308,7 +304,7 @@ def nan_from_what_was_not_taken(report: TraceReport) -> Iterator[Finding]:
         remedy=_remedy(node, found.selecting, (location.text if location else "", line.text if line else "")),
         subject=node.op,
         node=(found.at, node.index),
-        related=(RelatedLine(f"left out by {found.selecting.op}", line),) if line else (),
+        related=related_lines((f"left out by {found.selecting.op}", line)),
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.rule import as_code, call_on, optimizer_code, scientific
+from tensormagic.diagnoses.rule import as_code, call_on, optimizer_code, related_lines, scientific
 from tensormagic.diagnoses.writes import LONGEST
 from tensormagic.reports import (
     Accumulation,
@@ -17,7 +17,6 @@ from tensormagic.reports import (
     Finding,
     OptimizerUse,
     ParameterSeries,
-    RelatedLine,
     Severity,
     StepKind,
     StepPattern,
@@ -55,11 +54,6 @@ def _in_a_row(patterns: list[StepPattern]) -> bool:
         return True
     ends = {step for pattern in patterns for step in (pattern.first, pattern.last)}
     return any(step + 1 in ends for step in ends)
-
-
-def _related(report: TraceReport, *lines: tuple[str, int | None]) -> tuple[RelatedLine, ...]:
-    places = ((what, report.location(line)) for what, line in lines)
-    return tuple(RelatedLine(what, place) for what, place in places if place is not None)
 
 
 def _evidence(use: OptimizerUse, patterns: list[StepPattern]) -> dict[str, Scalar]:
@@ -109,7 +103,7 @@ def _accumulated(report: TraceReport, use: OptimizerUse, patterns: list[StepPatt
         evidence=_evidence(use, patterns),
         remedy=remedy,
         subject=use.name or _leaf(report, use),
-        related=_related(report, ("accumulates here", most.backward)) if step else (),
+        related=related_lines(("accumulates here", report.location(most.backward) if step else None)),
     )
 
 
@@ -158,7 +152,7 @@ def _discarded(report: TraceReport, use: OptimizerUse, used: int) -> Finding:
         f"`{optimizer_code(use)}.step(); {optimizer_code(use)}.zero_grad()`; to learn from each batch, step "
         "after each backward.",
         subject=use.name,
-        related=_related(report, ("steps on the last of them", step)),
+        related=related_lines(("steps on the last of them", report.location(step))),
     )
 
 
@@ -176,10 +170,9 @@ def _emptied(report: TraceReport, use: OptimizerUse, patterns: list[StepPattern]
         remedy=f"Clear before the backward, not after it: `{optimizer_code(use)}.zero_grad(); loss.backward(); "
         f"{optimizer_code(use)}.step()`",
         subject=use.name,
-        related=_related(
-            report,
-            ("brings the gradients", most.backward),
-            *((("steps without them", most.location),) if cleared is not None else ()),
+        related=related_lines(
+            ("brings the gradients", report.location(most.backward)),
+            ("steps without them", report.location(most.location) if cleared is not None else None),
         ),
     )
 
@@ -212,7 +205,7 @@ def _repeated(report: TraceReport, use: OptimizerUse, patterns: list[StepPattern
         if before != most.location
         else f"Step once for each backward: `loss.backward(); {optimizer_code(use)}.step()`",
         subject=use.name,
-        related=_related(report, ("the step before", before)) if before != most.location else (),
+        related=related_lines(("the step before", report.location(before) if before != most.location else None)),
     )
 
 
@@ -274,7 +267,9 @@ def standing_still(report: TraceReport) -> Iterator[Finding]:
         if use.rate and use.resting >= FEWEST_MEASURED and use.resting >= LEAST_SHARE * use.steps:
             yield _no_rate(report, use)
         elif use.rate:
-            lost = [series for number in use.holds if _is_lost(series := report.parameters[number])]
+            held = [report.parameters[number] for number in use.holds]
+            # Measured twice at least: the first may be an update of a rate that warms up.
+            lost = [one for one in held if one.lost >= MUCH_LOST and sum(update >= 0 for update in one.updates) > 1]
             if lost:
                 yield _lost(report, use, lost)
 
@@ -291,11 +286,6 @@ def _no_rate(report: TraceReport, use: OptimizerUse) -> Finding:
         "`scheduler.step()`; one that counts steps is given as many as there are.",
         subject=use.name,
     )
-
-
-def _is_lost(series: ParameterSeries) -> bool:
-    measured = sum(update >= 0 for update in series.updates)  # the first may be one of a rate that warms up
-    return series.lost >= MUCH_LOST and measured > 1
 
 
 def _lost(report: TraceReport, use: OptimizerUse, lost: list[ParameterSeries]) -> Finding:

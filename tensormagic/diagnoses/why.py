@@ -278,11 +278,13 @@ def explain_module(name: str, every: Iterable[GradientFacts], trace: TraceReport
     )  # fmt: skip
     amiss = {group.reason for group in described if not group.fine}
     remedy = next((one.remedy for one in answers if one.reason in amiss), ()) if len(amiss) == 1 else ()
+    # What else was found in the run: gradients may be in order where training is not.
+    found = trace.findings if trace is not None and any(answer.source for answer in answers) else ()
     return WhyReport(
         name=name, reason=described[0].reason if len(described) == 1 else "several",
         answer=_says(name, answers, described),
         groups=tuple(sorted(described, key=lambda group: group.fine)), source=max(answer.source for answer in answers)
-        if answers else "", evidence=_sentences(trace) if any(answer.source for answer in answers) else (),
+        if answers else "", evidence=tuple(f"{one.code}: {one.message}" for one in found if one.severity != "note"),
         remedy=remedy,
     )  # fmt: skip
 
@@ -302,12 +304,6 @@ def _says(name: str, answers: list[WhyReport], groups: tuple[WhyGroup, ...]) -> 
         hold = "holds" if amiss == 1 else "hold"
         return f"{which[0].upper()}{which[1:]} of {name} {hold} the gradients of several passes."
     return f"{which[0].upper()}{which[1:]} of {name} {has} no gradient, or a faulty one."
-
-
-def _sentences(trace: TraceReport | None) -> tuple[str, ...]:
-    """Return what else was found in the run, as a sentence each: gradients may be in order where training is not."""
-    found = trace.findings if trace is not None else ()
-    return tuple(f"{one.code}: {one.message}" for one in found if one.severity != "note")
 
 
 def _all_in_order(name: str, groups: tuple[WhyGroup, ...]) -> str:

@@ -53,8 +53,14 @@ def _flat(body: list[ast.stmt]) -> list[ast.stmt]:
 def writing(write: SavedWrite) -> ast.AST | None:
     """Return what in the line makes the write; None where a function or module that it calls does."""
     for node in (inner for statement in parsed(write.location) for inner in ast.walk(statement)):
-        if isinstance(node, ast.AugAssign) and _is_operator(node, write.call):
-            return node
+        if isinstance(node, ast.AugAssign):
+            operator = _OPERATOR_CALLS.get(write.call)
+            if (
+                (operator and isinstance(node.op, operator))
+                or write.call.startswith("__i")
+                or write.call.endswith("__")
+            ):
+                return node
         if isinstance(node, ast.Assign) and (
             any(isinstance(target, ast.Attribute) and target.attr == "data" for target in node.targets)
             if write.kind == "set data"
@@ -64,12 +70,6 @@ def writing(write: SavedWrite) -> ast.AST | None:
         if isinstance(node, ast.Call) and _is_call(node, write):
             return node
     return None
-
-
-def _is_operator(node: ast.AugAssign, call: str) -> bool:
-    plain = call.removeprefix("__i").removesuffix("__")
-    known = _OPERATOR_CALLS.get(call)
-    return (known is not None and isinstance(node.op, known)) or call.startswith("__i") or call == f"{plain}__"
 
 
 def _is_call(node: ast.Call, write: SavedWrite) -> bool:
