@@ -179,13 +179,13 @@ def shortened(text: str, width: int) -> str:
 
 def evidence_text(evidence: Mapping[str, object]) -> str:
     """Return the numbers behind a finding: ``bytes = 20 MiB, storages = 1``; bytes as sizes, counts in groups."""
-    return ", ".join(f"{name} = {_evident(name, value)}" for name, value in evidence.items()).replace("`", "")
-
-
-def _evident(name: str, value: object) -> str:
-    if isinstance(value, bool) or not isinstance(value, int):
-        return str(value)
-    return number_of_bytes(value) if "bytes" in name.split() else count(value)
+    texts = []
+    for name, value in evidence.items():
+        text = str(value)
+        if isinstance(value, int) and not isinstance(value, bool):
+            text = number_of_bytes(value) if "bytes" in name.split() else count(value)
+        texts.append(f"{name} = {text}")
+    return ", ".join(texts).replace("`", "")
 
 
 def error_text(error: BaseException) -> str:

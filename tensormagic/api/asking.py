@@ -91,7 +91,12 @@ def why(
             ]
             return explain_module(called, facts, run)
         if not requirements.is_tensor(x):
-            raise NotATensorError(_advice(x, name or "x"))
+            called = name or "x"
+            if x is None and called.endswith(".grad"):
+                owner = called.removesuffix(".grad")
+                raise NotATensorError(f"{called} is None; ask about the tensor itself: why({owner})")
+            array = f"{called} is an array: only torch tensors have gradients"
+            raise NotATensorError(requirements.why_not_a_tensor(x, called) or array)
     if loss is not None and not requirements.is_tensor(loss):
         raise NotATensorError(
             f"the loss is {requirements.what(loss)}, not a tensor: give the tensor that backward is called on"
@@ -155,12 +160,6 @@ def model(
     report = collect_model(found, called, Seen(seen, forward, traced_in(run, found, partial(was_met, run))))
     odd = diagnosed(WatchReport(modules=modules_report([(called, found)], seen, TiedWeights())))
     return replace(report, findings=odd.findings, gaps=(*report.gaps, *odd.gaps))
-
-
-def _advice(x: Any, name: str) -> str:
-    if x is None and name.endswith(".grad"):
-        return f"{name} is None; ask about the tensor itself: why({name.removesuffix('.grad')})"
-    return requirements.why_not_a_tensor(x, name) or f"{name} is an array: only torch tensors have gradients"
 
 
 def _report(trace: TraceReport | Trace | None) -> TraceReport | None:
@@ -239,7 +238,8 @@ def compare(left: Run, right: Run, *, names: Sequence[str] | None = None) -> Com
 
 def _report_of(run: Run) -> TraceReport | RngRunReport:
     if isinstance(run, str | os.PathLike):
-        return _loaded(run)
+        loaded = _of_trace(load(run))  # another report is loaded again as what it is not, which says what it is
+        return loaded if isinstance(loaded, TraceReport | RngRunReport) else TraceReport.load(run)
     report = _of_trace(getattr(run, "report", run))
     if not isinstance(report, TraceReport | RngRunReport):
         given = type(run).__name__
@@ -250,11 +250,6 @@ def _report_of(run: Run) -> TraceReport | RngRunReport:
 def _of_trace(report: Any) -> Any:
     """Return the trace of a run of which several things were asked, and anything else as it is."""
     return report.trace if isinstance(report, RunReport) else report
-
-
-def _loaded(path: str | os.PathLike[str]) -> TraceReport | RngRunReport:
-    report = _of_trace(load(path))
-    return report if isinstance(report, TraceReport | RngRunReport) else TraceReport.load(path)  # which says what it is
 
 
 def ranks(of: Ranks | Iterable[Ranks]) -> RankReport:

@@ -42,7 +42,12 @@ def diagnosed(report: AnyReport) -> AnyReport:
     found = diagnose(report)
     described = tuple(finding for finding in found if not is_silenced(finding, ignored()))
     report = dataclasses.replace(_with_findings(report, described), findings=described)
-    return report if described == found else _with_gap(report, [one.code for one in found if one not in described])
+    if described == found:
+        return report
+    codes = [one.code for one in found if one not in described]
+    gaps = [gap for gap in getattr(report, "gaps", ()) if gap.section != _SECTION]
+    gap = Gap(_SECTION, f"{len(codes)} silenced by you: {', '.join(sorted(set(codes)))}")
+    return dataclasses.replace(report, gaps=(*gaps, gap))  # type: ignore[call-arg]
 
 
 def _with_mismatch(report: AnyReport) -> AnyReport:
@@ -70,12 +75,6 @@ def _with_findings(report: AnyReport, described: tuple[Finding, ...]) -> AnyRepo
         return report
     about = tuple(finding for finding in diagnose(report.failure) if finding in described)
     return dataclasses.replace(report, failure=dataclasses.replace(report.failure, findings=about))
-
-
-def _with_gap(report: AnyReport, codes: list[str]) -> AnyReport:
-    gaps = [gap for gap in getattr(report, "gaps", ()) if gap.section != _SECTION]
-    gap = Gap(_SECTION, f"{len(codes)} silenced by you: {', '.join(sorted(set(codes)))}")
-    return dataclasses.replace(report, gaps=(*gaps, gap))  # type: ignore[call-arg]
 
 
 # What the user wants silenced, in this session: ``tm.ignore("TM105, TM7")``.

@@ -47,7 +47,9 @@ def pace_of(budget: float | None, every: int | None, steps: Steps | None) -> Pac
     if budget is not None:
         return Pace(budget=_budget(budget))
     start, stop = (None, None) if steps is None else _steps(steps)
-    pace = Pace(every=1 if every is None else _count(every), start=start or 1, stop=stop)
+    if every is not None and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
+        raise TraceError(f"every is {every!r}: expected a whole number from 1; every=10 traces the steps 1, 11, 21, …")
+    pace = Pace(every=1 if every is None else every, start=start or 1, stop=stop)
     return None if pace == Pace() else pace
 
 
@@ -58,12 +60,6 @@ def _budget(budget: object) -> float:
             "write 0.05 (in a notebook 5%) to let tracing take one twentieth of it"
         )
     return float(budget)
-
-
-def _count(every: object) -> int:
-    if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-        raise TraceError(f"every is {every!r}: expected a whole number from 1; every=10 traces the steps 1, 11, 21, …")
-    return every
 
 
 def _steps(steps: object) -> Steps:

@@ -167,10 +167,13 @@ class _Matcher:
         while waiting:
             here, there = waiting.popleft()
             sides = ((self.left.down, self.right.down), (self.left.up, self.right.up))
-            for at, other in (pair for links, others in sides for pair in _along(links[here], others[there])):
-                if at not in self.pairs and other not in self._taken and mine[at] == theirs[other]:
-                    self._pair(at, other)
-                    waiting.append((at, other))
+            for links, others in sides:
+                ends = _single(others[there])
+                # Along edges of the same number and slot, where there is one such edge on both sides.
+                for at, other in [(at, ends[edge]) for edge, at in _single(links[here]).items() if edge in ends]:
+                    if at not in self.pairs and other not in self._taken and mine[at] == theirs[other]:
+                        self._pair(at, other)
+                        waiting.append((at, other))
 
     def _pair(self, at: int, other: int) -> None:
         self.pairs[at] = other
@@ -184,12 +187,6 @@ def _places(labels: Labels, taken: Iterable[int]) -> dict[int, list[int]]:
         if at not in done:
             places.setdefault(label, []).append(at)
     return places
-
-
-def _along(links: list[tuple[int, int, int]], others: list[tuple[int, int, int]]) -> Iterable[tuple[int, int]]:
-    """Return the neighbours along edges of the same number and slot, where there is one such edge on both sides."""
-    theirs = _single(others)
-    return ((node, theirs[edge]) for edge, node in _single(links).items() if edge in theirs)
 
 
 def _single(links: list[tuple[int, int, int]]) -> dict[tuple[int, int], int]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tensormagic.comparisons.rank_files import Begun, Facts
+from tensormagic.comparisons.rank_files import Facts
 from tensormagic.reports import Arrivals, Difference, Placed
 
 # What ranks do that should go together: inputs, generators, buffers, clipping, placements, hosts.
@@ -235,7 +235,10 @@ class _Joint:
 
     def __init__(self, group: str, members: list[Facts]) -> None:
         self.group, self.members = group, members
-        rows = [_rows(one.begun, group) for one in members if one.begun is not None]
+        rows = []  # numbers, kinds and moments of the collectives of the group
+        for begun in (one.begun for one in members if one.begun is not None):
+            mine = np.array([one[0] == group for one in begun.kinds], bool)[begun.which]
+            rows.append((begun.numbers[mine], begun.which[mine], begun.moments[mine]))
         self.first = max(int(numbers[0]) for numbers, _, _ in rows)
         self.last = [int(numbers[-1]) for numbers, _, _ in rows]
         size = max(max(self.last) - self.first + 1, 0)
@@ -262,13 +265,6 @@ def _offsets(members: Sequence[Facts], moments: Any) -> Any:
     apart = moments - moments[:1]
     known = ~np.isnan(apart).any(axis=0)
     return np.median(apart[:, known], axis=1) if known.any() else np.zeros(len(members))
-
-
-def _rows(begun: Begun, group: str) -> tuple[Any, Any, Any]:
-    """Return numbers, kinds and moments of the collectives of a group."""
-    of_group = np.array([one[0] == group for one in begun.kinds], bool)
-    mine = of_group[begun.which]
-    return begun.numbers[mine], begun.which[mine], begun.moments[mine]
 
 
 def _joints(found: Sequence[Facts]) -> list[_Joint]:

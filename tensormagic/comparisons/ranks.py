@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tensormagic.comparisons.rank_files import Facts, OnePass, of_report, read_file
+from tensormagic.comparisons.rank_files import Facts, of_report, read_file
 from tensormagic.comparisons.rank_habits import arrivals, collectives, habits, odd_ranks, spread_of
 from tensormagic.errors import ReportFormatError, TraceError
 from tensormagic.reports import UNTOUCHED, Difference, Gap, RankReport, TraceReport
@@ -214,12 +214,10 @@ def _reduced(facts: Facts, step: int) -> Any:
 def _first_bad(found: Sequence[Facts]) -> tuple[int, tuple[int, ...], str]:
     """Return the first pass that was not finite on some ranks, these, and its line there; 0 where it was on all."""
     for number in _common([one.passes for one in found]) if len(found) > 1 else ():
-        bad = [one for one in found if _is_bad(one.passes[number])]
+        passes = [(one, one.passes[number]) for one in found]
+        bad = [one for one, made in passes
+               if not made.finite or (made.loss is not None and not math.isfinite(made.loss))]  # fmt: skip
         if bad:
             ranks = tuple(one.rank for one in bad)
             return (number, ranks, bad[0].passes[number].line) if len(bad) < len(found) else (0, (), "")
     return 0, (), ""
-
-
-def _is_bad(one: OnePass) -> bool:
-    return not one.finite or (one.loss is not None and not math.isfinite(one.loss))

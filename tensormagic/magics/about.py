@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 import textwrap
+from functools import partial
 from importlib import import_module, metadata
 from typing import Any
 
@@ -125,13 +126,13 @@ def _fitted(text: str) -> str:
     if not sys.stdout.isatty():
         return text
     columns = max(shutil.get_terminal_size().columns, _NARROWEST)
-    return "\n".join(_broken(line, columns) for line in text.splitlines())
-
-
-def _broken(line: str, columns: int) -> str:
-    indent = _SECOND_COLUMN.match(line)
-    below = " " * len(indent[0]) if indent else ""
-    return textwrap.fill(line, columns, subsequent_indent=below, replace_whitespace=False, break_on_hyphens=False)
+    lines = []
+    fill = partial(textwrap.fill, width=columns, replace_whitespace=False, break_on_hyphens=False)
+    for line in text.splitlines():
+        indent = _SECOND_COLUMN.match(line)
+        below = " " * len(indent[0]) if indent else ""
+        lines.append(fill(line, subsequent_indent=below))
+    return "\n".join(lines)
 
 
 def _own() -> list[tuple[str, str]]:

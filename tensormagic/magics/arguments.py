@@ -119,16 +119,17 @@ class Magic:
 
     def parser(self) -> Parser:
         """Return the parser of its line; the parser's help is the help of the magic."""
-        from tensormagic import reports
+        from tensormagic import reports, views
 
         made = Parser(prog=self.name, description=self.does, add_help=False, allow_abbrev=False)
         report: type[Report] = getattr(reports, self.makes)
         made.add_argument("--text", action="store_true", help="show plain text, as in a terminal")
+        endings = " ".join(f".{form}" for form in sorted([*views.forms_of(report), "json"]))
         figures = _figures_of(report) if self.figures else _NO_FIGURE
         made.add_argument("--figure", nargs="?", const="", metavar="KIND", help=figures)
         made.add_argument(
             "--save", action="append", default=[], metavar="FILE",
-            help=f"also write the report, as {_endings_of(report)}; can be repeated",
+            help=f"also write the report, as {endings}; can be repeated",
         )  # fmt: skip
         made.add_argument("--into", metavar="NAME", help="also bind the report to this name")
         made.add_argument(
@@ -149,13 +150,6 @@ def _figures_of(report: type[Report]) -> str:
     kinds = [kind for kind, entry in KINDS.items() if issubclass(report, entry.report_class)]
     others = f"; --figure=KIND picks one of {', '.join(kinds)}" if len(kinds) > 1 else ""
     return f"show a plotly figure{others}" if kinds else _NO_FIGURE
-
-
-def _endings_of(report: type[Report]) -> str:
-    """Return the endings of the files that a kind of report can be written to."""
-    from tensormagic import views
-
-    return " ".join(f".{form}" for form in sorted([*views.forms_of(report), "json"]))
 
 
 def output_of(options: object) -> Output:
@@ -212,7 +206,11 @@ def expressions(parts: list[str]) -> list[str]:
     """
     found: list[str] = []
     parts = [*parts[:-1], parts[-1].rstrip(";")] if parts else []
-    parts = [_indexed(part) for part in (parts if not parts or parts[-1] else parts[:-1])]
+    parts = parts[:-1] if parts and not parts[-1] else parts
+    for at, part in enumerate(parts):
+        indexed = _NUMBERED.sub(lambda path: path[1] + re.sub(r"\.(\d+)", r"[\1]", path[2]), part)
+        if not _is_expression(part) and _is_expression(indexed):
+            parts[at] = indexed
     while parts:
         length = next((size for size in range(len(parts), 0, -1) if _is_expression(" ".join(parts[:size]))), 0)
         if not length:
@@ -226,12 +224,6 @@ def expressions(parts: list[str]) -> list[str]:
         found += _parted(" ".join(parts[:length]))
         parts = parts[length:]
     return found
-
-
-def _indexed(text: str) -> str:
-    """Return the name of a parameter as Python writes it, with indices; any other text as it is."""
-    indexed = _NUMBERED.sub(lambda path: path[1] + re.sub(r"\.(\d+)", r"[\1]", path[2]), text)
-    return indexed if not _is_expression(text) and _is_expression(indexed) else text
 
 
 def _parted(text: str) -> list[str]:

@@ -61,7 +61,9 @@ class CellSource:
         from tensormagic.reports import Cell
 
         self._shell = shell
-        source = f"# {first_line}\n" + _transformed(shell, cell)
+        transformed: str = shell.transform_cell(cell)
+        dropped = "\n" * (_blank_lines(cell) - _blank_lines(transformed))  # by IPython, at the top of the cell
+        source = f"# {first_line}\n{dropped}{transformed}"
         count = running_number(shell)
         self._filename = shell.compile.cache(source, count, raw_code=cell)
         wrong = None
@@ -123,12 +125,6 @@ class CellSource:
 
     def _compiled(self, tree: ast.AST, mode: str) -> Any:
         return self._shell.compile(tree, self._filename, mode)
-
-
-def _transformed(shell: Any, cell: str) -> str:
-    """Return the cell as Python, with the blank lines at its top, which IPython drops, put back."""
-    source: str = shell.transform_cell(cell)
-    return "\n" * (_blank_lines(cell) - _blank_lines(source)) + source
 
 
 def _blank_lines(text: str) -> int:

@@ -37,7 +37,8 @@ def _complete(shell: Any, event: Any) -> list[str]:
     if symbol.startswith("-"):
         options = [option for action in _actions(parser) for option in action.option_strings]
         return [option for option in options if option.startswith("--") and option.startswith(symbol)]
-    if choices := _choices(parser, str(event.text_until_cursor).removesuffix(symbol).split()[-1]):
+    before = str(event.text_until_cursor).removesuffix(symbol).split()[-1]
+    if choices := next((action.choices or () for action in _actions(parser) if before in action.option_strings), ()):
         return [choice for choice in choices if choice.startswith(symbol)]
     if str(event.command).endswith("ranks") and (found := _folders(symbol)):
         return found
@@ -123,11 +124,6 @@ def _held(owner: Any, *kinds: str) -> dict[str, Any]:
     for kind in kinds or ("_parameters", "_buffers", "_modules"):
         found |= own.get(kind) or {}
     return found if kinds else {**found, **own}
-
-
-def _choices(parser: Parser, option: str) -> Iterable[str]:
-    """Return what may stand behind an option, where that is a choice of a few words."""
-    return next((action.choices or () for action in _actions(parser) if option in action.option_strings), ())
 
 
 def _actions(parser: Parser) -> list[Any]:

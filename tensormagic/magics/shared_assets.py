@@ -126,22 +126,17 @@ class AllocationLog:
             number: What the page shows beside the running cell.
         """
         found = {}
+        now = self._now
         for piece in pieces:
             carriers = self._carriers.setdefault(piece, {})
             newest = max(carriers.values(), key=lambda carrier: carrier[0].at, default=None)
-            if newest is not None and self._may_point_to(newest[0]):
+            # Whoever runs a cell again, and nothing else has changed, misses the code of its panel, because the output
+            # that carried it was cleared: then no carrier is relied on.
+            if newest is not None and (now.before is None or now.changed or newest[0].at > now.before):
                 found[piece] = newest[1]
             else:
-                carriers[self._now.cell] = self._now, number
+                carriers[now.cell] = now, number
         return found
-
-    def _may_point_to(self, carrier: _Run) -> bool:
-        """Say whether to rely on a carrier: not where the user runs a cell again and nothing else has changed.
-
-        That is what one does whose panel misses its code, because the output that carried it was cleared.
-        """
-        now = self._now
-        return now.before is None or now.changed or carrier.at > now.before
 
 
 class Pages:

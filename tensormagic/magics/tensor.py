@@ -15,7 +15,7 @@ from tensormagic.errors import TensorMagicError
 from tensormagic.magics.arguments import Magic, Output, expressions, slice_of
 from tensormagic.magics.frames import Explained, check_names, deliver, path_errors_in_one_line, path_of
 from tensormagic.magics.shared_assets import cell_number, cell_numbers
-from tensormagic.reports import Holder, Hook, Report, TensorReport, TensorTable
+from tensormagic.reports import Holder, Report, TensorReport, TensorTable
 
 MOST_PANELS = 6  # of a collection's tensors, shown in full below the table
 
@@ -126,13 +126,11 @@ def _with_hooks_in_cells(shell: Any, report: TensorReport) -> TensorReport:
     if autograd is None or autograd.details is None or not autograd.details.hooks:
         return report
     numbers = cell_numbers(shell)
-    hooks = tuple(_hook_in_cell(numbers, hook) for hook in autograd.details.hooks)
-    return replace(report, autograd=replace(autograd, details=replace(autograd.details, hooks=hooks)))
-
-
-def _hook_in_cell(numbers: dict[str, int], hook: Hook) -> Hook:
-    filename, _, line = hook.place.rpartition(", ")
-    return replace(hook, place=f"cell {numbers[filename]}, {line}") if filename in numbers else hook
+    hooks = []
+    for hook in autograd.details.hooks:
+        filename, _, line = hook.place.rpartition(", ")
+        hooks.append(replace(hook, place=f"cell {numbers[filename]}, {line}") if filename in numbers else hook)
+    return replace(report, autograd=replace(autograd, details=replace(autograd.details, hooks=tuple(hooks))))
 
 
 def _in_cell(shell: Any, holder: Holder) -> Holder:

@@ -87,23 +87,17 @@ class Watcher:
 
     def _new(self, report: WatchReport) -> tuple[Finding, ...]:
         """Return what is above a note and was not reported yet, or is twice as much as when it was."""
-        shown = self._shown_by_panel()
+        panel = last_report(self._shell)  # what the last traced run reported while the watch was on is not told twice
+        shown = {_key(one) for one in panel.findings} if panel is not None and panel is not self._panel else set()
         found = [one for one in report.findings if one.severity != "note" and _key(one) not in shown]
-        new = tuple(finding for finding in found if self._is_new(finding))
+        known = [self._described.get(_key(finding)) for finding in found]
+        new = tuple(finding for finding, described in zip(found, known, strict=True)
+                    if described is None or _amount(finding) >= 2 * described > 0)  # fmt: skip
         self._described.update((_key(finding), _amount(finding)) for finding in new)
         if not report.gaps:  # what was mended is reported again if it comes back
             there = {_key(finding) for finding in found}
             self._described = {key: amount for key, amount in self._described.items() if key in there}
         return new
-
-    def _shown_by_panel(self) -> set[_Key]:
-        """Return what the panel of the last traced run reported while the watch was on: it is not reported twice."""
-        report = last_report(self._shell)
-        return {_key(one) for one in report.findings} if report is not None and report is not self._panel else set()
-
-    def _is_new(self, finding: Finding) -> bool:
-        described = self._described.get(_key(finding))
-        return described is None or _amount(finding) >= 2 * described > 0
 
 
 def _key(finding: Finding) -> _Key:

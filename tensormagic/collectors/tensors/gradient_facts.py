@@ -158,7 +158,9 @@ def gradient_facts(
         called, own = names.of(x) or expression or "x", x.is_leaf or not expression
         count, zero, nan, inf = _counts(x) if state.grad == "present" else (0, 0, 0, 0)
         way, searched = _way(x, names, *loss)
-        shared = _sharing(x, names)  # its memory, but not its history
+        storage = _storage(x)
+        others = names.named if storage else []
+        shared = [(label, each) for label, each in others if each is not x and _storage(each) == storage]
         relative = next((label for label, each in shared if each.requires_grad), "")
         copies = dict.fromkeys(label for label, each in shared if not each.requires_grad and label.isidentifier())
         held = ((label, group["params"]) for label, each in names.optimizers for group in each.param_groups)
@@ -194,11 +196,6 @@ def _way(x: torch.Tensor, names: Names, loss_name: str, loss: Any) -> tuple[Live
     if loss is not None:
         return way_between(x, loss, loss_name, names.named), 1
     return way_to_anything(x, names.named)
-
-
-def _sharing(x: torch.Tensor, names: Names) -> list[tuple[str, torch.Tensor]]:
-    storage = _storage(x)
-    return [pair for pair in names.named if pair[1] is not x and storage and _storage(pair[1]) == storage]
 
 
 def _storage(x: torch.Tensor) -> int:
