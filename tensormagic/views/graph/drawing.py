@@ -22,7 +22,7 @@ from tensormagic.views.markup import text_width
 from tensormagic.words import count, plural
 
 if TYPE_CHECKING:
-    from tensormagic.reports import Cut, Graph, SmallValues
+    from tensormagic.reports import Graph
 
 
 # -- cuts -------------------------------------------------------------------------------------------------------------
@@ -74,7 +74,8 @@ def ends_of(graph: Graph, groups: Sequence[Group], wired: Mapping[Pair, object])
     for at, (cut, (source, target)) in enumerate(zip(graph.cuts, places, strict=True)):
         if cut.detachment and target >= 0:
             labels[target].setdefault(cut_label(cut), []).append(at)
-        if _has_wire(cut, source, target, wired) and len(pairs) < MOST_WIRES:
+        free = 0 <= source < target and (target, source) not in wired  # forward, where there is no other wire
+        if cut.detachment and not cut.earlier and free and len(pairs) < MOST_WIRES:
             pairs.setdefault((source, target), at)
         elif source >= 0 and source != target and not cut.selects:
             stubs.setdefault(source, []).append(at)
@@ -86,11 +87,6 @@ def ends_of(graph: Graph, groups: Sequence[Group], wired: Mapping[Pair, object])
 
 def _index(index: int | None) -> int:
     return -1 if index is None else index
-
-
-def _has_wire(cut: Cut, source: int, target: int, wired: Mapping[Pair, object]) -> bool:
-    """Say whether a wire can be drawn: forward, and where there is no other."""
-    return cut.detachment and not cut.earlier and 0 <= source < target and (target, source) not in wired
 
 
 def _cut_rows(found: Mapping[str, Sequence[int]], inside: bool) -> tuple[CutRow, ...]:  # noqa: FBT001  (of a folded box)
@@ -204,7 +200,11 @@ def draw(graph: Graph, *, max_boxes: int = 160, inside: bool = True) -> Drawing:
     folding = fine if len(fine.groups) <= max_boxes else coarsen(graph, fine, max_boxes)
     uses = Counter(leaf for group in folding.groups for leaf in group.leaves)
     groups = _leaves_once(folding.groups, uses)
-    badges = [tuple(_badge(leaf, _badge_label(graph, leaf, uses[leaf])) for leaf in group.leaves) for group in groups]
+    labels = {
+        leaf: leaf_label(graph.nodes[leaf]) + (f" (in {times} boxes)" if times > 1 else "")
+        for leaf, times in uses.items()
+    }
+    badges = [tuple(_badge(leaf, labels[leaf]) for leaf in group.leaves) for group in groups]
     ends = ends_of(graph, groups, folding.edges)
     sizes = [
         with_cuts(box_size(group, marks), rows, badges=bool(marks))
@@ -232,9 +232,10 @@ def draw(graph: Graph, *, max_boxes: int = 160, inside: bool = True) -> Drawing:
         DetachedWire(*pair, route, cut)
         for (pair, cut), route in zip(ends.pairs.items(), layout.routes[len(wires) :], strict=True)
     )
-    folded = len(graph.nodes) - len(boxes)
+    total = len(graph.nodes)
+    drawn = f"{plural(total, 'node')} drawn as {plural(len(folding.groups), 'box', 'boxes')}: {folding.note}"
     return Drawing(
-        layout.width, layout.height, boxes, wires, len(graph.nodes), folded, _note(graph, folding),
+        layout.width, layout.height, boxes, wires, total, total - len(boxes), drawn if folding.note else "",
         _inside(graph, fine, folding) if inside else Inside(), layout.margin, layout.row_ends, detachment, ends.stubs,
     )  # fmt: skip
 
@@ -276,10 +277,13 @@ def _with_values(
 ) -> list[tuple[float, float]]:
     """Return sizes with room for the numbers in and over each box, in every pass."""
     values = [frame.values for frame in graph.frames if frame.values is not None]
-    return [
-        (max([width, *(_value_width(one, group.nodes[0]) for one in values)]), height)
-        for group, (width, height) in zip(groups, sizes, strict=True)
-    ]
+    found = []
+    for group, (width, height) in zip(groups, sizes, strict=True):
+        node = group.nodes[0]
+        inside = (text_width(value_text(one.made[node]), DETAIL_SIZE) + 2 * _PADDING for one in values)
+        over = (text_width(gradient_text(one.gradients[node]), DETAIL_SIZE) + 6 for one in values)
+        found.append((max([width, *(round(min(wide, _WIDEST)) for wide in (*inside, *over))]), height))
+    return found
 
 
 def _value_gap(graph: Graph, folding: Folding) -> float:
@@ -288,11 +292,6 @@ def _value_gap(graph: Graph, folding: Folding) -> float:
     texts = (wire_text(graph, one, edges) for one in values for edges in folding.edges.values())
     least, most = _VALUE_GAP
     return min(max((least, *(text_width(text, DETAIL_SIZE) + 18 for text in texts))), most)
-
-
-def _value_width(values: SmallValues, node: int) -> float:
-    inside, over = value_text(values.made[node]), gradient_text(values.gradients[node])
-    return round(min(max(text_width(inside, DETAIL_SIZE) + 2 * _PADDING, text_width(over, DETAIL_SIZE) + 6), _WIDEST))
 
 
 def badge_rows(box: Box) -> tuple[tuple[Badge, ...], int]:
@@ -306,12 +305,6 @@ def written_out(kind: str, badges: int) -> int:
     if badges <= MOST_BADGES:
         return badges
     return 0 if kind in {"module", "repeat"} else MOST_BADGES - 1
-
-
-def _badge_label(graph: Graph, leaf: int, uses: int) -> str:
-    """Return the name of a leaf, and in how many boxes it is used where that is more than one."""
-    label = leaf_label(graph.nodes[leaf])
-    return f"{label} (in {uses} boxes)" if uses > 1 else label
 
 
 def _leaves_once(groups: Sequence[Group], uses: Counter[int]) -> list[Group]:
@@ -341,10 +334,3 @@ def with_cuts(size: tuple[float, float], rows: Sequence[CutRow], *, badges: bool
         return size
     wanted = max(text_width(row.label, BADGE_SIZE) for row in rows) + CUT_INDENT + 4
     return round(min(max(size[0], wanted), _WIDEST)), size[1] + len(rows) * BADGE_HEIGHT + (0 if badges else 3)
-
-
-def _note(graph: Graph, folding: Folding) -> str:
-    """Return what was folded beyond leaves and views; empty where nothing was."""
-    if not folding.note:
-        return ""
-    return f"{plural(len(graph.nodes), 'node')} drawn as {plural(len(folding.groups), 'box', 'boxes')}: {folding.note}"

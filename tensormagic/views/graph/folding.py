@@ -84,16 +84,16 @@ def fold(graph: Graph) -> Folding:
     side = [False] * len(graph.nodes) if each else _leaf_side(graph, order, inputs)
     groups = _ops_with_leaves(graph, order, (users, inputs), side)
     shown = [join for join in _joins(graph, groups) if _is_shown(graph.edges[join[0]], side)]
-    if each:
-        return assemble(graph, [_named(graph, group) for group in groups], side)
+    if each:  # with the name of what a node made, where one holds it: ``x = mul``
+        made = [(graph.nodes[group.nodes[0]], group) for group in groups]
+        groups = [
+            replace(group, label=f"{node.variable} = {group.label}")
+            if node.kind != "accumulate" and node.variable
+            else group
+            for node, group in made
+        ]
+        return assemble(graph, groups, side)
     return assemble(graph, _views_joined(groups, shown), side)
-
-
-def _named(graph: Graph, group: Group) -> Group:
-    """Return a group of one node with the name of what it made, where one holds it: ``x = mul``."""
-    node = graph.nodes[group.nodes[0]]
-    known = node.kind != "accumulate" and node.variable
-    return replace(group, label=f"{node.variable} = {group.label}") if known else group
 
 
 def assemble(graph: Graph, groups: list[Group], leaf_side: list[bool], note: str = "") -> Folding:
@@ -144,16 +144,11 @@ def _ops_with_leaves(
     taken: set[int] = set()
     groups = []
     for index in order:
-        if side[index] and _is_used(index, users, side):
-            continue
-        groups.append(_group(graph, index, _reachable(index, inputs, side) if not side[index] else [], taken))
+        if not side[index]:
+            groups.append(_group(graph, index, _reachable(index, inputs, side), taken))
+        elif all(side[user] for user in (*users[index], *_reachable(index, users, side))):  # no op uses it
+            groups.append(_group(graph, index, [], taken))
     return groups
-
-
-def _is_used(index: int, users: list[list[int]], side: list[bool]) -> bool:
-    """Say whether an op uses a leaf-side node, as a rule directly."""
-    near = users[index]
-    return any(not side[user] for user in near) or any(not side[user] for user in _reachable(index, users, side))
 
 
 def _reachable(start: int, neighbours: list[list[int]], side: list[bool]) -> list[int]:
@@ -306,8 +301,13 @@ def _merge_numbered(groups: Sequence[Group], max_boxes: int) -> list[Group]:
     each = next((e for e in range(2, most + 1) if others + sum(-(-n // e) for n in numbered) <= max_boxes), most)
     merged: list[Group] = []
     for run in runs:
-        portions = [run[at : at + each] for at in range(0, len(run), each)] if _series(run[0]) else [run]
-        merged += [one for part in portions for one in ([_range(part)] if len(part) > 1 and _series(part[0]) else part)]
+        if not (series := _series(run[0])):
+            merged += run
+            continue
+        for part in (run[at : at + each] for at in range(0, len(run), each)):
+            first, last = part[0].module.split("."), part[-1].module.rpartition(".")[2]
+            label = f"{_module_label(first)}–{last}"
+            merged.append(_merged(part, kind="repeat", label=label, module=series) if len(part) > 1 else part[0])
     return merged
 
 
@@ -315,11 +315,6 @@ def _series(group: Group) -> str:
     """Return the path of the modules that a numbered module is one of, ``net.layers``; empty for anything else."""
     parent, _, name = group.module.rpartition(".")
     return parent if group.kind == "module" and name.isdigit() else ""
-
-
-def _range(members: Sequence[Group]) -> Group:
-    first, last = members[0].module.split("."), members[-1].module.rpartition(".")[2]
-    return _merged(members, kind="repeat", label=f"{_module_label(first)}–{last}", module=".".join(first[:-1]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,7 +366,8 @@ def _find_repeats(signatures: Sequence[tuple[str, str, int]]) -> list[_Repeat]:
             open_.append(waiting.pop())
         open_ = [stretch for stretch in open_ if stretch[1] - at >= 2 * stretch[2]]
         if open_:
-            found.append(max((_repeat_at(at, stretch) for stretch in open_), key=_gain))
+            repeats = (_Repeat(at, period, (end - at) // period + 1) for _, end, period in open_)
+            found.append(max(repeats, key=_gain))
             at = found[-1].end
     return found
 
@@ -402,11 +398,6 @@ def _equal_to_later(tokens: bytes | Sequence[int], period: int) -> bytes:
     return differing.to_bytes(length, "little").translate(_IS_ZERO)
 
 
-def _repeat_at(at: int, stretch: _Stretch) -> _Repeat:
-    _, end, period = stretch
-    return _Repeat(at, period, (end - at) // period + 1)
-
-
 def _gain(repeat: _Repeat) -> tuple[int, int]:
     """Prefer what covers most, then the shorter period."""
     return repeat.period * repeat.times, -repeat.period
@@ -430,15 +421,12 @@ def _portion(members: Sequence[Group], first: int, last: int, repeat: _Repeat) -
         label = _module_label(layers[0]) + (f"–{layers[1][-1]}" if layers[0] != layers[1] else "")
         return _merged(members, kind="repeat", label=label, module=".".join(common))
     which = f"{first + 1}–{last} of {repeat.times}" if last - first > 1 else f"{first + 1} of {repeat.times}"
-    label = _repetition_label(members[: repeat.period], common, last - first)
+    one, times = members[: repeat.period], last - first
+    if common and len({group.label for group in one}) > 1:  # its module, where it is more than one op
+        label = _module_label(common) + (f" ×{times}" if times > 1 else "")
+    else:
+        label = _ops_label(one, times)
     return _merged(members, kind="repeat", label=label, module=".".join(common), detail=which)
-
-
-def _repetition_label(members: Sequence[Group], common: Sequence[str], times: int) -> str:
-    """Return what one repetition is called, and how often it is there: by its module where it is more than one op."""
-    if common and len({group.label for group in members}) > 1:
-        return _module_label(common) + (f" ×{times}" if times > 1 else "")
-    return _ops_label(members, times)
 
 
 def _ops_label(members: Sequence[Group], times: int) -> str:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from tensormagic.views.graph.folding import Folding, Group, divide, new_group
 from tensormagic.views.graph.layers import Edge
-from tensormagic.views.graph.layout import Layout, Size, Spacing, lay_out
+from tensormagic.views.graph.layout import Size, Spacing, lay_out
 from tensormagic.views.graph.words import op_label, shape_label
 
 if TYPE_CHECKING:
@@ -191,10 +191,6 @@ def _level(sizes: tuple[Size, ...], edges: tuple[Edge, ...], wrap: float, head: 
         heads=heads,
         outermost=(0 if there[0] else None, len(boxes) - 1 if there[1] else None),
     )
-    return _without_border(layout, edges, there[0], len(sizes))
-
-
-def _without_border(layout: Layout, edges: tuple[Edge, ...], shift: int, count: int) -> Level:
     wires = tuple((*edge, route) for edge, route in zip(edges, layout.routes, strict=True))
-    places = layout.positions[shift : shift + count]
+    places = layout.positions[there[0] : there[0] + len(sizes)]
     return Level(layout.width, layout.height, layout.margin, layout.row_ends, places, wires)

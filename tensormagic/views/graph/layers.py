@@ -241,16 +241,13 @@ def _swap_column(columns: Columns, number: int) -> int:
             place = {item: at for at, item in enumerate(columns.members[other])}
             sides.append({item: sorted(place[near] for near in neighbours[item]) for item in column})
     for at in range(len(column) - 1):
-        gain = sum(_pair_gain(side[column[at]], side[column[at + 1]]) for side in sides)
+        upper, lower = column[at], column[at + 1]
+        pairs = ((above, below) for side in sides for above in side[upper] for below in side[lower])
+        gain = sum((above > below) - (above < below) for above, below in pairs)  # crossings lost by changing places
         if gain > 0:
             column[at], column[at + 1] = column[at + 1], column[at]
             saved += gain
     return saved
-
-
-def _pair_gain(upper: list[int], lower: list[int]) -> int:
-    """Return how many crossings two neighbours lose when they change places (less than 0: they gain some)."""
-    return sum((above > below) - (above < below) for above in upper for below in lower)
 
 
 # -- heights ----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ other. An edge too long to get bends runs round the boxes in the same space betw
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -85,9 +85,11 @@ class Page:
             return self._long_route(path[0], path[-1])
         points: list[Point] = []
         for left, right in pairwise(path):
-            points.extend(self._leaving(left, right))
-            points.extend(self._between_rows(left, right))
-            points.extend(self._reaching(left, right))
+            column, y = self._layered.column_of[left], self._y(left, self._ports.leave[left, right])
+            points += [(self._edge_x(left, right=True), y), (self._column_x[column] + self._widths[column], y)]
+            points += self._between_rows(left, right)
+            column, y = self._layered.column_of[right], self._y(right, self._ports.reach[left, right])
+            points += [(self._column_x[column], y), (self._edge_x(right, right=False), y)]
         return _without_needless(points)
 
     def _position(self, item: int) -> Point:
@@ -140,11 +142,9 @@ class Page:
             used += self._gaps[column]
         else:
             return len(self._widths)
-        late = [(self._cut_lines(end), -end) for end, width in ends if width > limit * 0.6 or end == ends[-1][0]]
-        return -min(late)[1]
-
-    def _cut_lines(self, column: int) -> int:
-        return sum(len(self._layered.columns.preceding[item]) for item in self._layered.columns.members[column])
+        columns = self._layered.columns
+        late = [end for end, width in ends if width > limit * 0.6 or end == ends[-1][0]]
+        return min(late, key=lambda end: (sum(len(columns.preceding[item]) for item in columns.members[end]), -end))
 
     def _assign_lanes(self) -> None:
         """Give every line that runs between two rows its lane: the lowest line at a row's end turns first."""
@@ -158,14 +158,10 @@ class Page:
                 falling = sorted(links, key=lambda link: (-self._ports.leave[link], -self._ports.reach[link]))
                 self._lanes.update({link: lane for lane, link in enumerate(falling)})
                 self._lane_count[row] = len(falling)
-        self._long_lanes = dict.fromkeys(self._long_links(), (0, 0))
+        paths = ((path[0], path[1]) for path in self._layered.paths if len(path) == 2)
+        self._long_lanes = {link: (0, 0) for link in paths if link not in self._ports.leave}
         for link in self._long_lanes:
             self._long_lanes[link] = (self._next_lane(self._row(link[0])), self._next_lane(self._row(link[1]) - 1))
-
-    def _long_links(self) -> list[tuple[int, int]]:
-        bent = self._ports.leave
-        paths = (path for path in self._layered.paths if len(path) == 2)
-        return list(dict.fromkeys((path[0], path[1]) for path in paths if (path[0], path[1]) not in bent))
 
     def _row(self, item: int) -> int:
         return self._row_of[self._layered.column_of[item]]
@@ -212,15 +208,6 @@ class Page:
             top, bottom = axes[first] - extents[first][0], axes[last] + extents[last][1]
             spans[self._row_of[column]] = (min(low, top), max(high, bottom))
         return spans
-
-    def _leaving(self, left: int, right: int) -> list[Point]:
-        column = self._layered.column_of[left]
-        y = self._y(left, self._ports.leave[left, right])
-        return [(self._edge_x(left, right=True), y), (self._column_x[column] + self._widths[column], y)]
-
-    def _reaching(self, left: int, right: int) -> list[Point]:
-        y = self._y(right, self._ports.reach[left, right])
-        return [(self._column_x[self._layered.column_of[right]], y), (self._edge_x(right, right=False), y)]
 
     def _edge_x(self, item: int, *, right: bool) -> float:
         if item < self._layered.real_count:
@@ -324,9 +311,11 @@ def lay_out(
     crossings = order(layered.columns)
     axes = Placement(layered.columns, layered.extents, layered.real_count, spacing.row_gap).run()
     page = Page(layered, sizes, axes, spacing)
+    # A route starts at the edge's first node: an edge of a circle was turned round.
+    ways = ((page.route(path), path[:1] == [edge[0]]) for path, edge in zip(layered.paths, edges, strict=True))
     return Layout(
         width=page.width, height=page.height, positions=page.positions(), ranks=tuple(ranks),
-        routes=tuple(_turned(page.route(path), edge, path) for path, edge in zip(layered.paths, edges, strict=True)),
+        routes=tuple(tuple(way) if ahead else tuple(reversed(way)) for way, ahead in ways),
         rows=page.row_count, crossings=crossings, margin=page.margin, row_ends=tuple(page.row_ends),
     )  # fmt: skip
 
@@ -341,11 +330,6 @@ def _put_outside(ranks: list[int], first: int | None, last: int | None) -> list[
     return [column[old] for old in ranks]
 
 
-def _turned(route: list[Point], edge: Edge, path: list[int]) -> tuple[Point, ...]:
-    """Return the route so that it starts at the edge's first node (an edge of a circle was turned round)."""
-    return tuple(reversed(route)) if path and path[0] != edge[0] else tuple(route)
-
-
 def _cut(extents: list[Extent], edges: Sequence[Edge], ranks: list[int], spacing: Spacing) -> Layered:
     """Put a bend into every column that an edge crosses.
 
@@ -356,7 +340,9 @@ def _cut(extents: list[Extent], edges: Sequence[Edge], ranks: list[int], spacing
     spans = {edge: abs(ranks[edge[0]] - ranks[edge[1]]) for edge in edges}
     longest = _longest_span(sorted(spans[edge] for edge in edges), spacing.max_span)
     ends = [sorted(edge, key=ranks.__getitem__) for edge in edges]
-    shared = _shared_ends([(left, right) for left, right in ends])
+    # For every edge the end that it has in common with more of the others.
+    leaving, arriving = (Counter(end[side] for end in set(map(tuple, ends))) for side in (0, 1))
+    shared = {(left, right): left if leaving[left] >= arriving[right] else right for left, right in ends}
     paths: list[list[int]] = []
     bends: dict[tuple[int, int], int] = {}
     for edge, (left, right) in zip(edges, ends, strict=True):
@@ -370,20 +356,10 @@ def _cut(extents: list[Extent], edges: Sequence[Edge], ranks: list[int], spacing
                 column_of.append(place[1])
         paths.append([left, *(bends[place] for place in between), right])
     extents += [(_BEND_HEIGHT / 2, _BEND_HEIGHT / 2)] * len(bends)
-    links = dict.fromkeys(link for path, edge in zip(paths, edges, strict=True) for link in _links(path, spans[edge]))
+    # The pieces of an edge from column to column; none of one that got no bends though it needs them.
+    whole = (path for path, edge in zip(paths, edges, strict=True) if len(path) == spans[edge] + 1)
+    links = dict.fromkeys(link for path in whole for link in pairwise(path))
     return Layered(_columns(column_of, list(links)), column_of, extents, paths, real_count)
-
-
-def _links(path: list[int], span: int) -> Iterator[Edge]:
-    """Return the pieces of an edge from column to column; none of one that got no bends though it needs them."""
-    return pairwise(path) if len(path) == span + 1 else iter(())
-
-
-def _shared_ends(edges: Sequence[Edge]) -> dict[Edge, int]:
-    """Return for every edge the end that it has in common with more of the others."""
-    leaving = Counter(left for left, _ in set(edges))
-    arriving = Counter(right for _, right in set(edges))
-    return {(left, right): left if leaving[left] >= arriving[right] else right for left, right in edges}
 
 
 def _longest_span(spans: Sequence[int], max_span: int) -> int:

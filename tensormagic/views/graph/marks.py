@@ -75,7 +75,8 @@ def mark_svg(drawing: Drawing, node: int, words: str) -> Mark:
 
     The words stand to the right of the last box, where nothing else is, and above any other.
     """
-    box = next((box for box in drawing.boxes if _holds(box, node)), None)
+    boxes = (box for box in drawing.boxes if node in (*box.nodes, *(badge.node for badge in box.badges)))
+    box = next(boxes, None)
     if box is None:
         return Mark()
     frame = f'x="{number(box.x - 2)}" y="{number(box.y - 2)}" width="{number(box.width + 4)}"'
@@ -87,10 +88,6 @@ def mark_svg(drawing: Drawing, node: int, words: str) -> Mark:
     cross = f'<path class="cx" d="M{number(left)},{number(y - 8)}l8,8m0-8l-8,8"/>'
     text = f'<text class="cw" x="{number(left + 14)}" y="{number(y)}">{escape(words)}</text>'
     return Mark(ring + cross + text, left, left + wide, above)
-
-
-def _holds(box: Box, node: int) -> bool:
-    return node in box.nodes or any(badge.node == node for badge in box.badges)
 
 
 # -- what findings speak of -------------------------------------------------------------------------------------------
