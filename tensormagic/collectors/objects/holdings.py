@@ -138,7 +138,10 @@ def is_opaque(item: object) -> bool:
     kind = type(item)
     if kind in _OPAQUE or is_kind(item, type):  # a class, whatever its metaclass
         return True
-    return kind is FunctionType and not _has_cells(item)
+    function: Any = item
+    return kind is FunctionType and not (
+        function.__closure__ or function.__defaults__ or function.__kwdefaults__ or function.__dict__
+    )
 
 
 def can_hold(item: object, depth: int) -> bool:
@@ -191,10 +194,6 @@ def gradient_there(x: torch.Tensor, *, retained: bool = True) -> torch.Tensor | 
         return x.grad if x.is_leaf or (retained and x.retains_grad) else None
     except RuntimeError:
         return None
-
-
-def _has_cells(function: Any) -> bool:
-    return bool(function.__closure__ or function.__defaults__ or function.__kwdefaults__ or function.__dict__)
 
 
 # What an object holds: one table, a line a kind of object, of how it holds something, under which name, and what.

@@ -277,7 +277,10 @@ class Leaves:
             self._learn_owner(tensor)
         if self._is_known(tensor):
             return self._numbers[id(tensor)]
-        name = self._name_in_namespace(tensor) or self._name_deeper(tensor)
+        name = self._names.get(id(tensor), "") if self._names is not None else ""
+        if not name or self._namespace.get(name) is not tensor:
+            name, is_local = self._deep.of(tensor)
+            name = self._free(name) if is_local else name  # numbered while another leaf goes by the variable's name
         if received := _RECEIVED.search(name):  # a pipeline has a buffer for each microbatch: one input of the stage
             return self._add_another(tensor, f"received by the stage{_numbered('', int(received[1]) + 1)}")
         return self._add(tensor, name, "")
@@ -314,13 +317,9 @@ class Leaves:
             number = self.find(parameter)
         return number
 
-    def _name_deeper(self, tensor: torch.Tensor) -> str:
-        """Return the way to a leaf; one of a function's variables is numbered while another leaf goes by its name."""
-        name, is_local = self._deep.of(tensor)
-        return self._free(name) if is_local else name
-
     def _look(self) -> None:
-        self._names = self._names_in_namespace()
+        named = [(name, value) for name, value in list(self._namespace.items()) if not name.startswith("_")]
+        self._names = {id(value): name for name, value in reversed(named)}  # the first of several; ids may be old
         self._deep.forget()
         self._owners_there = None
         self._anonymous_from.clear()
@@ -336,7 +335,8 @@ class Leaves:
 
     def _add(self, tensor: torch.Tensor, name: str, owner: str) -> int:
         with torch._C.DisableTorchFunction():  # a mode of the user's is not to see what is asked here
-            leaf = _describe(tensor, name or self._anonymous(tensor), owner)
+            # Two without a name that live at the same time get two names.
+            leaf = _describe(tensor, name or self._free(f"leaf {tuple(map(number, tensor.shape))}"), owner)
         return self._put(tensor, leaf)
 
     def _put(self, tensor: torch.Tensor, leaf: Leaf) -> int:
@@ -347,10 +347,6 @@ class Leaves:
             self.known[number] = leaf
         self._numbers[id(tensor)] = number
         return number
-
-    def _anonymous(self, tensor: torch.Tensor) -> str:
-        """Return a name for a leaf that has none: two that live at the same time get two names."""
-        return self._free(f"leaf {tuple(map(number, tensor.shape))}")
 
     def _free(self, base: str) -> str:
         """Return a name, numbered while leaves that are alive go by it."""
@@ -363,15 +359,6 @@ class Leaves:
     def _is_taken(self, name: str) -> bool:
         number = self._by_name.get(name)
         return number is not None and self.known[number].reference() is not None
-
-    def _name_in_namespace(self, tensor: torch.Tensor) -> str:
-        name = self._names.get(id(tensor), "") if self._names is not None else ""
-        return name if name and self._namespace.get(name) is tensor else ""
-
-    def _names_in_namespace(self) -> dict[int, str]:
-        """Return the name of everything that the namespace holds, the first of several; by ``id``, which may be old."""
-        named = [(name, value) for name, value in list(self._namespace.items()) if not name.startswith("_")]
-        return {id(value): name for name, value in reversed(named)}
 
 
 def _numbered(base: str, number: int) -> str:

@@ -95,18 +95,16 @@ def children(table: Holdings, path: str, item: Any, depth: int, label: Label) ->
             continue
         spelt, steps = _STEPS[how]
         if how == "member":
-            if name in MODULE_OWN or _is_second(item, name, value):
+            if name in MODULE_OWN:
+                continue
+            # Modules of torch's keep second references under private names; scripted ones in their methods, too.
+            is_private = name.startswith("_") or is_kind(value, *SCRIPT_METHODS)
+            if is_private and is_torch_own(type(item)) and not is_kind(value, torch.Tensor):
                 continue
             steps = 0 if is_kind(value, torch.Tensor, nn.Module) else 1
         elif how == "attribute" and is_kind(item, FunctionType):
             steps = 0
         yield spelt.format(path, name), value, depth - steps
-
-
-def _is_second(module: nn.Module, name: str, value: object) -> bool:
-    """Return whether a module of torch's keeps a second reference there; a scripted one does so in its methods, too."""
-    private = name.startswith("_") or is_kind(value, *SCRIPT_METHODS)
-    return private and is_torch_own(type(module)) and not is_kind(value, torch.Tensor)
 
 
 # By how something is held: the expression that reaches it, and how many containers deep that is.
@@ -364,26 +362,21 @@ def stored(owner: Any, name: str) -> Any:
         return UNKNOWN
     if isinstance(owner, ModuleType):
         return vars(owner).get(name, UNKNOWN)
-    if is_kind(owner, type):
-        return _of_class(owner, name)
+    if is_kind(owner, type):  # functions and constants, without asking any descriptor
+        found = _in_class(owner, name)
+        return found.__func__ if isinstance(found, staticmethod) else found
     held = attributes_of(owner)
     if name in held:
         return held[name]
-    registries = [registered(owner, each) for each in REGISTRIES] if is_kind(owner, nn.Module) else []
-    found = next((registry[name] for registry in registries if name in registry), UNKNOWN)
-    return _slot(owner, name) if found is UNKNOWN else found
-
-
-def _slot(owner: Any, name: str) -> Any:
-    """Return what an object of a class with ``__slots__`` holds."""
-    slot = next((vars(kind)[name] for kind in mro_of(type(owner)) if name in vars(kind)), None)
+    for registry in [registered(owner, each) for each in REGISTRIES] if is_kind(owner, nn.Module) else []:
+        if name in registry:
+            return registry[name]
+    slot = _in_class(type(owner), name)
     return slot.__get__(owner) if isinstance(slot, MemberDescriptorType) else UNKNOWN
 
 
-def _of_class(owner: type, name: str) -> Any:
-    """Return what a class holds under a name: functions and constants, without asking any descriptor."""
-    found = next((vars(kind)[name] for kind in mro_of(owner) if name in vars(kind)), UNKNOWN)
-    return found.__func__ if isinstance(found, staticmethod) else found
+def _in_class(owner: type, name: str) -> Any:
+    return next((vars(kind)[name] for kind in mro_of(owner) if name in vars(kind)), UNKNOWN)
 
 
 def _subscript(node: ast.Subscript, names: Mapping[str, Any]) -> Any:

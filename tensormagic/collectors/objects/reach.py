@@ -386,11 +386,8 @@ def _of_fsdp2(module: Any) -> Iterator[Sharded]:
 def _of_fsdp1(module: Any, path: str) -> Iterator[Sharded]:
     if (handle := module._handle) is not None:
         flat = handle.flat_param
-        name = f"{path}{'.' if path else ''}_flat_param[{_listed(flat._fqns)}]"
+        names = flat._fqns
+        few = len(names) <= _MOST_NAMED
+        inside = ", ".join(names) if few else f"{names[0]} … {names[-1]}, {len(names)} parameters"
+        name = f"{path}{'.' if path else ''}_flat_param[{inside}]"
         yield Sharded(flat, tuple(flat._params or ()), name, tuple(flat._unpadded_unsharded_size))
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    if len(names) <= _MOST_NAMED:
-        return ", ".join(names)
-    return f"{names[0]} … {names[-1]}, {len(names)} parameters"

@@ -73,17 +73,14 @@ def first_batch(source: Any) -> Any:
     """
     if isinstance(source, DataLoader):
         return _of_loader(source)
-    if isinstance(source, torch.Tensor | Mapping) or _is_batch(source):
+    if isinstance(source, torch.Tensor | Mapping):
+        return source
+    if isinstance(source, tuple | list) and source and all(isinstance(x, torch.Tensor) for x in source):
         return source
     iterator = iter(source)
     if iterator is source:
         raise CannotTakeError("it is an iterator: a batch taken from it would be missing in training")
     return next(iterator)
-
-
-def _is_batch(source: Any) -> bool:
-    """Return whether a tuple or list is a batch itself: tensors alone."""
-    return isinstance(source, tuple | list) and bool(source) and all(isinstance(x, torch.Tensor) for x in source)
 
 
 def _of_loader(loader: DataLoader[Any]) -> Any:
@@ -344,8 +341,10 @@ class _Runs:
         for path, module in inside("", net):
             for name in _HOOKS:
                 hooks = getattr(module, name)
-                for key in [key for key, hook in hooks.items() if _is_own(hook)]:
-                    del hooks[key]
+                for key, hook in list(hooks.items()):
+                    code = getattr(getattr(hook, "__func__", hook), "__code__", None)
+                    if code is not None and is_own_code(code.co_filename):
+                        del hooks[key]
             if isinstance(module, nn.Embedding | nn.EmbeddingBag):
                 module.register_forward_pre_hook(partial(_refuse_missing_rows, path.lstrip(".")), with_kwargs=True)
         net.zero_grad(set_to_none=True)
@@ -430,11 +429,6 @@ def _size(batch: Any) -> int:
     sizes: list[int] = []
     mapped(batch, lambda x: sizes.append(len(x)) if x.dim() else None)
     return sizes[0] if sizes else 0
-
-
-def _is_own(hook: Any) -> bool:
-    code = getattr(getattr(hook, "__func__", hook), "__code__", None)
-    return code is not None and is_own_code(code.co_filename)
 
 
 def _is_out_of_range(out: torch.Tensor, target: Any, loss: Any) -> bool:

@@ -21,7 +21,7 @@ from tensormagic.collectors.faults.backward_errors import return_lines
 from tensormagic.collectors.session.first_look import generators_kept
 from tensormagic.collectors.where.source import location_of
 from tensormagic.errors import TensorMagicError
-from tensormagic.reports import ArgumentCheck, FunctionCheck, Location, StartReport
+from tensormagic.reports import ArgumentCheck, FunctionCheck, StartReport
 from tensormagic.words import error_text, listed, plural
 
 STEP = 1e-6  # of a difference
@@ -48,7 +48,12 @@ def check(kind: type[torch.autograd.Function], given: Sequence[Any]) -> StartRep
         TensorMagicError: where there is no floating-point tensor among the arguments.
     """
     began = perf_counter()
-    wide = [_wide(value) if isinstance(value, torch.Tensor) else value for value in given]
+    wide = [
+        x.detach().to(torch.float64 if x.is_floating_point() else x.dtype, copy=True)
+        if isinstance(x, torch.Tensor)
+        else x
+        for x in given
+    ]
     chosen = [at for at, x in enumerate(wide) if isinstance(x, torch.Tensor) and x.is_floating_point() and x.numel()]
     asked = [at for at in chosen if given[at].requires_grad] or chosen
     if not asked:
@@ -59,7 +64,9 @@ def check(kind: type[torch.autograd.Function], given: Sequence[Any]) -> StartRep
             f"tensor among them that is not empty; given: {listed(kinds) or 'nothing'}"
         )
     report = StartReport(model=kind.__name__, parameters=len(asked))
-    place = _place(kind)
+    code: Any = getattr(inspect.unwrap(kind.backward), "__code__", None)
+    returns = return_lines(code) if code is not None else []
+    place = location_of(code.co_filename, returns[-1], code.co_name) if returns else None
     with generators_kept(), torch.enable_grad():
         torch.manual_seed(_SEED)
         try:
@@ -70,16 +77,6 @@ def check(kind: type[torch.autograd.Function], given: Sequence[Any]) -> StartRep
             return replace(report, error=text, function=found, seconds=perf_counter() - began)
     found = FunctionCheck(arguments=tuple(checks), doubled=doubled, location=place)
     return replace(report, function=found, seconds=perf_counter() - began)
-
-
-def _wide(x: torch.Tensor) -> torch.Tensor:
-    return x.detach().to(torch.float64, copy=True) if x.is_floating_point() else x.detach().clone()
-
-
-def _place(kind: Any) -> Location | None:
-    code = getattr(inspect.unwrap(kind.backward), "__code__", None)
-    lines = return_lines(code) if code is not None else []
-    return location_of(code.co_filename, lines[-1], code.co_name) if code is not None and lines else None
 
 
 class _Call:
@@ -115,9 +112,9 @@ class _Call:
             )
         except Exception as error:
             raise TensorMagicError(f"backward raised {error_text(error)}") from error
-        return _growth(once, twice), [
-            self._argument(place, inputs, arriving, gradient) for place, gradient in enumerate(once)
-        ]
+        sizes = [math.hypot(*(float(one.norm()) for one in each if one is not None)) for each in (once, twice)]
+        checks = [self._argument(place, inputs, arriving, gradient) for place, gradient in enumerate(once)]
+        return sizes[1] / sizes[0] if sizes[0] else None, checks
 
     def _outputs(self, inputs: Tensors) -> list[torch.Tensor]:
         given = list(self._given)
@@ -152,9 +149,3 @@ class _Call:
         name = self._names[self._asked[place]] if self._asked[place] < len(self._names) else f"argument {place + 1}"
         by_backward = None if gradient is None else float((gradient * direction).sum())
         return ArgumentCheck(name, by_backward, slope, agrees)
-
-
-def _growth(once: Sequence[torch.Tensor | None], twice: Sequence[torch.Tensor | None]) -> float | None:
-    """Return by what the second are larger, all together."""
-    sizes = [math.hypot(*(float(one.norm()) for one in each if one is not None)) for each in (once, twice)]
-    return sizes[1] / sizes[0] if sizes[0] else None

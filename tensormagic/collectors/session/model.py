@@ -144,10 +144,14 @@ def _row(path: str, module: nn.Module, depth: int, seen: Seen, held: _Held) -> M
     optimized = {key: one for key, one in trainable.items() if key in held.names}
     buffers = _parts(module, "_buffers")
     shapes, calls = seen.forward.of(module) if seen.forward is not None else (_traced_shapes(seen.trace, path), 0)
+    details = ""
+    if is_torch_own(type(module)):  # code of other classes is not run
+        with suppress(Exception):  # an attribute that it prints is gone
+            details = module.extra_repr()[:_DETAILS]
     return ModuleRow(
         path=path,
         type_name=type(module).__name__,
-        details=_details(module),
+        details=details,
         depth=depth,
         training=attributes_of(module).get("training", True) is True,
         shapes=shapes,
@@ -161,13 +165,6 @@ def _row(path: str, module: nn.Module, depth: int, seen: Seen, held: _Held) -> M
         gradient=_gradient(parameters, seen.trace, path),
         update=_update(module, seen.trace, path),
     )
-
-
-def _details(module: nn.Module) -> str:
-    """Return what torch prints of one of its own modules; code of other classes is not run."""
-    with suppress(Exception):  # an attribute that it prints is gone
-        return module.extra_repr()[:_DETAILS] if is_torch_own(type(module)) else ""
-    return ""
 
 
 def _parts(module: nn.Module, registry: str) -> dict[int, torch.Tensor]:

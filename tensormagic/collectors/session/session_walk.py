@@ -350,15 +350,17 @@ def grown(name: str, filenames: Iterable[str], cell_number: CellNumber = no_cell
         filenames: Where to look, the first one that has such a line counts.
         cell_number: Gives the number of a cell.
     """
-    for filename in filenames:
-        lines = linecache.getlines(filename)
-        every = _growing("".join(lines))
-        places = sorted({line for line, target in every if _is(target, name)})
-        places = places or sorted({line for line, target in every if _is_with_any_key(target, name)})
-        if places:
-            text = lines[places[0] - 1].strip()
-            return Location(filename, places[0], text, cell_number(filename)) if len(places) == 1 else None
-    return None
+    held, _, key = name.rpartition("[")
+
+    def places(source: str) -> list[int]:
+        every = _growing(source)
+        exact = [line for line, target in every if _is(target, name)]
+        if exact or not (held and key):
+            return exact
+        any_key = re.compile(re.escape(held) + r"\[[A-Za-z_]\w*\]")  # the key is a variable there
+        return [line for line, target in every if any_key.fullmatch(target)]
+
+    return _only_line(places, filenames, cell_number)
 
 
 def bound(name: str, filenames: Iterable[str], cell_number: CellNumber = no_cell) -> Location | None:
@@ -369,12 +371,23 @@ def bound(name: str, filenames: Iterable[str], cell_number: CellNumber = no_cell
         filenames: Where to look, the first one that has such a line counts.
         cell_number: Gives the number of a cell.
     """
+
+    def places(source: str) -> list[int]:
+        return [line for line, target in _bindings(source) if _is(target, name)]
+
+    return _only_line(places, filenames, cell_number)
+
+
+def _only_line(
+    places: Callable[[str], list[int]], filenames: Iterable[str], cell_number: CellNumber
+) -> Location | None:
+    """Return the line that ``places`` finds in the source of the first file that has one, where it is the only one."""
     for filename in filenames:
         lines = linecache.getlines(filename)
-        places = sorted({line for line, target in _bindings("".join(lines)) if _is(target, name)})
-        if places:
-            text = lines[places[0] - 1].strip()
-            return Location(filename, places[0], text, cell_number(filename)) if len(places) == 1 else None
+        if found := set(places("".join(lines))):
+            line = min(found)
+            text = lines[line - 1].strip()
+            return Location(filename, line, text, cell_number(filename)) if len(found) == 1 else None
     return None
 
 
@@ -453,12 +466,6 @@ def _is(target: str, name: str) -> bool:
     """Return whether a target in the source is a name, spelled as it is or as an object's own."""
     root, _, rest = name.partition(".")
     return target == name or (bool(rest) and root.isidentifier() and target == f"self.{rest}")
-
-
-def _is_with_any_key(target: str, name: str) -> bool:
-    """Return whether a target is what a name says but for the key, which is a variable there."""
-    held, _, key = name.rpartition("[")
-    return bool(held) and bool(key) and re.fullmatch(re.escape(held) + r"\[[A-Za-z_]\w*\]", target) is not None
 
 
 def sources(namespace: Any, filename: str = "") -> tuple[str, ...]:

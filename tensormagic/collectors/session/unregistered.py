@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, groupby, islice
 from types import FunctionType
@@ -153,15 +153,13 @@ def _weights(root: nn.Module) -> tuple[_Named, _Named]:
     kinds: dict[type, int | None] = {}
     for path, module in inside("", root):
         kind = type(module)
-        which = kinds[kind] if kind in kinds else kinds.setdefault(kind, _which(module))
+        if kind not in kinds:
+            kinds[kind] = 0 if is_kind(module, nn.Embedding) else 1 if is_kind(module, nn.Linear) else None
+        which = kinds[kind]
         weight = None if which is None else registered(module, "_parameters").get("weight")
         if which is not None and weight is not None and weight.requires_grad:
             found[which].append((f"{path}.weight"[1:], weight))
     return found
-
-
-def _which(module: nn.Module) -> int | None:
-    return 0 if is_kind(module, nn.Embedding) else 1 if is_kind(module, nn.Linear) else None
 
 
 def _comparable(one: nn.Parameter, two: nn.Parameter) -> bool:
@@ -203,16 +201,6 @@ _CONTAINERS = (list, tuple, dict)
 _ATOMS = frozenset({int, float, bool, str, type(None), FunctionType})
 
 
-@dataclass(slots=True)
-class Unregistered:
-    """What was found."""
-
-    unregistered_tensors: list[UnregisteredTensor] = field(default_factory=list)
-    unregistered_modules: list[UnregisteredModules] = field(default_factory=list)
-    repeated: list[RepeatedModule] = field(default_factory=list)
-    flags: list[FlagWithoutEffect] = field(default_factory=list)
-
-
 @dataclass(frozen=True)
 class Place:
     """A plain attribute of a module that lies in an outermost one."""
@@ -235,7 +223,7 @@ def look_at(
     *,
     optimized: Optimized = tuple,
     cell_number: CellNumber = no_cell,
-) -> Unregistered:
+) -> ModulesReport:
     """Return what the modules hold beside their registries.
 
     Args:
@@ -244,21 +232,22 @@ def look_at(
         optimized: Gives, by ``id``, what optimizers update that are known besides those that the names reach.
         cell_number: Gives the number of a cell.
     """
-    every, found = list(roots), Unregistered()
+    every = list(roots)
+    tensors: list[UnregisteredTensor] = []
+    modules: list[UnregisteredModules] = []
     with quiet():
         known = _Known(every, namespace, optimized)
         walked = [(root, list(inside(*root))) for root in every]
         for place in islice((place for root, within in walked for place in _places(root, within)), MOST * 4):
             lines = assigned(type(place.module), place.attribute, cell_number)
             if is_kind(place.value, torch.Tensor):
-                found.unregistered_tensors.append(_unregistered_tensor(place, known, lines[-1] if lines else None))
+                tensors.append(_unregistered_tensor(place, known, lines[-1] if lines else None))
             elif (hidden := _hidden(place, known, lines[0] if lines else None)) is not None:
-                found.unregistered_modules.append(hidden)
-        for root, within in walked:
-            found.repeated += _repeated(root, within, cell_number)
-            found.flags += _flags(within, known)
-    return Unregistered(
-        found.unregistered_tensors[:MOST], found.unregistered_modules[:MOST], found.repeated[:MOST], found.flags[:MOST]
+                modules.append(hidden)
+        repeated = [one for root, within in walked for one in _repeated(root, within, cell_number)]
+        flags = [one for _, within in walked for one in _flags(within, known)]
+    return ModulesReport(
+        tuple(tensors[:MOST]), tuple(modules[:MOST]), repeated=tuple(repeated[:MOST]), flags=tuple(flags[:MOST])
     )
 
 
@@ -270,7 +259,10 @@ def _places(root: Root, within: list[Root]) -> Iterator[Place]:
         attributes = attributes_of(module)
         for attribute in sorted(attributes.keys() - _OWN):
             value = attributes[attribute]
-            if type(value) not in _ATOMS and (is_kind(value, torch.Tensor) or _holds_any(value)):
+            if type(value) in _ATOMS:
+                continue
+            holds_any = type(value) in _CONTAINERS and value and next(_members(value), None) is not None
+            if holds_any or is_kind(value, torch.Tensor):
                 yield Place(root, path, module, attribute, value)
 
 
@@ -322,10 +314,6 @@ def _flag(
         )
 
 
-def _holds_any(value: object) -> bool:
-    return type(value) in _CONTAINERS and bool(value) and next(_members(value), None) is not None
-
-
 def _members(value: Any, depth: int = _DEEP) -> Iterator[Any]:
     """Yield the modules and parameters in plain containers, and in containers in these."""
     for item in islice(value.values() if type(value) is dict else value, _ITEMS):
@@ -366,7 +354,11 @@ class _Known:
 
 def _unregistered_tensor(place: Place, known: _Known, where: Location | None) -> UnregisteredTensor:
     x, (owner, root) = place.value, place.root
-    behind = [id(x)] if x.is_leaf else [id(leaf) for leaf in _leaves(x)]
+    behind = [id(x)]
+    if not x.is_leaf:  # the leaves that it was computed from; none where the way to them is long
+        nodes = list(walk_nodes([x.grad_fn] if x.grad_fn is not None else [], _LEAVES))
+        leaves = [node.variable for node in nodes if hasattr(node, "variable")]
+        behind = [id(leaf) for leaf in leaves] if len(nodes) < _LEAVES else []
     own = {id(held) for held in held_by(root) if is_kind(held, nn.Parameter)}
     devices = {str(held.device) for held in held_by(root)}
     return UnregisteredTensor(
@@ -382,12 +374,6 @@ def _unregistered_tensor(place: Place, known: _Known, where: Location | None) ->
 
 def _all_in(wanted: list[int], known: set[int]) -> bool:
     return bool(wanted) and known.issuperset(wanted)
-
-
-def _leaves(x: torch.Tensor) -> list[torch.Tensor]:
-    """Return the leaves that a tensor was computed from; none where the way to them is long."""
-    nodes = list(walk_nodes([x.grad_fn] if x.grad_fn is not None else [], _LEAVES))
-    return [node.variable for node in nodes if hasattr(node, "variable")] if len(nodes) < _LEAVES else []
 
 
 def _hidden(place: Place, known: _Known, where: Location | None) -> UnregisteredModules | None:
@@ -466,11 +452,4 @@ def modules_report(
 ) -> ModulesReport:
     """Return what modules hold beside their registries, and which ties are broken."""
     found = look_at(roots, namespace, optimized=optimized, cell_number=cell_number)
-    untied = tuple(pair for name, root in roots for pair in ties.broken(name, root, cell_number))
-    return ModulesReport(
-        tuple(found.unregistered_tensors),
-        tuple(found.unregistered_modules),
-        untied,
-        tuple(found.repeated),
-        tuple(found.flags),
-    )
+    return replace(found, untied=tuple(pair for name, root in roots for pair in ties.broken(name, root, cell_number)))

@@ -147,13 +147,11 @@ class Standing:
         just_made = keeps_state and self.before is None and self.version <= _FILLED
         if not self.value.requires_grad or self.is_used or (self.moved and not just_made):
             return False
-        return self.gradient is None if self.is_held else self._gets_gradients(pace)
-
-    def _gets_gradients(self, pace: Pace) -> bool:
-        """Return whether there is a gradient that came since the last look, or at one before, if no step was made."""
-        known = None if self.before is None else self.before.gradient
-        stood = self.before is not None and self.before.since is not None and not pace.advanced
-        return self.gradient is not None and (self.gradient != known or stood)
+        if self.is_held or self.gradient is None:
+            return self.is_held and self.gradient is None
+        if self.before is None or self.gradient != self.before.gradient:
+            return True  # it came since the last look
+        return self.before.since is not None and not pace.advanced  # or at one before, and no step was made
 
     def since(self, pace: Pace, *, is_watching: bool) -> int:
         """Return how far its optimizer was when it began to stand still.
@@ -278,7 +276,13 @@ class Learning:
             models = list(self._models(roots, list(optimizers)))
             found = [(model, report) for model in models for report in self._described(model)]
             self._is_watching = True
-            return tuple(_located(model.root[1], report, files, cell_number) for model, report in found)
+            located = []
+            for model, report in found:  # by the line that makes the parameters; of what is in none, the optimizer
+                where = None if report.held else bound(report.optimizer, files, cell_number)
+                paths = [report.names[number].removeprefix(f"{report.owner}.") for number in report.still]
+                where = where or made_at(model.root[1], paths, cell_number)
+                located.append(dataclasses.replace(report, location=where))
+            return tuple(located)
 
     def _models(self, roots: Iterable[Root], optimizers: list[tuple[str, Any]]) -> Iterator[_Model]:
         """Yield the models; a parameter that lies in two is the first one's."""
@@ -350,12 +354,3 @@ def _report(
             watched=watched,
             steps=paces[trainer].steps,
         )
-
-
-def _located(
-    root: nn.Module, report: StillParameters, files: tuple[str, ...], cell_number: CellNumber
-) -> StillParameters:
-    """Return a report with the line that makes the parameters, or of what is in no optimizer, the optimizer."""
-    location = None if report.held else bound(report.optimizer, files, cell_number)
-    path = [report.names[number].removeprefix(f"{report.owner}.") for number in report.still]
-    return dataclasses.replace(report, location=location or made_at(root, path, cell_number))

@@ -9,8 +9,8 @@ from __future__ import annotations
 import itertools
 import linecache
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -34,7 +34,6 @@ from tensormagic.collectors.session.update_tracking import Learning
 from tensormagic.reports import (
     Growth,
     HeldSize,
-    Holder,
     KeptMemory,
     Location,
     LoneView,
@@ -138,25 +137,18 @@ class _Found:
 
     def kept(self) -> tuple[KeptMemory, ...]:
         """Return the large storages that only the session keeps, the largest first; none where the walk was cut."""
-        if not self._walk_session.names_complete:
-            return ()
-        large = [
-            held for held in self._walk_session.storages.values() if held.nbytes >= SMALLEST and held.is_of_session
-        ]
-        large.sort(key=lambda held: -held.nbytes)
-        every = (self._confirmed(held) for held in large[:MOST_KEPT])
+        every = map(self._confirmed, self._largest(lambda held: held.is_of_session))
         return tuple(kept for kept in every if kept is not None)
 
     def views(self) -> tuple[LoneView, ...]:
         """Return the views that alone keep a storage of which they read less than half, the largest storage first."""
-        if not self._walk_session.names_complete:
-            return ()
-        large = [
-            held for held in self._walk_session.storages.values() if held.nbytes >= SMALLEST and _reads_a_part(held)
-        ]
-        large.sort(key=lambda held: -held.nbytes)
-        every = (self._alone(held) for held in large[:MOST_KEPT])
+        every = map(self._alone, self._largest(_reads_a_part))
         return tuple(view for view in every if view is not None)
+
+    def _largest(self, is_asked_for: Callable[[Held], bool]) -> list[Held]:
+        storages = self._walk_session.storages.values() if self._walk_session.names_complete else ()
+        large = (held for held in storages if held.nbytes >= SMALLEST and is_asked_for(held))
+        return sorted(large, key=lambda held: -held.nbytes)[:MOST_KEPT]
 
     def _alone(self, held: Held) -> LoneView | None:
         x = held.tensor
@@ -179,10 +171,15 @@ class _Found:
             return None
         kind: KeptBy = "both" if len(kinds) > 1 else "history" if "history" in kinds else "traceback"
         paths = tuple(dict.fromkeys(self._in_out(holder.path) for holder in described.holders))
+        # The line at which the frame stands that holds it, with its text.
+        frame = next((holder.location for holder in described.holders if holder.location is not None), None)
+        if frame is not None:
+            text = linecache.getline(frame.filename, frame.line).strip()
+            frame = replace(frame, text=text, cell=self._cell_number(frame.filename))
         return KeptMemory(
             holders=paths, kind=kind, shape=tuple(x.shape),
             dtype=str(x.dtype).removeprefix("torch."), device=str(x.device), nbytes=held.nbytes,
-            location=self._frame(described.holders),
+            location=frame,
         )  # fmt: skip
 
     def _in_out(self, path: str) -> str:
@@ -195,10 +192,6 @@ class _Found:
         number = next((key for key, item in list(history.items()) if item is value), None)
         return path if number is None else f"Out[{number}]{path.removeprefix(root)}"
 
-    def _frame(self, found: Sequence[Holder]) -> Location | None:
-        """Return the line at which the frame stands that holds it, with its text."""
-        return next((_with_text(held.location, self._cell_number) for held in found if held.location is not None), None)
-
     def graphs(self) -> tuple[StoredGraph, ...]:
         """Return the graphs that stored results keep."""
         own = {key for key, held in self._walk_session.storages.items() if not held.is_of_session}
@@ -209,22 +202,14 @@ class _Found:
         looks = [{size.name: size for size in one.sizes} for one in earlier[-(LOOKS - 1) :]]
         if len(looks) < LOOKS - 1:
             return ()
-        lines = ([one[now.name] for one in looks if now.name in one] + [now] for now in sizes)
-        return tuple(self._growth(line) for line in lines if len(line) == LOOKS and _is_steady(line))
-
-    def _growth(self, line: list[HeldSize]) -> Growth:
-        name = line[-1].name
-        return Growth(name, tuple(one.tensors for one in line), tuple(one.nbytes for one in line), self.where(name))
-
-
-def _is_steady(line: list[HeldSize]) -> bool:
-    steps = {after.nbytes - before.nbytes for before, after in itertools.pairwise(line)}
-    return len(steps) == 1 and min(steps) > 0
-
-
-def _with_text(place: Location, cell_number: CellNumber) -> Location:
-    text = linecache.getline(place.filename, place.line).strip()
-    return Location(place.filename, place.line, text, cell_number(place.filename), place.function)
+        found = []
+        for now in sizes:
+            line = [*(one[now.name] for one in looks if now.name in one), now]
+            steps = {after.nbytes - before.nbytes for before, after in itertools.pairwise(line)}
+            if len(line) == LOOKS and len(steps) == 1 and min(steps) > 0:
+                tensors, nbytes = tuple(one.tensors for one in line), tuple(one.nbytes for one in line)
+                found.append(Growth(now.name, tensors, nbytes, self.where(now.name)))
+        return tuple(found)
 
 
 def _reads_a_part(held: Held) -> bool:

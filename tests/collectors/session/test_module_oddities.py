@@ -80,7 +80,7 @@ def test_what_is_registered_or_named_elsewhere_is_not_hidden():
     other = bare(first=layers[0], second=layers[1])
     net = bare(encoders=[encoder, encoder], layers=layers)
     roots = [("net", net), ("encoder", encoder), ("other", other)]
-    assert look_at(roots, {"net": net, "encoder": encoder, "other": other}).unregistered_modules == []
+    assert look_at(roots, {"net": net, "encoder": encoder, "other": other}).unregistered_modules == ()
     assert [one.name for one in look_at(roots[:1], {"net": net, "layers": layers}).unregistered_modules] == [
         "net.encoders",
         "net.layers",
