@@ -53,11 +53,7 @@ def pairs_of(
 ) -> tuple[tuple[AliasPair, ...], bool]:
     """Return the pairs of a group that were compared, and whether no pair that overlaps was left out.
 
-    Args:
-        entries: The group's members.
-        drawn: Those that are shown, whose pairs matter first.
-        piece: The memory they lie in.
-        budget: What all groups together may still compare.
+    Those of the members that are ``drawn`` matter first.
     """
     few = len(entries) <= SMALL
     regions = [(_name(entry), region_in(entry, piece)) for entry in (drawn if few else entries)]
@@ -129,12 +125,7 @@ def member_of(
 ) -> AliasMember:
     """Return a member of a group.
 
-    Args:
-        entry: The object.
-        piece: The memory it lies in.
-        names: What objects are called, by ``id``.
-        counters: The number of each version counter met so far in this group; grows.
-        cell: Bytes of a cell of the strip; 0 where none is drawn.
+    ``counters`` grows by the version counters of the group, numbered; ``cell`` is 0 where no strip is drawn.
     """
     region, item = region_in(entry, piece), entry.item
     named = nearest(telling(dict.fromkeys(entry.names)))
@@ -241,9 +232,7 @@ MOST_MEMBERS = 32
 def collect_aliases(namespace: Mapping[str, object], *, only: Mapping[str, object] | None = None) -> AliasReport:
     """Return who shares memory with whom. Never raises for an odd tensor, writes nothing, keeps nothing.
 
-    Args:
-        namespace: The user's names.
-        only: Show only memory in which one of these lies; what is in here need not be in the namespace.
+    With ``only``, memory in which one of these lies; what is in there need not be in the namespace.
     """
     with quiet():
         asked = dict(only or {})

@@ -208,12 +208,8 @@ _ORDER = ("same object", "overlap", "may overlap", "same storage", "unknown", "s
 def copy_or_view(result: Any, operands: Mapping[str, Any], *, name: str = "result") -> CopyVerdict:
     """Return whether a tensor or array shares memory with each of the operands that are tensors or arrays.
 
-    Nothing is written, read from the device or kept.
-
-    Args:
-        result: A tensor, an array, or a tuple or list of them.
-        operands: What it is compared with, by name; what is no tensor and no array is left out.
-        name: What to call the result.
+    Nothing is written, read from the device or kept. Tuples and lists of tensors are compared, too; other operands are
+    left out.
     """
     with quiet():
         found = [sharing(result, item, label) for label, item in operands.items()]

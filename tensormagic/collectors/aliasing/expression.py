@@ -36,10 +36,7 @@ Note = Callable[[Part, Any], None]
 def probed_code(source: str, parts: Sequence[Part], note: Note) -> CodeType:
     """Return an expression compiled so that ``note(part, value)`` is called with what each of its parts gives.
 
-    Args:
-        source: The expression.
-        parts: Its `open_parts`.
-        note: Must not raise.
+    ``note`` must not raise.
     """
     tree = ast.parse(source, mode="eval")
     probes: dict[Any, Any] = {(_MARK, at): _Probe(part, note) for at, part in enumerate(parts)}
@@ -163,13 +160,7 @@ class Evaluation:
 
 
 def evaluate(expression: str, global_names: dict[str, Any], local_names: dict[str, Any] | None = None) -> Evaluation:
-    """Evaluate an expression once and return its value and the verdict on it. Raises what the expression raises.
-
-    Args:
-        expression: Python source.
-        global_names: As for ``eval``.
-        local_names: As for ``eval``.
-    """
+    """Evaluate an expression once and return its value and the verdict on it. Raises what the expression raises."""
     __tracebackhide__ = True
     watch = _Watch(expression, ChainMap(local_names or {}, global_names))
     try:

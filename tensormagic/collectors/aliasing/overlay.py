@@ -65,13 +65,7 @@ def cell_bytes(piece: Shared) -> int:
 
 
 def coverage(region: Region, nbytes: int, cell: int) -> tuple[float | None, ...]:
-    """Return for each cell which part of its bytes a region reads; None where that is too hard to count.
-
-    Args:
-        region: What is read, counted from the first byte of the memory.
-        nbytes: Size of the memory.
-        cell: Bytes of a cell.
-    """
+    """Return for each cell of a memory which part of its bytes a region reads; None where that is too hard to count."""
     edges = list(range(0, nbytes, cell))
     if 0 in region.shape:
         return tuple(0.0 for _ in edges)
@@ -127,11 +121,7 @@ class _Holder:
 
 
 def overlay(tensors: Mapping[str, Any]) -> OverlayReport:
-    """Return what several tensors and NumPy arrays have in common. Never raises for an odd one: that is a gap.
-
-    Args:
-        tensors: At most `MOST_MEMBERS`, by name.
-    """
+    """Return what at most `MOST_MEMBERS` tensors and arrays have in common. Never raises: an odd one is a gap."""
     with quiet():
         looked = [_holder_or_gap(name, item) for name, item in tensors.items()]
     holders = [one for one in looked if isinstance(one, _Holder)]

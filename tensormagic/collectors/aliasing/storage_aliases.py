@@ -125,10 +125,7 @@ class StorageAliases:
     def of(self, storage: int, region: Region, *, foreign: bool) -> Iterator[Hit]:
         """Yield who may share the bytes of a region of this storage.
 
-        Args:
-            storage: Identity of the storage that is written to.
-            region: What is written to.
-            foreign: Whether arrays and other storages over the same memory can share it.
+        Arrays and other storages over the same memory can only share it where it is ``foreign``.
         """
         near = self._by_storage.get(storage, ())
         far = (storage_alias for storage_alias in self._foreign if storage_alias.storage != storage) if foreign else ()
@@ -209,9 +206,7 @@ class Shared:
 def gather(walk: Walk, *kinds: type) -> list[Entry]:
     """Return every object of these kinds that a walk reaches, each once, with all its names.
 
-    Args:
-        walk: Which names to go through.
-        kinds: Classes; by default everything that can share memory.
+    By default of everything that can share memory.
     """
     found: dict[int, Entry] = {}
     for name, item in walk.named(*(kinds or STORAGE_ALIASES)):

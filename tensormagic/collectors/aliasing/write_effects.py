@@ -80,13 +80,7 @@ class Swaps:
         self._before: list[tuple[Region, torch.Tensor]] = []
 
     def suspect(self, frame: FrameType, target: torch.Tensor, operand: torch.Tensor) -> Suspicion | None:
-        """Return a suspicion where ``operand`` is what this line has written to already.
-
-        Args:
-            frame: The user's frame that runs the line.
-            target: What is about to be written to.
-            operand: What is read.
-        """
+        """Return a suspicion where ``operand`` is what this line has written to already."""
         place = (id(frame), frame.f_lineno)
         if place != self._place or frame.f_lasti <= self._instruction:
             self._before = []
@@ -145,10 +139,7 @@ class Effects:
     def of(self, seen: WriteSeen, statement: Statement, via: Through | None) -> Iterator[ChangedName]:
         """Yield the names whose elements were changed and that the line does not write to itself.
 
-        Args:
-            seen: The write.
-            statement: What its line says.
-            via: The tensor that the line writes through, where it says so.
+        ``via`` is the tensor that the line writes through, where it says so.
         """
         yield from _behind_autograd(seen, via)
         written = via.tensor if via is not None else _written_name(seen)

@@ -244,10 +244,7 @@ class WriteLog:
 def _arguments(target: torch.Tensor, frame: FrameType | None, *, named: bool) -> dict[str, torch.Tensor]:
     """Return what the user handed to a call that is running and that writes to it, although nothing says so.
 
-    Args:
-        target: What was written to.
-        frame: Where.
-        named: Whether the user's own line says that it writes; then its callers alone are asked.
+    Where the user's own line says that it writes, and so is ``named``, its callers alone are asked.
     """
     found: dict[str, torch.Tensor] = {}
     written = [x for x in (target, target._base) if x is not None]

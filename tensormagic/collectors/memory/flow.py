@@ -96,9 +96,7 @@ def _order(edges: Edges, colours: Sequence[int]) -> list[int]:
 def ends_in_cycles(edges: Edges, some: Sequence[tuple[int, int]]) -> list[int]:
     """Return the ends of those edges that lie on a circle.
 
-    Args:
-        edges: For each node, the nodes that it refers to.
-        some: From which node to which. Only what these lead to is looked at.
+    Only what these lead to is looked at.
     """
     found = components(edges, (end for _, end in some))
     return [end for begin, end in some if found.get(begin) == found[end]]

@@ -100,11 +100,7 @@ def look(
 ) -> Look:
     """Walk from all that a session names, and return who frees what.
 
-    Args:
-        namespace: The names themselves.
-        besides: Dictionaries of ours that refer to the same things.
-        budget: How long to look.
-        items: Ask of what lies in containers, too: of what stands out, and of these.
+    Where ``items`` are given, it asks of what lies in containers, too: of what stands out, and of these.
     """
     with quiet():
         roots = session_roots(namespace)
@@ -212,13 +208,7 @@ def _together(members: int, roots: Sequence[Root], flow: Flow) -> Release | None
 def free_session(
     namespace: Mapping[str, Any], *, drop: bool, readers: tuple[tuple[str, Reader], ...] = READERS
 ) -> FreeingReport:
-    """Return what only outputs and the last error keep; let go of it where asked to, and measure what that brought.
-
-    Args:
-        namespace: The names of a session.
-        drop: Whether to let go.
-        readers: What reads the devices' counters.
-    """
+    """Return what only outputs and the last error keep; let go of it where asked to, and measure what that brought."""
     gc.collect()  # what lies in circles that nobody leads to is free already, and keeps nothing of these
     looked = look(namespace)
     chosen = _keeping(looked)

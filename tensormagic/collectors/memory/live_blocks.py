@@ -166,10 +166,7 @@ def nbytes_of(x: torch.Tensor) -> int:
 def running(frame: FrameType | None, taken: set[str]) -> list[tuple[Place, Any]]:
     """Return the variables of a frame and of those that called it, as far as they run functions of the user's own.
 
-    Args:
-        frame: The innermost.
-        taken: Names that mean something to the user already; a variable of the same name is shown with its
-            function.
+    A variable with a name that is ``taken``, that means something to the user already, is shown with its function.
     """
     found: list[tuple[Place, Any]] = []
     while frame is not None:
@@ -253,12 +250,7 @@ def _records(cuda: Any, recording: Callable[[], bool]) -> bool:
 
 
 class Lines:
-    """Tells the lines of storages, for one look.
-
-    Args:
-        cuda: ``torch.cuda``; it is not started by looking.
-        recording: Whether CUDA's allocator records where memory is taken.
-    """
+    """Tells the lines of storages, for one look; CUDA is not started by looking."""
 
     def __init__(self, cuda: Any = torch.cuda, recording: Callable[[], bool] = _is_recording) -> None:
         self._traceback = getattr(cuda.memory, "_allocation_traceback", None) if _records(cuda, recording) else None

@@ -34,12 +34,7 @@ _UNNAMED = ("view", "array")  # the base of what has a name, which is what a use
 
 
 def live_storage(block: Block, line_of: Callable[[torch.UntypedStorage], Origin | None] = noted_line) -> LiveStorage:
-    """Return a block as plain data.
-
-    Args:
-        block: The block.
-        line_of: Gives the line that allocated a storage, where it is known.
-    """
+    """Return a block as plain data."""
 
     def preference(pair: tuple[Place, torch.Tensor]) -> tuple[int, ...]:
         """Put the name first that a user would write: their own, a plain path, of all of it, quick to write.
@@ -251,11 +246,7 @@ def memory_at(
 ) -> tuple[OutOfMemory, MemoryReport]:
     """Return where the memory was when an error was raised, and what only the functions that failed lead to.
 
-    Args:
-        error: With its traceback; nothing of it is kept.
-        described: What its message shows.
-        namespace: The user's names.
-        cell_number: Gives a cell's execution count from its file name.
+    Of the error and its traceback nothing is kept.
     """
     try:
         freed = collect_releases(namespace)  # first: another walk holds what it meets

@@ -130,12 +130,7 @@ def _last_error(shell: Any) -> Root:
 
 
 def join_foreign(found: References, storages: Sequence[int]) -> dict[int, int]:
-    """Add what storages over foreign memory refer to; returns, by the storage's number, the number that frees it.
-
-    Args:
-        found: A walk that has ended.
-        storages: The numbers of those that were met.
-    """
+    """Add what storages over foreign memory refer to; returns, by the storage's number, the number that frees it."""
     foreign = [at for at in storages if is_foreign(found.objects[at]) and lies_somewhere(found.objects[at])]
     if not foreign:
         return {}
@@ -164,11 +159,7 @@ def _join(found: References, number: int, memory: tuple[_Arrays, _Spans, dict[in
 
 
 class _Spans:
-    """Pieces of memory that do not overlap: which one is at an address.
-
-    Args:
-        spans: Where each begins, its bytes, and its number.
-    """
+    """Pieces of memory that do not overlap, as begin, bytes and number: which one is at an address."""
 
     def __init__(self, spans: Iterable[tuple[int, int, int]]) -> None:
         self._spans = sorted(spans)
@@ -181,11 +172,7 @@ class _Spans:
 
 
 class _Arrays:
-    """The NumPy arrays that a walk has met.
-
-    Args:
-        found: A walk that has ended.
-    """
+    """The NumPy arrays that a walk has met."""
 
     def __init__(self, found: References) -> None:
         self._found = found
@@ -268,11 +255,7 @@ class Container:
 
 
 def containers(names: Mapping[str, Any]) -> Iterator[tuple[str, Container]]:
-    """Yield what names lead to, with the name, the nearest first; each under the name that leads there first.
-
-    Args:
-        names: Names, and what they are bound to.
-    """
+    """Yield what names lead to, with the name, the nearest first; each under the name that leads there first."""
     pending = deque((name, name, value) for name, value in names.items() if name.isidentifier())
     seen: set[int] = set()
     found = 0
@@ -366,11 +349,7 @@ class Items:
 def items_of(found: References, roots: Sequence[Root], dominance: Dominance, wanted: Collection[str] = ()) -> Items:
     """Return what taking something out of the containers frees that names lead to.
 
-    Args:
-        found: A walk that has ended.
-        roots: What it began at.
-        dominance: Asks its graph.
-        wanted: Paths of items that are reported although they do not stand out.
+    Items whose paths are ``wanted`` are reported although they do not stand out.
     """
     names = {root.label: at for at, root in enumerate(roots) if root.kind == "name"}
     values = {name: value for name, at in names.items() for value in roots[at].values()}

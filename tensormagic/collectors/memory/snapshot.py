@@ -223,11 +223,7 @@ def snapshot_report(
 ) -> SnapshotReport:
     """Return a snapshot, summed up.
 
-    Args:
-        data: What ``torch.cuda.memory._snapshot()`` returned, or a file of it held.
-        source: Name of the file.
-        file_bytes: Its length.
-        cell_number: Gives the execution count of a cell from its file name.
+    ``data`` is what ``torch.cuda.memory._snapshot()`` returned, or a file of it held.
 
     Raises:
         SnapshotError: where it is no snapshot.

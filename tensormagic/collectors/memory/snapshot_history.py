@@ -197,12 +197,7 @@ def history_of(
 ) -> History:
     """Return the history of one device.
 
-    Args:
-        device: As torch writes it.
-        events: Of this device, the oldest first; at least one.
-        blocks: Those of it that are in use at the end.
-        reserved: Bytes that are reserved at the end.
-        stacks: Where lines get their numbers.
+    There is at least one event, the oldest is the first; blocks and reserved bytes are those at the end.
     """
     steps = steps_of(events, stacks)
     found = History(device, actions_in(steps))

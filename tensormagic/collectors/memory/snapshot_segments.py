@@ -34,11 +34,7 @@ Way = tuple[Location, ...]
 
 
 class Stacks:
-    """The lines met so far, each with a number; a stack that comes again is not read again.
-
-    Args:
-        cell_number: Gives the execution count of a cell from its file name; None outside a notebook.
-    """
+    """The lines met so far, each with a number; a stack that comes again is not read again."""
 
     def __init__(self, cell_number: CellNumber | None = None) -> None:
         self._cell_number = cell_number

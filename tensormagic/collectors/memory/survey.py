@@ -45,9 +45,7 @@ MOST_HOLDERS = 4
 def note_unnamed_referrers(blocks: Sequence[Block], ours: Container[int]) -> None:
     """Note on the largest blocks that no name and no graph leads to who refers to their tensors.
 
-    Args:
-        blocks: The largest first.
-        ours: The ``id`` of what only this look holds.
+    The largest come first; ``ours`` is the ``id`` of what only this look holds.
     """
     lost = [block for block in blocks if block.nbytes >= SMALLEST and not block.places and not block.saved][:MOST]
     owners = [x for block in lost for x in block.tensors.values()]
@@ -87,9 +85,7 @@ _REGISTRIES: tuple[tuple[str, Role], ...] = (("_parameters", "parameter"), ("_bu
 class Survey:
     """Every live piece of memory. Holds what it has met: to be dropped as soon as it has been reported.
 
-    Args:
-        walk_session: A walk through everything that has a name.
-        everything: Whether to look for what has none, too.
+    It begins with what a walk through all names has met; with ``everything`` it looks for what has none, too.
     """
 
     def __init__(self, walk_session: ObjectWalk, *, everything: bool) -> None:

@@ -296,14 +296,7 @@ class LineTally:
     ops: dict[str, int] = field(default_factory=dict)
 
     def add(self, nbytes: int, op: str, operation: int, live: int) -> None:
-        """Count what an operation allocated.
-
-        Args:
-            nbytes: So much.
-            op: Its name.
-            operation: Its number.
-            live: What was alive right after it.
-        """
+        """Count what an operation allocated, after which ``live`` bytes were alive."""
         if not self.first:
             self.first = operation
         self.allocated += nbytes
@@ -320,11 +313,6 @@ Totals = defaultdict["int | None", LineTally]
 
 class AllocationLog:
     """The memory of one device over a run.
-
-    Args:
-        device: As torch writes it.
-        totals: What each line did, on all devices.
-        iterations: What shows the iterations of the run, of all devices.
 
     Attributes:
         alive: The storages that are alive, in the order of their allocations.

@@ -80,9 +80,6 @@ MOST = 1 << 17  # changes of place that are remembered: beyond, the older half i
 class NodeLines:
     """The places of nodes.
 
-    Args:
-        first: Number of the first node that the run makes.
-
     Attributes:
         last: Number of the node that will be made next, as far as is known.
         lost: Whether places were forgotten.
@@ -135,12 +132,6 @@ _plain = frozenset({torch.Tensor, torch.nn.Parameter})
 
 class Allocations(OperationListener):
     """Remembers every storage that an operation allocates.
-
-    Args:
-        walk: Finds where operations are called from.
-        site_of: Gives the number of the innermost own line at a frame or above it.
-        fold: Called when many events wait.
-        clock: Seconds, monotonic.
 
     Attributes:
         events: What happened since it was last added up: what was allocated, freed, and grown or shrunk.

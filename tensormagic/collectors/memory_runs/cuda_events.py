@@ -20,9 +20,6 @@ from tensormagic.reports import Gap, Location
 from tensormagic.reports.memory_run import AllocatorLine, AllocatorRun
 from tensormagic.words import error_text
 
-__all__ = ["CudaRecording", "History", "Seen", "allocator_runs", "seen_by"]
-
-
 # The CUDA allocator's own events over a run, joined to lines and names: a pure function over what torch hands out.
 #
 # The format is the one that `torch.cuda.memory._snapshot` documents: ``device_traces`` holds a list of events a
@@ -81,12 +78,7 @@ def allocator_runs(
 ) -> tuple[AllocatorRun, ...]:
     """Return what the allocator recorded of a run, on each device that it recorded something of.
 
-    Args:
-        snapshot: As `torch.cuda.memory._snapshot` returns it.
-        seen: What the run itself knows, by the number of the device.
-        history: How far back the events go.
-        cell_number: Gives the number of a cell.
-        is_own: Whether a file is the user's.
+    ``snapshot`` is as `torch.cuda.memory._snapshot` returns it, ``seen`` by the number of the device.
     """
     lines = _Lines(cell_number, is_own)
     devices = range(len(snapshot.get("device_traces") or ()))
@@ -188,11 +180,6 @@ LIMIT = 100_000  # events: some hundred bytes each, stacks shared
 class CudaRecording:
     """One run's recording.
 
-    Args:
-        cuda: `torch.cuda`.
-        enabled: Says whether somebody records already.
-        clock: Seconds since 1970.
-
     Attributes:
         gaps: Why nothing was recorded although there is CUDA memory; empty where it was.
     """
@@ -263,13 +250,7 @@ class CudaRecording:
         locations: Sequence[Location],
         cell_number: CellNumber | None = None,
     ) -> tuple[AllocatorRun, ...]:
-        """Return what was recorded, joined to what the run itself knows; nothing where nothing was. Never raises.
-
-        Args:
-            allocation_logs: One a device.
-            locations: The lines, by number.
-            cell_number: Gives the number of a cell.
-        """
+        """Return what was recorded, joined to what the run itself knows; nothing where nothing was. Never raises."""
         snapshot, self._snapshot = self._snapshot, {}
         if self._history is None or not snapshot:
             return ()

@@ -23,9 +23,6 @@ from tensormagic.errors import UnknownNameError
 from tensormagic.reports import Cell, FunctionMemory, Gap, LineMemory
 from tensormagic.words import error_text
 
-__all__ = ["Executions", "FunctionWalk", "Functions", "LineProfile", "find_functions"]
-
-
 # How often each line of a function is reached, counted by Python itself, where it can.
 #
 # `sys.monitoring` (Python 3.12) shows the lines of single functions and leaves all others as quick as they are;
@@ -38,10 +35,6 @@ NAME = "tensormagic"
 
 class Executions:
     """Counts lines while it is entered.
-
-    Args:
-        codes: What the functions run.
-        monitoring: `sys.monitoring`, or None where there is none.
 
     Attributes:
         counts: How often each ``(file name, line)`` was reached.
@@ -235,13 +228,7 @@ def _source(code: CodeType) -> tuple[str, ...]:
 
 
 class FunctionWalk(StackWalk):
-    """Finds the line of the innermost named function on the stack, and the user's line where none is there.
-
-    Args:
-        sites: Interns lines.
-        module_path: Gives the path of the module that is called in a frame.
-        functions: Those to go through.
-    """
+    """Finds the line of the innermost named function on the stack, and the user's line where none is there."""
 
     def __init__(
         self, sites: SourceLines, module_path: Callable[[FrameType | None], str], functions: Functions
@@ -282,11 +269,6 @@ SiteOf = Callable[[FrameType | None], "int | None"]
 
 class LineProfile:
     """The functions of one run.
-
-    Args:
-        wanted: Functions, or what a user writes for them.
-        namespace: The user's names.
-        cell: What is about to run.
 
     Raises:
         UnknownNameError: for what is no function that is written in Python.

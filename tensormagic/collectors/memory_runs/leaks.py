@@ -34,9 +34,6 @@ from tensormagic.reports import Leak, Location
 from tensormagic.reports.memory import Category
 from tensormagic.reports.memory_run import LeakForm
 
-__all__ = ["Holders", "find_holders"]
-
-
 # Memory that grows with every iteration, found in what a run left alive, or was alive at its peak: from allocations.
 #
 # A leak repeats: iteration for iteration about as much is made and stays, until the end. Where a backward runs
@@ -108,10 +105,7 @@ def find_leaks(stays: Iterable[Stay], facts: RunFacts) -> tuple[Leak, ...]:
 def find_ended(stays: Iterable[Stay], facts: RunFacts, peak: int) -> tuple[Leak, ...]:
     """Return what grew up to the peak of a run and was freed later, all at once, the largest first.
 
-    Args:
-        stays: What was alive at the peak and is not any more.
-        facts: What else is known of the run.
-        peak: Number of the operation at which the most was alive.
+    ``stays`` were alive at the ``peak``, the operation at which the most was, and are not any more.
     """
     until = replace(facts, backwards=facts.backwards[: bisect_right(facts.backwards, peak)])
     groups: dict[tuple[str, int], list[Stay]] = defaultdict(list)
@@ -258,15 +252,7 @@ def find_holders(
     *,
     cell_number: CellNumber = no_cell,
 ) -> Holders:
-    """Return who keeps the storages with these identities.
-
-    Args:
-        wanted: ``storage._cdata`` of storages that are alive.
-        namespace: The user's names.
-        filenames: Files whose lines allocated them.
-        variables: The variables of functions that are running.
-        cell_number: Gives the number of a cell.
-    """
+    """Return who keeps the storages with these identities (``storage._cdata``)."""
     with quiet():
         walk_session = ObjectWalk(THOROUGH).through(namespace, variables)
         files = tuple(dict.fromkeys((*filenames, *sources(namespace))))

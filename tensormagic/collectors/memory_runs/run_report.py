@@ -46,9 +46,6 @@ from tensormagic.reports.memory import CATEGORIES, Category, DeviceMemory, LiveS
 from tensormagic.reports.memory_run import AllocatedBlock, LineMemory, Timeline
 from tensormagic.words import error_text
 
-__all__ = ["Growth"]
-
-
 # From what was counted in a run to the parts of its report.
 
 # What is alive, by name and category, for the storages of a run: the same walk that ``%gpumem`` takes.
@@ -59,9 +56,7 @@ Described = dict[int, LiveStorage]  # by the storage's identity
 def described(namespace: Mapping[str, Any], frame: FrameType | None) -> tuple[Described, tuple[Gap, ...]]:
     """Return what everything that is alive is called, and what it is for; and what was not looked at. Never raises.
 
-    Args:
-        namespace: The user's names.
-        frame: Of the function whose variables are names, too.
+    The variables of ``frame`` are names, too.
     """
     found: Described = {}
     try:
@@ -100,12 +95,6 @@ _NOWHERE = Location("", 0, "")
 
 class Account:
     """What a run did to memory, as plain data.
-
-    Args:
-        allocation_logs: One a device.
-        totals: What each line did.
-        locations: The lines, by number.
-        described: What is alive, by name; empty while the run goes on.
 
     Attributes:
         lines: What each line did, the most allocated first.
@@ -195,12 +184,7 @@ class Account:
         return tuple(DeviceMemory(one.device, live=one.live, storages=len(one.alive)) for one in self._allocation_logs)
 
     def timelines(self, began: float, now: tuple[int, float]) -> tuple[Timeline, ...]:
-        """Return what was alive on each device at each moment that was kept, and now.
-
-        Args:
-            began: When the run began.
-            now: Number of the last operation, and the time.
-        """
+        """Return what was alive on each device at each moment that was kept, and now."""
         return tuple(self._timeline(allocation_log, began, now) for allocation_log in self._allocation_logs)
 
     def _timeline(self, allocation_log: AllocationLog, began: float, now: tuple[int, float]) -> Timeline:
@@ -271,10 +255,7 @@ def _levels(
 ) -> dict[Any, tuple[int, ...]]:
     """Return the bytes under each key at each moment, and now: of what was freed, and of what is alive.
 
-    Args:
-        allocation_log: Of the device.
-        keys: Under which something was counted.
-        key_of: Says under which key a block that is alive counts; None for one that is left out.
+    ``key_of`` says under which key a block that is alive counts: None for one that is left out.
     """
     length = len(allocation_log.moments.kept) + 1
     steps = {key: [0] * (length + 1) for key in keys}
@@ -301,11 +282,7 @@ SMALLEST = 2**20  # bytes; what collects less than that is no news, unless it is
 class Growth:
     """Asks, at the end of a run, what grew.
 
-    Args:
-        namespace: The user's names.
-        frame: Of the function that runs, whose variables and those of its callers are names, too.
-        cell_number: Gives the number of a cell.
-        error: What ended the run: the functions that failed still have their variables.
+    The variables of ``frame`` and its callers are names, too, and those of the functions that failed with ``error``.
 
     Attributes:
         gaps: What was not looked at.
@@ -323,12 +300,7 @@ class Growth:
         self.gaps: tuple[Gap, ...] = ()
 
     def leaks(self, alive: Iterable[tuple[Block, Category]], facts: RunFacts) -> tuple[Leak, ...]:
-        """Return what grows with every iteration, the largest first. Never raises.
-
-        Args:
-            alive: What the run allocated and is alive, and what it is for.
-            facts: What else is known of the run.
-        """
+        """Return what grows with every iteration, the largest first. Never raises."""
         try:
             stayed = {block: kind for block, kind in alive if block.site is not None and kind not in MEANT}
             sites = Counter(block.site for block in stayed if block.site is not None)
@@ -345,12 +317,7 @@ class Growth:
             return ()
 
     def ended(self, at_peak: Blocks, facts: RunFacts) -> tuple[Leak, ...]:
-        """Return what grew up to the peak and was freed later, all at once.
-
-        Args:
-            at_peak: What was alive then, with its bytes.
-            facts: What else is known of the run.
-        """
+        """Return what grew up to the peak and was freed later, all at once."""
         gone = [(block, nbytes) for block, nbytes in at_peak if block.freed_at is not None and not block.before]
         peak = max((block.allocated_at for block, _ in at_peak), default=0)
         stays = [_stay(block, block.category or "other", Holders(), nbytes) for block, nbytes in gone]

@@ -253,9 +253,7 @@ class Holdings:
 def is_opened(kind: type, closed: frozenset[str] = MACHINERY) -> bool:
     """Return whether instances of a class may hold a user's tensors: their own, torch's, and other libraries'.
 
-    Args:
-        kind: The class.
-        closed: Packages, and modules directly in a package, whose classes are not looked into.
+    ``closed`` are packages, and modules directly in a package, whose classes are not looked into.
     """
     first, _, rest = defining_module(kind).partition(".")
     return first not in closed and f"{first}.{rest.partition('.')[0]}" not in closed and type not in mro_of(kind)

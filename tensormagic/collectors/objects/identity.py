@@ -380,11 +380,7 @@ def outermost_call(frame: FrameType | None) -> tuple[Any, ...] | None:
 
 
 class RunningModules:
-    """Looks up the stack for the innermost module.
-
-    Args:
-        modules: Names modules; learns those that are met.
-    """
+    """Looks up the stack for the innermost module."""
 
     def __init__(self, modules: ModuleNames) -> None:
         self._modules = modules

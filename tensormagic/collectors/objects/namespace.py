@@ -77,12 +77,7 @@ _WRITABLE = (nn.Module, dict, list, tuple, deque, set, frozenset, FunctionType, 
 def children(table: Holdings, path: str, item: Any, depth: int, label: Label) -> Iterator[Child]:
     """Yield what an object holds, with the expression that reaches it and how deep containers may still go.
 
-    Args:
-        table: Says what objects hold.
-        path: The expression that reaches the object.
-        item: The object.
-        depth: How many containers deep one may still go from it.
-        label: Gives the name of a tensor that is a key: of a parameter, in the state of its optimizer.
+    One may go ``depth`` containers deep; ``label`` names a tensor that is a key: a parameter, in its optimizer's state.
     """
     if is_kind(item, torch.optim.Optimizer):
         yield from _optimizer_children(path, item, depth, label)
@@ -305,12 +300,7 @@ _BUILTINS = vars(builtins)
 
 
 def still_value(node: ast.AST, names: Mapping[str, Any]) -> Any:
-    """Return what an expression refers to, or `UNKNOWN`. Never raises.
-
-    Args:
-        node: The expression.
-        names: What names are bound to where it is.
-    """
+    """Return what an expression refers to, or `UNKNOWN`. Never raises."""
     reader = _READERS.get(type(node))
     if reader is None:
         return UNKNOWN

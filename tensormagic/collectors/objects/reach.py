@@ -49,8 +49,7 @@ Held = tuple[Place, Any]
 class Referents(Holdings):
     """Says what objects hold, and how a user reaches it.
 
-    Args:
-        names: What tensors are called, by ``tensor._cdata``: the keys of an optimizer's state are parameters.
+    Tensors are called by ``tensor._cdata``: the keys of an optimizer's state are parameters.
     """
 
     def __init__(self, names: dict[int, str]) -> None:
@@ -251,12 +250,7 @@ Found = dict[int, tuple[weakref.ref[Any], str, bool]]  # by `id`: the leaf, its 
 
 
 class DeepNames:
-    """Looks for the names of leaves, in modules, in the namespace, and in the functions that are running.
-
-    Args:
-        namespace: The user's names.
-        roots: Gives the outermost modules that are known, with their names.
-    """
+    """Looks for the names of leaves, in modules, in the namespace, and in the functions that are running."""
 
     def __init__(self, namespace: Mapping[str, Any], roots: Roots) -> None:
         self._namespace, self._roots = namespace, roots

@@ -224,12 +224,7 @@ def look(
 ) -> StartReport:
     """Return what one batch shows of a training that is about to begin.
 
-    Args:
-        net: The model.
-        optimizer: That is to step it, if there is one.
-        source: A loader, a list of batches, or a batch; None: there is none.
-        loss: Takes what the model makes, and the target; by default the usual one for the target.
-        name: What the user calls the model.
+    ``source`` is a loader, a list of batches, a batch, or None; the loss is by default the usual one for the target.
     """
     began = perf_counter()
     found = dict(_parameters(net, optimizer), model=name, training=net.training, in_eval=tuple(_in_eval(net)))

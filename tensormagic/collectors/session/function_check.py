@@ -40,10 +40,6 @@ def function_of(value: object) -> type[torch.autograd.Function] | None:
 def check(kind: type[torch.autograd.Function], given: Sequence[Any]) -> StartReport:
     """Return what one call of a custom Function shows of its backward; nothing that is given is changed.
 
-    Args:
-        kind: The class.
-        given: The arguments of one call of its ``apply``.
-
     Raises:
         TensorMagicError: where there is no floating-point tensor among the arguments.
     """

@@ -97,13 +97,7 @@ class _Held:
 
 
 def collect_model(net: nn.Module, name: str, seen: Seen) -> ModelReport:
-    """Return a model as a tree of its modules. Changes nothing, keeps nothing.
-
-    Args:
-        net: The model.
-        name: What to call it.
-        seen: What is known besides.
-    """
+    """Return a model as a tree of its modules. Changes nothing, keeps nothing."""
     modules = list(inside(name, net))
     root_depth = name.count(".")
     deepest = _deepest([path.count(".") - root_depth for path, _ in modules])

@@ -74,9 +74,7 @@ class ObjectWalk(ReferenceWalk):
     def through(self, namespace: Mapping[str, object], more: Iterable[tuple[Place, Any]] = ()) -> ObjectWalk:
         """Walk through all that a session holds; returns itself.
 
-        Args:
-            namespace: The user's names.
-            more: Other places to begin at: the variables of functions that are running.
+        It may begin at ``more`` places: the variables of functions that are running.
         """
         every = [*roots(namespace), *more]
         self._walk([root for root in every if root[0].kind not in _SESSION])
@@ -209,26 +207,16 @@ class _Walked:
 def stored_graphs(
     tensors: Sequence[tuple[Place, torch.Tensor]], own: Iterable[int], where: WhereGrown
 ) -> tuple[StoredGraph, ...]:
-    """Return the containers and sums that keep several graphs alive, the largest first.
-
-    Args:
-        tensors: What a walk has met, and where.
-        own: Storages that names lead to.
-        where: Gives the line that makes something grow, by its name.
-    """
+    """Return the containers and sums that keep several graphs alive, the largest first."""
     return tuple(graph for graph, _ in graphs_and_storages(tensors, own, where))
 
 
 def graphs_and_storages(
     tensors: Sequence[tuple[Place, torch.Tensor]], own: Iterable[int], where: WhereGrown, most: int = MOST_NODES
 ) -> list[tuple[StoredGraph, frozenset[int]]]:
-    """Return the same, each with the identities of the storages that its graphs keep.
+    """Return what `stored_graphs` does, each with the identities of the storages that its graphs keep.
 
-    Args:
-        tensors: What a walk has met, and where.
-        own: Storages that names lead to.
-        where: Gives the line that makes something grow, by its name.
-        most: Nodes walked for one container.
+    ``own`` are storages that names lead to; ``where`` gives the line that makes something grow, by its name.
     """
     known = _Walked(set(own), most)
     tracked = [(place, x) for place, x in tensors if place.kind in _PLACES and is_tracked(x)]
@@ -345,10 +333,7 @@ def _first(code: CodeType, target: re.Pattern[str], cell_number: CellNumber) -> 
 def grown(name: str, filenames: Iterable[str], cell_number: CellNumber = no_cell) -> Location | None:
     """Return the line that puts more into what a name holds; None where several lines of one file do, or none.
 
-    Args:
-        name: ``"losses"``, ``"history['loss']"``, ``"meter.losses"``.
-        filenames: Where to look, the first one that has such a line counts.
-        cell_number: Gives the number of a cell.
+    A name is ``"losses"``, ``"history['loss']"``, ``"meter.losses"``; the first file that has such a line counts.
     """
     held, _, key = name.rpartition("[")
 
@@ -366,10 +351,7 @@ def grown(name: str, filenames: Iterable[str], cell_number: CellNumber = no_cell
 def bound(name: str, filenames: Iterable[str], cell_number: CellNumber = no_cell) -> Location | None:
     """Return the line that gives a name its value; None where several lines of one file do, or none.
 
-    Args:
-        name: ``"optimizer"``, ``"self.optimizer"`` in a class for ``"trainer.optimizer"``.
-        filenames: Where to look, the first one that has such a line counts.
-        cell_number: Gives the number of a cell.
+    ``"self.optimizer"`` in a class counts for ``"trainer.optimizer"``; the first file that has such a line counts.
     """
 
     def places(source: str) -> list[int]:

@@ -226,11 +226,8 @@ def look_at(
 ) -> ModulesReport:
     """Return what the modules hold beside their registries.
 
-    Args:
-        roots: The outermost modules, by name.
-        namespace: The user's names: what is bound to one of its own is no fault of a module.
-        optimized: Gives, by ``id``, what optimizers update that are known besides those that the names reach.
-        cell_number: Gives the number of a cell.
+    What is bound to a name of its own is no fault of a module. ``optimized`` gives, by ``id``, what optimizers update
+    besides what the names reach.
     """
     every = list(roots)
     tensors: list[UnregisteredTensor] = []
@@ -412,11 +409,6 @@ def _numel(parameter: torch.Tensor) -> int:
 
 class ModuleWatch:
     """Looks at the outermost modules of a run.
-
-    Args:
-        modules: Tells of each of them as it is met.
-        namespace: The user's names.
-        cell_number: Gives the number of a cell.
 
     Attributes:
         report: What was found; None before `finish`.

@@ -28,11 +28,7 @@ def like_trained(
 
     Which of such modules is used may depend on the data: experts, adapters of a language, layers that are dropped.
 
-    Args:
-        root: The model, and its name.
-        names: Of all its parameters, with the name of the model.
-        still: The numbers of those asked about.
-        trained: The numbers of those that are trained.
+    ``names`` are those of all its parameters, with the name of the model; the others are numbers among these.
     """
     patterns = {number: _pattern(*root, names[number]) for number in {*still, *trained}}
     used = {patterns[number] for number in trained}
@@ -140,9 +136,7 @@ class Standing:
     def stands_still(self, pace: Pace, *, keeps_state: bool) -> bool:
         """Return whether nothing changes it: in an optimizer for want of a gradient, or in none in spite of one.
 
-        Args:
-            pace: How far its optimizer is, or of what is in none, the fastest one of the model.
-            keeps_state: Whether its optimizer keeps a state of what it moves.
+        The pace is that of its optimizer; of what is in none, the fastest one of the model.
         """
         just_made = keeps_state and self.before is None and self.version <= _FILLED
         if not self.value.requires_grad or self.is_used or (self.moved and not just_made):
@@ -154,12 +148,7 @@ class Standing:
         return self.before.since is not None and not pace.advanced  # or at one before, and no step was made
 
     def since(self, pace: Pace, *, is_watching: bool) -> int:
-        """Return how far its optimizer was when it began to stand still.
-
-        Args:
-            pace: How far it is now.
-            is_watching: Whether there was a look before this one.
-        """
+        """Return how far its optimizer was when it began to stand still."""
         before = self.before
         if before is None:
             return pace.total - pace.advanced if is_watching else pace.total
@@ -177,10 +166,7 @@ class Standing:
 def standings(root: tuple[str, nn.Module], held: Mapping[int, Any], seen: Mapping[int, Seen]) -> list[Standing]:
     """Return the plain parameters of a model, each once.
 
-    Args:
-        root: The model, and its name.
-        held: By ``id``, the optimizer that holds a parameter.
-        seen: By ``id``, what the last look saw.
+    By ``id``: the optimizer that holds a parameter, and what the last look saw.
     """
     each: dict[int, Standing] = {}
     for name, p in parameters_of(root[1]):
@@ -262,14 +248,7 @@ class Learning:
         files: tuple[str, ...] = (),
         cell_number: CellNumber = no_cell,
     ) -> tuple[StillParameters, ...]:
-        """Return what stood still, for each model by the optimizer that holds it, or by none.
-
-        Args:
-            roots: The outermost modules, by name.
-            optimizers: All optimizers that there are, by name.
-            files: Where to look for the line that makes an optimizer.
-            cell_number: Gives the number of a cell.
-        """
+        """Return what stood still, for each model by the optimizer that holds it, or by none."""
         self._seen = {key: seen for key, seen in self._seen.items() if seen.reference() is not None}
         self._paces = {key: pace for key, pace in self._paces.items() if pace.reference() is not None}
         with quiet():

@@ -69,13 +69,7 @@ def look(  # noqa: PLR0913  (a namespace; the rest are options, by name)
 ) -> WatchReport:
     """Return what is in a session. Changes nothing, keeps nothing but in ``memory``.
 
-    Args:
-        namespace: The user's names.
-        filename: The file that they are the globals of.
-        earlier: What earlier looks found, the oldest first.
-        budget: How long to look.
-        memory: What earlier looks have seen of modules and parameters.
-        cell_number: Gives the number of a cell.
+    The oldest of the ``earlier`` looks is the first.
     """
     with quiet():
         walk_session = ObjectWalk(budget).through(namespace)
@@ -112,11 +106,6 @@ def standing_out(
     """Return what is alive and hardly meant to be, of what a walk has met.
 
     That is what only the session keeps, what a small view keeps, and what stored graphs keep.
-
-    Args:
-        walk_session: A walk through everything.
-        namespace: The user's names.
-        filename: The file that they are the globals of.
     """
     found = _Found(walk_session, namespace, sources(namespace, filename), no_cell)
     return found.kept(), found.views(), found.graphs()
