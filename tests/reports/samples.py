@@ -473,7 +473,7 @@ def watch_report() -> reports.WatchReport:
                 trained=(0,), alike=(1,), watched=40, steps=60, location=place,
             ),
         ),
-        gaps=(reports.Gap("names", "only 20000 objects were searched"),),
+        gaps=(reports.Gap("names", "only 20\u00a0000 objects were searched"),),
     )  # fmt: skip
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tensormagic.comparisons import compare_traces
-from tensormagic.reports import Gap
 from tests.comparisons import samples
+from tests.reports.samples import comparison_report
 
 SAMPLES = {
     "larger": compare_traces(samples.small(), samples.small(factor=130.0, since=3), names=("slow", "fast")),
@@ -16,8 +16,5 @@ SAMPLES = {
     "empty": compare_traces(
         *[replace(samples.small(), graphs=(), passes=(), parameters=(), passes_seen=0, steps_seen=0)] * 2
     ),
-    "hostile": replace(
-        compare_traces(samples.small(), samples.hostile(), names=(samples.HOSTILE, samples.HOSTILE + "2")),
-        gaps=(Gap(*[samples.HOSTILE.replace("`", "")] * 2),),
-    ),
+    "hostile": comparison_report(),
 }

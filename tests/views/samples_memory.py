@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tensormagic import reports
 from tensormagic.reports import DeviceMemory, Finding, Holder, LiveStorage, Location, MemoryReport, ProcessUse, Release
 from tests.reports.samples_memory import memory_report
@@ -143,14 +141,4 @@ def empty() -> MemoryReport:
     return MemoryReport(devices=(DeviceMemory("cpu", total=16 * GIB, free=9 * GIB, process=300 * MIB),), looked=12)
 
 
-def hostile() -> MemoryReport:
-    """Names, programs and devices that are markup, and a device of which nothing else is known."""
-    report = memory_report()
-    bad = report.title
-    odd = LiveStorage(bad, 512, bad, "other", bad, (), holders=(Holder(bad, "name", "tensor"),), found=9)
-    return replace(
-        report, storages=(*report.storages, odd), devices=(*report.devices, DeviceMemory(bad, bad, 512, 1, 1))
-    )
-
-
-SAMPLES = {make.__name__: make() for make in (small, gpt, hundred, many, empty, hostile)}
+SAMPLES = {make.__name__: make() for make in (small, gpt, hundred, many, empty)} | {"hostile": memory_report()}

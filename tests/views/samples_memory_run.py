@@ -5,24 +5,7 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass, field, replace
 
-from tensormagic.reports import (
-    CATEGORIES,
-    AllocatedBlock,
-    AllocatorLine,
-    AllocatorRun,
-    Category,
-    Cell,
-    Finding,
-    FunctionMemory,
-    Gap,
-    Leak,
-    LineMemory,
-    LiveStorage,
-    Location,
-    MemoryRunReport,
-    OutOfMemory,
-    Timeline,
-)
+from tensormagic import reports
 from tests.reports.samples_memory import memory_run_report
 from tests.views.samples_memory import gpt, storage
 
@@ -43,8 +26,8 @@ SOURCE = (
 )
 
 
-def place(line: int, text: str = "", filename: str = FILE) -> Location:
-    return Location(filename, line, text or SOURCE[line - 1].strip(), 7 if filename == FILE else None)
+def place(line: int, text: str = "", filename: str = FILE) -> reports.Location:
+    return reports.Location(filename, line, text or SOURCE[line - 1].strip(), 7 if filename == FILE else None)
 
 
 @dataclass
@@ -52,25 +35,25 @@ class Recording:
     """Writes a timeline as a recorder would: allocations and frees, one operation each."""
 
     before: int
-    stacks: dict[tuple[Category, int], int] = field(default_factory=dict)
-    moments: list[tuple[int, dict[tuple[Category, int], int]]] = field(default_factory=list)
+    stacks: dict[tuple[reports.Category, int], int] = field(default_factory=dict)
+    moments: list[tuple[int, dict[tuple[reports.Category, int], int]]] = field(default_factory=list)
     operation: int = 0
 
-    def change(self, category: Category, line: int, nbytes: int) -> None:
+    def change(self, category: reports.Category, line: int, nbytes: int) -> None:
         self.operation += 1
         self.stacks[category, line] = self.stacks.get((category, line), 0) + nbytes
         self.moments.append((self.operation, dict(self.stacks)))
 
-    def timeline(self, device: str = "cpu") -> Timeline:
+    def timeline(self, device: str = "cpu") -> reports.Timeline:
         live = [self.before + sum(stacks.values()) for _, stacks in self.moments]
         lines = sorted({line for stacks in (self.stacks,) for _, line in stacks})
-        return Timeline(
+        return reports.Timeline(
             device=device,
             seconds=array("f", [at * 0.002 for at in range(len(live))]),
             operation=tuple(operation for operation, _ in self.moments),
             live=tuple(live),
             before=(self.before,) * len(live),
-            by_category=tuple((name, self._sums(lambda key, name=name: key[0] == name)) for name in CATEGORIES),
+            by_category=tuple((name, self._sums(lambda key, name=name: key[0] == name)) for name in reports.CATEGORIES),
             by_line=tuple((line, self._sums(lambda key, line=line: key[1] == line)) for line in lines),
             peak=max(range(len(live)), key=live.__getitem__),
         )
@@ -101,23 +84,28 @@ def recorded(iterations: int, layers: int = 6) -> Recording:
 
 
 LINES = (
-    LineMemory(place(5), allocated=1200 * MIB, backward=90 * MIB, freed=12 * MIB, at_peak=4 * MIB, largest=5 * MIB,
+    reports.LineMemory(place(5), allocated=1200 * MIB, backward=90 * MIB, freed=12 * MIB, at_peak=4 * MIB,
+                       largest=5 * MIB,
                calls=480, executions=40, op="aten.addmm.default"),
-    LineMemory(place(6), allocated=80 * MIB, freed=MIB, kept=12 * MIB, at_peak=12 * MIB, largest=2 * MIB, calls=120,
+    reports.LineMemory(place(6), allocated=80 * MIB, freed=MIB, kept=12 * MIB, at_peak=12 * MIB, largest=2 * MIB,
+                       calls=120,
                executions=40, op="aten._log_softmax.default"),
-    LineMemory(place(7), allocated=640 * MIB, freed=1000 * MIB, at_peak=15 * MIB, largest=3 * MIB, calls=480,
+    reports.LineMemory(place(7), allocated=640 * MIB, freed=1000 * MIB, at_peak=15 * MIB, largest=3 * MIB, calls=480,
                executions=40, op="aten.mm.default"),
-    LineMemory(place(8), allocated=30 * MIB, kept=30 * MIB, at_peak=30 * MIB, largest=6 * MIB, calls=12, executions=40,
+    reports.LineMemory(place(8), allocated=30 * MIB, kept=30 * MIB, at_peak=30 * MIB, largest=6 * MIB, calls=12,
+                       executions=40,
                op="aten.zeros_like.default"),
-    LineMemory(place(41, "return F.relu(self.fc(x))", "/home/ada/net.py"), allocated=300 * MIB, freed=20 * MIB,
+    reports.LineMemory(place(41, "return F.relu(self.fc(x))", "/home/ada/net.py"), allocated=300 * MIB, freed=20 * MIB,
                largest=4 * MIB, calls=240, executions=240, op="aten.relu.default"),
 )  # fmt: skip
 
 
 def block(
-    name: str, nbytes: int, category: Category, line: int, op: str, *, freed_at: int | None = None
-) -> AllocatedBlock:
-    return AllocatedBlock(storage(name, nbytes, category, device="cpu"), op, line, 12 * line + 4, freed_at, "forward")
+    name: str, nbytes: int, category: reports.Category, line: int, op: str, *, freed_at: int | None = None
+) -> reports.AllocatedBlock:
+    return reports.AllocatedBlock(
+        storage(name, nbytes, category, device="cpu"), op, line, 12 * line + 4, freed_at, "forward"
+    )
 
 
 BLOCKS = (
@@ -131,21 +119,21 @@ BLOCKS = (
 )  # fmt: skip
 
 
-def training(iterations: int = 12) -> MemoryRunReport:
+def training(iterations: int = 12) -> reports.MemoryRunReport:
     """A training loop with a leak of losses."""
     made = recorded(iterations)
-    leak = Leak(place(6), "cpu", 300 * KIB, iterations, iterations * 300 * KIB, "losses", place(9), graph=True)
+    leak = reports.Leak(place(6), "cpu", 300 * KIB, iterations, iterations * 300 * KIB, "losses", place(9), graph=True)
     message = f"`losses` keeps the graphs of {iterations} iterations: {300 * iterations} KiB more after each."
-    return MemoryRunReport(
-        findings=(Finding("TM503", "warning", message, place(9), {"iterations": iterations},
+    return reports.MemoryRunReport(
+        findings=(reports.Finding("TM503", "warning", message, place(9), {"iterations": iterations},
                           "Store numbers: `losses.append(loss.item())`."),),
-        cell=Cell(FILE, 7, SOURCE), state="finished", seconds=0.84, operations=made.operation,
+        cell=reports.Cell(FILE, 7, SOURCE), state="finished", seconds=0.84, operations=made.operation,
         timelines=(made.timeline(),), lines=LINES, peak_blocks=BLOCKS, peak_left_out=(31, 2 * MIB),
         kept=BLOCKS[:8], kept_left_out=(2, 64), leaks=(leak,), at_end=tuple(one.storage for one in BLOCKS[:10]),
     )  # fmt: skip
 
 
-def long() -> MemoryRunReport:
+def long() -> reports.MemoryRunReport:
     """Two thousand moments of a run of twenty thousand operations, on two devices."""
     made = recorded(60)
     timeline = made.timeline("cuda:0")
@@ -153,45 +141,41 @@ def long() -> MemoryRunReport:
     return replace(training(), operations=20_000, timelines=(stretched, replace(training().timelines[0])))
 
 
-def died() -> MemoryRunReport:
+def died() -> reports.MemoryRunReport:
     """A run that died of the memory that it asked for."""
-    failed = OutOfMemory(
+    failed = reports.OutOfMemory(
         "cuda:0", 8 * GIB, "aten.mm.default", place(5), "CUDA out of memory. Tried to allocate 8.00 GiB.", 310 * MIB
     )
     return replace(
         training(3), state="failed", error="OutOfMemoryError: CUDA out of memory. Tried to allocate 8.00 GiB.",
         out_of_memory=failed, at_end=gpt().storages[:90], leaks=(), findings=(), releases=gpt().releases[:4],
         allocator=(
-            AllocatorRun("cuda:0", 412, peak=90 * MIB, reserved=120 * MIB, seen_peak=82 * MIB, lines=(
-                AllocatorLine(place(5), 40 * MIB, 32 * MIB, 30, 8 * MIB), AllocatorLine(None, 2 * MIB, MIB, 4, MIB),
-                AllocatorLine(place(7), 8 * MIB, 8 * MIB, 12, MIB),
+            reports.AllocatorRun("cuda:0", 412, peak=90 * MIB, reserved=120 * MIB, seen_peak=82 * MIB, lines=(
+                reports.AllocatorLine(place(5), 40 * MIB, 32 * MIB, 30, 8 * MIB),
+                reports.AllocatorLine(None, 2 * MIB, MIB, 4, MIB),
+                reports.AllocatorLine(place(7), 8 * MIB, 8 * MIB, 12, MIB),
             ), unnamed=((None, 2, MIB),), complete=False),
         ),
     )  # fmt: skip
 
 
-def functions() -> MemoryRunReport:
+def functions() -> reports.MemoryRunReport:
     """A run whose model was gone through line by line."""
     source = ("    def forward(self, x):", '        """One layer."""', "        return F.relu(self.fc(x))")
-    asked = FunctionMemory("net.forward", "/home/ada/net.py", 39, source, (4,))
-    return replace(training(4), title="two layers", functions=(asked, FunctionMemory("idle", "/home/ada/net.py", 90)))
+    asked = reports.FunctionMemory("net.forward", "/home/ada/net.py", 39, source, (4,))
+    return replace(
+        training(4), title="two layers", functions=(asked, reports.FunctionMemory("idle", "/home/ada/net.py", 90))
+    )
 
 
-def empty() -> MemoryRunReport:
+def empty() -> reports.MemoryRunReport:
     """A cell without a tensor."""
-    gaps = (Gap("lines", "no operation of torch ran"),)
-    return MemoryRunReport(cell=Cell(FILE, 7, ("%%gpumem", "x = 1")), state="finished", seconds=0.001, gaps=gaps)
+    gaps = (reports.Gap("lines", "no operation of torch ran"),)
+    return reports.MemoryRunReport(
+        cell=reports.Cell(FILE, 7, ("%%gpumem", "x = 1")), state="finished", seconds=0.001, gaps=gaps
+    )
 
 
-def hostile() -> MemoryRunReport:
-    """Source, names, operations, holders and devices that are markup."""
-    report = memory_run_report()
-    bad = report.cell.lines[1]
-    odd = AllocatedBlock(LiveStorage(bad, 300, bad, "other", bad), bad, 0, 4, None, bad)
-    timeline = replace(report.timelines[0], device=bad)
-    function = FunctionMemory(bad, bad, 1, (bad, bad), (0,))
-    blocks, report = (*report.peak_blocks, odd), replace(report, out_of_memory=None)
-    return replace(report, timelines=(timeline,), peak_blocks=blocks, functions=(function,), error=bad, title=bad)
-
-
-SAMPLES = {make.__name__: make() for make in (training, long, died, functions, empty, hostile)}
+SAMPLES = {make.__name__: make() for make in (training, long, died, functions, empty)} | {
+    "hostile": memory_run_report()
+}

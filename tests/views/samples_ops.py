@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from tensormagic.reports import Location, NodeCosts, OpsReport, OpUse
 from tests.views import samples_trace
-from tests.views.samples_trace import HOSTILE
 
 
 def _locations():
@@ -32,13 +31,6 @@ def operations():
     return replace(run, locations=_locations(), ops=OpsReport(uses, (costs,), ("cpu",)))
 
 
-def hostile_operations():
-    """Names, lines and modules that would break out of markup."""
-    run = operations()
-    uses = (OpUse(HOSTILE, "forward", 0, HOSTILE, 1, 1.0, 1, (HOSTILE,), 1),)
-    return replace(run, locations=(Location(HOSTILE, 1, HOSTILE),), ops=OpsReport(uses, devices=("cuda",)))
-
-
 def many_operations():
     """More operations than a table shows, on an accelerator."""
     run = operations()
@@ -46,4 +38,4 @@ def many_operations():
     return replace(run, ops=OpsReport(uses, devices=("cuda",)))
 
 
-SAMPLES = {make.__name__: make() for make in (operations, hostile_operations, many_operations)}
+SAMPLES = {make.__name__: make() for make in (operations, many_operations)}

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from tensormagic.diagnoses import diagnose
 from tensormagic.reports import UNTOUCHED, Arrivals, Difference, Gap, Placed, RankReport, RankRow
+from tests.reports.samples import ranks_report
 
-HOSTILE = '</script><script>alert("1")</script>&amp;\x1b[2J\u202e'
 NAMES = ("net.0.weight", "net.0.bias", "net.2.weight", "net.2.bias")
 
 
@@ -101,24 +101,9 @@ def broken() -> RankReport:
     return replace(broken, findings=diagnose(broken))
 
 
-def hostile() -> RankReport:
-    """Names that are no names, a rank that wrote nothing but that it began, and more parameters than fit."""
-    names = tuple(f"{HOSTILE}.{at}" for at in range(300))
-    ranks = (row(0, host=HOSTILE, line=HOSTILE, error=HOSTILE, state="failed"), RankRow(rank=1, host=HOSTILE))
-    norms = array("f", [float(at) for at in range(600)])
-    come = replace(arrivals(2, hole=False), group=HOSTILE, operations=(HOSTILE,) * 12, lines=(HOSTILE,) * 12)
-    where = Placed(
-        name=HOSTILE, shape=(), placements=(HOSTILE,), mesh_names=(HOSTILE,), mesh_sizes=(2,), mesh_ranks=(0, 1)
-    )
-    return RankReport(
-        title=HOSTILE, world_size=2, ranks=ranks, names=names, compared_pass=1, brought=norms, arrivals=come,
-        spread=(where,),
-    )  # fmt: skip
-
-
 def empty() -> RankReport:
     """One rank of two, which has done nothing yet."""
     return RankReport(title="runs/b", world_size=2, ranks=(RankRow(rank=0, host="node1", pid=1),))
 
 
-SAMPLES = {made.__name__: made() for made in (healthy, broken, hostile, empty, large)}
+SAMPLES = {made.__name__: made() for made in (healthy, broken, empty, large)} | {"hostile": ranks_report()}

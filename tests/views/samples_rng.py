@@ -49,16 +49,6 @@ def run() -> RngRunReport:
     )  # fmt: skip
 
 
-def hostile() -> RngRunReport:
-    """Return a failed run of a file, whose names and source are hostile."""
-    place = reports.Location(HOSTILE, 3, HOSTILE, None, HOSTILE)
-    return replace(
-        run(), state="failed", error=f"RuntimeError: {HOSTILE}", cell=reports.Cell(HOSTILE, None, ()),
-        locations=(place, place, place), before=(replace(TORCH, name=HOSTILE, names=(HOSTILE,)), NUMPY),
-        findings=(finding(),), gaps=(reports.Gap("draws", HOSTILE),),
-    )  # fmt: skip
-
-
 def parted() -> RngComparison:
     """Return two runs that began elsewhere."""
     draw = Draw(0, "drew", "aten.randn", 0, 0, 12, "aa")
@@ -90,7 +80,11 @@ def full_standing() -> RngReport:
 
 def full_run() -> RngRunReport:
     """Return a run with every field filled."""
-    return replace(hostile(), cell=CELL, state="failed", before=(full_standing().generators[0], NUMPY))
+    place = reports.Location(HOSTILE, 3, HOSTILE, None, HOSTILE)
+    return replace(
+        run(), state="failed", error=f"RuntimeError: {HOSTILE}", before=(full_standing().generators[0], NUMPY),
+        locations=(place,) * 3, findings=(finding(),), gaps=(reports.Gap("draws", HOSTILE),),
+    )  # fmt: skip
 
 
 def full_comparison() -> RngComparison:
@@ -98,4 +92,8 @@ def full_comparison() -> RngComparison:
     return replace(parted(), findings=(finding(),), difference="state", same=4)
 
 
-SAMPLES = {make.__name__: make() for make in (standing, run, hostile, parted, ended, same)}
+SAMPLES = {make.__name__: make() for make in (standing, run, parted, ended, same)} | {
+    "hostile": full_run(),
+    "full": full_standing(),
+    "compared": full_comparison(),
+}

@@ -53,11 +53,6 @@ def nothing() -> SnapshotReport:
     return snapshot_report({"segments": [], "device_traces": [[]]})
 
 
-def hostile() -> SnapshotReport:
-    """Every field, with text that would like to be markup."""
-    return every_field()
-
-
 def longest() -> SnapshotReport:
     """Hundreds of lines, thousands of blocks, two devices."""
     snapshots = [ToyAllocator(device, 2**28) for device in (0, 1)]
@@ -78,4 +73,6 @@ def found() -> SnapshotReport:
     return replace(training(), findings=every_field().findings, gaps=every_field().gaps)
 
 
-SAMPLES = {make.__name__: make() for make in (training, no_history, nothing, hostile, longest, found)}
+SAMPLES = {make.__name__: make() for make in (training, no_history, nothing, longest, found)} | {
+    "hostile": every_field()
+}

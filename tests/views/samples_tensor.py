@@ -14,39 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from tensormagic import views
-from tensormagic.reports import (
-    NOT_STORED,
-    OUTSIDE,
-    Alias,
-    AutogradReport,
-    Component,
-    CopyVerdict,
-    Fact,
-    Finding,
-    Gap,
-    Grid,
-    Holder,
-    HoldersReport,
-    ImageFrame,
-    KindReport,
-    LayoutReport,
-    Location,
-    MemoryFormat,
-    Sharing,
-    SignalLine,
-    Statistics,
-    Step,
-    StorageReport,
-    StoredGroup,
-    StoredLine,
-    StoredList,
-    StoredMap,
-    Strip,
-    StripCell,
-    TensorPicture,
-    TensorReport,
-)
+from tensormagic import reports, views
 
 NAN, INF = math.nan, math.inf
 as_html, as_text, as_svg = (partial(views.draw, form=form) for form in ("html", "txt", "svg"))
@@ -70,7 +38,7 @@ def even(length: int, most: int) -> tuple[int, ...]:
 
 def layout(
     shape: tuple[int, ...], stride: tuple[int, ...], offset: int, storage: int, *, values: Any = None, most: int = 32
-) -> LayoutReport:
+) -> reports.LayoutReport:
     """Return where each index lies; ``values`` maps a storage offset to the number there."""
     rank = len(shape)
     row_dim, column_dim = (rank - 2 if rank > 1 else None), (rank - 1 if rank else None)
@@ -81,7 +49,7 @@ def layout(
     empty = math.prod(shape) == 0
     offsets = () if empty else tuple(tuple(offset + r * steps[0] + c * steps[1] for c in columns) for r in rows)
     numbers = tuple(tuple(values(at) for at in row) for row in offsets) if values else ()
-    grid = Grid(
+    grid = reports.Grid(
         row_dim, column_dim, rows, columns, row_count, column_count, (0,) * rank, offsets,
         tuple(tuple(_as_collected(number) for number in row) for row in numbers),
         tuple(tuple(as_level(number) for number in row) for row in numbers),
@@ -90,10 +58,10 @@ def layout(
     distinct = None if empty else math.prod(s for s, step in zip(shape, stride, strict=True) if step)
     wanted = contiguous_stride(shape)
     holds = wanted == stride
-    return LayoutReport(
+    return reports.LayoutReport(
         shape=shape, stride=stride, storage_offset=offset, dim_names=LETTERS[:rank], grid=grid,
         strip=None if not storage else strip(shape, stride, offset, storage),
-        formats=(MemoryFormat("contiguous_format", holds, wanted, None if holds else rank - 1),),
+        formats=(reports.MemoryFormat("contiguous_format", holds, wanted, None if holds else rank - 1),),
         lowest=None if empty else offset, highest=None if empty else offset + span,
         distinct=0 if empty else distinct, internal_overlap="yes" if 0 in stride else "no",
         jumps=jumps(shape, stride), contiguous_bytes=0,
@@ -110,16 +78,16 @@ def as_level(number: Any) -> float:
     return float(abs(number) if isinstance(number, complex) else number)
 
 
-def strip(shape: tuple[int, ...], stride: tuple[int, ...], offset: int, storage: int) -> Strip:
+def strip(shape: tuple[int, ...], stride: tuple[int, ...], offset: int, storage: int) -> reports.Strip:
     """Return the storage strip: element by element where small, else 64 cells read whole."""
     if storage > 4096:
         cell = storage // 64
-        cells = tuple(StripCell(at, at + cell, cell, cell, at + 1) for at in range(0, storage, cell))
-        return Strip(0, storage, cell, cells)
+        cells = tuple(reports.StripCell(at, at + cell, cell, cell, at + 1) for at in range(0, storage, cell))
+        return reports.Strip(0, storage, cell, cells)
     walk = [offset + sum(a * s for a, s in zip(index, stride, strict=True)) for index in indices(shape)]
     reads, first = Counter(walk), {at: rank for rank, at in reversed(list(enumerate(walk, 1)))}
-    cells = tuple(StripCell(at, at + 1, int(at in reads), reads[at], first.get(at)) for at in range(storage))
-    return Strip(0, storage, 1, cells)
+    cells = tuple(reports.StripCell(at, at + 1, int(at in reads), reads[at], first.get(at)) for at in range(storage))
+    return reports.Strip(0, storage, 1, cells)
 
 
 def indices(shape: tuple[int, ...]) -> Any:
@@ -133,9 +101,9 @@ def jumps(shape: tuple[int, ...], stride: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(b - a for a, b in itertools.pairwise(first))
 
 
-def autograd(**changes: Any) -> AutogradReport:
+def autograd(**changes: Any) -> reports.AutogradReport:
     """Return the autograd state of a plain leaf without grad, with changes."""
-    plain = AutogradReport(
+    plain = reports.AutogradReport(
         requires_grad=False, is_leaf=True, grad_fn=None, retains_grad=False, grad="none", grad_shape=None,
         grad_norm=None, hooks=0, leaves=(), leaf_count=0,
         sentence="x does not require grad and has no `grad_fn`: a leaf that collects no gradient.",
@@ -143,7 +111,7 @@ def autograd(**changes: Any) -> AutogradReport:
     return replace(plain, **changes)
 
 
-def report(name: str, where: LayoutReport, storage: int, **changes: Any) -> TensorReport:
+def report(name: str, where: reports.LayoutReport, storage: int, **changes: Any) -> reports.TensorReport:
     """Return a report of a float32 tensor on the CPU with that layout, with changes."""
     shape, numel = where.shape, math.prod(where.shape)
     size = changes.get("element_size", 4)
@@ -151,13 +119,13 @@ def report(name: str, where: LayoutReport, storage: int, **changes: Any) -> Tens
         "name": name, "type_name": "Tensor", "role": "owns its storage", "dtype": "float32", "shape": shape,
         "device": "cpu", "layout_name": "strided", "element_size": size, "nbytes": numel * size, "numel": numel,
         "version": 0, "is_view": False, "flags": {"is_conj": "False", "is_pinned": "False"},
-        "data_text": "tensor([...])", "storage": StorageReport(0x55D0C0DE, storage * size, storage, "cpu"),
+        "data_text": "tensor([...])", "storage": reports.StorageReport(0x55D0C0DE, storage * size, storage, "cpu"),
         "layout": replace(where, contiguous_bytes=numel * size), "autograd": autograd(), "aliases_searched": 12,
     }  # fmt: skip
-    return TensorReport(**(fields | changes))
+    return reports.TensorReport(**(fields | changes))
 
 
-def numbers(counts: tuple[int, ...], low: float, high: float, **changes: Any) -> Statistics:
+def numbers(counts: tuple[int, ...], low: float, high: float, **changes: Any) -> reports.Statistics:
     """Return statistics whose histogram has those counts between ``low`` and ``high``."""
     finite, width = sum(counts), (high - low) / max(len(counts), 1)
     bad = sum(changes.get(key, 0) for key in ("nan", "positive_infinity", "negative_infinity"))
@@ -167,42 +135,42 @@ def numbers(counts: tuple[int, ...], low: float, high: float, **changes: Any) ->
         "std": (high - low) / 4, "norm": 10.0, "histogram_counts": counts,
         "histogram_edges": tuple(low + width * at for at in range(len(counts) + 1)),
     }  # fmt: skip
-    return Statistics(**(fields | changes))
+    return reports.Statistics(**(fields | changes))
 
 
-def transpose_slice() -> TensorReport:
+def transpose_slice() -> reports.TensorReport:
     """``a = arange(24.).view(4, 6); a[2, 2] = nan; n = a.numpy(); x = a.t()[1:5, ::2]``: the mockup's first panel."""
     where = layout((4, 2), (1, 12), 1, 24, values=lambda at: NAN if at == 14 else float(at))
     assert where.strip is not None
     where = replace(where, strip=replace(where.strip, row_length=6, row_name="a"))
     statistics = numbers((2, 2, 0, 0, 0, 0, 1, 2), 1.0, 16.0, nan=1, mean=54 / 7, std=6.626, norm=27.2,
                          first_nan=(1, 1))  # fmt: skip
-    nan = Finding(
+    nan = reports.Finding(
         "TM401", "warning", "1 of 8 elements is NaN: `x[1, 1]`, which is also `a[2, 2]` and `n[2, 2]`.",
         evidence={"nan": 1, "elements": 8}, subject="x",
         remedy="List them with `x.isnan().nonzero()`. `torch.nan_to_num(x)` returns a repaired copy and leaves `a` "
         "as it is.",
     )  # fmt: skip
-    shares = Finding(
+    shares = reports.Finding(
         "TM201", "note", "x shares memory with a, n: writing x changes 8 of a's 24 elements.",
         remedy="Take a copy before writing: `x = x.clone()` (32 B).", subject="x",
     )  # fmt: skip
     return report(
         "x", where, 24, role="view of a", is_view=True, version=1, statistics=statistics, findings=(nan, shares),
         aliases=(
-            Alias("a", "view of the same base", "Tensor", (4, 6), 8, 24, "yes", 1, True),
-            Alias("n", "NumPy array", "ndarray", (4, 6), 8, 24, "yes", None, False),
-            Alias("x._base", "base", "Tensor", (24,), 8, 24, "yes", 1, True),
+            reports.Alias("a", "view of the same base", "Tensor", (4, 6), 8, 24, "yes", 1, True),
+            reports.Alias("n", "NumPy array", "ndarray", (4, 6), 8, 24, "yes", None, False),
+            reports.Alias("x._base", "base", "Tensor", (24,), 8, 24, "yes", 1, True),
         ),
         data_text="tensor([[ 1., 13.],\n        [ 2., nan],\n        [ 3., 15.],\n        [ 4., 16.]])",
     )  # fmt: skip
 
 
-def expanded() -> TensorReport:
+def expanded() -> reports.TensorReport:
     """``bias = nn.Parameter(tensor([.1, -.25, 0., .4])); e = bias.expand(6, 4)``: stride 0."""
     stored = (0.1, -0.25, 0.0, 0.4)
     where = layout((6, 4), (0, 1), 0, 4, values=lambda at: stored[at])
-    repeats = Finding(
+    repeats = reports.Finding(
         "TM202", "warning", "e repeats memory: each of bias's 4 elements is read 6 times, so writing e in place "
         "raises RuntimeError.", remedy="Write to bias, or take a full copy first: `e = e.clone()` (96 B).",
     )  # fmt: skip
@@ -211,11 +179,11 @@ def expanded() -> TensorReport:
         statistics=numbers((6, 0, 0, 6, 6, 0, 0, 6), -0.25, 0.4, zero=6, mean=0.0625, std=0.2379, norm=2.4),
         autograd=autograd(requires_grad=True, is_leaf=False, grad_fn="ExpandBackward0", leaves=("bias",), leaf_count=1,
                           sentence="e is not a leaf: e.grad stays None."),
-        aliases=(Alias("bias", "base", "Parameter", (4,), 4, 4, "yes", 0, True),),
+        aliases=(reports.Alias("bias", "base", "Parameter", (4,), 4, 4, "yes", 0, True),),
     )  # fmt: skip
 
 
-def causal_scores() -> TensorReport:
+def causal_scores() -> reports.TensorReport:
     """A float16 tensor of 64 x 1024 x 1024 on a GPU, sampled, -Inf above the diagonal."""
     shape = (64, 1024, 1024)
 
@@ -227,14 +195,14 @@ def causal_scores() -> TensorReport:
     bell = tuple(round(2e6 * math.exp(-(((at - 20) / 6) ** 2))) for at in range(40))
     statistics = numbers(bell, -6.102, 6.313, negative_infinity=33_521_664, zero=1, mean=-0.0001, std=0.9996,
                          of=math.prod(shape))  # fmt: skip
-    mask = Finding("TM401", "note", "33 521 664 elements (49.95 %) are -Inf, exactly those with j > i.")
+    mask = reports.Finding("TM401", "note", "33 521 664 elements (49.95 %) are -Inf, exactly those with j > i.")
     return report(
         "scores", where, math.prod(shape), dtype="float16", element_size=2, device="cuda:0", findings=(mask,),
         statistics=statistics,
     )  # fmt: skip
 
 
-def scalar() -> TensorReport:
+def scalar() -> reports.TensorReport:
     """``loss``: no dimensions, made by a graph."""
     leaves = ("net.0.weight", "net.0.bias")
     return report(
@@ -245,44 +213,44 @@ def scalar() -> TensorReport:
     )  # fmt: skip
 
 
-def empty() -> TensorReport:
+def empty() -> reports.TensorReport:
     """``torch.empty(0, 3)``: no elements and no storage to draw."""
     nothing = numbers((), 0.0, 0.0, minimum=None, maximum=None, mean=None, std=None, norm=None)
     return report("nothing", layout((0, 3), (3, 1), 0, 0), 0, statistics=nothing, aliases_searched=0)
 
 
-def vector() -> TensorReport:
+def vector() -> reports.TensorReport:
     """One dimension, every second element of ten."""
     return report(
         "v", layout((5,), (2,), 0, 10, values=float), 10, statistics=numbers((1, 1, 1, 1, 1), 0.0, 8.0, zero=1)
     )
 
 
-def complex_numbers() -> TensorReport:
+def complex_numbers() -> reports.TensorReport:
     """complex64, coloured and counted by magnitude."""
     where = layout((2, 3), (3, 1), 0, 6, values=lambda at: complex(at, -1))
     return report("z", where, 6, dtype="complex64", element_size=8,
                   statistics=numbers((2, 2, 2), 1.0, 5.099, of_what="magnitudes"))  # fmt: skip
 
 
-def truth_values() -> TensorReport:
+def truth_values() -> reports.TensorReport:
     """A bool mask."""
     where = layout((3, 3), (3, 1), 0, 9, values=lambda at: at % 2 == 0)
     return report("mask", where, 9, dtype="bool", element_size=1, statistics=numbers((4, 5), 0.0, 1.0, zero=4))
 
 
-def non_finite() -> TensorReport:
+def non_finite() -> reports.TensorReport:
     """NaN, +Inf and -Inf side by side, and nothing finite in the first row."""
     stored = (NAN, INF, -INF, 0.0, -0.0, 1e-30)
     statistics = numbers((2, 1), 0.0, 1e-30, nan=1, positive_infinity=1, negative_infinity=1, zero=2)
     return report("odd", layout((2, 3), (3, 1), 0, 6, values=lambda at: stored[at]), 6, statistics=statistics)
 
 
-def hostile() -> TensorReport:
+def hostile() -> reports.TensorReport:
     """Every text a user could choose holds markup."""
-    finding = Finding(
-        "TM999", "error", f"message {HOSTILE}", Location("<cell>", 3, f"text {HOSTILE}", 5), {"key" + HOSTILE: HOSTILE},
-        f"remedy {HOSTILE}", HOSTILE,
+    finding = reports.Finding(
+        "TM999", "error", f"message {HOSTILE}", reports.Location("<cell>", 3, f"text {HOSTILE}", 5),
+        {"key" + HOSTILE: HOSTILE}, f"remedy {HOSTILE}", HOSTILE,
     )  # fmt: skip
     plain = transpose_slice()
     assert plain.layout is not None
@@ -291,16 +259,16 @@ def hostile() -> TensorReport:
     where = replace(plain.layout, grid=grid, strip=replace(plain.layout.strip, row_name="a" + HOSTILE))
     return replace(
         plain, name=HOSTILE, role=HOSTILE, type_name=HOSTILE, dtype=HOSTILE, device=HOSTILE, findings=(finding,),
-        data_text=HOSTILE, flags={HOSTILE: HOSTILE}, gaps=(Gap(HOSTILE, HOSTILE),), layout=where,
+        data_text=HOSTILE, flags={HOSTILE: HOSTILE}, gaps=(reports.Gap(HOSTILE, HOSTILE),), layout=where,
         autograd=autograd(grad_fn=HOSTILE, sentence=HOSTILE, leaves=(HOSTILE,), leaf_count=1),
-        aliases=(Alias("a" + HOSTILE, HOSTILE, HOSTILE, (4, 6), 8, 24, "yes", 1, True),),
+        aliases=(reports.Alias("a" + HOSTILE, HOSTILE, HOSTILE, (4, 6), 8, 24, "yes", 1, True),),
     )  # fmt: skip
 
 
-def all_missing() -> TensorReport:
+def all_missing() -> reports.TensorReport:
     """Nothing could be read: every section is a named gap."""
     sections = ("storage", "layout", "statistics", "autograd", "aliases")
-    gaps = tuple(Gap(section, "RuntimeError: this wrapper has no storage") for section in sections)
+    gaps = tuple(reports.Gap(section, "RuntimeError: this wrapper has no storage") for section in sections)
     plain = scalar()
     return replace(
         plain, name="wrapped", type_name="BatchedTensor", shape=(3, 2), numel=6, nbytes=24, version=None, flags={},
@@ -309,44 +277,47 @@ def all_missing() -> TensorReport:
     )  # fmt: skip
 
 
-def every_severity() -> TensorReport:
+def every_severity() -> reports.TensorReport:
     """A finding of each severity, with location, evidence and remedy."""
     findings = tuple(
-        Finding(f"TM90{at}", severity, f"A {severity} about v.", Location("<ipython-input-5>", at + 1, "v.add_(1)", 5),
+        reports.Finding(f"TM90{at}", severity, f"A {severity} about v.",
+                        reports.Location("<ipython-input-5>", at + 1, "v.add_(1)", 5),
                 {"elements": at}, f"Do {severity} things.", "v")
         for at, severity in enumerate(("error", "warning", "note"))
     )  # fmt: skip
     return replace(vector(), findings=findings)
 
 
-def channels() -> TensorReport:
+def channels() -> reports.TensorReport:
     """An image batch in channels_last: four dimensions, a slice of it drawn, part of the rows left out."""
     shape, stride = (8, 3, 64, 48), (9216, 1, 144, 3)
     where = layout(shape, stride, 0, 73_728, values=lambda at: (at % 97) / 97)
     formats = (
-        MemoryFormat("contiguous_format", holds=False, stride=(9216, 3072, 48, 1), breaking_dim=3),
-        MemoryFormat("channels_last", holds=True, stride=stride),
+        reports.MemoryFormat("contiguous_format", holds=False, stride=(9216, 3072, 48, 1), breaking_dim=3),
+        reports.MemoryFormat("channels_last", holds=True, stride=stride),
     )
     where = replace(where, formats=formats)
     return report("images", where, 73_728, statistics=numbers((760,) * 97, 0.0, 0.99, count=10_000, of=73_728,
                   sampling="every 7th"), type_name="Image")  # fmt: skip
 
 
-def largest() -> TensorReport:
+def largest() -> reports.TensorReport:
     """As much as any report brings: 64 x 64 sampled cells, 256 strip cells, long names, many aliases and findings."""
     shape = (512, 4096, 4096)
     where = layout(shape, contiguous_stride(shape), 0, math.prod(shape), values=lambda at: math.sin(at) * 1e-5, most=64)
     cell = math.prod(shape) // 256
-    cells = tuple(StripCell(at * cell, at * cell + cell, cell // 2, cell // 2, at + 1) for at in range(256))
-    where = replace(where, strip=Strip(0, math.prod(shape), cell, cells, exact=False))
+    cells = tuple(reports.StripCell(at * cell, at * cell + cell, cell // 2, cell // 2, at + 1) for at in range(256))
+    where = replace(where, strip=reports.Strip(0, math.prod(shape), cell, cells, exact=False))
     name = "model.encoder.layers[11].attention.self.query_key_value_projection.weight"
     findings = tuple(
-        Finding(f"TM9{at:02}", "warning", "A long sentence about it. " * 8, Location("train.py", at + 1, "x = y " * 12),
+        reports.Finding(f"TM9{at:02}", "warning", "A long sentence about it. " * 8,
+                        reports.Location("train.py", at + 1, "x = y " * 12),
                 {"elements": at}, "Something to do about it. " * 8)
         for at in range(12)
     )  # fmt: skip
     aliases = tuple(
-        Alias(f"{name}_{at}", "view of the same base", "Tensor", shape, 7, 9, "yes", 1, True) for at in range(40)
+        reports.Alias(f"{name}_{at}", "view of the same base", "Tensor", shape, 7, 9, "yes", 1, True)
+        for at in range(40)
     )
     flags = {f"is_{at}": "False" for at in range(24)}
     return report(name, where, math.prod(shape), findings=findings, aliases=aliases, flags=flags,
@@ -354,42 +325,45 @@ def largest() -> TensorReport:
                   statistics=numbers((12345,) * 64, -1.0, 1.0, nan=3, positive_infinity=4))  # fmt: skip
 
 
-def sparse() -> TensorReport:
+def sparse() -> reports.TensorReport:
     """Return a CSR matrix with an empty row, its stored elements and one of its component tensors."""
     values = replace(vector(), name="x.values()", role="owns its storage", findings=(), aliases=())
-    stored = StoredList(
-        3, 3, (StoredLine("col_indices", ("1", "0", "2")), StoredLine("values", ("1.5", "-2", "nan"))),
-        (StoredGroup("row 0", 0, 1), StoredGroup("row 1", 1, 1), StoredGroup("row 2", 1, 3)), "crow_indices", 1,
+    stored = reports.StoredList(
+        3, 3, (reports.StoredLine("col_indices", ("1", "0", "2")), reports.StoredLine("values", ("1.5", "-2", "nan"))),
+        (reports.StoredGroup("row 0", 0, 1), reports.StoredGroup("row 1", 1, 1), reports.StoredGroup("row 2", 1, 3)),
+        "crow_indices", 1,
     )  # fmt: skip
-    picture = StoredMap(
+    picture = reports.StoredMap(
         "row", "column", 3, 3, 1, 1, ((0, 1, 0), (0, 0, 0), (1, 0, 1)),
-        ((NOT_STORED, 0, NOT_STORED), (NOT_STORED,) * 3, (1, NOT_STORED, 2)),
+        ((reports.NOT_STORED, 0, reports.NOT_STORED), (reports.NOT_STORED,) * 3, (1, reports.NOT_STORED, 2)),
         (("", "1.5", ""), ("", "", ""), ("-2", "", "nan")),
     )  # fmt: skip
-    kind = KindReport(
+    kind = reports.KindReport(
         "sparse_csr", "sparse CSR", "3 values are stored for a tensor of (3, 3), row after row.",
-        (Fact("nnz", "3", "stored values"), Fact("density", "33.3 %"), Fact("index dtype", "int64")),
-        (Component("x.values()", "the stored values, row after row", values),), picture, stored,
+        (reports.Fact("nnz", "3", "stored values"), reports.Fact("density", "33.3 %"),
+         reports.Fact("index dtype", "int64")),
+        (reports.Component("x.values()", "the stored values, row after row", values),), picture, stored,
         ("row 2 owns places 1 to 2", "col_indices[1] = 0, so [2, 0] is values[1] = -2"), 68,
     )  # fmt: skip
-    roles = KindReport("parameter", "Parameter", "A module lists it in parameters().")
+    roles = reports.KindReport("parameter", "Parameter", "A module lists it in parameters().")
     return replace(all_missing(), name="x", type_name="Tensor", role="has no storage of its own",
                    shape=(3, 3), numel=9, nbytes=36, layout_name="sparse_csr", gaps=(),
                    kinds=(kind, roles))  # fmt: skip
 
 
-def hostile_kind() -> TensorReport:
+def hostile_kind() -> reports.TensorReport:
     """Return a kind all of whose texts are markup, with ended rows, a hole and a map whose cells are joined."""
-    line = StoredLine(HOSTILE, (HOSTILE, "2"))
+    line = reports.StoredLine(HOSTILE, (HOSTILE, "2"))
     kinds = tuple(
-        KindReport(
-            HOSTILE, HOSTILE, HOSTILE, (Fact(HOSTILE, HOSTILE, HOSTILE),) * 5,
-            (Component(HOSTILE, HOSTILE, hostile()),), picture,
-            StoredList(2, 2, (line, line), (StoredGroup(HOSTILE, 1, 2),), HOSTILE, 0), (HOSTILE,), 3,
+        reports.KindReport(
+            HOSTILE, HOSTILE, HOSTILE, (reports.Fact(HOSTILE, HOSTILE, HOSTILE),) * 5,
+            (reports.Component(HOSTILE, HOSTILE, hostile()),), picture,
+            reports.StoredList(2, 2, (line, line), (reports.StoredGroup(HOSTILE, 1, 2),), HOSTILE, 0), (HOSTILE,), 3,
         )
         for picture in (
-            StoredMap(HOSTILE, HOSTILE, 1, 2, 1, 1, ((1, 0),), ((0, OUTSIDE),), ((HOSTILE, ""),), HOSTILE),
-            StoredMap(HOSTILE, HOSTILE, 99, 99, 50, 50, ((7, 0), (1, 3)), title=HOSTILE, sampled=11),
+            reports.StoredMap(HOSTILE, HOSTILE, 1, 2, 1, 1, ((1, 0),), ((0, reports.OUTSIDE),), ((HOSTILE, ""),),
+                              HOSTILE),
+            reports.StoredMap(HOSTILE, HOSTILE, 99, 99, 50, 50, ((7, 0), (1, 3)), title=HOSTILE, sampled=11),
         )
     )  # fmt: skip
     return replace(all_missing(), name=HOSTILE, kinds=kinds)
@@ -400,45 +374,53 @@ def packed(*levels: int) -> str:
     return base64.b64encode(zlib.compress(bytes(levels))).decode()
 
 
-def images() -> TensorReport:
+def images() -> reports.TensorReport:
     """Two of five grey images of 3 by 2 pixels, one pixel of which is NaN."""
-    first = ImageFrame("0", 3, 2, packed(0, 255, 128, 255, 255, 255, 0, 0, 64, 255, 192, 255))
-    second = ImageFrame("1", 3, 2, packed(*(0, 255) * 6))
-    shot = TensorPicture("(N, H, W)", 1, -1.5, 2.0, "shown", images=(first, second), of=5, step=4, size=(8, 12), bad=1)
+    first = reports.ImageFrame("0", 3, 2, packed(0, 255, 128, 255, 255, 255, 0, 0, 64, 255, 192, 255))
+    second = reports.ImageFrame("1", 3, 2, packed(*(0, 255) * 6))
+    shot = reports.TensorPicture(
+        "(N, H, W)", 1, -1.5, 2.0, "shown", images=(first, second), of=5, step=4, size=(8, 12), bad=1
+    )
     return replace(vector(), picture=shot)
 
 
-def signals() -> TensorReport:
+def colour() -> reports.TensorReport:
+    """One pixel of colour."""
+    frame = reports.ImageFrame("", 1, 1, packed(255, 128, 0, 255))
+    return replace(vector(), picture=reports.TensorPicture("(C, H, W)", 3, 0.0, 1.0, "unit", (frame,), size=(1, 1)))
+
+
+def signals() -> reports.TensorReport:
     """Two signals with a gap, one of them in columns of several values."""
     lines = (
-        SignalLine("0", (0.0, 1.0, NAN, -1.0, 2.0), (0.0, 1.0, NAN, -1.0, 2.0), (0, 0, 7, 0, 0)),
-        SignalLine("1", (0.0, 0.0, 0.0, NAN, 0.5), (1.0, 2.0, 1.0, NAN, 0.5), (0, 0, 0, 1, 0)),
+        reports.SignalLine("0", (0.0, 1.0, NAN, -1.0, 2.0), (0.0, 1.0, NAN, -1.0, 2.0), (0, 0, 7, 0, 0)),
+        reports.SignalLine("1", (0.0, 0.0, 0.0, NAN, 0.5), (1.0, 2.0, 1.0, NAN, 0.5), (0, 0, 0, 1, 0)),
     )
-    shot = TensorPicture("(N, T)", 0, -1.0, 2.0, "shown", lines=lines, of=2, step=3, size=(15,), bad=8)
+    shot = reports.TensorPicture("(N, T)", 0, -1.0, 2.0, "shown", lines=lines, of=2, step=3, size=(15,), bad=8)
     return replace(vector(), picture=shot)
 
 
-CHAIN = CopyVerdict(
+CHAIN = reports.CopyVerdict(
     "x.t().contiguous().view(-1)",
-    (Sharing("x", "separate", 0, 12),),
+    (reports.Sharing("x", "separate", 0, 12),),
     (
-        Step("x.t()", "view", "x", 0, "the strides are swapped; no element moves"),
-        Step(
+        reports.Step("x.t()", "view", "x", 0, "the strides are swapped; no element moves"),
+        reports.Step(
             ".contiguous()", "copy", "", 48, "contiguous() had to copy: the stride was `(1, 4)`, contiguous is `(3, 1)`"
         ),
-        Step(".view(-1)", "view", "x.t().contiguous()", 0, "other sizes and strides over the same elements"),
+        reports.Step(".view(-1)", "view", "x.t().contiguous()", 0, "other sizes and strides over the same elements"),
     ),
 )
-LINE = Location("train.py", 12, function="step")
-MANY = HoldersReport(
+LINE = reports.Location("train.py", 12, function="step")
+MANY = reports.HoldersReport(
     (
-        Holder("x", "name", "tensor"),
-        Holder("batch[0]", "item", "tensor"),
-        Holder("Out[12]", "history", "tensor"),
-        Holder("opt.state[net.fc.weight]['exp_avg']", "optimizer", "tensor"),
-        Holder("the last error (ValueError), local of step", "traceback", "tensor", location=LINE),
-        Holder("graph of loss: AddmmBackward0, saved as mat1", "graph", "tensor"),
-        Holder("array", "name", "storage", 96),
+        reports.Holder("x", "name", "tensor"),
+        reports.Holder("batch[0]", "item", "tensor"),
+        reports.Holder("Out[12]", "history", "tensor"),
+        reports.Holder("opt.state[net.fc.weight]['exp_avg']", "optimizer", "tensor"),
+        reports.Holder("the last error (ValueError), local of step", "traceback", "tensor", location=LINE),
+        reports.Holder("graph of loss: AddmmBackward0, saved as mat1", "graph", "tensor"),
+        reports.Holder("array", "name", "storage", 96),
     ),
     found=7,
     looked=120,

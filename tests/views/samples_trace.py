@@ -6,26 +6,7 @@ import math
 from array import array
 from dataclasses import replace
 
-from tensormagic.reports import (
-    UNTOUCHED,
-    Cell,
-    Cut,
-    Edge,
-    Finding,
-    FirstNonfinite,
-    ForwardNonfinite,
-    ForwardValues,
-    Frame,
-    Gap,
-    Graph,
-    Location,
-    Node,
-    Pace,
-    Pacing,
-    ParameterSeries,
-    Pass,
-    TraceReport,
-)
+from tensormagic import reports
 
 HOSTILE = '</text></svg><script>alert("1")</script>&amp;\x1b[2J\u202e'
 
@@ -39,13 +20,13 @@ class Builder:
     def op(self, op, *inputs, shape=(8, 64), kind="op"):
         index = len(self.nodes)
         name = "".join(part.capitalize() for part in op.split("_")) + "Backward0"
-        self.nodes.append(Node(index, name, op, kind, module=self.module, shapes=(shape,), dtype="float32"))
-        self.edges += [Edge(index, made, number, 0) for number, made in enumerate(inputs) if made is not None]
+        self.nodes.append(reports.Node(index, name, op, kind, module=self.module, shapes=(shape,), dtype="float32"))
+        self.edges += [reports.Edge(index, made, number, 0) for number, made in enumerate(inputs) if made is not None]
         return index
 
     def leaf(self, variable, shape):
         index = len(self.nodes)
-        node = Node(index, "AccumulateGrad", "accumulate", "accumulate", variable=variable, shapes=(shape,))
+        node = reports.Node(index, "AccumulateGrad", "accumulate", "accumulate", variable=variable, shapes=(shape,))
         self.nodes.append(replace(node, module=self.module, dtype="float32"))
         return index
 
@@ -61,10 +42,10 @@ class Builder:
     def graph(self, norms=None, bad=None, first_nonfinite=()):
         """Return the graph with one pass in which every node got ``norms`` (default: 0.1)."""
         norms = array("f", norms or [0.1] * len(self.nodes))
-        frame = Frame(1, norms, bad or {})
+        frame = reports.Frame(1, norms, bad or {})
         nodes, root = tuple(self.nodes), len(self.nodes) - 1
         order = tuple(reversed(range(len(nodes))))
-        return Graph(1, nodes, tuple(self.edges), (root,), order, 1, (frame,), first_nonfinite)
+        return reports.Graph(1, nodes, tuple(self.edges), (root,), order, 1, (frame,), first_nonfinite)
 
 
 def chain(length=10):
@@ -187,7 +168,7 @@ def _broken(build, log, chances):
         if not node.variable.startswith("net.probe") and node.op != "mse_loss" and node.index not in _of_probe(build):
             norms[node.index] = math.nan
             bad[str(node.index)] = (3 if node.index == chances else math.prod(node.shapes[0]), 0)
-    nonfinite = FirstNonfinite(1, log, chances, 0, 3, 0, 320, 0.177, "self", 3)
+    nonfinite = reports.FirstNonfinite(1, log, chances, 0, 3, 0, 320, 0.177, "self", 3)
     return build.graph(norms, bad, (nonfinite,))
 
 
@@ -207,14 +188,14 @@ def _series(node, place, passes, **changes):
     norms = array("f", [10**log for log in logs])
     given = {"name": node.variable, "shape": node.shapes[0], "dtype": "float32", "numel": math.prod(node.shapes[0])}
     given |= {"is_parameter": True, "requires_grad": True, "used": True, "owner": "net"}
-    return ParameterSeries(**given | {"norms": norms, "touched": passes} | changes)
+    return reports.ParameterSeries(**given | {"norms": norms, "touched": passes} | changes)
 
 
 def passes(count=40, graph=1):
-    return tuple(Pass(number, number, graph, "finished", 0.01, 13) for number in range(1, count + 1))
+    return tuple(reports.Pass(number, number, graph, "finished", 0.01, 13) for number in range(1, count + 1))
 
 
-CELL = Cell("<cell>", 5, ("loss.backward()",))
+CELL = reports.Cell("<cell>", 5, ("loss.backward()",))
 
 
 def report(graph=None, *, count=40, **changes):
@@ -226,11 +207,11 @@ def report(graph=None, *, count=40, **changes):
     given = {"title": "digits-cnn", "state": "finished", "cell": CELL, "seconds": 12.4, "own_seconds": 0.5}
     given |= {"graphs": (graph,), "passes": passes(count), "passes_seen": count, "steps_seen": count}
     given |= {"forward_nodes": len(graph.nodes), "parameters": parameters_of(graph, count)}
-    return TraceReport(**given | changes)
+    return reports.TraceReport(**given | changes)
 
 
-LINE = Location("<cell>", 12, "logp = p.log()", 5)
-BORN = Finding(
+LINE = reports.Location("<cell>", 12, "logp = p.log()", 5)
+BORN = reports.Finding(
     "TM402", "error", "the first NaN gradient is born in log: its input holds 3 zeros", LINE,
     {"zeros": 3}, "use logp = F.log_softmax(net.fc(h), 1): it never forms the zero, so 0 / 0 cannot occur", "log",
 )  # fmt: skip
@@ -255,12 +236,12 @@ def one_pass():
 
 def empty():
     """A cell in which no backward ran."""
-    return report(Graph(1, (), ()), count=0, graphs=(), parameters=(), title="")
+    return report(reports.Graph(1, (), ()), count=0, graphs=(), parameters=(), title="")
 
 
 def failed():
     """A run that raised in its second step."""
-    gap = Gap("saved tensors", "the graph was freed before they were read")
+    gap = reports.Gap("saved tensors", "the graph was freed before they were read")
     return report(count=2, state="failed", error="ValueError: expected 10 classes, got 11", gaps=(gap,))
 
 
@@ -278,15 +259,20 @@ def cuts():
     graph = digits_cnn()
     view, probe, mse = (next(n.index for n in graph.nodes if n.op == op and n.shapes == ((shape,)))
                         for op, shape in (("view", (32, 512)), ("addmm", (32, 4)), ("mse_loss", ())))  # fmt: skip
-    lines = (Location("<cell>", 10, "z = net.probe(h.detach())", 5), Location("model.py", 3, "with torch.no_grad():"))
+    lines = (
+        reports.Location("<cell>", 10, "z = net.probe(h.detach())", 5),
+        reports.Location("model.py", 3, "with torch.no_grad():"),
+    )
     found = (
-        Cut(kind="detach", op="detach", location=0, line=10, source=view, source_name="view", source_location=0,
+        reports.Cut(kind="detach", op="detach", location=0, line=10, source=view, source_name="view", source_location=0,
             target=probe, input_number=1, shape=(32, 512), dtype="float32", count=40),
-        Cut(kind="no_grad", op="no_grad", location=1, line=3, source_name="target.0", target=mse, input_number=1,
+        reports.Cut(kind="no_grad", op="no_grad", location=1, line=3, source_name="target.0", target=mse,
+                    input_number=1,
             shape=(32, 4), dtype="float32", count=40),
-        Cut(kind="non-differentiable", op="gt", location=0, line=10, source=view, earlier=True, target=mse,
+        reports.Cut(kind="non-differentiable", op="gt", location=0, line=10, source=view, earlier=True, target=mse,
             selects=True, shape=(32,), dtype="bool"),
-        Cut(kind="item", op="item", location=0, line=10, source=len(graph.nodes) - 1, dtype="float", count=12_000),
+        reports.Cut(kind="item", op="item", location=0, line=10, source=len(graph.nodes) - 1, dtype="float",
+                    count=12_000),
     )  # fmt: skip
     return report(replace(graph, cuts=found), locations=lines)
 
@@ -300,13 +286,15 @@ def forward():
     norms, measures = array("f"), array("f")
     for node in graph.nodes:
         seen = node.op != "t"
-        norms.append(10.0 - 9.0 * node.index / size if seen else UNTOUCHED)
+        norms.append(10.0 - 9.0 * node.index / size if seen else reports.UNTOUCHED)
         share = 1.0 if node.index == dead else 0.5 if node.op == "relu" else 0.0
-        measures.extend((2.0, -0.25, 0.125, share, 0.0, 0.0) if seen else (UNTOUCHED,) * 6)
+        measures.extend((2.0, -0.25, 0.125, share, 0.0, 0.0) if seen else (reports.UNTOUCHED,) * 6)
     norms[log] = math.inf
-    values = ForwardValues(norms, measures, {str(log): (0, 3)})
+    values = reports.ForwardValues(norms, measures, {str(log): (0, 3)})
     frames = tuple(replace(frame, forward=values) for frame in graph.frames)
-    return report(replace(graph, frames=frames, forward_nonfinite=ForwardNonfinite(7, log, 0, 3, 320, given=False)))
+    return report(
+        replace(graph, frames=frames, forward_nonfinite=reports.ForwardNonfinite(7, log, 0, 3, 320, given=False))
+    )
 
 
 def paced():
@@ -315,8 +303,8 @@ def paced():
     numbers = [1 + 19 * at for at in range(41)]
     done = tuple(replace(one, number=at, step=at) for one, at in zip(whole.passes, numbers, strict=True))
     frames = tuple(replace(frame, pass_number=numbers[-1]) for frame in whole.graphs[0].frames)
-    pacing = Pacing(
-        Pace(budget=0.05), steps=41, passes=41, ranges=tuple((at, at) for at in numbers), cost=0.046,
+    pacing = reports.Pacing(
+        reports.Pace(budget=0.05), steps=41, passes=41, ranges=tuple((at, at) for at in numbers), cost=0.046,
         first_cost=0.012, after_finding=3, last_traced=False, last_norms=array("f", [0.3] * len(whole.parameters)),
     )  # fmt: skip
     graphs = (replace(whole.graphs[0], frames=frames),)
@@ -327,8 +315,8 @@ def untouched():
     """A branch that no gradient reached, and a parameter without one."""
     whole = report()
     frame = whole.graphs[0].frames[0]
-    norms = array("f", [UNTOUCHED if at in range(2, 8) else norm for at, norm in enumerate(frame.norms)])
+    norms = array("f", [reports.UNTOUCHED if at in range(2, 8) else norm for at, norm in enumerate(frame.norms)])
     graph = replace(whole.graphs[0], frames=(replace(frame, norms=norms),))
-    none = array("f", [UNTOUCHED] * 40)
+    none = array("f", [reports.UNTOUCHED] * 40)
     series = (*whole.parameters[:-1], replace(whole.parameters[-1], norms=none, touched=0))
     return replace(whole, graphs=(graph,), parameters=series)

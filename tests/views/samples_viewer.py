@@ -5,26 +5,9 @@ from __future__ import annotations
 import math
 from array import array
 from dataclasses import replace
+from typing import Any
 
-from tensormagic.reports import (
-    UNTOUCHED,
-    Cell,
-    Edge,
-    Finding,
-    FirstNonfinite,
-    Frame,
-    Gap,
-    GradientStatistics,
-    Graph,
-    Kept,
-    LiveFrame,
-    Location,
-    Node,
-    ParameterSeries,
-    Pass,
-    SavedTensor,
-    TraceReport,
-)
+from tensormagic import reports
 
 LINES = (
     "def forward(x, y):",
@@ -38,7 +21,7 @@ LINES = (
     "for x, y in loader:",
     "    forward(x, y).backward()",
 )
-CELL = Cell("<ipython-input-5>", 5, LINES)
+CELL = reports.Cell("<ipython-input-5>", 5, LINES)
 
 # op, line, shape, module, leaves that hang on it
 STEPS = (
@@ -54,245 +37,175 @@ STEPS = (
 )
 
 
-def _location(line: int) -> Location:
-    return Location(CELL.filename, line, LINES[line - 1].strip(), cell=5)
+def _location(line: int) -> reports.Location:
+    return reports.Location(CELL.filename, line, LINES[line - 1].strip(), cell=5)
 
 
-def _skeleton() -> tuple[list[Node], list[Edge]]:
-    nodes: list[Node] = []
-    edges: list[Edge] = []
-    before: int | None = None
+class _Nodes(list[reports.Node]):
+    """Nodes as they are made, and the edges between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.edges: list[reports.Edge] = []
+
+    def leaf(self, variable: str, shape: tuple[int, ...]) -> int:
+        return self.add("AccumulateGrad", "accumulate", shape, kind="accumulate", variable=variable)
+
+    def op(self, op: str, shape: tuple[int, ...], inputs: list[int], **more: Any) -> int:
+        index = self.add(f"{op.title()}Backward0", op, shape, kind="op", **more)
+        self.edges += [reports.Edge(index, target, number, 0) for number, target in enumerate(inputs)]
+        return index
+
+    def add(self, name: str, op: str, shape: tuple[int, ...], **more: Any) -> int:
+        self.append(reports.Node(len(self), name, op, shapes=(shape,), dtype="float32", device="cpu", **more))
+        return len(self) - 1
+
+    def graph(
+        self, frames: list[reports.Frame], first_nonfinite: tuple[reports.FirstNonfinite, ...] = ()
+    ) -> reports.Graph:
+        order, seen = tuple(reversed(range(len(self)))), len(frames)
+        return reports.Graph(1, tuple(self), tuple(self.edges), order[:1], order, seen, tuple(frames), first_nonfinite)
+
+
+def _skeleton() -> _Nodes:
+    nodes = _Nodes()
+    before: list[int] = []
     for op, line, shape, module, leaves in STEPS:
-        hanging = []
-        for leaf in leaves:
-            nodes.append(
-                Node(
-                    len(nodes),
-                    "AccumulateGrad",
-                    "accumulate",
-                    "accumulate",
-                    variable=leaf,
-                    shapes=((8,),),
-                    dtype="float32",
-                    device="cpu",
-                )
-            )
-            hanging.append(len(nodes) - 1)
-        index = len(nodes)
-        kept = (
-            SavedTensor("self", shape, "float32", 4 * math.prod(shape), "ok"),
-            SavedTensor("result", shape, "float32", 4 * math.prod(shape), "freed"),
+        hanging = [nodes.leaf(leaf, (8,)) for leaf in leaves]
+        numel = math.prod(shape)
+        kept = tuple(
+            reports.SavedTensor(name, shape, "float32", 4 * numel, state)
+            for name, state in (("self", "ok"), ("result", "freed"))
         )
-        numbers = GradientStatistics(1, math.prod(shape), 0.177, 0.031, -0.0031, 0.0095, 288, 0, 0)
-        nodes.append(
-            Node(
-                index,
-                f"{op.title()}Backward0",
-                op,
-                "op",
-                line - 1,
-                True,
-                module,
-                "logp" if op == "log" else "",
-                (shape,),
-                "float32",
-                "cpu",
-                kept,
-                numbers,
-            )
-        )
-        edges += [
-            Edge(index, target, number, 0)
-            for number, target in enumerate([*([before] if before is not None else []), *hanging])
-        ]
-        before = index
-    return nodes, edges
+        numbers = reports.GradientStatistics(1, numel, 0.177, 0.031, -0.0031, 0.0095, 288, 0, 0)
+        variable = "logp" if op == "log" else ""
+        known = {"module": module, "variable": variable, "saved": kept, "statistics": numbers}
+        before = [nodes.op(op, shape, [*before, *hanging], location=line - 1, **known)]
+    return nodes
 
 
-def _norm(node: int, number: int) -> float:
+def _norm(node: int, number: float) -> float:
     return 10 ** (0.2 * node - 4 + 0.4 * math.sin(number / 5 + node))
 
 
-def _frame(nodes: list[Node], number: int, broken: bool) -> Frame:
+def _frame(nodes: list[reports.Node], number: int, broken: bool) -> reports.Frame:
     norms = [_norm(node.index, number) for node in nodes]
-    log = next(node.index for node in nodes if node.op == "log")
     bad: dict[str, tuple[int, int]] = {}
-    if broken:
-        for node in range(log):
-            norms[node] = math.nan
-            bad[str(node)] = (3 if node == log - 1 else 894, 0)
-    return Frame(number, array("f", norms), bad)
+    log = _log(nodes) if broken else 0
+    for node in range(log):
+        norms[node] = math.nan
+        bad[str(node)] = (3 if node == log - 1 else 894, 0)
+    return reports.Frame(number, array("f", norms), bad)
 
 
-def _series(nodes: list[Node], frames: list[Frame]) -> tuple[ParameterSeries, ...]:
-    rows = []
-    for node in nodes:
-        if node.kind == "accumulate":
-            norms = array("f", [frame.norms[node.index] for frame in frames])
-            rows.append(
-                ParameterSeries(node.variable, (16, 3, 3), "float32", 144, True, True, True, "net", norms, len(frames))
-            )
-    return tuple(rows)
+def _log(nodes: list[reports.Node]) -> int:
+    return next(node.index for node in nodes if node.op == "log")
 
 
-def _run(passes: int, broken_at: int | None) -> TraceReport:
-    nodes, edges = _skeleton()
-    frames = [_frame(nodes, number, broken_at is not None and number >= broken_at) for number in range(1, passes + 1)]
-    log = next(node.index for node in nodes if node.op == "log")
-    first_nonfinite = (
-        () if broken_at is None else (FirstNonfinite(broken_at, log, log - 1, 0, 3, 0, 320, 0.177, "self", 3, 0, 0),)
+def _series(graph: reports.Graph) -> tuple[reports.ParameterSeries, ...]:
+    leaves = [node for node in graph.nodes if node.kind == "accumulate"]
+    norms = [array("f", [frame.norms[node.index] for frame in graph.frames]) for node in leaves]
+    return tuple(
+        reports.ParameterSeries(
+            node.variable, (16, 3, 3), "float32", 144, True, True, True, "net", each, len(graph.frames)
+        )
+        for node, each in zip(leaves, norms, strict=True)
     )
-    graph = Graph(
-        1,
-        tuple(nodes),
-        tuple(edges),
-        (len(nodes) - 1,),
-        tuple(range(len(nodes)))[::-1],
-        passes,
-        tuple(frames),
-        first_nonfinite,
+
+
+def _run(passes: int, broken_at: float = math.inf) -> reports.TraceReport:
+    nodes = _skeleton()
+    frames = [_frame(nodes, number, number >= broken_at) for number in range(1, passes + 1)]
+    log = _log(nodes)
+    born = (
+        ()
+        if broken_at > passes
+        else (reports.FirstNonfinite(broken_at, log, log - 1, 0, 3, 0, 320, 0.177, "self", 3, 0, 0),)
     )
+    graph = nodes.graph(frames, born)
     rows = tuple(
-        Pass(frame.pass_number, frame.pass_number, 1, "finished", 0.01, len(nodes), 9, not frame.bad)
+        reports.Pass(frame.pass_number, frame.pass_number, 1, "finished", 0.01, len(nodes), 9, not frame.bad)
         for frame in frames
     )
-    return TraceReport(
-        title="digits-cnn",
-        state="finished",
-        cell=CELL,
-        seconds=12.4,
-        own_seconds=0.5,
-        locations=tuple(_location(line) for line in range(1, len(LINES) + 1)),
-        graphs=(graph,),
-        passes=rows,
-        passes_seen=passes,
-        steps_seen=passes,
-        forward_nodes=len(nodes) * passes,
-        parameters=_series(nodes, frames),
-    )
-
-
-def calm_run(passes: int = 40) -> TraceReport:
-    """A run without problems."""
-    return _run(passes, None)
-
-
-def standing() -> TraceReport:
-    """A graph that was drawn before any backward ran through it, as ``%gradgraph`` draws it."""
-    report = _run(1, None)
-    graph = replace(report.graphs[0], passes_seen=0, frames=())
-    return replace(
-        report, title="loss", state="drawn", seconds=0.0, own_seconds=0.0, graphs=(graph,), passes=(), passes_seen=0,
-        steps_seen=0, parameters=(), kept=Kept(slots=14, storages=11, nbytes=1_480_000, leaf_bytes=73_000),
+    return reports.TraceReport(
+        title="digits-cnn", state="finished", cell=CELL, seconds=12.4, own_seconds=0.5,
+        locations=tuple(_location(line) for line in range(1, len(LINES) + 1)), graphs=(graph,), passes=rows,
+        passes_seen=passes, steps_seen=passes, forward_nodes=len(nodes) * passes, parameters=_series(graph),
     )  # fmt: skip
 
 
-def broken_run(passes: int = 37, at: int = 31) -> TraceReport:
+def calm_run(passes: int = 40) -> reports.TraceReport:
+    """A run without problems."""
+    return _run(passes)
+
+
+def standing() -> reports.TraceReport:
+    """A graph that was drawn before any backward ran through it, as ``%gradgraph`` draws it."""
+    report = _run(1)
+    graph = replace(report.graphs[0], passes_seen=0, frames=())
+    return replace(
+        report, title="loss", state="drawn", seconds=0.0, own_seconds=0.0, graphs=(graph,), passes=(), passes_seen=0,
+        steps_seen=0, parameters=(), kept=reports.Kept(slots=14, storages=11, nbytes=1_480_000, leaf_bytes=73_000),
+    )  # fmt: skip
+
+
+def broken_run(passes: int = 37, at: int = 31) -> reports.TraceReport:
     """A run in which ``p.log()`` gives NaN gradients from pass ``at`` on, with its finding and a gap."""
     report = _run(passes, at)
-    finding = Finding(
-        "TM402",
-        "error",
-        "the first NaN gradient is born in `log`: its input holds 3 zeros",
-        _location(6),
+    finding = reports.Finding(
+        "TM402", "error", "the first NaN gradient is born in `log`: its input holds 3 zeros", _location(6),
         {"nan": 3, "zeros": 3, "pass": at},
-        "use `F.log_softmax(net.fc(h), 1)`: it never forms the zero, so 0 ÷ 0 cannot occur",
-        subject="logp",
-        node=(0, report.graphs[0].first_nonfinite[0].node),
-        fix="logp = F.log_softmax(net.fc(h), 1)",
-    )
-    gap = Gap("saved tensors", "the graph was freed before they could be read")
+        "use `F.log_softmax(net.fc(h), 1)`: it never forms the zero, so 0 ÷ 0 cannot occur", subject="logp",
+        node=(0, _log(report.graphs[0].nodes)), fix="logp = F.log_softmax(net.fc(h), 1)",
+    )  # fmt: skip
+    gap = reports.Gap("saved tensors", "the graph was freed before they could be read")
     return replace(report, findings=(finding,), gaps=(gap,))
 
 
-def large_run(count: int = 2000, passes: int = 40, *, branches: int = 3) -> TraceReport:
+SAVED = (
+    reports.SavedTensor("self", (8, 128, 512), "float32", 2097152, "ok"),
+    reports.SavedTensor("weight", (512, 512), "float32", 1048576, "ok"),
+)
+
+
+def large_run(count: int = 2000, passes: int = 40, *, branches: int = 3) -> reports.TraceReport:
     """A run through ``count`` nodes: blocks of a few ops with a leaf each and a shortcut round them."""
     names = ("layer_norm", "addmm", "gelu", "addmm", "dropout", "add")
-    nodes: list[Node] = []
-    edges: list[Edge] = []
-    before, start = None, None
+    nodes = _Nodes()
+    before: int | None = None
+    start: int | None = None
     while len(nodes) < count - 1:
         number = len(nodes)
         op = names[number % len(names)]
-        block = number // (len(names) * branches)
+        path = f"encoder.layers.{number // (len(names) * branches)}"
         leaf = None
-        if op in {"layer_norm", "addmm"} and len(nodes) < count - 2:
-            leaf = len(nodes)
-            name = f"encoder.layers.{block}.{op}{number}.weight"
-            nodes.append(
-                Node(
-                    leaf,
-                    "AccumulateGrad",
-                    "accumulate",
-                    "accumulate",
-                    variable=name,
-                    shapes=((512, 512),),
-                    dtype="float32",
-                    device="cpu",
-                )
-            )
-        index = len(nodes)
-        saved = (
-            SavedTensor("self", (8, 128, 512), "float32", 2097152, "ok"),
-            SavedTensor("weight", (512, 512), "float32", 1048576, "ok"),
+        if op in {"layer_norm", "addmm"} and number < count - 2:
+            leaf = nodes.leaf(f"{path}.{op}{number}.weight", (512, 512))
+        shortcut = start if op == "add" else None
+        targets = dict.fromkeys(target for target in (before, leaf, shortcut) if target is not None)
+        at = len(nodes)
+        numbers = reports.GradientStatistics(
+            1, 524288, _norm(at % 19, 1), 0.01 + at / 1e5, 1e-6 * at, 0.001 + at / 1e6, at, 0, 0
         )
-        numbers = GradientStatistics(
-            1, 524288, _norm(index % 19, 1), 0.01 + index / 1e5, 1e-6 * index, 0.001 + index / 1e6, index, 0, 0
-        )
-        nodes.append(
-            Node(
-                index,
-                f"{op.title()}Backward0",
-                op,
-                "op",
-                index % len(LINES),
-                True,
-                f"encoder.layers.{block}",
-                "",
-                ((8, 128, 512),),
-                "float32",
-                "cpu",
-                saved,
-                numbers,
-            )
-        )
-        targets = [
-            target
-            for target in (before, leaf, start if op == "add" and start is not None else None)
-            if target is not None
-        ]
-        edges += [Edge(index, target, place, 0) for place, target in enumerate(dict.fromkeys(targets))]
-        start = index if op == "add" or start is None else start
-        before = index
-    nodes.append(Node(len(nodes), "MeanBackward0", "mean", "op", 6, shapes=((),), dtype="float32", device="cpu"))
-    edges.append(Edge(len(nodes) - 1, before or 0, 0, 0))
-    frames = []
-    for number in range(1, passes + 1):
-        norms = array("f", [_norm(node % 19, number + node * 0.37) for node in range(len(nodes))])
-        frames.append(Frame(number, norms))
-    graph = Graph(
-        1, tuple(nodes), tuple(edges), (len(nodes) - 1,), tuple(range(len(nodes)))[::-1], passes, tuple(frames)
-    )
-    base = _run(passes, None)
-    return replace(base, title=f"encoder of {count}", graphs=(graph,), parameters=_series(nodes, frames))
+        known = {"location": at % len(LINES), "module": path, "saved": SAVED, "statistics": numbers}
+        before = nodes.op(op, (8, 128, 512), [*targets], **known)
+        start = before if op == "add" or start is None else start
+    nodes.op("mean", (), [before or 0], location=6)
+    frames = [
+        reports.Frame(number, array("f", [_norm(node % 19, number + node * 0.37) for node in range(len(nodes))]))
+        for number in range(1, passes + 1)
+    ]
+    graph = nodes.graph(frames)
+    return replace(_run(passes), title=f"encoder of {count}", graphs=(graph,), parameters=_series(graph))
 
 
-def live_frame(report: TraceReport, number: int, reached: int, *, structure: int = 1) -> LiveFrame:
+def live_frame(report: reports.TraceReport, number: int, reached: int, *, structure: int = 1) -> reports.LiveFrame:
     """What a run through ``report``'s first graph looks like when pass ``number`` has reached so many nodes."""
     graph = report.graphs[0]
     count = len(graph.nodes)
-    norms = array("f", [_norm(node % 19, number) if node >= count - reached else UNTOUCHED for node in range(count)])
-    last = array("f", [_norm(place % 19, number - 1) for place in range(len(report.parameters))])
-    return LiveFrame(
-        structure,
-        graph.number,
-        number,
-        number,
-        reached < count,
-        count - reached,
-        reached,
-        norms,
-        number - 1,
-        last,
-        number * 0.1,
+    norms = array(
+        "f", [_norm(node % 19, number) if node >= count - reached else reports.UNTOUCHED for node in range(count)]
     )
+    last = array("f", [_norm(place % 19, number - 1) for place in range(len(report.parameters))])
+    return reports.LiveFrame(structure, graph.number, number, number, reached < count, count - reached, reached, norms,
+                     number - 1, last, number * 0.1)  # fmt: skip

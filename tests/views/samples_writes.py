@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tensormagic.diagnoses import diagnose
-from tensormagic.reports import Cell, ChangedName, Clash, Finding, Gap, Location, Write, WritesReport
+from tensormagic.reports import Cell, ChangedName, Clash, Location, Write, WritesReport
+from tests.reports.samples import writes_report
 
-HOSTILE = '</script><script>alert("1")</script>&amp;\x1b[2J\u202e'
 LINES = (
     "%%aliases",
     "x = torch.arange(12.0).view(3, 4)",
@@ -78,20 +78,6 @@ def refused() -> WritesReport:
     return finished(write(4, "add_", "x", shape=(11,), clash=clash), state="failed", error=error)
 
 
-def hostile() -> WritesReport:
-    """Names, code and errors that are markup, and terminal commands."""
-    place = Location(HOSTILE, 1, HOSTILE, cell=7, function=HOSTILE)
-    writes = (
-        Write(place, HOSTILE, HOSTILE, (1,), 1, changed=(changed(HOSTILE, 1, 1, "9"),),
-              clash=Clash("overlaps itself", HOSTILE, 1, 2, wrong=1, index=(0,), got=HOSTILE, expected=HOSTILE)),
-        Write(None, "add_", "x", (1,), 1),
-    )  # fmt: skip
-    finding = Finding("TM201", "warning", HOSTILE, place, {HOSTILE: HOSTILE}, HOSTILE, HOSTILE)
-    return WritesReport(
-        (finding,), "failed", HOSTILE, Cell(HOSTILE, 7, (HOSTILE,)), 0.1, writes, 2, gaps=(Gap(HOSTILE, HOSTILE),)
-    )
-
-
 def large() -> WritesReport:
     """A long cell, two hundred writing lines of another file, and names by the dozen."""
     lines = tuple(f"line_{number} = {number}" for number in range(1, 301))
@@ -109,5 +95,5 @@ def large() -> WritesReport:
 
 
 SAMPLES = {
-    make.__name__: make() for make in (effects, quiet, nothing, refused, hostile, large)
-}  # fmt: skip
+    make.__name__: make() for make in (effects, quiet, nothing, refused, large)
+} | {"hostile": writes_report()}  # fmt: skip

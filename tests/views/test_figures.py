@@ -6,13 +6,18 @@ import math
 import subprocess
 import sys
 from array import array
+from dataclasses import replace
 
 import pytest
 
+from tensormagic import views
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import UNTOUCHED, Cell, ParameterSeries, Pass, TraceReport
 from tensormagic.views import theme
 from tensormagic.views.page import figures
+from tensormagic.views.page.figures_panels import MOST_TILES
+from tests.views.samples_memory import SAMPLES as MEMORY
+from tests.views.samples_memory_run import SAMPLES as RUNS
 from tests.views.samples_tensor import SAMPLES
 
 
@@ -97,37 +102,26 @@ def test_gradient_flow_of_many_parameters_says_which_are_drawn() -> None:
     assert "24 of 40 parameters drawn" in title(figure)
 
 
-def test_gradient_flow_without_a_gradient_is_refused() -> None:
-    """Nothing to draw is an error that says so, not an empty picture."""
-    with pytest.raises(TensorMagicError, match="no parameter received a gradient"):
-        figures.figure(trace(series("net.w", [UNTOUCHED])), "gradient_flow")
+NO_SUCH = 'there is no figure "{}" of a tensor report; it has: "strides", "storage", "values"$'
+OF_TENSORS, OF_RUNS = ("strides", "storage", "values"), ("treemap", "timeline", "lines")
+REFUSED = [
+    (trace(series("net.w", [UNTOUCHED])), "gradient_flow", "no parameter received a gradient"),
+    (SAMPLES["transpose_slice"], "gradient_flow", NO_SUCH.format("gradient_flow")),
+    (SAMPLES["vector"], "nosuch", NO_SUCH.format("nosuch")),
+    *((SAMPLES["all_missing"], kind, "this wrapper has no storage") for kind in OF_TENSORS),
+    *((SAMPLES["sparse"], kind, "it has no strides; its panel shows the rest") for kind in OF_TENSORS),
+    *((RUNS["empty"], kind, f'no "{kind}" figure') for kind in OF_RUNS),
+]
 
 
-@pytest.mark.parametrize(("name", "kind"), [("transpose_slice", "gradient_flow"), ("vector", "nosuch")])
-def test_unknown_kind_names_those_there_are(name: str, kind: str) -> None:
-    """The message says what was asked for and what this report has."""
-    with pytest.raises(TensorMagicError) as caught:
-        figures.figure(SAMPLES[name], kind)
-    assert str(caught.value) == (
-        f'there is no figure "{kind}" of a tensor report; it has: "strides", "storage", "values"'
-    )
-
-
-@pytest.mark.parametrize("kind", ["strides", "storage", "values"])
-def test_figure_of_what_could_not_be_read_gives_the_reason(kind: str) -> None:
-    """A report with gaps has no figure, and the error is the gap's own reason."""
-    with pytest.raises(TensorMagicError, match="this wrapper has no storage"):
-        figures.figure(SAMPLES["all_missing"], kind)
+@pytest.mark.parametrize(("report", "kind", "words"), REFUSED, ids=[words for _, _, words in REFUSED])
+def test_what_cannot_be_drawn_is_refused_with_the_reason(report, kind: str, words: str) -> None:
+    """Nothing to draw is an error that says so, not an empty picture; an unknown kind names those that there are."""
+    with pytest.raises(TensorMagicError, match=words):
+        figures.figure(report, kind)
 
 
 DRAWN = [name for name, report in SAMPLES.items() if report.layout is not None and name not in {"empty", "largest"}]
-
-
-@pytest.mark.parametrize("kind", ["strides", "storage", "values"])
-def test_a_tensor_without_strides_has_no_figure_of_them(kind: str) -> None:
-    """A sparse tensor is refused with the reason that it has none."""
-    with pytest.raises(TensorMagicError, match="it has no strides; its panel shows the rest"):
-        figures.figure(SAMPLES["sparse"], kind)
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -160,3 +154,46 @@ def test_a_figure_has_dark_paper_where_the_persons_own_figures_do(monkeypatch: p
         layout = figures.figure(SAMPLES[name], "strides").layout
         inks.append((layout.font.color, layout.paper_bgcolor))
     assert inks == [(theme.role("ink", dark=dark), theme.role("bg", dark=dark)) for dark in (False, True)]
+
+
+def test_the_kinds_of_both_reports() -> None:
+    """What is alive has a treemap; a run has a timeline and its lines besides."""
+    assert figures.kinds_of(MEMORY["small"]) == ("treemap",)
+    assert figures.kinds_of(RUNS["training"]) == ("treemap", "timeline", "lines")
+
+
+@pytest.mark.parametrize("report", [MEMORY["gpt"], MEMORY["many"], RUNS["training"]], ids=["gpt", "many", "run"])
+def test_a_treemap_adds_up(report) -> None:
+    """Every rectangle has the bytes of those inside of it, as plotly asks for; each has an id of its own."""
+    drawn = figures.figure(report, "treemap").data[0]
+    assert len(set(drawn.ids)) == len(drawn.ids)
+    inside: dict[str, int] = {}
+    for parent, value in zip(drawn.parents, drawn.values, strict=True):
+        inside[parent] = inside.get(parent, 0) + value
+    own = dict(zip(drawn.ids, drawn.values, strict=True))
+    assert {parent: value for parent, value in inside.items() if parent} == {node: own[node] for node in inside if node}
+    assert len(drawn.ids) < MOST_TILES + 100
+
+
+def test_the_timeline_stacks_what_is_alive() -> None:
+    """The last value of all areas together is what was alive at the end; the peak is marked; axes speak in bytes."""
+    report = RUNS["training"]
+    figure = figures.figure(report, "timeline")
+    assert sum(area.y[-1] for area in figure.data) == report.timelines[0].live[-1]
+    assert figure.layout.annotations[0].text == "peak 86.2 MiB"
+    assert figure.layout.yaxis.ticktext == ("0", "20 MiB", "40 MiB", "60 MiB", "80 MiB")
+
+
+def test_lines_are_bars() -> None:
+    """Allocated, alive at the peak and kept, a bar each, beside the line as it is."""
+    drawn = figures.figure(RUNS["training"], "lines").data
+    assert [one.name for one in drawn] == ["allocated", "at the peak", "kept"]
+    assert drawn[2].y[3] == "line 8  optimizer.step()"
+    assert drawn[2].customdata[3] == "30 MiB"
+
+
+def test_the_svg_of_memory() -> None:
+    """The peak is marked in the chart; without memory there is no chart, in words."""
+    assert "no tensor is alive" in views.render(MEMORY["empty"], "svg")
+    assert ">peak 86.2 MiB<" in views.render(RUNS["training"], "svg")
+    assert "no operation allocated anything" in views.render(replace(RUNS["empty"], gaps=()), "svg")

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from xml.etree import ElementTree as ET
 
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 
 import tensormagic as tm
 from tensormagic import reports, views
+from tensormagic.api import showing
 from tensormagic.errors import TensorMagicError
 from tensormagic.views.markup import in_address
 from tensormagic.views.page import files
 from tensormagic.views.theme import EITHER_SIDE
-from tests.views import samples_sharing, test_every_renderer
+from tests.views import samples_sharing, samples_trace, test_every_renderer
 from tests.views.markup_reader import Page
 
 FORMS = ("html", "htm", "json", "txt", "svg")
@@ -190,3 +195,71 @@ def test_the_picture_of_a_run_is_dark_on_a_dark_slide(tmp_path):
     sample("trace").save(tmp_path / "page.html")
     assert in_address(f"{EITHER_SIDE}</style>") in (tmp_path / "slides.html").read_text()
     assert EITHER_SIDE not in (tmp_path / "page.html").read_text()
+
+
+def test_a_file_that_cannot_be_written_is_named(tmp_path, monkeypatch):
+    """Once, and nothing else with it."""
+    monkeypatch.setattr("pathlib.Path.replace", lambda *_: (tmp_path / "no").rename(tmp_path / "where"))
+    with pytest.raises(OSError, match=r"x\.txt'$"):
+        REPORT.save(tmp_path / "x.txt")
+
+
+def test_a_name_with_a_nul(tmp_path):
+    """No system has files of such names."""
+    with pytest.raises(TensorMagicError, match="cannot create the file"):
+        REPORT.save(tmp_path / "a\0b.txt")
+    with pytest.raises(TensorMagicError):
+        tm.read_snapshot(tmp_path / "a\0b")
+
+
+def test_a_link_to_itself(tmp_path):
+    """It leads to no file, whatever Python calls that."""
+    (tmp_path / "x.txt").symlink_to(tmp_path / "x.txt")
+    with pytest.raises((TensorMagicError, OSError)):
+        REPORT.save(tmp_path / "x.txt")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_pipe_that_nobody_writes_into(tmp_path):
+    """It is not waited for."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(TensorMagicError, match="it is not a file"):
+        tm.read_snapshot(tmp_path / "pipe")
+
+
+KEYS = ["text/html", "text/latex", "text/plain"]
+
+
+def test_a_report_shows_itself_where_the_extension_is_not_loaded():
+    """As the value of a cell it is the panel and its text, not the pages of a dataclass's repr."""
+    report = samples_trace.broken()
+    data, _ = InteractiveShell().display_formatter.format(report)
+    assert sorted(data) == KEYS
+    assert data["text/plain"] == str(report)
+    assert 'class="tm' in data["text/html"]
+    assert report._repr_html_() == data["text/html"]
+
+
+def test_what_cannot_be_drawn_is_said(monkeypatch):
+    """Showing never raises."""
+
+    def failing(*_, **__):
+        raise RuntimeError("ink ran out")
+
+    monkeypatch.setattr("tensormagic.views.render", failing)
+    bundle = samples_trace.broken()._repr_mimebundle_(include=None, exclude=None)
+    assert sorted(bundle) == KEYS
+    assert all("ink ran out" in text for text in bundle.values())
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["in a marimo notebook", "in a script that imports marimo"])
+def test_show_in_marimo(monkeypatch, capsys, inside):
+    """In marimo the panel is appended to the cell's output; elsewhere it is printed."""
+    appended = []
+    fake = SimpleNamespace(running_in_notebook=lambda: inside, output=SimpleNamespace(append=appended.append))
+    monkeypatch.setitem(sys.modules, "marimo", fake)
+    monkeypatch.setattr(showing, "_display", None)
+    report = samples_trace.broken()
+    tm.show(report)
+    assert (appended == [report]) is inside
+    assert ("TM402" in capsys.readouterr().out) is not inside

@@ -16,13 +16,30 @@ from tensormagic.views.page.sampler import THREAD_NAME, Pace
 from tests.views import samples_viewer
 
 
-class Recorder:
-    """A sender that remembers what it was given."""
+class Run:
+    """A run by hand: what it looks like now, what time it is, and all that was sent of it."""
 
     refresh = 2.0
 
     def __init__(self) -> None:
+        self.whole = replace(samples_viewer.calm_run(2), state="running")
+        self.now = 100.0
+        self.frame = samples_viewer.live_frame(self.whole, 1, 4)
         self.sent: list[Any] = []
+
+    def panel(self, sender: Any = None, *, interval: float = 30.0, **choices: Any) -> LivePanel:
+        substitutes = Substitutes(sender, interval, lambda: self.now)
+        return LivePanel(lambda: self.frame, lambda: self.whole, substitutes=substitutes, **choices)
+
+    def looked_at(self) -> LivePanel:
+        """A panel that has sent what there is, which is forgotten."""
+        panel = self.panel(self)
+        panel.tick()
+        self.sent.clear()
+        return panel
+
+    def documents(self) -> int:
+        return [message[0] for message in self.sent].count("document")
 
     def document(self, report: TraceReport) -> None:
         self.sent.append(("document", report.title))
@@ -34,132 +51,100 @@ class Recorder:
         self.sent.append(("close",))
 
 
-class Run:
-    """A run by hand: what it looks like now, and what time it is."""
-
-    def __init__(self) -> None:
-        self.whole = replace(samples_viewer.calm_run(2), state="running")
-        self.now = 100.0
-        self.frame = samples_viewer.live_frame(self.whole, 1, 4)
-
-    def panel(self, sender: Any = None, *, interval: float = 30.0, **choices: Any) -> LivePanel:
-        substitutes = Substitutes(sender, interval, lambda: self.now)
-        return LivePanel(lambda: self.frame, lambda: self.whole, substitutes=substitutes, **choices)
-
-
 @pytest.fixture
 def run() -> Run:
     """A run with nothing sent of it yet."""
     return Run()
 
 
-@pytest.fixture
-def recorder() -> Recorder:
-    """Where it is sent."""
-    return Recorder()
+ALL = [("document", "digits-cnn"), ("delta", 1, 4)]
 
 
-def test_first_look_sends_everything(run: Run, recorder: Recorder) -> None:
+def test_first_look_sends_everything(run: Run) -> None:
     """The first look sends the document, then the newest frame."""
-    run.panel(recorder).tick()
-    assert recorder.sent == [("document", "digits-cnn"), ("delta", 1, 4)]
+    run.panel(run).tick()
+    assert run.sent == ALL
 
 
-def test_nothing_is_sent_when_nothing_changed(run: Run, recorder: Recorder) -> None:
-    """Time alone is no change, not even with a NaN among the norms."""
+def test_nothing_is_sent_when_nothing_changed(run: Run) -> None:
+    """Time alone is no change, not even with a NaN among the norms; a word every few seconds says that we are there.
+
+    What did not change is sent again after four seconds, and once: a page that hears nothing is not told so.
+    """
     run.frame.norms[0] = float("nan")
-    panel = run.panel(recorder)
-    panel.tick()
-    recorder.sent.clear()
+    panel = run.looked_at()
     run.now, run.frame = 103.9, replace(run.frame, seconds=4.0)
     panel.tick()
-    assert recorder.sent == []
-
-
-def test_a_word_every_few_seconds_says_that_the_kernel_is_there(run: Run, recorder: Recorder) -> None:
-    """What did not change is sent again after four seconds, and once: a page that hears nothing is not told so."""
-    panel = run.panel(recorder)
-    panel.tick()
-    recorder.sent.clear()
+    assert run.sent == []
     for run.now in (104.0, 105.0, 107.0, 108.0):
         panel.tick()
-    assert recorder.sent == [("delta", 1, 4), ("delta", 1, 4)]
+    assert run.sent == [("delta", 1, 4), ("delta", 1, 4)]
 
 
-def test_states_between_two_looks_are_left_out(run: Run, recorder: Recorder) -> None:
+def test_states_between_two_looks_are_left_out(run: Run) -> None:
     """A thousand states between two looks are one message: the newest."""
-    panel = run.panel(recorder)
-    panel.tick()
-    recorder.sent.clear()
+    panel = run.looked_at()
     for number in range(2, 1002):
         run.frame = samples_viewer.live_frame(run.whole, number, 7)
     panel.tick()
-    assert recorder.sent == [("delta", 1001, 7)]
+    assert run.sent == [("delta", 1001, 7)]
 
 
-def test_documents_are_rebuilt_at_most_once_a_second(run: Run, recorder: Recorder) -> None:
-    """A structure that keeps growing is sent whole once a second; frames go on meanwhile."""
-    panel = run.panel(recorder)
-    for step in range(30):
+@pytest.mark.parametrize(("looks", "grows"), [(30, True), (41, False)])
+def test_documents_are_rebuilt_at_most_once_a_second(run: Run, looks: int, grows: bool) -> None:
+    """A structure that keeps growing is sent whole once a second, one that stays after two, for findings and passes.
+
+    Frames go on meanwhile.
+    """
+    panel = run.panel(run)
+    for step in range(looks):
         run.now = 100 + step / 10
-        run.frame = samples_viewer.live_frame(run.whole, 1, step % 15, structure=step)
+        run.frame = samples_viewer.live_frame(run.whole, 1 + step, step % 15, structure=step if grows else 1)
         panel.tick()
-    kinds = [message[0] for message in recorder.sent]
-    assert kinds.count("document") == 3
-    assert kinds.count("delta") == 30
+    assert (run.documents(), len(run.sent)) == (3, 3 + looks)
 
 
-def test_numbers_alone_refresh_the_document_later(run: Run, recorder: Recorder) -> None:
-    """With the structure unchanged a whole document follows after two seconds, for findings and kept passes."""
-    panel = run.panel(recorder)
-    for step in range(41):
-        run.now = 100 + step / 10
-        run.frame = samples_viewer.live_frame(run.whole, 1 + step, 3)
-        panel.tick()
-    assert [message[0] for message in recorder.sent].count("document") == 3
-
-
-def test_slow_documents_are_built_less_often(run: Run, recorder: Recorder) -> None:
+def test_slow_documents_are_built_less_often(run: Run) -> None:
     """A document that takes 0.2 s is built once in ten seconds: two percent of the time."""
-    panel = run.panel(recorder)
-    build = recorder.document
+    panel = run.panel(run)
+    build = run.document
 
     def slow(report: TraceReport) -> None:
         run.now += 0.2
         build(report)
 
-    recorder.document = slow  # type: ignore[method-assign]
+    run.document = slow  # type: ignore[method-assign]
     start = run.now
     while run.now < start + 30:
         run.now += 0.5
         run.frame = samples_viewer.live_frame(run.whole, int(run.now), 3, structure=int(run.now))
         panel.tick()
-    assert [message[0] for message in recorder.sent].count("document") == 3
+    assert run.documents() == 3
 
 
-def test_stop_flushes_the_newest_state(run: Run, recorder: Recorder) -> None:
+def test_stop_flushes_the_newest_state(run: Run) -> None:
     """What changed after the last look is sent by the stop, whole documents included."""
-    with run.panel(recorder):
+    with run.panel(run):
         run.frame = samples_viewer.live_frame(run.whole, 9, 15, structure=9)
-    assert recorder.sent == [("document", "digits-cnn"), ("delta", 9, 15)]
+    assert run.sent == [("document", "digits-cnn"), ("delta", 9, 15)]
 
 
-def test_thread_ends_with_the_panel(run: Run, recorder: Recorder) -> None:
+def test_thread_ends_with_the_panel(run: Run) -> None:
     """The sampler is a daemon of a known name while the panel runs, and gone afterwards; a second stop does nothing."""
-    panel = run.panel(recorder, interval=0.001)
+    panel = run.panel(run, interval=0.001)
     panel.start()
     sampler = next(thread for thread in threading.enumerate() if thread.name == THREAD_NAME)
     assert sampler.daemon
     panel.stop()
     assert not sampler.is_alive()
-    sent = len(recorder.sent)
+    sent = len(run.sent)
     panel.stop()
-    assert len(recorder.sent) == sent
+    assert len(run.sent) == sent
 
 
-def test_errors_do_not_reach_the_run(run: Run, recorder: Recorder) -> None:
+def test_errors_do_not_reach_the_run(run: Run) -> None:
     """An exception while showing becomes one gap, however often it comes, and the next look tries again."""
-    panel = run.panel(recorder)
+    panel = run.panel(run)
     whole, run.whole = run.whole, None  # type: ignore[assignment]
     for now in (100.0, 110.0, 120.0):
         run.now = now
@@ -167,14 +152,14 @@ def test_errors_do_not_reach_the_run(run: Run, recorder: Recorder) -> None:
     assert [(gap.section, gap.reason[:14]) for gap in panel.gaps] == [("live panel", "AttributeError")]
     run.whole, run.now = whole, 130.0
     panel.tick()
-    assert recorder.sent[-2:] == [("document", "digits-cnn"), ("delta", 1, 4)]
+    assert run.sent[-2:] == ALL
 
 
-def test_exception_of_the_cell_goes_on(run: Run, recorder: Recorder) -> None:
+def test_exception_of_the_cell_goes_on(run: Run) -> None:
     """The panel stops, flushes and lets the cell's own exception through."""
-    with pytest.raises(KeyError, match="the cell's own"), run.panel(recorder):
+    with pytest.raises(KeyError, match="the cell's own"), run.panel(run):
         raise KeyError("the cell's own")
-    assert recorder.sent[-1] == ("delta", 1, 4)
+    assert run.sent[-1] == ("delta", 1, 4)
 
 
 def test_off_starts_no_thread(run: Run) -> None:
@@ -233,28 +218,28 @@ def test_widget_that_cannot_be_made_is_a_gap(run: Run, monkeypatch: pytest.Monke
     assert sorted(panel.bundle()) == ["text/html", "text/plain"]
 
 
-def test_the_first_graph_is_sent_without_delay(run: Run, recorder: Recorder) -> None:
+def test_the_first_graph_is_sent_without_delay(run: Run) -> None:
     """Before the first backward the page shows all there is; the first graph then waits for no second to pass."""
-    panel = run.panel(recorder)
+    panel = run.panel(run)
     begun, run.frame = run.frame, replace(run.frame, graph=0, structure=0, norms=run.frame.norms[:0])
     panel.tick()
-    assert recorder.sent == [("delta", 1, 4)]
+    assert run.sent == [("delta", 1, 4)]
     run.now, run.frame = 100.05, begun
     panel.tick()
-    assert recorder.sent[1:] == [("document", "digits-cnn"), ("delta", 1, 4)]
+    assert run.sent[1:] == ALL
 
 
-def test_a_run_without_a_graph_sends_its_end(run: Run, recorder: Recorder) -> None:
+def test_a_run_without_a_graph_sends_its_end(run: Run) -> None:
     """A cell without a backward has a last document all the same: it says how the cell ended."""
     run.frame = replace(run.frame, graph=0)
-    with run.panel(recorder):
+    with run.panel(run):
         pass
-    assert ("document", "digits-cnn") in recorder.sent
+    assert ("document", "digits-cnn") in run.sent
 
 
-def test_the_sampler_sets_its_own_pace(run: Run, recorder: Recorder) -> None:
+def test_the_sampler_sets_its_own_pace(run: Run) -> None:
     """Without an interval given, a look is timed, and the documents in it are not."""
-    panel = LivePanel(lambda: run.frame, lambda: run.whole, substitutes=Substitutes(recorder))
+    panel = LivePanel(lambda: run.frame, lambda: run.whole, substitutes=Substitutes(run))
     processor = {"now": 0.0}
     panel.pace = Pace(clock=lambda: processor["now"])
 
@@ -264,7 +249,7 @@ def test_the_sampler_sets_its_own_pace(run: Run, recorder: Recorder) -> None:
     def delta(frame: LiveFrame) -> None:
         processor["now"] += 0.001
 
-    recorder.document, recorder.delta = document, delta  # type: ignore[method-assign]
+    run.document, run.delta = document, delta  # type: ignore[method-assign]
     panel.tick()
     assert panel.pace.cost == pytest.approx(0.001)
 
@@ -303,14 +288,14 @@ def test_a_closed_panel_leaves_no_widget_behind(run: Run) -> None:
     assert set(get_comm_manager().comms) == channels
 
 
-def test_a_widget_that_cannot_be_closed_does_not_stop_the_next(run: Run, recorder: Recorder) -> None:
+def test_a_widget_that_cannot_be_closed_does_not_stop_the_next(run: Run) -> None:
     """Its kernel may have gone."""
 
     def broken() -> None:
         raise RuntimeError("no kernel")
 
-    recorder.close = broken  # type: ignore[method-assign]
-    run.panel(recorder).retire()
+    run.close = broken  # type: ignore[method-assign]
+    run.panel(run).retire()
     live.dismiss_retired()
     assert live._retired == []
 
@@ -325,17 +310,17 @@ def test_warming_up_makes_no_widget() -> None:
     assert live._widget_class.cache_info().currsize == 1
 
 
-def test_a_run_that_rests_is_told_seldom_and_builds_no_document(run: Run, recorder: Recorder) -> None:
+def test_a_run_that_rests_is_told_seldom_and_builds_no_document(run: Run) -> None:
     """Steps that go by untraced are a word four times a second at most; what is shown of the graph stays."""
-    panel = run.panel(recorder)
+    panel = run.panel(run)
     panel.tick()
     run.frame = replace(run.frame, running=False, resting=True, next_step=90)
     run.now += 5
     panel.tick()
-    recorder.sent.clear()
+    run.sent.clear()
     for step in range(20, 40):
         run.frame = replace(run.frame, step=step)
         run.now += 0.1
         panel.tick()
-    assert {kind for kind, *_ in recorder.sent} == {"delta"}
-    assert 5 <= len(recorder.sent) <= 9
+    assert {kind for kind, *_ in run.sent} == {"delta"}
+    assert 5 <= len(run.sent) <= 9

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import math
 import re
-import struct
-import zlib
 from array import array
 from dataclasses import replace
 
@@ -15,7 +12,7 @@ import pytest
 from tensormagic import views
 from tensormagic.views.panels.ranks import RankMap
 from tensormagic.views.pictures.placement import hatched
-from tests.views import samples_ranks
+from tests.views import samples_ranks, snapshots
 from tests.views.markup_reader import Page
 
 LIKE, TWICE = 3, 5  # levels
@@ -46,12 +43,7 @@ def pixels(svg):
     """Return the rows of the one image of a drawing: a byte a pixel."""
     (found,) = re.findall(r'<image[^>]* href="data:image/png;base64,([^"]+)"', svg)
     assert "image-rendering:pixelated" in svg
-    data = base64.b64decode(found)
-    width, height = struct.unpack(">II", data[16:24])
-    at = data.index(b"IDAT")
-    lines = zlib.decompress(data[at + 4 : at + 4 + int.from_bytes(data[at - 4 : at], "big")])
-    assert len(lines) == height * (width + 1)
-    return [[*lines[row * (width + 1) + 1 : (row + 1) * (width + 1)]] for row in range(height)]
+    return [[*row] for row in snapshots.pixels(found)[2]]
 
 
 @pytest.mark.parametrize("norm", [math.nan, math.inf])

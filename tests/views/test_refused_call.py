@@ -11,10 +11,10 @@ from tensormagic import views
 from tensormagic.reports import FailureReport, Gap, Location
 from tensormagic.views.graph.marks import with_crash
 from tensormagic.views.markup import text_width
-from tensormagic.views.nodes import Clash, Shape, Words
+from tensormagic.views.nodes import Clash, Shape
 from tensormagic.views.page.document import trace_document
 from tensormagic.views.panels import trace as trace_html
-from tensormagic.views.panels.refused_call import marked, operands, rule_nodes, torch_said, view, way
+from tensormagic.views.panels.refused_call import marked, operands, rule_nodes, torch_said, way
 from tests.views import samples_trace, trace_forms
 from tests.views.markup_reader import Page, svg_of
 from tests.views.samples_failure import SAMPLES
@@ -27,19 +27,9 @@ def table(name):
     return [dict(zip(titles, row, strict=True)) for row in drawn.rows]
 
 
-def test_the_header_says_what_happened_and_where():
-    """The function as people write it, the kind of clash, and below it the line and the module."""
-    panel = view(SAMPLES["linear"])
-    assert (panel.title, panel.facts, panel.second) == (
-        "F.linear", [Words("the shapes do not fit", "failed")], ["cell 5, line 18, in net.fc1"],
-    )  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("name", "column", "cells"),
     [
-        ("linear", "shape",
-         [Shape(("32", Clash("5408", "≠ 784"))), Shape(("64", Clash("784", "≠ 5408"))), Shape(("64",))]),
         ("dtypes", "dtype", ["float32", Clash("float64", "needs float32")]),
         ("devices", "device", [Clash("cpu", "needs cuda:0"), Clash("cuda:0", "needs cpu")]),
         ("view", "strides", [Clash("(1, 4)", "does not fit"), ""]),
@@ -52,8 +42,14 @@ def test_what_does_not_fit_is_marked_where_it_stands(name, column, cells):
     assert [row[column] for row in table(name)] == cells
 
 
+def test_columns_without_anything_are_left_out():
+    """No device where all are on the CPU; no line where none is known. A clash of dtypes has its sign in words."""
+    assert [*table("dtypes")[0]] == ["operand", "given as", "shape", "dtype", "strides"]
+    assert "✖float64 (needs float32)" in views.draw(SAMPLES["dtypes"], "txt")
+
+
 def test_sizes_that_are_compared_from_the_right_stand_below_each_other():
-    """What clashes in one dimension, counted from the right, is aligned there; the inner sizes of a product are not."""
+    """What clashes in one dimension, counted from the right; the inner sizes of a product do not."""
     report = SAMPLES["linear"]
     assert operands(report).columns[2].look == "number"
     first, second = report.mismatch.parts
@@ -69,20 +65,6 @@ def test_operands_of_which_nothing_is_known_are_left_out():
     drawn = views.draw(replace(report, operands=unknown, gaps=(gap,)), "txt")
     assert "not kept" not in drawn
     assert "not kept" in views.draw(replace(report, gaps=(gap,)), "txt")
-
-
-def test_columns_without_anything_are_left_out():
-    """No device where all are on the CPU; no line where none is known."""
-    assert [*table("dtypes")[0]] == ["operand", "given as", "shape", "dtype", "strides"]
-    assert [*table("linear")[0]][-1] == "made in"
-
-
-def test_a_clash_is_framed_and_said_in_words():
-    """Not by colour alone: a frame or a sign, and what would have fitted."""
-    assert "<b>5408</b> <i>≠ 784</i>" in views.draw(SAMPLES["linear"], "html")
-    assert "(32, ✖5408 ≠ 784)" in views.draw(SAMPLES["linear"], "txt")
-    assert "✖float64 (needs float32)" in views.draw(SAMPLES["dtypes"], "txt")
-    assert "✖5408 ≠ 784" in views.draw(SAMPLES["linear"], "svg")
 
 
 @pytest.mark.parametrize(
@@ -110,14 +92,6 @@ def test_the_way_leads_to_the_line_that_failed():
     assert [line.text for line in way(elsewhere).lines] == ["train.py", "step()", "cell 5", failed.location.text]
 
 
-def test_the_mark_stands_below_the_call():
-    """In a terminal; in a page the call is a mark."""
-    lines = views.draw(SAMPLES["linear"], "txt").splitlines()
-    at = next(at for at, line in enumerate(lines) if line.startswith("  18 ✖"))
-    assert lines[at + 1] == " " * lines[at].index("self.fc1") + "‾" * len("self.fc1(x.flatten(1))")
-    assert "x = <mark>self.fc1(x.flatten(1))</mark>" in views.draw(SAMPLES["linear"], "html")
-
-
 def test_the_page_on_backends_is_left_out():
     """A missing kernel's message goes on with a hundred lines about every backend; the first sentence says it."""
     said = "Could not run 'aten::view' with arguments from the 'SparseCPU' backend."
@@ -138,6 +112,19 @@ def test_what_a_finding_says_is_not_said_twice():
     assert rule_nodes(SAMPLES["dtypes"]) == ["Both must be the same.", "works: `a + b.float()` or `a.double() + b`"]
 
 
+RUN = replace(samples_trace.one_pass(), state="failed")
+
+
+def test_a_run_that_failed_begins_with_the_refused_call():
+    """Above the run's own panel, in a page and in text; what was found about it is not told twice."""
+    run = replace(RUN, failure=SAMPLES["linear"], findings=SAMPLES["linear"].findings)
+    page, text = Page(trace_html.render(run)).text, trace_forms.text(run)
+    assert page.index("the shapes do not fit") < page.index("As text")
+    assert "".join(page.split()).count("takes784(in_features)") == 1
+    assert text.index("TM804") < text.index("  18 ✖ x = self.fc1(x.flatten(1))")
+    assert text.count("takes 784") == 1
+
+
 def picture_of(html):
     """Return the picture of a panel as SVG text."""
     return svg_of(re.findall(r'<img[^>]* src="(data:image/svg[^"]*)"', html)[0])
@@ -154,18 +141,9 @@ def test_the_crash_is_marked_in_the_graph_so_far():
     assert ">linear<" in svg
 
 
-def test_a_run_that_failed_begins_with_the_refused_call():
-    """Above the run's own panel; what was found about it is not told twice."""
-    run = replace(samples_trace.one_pass(), state="failed", failure=SAMPLES["linear"],
-                  findings=SAMPLES["linear"].findings)  # fmt: skip
-    page = Page(trace_html.render(run)).text
-    assert page.index("the shapes do not fit") < page.index("As text")
-    assert "".join(page.split()).count("takes784(in_features)") == 1
-
-
 def test_the_node_that_failed_is_marked_in_the_runs_graph():
     """Once: what torch refused, above it, has no second picture of the same graph."""
-    run = replace(samples_trace.one_pass(), state="failed", failure=SAMPLES["backward"])
+    run = replace(RUN, failure=SAMPLES["backward"])
     html = trace_html.render(run)
     words = "backward failed here: RuntimeError, train.py, line 5</text>"
     pictures = [svg_of(source or "") for source in re.findall(r'src="(data:image/svg[^"]*)"', html)]
@@ -174,7 +152,7 @@ def test_the_node_that_failed_is_marked_in_the_runs_graph():
 
 def test_a_forward_that_failed_before_any_backward_is_drawn_with_the_refused_call_once():
     """In the run's own picture, with solid lines and without the scale of norms; not in the block above it too."""
-    run = replace(samples_trace.one_pass(), state="failed", failure=SAMPLES["recorded"], graphs=(), passes=())
+    run = replace(RUN, failure=SAMPLES["recorded"], graphs=(), passes=())
     html = trace_html.render(run)
     assert html.count(' src="data:image/svg+xml,') == 1
     svg = picture_of(html)
@@ -185,7 +163,7 @@ def test_a_forward_that_failed_before_any_backward_is_drawn_with_the_refused_cal
 
 def test_after_passes_the_graph_up_to_the_refused_call_comes_last_for_the_viewer():
     """The graph of the passes stays the first; the block above keeps its picture."""
-    run = replace(samples_trace.one_pass(), state="failed", failure=SAMPLES["recorded"])
+    run = replace(RUN, failure=SAMPLES["recorded"])
     drawn, crash = with_crash(run)
     document = trace_document(drawn, crash=crash)
     assert document["crash"][:2] == [len(run.graphs), SAMPLES["recorded"].graph.roots[0]]
@@ -194,12 +172,3 @@ def test_after_passes_the_graph_up_to_the_refused_call_comes_last_for_the_viewer
     assert trace_document(samples_trace.one_pass())["crash"] is None
     assert "torch refused this" in picture_of(trace_html.render(run))
     assert "torch refused this" not in trace_forms.svg(run)
-
-
-def test_the_text_of_a_run_begins_with_the_refused_call():
-    """What was found about it, the line and the operands."""
-    run = replace(samples_trace.one_pass(), state="failed", failure=SAMPLES["linear"],
-                  findings=SAMPLES["linear"].findings)  # fmt: skip
-    text = trace_forms.text(run)
-    assert text.index("TM804") < text.index("  18 ✖ x = self.fc1(x.flatten(1))")
-    assert text.count("takes 784") == 1

@@ -26,19 +26,15 @@ def _bytes(report: Report) -> int:
     return len(bundle(report)["text/html"].encode())
 
 
-def _noisy(report: TraceReport) -> TraceReport:
-    """The same run with norms that go up and down by a third from pass to pass, as with small batches."""
+def _noisy(report: TraceReport, decades: float = 0.12) -> TraceReport:
+    """The same run with norms that go up and down by a third from pass to pass, as with small batches, or by more."""
     chance = random.Random(0)
-    graph = report.graphs[0]
-    frames = tuple(
-        replace(frame, norms=array("f", [norm * 10 ** chance.gauss(0, 0.12) for norm in frame.norms]))
-        for frame in graph.frames
-    )
-    series = tuple(
-        replace(one, norms=array("f", [norm * 10 ** chance.gauss(0, 0.12) for norm in one.norms]))
-        for one in report.parameters
-    )
-    return replace(report, graphs=(replace(graph, frames=frames),), parameters=series)
+
+    def shaken(one):
+        return replace(one, norms=array("f", [norm * 10 ** chance.gauss(0, decades) for norm in one.norms]))
+
+    graph = replace(report.graphs[0], frames=tuple(map(shaken, report.graphs[0].frames)))
+    return replace(report, graphs=(graph,), parameters=tuple(map(shaken, report.parameters)))
 
 
 def _run(graph: Graph, count: int) -> TraceReport:
@@ -78,6 +74,12 @@ def test_a_run_of_two_thousand_nodes(graph: Graph) -> None:
     """Networks of some 2,000 nodes stay below 300 KB."""
     assert 1900 <= len(graph.nodes) <= 2200
     assert _bytes(_run(graph, 40)) <= LARGE
+
+
+def test_many_passes_do_not_grow_the_output() -> None:
+    """A thousand kept passes are thinned to what fits; noise that cannot be packed is no exception."""
+    assert _bytes(_noisy(samples_viewer.large_run(200, passes=1000), 2)) <= LARGE
+    assert _bytes(_noisy(samples_viewer.large_run(2000, passes=40), 2)) <= LARGE
 
 
 @pytest.mark.parametrize("name", SAMPLES["tensor"])

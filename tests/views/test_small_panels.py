@@ -1,75 +1,129 @@
-"""What the panels of random generators, of a check and of freeing say, as trees of nodes."""
+"""What small panels say of runs that no snapshot shows, as trees of nodes and as the words that they are made of."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
-from tensormagic.reports import Cell, DeviceGain, Gap
-from tensormagic.views.nodes import Column, Findings, Paragraph, Section, Source, Table, Words
-from tensormagic.views.panels import freeing, rng, watch
-from tests.views import samples_rng
+import pytest
+
+from tensormagic import views
+from tensormagic.reports import AliasPair, Cell, DeviceGain, Gap
+from tensormagic.views import to_text
+from tensormagic.views.nodes import Column, Findings, Paragraph, Section, Table, Words
+from tensormagic.views.panels import aliases, freeing, overlay, rng, snapshot, watch, writes
+from tensormagic.views.panels.why import line_words
+from tensormagic.views.panels.why import view as why_view
+from tests.views import samples_rng, samples_snapshot, samples_writes
 from tests.views.samples_freeing import SAMPLES as FREEING
-from tests.views.samples_watch import SAMPLES as WATCH
+from tests.views.samples_overlay import SAMPLES as OVERLAYS
+from tests.views.samples_sharing import ALIASES, SLICES, TIED, member
 from tests.views.samples_watch import found
+from tests.views.samples_why import SAMPLES as WHY
+
+
+def of_kind(panel, kind):
+    """All nodes of a kind in a panel's body."""
+    return [node for node in panel.body if isinstance(node, kind)]
 
 
 def part(panel, kind):
-    """The only node of a kind in a panel's body."""
-    (node,) = [node for node in panel.body if isinstance(node, kind)]
+    """The only one."""
+    (node,) = of_kind(panel, kind)
     return node
 
 
-def titles(table):
-    return [column.title for column in table.columns]
+ONE = replace(ALIASES["nothing"], groups=(TIED,), groups_found=1)
+BOTH = replace(ONE, groups=(SLICES, TIED), groups_found=2)
+ASKED = replace(BOTH, asked=("a", "net"))
+SHARED = "1 piece of memory is shared by several objects"
+SAME = "`net.0.weight` and `net.1.weight` are the same tensor"
+APART = replace(SLICES, pairs=tuple(replace(pair, overlap="no") for pair in SLICES.pairs))
+UNTRACKED = replace(SLICES, members=tuple(replace(each, requires_grad=False) for each in SLICES.members))
+SAID = [
+    *(
+        (aliases.how, member("x", relation=relation, base=base, operations=operations), words)
+        for relation, base, operations, words in (
+            ("owner", "", (), "owns the memory"),
+            ("view", "a", ("t", "slice"), "view of `a`: t → slice"),
+            ("view", "", (), "view; its base has no name"),
+            ("detached", "a", (), "like `a.detach()`"),
+            ("data", "a", (), "like `a.data`"),
+            ("same storage", "", (), "same storage as another tensor"),
+            ("wraps", "n", (), "shares memory with `n`"),
+            ("wraps", "", (), "memory from outside torch"),
+            ("array", "a", (), "NumPy array of `a`"),
+            ("buffer view", "", (), "NumPy array over an unnamed buffer"),
+            ("part", "sp", (), "part of `sp`"),
+        )
+    ),
+    (aliases.pair_line, AliasPair("a", "b", "no", 0, 0), "`a` and `b` share no element"),
+    (aliases.pair_line, AliasPair("a", "b", "maybe", None, None),
+     "`a` and `b` may overlap: too complex to determine"),
+    (aliases.pair_line, AliasPair("a", "b", "yes", 1, 1), "1 element of `a` lies in `b`"),
+    (aliases.pair_line, AliasPair("a", "b", "yes", 8, 4), "8 elements of `a` lie in `b`"),
+    # Writes that autograd does not notice: none where nothing overlaps, or where nothing is tracked.
+    (aliases.transparent, APART, ()),
+    (aliases.transparent, UNTRACKED, ()),
+    # Tied weights are the headline, beside or below what several share; names that were asked for are in it.
+    (aliases.aliases_summary, ONE, SAME),
+    (aliases.aliases_summary, replace(ONE, groups=(TIED, TIED), groups_found=2), "2 tensors have several names each"),
+    (aliases.aliases_summary, BOTH, f"{SHARED}; {SAME}"),
+    (aliases.aliases_summary, ASKED, f"{SHARED} with `a` and `net`; {SAME}"),
+    (aliases.aliases_summary, replace(ASKED, groups=(), groups_found=0),
+     "Nothing else reads the memory of `a` and `net`"),
+    # A figure that rose or stayed is told as that; one that nobody counts is left out.
+    (freeing.gain_words, DeviceGain("cpu", process=-2048), "cpu: this process takes 2 KiB more"),
+    (freeing.gain_words, DeviceGain("cuda:0", allocated=0), "cuda:0: allocated as much as before"),
+    (freeing.gain_words, DeviceGain("mps"), ""),
+    (writes.headline, samples_writes.nothing(), "no in-place write"),
+]  # fmt: skip
 
 
-def test_generators_are_a_row_each():
-    """Name, seed, how far it has come, algorithm, and a digest of the state."""
-    table = part(rng.view(samples_rng.standing()), Table)
-    assert titles(table) == ["generator", "seed", "numbers given", "algorithm", "state"]
-    assert table.rows[0] == ["torch, CPU", "3", "81 × 32 bits, half a normal pair kept", "MT19937", "5f5be10ad21d"]
+@pytest.mark.parametrize(("say", "given", "words"), SAID)
+def test_the_words_of_a_panel(say, given, words):
+    """Whole sentences, whoever asks for them."""
+    assert say(given) == words
+
+
+def test_what_is_cut_says_so():
+    """Members, pairs and pieces of memory beyond what has room are counted."""
+    first, *_, further = of_kind(aliases.view(ALIASES["many"]), Section)
+    told = [node.text for node in first.body if isinstance(node, Paragraph)]
+    assert told == ["32 of 5000 are listed.", "Only the first 31 overlapping pairs found are listed."]
+    members, pairs = (node for node in first.body if isinstance(node, Section))
+    assert (members.title, part(members, Table).left_out) == ("4992 more objects", (4968, 0))
+    assert pairs.title == "31 pairs of objects that share elements"
+    assert further.title == "4996 more pieces of memory"
+    assert len(of_kind(further, Section)) == aliases.MOST_CARDS
 
 
 def test_a_column_of_generators_is_one_line(monkeypatch):
     """What is added to the columns stands in all forms."""
-    from tensormagic import views
-
     more = Column("bits", lambda state: f"{state.bits} a piece")
     monkeypatch.setattr(rng, "GENERATORS", (*rng.GENERATORS, more))
     for form in views.FORMS:
         assert "32 a piece" in views.draw(samples_rng.standing(), form)
 
 
-def test_the_listing_has_each_draw_beside_its_line():
-    """Number, code, and who drew there; a line without draws stands alone; setting a generator steps back."""
-    lines = {line.number: line for line in part(rng.view(samples_rng.run()), Source).lines}
-    assert lines[3].beside == ["torch, CPU: randn 3 times, 36 values"]
-    assert lines[5].beside[0] == "numpy.random: drew (between statements) 3 times, 4 × 32 bits, since line 3"
-    assert lines[6].beside == [Words("torch, CPU: seeded, or state set", "quiet")]
-    assert (lines[4].beside, lines[4].sign) == ([], "")
-
-
 def test_a_long_cell_is_a_table():
     """Beyond eighty lines the draws are listed by line instead."""
     long = replace(samples_rng.run(), cell=Cell("cell.py", 4, ("x",) * 200))
-    first, _ = [node for node in rng.view(long).body if isinstance(node, Table)]
-    assert titles(first)[0] == "line"
+    first, _ = of_kind(rng.view(long), Table)
+    assert first.columns[0].title == "line"
     assert "3 to 5" in [row[0] for row in first.rows]
 
 
-def test_one_draw_is_the_same_and_two_are():
-    """The sentence about two runs agrees with its number."""
-    one = replace(samples_rng.ended(), same=1)
-    assert rng.verdict(one).startswith("1 draw is the same; ")
-    assert rng.verdict(replace(one, difference="values")).startswith("After 1 draw that is the same, the next call ")
-    assert rng.verdict(replace(one, difference="values", same=2)).startswith("After 2 draws that are the same, the ")
-
-
-def test_a_check_shows_findings_first():
-    """Then, folded, what holds the most."""
-    findings, held = watch.view(WATCH["everything"]).body
-    assert isinstance(findings, Findings)
-    assert (held.title, held.folded) == ("What holds the most", True)
+@pytest.mark.parametrize(
+    ("changes", "begins"),
+    [
+        ({"same": 1}, "1 draw is the same; "),
+        ({"same": 1, "difference": "values"}, "After 1 draw that is the same, the next call "),
+        ({"same": 2, "difference": "values"}, "After 2 draws that are the same, the "),
+    ],
+)
+def test_the_sentence_about_two_runs_agrees_with_its_number(changes, begins):
+    assert rng.verdict(replace(samples_rng.ended(), **changes)).startswith(begins)
 
 
 def test_where_the_look_was_cut_short_the_all_clear_claims_less():
@@ -77,35 +131,105 @@ def test_where_the_look_was_cut_short_the_all_clear_claims_less():
     cut = found(gaps=(Gap("names", "only 20000 objects were searched"),))
     assert part(watch.view(found()), Findings).clear.startswith("Nothing found: no unused memory")
     assert part(watch.view(cut), Findings).clear == "Nothing found in the part that was searched."
-    assert not [node for node in watch.view(replace(found(), sizes=())).body if isinstance(node, Section)]
-
-
-def test_the_list_says_who_keeps_what_and_how_to_let_go():
-    """Both entries with what each frees and shares, the sum of both, and the option that lets go."""
-    panel = freeing.view(FREEING["listed"])
-    assert panel.facts == ["Out[12] and the last error (ValueError) keep 64 MiB that nothing else holds."]
-    error = ["`the last error (ValueError)`", "16 MiB", "of 40 MiB that it reaches, shared with net and opt"]
-    assert part(panel, Table).rows[1] == error
-    assert part(panel, Paragraph).text.startswith("`%gpumem --free --yes` releases them. Your own variables")
+    assert not of_kind(watch.view(replace(found(), sizes=())), Section)
 
 
 def test_a_drop_says_what_was_measured():
-    """Bytes and storages that are gone, and the devices' own figures; no advice any more."""
+    """Bytes and storages that are gone, what was expected, the devices' own figures; no advice any more."""
     panel = freeing.view(FREEING["dropped"])
     assert panel.facts == ["Released Out[12] and the last error (ValueError): 64 MiB freed, in 3 storages."]
-    told = [node.text for node in panel.body if isinstance(node, Paragraph)]
+    told = [node.text for node in of_kind(panel, Paragraph)]
     assert told[1] == "cuda:0: allocated 64 MiB less, reserved 96 MiB less, this process takes 96 MiB less"
     assert not any("--yes" in words for words in told)
-
-
-def test_a_drop_that_brought_less_says_so():
-    """Where fewer bytes went than were expected, both numbers stand there; an empty history is one sentence."""
     assert "3.9 KiB freed, in 1 storage, of 4 KiB expected." in freeing.lead(FREEING["hostile"])
     assert freeing.view(FREEING["nothing"]).facts == [freeing.NOTHING]
 
 
-def test_figures_that_did_not_go_down():
-    """A figure that rose or stayed is told as that; one that nobody counts is left out."""
-    assert freeing.gain_words(DeviceGain("cpu", process=-2048)) == "cpu: this process takes 2 KiB more"
-    assert freeing.gain_words(DeviceGain("cuda:0", allocated=0)) == "cuda:0: allocated as much as before"
-    assert freeing.gain_words(DeviceGain("mps")) == ""
+def test_every_row_of_an_overlay_is_as_wide_as_the_ruler():
+    """No row is longer or shorter than another, or the columns would not stand over each other."""
+    for name in ("views", "bytes", "large", "eight"):
+        strips = re.findall(r'<tr class="tm-strip">(.*?)</tr>', views.draw(OVERLAYS[name], "html"))
+        cells = (re.findall(r"<td(?: colspan=\"(\d+)\")?", row) for row in strips)
+        assert {sum(int(span or 1) for span in row) for row in cells} == {
+            len(OVERLAYS[name].shared[0].rows[0].bytes_read)
+        }
+
+
+def test_what_many_have_in_common_is_a_table():
+    """Who has nothing in common is a sentence; what has its own storage, or no single memory, is named."""
+    _, drawn, common, own = overlay.view(OVERLAYS["views"]).body
+    assert "nothing in common: x and y; y and e" in drawn.body
+    (table,) = of_kind(common, Table)
+    assert [column.title for column in table.columns[6:]] == [f"also in `{name}`" for name in "axyen"]
+    assert [*map(to_text.inline, table.rows[3])] == [
+        "e", "float32", "(3, 6)", "(0, 1)", "18", "24", "6", "4", "0", "–", "6",
+    ]  # fmt: skip
+    assert own == "c has its own storage."
+    apart = overlay.view(OVERLAYS["apart"])
+    assert (apart.facts, apart.body[1:]) == (
+        ["no shared memory"], ["f and m share no memory: each has its own storage."],
+    )  # fmt: skip
+    (gap,) = part(overlay.view(OVERLAYS["no_memory"]), Findings).gaps
+    assert (gap.section, gap.reason) == ("s", "its memory cannot be compared: its layout is sparse_coo")
+
+
+@pytest.mark.parametrize("name", ["training", "longest"])
+def test_segments_are_drawn_whole(name):
+    """What is drawn of a segment is all of it: joined stretches lose no byte, and the bar is full."""
+    for segment in samples_snapshot.SAMPLES[name].segments:
+        drawn = snapshot.drawn_stretches(segment)
+        assert len(drawn) <= 2 * 48 + 1
+        assert sum(one.nbytes for one in drawn) == segment.nbytes
+        assert sum(one.used for one in drawn) == segment.allocated + segment.awaiting
+    html = views.draw(samples_snapshot.SAMPLES[name], "html")
+    for bar in re.findall(r'class="tm-bar tm-segment"[^>]*>(.*?)</div>', html):
+        assert sum(map(float, re.findall(r"width:([\d.]+)%", bar))) == pytest.approx(100, abs=0.5)
+
+
+def test_a_module_is_a_row_for_each_reason():
+    """What is not as it should be stands out."""
+    rows = part(why_view(WHY["module"]), Table).rows
+    assert [row[0] for row in rows] == [Words("cut off", "error"), Words("unused", "error"), "fine"]
+    assert rows[0][1:3] == ["2 parameters", Words("net.body", "code")]
+
+
+def test_lines_of_several_files_are_told_with_them():
+    """In one cell the line alone says where; through several, the cell as well."""
+    report = WHY["cut_off"]
+    assert {line_words(report, step) for step in report.way} >= {"line 5"}
+    assert "cell 3, line 1" not in {line_words(report, step) for step in report.way}
+
+
+def test_a_long_cell_shows_the_lines_that_write_and_their_neighbours():
+    """Left-out lines are marked, other files stand below under their name; names beside a line, and rows, are counted.
+
+    A line that only writes has a mark of its own.
+    """
+    listing = writes.source_lines(samples_writes.large())
+    assert [line.number for line in listing[:8]] == [0, 149, 150, 151, 0, 249, 250, 251]
+    assert (listing[8].number, listing[8].text) == (0, "model.py")
+    assert len(listing) == 8 + 1 + 200
+    told = [words.text for line in listing for words in line.below if isinstance(words, Words)]
+    assert "and 34 more names, in the table below" in told
+    (table,) = part(writes.view(samples_writes.large()), Section).body
+    assert (len(table.rows), table.most) == (202, (60, 40))
+    quiet = writes.source_lines(samples_writes.quiet())
+    assert {line.number: line.sign for line in quiet if line.sign} == {2: "mark", 9: "mark"}
+
+
+def test_the_table_says_whether_autograd_notices():
+    """An array has nothing to do with autograd; a tensor that does not share its counter does."""
+    (table,) = part(writes.view(samples_writes.effects()), Section).body
+    assert [row[-1] for row in table.rows] == ["notices", "notices", "", "notices"]
+    unseen = samples_writes.changed("w", 3, 3, relation="itself", noticed=False, saved=True)
+    report = samples_writes.finished(samples_writes.write(2, "mul_", "w", unseen))
+    (table,) = part(writes.view(report), Section).body
+    assert table.rows[0][-2:] == ["w: 3 of 3 elements, not noticed by autograd", "does not notice"]
+
+
+def test_a_quiet_run_says_what_was_looked_at():
+    """No finding: the sentence claims no more than was done. An error is told beside the title, and stands out."""
+    clear = part(writes.view(samples_writes.quiet()), Findings).clear
+    assert clear.startswith("No write changed another name (240 names and attributes were searched)")
+    assert part(writes.view(samples_writes.nothing()), Findings).clear == "Nothing was written to in place."
+    assert writes.view(samples_writes.refused()).facts[0].look == "error"

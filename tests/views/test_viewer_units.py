@@ -1,21 +1,57 @@
-"""The parts of the trace viewer that need no page, tested by node where there is one."""
+"""The parts of the viewers that need no page, run by node: their own tests, the words of Python, a live delta."""
 
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import subprocess
+from array import array
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import tensormagic.views
+from tensormagic import words
+from tensormagic.reports import UNTOUCHED, LiveFrame
+from tensormagic.views.page.columns import pack_delta
 from tensormagic.views.page.document import Limits, trace_document
 from tests.support.missing import missing
 from tests.views import samples_viewer
 
-STATIC = Path(tensormagic.views.__file__).parent / "static" / "trace"
+STATIC = Path(tensormagic.views.__file__).parent / "static"
 TESTS = sorted(Path(__file__).parents[1].joinpath("viewer").glob("*.test.mjs"))
+COUNTS = [0, 1, 999, 1000, 9999, 10_000, 123_456, 67_108_864]
+BYTES = [
+    0, 1, 96, 1023, 1024, 1280, 1536, 1792, 4000, 999_999, 1_047_500, 2**20 - 1, 2**20, 123_456_789, 2**30,
+    3 * 2**40, 2**60,
+]  # fmt: skip
+SECONDS = [
+    0, 3.2e-7, 1.26e-6, 3.06e-4, 9.999e-4, 1.3e-3, 9.96e-3, 0.085, 0.0125, 1.25, 12.75, 60.5, 0.9996, 1, 12.41, 59.97,
+    119.7, 200, 7261.2,
+]  # fmt: skip
+BOTH = {
+    "digits": (COUNTS, words.count),
+    "bytesText": (BYTES, words.number_of_bytes),
+    "secondsText": (SECONDS, words.seconds_text),
+}
+NOUN = [(0, "node"), (1, "node"), (2, "node"), (12_345, "node")]
+ASK = f"""
+import * as words from "./trace/words.js";
+const asked = {json.dumps({name: numbers for name, (numbers, _) in BOTH.items()})};
+const said = Object.fromEntries(Object.entries(asked).map(([name, numbers]) =>
+  [name, numbers.map((one) => words[name](one))]));
+said.plural = {json.dumps(NOUN)}.map(([count, noun]) => words.plural(count, noun));
+console.log(JSON.stringify(said));
+"""
+READ = """
+import { readFileSync } from "node:fs";
+import { unpackDelta } from "./trace/viewer.js";
+const bytes = new Uint8Array([7, ...readFileSync("delta")]); // in a message the buffer stands anywhere
+const [header, values] = unpackDelta(new DataView(bytes.buffer, 1));
+console.log(JSON.stringify([header, [...values].map((value) => (Number.isFinite(value) ? value : String(value)))]));
+"""
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +59,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the modules of the viewer, their tests, and a document with boxes in boxes in boxes."""
     folder = tmp_path_factory.mktemp("viewer")
     for name in ("export", "memory", "trace"):
-        shutil.copytree(STATIC.parent / name, folder / name)
+        shutil.copytree(STATIC / name, folder / name)
     (folder / "package.json").write_text('{"type": "module"}', encoding="utf-8")
     document = trace_document(samples_viewer.large_run(3000, passes=1), limits=Limits(boxes=12))
     (folder / "document.json").write_text(json.dumps(document), encoding="utf-8")
@@ -32,21 +68,59 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def run(folder: Path, *arguments: str) -> str:
+    """What node says."""
+    node = shutil.which("node") or missing("no node: it runs the viewer's units")
+    ran = subprocess.run([node, *arguments], cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    return ran.stdout
+
+
+def answer(folder: Path, module: str) -> Any:
+    """What a module of ours writes."""
+    (folder / "ask.mjs").write_text(module, encoding="utf-8")
+    return json.loads(run(folder, "ask.mjs"))
+
+
 @pytest.mark.parametrize("name", [test.name for test in TESTS])
 def test_viewer_module(folder: Path, name: str) -> None:
     """Every test of that file passes in node."""
-    node = shutil.which("node") or missing("no node: the viewer's units are tested by it")
-    done = subprocess.run([node, "--test", name], cwd=folder, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stdout
-    assert "# pass 0" not in done.stdout
+    assert "# pass 0" not in run(folder, "--test", name)
 
 
 def test_modules_put_together_hold_no_name_twice() -> None:
     """One module is made of all files: a top-level name of one would hide another's."""
     names = []
-    for file in STATIC.glob("*.js"):
+    for file in (STATIC / "trace").glob("*.js"):
         lines = file.read_text(encoding="utf-8").splitlines()
         heads = [line.removeprefix("export ").split("(")[0].split() for line in lines if line[:1].isalpha()]
         names += [head[1] for head in heads if head[0] in {"function", "class", "const", "let"} and len(head) > 1]
     assert "GraphView" in names
     assert len(names) == len(set(names)), sorted({name for name in names if names.count(name) > 1})
+
+
+def test_javascript_says_what_python_says(folder: Path) -> None:
+    """Counts, bytes, durations, and a count with what is counted."""
+    said = answer(folder, ASK)
+    assert {name: said[name] for name in BOTH} == {name: [*map(say, numbers)] for name, (numbers, say) in BOTH.items()}
+    assert said["plural"] == [words.plural(number, noun) for number, noun in NOUN]
+
+
+def test_the_page_reads_what_was_packed(folder: Path) -> None:
+    """Counts as they are, also large ones; node norms, then parameter norms, with NaN and the sentinel.
+
+    Before the first pass there are no norms.
+    """
+    norms, last = array("f", [0.5, UNTOUCHED, math.nan]), array("f", [math.inf])
+    frame = LiveFrame(4, 1, 9, 2**40 + 1, True, -1, 3, norms, 8, last, 1.25, resting=False, next_step=2**40 + 7)
+    (folder / "delta").write_bytes(pack_delta(frame))
+    header, values = answer(folder, READ)
+    assert header == {
+        "structure": 4, "graph": 1, "pass": 9, "step": 2**40 + 1, "running": True, "cursor": -1, "reached": 3,
+        "finished": 8, "seconds": 1.25, "resting": False, "next": 2**40 + 7, "nodes": 3, "parameters": 1,
+    }  # fmt: skip
+    assert values == [0.5, -1, "NaN", "Infinity"]
+    nothing = LiveFrame(0, 0, 0, 0, False, -1, 0, array("f"), 0, array("f"), 0.0, resting=True)
+    (folder / "delta").write_bytes(pack_delta(nothing))
+    header, values = answer(folder, READ)
+    assert (header["running"], header["resting"], header["nodes"], values) == (False, True, 0, [])

@@ -11,7 +11,6 @@ from tensormagic.views.graph.drawing import BADGE_HEIGHT, MOST_ROWS, draw
 from tensormagic.views.page.document import trace_document
 from tensormagic.views.panels import trace as trace_html
 from tests.views import samples_trace as samples
-from tests.views import trace_forms
 
 
 def by_label(drawing, label, number=0):
@@ -94,7 +93,7 @@ def test_what_comes_from_an_earlier_pass_has_no_wire():
 
 
 def test_the_document_tells_where_cuts_stand():
-    """Severed wires by the place of their boxes, and every cut in words."""
+    """Severed wires by the place of their boxes, and every cut in words, also in a table without a script."""
     report = samples.cuts()
     (graph,) = trace_document(report)["graphs"]
     ends, boxes = graph["ends"], graph["drawing"]["boxes"]
@@ -103,13 +102,6 @@ def test_the_document_tells_where_cuts_stand():
     ]
     assert ends["cuts"][0][-1] == ("detach, line 10: view (line 10) // addmm, input 1, 32×512 float32, 40 times")
     assert trace_document(samples.report())["graphs"][0]["ends"] is None
-
-
-def test_picture_text_and_tables_say_it():
-    """Nothing of it needs a script."""
-    report = samples.cuts()
-    assert "detach, line 10" in trace_forms.svg(report)
-    assert "2 cuts in the graph; 2 values only read or used as a mask or index" in trace_forms.text(report)
     html = trace_html.render(report)
     assert "view (line 10)" in html
     assert "only selects elements in mse_loss" in html

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -34,6 +35,62 @@ def labels(drawing):
     return [box.label for box in drawing.boxes]
 
 
+def built(*steps):
+    """Draw a graph of ``(op, *places of its inputs)``, ``{"leaf": name}`` and ``{"module": path}``."""
+    build = samples.Builder()
+    for step in steps:
+        if isinstance(step, dict) and "leaf" in step:
+            build.leaf(step["leaf"], (2, 3))
+        elif isinstance(step, dict):
+            build.module = step["module"]
+        else:
+            build.op(*step)
+    return build.graph()
+
+
+def chain_of(*ops):
+    """Steps of ops one behind the other, the first on nothing; a path with a dot begins a module."""
+    steps, at = [], None
+    for op in ops:
+        if op.startswith("in "):
+            steps.append({"module": op.removeprefix("in ")})
+        else:
+            steps.append((op, at))
+            at = 0 if at is None else at + 1
+    return steps
+
+
+STAGES = [op for stage in ("down", "up") for op in (
+    *(word for at in range(6) for word in (f"in net.{stage}.{at}", "sin", "exp")), "in ", "tanh",
+)]  # fmt: skip
+TWICE = ["in net.block", *["sin", "tanh"] * 4, "in ", "exp", "log", "sqrt"] * 2
+LABELS = {
+    "a matrix product without a transposed leaf is no linear": (
+        [{"leaf": "a"}, {"leaf": "b"}, ("mm", 0, 1)], 160, ["mm"],
+    ),
+    "views of one kind keep their name": (chain_of("sin", "select", "select", "exp"), 160, ["sin", "select ×2", "exp"]),
+    "a view that two ops use does not swallow them apart": (
+        [("sin", None), ("view", 0), ("select", 1), ("select", 1), ("add", 2, 3)], 160,
+        ["sin", "view", "select", "select", "+"],
+    ),
+    "views of a leaf alone have boxes": ([{"leaf": "w"}, ("t", 0)], 160, ["w", "t"]),
+    "a range of layers never reaches into the next list": (
+        chain_of(*STAGES), 8,
+        ["down.0–1", "down.2–3", "down.4–5", "tanh", "up.0–1", "up.2–3", "up.4–5", "tanh"],
+    ),
+    "a module called twice is two boxes, or the gradient would run in a circle": (
+        chain_of(*TWICE), 9, ["block", "exp", "log", "sqrt"] * 2,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_what_shares_a_box(name):
+    """By the words in the boxes of small graphs."""
+    steps, most, words = LABELS[name]
+    assert labels(draw(built(*steps), max_boxes=most)) == words
+
+
 def test_a_linear_layer_is_one_box_with_two_badges():
     """AddmmBackward0, TBackward0 and two AccumulateGrad are what a user calls linear."""
     build = samples.Builder()
@@ -44,19 +101,9 @@ def test_a_linear_layer_is_one_box_with_two_badges():
     assert linear.height == HEAD_HEIGHT + 2 * BADGE_HEIGHT + 3
 
 
-def test_a_plain_matrix_product_is_not_called_linear():
-    """Without a transposed leaf it is what torch says: mm."""
-    build = samples.Builder()
-    build.op("mm", build.leaf("a", (2, 3)), build.leaf("b", (3, 2)), shape=(2, 2))
-    assert labels(draw(build.graph())) == ["mm"]
-
-
 def test_a_cast_between_weight_and_op_is_folded_with_the_weight():
     """Autocast puts a cast between the parameter and the op: the badge still belongs to the op."""
-    build = samples.Builder()
-    cast = build.op("to_copy", build.leaf("w", (30,)), shape=(3,))
-    build.op("mul", None, cast, shape=(30,))
-    (box,) = draw(build.graph()).boxes
+    (box,) = draw(built({"leaf": "w"}, ("to_copy", 0), ("mul", None, 1))).boxes
     assert box.nodes == (2, 1)
     assert [badge.label for badge in box.badges] == ["w"]
 
@@ -72,30 +119,34 @@ def test_views_in_a_row_are_one_box():
     assert (box.label, box.detail, box.kind, box.nodes) == ("views ×3", "4×64", "views", (3, 2, 1))
 
 
-def test_views_of_one_kind_keep_their_name():
-    """Two selects are ``select ×2``."""
-    build = samples.Builder()
-    build.op("exp", build.op("select", build.op("select", build.op("sin"))))
-    assert labels(draw(build.graph())) == ["sin", "select ×2", "exp"]
+@pytest.mark.parametrize("cap", [1, 3, 8, 40, 1000])
+def test_a_drawing_is_sound(graph, cap):
+    """Every node has one place, in a box or as a badge; there are at most as many boxes as asked for, texts fit.
 
-
-def test_a_view_that_two_ops_use_does_not_swallow_them_apart():
-    """A chain of views ends where it branches: both branches start at the shared view."""
-    build = samples.Builder()
-    shared = build.op("view", build.op("sin"))
-    build.op("add", build.op("select", shared), build.op("select", shared))
-    assert labels(draw(build.graph())) == ["sin", "view", "select", "select", "+"]
-
-
-def test_every_node_has_exactly_one_place(graph):
-    """Each op is in one box, each leaf a badge or in a box; folding loses nothing, at any cap."""
-    for cap in (3, 10, 1000):
-        drawing = draw(graph, max_boxes=cap)
-        in_boxes = Counter(node for box in drawing.boxes for node in box.nodes)
-        badges = {badge.node for box in drawing.boxes for badge in box.badges}
-        assert set(in_boxes.values()) == {1}
-        assert set(in_boxes) | badges == set(range(len(graph.nodes)))
-        assert not set(in_boxes) & badges
+    A wire joins the boxes of its edges, from the source's left side to the target's right, and no fold makes a circle.
+    The counts are true, and the note names the numbers once modules are folded.
+    """
+    drawing = draw(graph, max_boxes=cap)
+    in_boxes = Counter(node for box in drawing.boxes for node in box.nodes)
+    badges = {badge.node for box in drawing.boxes for badge in box.badges}
+    assert set(in_boxes.values()) == {1}
+    assert set(in_boxes) | badges == set(range(len(graph.nodes)))
+    assert not set(in_boxes) & badges
+    assert 0 < len(drawing.boxes) <= cap
+    for wire in drawing.wires:
+        assert wire.target < wire.source
+        source, target = drawing.boxes[wire.source], drawing.boxes[wire.target]
+        assert wire.points[0][0] == pytest.approx(source.x, abs=0.11)
+        assert wire.points[-1][0] == pytest.approx(target.x + target.width, abs=0.11)
+        assert {graph.edges[number].source for number in wire.edges} <= set(source.nodes)
+        assert {graph.edges[number].target for number in wire.edges} <= set(target.nodes)
+    for box in drawing.boxes:
+        assert text_width(box.label, LABEL_SIZE, bold=True) <= box.width
+        assert text_width(box.detail, DETAIL_SIZE) <= box.width
+    assert drawing.node_count == len(graph.nodes)
+    assert drawing.folded == len(graph.nodes) - len(drawing.boxes)
+    everything = len(draw(graph, max_boxes=10_000).boxes)
+    assert (f"drawn as {len(drawing.boxes)} box" in drawing.note) if everything > cap else not drawing.note
 
 
 def test_every_edge_is_drawn_or_folded(graph):
@@ -108,43 +159,6 @@ def test_every_edge_is_drawn_or_folded(graph):
     for number, edge in enumerate(graph.edges):
         inside = edge.target in badges or owner.get(edge.source) == owner.get(edge.target)
         assert inside != (number in drawn) or graph.nodes[edge.target].op == "t"
-
-
-def test_wires_join_the_boxes_of_their_edges(graph):
-    """A wire's source box holds the node that sends the gradient, its target box the one that receives it."""
-    drawing = draw(graph)
-    for wire in drawing.wires:
-        for number in wire.edges:
-            assert graph.edges[number].source in drawing.boxes[wire.source].nodes
-            assert graph.edges[number].target in drawing.boxes[wire.target].nodes
-
-
-def test_wires_run_from_source_to_target_and_no_fold_makes_a_circle(graph):
-    """The gradient runs to the left: the first point is on the source's left side, and targets come before sources."""
-    for cap in (5, 1000):
-        drawing = draw(graph, max_boxes=cap)
-        for wire in drawing.wires:
-            assert wire.target < wire.source
-            source, target = drawing.boxes[wire.source], drawing.boxes[wire.target]
-            assert wire.points[0][0] == pytest.approx(source.x, abs=0.11)
-            assert wire.points[-1][0] == pytest.approx(target.x + target.width, abs=0.11)
-
-
-def test_the_cap_holds(graph):
-    """However few boxes are asked for, there are at most as many."""
-    for cap in (1, 2, 7, 40):
-        assert 0 < len(draw(graph, max_boxes=cap).boxes) <= cap
-
-
-def test_counts_and_note_are_true(graph):
-    """``folded`` counts the nodes without a box of their own; the note names the numbers once modules are folded."""
-    drawing = draw(graph, max_boxes=8)
-    assert drawing.node_count == len(graph.nodes)
-    assert drawing.folded == len(graph.nodes) - len(drawing.boxes)
-    everything = draw(graph, max_boxes=10_000)
-    assert everything.note == ""
-    if len(everything.boxes) > 8:
-        assert f"drawn as {len(drawing.boxes)} box" in drawing.note
 
 
 def test_layers_become_boxes_with_their_path():
@@ -180,21 +194,6 @@ def test_a_deep_stack_of_layers_is_one_screen():
     assert drawing.height < 500
 
 
-def test_numbered_modules_of_two_lists_stay_apart():
-    """A range of layers never reaches from one list of modules into the next, nor over what is between."""
-    build = samples.Builder()
-    at = None
-    for stage in ("down", "up"):
-        for number in range(6):
-            build.module = f"net.{stage}.{number}"
-            at = build.op("exp", build.op("sin", at))
-        build.module = ""
-        at = build.op("tanh", at)
-    assert labels(draw(build.graph(), max_boxes=8)) == [
-        "down.0–1", "down.2–3", "down.4–5", "tanh", "up.0–1", "up.2–3", "up.4–5", "tanh",
-    ]  # fmt: skip
-
-
 def test_a_loop_over_time_keeps_its_time_axis():
     """An unrolled recurrent network has no modules to fold: its equal steps share boxes, and say which."""
     drawing = draw(samples.lstm(300))
@@ -223,28 +222,27 @@ def test_ops_without_modules_or_repetition_share_boxes_as_neighbours():
     assert drawing.note == "60 nodes drawn as 10 boxes: neighbouring ops share a box"
 
 
-def test_a_module_called_twice_is_two_boxes():
-    """With something between its calls a shared module cannot be one box: the gradient would run in a circle."""
-    build = samples.Builder()
-    at = None
-    for _ in range(2):
-        build.module = "net.block"
-        for _ in range(4):
-            at = build.op("tanh", build.op("sin", at))
-        build.module = ""
-        for op in ("exp", "log", "sqrt"):
-            at = build.op(op, at)
-    drawing = draw(build.graph(), max_boxes=9)
-    assert labels(drawing) == ["block", "exp", "log", "sqrt"] * 2
+def test_leaves_and_functions_keep_their_names():
+    """A leaf alone has a box, an autograd.Function the name of its author; a tied weight says that it is used twice.
 
-
-def test_a_leaf_of_two_ops_is_a_badge_of_both():
-    """A tied weight is shown at both its uses, and each says that there are two."""
-    build = samples.Builder()
-    weight = build.leaf("emb.weight", (3,))
-    build.op("mul", build.op("sin", weight), weight)
-    first, second = draw(build.graph()).boxes
+    Of seven leaves three are written out and four counted; a module with many leaves only counts them.
+    """
+    alone = samples.Builder()
+    alone.leaf("x", ())
+    (box,) = draw(alone.graph()).boxes
+    assert (box.label, box.detail, box.kind) == ("x", "scalar", "accumulate")
+    custom = samples.Builder()
+    custom.op("MyLoss", kind="custom")
+    assert [(box.label, box.kind) for box in draw(custom.graph()).boxes] == [("MyLoss", "custom")]
+    first, second = draw(built({"leaf": "emb.weight"}, ("sin", 0), ("mul", 1, 0))).boxes
     assert [badge.label for badge in (*first.badges, *second.badges)] == ["emb.weight (in 2 boxes)"] * 2
+    (box,) = draw(built(*({"leaf": f"w{number}"} for number in range(7)), ("cat", *range(7)))).boxes
+    shown, more = badge_rows(box)
+    assert ([badge.label for badge in shown], more) == (["w0", "w1", "w2"], 4)
+    module = draw(samples.transformer(8), max_boxes=20).boxes[0]
+    assert badge_rows(module) == ((), len(module.badges))
+    empty = draw(samples.Builder().graph())
+    assert (empty.boxes, empty.wires, empty.width, empty.note) == ((), (), 0.0, "")
 
 
 def test_a_leaf_of_very_many_boxes_is_a_badge_of_the_first():
@@ -252,54 +250,6 @@ def test_a_leaf_of_very_many_boxes_is_a_badge_of_the_first():
     drawing = draw(samples.lstm(300))
     assert [len(box.badges) for box in drawing.boxes[:3]] == [4, 0, 0]
     assert drawing.boxes[0].badges[0].label.endswith("(in 28 boxes)")
-
-
-def test_a_leaf_alone_has_a_box():
-    """``x.backward()`` on a leaf: the graph is that leaf, and it is drawn."""
-    build = samples.Builder()
-    build.leaf("x", ())
-    (box,) = draw(build.graph()).boxes
-    assert (box.label, box.detail, box.kind) == ("x", "scalar", "accumulate")
-
-
-def test_views_of_a_leaf_alone_have_boxes():
-    """``w.t().backward(g)``: there is no op to hang on, so the view is a box, and the leaf is one."""
-    build = samples.Builder()
-    build.op("t", build.leaf("w", (2, 3)), shape=(3, 2))
-    drawing = draw(build.graph())
-    assert labels(drawing) == ["w", "t"]
-    assert [(wire.source, wire.target) for wire in drawing.wires] == [(1, 0)]
-
-
-def test_an_empty_graph_is_an_empty_drawing():
-    """No node, no box, no note."""
-    drawing = draw(samples.Builder().graph())
-    assert (drawing.boxes, drawing.wires, drawing.width, drawing.note) == ((), (), 0.0, "")
-
-
-def test_custom_functions_keep_their_name():
-    """An autograd.Function is named as its author named it."""
-    build = samples.Builder()
-    build.op("MyLoss", kind="custom")
-    assert [(box.label, box.kind) for box in draw(build.graph()).boxes] == [("MyLoss", "custom")]
-
-
-def test_texts_fit_their_boxes(graph):
-    """No label and no detail is wider than its box."""
-    for box in draw(graph).boxes:
-        assert text_width(box.label, LABEL_SIZE, bold=True) <= box.width
-        assert text_width(box.detail, DETAIL_SIZE) <= box.width
-
-
-def test_many_badges_are_counted_not_listed():
-    """Of seven leaves three are written out and four counted; a module with many leaves only counts them."""
-    build = samples.Builder()
-    build.op("cat", *(build.leaf(f"w{number}", (2,)) for number in range(7)))
-    (box,) = draw(build.graph()).boxes
-    shown, more = badge_rows(box)
-    assert ([badge.label for badge in shown], more) == (["w0", "w1", "w2"], 4)
-    module = draw(samples.transformer(8), max_boxes=20).boxes[0]
-    assert badge_rows(module) == ((), len(module.badges))
 
 
 def test_long_texts_keep_both_ends():
@@ -335,3 +285,15 @@ def test_a_second_drawing_starts_from_the_first_ones_folding(graph, monkeypatch)
         again = draw(graph, max_boxes=10, inside=False)
     assert replace(again, inside=Inside()) == alone
     assert len(folded) == 1
+
+
+@pytest.mark.parametrize("period", [1, 2, 3, 7, 96])
+@pytest.mark.parametrize("kinds", [2, 3, 256])
+def test_equal_tokens_are_found_the_quick_way_as_the_plain_way(period, kinds):
+    """Tokens of one byte are compared as two large numbers: the same answer as one by one."""
+    chance = Random(period * kinds)
+    tokens = [chance.randrange(kinds) for _ in range(300)]
+    plain = bytes(int(one == later) for one, later in zip(tokens, tokens[period:], strict=False))
+    assert (
+        graph_folding._equal_to_later(tokens, period) == graph_folding._equal_to_later(bytes(tokens), period) == plain
+    )

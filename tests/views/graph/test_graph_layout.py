@@ -57,145 +57,91 @@ def rectangles(sizes, layout):
     return [(x, y, x + width, y + height) for (width, height), (x, y) in zip(sizes, layout.positions, strict=True)]
 
 
-def test_no_two_boxes_overlap(graph, spacing):
-    """However dense the graph and however it is broken into rows, boxes stand clear of each other."""
-    places = sorted(rectangles(graph[0], lay_out(*graph, spacing)))
-    for number, (_, top, right, bottom) in enumerate(places):
-        for other in places[number + 1 :]:
+def test_a_layout_is_sound(graph, spacing):
+    """However dense the graph, and however it is broken into rows: boxes stand clear of each other and of lines.
+
+    The stated width and height hold everything, a line joins the sides of its boxes, edges lead to later columns, and
+    nothing rests on chance or on the order of a set.
+    """
+    layout = lay_out(*graph, spacing)
+    assert layout == lay_out(*graph, spacing)
+    places = rectangles(graph[0], layout)
+    ordered = sorted(places)
+    for number, (_, top, right, bottom) in enumerate(ordered):
+        for other in ordered[number + 1 :]:
             if other[0] >= right:
                 break
             assert other[1] >= bottom or other[3] <= top
-
-
-def test_no_line_runs_through_a_box(graph, spacing):
-    """Between its two ends a line passes beside every box, also where it runs back to the next row."""
-    layout = lay_out(*graph, spacing)
-    places = rectangles(graph[0], layout)
-    for edge, route in zip(graph[1], layout.routes, strict=True):
-        for (x1, y1), (x2, y2) in pairwise(route):
-            left, right, top, bottom = min(x1, x2), max(x1, x2), min(y1, y2), max(y1, y2)
-            for box, (x, y, x_end, y_end) in enumerate(places):
-                apart = right <= x + 0.2 or left >= x_end - 0.2 or bottom <= y + 0.2 or top >= y_end - 0.2
-                assert apart, (edge, box)
-
-
-def test_everything_lies_on_the_page(graph, spacing):
-    """The stated width and height hold every box and every point of every line."""
-    layout = lay_out(*graph, spacing)
-    corners = [corner for x, y, x_end, y_end in rectangles(graph[0], layout) for corner in ((x, y), (x_end, y_end))]
+    corners = [corner for x, y, x_end, y_end in places for corner in ((x, y), (x_end, y_end))]
     for x, y in [*corners, *(point for route in layout.routes for point in route)]:
         assert -0.1 <= x <= layout.width + 0.1
         assert -0.1 <= y <= layout.height + 0.1
-
-
-def test_lines_join_the_sides_of_their_boxes(graph, spacing):
-    """A line starts at its first box's right side and ends at its second's left side."""
-    layout = lay_out(*graph, spacing)
-    places = rectangles(graph[0], layout)
     for (tail, head), route in zip(graph[1], layout.routes, strict=True):
         assert route[0][0] == pytest.approx(places[tail][2], abs=0.11)
         assert route[-1][0] == pytest.approx(places[head][0], abs=0.11)
         assert places[tail][1] < route[0][1] < places[tail][3]
         assert places[head][1] < route[-1][1] < places[head][3]
-
-
-def test_edges_point_to_the_right(graph):
-    """Every edge leads to a later column."""
+        for (x1, y1), (x2, y2) in pairwise(route):
+            left, right, top, bottom = min(x1, x2), max(x1, x2), min(y1, y2), max(y1, y2)
+            for box, (x, y, x_end, y_end) in enumerate(places):
+                apart = right <= x + 0.2 or left >= x_end - 0.2 or bottom <= y + 0.2 or top >= y_end - 0.2
+                assert apart, (tail, head, box)
     ranks = lay_out(*graph).ranks
     assert all(ranks[tail] < ranks[head] for tail, head in graph[1])
 
 
-def test_the_same_graph_is_always_drawn_the_same_way(graph, spacing):
-    """Nothing rests on chance or on the order of a set."""
-    assert lay_out(*graph, spacing) == lay_out(*graph, spacing)
+BOX = (60, 40)
 
 
 def test_rows_are_at_most_as_wide_as_asked():
-    """A row of several columns, its lanes apart, fits the width; a chain of 30 boxes needs five rows of 800."""
+    """A chain of 30 boxes needs five rows of 800; eight boxes where seven fit become four and four.
+
+    The width is a wish: a box that is wider gets a row of its own.
+    """
     layout = lay_out(*CHAIN, Spacing(wrap_width=800.0))
     assert layout.rows == 5
     assert layout.width <= 800 + 60
+    even = lay_out([(80, 40)] * 8, [(at, at + 1) for at in range(7)], Spacing(wrap_width=7 * 112.0))
+    assert sorted(y for _, y in even.positions) == [0.0] * 4 + [even.positions[4][1]] * 4
+    assert lay_out([(50, 40), (500, 40), (50, 40)], [(0, 1), (1, 2)], Spacing(wrap_width=200.0)).rows == 3
 
 
-def test_the_last_row_is_not_left_with_one_box():
-    """Eight boxes where seven fit become four and four."""
-    layout = lay_out([(80, 40)] * 8, [(at, at + 1) for at in range(7)], Spacing(wrap_width=7 * 112.0))
-    assert sorted(y for _, y in layout.positions) == [0.0] * 4 + [layout.positions[4][1]] * 4
-
-
-def test_a_box_wider_than_a_row_gets_a_row_of_its_own():
-    """The width is a wish; no box is cut."""
-    layout = lay_out([(50, 40), (500, 40), (50, 40)], [(0, 1), (1, 2)], Spacing(wrap_width=200.0))
-    assert layout.rows == 3
-
-
-def test_a_chain_is_level():
-    """A chain is drawn as one level line, each wire of two points."""
+def test_a_chain_is_level_and_a_skip_goes_round_it():
+    """Each wire of a chain has two points, and leads to the head of a box that has badges below; a skip bends."""
     layout = lay_out(*CHAIN)
     assert len({y for _, y in layout.positions}) == 1
     assert {len(route) for route in layout.routes} == {2}
-
-
-def test_a_skip_connection_goes_round_the_level_chain():
-    """The chain of ops stays level; the skip over it bends."""
-    sizes, edges = [(60, 40)] * 5, [(0, 1), (1, 2), (2, 3), (3, 4), (0, 4)]
-    layout = lay_out(sizes, edges)
-    heights = [y for _, y in layout.positions]
+    assert lay_out([(60, 100), BOX], [(0, 1)], heads=[40, 40]).routes[0] == ((60.0, 20.0), (92.0, 20.0))
+    skipped = lay_out([BOX] * 5, [(0, 1), (1, 2), (2, 3), (3, 4), (0, 4)])
+    heights = [y for _, y in skipped.positions]
     assert max(heights[1:4]) - min(heights[1:4]) < 1
-    assert len(layout.routes[4]) > 2
+    assert len(skipped.routes[4]) > 2
 
 
-def test_lines_touch_the_upper_part_of_a_box():
-    """Where a box has badges below, lines lead to its head."""
-    layout = lay_out([(60, 100), (60, 40)], [(0, 1)], heads=[40, 40])
-    assert layout.routes[0] == ((60.0, 20.0), (92.0, 20.0))
-
-
-def test_nothing_gives_an_empty_page():
-    """No node, no size."""
-    layout = lay_out([], [])
-    assert (layout.width, layout.height, layout.positions, layout.rows) == (0.0, 0.0, (), 0)
-
-
-def test_a_circle_is_drawn_and_each_line_starts_at_its_own_node():
-    """Edges that run in a circle are turned round for the columns, not in the picture."""
-    sizes = [(60, 40)] * 3
-    layout = lay_out(sizes, [(0, 1), (1, 2), (2, 0)])
-    assert layout.ranks == (0, 1, 2)
-    start, end = layout.routes[2][0], layout.routes[2][-1]
-    assert start[0] == layout.positions[2][0]
-    assert end[0] == layout.positions[0][0] + 60
-
-
-def test_a_loop_has_no_line():
-    """An edge from a node to itself takes no room."""
-    layout = lay_out([(60, 40)], [(0, 0)])
-    assert layout.routes == ((),)
-
-
-def test_two_edges_between_the_same_nodes_are_both_drawn():
-    """``x * x`` sends two gradients to ``x``: both have a line."""
-    layout = lay_out([(60, 40)] * 2, [(0, 1), (0, 1)])
-    assert len(layout.routes) == 2
-    assert all(len(route) >= 2 for route in layout.routes)
+def test_odd_graphs_are_drawn():
+    """Nothing; a circle, turned round for the columns, not in the picture; a loop, without a line; two equal edges."""
+    nothing = lay_out([], [])
+    assert (nothing.width, nothing.height, nothing.positions, nothing.rows) == (0.0, 0.0, (), 0)
+    circle = lay_out([BOX] * 3, [(0, 1), (1, 2), (2, 0)])
+    assert circle.ranks == (0, 1, 2)
+    start, end = circle.routes[2][0], circle.routes[2][-1]
+    assert (start[0], end[0]) == (circle.positions[2][0], circle.positions[0][0] + 60)
+    assert lay_out([BOX], [(0, 0)]).routes == ((),)
+    twice = lay_out([BOX] * 2, [(0, 1), (0, 1)])
+    assert len(twice.routes) == 2
+    assert all(len(route) >= 2 for route in twice.routes)
 
 
 def test_components_do_not_mix():
     """Two chains that do not touch are drawn above each other, without a crossing."""
-    sizes, edges = [(60, 40)] * 6, [(0, 2), (2, 4), (1, 3), (3, 5)]
-    layout = lay_out(sizes, edges)
+    layout = lay_out([BOX] * 6, [(0, 2), (2, 4), (1, 3), (3, 5)])
     assert layout.crossings == 0
     assert len({layout.positions[at][1] for at in (0, 2, 4)}) == 1
 
 
-def test_a_source_stands_next_to_what_it_feeds():
-    """A weight that is used late stands beside its use, through the transpose between them."""
-    ranks = rank(6, [(0, 1), (1, 2), (2, 3), (4, 5), (5, 3)])
-    assert ranks == [0, 1, 2, 3, 1, 2]
-
-
-def test_forward_order_takes_the_smallest_index_first():
-    """The order is the one of creation wherever that is possible, and all nodes are in it where it is not."""
+def test_columns_and_order():
+    """A weight that is used late stands beside its use; the order is that of creation wherever that is possible."""
+    assert rank(6, [(0, 1), (1, 2), (2, 3), (4, 5), (5, 3)]) == [0, 1, 2, 3, 1, 2]
     assert topological_order(4, [(3, 0), (0, 1)]) == [2, 3, 0, 1]
     assert topological_order(3, [(0, 1), (1, 0), (1, 2)]) == [0, 1, 2]
 
@@ -203,31 +149,25 @@ def test_forward_order_takes_the_smallest_index_first():
 def test_edges_too_long_for_bends_run_round_the_boxes():
     """A weight that 300 steps share does not fill the columns with bends: height stays that of the chain."""
     edges = [(at, at + 1) for at in range(99)] + [(0, at) for at in range(70, 100)]
-    layout = lay_out([(60, 40)] * 100, edges, Spacing(max_span=8))
+    layout = lay_out([BOX] * 100, edges, Spacing(max_span=8))
     assert len({y for _, y in layout.positions}) == 1
     assert all(len(route) >= 6 for route in layout.routes[99:])
 
 
-def test_lines_from_one_box_run_together():
-    """Twelve steps that one ``unbind`` feeds: the lines to them leave as one, and part where they are used."""
+def test_lines_from_one_box_and_to_one_box_run_together():
+    """Twelve steps that one ``unbind`` feeds, and that one ``stack`` takes: their lines leave as one, and part late."""
     steps = range(1, 13)
-    edges = [(0, step) for step in steps] + [(step, step + 1) for step in steps[:-1]]
-    layout = lay_out([(60, 40)] * 13, edges)
-    second_points = {route[2] for route in layout.routes[3:12]}
-    assert len(second_points) == 1
+    layout = lay_out([BOX] * 13, [(0, step) for step in steps] + [(step, step + 1) for step in steps[:-1]])
+    assert len({route[2] for route in layout.routes[3:12]}) == 1
     assert layout.height < 120
-
-
-def test_lines_to_one_box_run_together():
-    """And so do those of all steps into one ``stack``."""
     steps = range(12)
     edges = [(step, 12) for step in steps] + [(step, step + 1) for step in steps[:-1]]
-    assert lay_out([(60, 40)] * 13, edges).height < 120
+    assert lay_out([BOX] * 13, edges).height < 120
 
 
 def test_very_deep_graphs_are_laid_out():
     """5,000 nodes in a row need no recursion."""
-    layout = lay_out([(60, 40)] * 5000, [(at, at + 1) for at in range(4999)])
+    layout = lay_out([BOX] * 5000, [(at, at + 1) for at in range(4999)])
     assert layout.positions[-1] == (pytest.approx(4999 * 92.0), 0.0)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from array import array
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
-from tensormagic.reports import UNREADABLE, UNTOUCHED, Cell, Edge, Location
-from tensormagic.views.page.columns import edge_columns, norm_code, thinned
+from tensormagic.reports import UNREADABLE, UNTOUCHED, Cell, Edge, Frame, Location, NodeCosts, OpsReport
+from tensormagic.views.page.columns import edge_columns, frame_rows, norm_code, thinned
 from tensormagic.views.page.document import SAVED_LIMITS, VERSION, Limits, trace_document
 from tests.views import samples_viewer
 
@@ -200,3 +201,66 @@ def test_a_parameter_is_called_by_its_shortest_ending_that_no_other_has() -> Non
     document = trace_document(replace(run, parameters=series))
     short = [parameter["short"] for parameter in document["parameters"]]
     assert short == ["0.attn.weight", "1.attn.weight", "head.weight", "scale"]
+
+
+def test_costs_are_columns_of_the_nodes() -> None:
+    """Three digits a node; a column of zeros, and a graph that nothing was measured of, have none."""
+    report = samples_viewer.calm_run(2)
+    count = len(report.graphs[0].nodes)
+    seconds = array("d", [1.23456e-5] * count)
+    costs = NodeCosts(
+        1, 2, 2, array("d", [0.0] * count), array("d", [4096.0] * count), seconds, array("d", [0.0] * count)
+    )
+    nodes = trace_document(replace(report, ops=OpsReport(nodes=(costs,))))["graphs"][0]["nodes"]
+    assert nodes["backward_seconds"] == [1.23e-5] * count
+    assert nodes["forward_bytes"] == [4100] * count
+    assert "forward_seconds" not in nodes
+    other = OpsReport(nodes=(replace(costs, graph=7),))
+    assert "backward_seconds" not in trace_document(replace(report, ops=other))["graphs"][0]["nodes"]
+
+
+_FULL = (0.5, -0.25, 0.125, 0.5, 0.0, 0.0)
+
+
+def _frame(number, *measures):
+    return Frame(number, array("f", [1.0, 0.1]), {}, array("f", [value for row in measures for value in row]))
+
+
+def test_a_pass_measured_by_norms_alone_has_no_columns():
+    """Its row is the norms and what was not finite."""
+    (row,) = frame_rows([Frame(1, array("f", [1.0, UNTOUCHED]), {"0": (1, 2)})], 1000)
+    assert row == {"pass": 1, "norms": [0, None], "bad": [[0, 1, 2]]}
+
+
+def test_columns_hold_what_says_anything():
+    """In words; what is zero throughout is left out, and unmeasured nodes. Shares are counts where those are known."""
+    (row,) = frame_rows([_frame(4, _FULL, [UNTOUCHED] * 6)], 1000)
+    words = {"|max|": ["0.5", None], "mean": ["−0.25", None], "std": ["0.13", None], "zeros": ["50 %", None]}
+    assert row["measures"] == words
+    (row,) = frame_rows([_frame(4, _FULL, [UNTOUCHED] * 6)], 1000, [12, 0], {4: "pass 4, step 2"})
+    assert row["measures"] == words | {"zeros": ["6  (50 %)", None]}
+    assert row["said"] == "pass 4, step 2"
+
+
+def test_numbers_that_are_none_are_named():
+    """JSON has no NaN."""
+    (row,) = frame_rows([_frame(1, (math.inf, math.nan, math.nan, 0.0, 0.0, 1.0), _FULL)], 1000)
+    assert row["measures"]["|max|"] == ["Inf", "0.5"]
+    assert row["measures"]["mean"] == ["NaN", "−0.25"]
+    assert row["measures"]["at the limit"] == ["100 %", "0 %"]
+
+
+@pytest.mark.parametrize(("values", "told"), [(0, 0), (24, 2), (60, 4), (10_000, 9)])
+def test_of_many_passes_as_many_as_fit_are_told_in_full(values, told):
+    """Evenly spread, with the first and the last; none where there is no room at all, as while the cell runs."""
+    rows = frame_rows([_frame(number, _FULL, _FULL) for number in range(1, 10)], values)
+    full = [row["pass"] for row in rows if "measures" in row]
+    assert len(rows) == 9
+    assert len(full) == told
+    assert not full or (full[0], full[-1]) == (1, 9)
+
+
+def test_what_each_of_several_sent_stands_beside_the_norms():
+    """The shares of a sum, as codes like the norms."""
+    frame = Frame(1, array("f", [1.0]), {}, array("f"), array("f", [0.1, UNTOUCHED]))
+    assert frame_rows([frame], 100)[0]["parts"] == [-250, None]

@@ -1,22 +1,24 @@
-"""Previews that let hardly any HTML through: everything is still said, and nothing of the machinery shows as text.
+"""Reports in previews, exports and PDF: everything is still said, nothing of the machinery shows as text.
 
 Two rules that are published: GitHub's for user content (github.com/gjtorikian/html-pipeline: no style, script, svg, no
 class, no inline style, pictures from the web alone), and nbconvert's ``--sanitize-html``, which turns what it forbids
-into text that a user sees.
+into text that a user sees. For LaTeX the text of a report is set in a font that has few characters.
 """
 
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 
 import bleach
 import nbformat
 import pytest
-from nbconvert import HTMLExporter, MarkdownExporter, PythonExporter, SlidesExporter
+from nbconvert import HTMLExporter, LatexExporter, MarkdownExporter, PythonExporter, SlidesExporter
 
 from tensormagic.views import render
 from tensormagic.views.markup import plain_report
-from tensormagic.views.page.files import MOST_TEXT, bundle, with_text
+from tensormagic.views.page.files import MOST_TEXT, bundle, listing, with_text
 from tests.views import samples_memory, samples_memory_run, samples_snapshot
 from tests.views.markup_reader import Page
 from tests.views.test_every_renderer import RENDERERS, said
@@ -33,12 +35,8 @@ GITHUB_TAGS = frozenset({
 _EVERYWHERE = ["alt", "align", "colspan", "rowspan", "width", "height", "title", "scope", "open"]
 GITHUB_ATTRIBUTES = {"*": _EVERYWHERE, "img": ["src"]}
 MACHINERY = ("--s1", "{", "function(", "=>", "H4sI", "const ", "data:image")
-CASES = [
-    pytest.param(one, name, id=f"{one.name}-{name}")
-    for one in RENDERERS
-    if one.output == "html"
-    for name in one.samples
-]
+PAGES = [one for one in RENDERERS if one.output == "html"]
+CASES = [pytest.param(one, name, id=f"{one.name}-{name}") for one in PAGES for name in one.samples]
 WITH_VIEWER = ("trace_html", "run_html")  # the second folds a trace in, beside what it says itself
 # A sample of each panel, and every one with hostile text.
 FEW = [one for one in CASES if one.values[1] == next(iter(one.values[0].samples)) or "hostile" in one.values[1]]
@@ -72,10 +70,8 @@ def _said(text: str) -> str:
 @pytest.fixture(scope="module")
 def notebook():
     """A saved notebook with a panel of every kind."""
-    samples = [next(iter(one.samples.values())) for one in RENDERERS if one.output == "html"]
-    cells = [
-        nbformat.v4.new_code_cell("x", outputs=[nbformat.v4.new_output("display_data", bundle(one))]) for one in samples
-    ]
+    outputs = [nbformat.v4.new_output("display_data", bundle(next(iter(one.samples.values())))) for one in PAGES]
+    cells = [nbformat.v4.new_code_cell("x", outputs=[one]) for one in outputs]
     return nbformat.v4.new_notebook(cells=cells)
 
 
@@ -131,3 +127,67 @@ def test_nothing_runs_together_without_styles(sample):
     """Labels of axes, legends and cells of a map are words of their own where no rule sets them apart."""
     text = Page(as_github(render(sample(), "html"))).text
     assert re.findall(r"(?:[KMG]iB|\d B)\w", text) == []
+
+
+TEXTS = {one.name: one.render(next(iter(one.samples.values()))) for one in RENDERERS if one.output == "text"}
+# What Latin Modern Mono has beyond ASCII, of what we write; XeLaTeX leaves out anything else without a word.
+IN_THE_FONT = set("±²³µ·×–—•…←→−\u00a0é")
+CALL = re.compile(r"\\tm(?:l|s|r(?:\d|\{\d+\}){4}|x(?:\d|\{\d+\}){3})(?:\d|\{\d+\})")
+
+
+def body(latex: str) -> str:
+    """Return what is between the beginning and the end of the listing."""
+    return latex.split("\\scriptsize]\n", 1)[1].removesuffix("\n\\end{Verbatim}")
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_report_holds_only_what_the_font_has(name):
+    """As many lines as the text; blocks, boxes and lines are rules, whose numbers no listing can misread."""
+    text = TEXTS[name]
+    inner = body(listing(text))
+    assert len(inner.splitlines()) == len(text.rstrip("\n").splitlines())
+    plain = CALL.sub("", inner)
+    assert "\\tm" not in plain
+    assert {letter for letter in plain if not letter.isascii()} <= IN_THE_FONT
+
+
+def test_rules_stand_for_characters():
+    """A run is one rule as wide as it; a bar is as high as its eighths; a corner has its two arms."""
+    assert body(listing("───")) == r"\tml{24}"
+    assert body(listing("█▄▌")) == r"\tms8\tms4\tmr84{220}00"
+    assert body(listing("▄▄▄▄")) == r"\tmr{32}{32}{110}00"
+    assert body(listing("░")) == r"\tmr88{220}0{85}"
+    assert body(listing("┌│")) == r"\tmx44{119}0\tmx40{220}0"
+    assert body(listing("▲ 3 ≠ 4")) == "^ 3 != 4"
+
+
+def test_hostile_text_stays_text():
+    """A name cannot end the listing, nor call a command of LaTeX."""
+    inner = body(listing("\\end{Verbatim}\\input{/etc/passwd}"))
+    assert inner == r"\textbackslash{}end\{Verbatim\}\textbackslash{}input\{/etc/passwd\}"
+
+
+@pytest.fixture(scope="module")
+def exported(notebook) -> str:
+    """That notebook, as ``nbconvert --to latex`` writes it."""
+    return LatexExporter().from_notebook_node(notebook)[0]
+
+
+def test_nbconvert_takes_the_listing(exported):
+    """Each output is our listing, and no picture is asked for, which would need Inkscape."""
+    assert exported.count("\\providecommand\\tmr") == len(PAGES)
+    assert "\\includegraphics" not in exported.split("\\begin{document}")[1]
+    assert "offset(i, j) = 1 + 1·i + 12·j" in exported
+
+
+@pytest.mark.skipif(shutil.which("xelatex") is None, reason="no XeLaTeX here")
+def test_xelatex_sets_every_character(exported, tmp_path):
+    """The PDF is made; no character is missing, no line runs over the edge."""
+    (tmp_path / "out.tex").write_text(exported, encoding="utf-8")
+    command = ["xelatex", "-interaction=nonstopmode", "out.tex"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False, timeout=120)
+    log = (tmp_path / "out.log").read_text(encoding="utf-8", errors="replace")
+    assert ran.returncode == 0, [line for line in log.splitlines() if line.startswith("!")]
+    assert "Missing character" not in log
+    assert "Overfull" not in log
+    assert (tmp_path / "out.pdf").stat().st_size > 10_000

@@ -1,0 +1,206 @@
+"""The panel of one tensor in every form, as stored, and what of its pictures no stored sample shows."""
+
+from __future__ import annotations
+
+import base64
+import random
+import re
+import zlib
+from dataclasses import replace
+from xml.etree import ElementTree as ET
+
+import pytest
+import torch
+
+from tensormagic import inspect, views
+from tensormagic.reports import ImageFrame, StripCell, TensorPicture, TensorReport
+from tensormagic.views.markup import LONGEST_LINE, text_width
+from tensormagic.views.panels.why import path_svg
+from tensormagic.views.pictures import tensor_kinds
+from tensormagic.views.pictures.tensor_elements import drawn_layout
+from tensormagic.views.pictures.tensor_grid import cell_title, strip_html
+from tensormagic.views.pictures.tensor_shot import Shot, heading, notes, signals_svg
+from tensormagic.views.pictures.tensor_values import SliceRows, slices_lines, slices_summary, urgent
+from tensormagic.views.text_canvas import sparkline
+from tests.views.markup_reader import Page
+from tests.views.samples_tensor import SAMPLES, as_html, as_svg, as_text, colour, images, packed, signals
+from tests.views.samples_values import SAMPLES as VALUES
+from tests.views.samples_values import autograd_html, bad_item, graph, graph_path, nothing_finite
+from tests.views.snapshots import assert_snapshot
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def shot(report: TensorReport) -> Shot:
+    """The picture of a tensor's values."""
+    return Shot(report, report.picture)
+
+
+SVGS = ("expanded", "causal_scores", "all_missing")
+STORED = {
+    **{f"tensor_{name}.html": lambda name=name: as_html(SAMPLES[name])
+       for name in (*SVGS, "scalar", "empty", "hostile")},
+    **{f"tensor_{name}.svg": lambda name=name: as_svg(SAMPLES[name]) for name in SVGS},
+    **{f"tensor_{name}.txt": lambda name=name: as_text(SAMPLES[name])
+       for name in SAMPLES if name not in {"largest", "transpose_slice"}},
+    **{f"tensor_{name}.txt": lambda name=name: as_text(VALUES[name]) for name in VALUES},
+    **{f"tensor_slices_{name}.html": lambda report=report: SliceRows(report).html()
+       for name, report in VALUES.items() if report.slices},
+    **{f"kind_sparse.{form}": lambda form=form: views.draw(SAMPLES["sparse"], form) for form in views.FORMS},
+    "tensor_shot_images.txt": lambda: "\n".join(shot(images()).text(100)),
+    "tensor_shot_signals.txt": lambda: "\n".join(shot(signals()).text(100)),
+    "tensor_shot_signals.svg": lambda: signals_svg(signals().picture),
+    "tensor_autograd.html": lambda: autograd_html(graph()),
+    "tensor_autograd.svg": lambda: path_svg(graph_path(), "loss"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_form_is_as_stored(name: str) -> None:
+    """Character for character, PNGs pixel for pixel."""
+    assert_snapshot(name, STORED[name]())
+
+
+def test_a_drawing_is_a_card_and_nothing_lies_outside() -> None:
+    """An opaque white one over the whole picture comes before anything drawn on it; all shapes begin within."""
+    for report in SAMPLES.values():
+        root = ET.fromstring(as_svg(report))
+        card = root.find(f"{SVG}rect")
+        assert [card.get(name) for name in ("fill", "width", "height")] == [
+            "#fff",
+            root.get("width"),
+            root.get("height"),
+        ]
+        for shape in (*root.iter(f"{SVG}text"), *root.findall(f"{SVG}rect")):
+            assert 0 <= float(shape.get("x", 0)) <= float(root.get("width"))
+            assert 0 <= float(shape.get("y", 0)) <= float(root.get("height"))
+
+
+def test_a_partly_read_strip_cell_shows_how_much() -> None:
+    """A cell of which an eighth is read is filled an eighth of its height, never so little that it cannot be seen."""
+    picture = drawn_layout(SAMPLES["causal_scores"])
+    strip = replace(picture.strip, cells=(StripCell(0, 800, 400, 400, 1), StripCell(800, 1600, 8, 8, 401)))
+    html = strip_html(SAMPLES["causal_scores"], replace(picture, layout=replace(picture.layout, strip=strip)))
+    assert re.findall(r"height:(\d+)px", html) == ["11", "4"]
+
+
+@pytest.mark.parametrize(("name", "most"), [("transpose_slice", 55_000), ("causal_scores", 70_000)])
+def test_typical_panel_is_small(name: str, most: int) -> None:
+    """The mockup's panel, and a large tensor's, which can be turned; forty that share are twelve and a number."""
+    assert len(as_html(SAMPLES[name]).encode()) < most
+    assert "and 28 more on this storage" in Page(as_html(SAMPLES["largest"])).text
+
+
+@pytest.mark.parametrize(
+    ("cell", "title"),
+    [
+        (StripCell(5, 6, 0, 0), "offset 5: not read"),
+        (StripCell(15, 16, 1, 1, 6), "offset 15: read"),
+        (StripCell(3, 4, 1, 6, 4), "offset 3: read 6 times"),
+        (StripCell(0, 100, 100, 100, 1), "0 to 99: all read"),
+        (StripCell(0, 100, 50, 50, 1), "0 to 99: 50 of 100 read"),
+        (StripCell(0, 100, None, None), "0 to 99: reads not counted"),
+    ],
+)
+def test_strip_cell_says_what_is_read_of_it(cell: StripCell, title: str) -> None:
+    """One element or many, read once, often, partly, or not known."""
+    assert cell_title(cell) == title
+
+
+@pytest.mark.parametrize(
+    ("name", "label"), [("images", "rows of images"), ("a" * 40, f"rows of {'a' * 15}…")], ids=["short", "long"]
+)
+def test_label_of_the_base_rows_has_its_room(name: str, label: str) -> None:
+    """The column of labels under the storage is as wide as its longest label; a very long name is cut."""
+    base = SAMPLES["transpose_slice"]
+    layout = replace(base.layout, strip=replace(base.layout.strip, row_name=name))
+    html = as_html(replace(base, layout=layout))
+    assert f"<th>{label}</th><td" in html
+    assert int(re.search(r'<colgroup><col style="width:(\d+)px">', html)[1]) >= text_width(label, 12) + 8
+
+
+def test_sparkline_tells_empty_bins_from_small_ones() -> None:
+    """An empty bin is a dot, one in a thousand is the lowest bar."""
+    assert sparkline((0, 1, 500, 1000)) == "·▁▅█"
+
+
+def test_an_element_that_is_read_often_keeps_its_box() -> None:
+    """A thousand million reads of one element are told in few characters, beside its value."""
+    report = inspect(torch.zeros(1).expand(1_000_000_000), "big")
+    lines = str(report).partition(" LAYOUT")[2].split("\n")
+    at = next(number for number, line in enumerate(lines) if line.startswith(" value"))
+    assert [line[9:] for line in lines[at - 1 : at + 2]] == ["┌──┐", "│ 0│", "└──┘"]
+    assert "<small>×1 G</small>" in as_html(report)
+    for page in (as_html(report), as_svg(report)):
+        assert "×1000000000" not in page
+
+
+@pytest.mark.parametrize("shape", [(6, 40), (64, 64), (300, 300), (2, 100, 100)])
+def test_a_sample_shows_the_one_nan(shape: tuple[int, ...]) -> None:
+    """Of a grid that is thinned, the row and the column of the first NaN are kept."""
+    bad = torch.randn(*shape)
+    bad[..., 3, 7] = float("nan")
+    assert "nan" in str(inspect(bad, "bad")).partition("LAYOUT")[2].partition("FORMAT")[0]
+
+
+def test_joined_cells_say_how_many_and_from_how_many() -> None:
+    """A map whose cells are joined tells the size of a cell, and that not every stored element was looked at."""
+    stored = SAMPLES["sparse"].kinds[0].stored
+    assert tensor_kinds.group_title(stored, stored.groups[1]) == "row 1 is empty: crow_indices assigns it no elements"
+    ragged, joined = (kind.map for kind in SAMPLES["hostile_kind"].kinds)
+    assert tensor_kinds.cell_title(ragged, 0, 1).endswith("has ended")
+    assert "a cell is 50 × 50" in tensor_kinds.map_caption(joined)
+    assert "counted from 11 of the stored elements" in tensor_kinds.map_caption(joined)
+    assert "7 stored in a cell" in Page(as_html(SAMPLES["hostile_kind"])).text
+
+
+def test_slices_with_one_to_blame_are_open() -> None:
+    """Where every slice is bad no slice is to blame; several bad ones are listed with their counts."""
+    assert slices_summary(bad_item()) == "NaN only at i=5 of 8, 1 of 16 along j all zeros, j=9 ×40"
+    assert "<h3>By slice</h3>" in as_html(bad_item())
+    assert (slices_summary(nothing_finite()), urgent(nothing_finite())) == ("no outliers", False)
+    report = replace(bad_item(), slices=bad_item().slices[1:])
+    assert slices_lines(report)[0] == "3 of 16 slices along j hold NaN: `j=1` (4 NaN), `j=2` (4 NaN) and `j=7` (4 NaN)."
+
+
+def test_a_png_holds_the_pixels_enlarged_by_whole_factors() -> None:
+    """Levels and opacity arrive unchanged, of grey and of colour; a pixel stays a square."""
+    grey = [b"\0" + bytes([0, 255, 128, 255, 255, 255]), b"\0" + bytes([0, 0, 64, 255, 192, 255])]
+    for report, kind, expected in ((images(), 4, grey), (colour(), 6, [b"\0" + bytes([255, 128, 0, 255])])):
+        source = Page(shot(report).html()).attributes("img")[0]["src"]
+        data = base64.b64decode(source.removeprefix("data:image/png;base64,"))
+        assert (data[24], data[25]) == (8, kind)
+        at = data.index(b"IDAT")
+        length = int.from_bytes(data[at - 4 : at], "big")
+        assert zlib.decompress(data[at + 4 : at + 4 + length]) == b"".join(expected)
+    sizes = [(given["width"], given["height"]) for given in Page(shot(images()).html()).attributes("img")]
+    assert sizes == [("96", "64"), ("96", "64")]
+
+
+def test_scale_and_number_are_said() -> None:
+    """What is black and white, how many of how many, every which pixel, what could not be drawn; no choice is a choice.
+
+    Bytes, truth values and values from 0 to 1 are drawn as they are.
+    """
+    assert heading(images(), images().picture) == "2 of 5 images, 8 × 12 pixels; v is read as (N, H, W)"
+    assert notes(images().picture) == (
+        "black −1.5, white 2: the smallest and largest shown, one scale for all",
+        "every 4th pixel across and down",
+        "1 pixel that is NaN or infinite is hatched",
+    )
+    assert "every 4th pixel across and down" in " ".join(Page(as_html(images())).text.split())
+    picture = colour().picture
+    assert notes(picture) == ("darkest 0, brightest 1: values as they are",)
+    assert notes(replace(picture, scale="bytes", high=255.0))[0].endswith("brightest 255: bytes as they are")
+    assert notes(replace(picture, scale="truth", channels=1)) == ("black 0, white 1: False and True",)
+
+
+def test_a_picture_of_noise_is_drawn_whole() -> None:
+    """Its data are a long text that compresses badly, and no line to be cut for being long."""
+    noise = random.Random(0).randbytes(40 * 40)
+    frame = ImageFrame("", 40, 40, packed(*(level for byte in noise for level in (byte, 255))))
+    report = replace(images(), picture=TensorPicture("(H, W)", 1, 0.0, 1.0, "unit", (frame,), size=(40, 40)))
+    assert len(frame.pixels) > LONGEST_LINE
+    drawn = views.render(report, "txt").partition("PICTURE")[2].split("\n")[1:21]
+    assert [len(line.strip()) > 30 for line in drawn] == [True] * 20
+    assert shot(report).html() in views.render(report, "html")

@@ -1,0 +1,280 @@
+"""What is said of one tensor: its memory, who holds it, what an expression copies, its way to the leaves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tensormagic.reports import NOTHING, CopyVerdict, Holder, HoldersReport, Path, PathNode, Sharing, Step
+from tensormagic.views.graph.words import FORMULAS, formulas
+from tensormagic.views.nodes import Paragraph, Table, Words
+from tensormagic.views.panels.tensor import badges, size_in_memory
+from tensormagic.views.panels.tensor_autograd import broken, lines, sent_rows, summary
+from tensormagic.views.panels.tensor_memory import (
+    holders_nodes,
+    holders_summary,
+    memory_lines,
+    memory_summary,
+    verdict_nodes,
+)
+from tensormagic.views.panels.why import path_note, path_svg, tree
+from tensormagic.views.pictures import tensor_elements
+from tensormagic.views.pictures.tensor_grid import base_rows
+from tensormagic.views.to_html import html
+from tensormagic.views.to_text import text
+from tests.views.markup_reader import Page
+from tests.views.samples_tensor import CHAIN, MANY, SAMPLES, as_html, as_text, layout, report
+from tests.views.samples_values import autograd_html, graph, graph_path
+
+SLICED, EXPANDED, SCORES = (SAMPLES[name] for name in ("transpose_slice", "expanded", "causal_scores"))
+META = replace(SAMPLES["vector"], storage=replace(SAMPLES["vector"].storage, address=0, device="meta"))
+WINDOW = SAMPLES["vector"].layout
+WINDOW = replace(WINDOW, strip=replace(WINDOW.strip, start=2, stop=6, cells=WINDOW.strip.cells[2:6]))
+SAID = [
+    (tensor_elements.formula, (SLICED.layout,), "offset(i, j) = 1 + 1·i + 12·j"),
+    (tensor_elements.formula_at, (SLICED.layout, (2, 1)), "offset(2, 1) = 1 + 1·2 + 12·1 = 15"),
+    (tensor_elements.bases_index, (SLICED, 15), "a[2, 3]"),
+    # An index of the base cannot be known from the offset alone where the base does not fill the storage.
+    (tensor_elements.bases_index, (replace(SLICED, storage=replace(SLICED.storage, elements=48, nbytes=192)), 15), ""),
+    # A cut says which rows and columns, of how many, and which slice; a strip which part of the storage it is.
+    (tensor_elements.shown, (SCORES,),
+     "32 × 32 of 1024 × 1024: j 0, 32, 64 … 992, k 0, 32, 64 … 992; slice scores[0, :, :], one of 64"),
+    (tensor_elements.shown, (SLICED,), ""),
+    (tensor_elements.strip_shown, (SAMPLES["largest"],), "a cell is 33\u00a0554\u00a0432 elements; counts are sampled"),
+    (tensor_elements.strip_shown, (replace(SAMPLES["vector"], layout=WINDOW),), "elements 2 to 5 of 10 are drawn"),
+    # A meta tensor's storage has a size and no first byte.
+    (memory_summary, (META,), "none: on the meta device; elsewhere it would take 40 B"),
+    (size_in_memory, (SLICED,), ("32 B", "of a 96 B storage")),
+    (size_in_memory, (EXPANDED,), ("16 B", "stored, seen as 96 B")),
+    (size_in_memory, (SCORES,), ("128 MiB", "")),
+    (badges, (SLICED,), ["not contiguous", "requires_grad=False"]),
+    (badges, (SAMPLES["channels"],), ["channels_last", "requires_grad=False"]),
+    (badges, (EXPANDED,), ["not contiguous", "requires grad, not a leaf"]),
+    (badges, (SAMPLES["all_missing"],), []),
+    # A value that is too long has fewer digits; none is cut off without a sign.
+    *((tensor_elements.narrowed, (number, room), short) for number, room, short in (
+        ("-0.01371", 8, "-0.01371"), ("-0.01371", 7, "-0.0137"), ("-0.01371", 5, "-0.01"), ("1.234e-05", 6, "1e-05"),
+        ("nan", 3, "nan"), ("True", 3, "Tr…"), ("12345678", 4, "123…"),
+    )),
+    # Formulas are not guessed: an op that is not known, or has another number of inputs, has none.
+    (formulas, ("NoSuchBackward0", 2), ("", "")),
+    (formulas, ("MulBackward0", 3), ("", "", "")),
+    # All drawn says nothing; part of a known number says both; past the bound says more than.
+    (path_note, (replace(graph_path(), walked=6),), ""),
+    (path_note, (graph_path(),), "the nearest 6 of 34 nodes are drawn"),
+    (path_note, (replace(graph_path(), walked=10_000, complete=False),),
+     "the nearest 6 nodes are drawn; there are more than 10\u00a0000"),
+    (verdict_nodes, (None,), []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("say", "given", "words"), SAID)
+def test_words_about_a_tensor(say, given, words) -> None:
+    assert say(*given) == words
+
+
+def test_memory_without_an_address_is_not_given_one() -> None:
+    assert "first byte at `0x55d0c0de`" in memory_lines(SAMPLES["vector"])[0]
+    assert memory_lines(META)[0] == "On the meta device it uses no memory; elsewhere its storage would take 40 B."
+
+
+@pytest.mark.parametrize("name", ["transpose_slice", "expanded", "vector", "channels", "causal_scores"])
+def test_shown_offsets_agree_with_the_formula(name: str) -> None:
+    """Every cell of every grid holds the offset that stride and index give."""
+    where = SAMPLES[name].layout
+    for row, offsets in enumerate(where.grid.offsets):
+        for column, offset in enumerate(offsets):
+            assert offset == where.offset(tensor_elements.index_at(where.grid, row, column))
+
+
+@pytest.mark.parametrize(
+    ("shape", "stride", "numel", "coloured"),
+    [((2, 2, 3), (6, 3, 1), 12, range(6)), ((4, 3, 2), (1, 4, 12), 24, range(0, 24, 4))],
+    ids=["slice after slice", "interleaved"],
+)
+def test_only_the_drawn_slice_is_coloured(shape, stride, numel, coloured) -> None:
+    """In a tensor of several slices the strip's cells outside the drawn one have no colour."""
+    picture = tensor_elements.drawn_layout(report("t", layout(shape, stride, 0, numel), numel))
+    colours = {cell.start: picture.cell_colour(cell) for cell in picture.strip.cells}
+    assert [at for at, colour in colours.items() if colour is not None] == [*coloured]
+    if numel == 12:
+        assert (colours[0], colours[5]) == ("#00224e", "#fee838")
+
+
+def test_strip_cell_of_an_offset_counts_from_the_strips_start() -> None:
+    """A cell of many elements holds all their offsets; what is not drawn has no cell, and no value."""
+    picture = tensor_elements.drawn_layout(SCORES)
+    assert [picture.strip_cell(at) for at in (0, 1048575, 1048576, 64 * 1048576)] == [0, 0, 1, None]
+    assert picture.strip_values == {}
+
+
+def test_value_scale_cuts_outliers_at_three_standard_deviations() -> None:
+    """The colour scale reaches over what is shown, cut at mean ± 3 std where that is narrower."""
+    grid = SCORES.layout.grid
+    low, high = tensor_elements.value_range(grid, SCORES.statistics)
+    shown = [level for row in grid.levels for level in row if level > -9]
+    assert low == pytest.approx(max(min(shown), -0.0001 - 3 * 0.9996))
+    assert high == pytest.approx(min(max(shown), -0.0001 + 3 * 0.9996))
+    assert tensor_elements.value_range(grid, None) == (min(shown), max(shown))
+
+
+def test_rows_of_a_base_with_more_dimensions_are_named_by_what_they_span() -> None:
+    """Under a storage of (2, 1, 2, 6), 12 elements are a row a[0], not a[0, 0, 0], which has six."""
+    base = replace(next(alias for alias in SLICED.aliases if alias.name == "a"), shape=(2, 1, 2, 6))
+    strip = replace(SLICED.layout.strip, row_length=12)
+    deep = replace(SLICED, aliases=(base,), layout=replace(SLICED.layout, strip=strip))
+    assert base_rows(deep, strip) == [("a[0]", 12), ("a[1]", 12)]
+    assert tensor_elements.bases_index(deep, 15) == "a[1, 0, 0, 3]"
+
+
+def test_a_chain_is_a_row_for_each_step() -> None:
+    """What it gave, and why; at the heading what was copied; steps that are not shown are counted."""
+    (section,) = verdict_nodes(replace(CHAIN, more_steps=5))
+    assert (section.title, section.note) == ("Copy", "48 B copied")
+    _, table, more = section.body
+    assert [row[:2] for row in table.rows] == [
+        [Words("x.t()", "code"), "view of `x`"],
+        [Words(".contiguous()", "code"), "copy, 48 B"],
+        [Words(".view(-1)", "code"), "view"],
+    ]
+    assert table.rows[0][2] == "the strides are swapped; no element moves"
+    assert more == Paragraph("5 earlier steps not shown", "quiet")
+
+
+def test_a_long_reason_goes_on_under_itself() -> None:
+    """On a narrow terminal nothing is cut off."""
+    lines = list(text(verdict_nodes(CHAIN)[0], 60))
+    assert max(map(len, lines)) <= 60
+    words = " ".join(" ".join(lines).split())
+    assert all(part in words for part in ("contiguous() had to", "the stride was", "(1, 4), contiguous is"))
+
+
+def test_one_step_has_its_reason_below() -> None:
+    """No table for it."""
+    step = Step("x[1:, ::2]", "view", "x", 0, "basic indexing: another offset, other sizes and strides")
+    (section,) = verdict_nodes(
+        CopyVerdict("x[1:, ::2]", (Sharing("x", "overlap", 4, 12, shares_version=True),), (step,))
+    )
+    assert (section.title, section.body[1:]) == ("View", [Paragraph(step.reason, "quiet")])
+
+
+WRITING = "writing to one changes the other"
+APART = Sharing("x", "separate", 0, 3), Sharing("y", "separate", 0, 3)
+IN_PLACE = (Step("x.add_(1)", "written in place", "x"),)
+
+
+@pytest.mark.parametrize(
+    ("operands", "steps", "said"),
+    [
+        ((Sharing("x", "overlap", 12, 12, shares_version=True),), (), f"View shares all 12 elements of x: {WRITING}"),
+        ((Sharing("x", "overlap", 1, 1),), (), f"View shares the one element of x: {WRITING}"),
+        ((Sharing("x", "overlap", 4, 12, shares_version=False),), (),
+         f"View shares 4 of the 12 elements of x: {WRITING}, and autograd does not notice"),
+        ((Sharing("x", "overlap", None, None),), (), f"View shares memory with x: {WRITING}"),
+        ((Sharing("x", "may overlap", None, 9),), (), "View shares the storage of x and may overlap it"),
+        ((Sharing("x", "same object", 3, 3),), (), "Same object the result is x itself: no new tensor was made"),
+        ((Sharing("x", "same object", 3, 3),), IN_PLACE, "Same object the result is x itself, written to in place"),
+        ((Sharing("x", "same storage", 0, 3),), (), "View uses the storage of x, but shares no elements with it"),
+        ((Sharing("x", "unknown", None),), (), "Cannot tell its memory cannot be compared with x"),
+        (APART, (), "Separate memory shares no memory with x and y: writing to it leaves x and y alone"),
+        ((), (), "Separate memory the expression names no tensor or array to share memory with"),
+    ],
+)  # fmt: skip
+def test_sentence_of_a_verdict(operands, steps, said: str) -> None:
+    """Every verdict in words, with its numbers."""
+    (section,) = verdict_nodes(CopyVerdict("r", operands, steps))
+    assert Page(html(section)).text.strip() == said
+
+
+def test_where_verdict_and_holders_stand() -> None:
+    """The one right below the header, before findings and layout; the others in memory, named in its summary."""
+    shown = replace(SLICED, verdict=CHAIN, name="x", holders=MANY)
+    page, lines = as_html(shown), as_text(shown)
+    assert page.index("<h3>Copy</h3>") < page.index('<div class="tm-find">') < page.index('<div class="tm-layout">')
+    assert lines.index("COPY (48 B copied)\n  shares no memory with x") < lines.index("TM401")
+    assert "96 B, held by the last error" in Page(page).text
+    assert "graph of loss: AddmmBackward0, saved as mat1" in Page(page).text
+    assert lines.index("MEMORY AND HOLDERS") < lines.index("  HELD BY ")
+
+
+ALONE = HoldersReport((Holder("x", "name", "tensor"),), found=1, looked=3, unreached=0)
+NOBODY = HoldersReport((Holder("a", "name", "storage", 96),), found=1, looked=3, unreached=0)
+
+
+@pytest.mark.parametrize(
+    ("held", "said"),
+    [
+        (MANY, "held by the last error (ValueError), graph of loss and 3 more"),
+        (ALONE, "held only by x"),
+        (replace(ALONE, holders=(*ALONE.holders, *NOBODY.holders)), "others hold its storage"),
+        (NOBODY, "held by no name, but its storage is"),
+        (replace(NOBODY, holders=()), "held by no name"),
+        (None, ""),
+    ],
+)
+def test_summary_of_holders_names_what_one_would_not_think_of(held: HoldersReport | None, said: str) -> None:
+    """Tracebacks and graphs before containers and names; the name itself is no news."""
+    assert holders_summary(held, "x") == said
+
+
+def test_a_row_for_each_holder() -> None:
+    """How it is reached, what it keeps, and what it is; a name alone needs no table."""
+    (table,) = holders_nodes(MANY, "x")
+    assert table.rows[4] == [
+        Words("the last error (ValueError), local of step", "code"), "tensor",
+        Words("an error's traceback, train.py, line 12", "quiet"),
+    ]  # fmt: skip
+    assert table.rows[6][1] == "storage, 96 B"
+    assert holders_nodes(ALONE, "x") == ["Held only by `x`."]
+
+
+def test_what_is_not_known_of_holders_is_said() -> None:
+    """More than listed, tensors without a way from a name, a search that was cut, a temporary."""
+    nodes = holders_nodes(replace(NOBODY, found=40, cut="after 50 ms", unreached=2), "x + 1")
+    told = [node.text if isinstance(node, Paragraph) else node for node in nodes if not isinstance(node, Table)]
+    assert [words.replace("`", "") for words in told] == [
+        "No variable was found that holds x + 1 itself.",
+        "28 more holders are not listed.",
+        "By torch's count, 2 more tensors that cannot be reached from a variable use the storage.",
+        "The search stopped after 50 ms: there may be more.",
+    ]
+
+
+def test_a_freed_graph_is_said_and_stays_closed() -> None:
+    """A loss after its backward is in the usual state: said, but no alarm; one that must fail opens the section."""
+    assert broken(graph())
+    assert "<h3>Autograd</h3>" in as_html(graph())
+    way = Path((replace(graph_path().nodes[0], inputs=(NOTHING,), saved="freed"),), 1, complete=True)
+    state = graph().autograd
+    freed = replace(graph(), autograd=replace(state, details=replace(state.details, path=way)))
+    assert summary(freed).endswith("its graph has been freed")
+    assert not broken(freed)
+    assert lines(freed)[-1].startswith("Another `backward()` would raise: its graph has been freed")
+    assert 'class="freed"' in path_svg(way, "loss")
+    assert "<h3>Autograd</h3>" not in as_html(freed)
+
+
+def test_a_product_has_its_formula() -> None:
+    """Each input of a node has its target and its formula, where there is one."""
+    product = Path((graph_path().nodes[1], *graph_path().nodes[1:]), 34, complete=True)
+    assert sent_rows(product) == (
+        ("input 0", "AddmmBackward0, which made out", "grad · other"),
+        ("input 1", "a node further away", "grad · self"),
+    )
+    assert all(name.endswith(("Backward0", "Backward1")) for name in FORMULAS)
+
+
+def test_shared_nodes_are_told_once() -> None:
+    """A node that is used twice is drawn out the first time; a long chain is cut, and that is shown."""
+    shared = Path((PathNode("mul", "MulBackward0", inputs=(1, 1)), PathNode("exp", "ExpBackward0")), 2, complete=True)
+    assert tree(shared, "x")[2:] == ["  ├ ExpBackward0 ()", "  └ ExpBackward0 () (as above)"]
+    chain = Path(tuple(PathNode("add", "AddBackward0", inputs=(at + 1,)) for at in range(20)), 21, complete=True)
+    assert len(tree(replace(chain, nodes=(*chain.nodes, PathNode("", "AccumulateGrad"))), "x")) == 15
+
+
+def test_a_report_without_details_says_what_it_has() -> None:
+    """Reports saved before there were details, and tensors whose graph cannot be read, keep their sentences."""
+    assert summary(EXPANDED).startswith("ExpandBackward0")
+    assert "stays None" in autograd_html(EXPANDED)
+    assert autograd_html(SAMPLES["all_missing"]) == ""

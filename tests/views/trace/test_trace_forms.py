@@ -1,0 +1,369 @@
+"""A traced run as text and as a picture: each kind as stored, and what of the two no stored run shows."""
+
+from __future__ import annotations
+
+import math
+import re
+from array import array
+from collections import Counter
+from dataclasses import replace
+from itertools import accumulate
+from xml.etree import ElementTree  # noqa: ICN001  (spelt out, as everything here)
+
+import pytest
+
+from tensormagic.reports import UNREADABLE, UNTOUCHED, Frame, Pass
+from tensormagic.views import to_svg
+from tensormagic.views.graph.drawing import draw
+from tensormagic.views.graph.marks import Value, run_scale, value_of
+from tensormagic.views.page import figures
+from tensormagic.views.page.document import trace_document
+from tensormagic.views.panels.trace_words import all_clear, measured, norm_text, run_text, touched
+from tensormagic.views.pictures.graph_svg import STYLE
+from tensormagic.views.pictures.norms import Norms, chosen, scale_of
+from tensormagic.views.text_canvas import bar, bars, largest
+from tensormagic.views.theme import norm_level
+from tests.views import samples_failure, samples_viewer, trace_forms
+from tests.views import samples_trace as samples
+from tests.views.snapshots import assert_snapshot
+from tests.views.trace_forms import CASES
+
+NAMESPACE = "{http://www.w3.org/2000/svg}"
+
+
+def chart(report):
+    """Return the charts of all parameters, without the graph."""
+    return Norms(report).svg(to_svg.WIDTH)[0]
+
+
+def texts(svg):
+    """Return what is written, tooltips apart."""
+    found = ElementTree.fromstring(svg).iter(NAMESPACE + "text")
+    return ["".join([element.text or "", *(_inner(child) for child in element)]) for element in found]
+
+
+def _inner(child):
+    return ("" if child.tag.endswith("title") else child.text or "") + (child.tail or "")
+
+
+def count_of(svg, style):
+    """Return how many shapes are drawn in that style."""
+    paths = ElementTree.fromstring(svg).iter(NAMESPACE + "path")
+    return sum(path.get("d").count("M") for path in paths if path.get("class") == style)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_forms_are_as_stored(name):
+    """Every kind of run has its text and its picture in ``tests/snapshots``; a change is seen there.
+
+    The picture stands alone, as an ``<img>``, and twice: no reference, no id, an opaque ground; texts begin inside.
+    """
+    svg = trace_forms.svg(CASES[name]())
+    assert_snapshot(f"trace_{name}.txt", trace_forms.text(CASES[name]()))
+    assert_snapshot(f"trace_{name}.svg", svg)
+    root = ElementTree.fromstring(svg)
+    assert {element.tag.removeprefix(NAMESPACE) for element in root.iter()} <= {
+        "svg", "style", "g", "rect", "path", "text", "tspan", "title", "circle",
+    }  # fmt: skip
+    assert not any(set(element.attrib) & {"id", "href", "onload"} for element in root.iter())
+    assert "url(" not in svg
+    assert root.find(NAMESPACE + "rect").get("fill") == "#fff"
+    for element in root.findall(f"{NAMESPACE}g/{NAMESPACE}text"):
+        assert 0 <= float(element.get("x", "0")) <= to_svg.WIDTH + 32
+
+
+@pytest.mark.parametrize("state", ["running", "interrupted"])
+def test_states_are_told_apart(state):
+    """A run that has not ended, or not by itself, says so, and claims no more than it knows."""
+    assert f"── digits-cnn ── {state} · " in trace_forms.text(replace(samples.report(), state=state))
+    assert all_clear(samples.failed()).endswith("2 backward passes; the error comes from your code")
+
+
+def test_a_refused_backward_is_the_last_of_the_passes_and_not_after_it():
+    """The passes that are counted include the one that torch refused: none of them came before it that did not."""
+    failure = samples_failure.backward()
+    last = replace(samples.failed().passes[-1], outcome="failed")
+    two = replace(samples.failed(), failure=failure, passes=(samples.failed().passes[0], last), passes_seen=2)
+    assert all_clear(two).endswith("which torch refused, in the last of 2 backward passes")
+    one = replace(two, passes=(last,), passes_seen=1)
+    assert all_clear(one).endswith("which torch refused in the first backward")
+    forward = replace(failure, phase="forward")
+    assert all_clear(replace(two, failure=forward)).endswith("which torch refused; 2 backward passes before it")
+
+
+def test_what_is_left_out_is_counted():
+    """Of two graphs one is drawn, of many parameters forty are shown, of thinned passes those that were kept."""
+    two = replace(samples.report(), graphs=(*samples.report().graphs, replace(samples.chain(3), number=2)))
+    assert "\n  1 graph with another structure not shown\n" in trace_forms.text(two)
+    shown = texts(trace_forms.svg(two, place=1))
+    assert shown.count("sin") == 3
+    assert any("1 graph with another structure not shown" in text for text in shown)
+    many = replace(samples.report(samples.resnet(10)), passes_seen=4000)
+    assert f"not shown: {len(many.parameters) - 40} parameters more\n" in trace_forms.text(many)
+    assert "40 of 4000 passes were kept and are shown\n" in trace_forms.text(many)
+
+
+def test_first_last_smallest_and_largest_are_those_of_the_series():
+    """The numbers of a row are the series' own; NaN is told as the last, and left out of the extremes."""
+    (series,) = samples.parameters_of(samples.chain(1))
+    norms = array("f", [0.5, 0.25, 2.0, math.nan])
+    whole = samples.report(samples.chain(1), count=4, parameters=(replace(series, norms=norms),))
+    row = next(line for line in trace_forms.text(whole).splitlines() if line.startswith("x "))
+    assert row.split()[-4:] == ["0.5", "NaN", "0.25", "2"]
+
+
+def test_bars_stand_for_norms():
+    """Eight heights over the scale, and letters of their own for what is no height; a stretch shows its loudest."""
+    assert [bar(10.0**exponent) for exponent in (-9, -5, -2, 0.9, 9)] == ["▁", "▁", "▅", "█", "█"]
+    assert [bar(norm) for norm in (math.nan, math.inf, UNTOUCHED, 0.0, UNREADABLE)] == ["!", "!", "·", "0", "?"]
+    norms = array("f", [1e-3] * 1000)
+    norms[500] = math.nan
+    assert bars(norms, 10, (-5, 1)) == "▃▃▃▃▃!▃▃▃▃"
+    assert bars([UNREADABLE, 1.0, UNTOUCHED, UNREADABLE, UNTOUCHED, UNTOUCHED], 3, (-1, 0)) == "█?·"
+    assert (largest([UNTOUCHED, 2.0, 1.0]), largest([])) == (2.0, UNTOUCHED)
+
+
+@pytest.mark.parametrize(
+    ("norm", "written"),
+    [
+        (1.0, "1"), (0.64, "0.64"), (24.2, "24"), (640.4, "640"), (9999.4, "9999"), (3.14e-5, "3.1e−5"),
+        (1e-6, "1e−6"), (0.00123, "0.0012"), (0.125, "0.13"), (99.5, "100"), (123456.0, "1.2e5"),
+        (0.0, "0"), (math.nan, "NaN"), (math.inf, "Inf"), (UNTOUCHED, "none"), (UNREADABLE, "not measurable"),
+    ],
+)  # fmt: skip
+def test_norms_are_written_as_numbers(norm, written):
+    """Two digits, as a user writes them; powers of ten only where there is no other way."""
+    assert norm_text(norm) == written
+
+
+@pytest.mark.parametrize(
+    ("values", "locations", "words"),
+    [
+        ((2.3, 0.5, 0.125), (0, 0, 0), ", loss 2.3 → 0.125"),
+        ((2.3, 0.5, math.nan), (0, 0, 0), ", loss 2.3 → NaN"),
+        ((2.3,), (0,), ", loss 2.3"),
+        ((2.3, 0.5), (0, 1), ""),  # two losses, as of a generator and its critic
+        ((2.3, None), (0, 0), ""),  # not a number every time
+    ],
+)
+def test_the_loss_is_told_where_there_is_one(values, locations, words):
+    """First and last of what backward was called on, where that is one number, on one line."""
+    passes = tuple(
+        Pass(number, number, 1, "finished", 0.1, 3, location, value=value)
+        for number, (value, location) in enumerate(zip(values, locations, strict=True), start=1)
+    )
+    report = replace(samples.broken(), passes=passes, own_seconds=0.0)
+    assert run_text(report).endswith(words)
+    assert ("loss" in run_text(report)) == bool(words)
+
+
+def test_cuts_that_read_the_same_are_one_line():
+    """The same call on the same line, used at twelve places alike: said once, with the number of places."""
+    report = samples.cuts()
+    (graph,) = report.graphs
+    text = trace_forms.text(replace(report, graphs=(replace(graph, cuts=graph.cuts[:1] * 12),)))
+    assert "12 cuts in the graph" in text
+    assert text.count(f"{graph.cuts[0].op}, line") == 1
+    assert " ".join(text.split()).count("at each of 12 places") == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"pass_number": 12}, "NaN born here, pass 12"),
+        ({"nan": 0, "inf": 3, "certain": False}, "Inf born here, or beside it"),
+    ],
+)
+def test_what_was_born_when_is_said(changes, words):
+    """An earlier pass than the one that is drawn is named; infinities alone are not called NaN; doubt is said."""
+    whole = samples.broken()
+    born = (replace(whole.graphs[0].first_nonfinite[0], **changes),)
+    whole = replace(whole, graphs=(replace(whole.graphs[0], first_nonfinite=born),))
+    assert words in texts(trace_forms.svg(whole))
+
+
+def test_boxes_take_the_colour_of_their_norm():
+    """Of eleven boxes seven are bad; the others have their level of the norm scale."""
+    whole = samples.broken()
+    drawing, frame = draw(whole.graphs[0]), whole.graphs[0].frames[0]
+    values = [value_of(box.nodes, frame, run_scale(whole)) for box in drawing.boxes]
+    assert sum(value.bad for value in values) == 7
+    svg = trace_forms.svg(replace(whole, parameters=()), drawing=drawing)
+    styles = Counter("bad" if value.bad else norm_level(value.norm, value.scale) for value in values)
+    assert {style: count_of(svg, f"b s{style}") for style in styles} == styles
+
+
+FRAME = Frame(1, array("f", [UNTOUCHED, 0.5, 2.0, math.inf, UNREADABLE]), {"2": (1, 2)})
+
+
+@pytest.mark.parametrize(
+    ("nodes", "style", "text"),
+    [
+        ((0,), "none", "no gradient"), ((1,), None, "gradient norm 0.5"), ((2,), "bad", "1 NaN, 2 Inf"),
+        ((3,), "bad", "Inf"), ((1, 3), "bad", None), ((0, 4, 1), "blind", "gradient not measurable"),
+        ((4, 3), "bad", None),
+    ],
+)  # fmt: skip
+def test_value_of_a_box_is_that_of_its_first_reached_node(nodes, style, text):
+    """The first of a box's nodes that was reached speaks for it; a bad one anywhere in it is louder."""
+    value = value_of(nodes, FRAME)
+    assert style in {None, value.style}
+    assert text in {None, value.text}
+    assert (value_of((0, 1), FRAME), value_of((1, 2), FRAME)) == (Value(0.5), Value(2.0, 1, 2))
+    assert value_of((1, 2), None) == Value()
+    assert (Value().style, value_of((0,), FRAME).untouched, value_of((0, 4, 1), FRAME).untouched) == (
+        "none",
+        True,
+        False,
+    )
+
+
+def test_wires_are_thicker_where_the_gradient_is_larger():
+    """Each of the six levels has its own stroke width, rising; those that are drawn keep theirs."""
+    style = re.findall(r"\.tms \.w(\d)\{stroke:#\w+;stroke-width:([\d.]+)\}", STYLE)
+    widths = [float(width) for _, width in sorted(style)]
+    assert len(widths) == 6
+    assert widths == sorted(set(widths))
+
+
+def test_a_given_drawing_is_drawn():
+    """The picture can show the very boxes that the live panel showed."""
+    whole = samples.report(samples.transformer(8))
+    shown = texts(trace_forms.svg(whole, drawing=draw(whole.graphs[0], max_boxes=9)))
+    assert "layers.7" in shown
+    assert any("322 nodes drawn as 9 boxes" in text for text in shown)
+
+
+@pytest.mark.parametrize("boxes", [200, 600])
+def test_large_pictures_stay_small_files(boxes):
+    """600 boxes take less than 150 KB."""
+    whole = samples.report(samples.resnet(100))
+    drawing = draw(whole.graphs[0], max_boxes=10_000)
+    kept = replace(drawing, boxes=drawing.boxes[:boxes], wires=tuple(w for w in drawing.wires if w.source < boxes))
+    assert len(kept.boxes) == boxes
+    assert len(trace_forms.svg(whole, drawing=kept).encode()) < 150 * 1024
+
+
+def test_charts_share_one_scale_of_whole_decades():
+    """The scale holds every finite norm; zero and NaN do not widen it, and it never spans more than 12 decades."""
+    (series,) = samples.parameters_of(samples.chain(1))
+    scale = scale_of([replace(series, norms=array("f", [0.0, 3e-4, 20.0, math.nan, UNTOUCHED]))])
+    assert (scale.low, scale.high, scale.text) == (-4, 2, "1e−4 to 100")
+    assert [round(scale.share(norm), 3) for norm in (1e-4, 1e-1, 100.0, 0.0, 1e9)] == [0.0, 0.5, 1.0, 0.0, 1.0]
+    wide = scale_of([replace(series, norms=array("f", [1e-30, 1.0]))])
+    assert (wide.low, wide.high) == (-11, 1)
+
+
+def test_a_large_model_shows_the_parameters_that_matter_and_counts_the_rest():
+    """NaN first, then those without gradient, then the order of the report; the others are counted.
+
+    A teacher's parameters do not push out those that learn; one that alone got none in its model comes first.
+    """
+    whole = samples.report(samples.resnet(10), count=3)
+    series = list(whole.parameters)
+    series[50] = replace(series[50], norms=array("f", [1.0, math.nan, 1.0]))
+    series[40] = replace(series[40], norms=array("f", [UNTOUCHED] * 3), touched=0)
+    assert [each.name for each in chosen(series)][:3] == [series[at].name for at in (50, 40, 0)]
+    shown = texts(trace_forms.svg(replace(whole, parameters=tuple(series))))
+    assert f"{len(series) - 12} parameters more, not shown here" in shown
+    reached = {("student", at) for at in (0, 1, 2, 4)}
+    models = [
+        replace(series[0], name=f"{owner}.{at}", owner=owner, touched=2 * ((owner, at) in reached),
+                norms=array("f", [0.1 if (owner, at) in reached else UNTOUCHED] * 3))
+        for owner in ("teacher", "student") for at in range(5)
+    ]  # fmt: skip
+    assert [one.name for one in chosen(models, most=4)] == ["student.3", "student.0", "student.1", "student.2"]
+    assert [one.owner for one in chosen(models, most=40)] == ["student"] * 5 + ["teacher"] * 5
+
+
+def heights(svg):
+    """Return how far from the top the points of all lines of a chart are."""
+    (path,) = re.findall(r'class="p" d="([^"]+)"', svg)
+    pieces = [[float(one) for one in re.findall(r"-?\d*\.?\d+", piece)] for piece in re.split("[Ml]", path)[1:]]
+    starts, steps = pieces[::2], pieces[1::2]
+    return [y for start, step in zip(starts, steps, strict=True) for y in accumulate([start[1], *step[1::2]])]
+
+
+def test_a_long_series_keeps_its_extremes():
+    """Of 5,000 passes the one spike and the one NaN are still drawn; without a pass there is no empty frame."""
+    (series,) = samples.parameters_of(samples.chain(1))
+    norms = array("f", [0.01] * 5000)
+    norms[3210], norms[1234] = 90.0, math.nan
+    svg = chart(samples.report(samples.chain(1), count=5000, parameters=(replace(series, norms=norms),)))
+    assert min(heights(svg)) < 20 < max(heights(svg))
+    assert [element.get("class", "") for element in ElementTree.fromstring(svg).iter()].count("b sbad") == 1
+    assert len(svg) < 12_000
+    assert chart(samples.empty()) == ""
+
+
+def test_code_in_findings_is_set_as_code():
+    """What a finding quotes between backticks stands in the code font, over a line's end too; no backtick is left."""
+    run = samples.broken()
+    long = "`F.binary_cross_entropy_with_logits(input, target, weight=None, pos_weight=None)`"
+    remedy = f"{'Keep away from zero. ' * 3}Use {long} here; a ` stays"
+    svg = trace_forms.svg(replace(run, findings=(replace(run.findings[0], message="`a < b` is born", remedy=remedy),)))
+    spans = [span.text for span in ElementTree.fromstring(svg).iter(NAMESPACE + "tspan") if span.get("font-family")]
+    assert spans[0] == "a < b"
+    assert " ".join(spans[1:]) == long.strip("`")
+    assert len(spans) == 3
+    assert svg.count("`") == 1
+
+
+def unmeasured(*, always):
+    """A run whose first parameter, and whose node nearest to the loss, could not be measured: always, or once."""
+    base = samples_viewer.calm_run(4)
+    graph, first = base.graphs[0], base.parameters[0]
+    last = len(graph.nodes) - 1
+    frames = tuple(replace(frame, norms=frame.norms[:last] + array("f", [UNREADABLE])) for frame in graph.frames)
+    series = array("f", [UNREADABLE] * 4 if always else [0.5, 0.25, UNREADABLE, 0.125])
+    parameters = (replace(first, norms=series), *base.parameters[1:])
+    return replace(base, graphs=(replace(graph, frames=frames),), parameters=parameters)
+
+
+@pytest.mark.parametrize(
+    ("norm", "what"), [(UNREADABLE, (True, False)), (UNTOUCHED, (False, False)), (math.nan, (True, True))]
+)
+def test_what_could_not_be_measured_is_no_norm_and_not_nothing(norm, what):
+    """It came, but it is no norm."""
+    assert (touched(norm), measured(norm)) == what
+
+
+@pytest.mark.parametrize(("always", "cells"), [(False, ("0.5", "0.13", "0.13", "0.5")),
+                                               (True, ("not measurable", "not measurable", "", ""))])  # fmt: skip
+def test_tables_keep_what_was_not_measured_out_of_smallest_and_largest(always, cells):
+    """The smallest and the largest norm are those that were measured; where none was, there are none."""
+    row = Norms(unmeasured(always=always)).html().split("<tr>")[2]
+    assert row.split("</tr>")[0].endswith("".join(f"<td>{cell}</td>" for cell in cells))
+
+
+def test_every_form_says_what_was_not_measured():
+    """A word instead of numbers, and a mark that is explained; a box of its own style; a code; a mark in the figure."""
+    run = unmeasured(always=True)
+    text, svg, document = trace_forms.text(run), trace_forms.svg(run), trace_document(run)
+    row = next(line for line in text.splitlines() if line.startswith("net.conv1.weight"))
+    assert row.endswith("  not measurable")
+    assert "????" in row
+    assert "? not measurable" in text
+    assert max(map(len, trace_forms.text(run, width=50).splitlines())) <= 50
+    assert "−2.0e0" not in text
+    assert 'class="b sblind"' in svg
+    assert ">not measurable</text>" in svg
+    calm = trace_forms.svg(samples_viewer.calm_run(4))
+    assert 'class="b sblind"' not in calm
+    assert "not measurable" not in calm
+    assert document["parameters"][0]["norms"] == ["u"] * 4
+    assert "u" in document["graphs"][0]["frames"][0]["norms"]
+    drawn = figures.figure(unmeasured(always=False), "gradient_flow")
+    assert tuple(next(each for each in drawn.data if each.name == "not measurable").x) == (3,)
+    assert drawn.data[0].y[2] is None
+
+
+def test_a_move_that_is_not_the_last_says_after_which_pass():
+    """Where later steps were not measured, nobody takes the number for one of the last step."""
+    report = samples.report(count=3)
+    shown = {}
+    for updates in ([0.5, UNTOUCHED, UNTOUCHED], [0.5, UNTOUCHED, 0.25]):
+        moved = tuple(replace(one, updates=array("d", updates)) for one in report.parameters)
+        text = " ".join(" ".join(Norms(replace(report, parameters=moved)).text(120)).split())
+        shown[updates[-1]] = re.findall(r"the last measured step of the optimizer(.*?) changed it", text)
+    assert shown == {UNTOUCHED: [", after pass 1,"], 0.25: [""]}

@@ -1,0 +1,229 @@
+"""What is said of a traced run beside its graph: where passes ran, operations, forward values, steps traced."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+import tensormagic as tm
+from tensormagic.reports import UNTOUCHED, ForwardValues, Pace, Pass, PassContext
+from tensormagic.views import to_html, to_text
+from tensormagic.views.graph.marks import forward_mark
+from tensormagic.views.page.document import trace_document
+from tensormagic.views.panels import trace
+from tensormagic.views.panels.trace_words import (
+    all_clear,
+    asked_text,
+    circumstances_text,
+    paced_text,
+    pacing_lines,
+    run_text,
+    verdict,
+)
+from tests.reports.samples import trace_report
+from tests.views import samples_ops, trace_forms
+from tests.views import samples_trace as samples
+from tests.views.snapshots import assert_snapshot
+
+OPS = {node.index: node.op for node in trace_report().graphs[0].nodes}
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        (None, ""),
+        (PassContext(inside=1, graph=1, node=1), f"inside {OPS[1]}"),
+        (PassContext(inside=1, graph=9, node=1), "inside another"),
+        (PassContext(inside=1, graph=1, node=99), "inside another"),
+        (PassContext(thread="worker"), "on thread worker"),
+        (PassContext(levels=("vmap", "grad")), "in vmap > grad"),
+        (PassContext(2, 1, 0, "worker", ("grad",)), f"inside {OPS[0]}, on thread worker, in grad"),
+    ],
+)
+def test_where_a_backward_ran(told, words):
+    """The node that made the call is named where it is known."""
+    one = Pass(1, 1, 1, "finished", 0.1, 3, pass_context=told)
+    assert circumstances_text(replace(trace_report(), passes=(one,)), one) == words
+
+
+def operations(run):
+    """The section of the operations of a run."""
+    return trace.panel(run).body[-1]
+
+
+def test_operations_are_as_stored():
+    """The whole text of a run with operations, and the section of its page, stand in ``tests/snapshots``."""
+    run = samples_ops.operations()
+    assert_snapshot("trace_operations.txt", trace_forms.text(run))
+    section = to_html.html(operations(run))
+    style = f"<style>{trace.viewer_style()}</style>"
+    assert_snapshot("trace_operations.html", f'{style}<section class="tm tm-trace">{section}</section>')
+
+
+def test_a_long_run_on_an_accelerator_says_what_it_leaves_out_and_what_its_time_is():
+    """Of 59 operations the longest are shown; the time on a device that works on by itself is that of launching."""
+    run = samples_ops.many_operations()
+    assert "and 39 more" in to_html.html(operations(run))
+    assert "  and 49 more" in to_text.text(operations(run), 100)
+    assert "the time to launch an operation, not to run it" in trace_forms.text(run, width=200)
+
+
+@pytest.mark.parametrize("width", [40, 60, 100, 160])
+def test_the_columns_that_matter_most_stay(width):
+    """However narrow the terminal is."""
+    for run in samples_ops.SAMPLES.values():
+        assert any("TIME" in line for line in trace_forms.text(run, width=width).splitlines())
+
+
+def test_nothing_is_shown_at_level_grad():
+    """A run without recorded operations has no section and no column."""
+    run = samples.one_pass()
+    assert operations(run).body == []
+    assert "backward_seconds" not in trace_document(run)["graphs"][0]["nodes"]
+
+
+def test_a_page_has_the_table_of_forward_values():
+    """HTML without scripts holds the same numbers as the text, which is stored."""
+    html = trace.render(samples.forward())
+    assert '<th scope="col" class="tm-num">zeros</th>' in html
+    assert "the forward of pass 7 first produced 3 Inf of 320 in log" in html
+    assert "zeros</th>" not in trace.render(samples.report())
+
+
+@pytest.mark.parametrize(
+    ("given", "place", "text"),
+    [
+        ({"zero": 0.0}, -1, ""), ({"zero": 1.0}, -1, "100 %"), ({"zero": 0.125}, -1, "13 %"),
+        ({"zero": 0.0001}, -1, "0.01 %"), ({"mean": math.nan}, 2, "–"), ({"mean": -0.25}, 2, "−0.25"),
+        ({"mean": 1e-9}, 2, "1e−9"),
+    ],
+)  # fmt: skip
+def test_forward_numbers(given, place, text):
+    """A share of zeros in percent; four digits, a true minus, a dash for what is not there; none where unmeasured."""
+    measures = {"abs_max": 2.0, "mean": 0.5, "std": 0.125, "zero": 0.0} | given
+    rows = array("f", [*measures.values(), 0.0, 0.0])
+    assert trace.forward_numbers(ForwardValues(array("f", [1.0]), rows), 0)[place] == text
+    assert trace.forward_numbers(ForwardValues(array("f", [-1.0]), rows), 0) is None
+
+
+def traced(*, bad_weight=False):
+    """A pass through two layers whose loss is NaN, by its data or by a weight."""
+    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
+    if bad_weight:
+        with torch.no_grad():
+            net[2].weight[0, 0] = math.nan
+    with tm.trace(namespace={"net": net}) as run:
+        net(torch.tensor([[1.0, 1.0 if bad_weight else math.nan, 2.0]])).square().mean().backward()
+    return run.report
+
+
+def test_data_that_were_not_finite_are_marked_at_the_op_that_used_them():
+    """The first linear layer, not the loss, in whose backward the first NaN is made; in text and viewer as well."""
+    report = traced()
+    (graph,) = report.graphs
+    mark = forward_mark(graph)
+    assert graph.nodes[mark.node].module == "net.0"
+    assert (mark.pass_number, mark.nan, mark.certain) == (1, 1, True)
+    assert "NaN born in linear, pass 1" in trace_forms.text(report)
+    (drawn,) = trace_document(report)["graphs"]
+    assert drawn["forward_mark"]["node"] == graph.first_bad.node != drawn["first_nonfinite"][0]["node"]
+    later = replace(graph, first_bad=replace(graph.first_bad, pass_number=2))
+    assert forward_mark(later) is None, "a gradient of an earlier pass is older"
+    assert forward_mark(replace(graph, first_bad=None)) is None
+
+
+def test_a_leaf_is_marked_at_the_op_that_uses_it():
+    """A leaf is no box of its own."""
+    (graph,) = traced(bad_weight=True).graphs
+    assert graph.first_bad.source == "leaf"
+    assert graph.nodes[forward_mark(graph).node].kind == "op"
+
+
+def with_pacing(**changes):
+    whole = samples.paced()
+    return replace(whole, pacing=replace(whole.pacing, **changes))
+
+
+RESTING = replace(with_pacing(resting=True, next_step=830), state="running")
+OVER = "the budget was not kept"
+NO_GRAD = array("f", [UNTOUCHED] * 2)
+BAD_GRAD = array("f", [math.nan, 1.0, UNTOUCHED])
+LAST = "the last step, 800, was not traced"
+
+
+@pytest.mark.parametrize(
+    ("say", "given", "words"),
+    [
+        # What was asked for, as a user would say it: the last step that is traced, not the first that is not.
+        (asked_text, Pace(budget=0.05), "budget 5 %"),
+        (asked_text, Pace(every=10), "every 10"),
+        (asked_text, Pace(start=10, stop=21), "steps 10 to 20"),
+        (asked_text, Pace(start=10, every=3), "steps from 10, every 3"),
+        (asked_text, Pace(stop=4), "steps 1 to 3"),
+        (paced_text, samples.report(), ""),
+        # No more is claimed than was looked at.
+        (all_clear, with_pacing(passes=0), "none of 800 backward passes was traced"),
+        (all_clear, replace(samples.report(), state="running"), "no problems found in 40 backward passes so far"),
+        (all_clear, replace(samples.empty(), state="running"), "no backward was seen yet"),
+        # The tracer's own time is a share of the rest; nothing measured, nothing claimed.
+        (run_text, replace(samples.report(), own_seconds=0.0), "40 steps, 40 backward passes in 12.4 s"),
+        (verdict, samples.broken(), None),
+        (verdict, replace(samples.report(), state="running"), None),
+    ],
+)
+def test_words_about_a_run(say, given, words):
+    assert say(given) == words
+
+
+@pytest.mark.parametrize(
+    ("report", "last"),
+    [
+        (with_pacing(ranges=((1, 1), (7, 12)), steps=7, after_finding=0, last_traced=True),
+         "traced: steps 1, 7–12"),
+        (with_pacing(last_norms=NO_GRAD), f"{LAST}, and left no .grad"),
+        (with_pacing(last_norms=BAD_GRAD), f"{LAST}; of the .grad left at the end 1 of 2 hold NaN or Inf"),
+        (RESTING, "paused: step 800, next traced about 830"),
+    ],
+    ids=["few stretches", "no .grad", "bad .grad", "resting"],
+)  # fmt: skip
+def test_which_steps_were_traced(report, last):
+    """Stretches in full where they are few, what the last step left, where a run that rests is traced again."""
+    assert [*pacing_lines(report)][-1] == last
+
+
+def test_a_budget_that_was_not_kept_is_said():
+    """With the reason, where it was the first step."""
+    lines = list(pacing_lines(with_pacing(cost=0.081, first_cost=0.07)))
+    assert f"{OVER}: the first step, in which every graph is new, already cost 7 %" in lines
+    assert OVER in list(pacing_lines(with_pacing(cost=0.081, first_cost=0.001)))
+
+
+def test_the_viewer_is_told():
+    """The words, how many passes were traced, and while the tracer rests the next step."""
+    document = trace_document(samples.paced())
+    assert document["cost"] == "traced 41 of 800 steps (budget 5 %: cost 4.6 %)"
+    assert (document["passes_traced"], document["passes_seen"], document["rest"]) == (41, 800, -1)
+    assert trace_document(RESTING)["rest"] == 830
+    assert trace_document(samples.report())["cost"] == "tracing +4.2 %"
+
+
+def test_the_viewer_is_given_its_verdict():
+    """What is said first of a run that has ended, ready; nothing while it runs, or where a finding says it."""
+    calm = "no problems found in 40 backward passes"
+    checked = "23 nodes checked, parameter norms from 7.2e−5 to 0.11"
+    assert verdict(samples.report()) == ("healthy", calm, "", checked)
+    assert "23 nodes checked, 2 cuts, " in verdict(samples.cuts())[3]
+    dead = replace(samples.report().parameters[0], norms=(0.0,))
+    more = verdict(replace(samples.report(), parameters=(dead, *samples.report().parameters[1:])))[3]
+    assert more.endswith(f", 1 of {len(samples.report().parameters)} parameters got a gradient of zero")
+    note = replace(samples.broken().findings[0], severity="note")
+    assert verdict(replace(samples.broken(), findings=(note,)))[1].startswith("1 note, no errors or warnings in ")
+    failed = verdict(samples.failed())
+    assert failed[:3] == ("failed", "the cell failed", "ValueError: expected 10 classes, got 11")
+    assert verdict(replace(samples.failed(), passes_seen=0))[3] == "before any backward"
+    assert verdict(samples.empty())[0] == "nothing"
