@@ -70,29 +70,31 @@ def written(name: str, width: float, height: float = 60) -> list[str]:
     return cell_lines(drawn, group)
 
 
-def test_a_label_loses_first_what_the_colour_says() -> None:
-    """Of a gradient's path `.grad` and `.weight` go first, then what it begins with; at last the bytes stand alone."""
-    name = "net.blocks.0.mlp.up.weight.grad"
-    assert written(name, 260) == ["blocks.0.mlp.up.weight.grad", "1 MiB"]
-    assert written(name, 120) == ["blocks.0.mlp.up", "1 MiB"]
-    assert written(name, 60) == ["mlp.up", "1 MiB"]
-    assert written("net.extraordinarily.grad", 54) == ["1 MiB"]
-    assert written(name, 20) == []
-    assert written(name, 120, height=20) == ["blocks.0.mlp.up"]
+WEIGHT, STATE = "net.blocks.0.mlp.up.weight.grad", "opt.state[net.layers.3.fc.weight]['exp_avg']"
+SAVED = "graph of loss: MulBackward0, saved as self"
 
 
-def test_optimizer_state_is_called_by_its_parameter() -> None:
-    """Of `opt.state[net.fc.weight]['exp_avg']` the parameter's path and the key stay."""
-    name = "opt.state[net.layers.3.fc.weight]['exp_avg']"
-    assert written(name, 150)[0] == "layers.3.fc exp_avg"
-    assert written(name, 60)[0] == "3.fc"
-
-
-def test_saved_tensors_are_called_by_their_operation() -> None:
-    """Of `graph of loss: MulBackward0, saved as self` the operation stays, last without `Backward0`."""
-    assert [written("graph of loss: MulBackward0, saved as self", width)[0] for width in (220, 110, 60)] == [
-        "MulBackward0, saved as self", "Mul", "Mul",
-    ]  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "width", "lines"),
+    [
+        # Of a gradient's path `.grad` and `.weight` go first, then what it begins with; at last the bytes stand alone.
+        (WEIGHT, 260, ["blocks.0.mlp.up.weight.grad", "1 MiB"]),
+        (WEIGHT, 120, ["blocks.0.mlp.up", "1 MiB"]),
+        (WEIGHT, 60, ["mlp.up", "1 MiB"]),
+        ("net.extraordinarily.grad", 54, ["1 MiB"]),
+        (WEIGHT, 20, []),
+        # Of a state the parameter's path and the key stay, of a saved tensor the operation, last without `Backward0`.
+        (STATE, 150, ["layers.3.fc exp_avg", "1 MiB"]),
+        (STATE, 60, ["3.fc", "1 MiB"]),
+        (SAVED, 220, ["MulBackward0, saved as self", "1 MiB"]),
+        (SAVED, 110, ["Mul", "1 MiB"]),
+        (SAVED, 60, ["Mul", "1 MiB"]),
+    ],
+)
+def test_a_label_loses_first_what_the_colour_says(name: str, width: float, lines: list[str]) -> None:
+    """What is on a cell of that size, beside another of its group."""
+    assert written(name, width) == lines
+    assert len(written(WEIGHT, 120, height=20)) == 1
 
 
 def test_a_narrow_header_keeps_the_number_of_its_line() -> None:

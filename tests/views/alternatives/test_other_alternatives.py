@@ -8,18 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tensormagic.reports import (
-    ComparisonReport,
-    Component,
-    DimensionSlices,
-    SignalLine,
-    StoredMap,
-    Strip,
-    StripCell,
-    TensorPicture,
-    TensorReport,
-    Timeline,
-)
+from tensormagic import reports
 from tensormagic.reports.comparison import LossPair
 from tensormagic.reports.tensor import BadSlice
 from tensormagic.views.pictures.losses import losses_alternative
@@ -58,13 +47,13 @@ def test_a_treemap_names_its_largest_items_and_its_kinds() -> None:
     assert said == "Treemap of it, 1 MiB. Largest: train.py, line 3 1 MiB (100 %)."
 
 
-def _timeline() -> Timeline:
+def _timeline() -> reports.Timeline:
     live = (2 * MIB, 10 * MIB, 4 * MIB)
     before = (2 * MIB,) * 3
     saved, other = (0, 5 * MIB, 0), (0, 3 * MIB, 2 * MIB)
     lines = ((0, (0, 6 * MIB, 1 * MIB)), (1, (0, 2 * MIB, 1 * MIB)))
     parts = (("saved for backward", saved), ("other", other))
-    return Timeline("cpu", array("f", [0, 1, 2]), (1, 7, 9), live, before, parts, lines, 1)
+    return reports.Timeline("cpu", array("f", [0, 1, 2]), (1, 7, 9), live, before, parts, lines, 1)
 
 
 def _words(layer: Layer) -> str:
@@ -87,8 +76,8 @@ def test_a_timeline_says_its_course_its_peak_and_the_line_of_the_peak() -> None:
 
 
 def _drawn(
-    report: TensorReport, changes: dict[tuple[int, int], float] | None = None
-) -> tuple[TensorReport, DrawnLayout]:
+    report: reports.TensorReport, changes: dict[tuple[int, int], float] | None = None
+) -> tuple[reports.TensorReport, DrawnLayout]:
     """A tensor whose numbers at some places of the grid are others, and its picture."""
     assert report.layout is not None
     grid = report.layout.grid
@@ -128,18 +117,20 @@ def test_the_map_of_values_says_its_ends_and_where_it_breaks() -> None:
 
 def test_the_strip_says_what_is_read_and_how_many_gaps_there_are() -> None:
     """From the first element read to the last, how many of them, in how many stretches."""
-    cells = tuple(StripCell(at, at + 1, 1 if at in {2, 3, 6} else 0, 1 if at in {2, 3, 6} else 0) for at in range(9))
+    cells = tuple(
+        reports.StripCell(at, at + 1, 1 if at in {2, 3, 6} else 0, 1 if at in {2, 3, 6} else 0) for at in range(9)
+    )
     report = samples_tensor.vector()
-    said = strip_sentence(report, Strip(0, 9, 1, cells))
+    said = strip_sentence(report, reports.Strip(0, 9, 1, cells))
     assert said == f"Storage elements 0 to 8, read by {report.name} from 2 to 6: 3 of 9 elements, with 1 gap between."
     nothing = tuple(replace(cell, distinct=0) for cell in cells)
-    assert strip_sentence(report, Strip(0, 9, 1, nothing)).endswith("none is read.")
+    assert strip_sentence(report, reports.Strip(0, 9, 1, nothing)).endswith("none is read.")
 
 
 def test_the_row_of_slices_says_which_are_largest_zero_and_broken() -> None:
     """Slices by their numbers; a cell that stands for several says from which to which."""
     levels, bad = (0.5, 4.0, math.nan, 1.0), (BadSlice(4, 3, 0), BadSlice(5, 0, 1))
-    each = DimensionSlices(1, 8, 4, 4, 2, levels, (0, 0, 3, 0), 2, bad, True, 1, (7,))
+    each = reports.DimensionSlices(1, 8, 4, 4, 2, levels, (0, 0, 3, 0), 2, bad, True, 1, (7,))
     report = samples_tensor.transpose_slice()
     assert row_sentence(report, each) == (
         "Mean magnitude, 8 slices along j: largest 4 at 2 to 3, smallest 0.5 at 0 to 1; all zeros: 7; "
@@ -149,14 +140,14 @@ def test_the_row_of_slices_says_which_are_largest_zero_and_broken() -> None:
 
 def test_signals_sparse_maps_and_components_say_their_extremes() -> None:
     """Where a signal is highest, where a sparse matrix is fullest, what a component's values range over."""
-    line = SignalLine("0", (0.0, -2.0, math.nan), (1.0, 5.0, math.nan), (0, 0, 8))
-    picture = TensorPicture("(C, T)", 0, -2.0, 5.0, "shown", (), (line,), 1, 4, (12,), 8)
+    line = reports.SignalLine("0", (0.0, -2.0, math.nan), (1.0, 5.0, math.nan), (0, 0, 8))
+    picture = reports.TensorPicture("(C, T)", 0, -2.0, 5.0, "shown", (), (line,), 1, 4, (12,), 8)
     assert "; 0: highest 5 at 4, lowest \u22122 at 4" in Shot(samples_tensor.vector(), picture).sentence
-    stored = StoredMap("row", "column", 100, 200, 10, 20, ((0, 3), (7, 0)))
+    stored = reports.StoredMap("row", "column", 100, 200, 10, 20, ((0, 3), (7, 0)))
     said = stored_sentence(stored)
     assert said.startswith("Stored elements of 100 by 200 places, 10 by 20 a cell: 2 of 4 cells hold some, 7 the")
     assert said.endswith("fullest, at row 10, column 0.")
-    values = Component(
+    values = reports.Component(
         "x.values()", "", _drawn(samples_tensor.transpose_slice(), {(1, 1): 0.0, (0, 0): math.nan, (3, 1): -4.0})[0]
     )
     said = values_sentence_of(values, (-4.0, 2.0))
@@ -178,6 +169,6 @@ def test_signals_sparse_maps_and_components_say_their_extremes() -> None:
 def test_losses_say_their_course(losses: list[tuple[int, float, float | None]], said: str) -> None:
     """First and last, where it stops being finite, and where the two are furthest apart."""
     report = COMPARISONS["larger"]
-    assert isinstance(report, ComparisonReport)
+    assert isinstance(report, reports.ComparisonReport)
     report = replace(report, losses=tuple(LossPair(*pair) for pair in losses))
     assert losses_alternative(report) == f"Loss over 2 steps: {said}"

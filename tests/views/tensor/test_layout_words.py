@@ -76,10 +76,7 @@ CASES = {
             "is 2·25 = 50; `.view(-1)` raises, `.reshape(-1)` copies 400 B",
         },
     ),
-    "empty": (
-        MATRIX[:0],
-        {"format": "contiguous: `.contiguous()` returns the tensor itself, without a copy"},
-    ),
+    "empty": (MATRIX[:0], {"format": "contiguous: `.contiguous()` returns the tensor itself, without a copy"}),
 }
 
 
