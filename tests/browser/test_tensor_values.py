@@ -10,9 +10,8 @@ from playwright.sync_api import Page, expect
 
 import tensormagic as tm
 from tensormagic import views
-from tests.views.samples_tensor import as_html
+from tests.views.samples_tensor import as_html, colour, images, signals
 from tests.views.samples_values import SAMPLES
-from tests.views.samples_tensor import colour, images, signals
 
 HEAD = '<!doctype html><html lang="en"><meta charset="utf-8"><title>panel</title><body>'
 BROKEN = "() => [...document.images].filter(image => !image.complete || !image.naturalWidth).map(image => image.alt)"

@@ -92,8 +92,4 @@ def full_comparison() -> RngComparison:
     return replace(parted(), findings=(finding(),), difference="state", same=4)
 
 
-SAMPLES = {make.__name__: make() for make in (standing, run, parted, ended, same)} | {
-    "hostile": full_run(),
-    "full": full_standing(),
-    "compared": full_comparison(),
-}
+SAMPLES = {make.__name__: make() for make in (standing, run, parted, ended, same)} | {"hostile": full_run()}
