@@ -110,30 +110,30 @@ def test_unknown_endings_say_what_to_do(name, advice, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_save_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
-    """Also where the disk is full in the middle of it: the old text, its permissions, and no file beside it."""
-    path = tmp_path / "run.txt"
-    path.write_text("old", encoding="utf-8")
-
-    def full(self, target):
-        raise OSError(28, "No space left on device", str(self))
-
-    monkeypatch.setattr(Path, "replace", full)
-    with pytest.raises(OSError, match="No space left") as failed:
-        REPORT.save(path)
-    assert failed.value.filename == str(path)
-    assert path.read_text(encoding="utf-8") == "old"
-    assert list(tmp_path.iterdir()) == [path]
+def full(self, target):
+    """What happens in the middle of a save where the disk is full."""
+    raise OSError(28, "No space left on device", str(self))
 
 
-def test_a_report_that_cannot_be_drawn_leaves_the_old_file(tmp_path, monkeypatch):
-    """The renderer fails before anything is written."""
+@pytest.mark.parametrize(
+    ("owner", "name", "failing", "error"),
+    [
+        (Path, "replace", full, "No space left"),
+        (views, "render", lambda *_, **__: 1 / 0, "division by zero"),
+        (files.os, "access", lambda *_: False, "Permission denied"),  # for root every file can be written
+    ],
+    ids=["the disk is full", "it cannot be drawn", "the file may not be written"],
+)
+def test_a_save_that_fails_leaves_the_old_file(owner, name, failing, error, tmp_path, monkeypatch):
+    """The old text, and no file beside it; an error of the system names the file."""
     path = tmp_path / "run.html"
     path.write_text("old", encoding="utf-8")
-    monkeypatch.setattr(views, "render", lambda *_, **__: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
+    monkeypatch.setattr(owner, name, failing)
+    with pytest.raises((OSError, ZeroDivisionError), match=error) as failed:
         REPORT.save(path)
+    assert getattr(failed.value, "filename", str(path)) == str(path)
     assert path.read_text(encoding="utf-8") == "old"
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_an_old_file_is_replaced_and_keeps_its_permissions(tmp_path):
@@ -156,19 +156,11 @@ def test_a_new_file_has_the_permissions_of_any_new_file(tmp_path):
     assert (tmp_path / "run.txt").stat().st_mode == (tmp_path / "any").stat().st_mode
 
 
-def test_files_that_must_stay(tmp_path, monkeypatch):
-    """A file that may not be written, and a folder of that name: refused by name, and left."""
-    path, folder = tmp_path / "run.txt", tmp_path / "run.html"
-    path.write_text("old", encoding="utf-8")
-    folder.mkdir()
-    monkeypatch.setattr(files.os, "access", lambda *_: False)  # for root every file can be written
-    with pytest.raises(PermissionError) as refused:
-        REPORT.save(path)
-    assert refused.value.filename == str(path)
+def test_a_folder_of_that_name_stays(tmp_path):
+    (tmp_path / "run.html").mkdir()
     with pytest.raises(IsADirectoryError):
-        REPORT.save(folder)
-    assert path.read_text(encoding="utf-8") == "old"
-    assert {one.name for one in tmp_path.iterdir()} == {"run.html", "run.txt"}
+        REPORT.save(tmp_path / "run.html")
+    assert [one.name for one in tmp_path.iterdir()] == ["run.html"]
 
 
 def test_text_that_utf8_cannot_say(tmp_path):

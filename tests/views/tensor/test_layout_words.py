@@ -92,16 +92,3 @@ def test_verdicts(case: str) -> None:
     """Each verdict that has something to say says exactly this."""
     x, expected = CASES[case]
     assert dict(verdicts(layout_of(x))) == expected
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_the_named_views_work_and_the_others_raise(case: str) -> None:
-    """What the sentence promises is what torch does: the merged shape is a view, a flat one where it says so."""
-    x, _ = CASES[case]
-    report = layout_of(x).views
-    assert x.view(report.sizes).data_ptr() == x.data_ptr()
-    if report.flat:
-        assert x.view(-1).data_ptr() == x.data_ptr()
-    else:
-        with pytest.raises(RuntimeError, match="view size is not compatible"):
-            x.view(-1)

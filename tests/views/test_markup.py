@@ -1,16 +1,18 @@
-"""What is invisible is written out, what is too long is cut and says so, and everything else stays as it is."""
+"""Text and packed data: what is invisible is written out, what is long is cut, what several forms need is made once."""
 
 from __future__ import annotations
 
 import dataclasses
+import random
 from array import array
+from threading import Thread
 
 import pytest
 from rich.cells import cached_cell_len
 
 from tensormagic.reports import Frame, Graph, Node, SavedTensor
-from tensormagic.views import sentence
-from tensormagic.views.markup import escape, json_block, plain, plain_report
+from tensormagic.views import markup, sentence
+from tensormagic.views.markup import escape, json_block, made_once, once, plain, plain_report
 from tensormagic.views.text_canvas import columns_of
 from tests.reports.samples import tensor_report, trace_report
 from tests.views.hostile import HUGE, everywhere, with_text
@@ -121,3 +123,62 @@ def test_measuring_a_text_keeps_no_copy_of_it() -> None:
     before = cached_cell_len.cache_info().currsize
     assert columns_of("a \u00b7 \u4e2d 4.25") == 11
     assert cached_cell_len.cache_info().currsize == before
+
+
+made = []
+
+
+@once
+def listed(numbers):
+    """Return a new list each time that it runs."""
+    made.append(numbers)
+    return [*numbers, "made"]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_made():
+    made.clear()
+
+
+def test_the_same_object_is_made_into_the_same_once():
+    """Within the block, a second call returns what the first did; another object, equal or not, has its own."""
+    first, equal = [1], [1]
+    with made_once():
+        kept = listed(first)
+        with made_once():
+            assert listed(first) is kept
+        assert listed(first) is kept
+        assert listed(equal) is not kept
+    assert made == [first, equal]
+
+
+def test_outside_nothing_is_kept():
+    """Without the block, and after it, everything is made anew."""
+    given = [1]
+    with made_once():
+        within = listed(given)
+    assert listed(given) is not within
+    assert listed(given) is not listed(given)
+    assert len(made) == 4
+
+
+def test_a_thread_has_its_own():
+    """What another thread keeps is not seen, and a failure keeps nothing."""
+    given, found = [1], []
+    with made_once():
+        within = listed(given)
+        other = Thread(target=lambda: found.append(listed(given)))
+        other.start()
+        other.join()
+    assert found[0] is not within
+    with pytest.raises(TypeError), made_once():
+        listed(3)
+    assert len(made) == 3
+
+
+@pytest.mark.parametrize("count", [3, 600_000])
+def test_what_is_packed_is_unpacked(count):
+    """Short and long text comes back, and holds nothing that means something in a page."""
+    text = "".join(random.Random(0).choices("abc<&>é∞\n", k=count))
+    assert markup.unpacked(markup.packed(text)) == text
+    assert not {"<", ">", "&", '"', "'", "\\"}.intersection(markup.packed(text))
