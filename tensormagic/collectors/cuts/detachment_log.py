@@ -7,7 +7,7 @@ import linecache
 import re
 import weakref
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Any, NamedTuple
@@ -16,9 +16,9 @@ import torch
 
 from tensormagic.collectors.cuts.cuts import Cuts
 from tensormagic.collectors.cuts.detachment_values import Behind, Detachment, Receiver, dtype_of, left_out, shape_of
-from tensormagic.collectors.gradients.pass_log import Following
+from tensormagic.collectors.gradients.pass_log import Following, TracePart
 from tensormagic.collectors.graphs.nodes import op_name
-from tensormagic.collectors.graphs.structure import GraphStructure
+from tensormagic.collectors.graphs.structure import GraphStructure, Walk
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.objects.namespace import modules_in
 from tensormagic.collectors.where.caller import Origins
@@ -178,7 +178,7 @@ class Walked:
         return None if place is None else self.structure.index[place]
 
 
-class CutLog:
+class CutLog(TracePart):
     """The cuts of a run.
 
     Args:
@@ -203,12 +203,13 @@ class CutLog:
         self.reached: set[int] = set()
         self._losses_without_graph = LossWithoutGraphLog()
 
-    def settle(self, nodes: list[Any], structure: GraphStructure, roots: Iterable[int], number: int) -> None:
-        """Say which nodes a pass that begins goes through; ``roots`` are places in ``nodes``. Never raises."""
+    def begin_pass(self, found: Walk, followed: Following) -> None:
+        """Say which nodes a pass that begins goes through. Never raises."""
+        nodes, structure, number = found.nodes, followed.graph.structure, followed.begun.number
         try:
             wanted = bool(self._cuts.open) or self._asked_late or number <= PATIENCE
             numbers = array("Q", [node._sequence_nr() for node in nodes] if wanted else [])
-            starts = {nodes[place]._sequence_nr(): place for place in roots}
+            starts = {nodes[place]._sequence_nr(): place for place in found.roots}
             now = Walked(number, structure, starts, numbers)
             self.reached.update(structure.index_of_leaf)
             if self._cuts.open:
@@ -228,7 +229,7 @@ class CutLog:
         except Exception as error:
             self._cuts.gap = error_text(error)
 
-    def ended(self) -> dict[str, Any]:
+    def fields(self, _graphs: Sequence[Graph]) -> dict[str, Any]:
         """Return what ended the ways of values that backward was called on, and which of these torch refused."""
         known = [(key, described) for key, described in self._known.copy().items() if key.graph == NO_GRAPH]
         cuts = tuple(self._cut(key, described) for key, described in known)
@@ -239,7 +240,7 @@ class CutLog:
         behind = [described.behind for described in self._known.copy().values() if described.behind is not None]
         return [reference for one in behind for reference in list(one.leaves.values())]
 
-    def finish(self) -> None:
+    def finish(self, _error: BaseException | None) -> None:
         """Settle what was made after the last pass."""
         for detachment in list(self._cuts.open.values()):
             self._locate(detachment, None)

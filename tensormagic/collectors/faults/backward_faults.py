@@ -25,7 +25,7 @@ from tensormagic.collectors.faults.backward_errors import (
     is_about_a_write,
     return_lines,
 )
-from tensormagic.collectors.gradients.pass_log import Following
+from tensormagic.collectors.gradients.pass_log import Following, TracePart
 from tensormagic.collectors.graphs.in_place import Suspect
 from tensormagic.collectors.graphs.live_nodes import has_history, inputs_of, is_stale
 from tensormagic.collectors.graphs.nodes import op_name
@@ -106,17 +106,15 @@ class IgnoredGradients:
 
     def look(self, followed: Following, at: Callable[[str, int, str], Location], line: Callable[[int], Any]) -> None:
         """Look at the Functions of a pass that has ended, each class once; at what arrives, in each pass."""
-        graph, recorder = followed.graph, followed.recorder
-        for place in graph.python_places if graph is not None and recorder is not None else ():
-            assert graph is not None
-            assert recorder is not None
+        graph, norms = followed.graph, followed.recorder.values.norms
+        for place in graph.python_places:
             node = followed.nodes[place]
             kind = type(node)._forward_cls
             if (name := self._names.get(kind)) is None:
                 name = self._names[kind] = _unread_gradient(kind)
             if not name:
                 continue
-            index, norms, called = graph.structure.index[place], recorder.values.norms, kind.__qualname__
+            index, called = graph.structure.index[place], kind.__qualname__
             if not norms[index] > 0 or not _sends(followed, node, index):
                 continue
             code = inspect.unwrap(kind.backward).__code__
@@ -132,15 +130,13 @@ class IgnoredGradients:
 
 def _sends(followed: Following, node: Any, index: int) -> bool:
     """Return whether a node has sent a gradient on that is not zero, as far as its numbers are known by now."""
-    graph, recorder, nodes = followed.graph, followed.recorder, followed.nodes
-    if graph is None or recorder is None:
-        return False
-    places = {id(other): graph.structure.index[at] for at, other in enumerate(nodes)}
+    structure, values = followed.graph.structure, followed.recorder.values
+    places = {id(other): at for at, other in zip(structure.index, followed.nodes, strict=True)}
     for number, target in enumerate(inputs_of(node)):
         at = places.get(id(target), -1)
-        part = recorder.values.parts.get((index, number))
-        alone = at >= 0 and graph.structure.feeder[at] == index
-        if (part is not None and part[0] > 0) or (alone and recorder.values.norms[at] > 0):
+        part = values.parts.get((index, number))
+        alone = at >= 0 and structure.feeder[at] == index
+        if (part is not None and part[0] > 0) or (alone and values.norms[at] > 0):
             return True
     return False
 
@@ -178,17 +174,6 @@ class Ended:
     site: int | None  # the line that called backward
     caller: FrameType | None  # the frame that did
     roots: tuple[Any, ...]  # what backward was called on
-    frees: bool  # whether it frees the graph, and belongs to nothing but the traced thread
-
-    @classmethod
-    def of(cls, followed: Following, call: BackwardCall) -> Ended | None:
-        """Return what is known of a pass; None where its graph was not."""
-        found, graph, recorder = followed.found, followed.graph, followed.recorder
-        if found is None or graph is None or recorder is None:
-            return None
-        frees = not call.retains and followed.pass_context is None
-        return cls(found, graph.structure.number, graph.structure.index, recorder.values.order, followed.site,
-                   followed.caller, call.roots, frees)  # fmt: skip
 
     @property
     def reached(self) -> int | None:
@@ -204,7 +189,7 @@ class Recorder(Protocol):
     origins: Origins  # where nodes were made
 
 
-class Faults:
+class Faults(TracePart):
     """What went wrong in the backward passes of a run.
 
     Args:
@@ -237,28 +222,26 @@ class Faults:
 
     # -- passes ---------------------------------------------------------------------------------------------------
 
-    def begin(self, found: Walk, caller: FrameType | None) -> tuple[Suspect, ...]:
-        """Say that a pass begins; returns what it will find written to behind autograd's back. Never raises."""
+    def begin_pass(self, found: Walk, followed: Following) -> None:
+        """Look at what a pass that begins will find written to behind autograd's back. Never raises."""
         self._watch.pass_begins()
         try:
             unseen = [one for one in (self._watch.blind, self._watch.arrays) if one.concern(found.numbers)]
             if not unseen:
-                return ()
+                return
             with quiet():
-                names = Names(caller, self._namespace, self._leaves)
-                return tuple(each for one in unseen for each in one.suspects(found.nodes, found.numbers, names.of))
+                names, read = Names(followed.caller, self._namespace, self._leaves), (found.nodes, found.numbers)
+                followed.suspects = tuple(each for one in unseen for each in one.suspects(*read, names.of))
         except Exception as error:
             self._failed_at(error)
-            return ()
 
-    def end(self, followed: Following, call: BackwardCall, error: BaseException | None) -> None:
-        """Say that a pass has ended, with an exception or without. Never raises."""
+    def end_pass(self, found: Walk, followed: Following, call: BackwardCall, error: BaseException | None) -> None:
+        """Look at why a pass raised, or should have. Never raises."""
+        suspects, structure, order = followed.suspects, followed.graph.structure, followed.recorder.values.order
+        ended = Ended(found, structure.number, structure.index, order, followed.site, followed.caller, call.roots)
         try:
-            suspects = followed.suspects
-            if (ended := Ended.of(followed, call)) is None:
-                return
-            if error is None and ended.frees:
-                self._freed.add(ended.found.numbers, ended.found.roots, ended.site)
+            if error is None and not call.retains and followed.pass_context is None:  # it has freed the graph
+                self._freed.add(found.numbers, found.roots, followed.site)
             if error is None and followed.python_backwards is not None:
                 self._ignored.look(followed, self._sites.at, lambda number: self._origin(number)[0])
             if error is not None or suspects:
@@ -335,7 +318,7 @@ class Faults:
         plain = FailureReport(error_type=name, error=text, phase="backward", exact=False)
         return replace(failure or plain, backward=_all_placed(fault, graphs))
 
-    def survived(self, graphs: Sequence[Graph]) -> dict[str, Any]:
+    def fields(self, graphs: Sequence[Graph]) -> dict[str, Any]:
         """Return what the run has survived: the fields of a `TraceReport` that show it."""
         caught = tuple(replace(one, fault=_all_placed(one.fault, graphs)) for one in self._caught.every())
         return {"swallowed_errors": caught, "silent_errors": self._quiet_faults(graphs)}

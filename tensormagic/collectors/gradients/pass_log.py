@@ -29,10 +29,11 @@ from tensormagic.collectors.gradients.traced_graph import (
 from tensormagic.collectors.graphs.in_place import Suspect
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
 from tensormagic.collectors.hooks.replacing import BackwardCall, without_dynamo
+from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import active_levels, bare
 from tensormagic.collectors.where.caller import sequence_number
-from tensormagic.reports import UNREADABLE, UNTOUCHED, LiveFrame, ParameterSeries, Pass, PassContext
+from tensormagic.reports import UNREADABLE, UNTOUCHED, Gap, Graph, LiveFrame, ParameterSeries, Pass, PassContext
 from tensormagic.reports.graph import no_numbers
 
 # Looks into backwards that are Python code of the user's: their own Functions', and re-entrant checkpoints'.
@@ -91,16 +92,16 @@ class Following:
     thread: int  # The thread that made the call.
     site: int | None  # The line that did.
     pass_context: PassContext | None  # Where it runs; None for one called on the traced thread, outside any other.
-    begun: Pass | None = None  # The pass, from when its graph is known.
-    graph: TracedGraph | None = None  # The graph it goes through.
-    recorder: PassRecorder | None = None  # Its hooks.
-    nodes: Sequence[Any] = ()  # Its live nodes, in traversal order; dropped when it ends.
+    is_open: bool = False  # Whether its graph is known, and with it the next three.
+    begun: Pass = field(init=False)  # The pass.
+    graph: TracedGraph = field(init=False)  # The graph it goes through.
+    recorder: PassRecorder = field(init=False)  # Its hooks.
     python_backwards: PythonBackwards | None = None  # Its hooks on backwards that are Python code.
     caller: FrameType | None = None  # The frame that made the call.
     # Puts the tracer's mode back, which leaves while the engine runs; None where it was not there.
     come_back: Callable[[], None] | None = None
     found: Walk | None = None  # The walk over its graph; dropped when it ends.
-    suspects: tuple[Suspect, ...] = ()  # What its nodes saved and was written to behind autograd's back; dropped too.
+    suspects: tuple[Suspect, ...] = ()  # What its nodes saved and was written to behind autograd's back.
     # The number of the next node that this thread makes, when the call was made.
     sequence: int = field(default_factory=sequence_number)
     between_compiled: bool = False  # See `BackwardCall`.
@@ -115,38 +116,61 @@ class Following:
         return self.pass_context.levels if self.pass_context is not None else ()
 
     @property
+    def nodes(self) -> Sequence[Any]:
+        """Its live nodes, in traversal order."""
+        return self.found.nodes if self.found is not None else ()
+
+    @property
     def is_inner(self) -> bool:
         """Whether it runs inside another pass."""
         return self.pass_context is not None and self.pass_context.inside > 0
 
 
+class TracePart:
+    """A question that a trace answers, in a file of its own. What is not overridden is not needed.
+
+    Attributes:
+        seconds: Spent here.
+    """
+
+    seconds = 0.0
+
+    def enter(self, undoing: Undoing) -> None:
+        """Put into torch what follows the run."""
+
+    def begin_pass(self, found: Walk, followed: Following) -> None:
+        """Look at a backward that is about to go through a graph."""
+
+    def end_pass(self, found: Walk, followed: Following, call: BackwardCall, error: BaseException | None) -> None:
+        """Look at one that has ended, with an exception or without, while its nodes live. Never raises."""
+
+    def finish(self, error: BaseException | None) -> None:
+        """Ask, as the run has ended, what can only be known then."""
+
+    def abandon(self) -> None:
+        """Let go of what may not go on, where the run ended without `finish`."""
+
+    def gaps(self) -> tuple[Gap, ...]:
+        """Return what could not be seen, and why."""
+        return ()
+
+    def fields(self, graphs: Sequence[Graph]) -> dict[str, Any]:  # noqa: ARG002  (for those who point into graphs)
+        """Return its fields of a `TraceReport`, from any thread; ``graphs`` are those of the report, in its order."""
+        return {}
+
+
 def pass_context(running: Sequence[Following], home: int) -> PassContext | None:
     """Return where a backward runs that is called just now, given those that run already; ``home`` is the thread."""
-    levels, here = active_levels(), threading.get_ident()
-    outer = _outer(running, here) if running else None
+    levels, here, outer = active_levels(), threading.get_ident(), None
+    if running and torch._C._current_graph_task_id() != -1:  # on a device's own thread it is inside the last one
+        outer = next((other for other in reversed(running) if other.thread == here), running[-1])
     name = "" if here == home or outer is not None else threading.current_thread().name
-    if not levels and outer is None and not name:
-        return None
-    begun = outer.begun if outer is not None else None
-    graph = begun.graph if begun else 0
-    return PassContext(begun.number if begun else 0, graph, _on_behalf_of(outer), name, levels)
-
-
-def _outer(running: Sequence[Following], here: int) -> Following | None:
-    """Return the pass that this one runs inside, if any: on a device's own thread it is the one that came last."""
-    if torch._C._current_graph_task_id() == -1:
-        return None
-    begun = [other for other in running if other.begun is not None]
-    return next((other for other in reversed(begun) if other.thread == here), begun[-1] if begun else None)
-
-
-def _on_behalf_of(outer: Following | None) -> int | None:
-    """Return the report index of the node whose backward is running, in the graph of the outer pass."""
-    if outer is None or outer.graph is None:
-        return None
+    if outer is None:
+        return PassContext(0, 0, None, name, levels) if levels or name else None
     current = torch._C._current_autograd_node()
-    place = next((at for at, node in enumerate(outer.nodes) if node is current), None)
-    return None if place is None else outer.graph.structure.index[place]
+    nodes = zip(outer.graph.structure.index, outer.nodes, strict=False)  # none, where it ends on its thread just now
+    on_behalf_of = next((index for index, node in nodes if node is current), None)
+    return PassContext(outer.begun.number, outer.begun.graph, on_behalf_of, name, levels)
 
 
 def is_being_compiled() -> bool:
@@ -163,10 +187,10 @@ def returned_gradients(
     What ``autograd.grad`` is asked for is taken out before it reaches the node that made it, or the leaf.
     """
     found: dict[int, list[torch.Tensor]] = {}
-    if call.accumulates or followed.graph is None or followed.recorder is None:
+    if call.accumulates or not followed.is_open:
         return found
     structure, norms = followed.graph.structure, followed.recorder.values.norms
-    places = {id(node): structure.index[place] for place, node in enumerate(followed.nodes)}
+    places = {id(node): index for index, node in zip(structure.index, followed.nodes, strict=True)}
     for asked, gradient in zip(call.inputs, result, strict=False):
         is_leaf = isinstance(asked, torch.Tensor) and asked.grad_fn is None
         node = getattr(asked, "grad_fn" if isinstance(asked, torch.Tensor) else "node", None)
@@ -359,13 +383,6 @@ def _columns(rows: list[array[float]], count: int) -> list[array[float]]:
 # What a live panel shows of a run, many times a second: small copies, made on the panel's thread.
 
 There = tuple[Pass, TracedGraph, PassValues]
-
-
-def pass_of(current: Following | None) -> There | None:
-    """Return the pass that a backward is in; None where it is in none, or none runs."""
-    if current is None or current.begun is None or current.graph is None or current.recorder is None:
-        return None
-    return current.begun, current.graph, current.recorder.values
 
 
 def frame_before_any_pass(structure: int, step: int, seconds: float) -> LiveFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from threading import get_ident
 from time import perf_counter
@@ -13,9 +13,10 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.calls.forward import ForwardRecorder
-from tensormagic.collectors.graphs.structure import GraphStructure, Walk
+from tensormagic.collectors.gradients.pass_log import Following, TracePart
+from tensormagic.collectors.graphs.structure import Walk
 from tensormagic.collectors.hooks.modes import OperationMode
-from tensormagic.collectors.hooks.replacing import skip_in_dynamo, without_dynamo
+from tensormagic.collectors.hooks.replacing import BackwardCall, skip_in_dynamo, without_dynamo
 from tensormagic.collectors.hooks.stepping_off import ASKING_CALLS, OperationFollower, OperationListener
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.ops import (
@@ -36,7 +37,7 @@ from tensormagic.collectors.ops import (
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.caller import Callers, Engine, sequence_number
 from tensormagic.collectors.where.source import SourceLines
-from tensormagic.reports import Gap, Node
+from tensormagic.reports import Gap, Graph
 from tensormagic.reports.ops import OpsReport, OpUse
 from tensormagic.words import error_text
 
@@ -251,7 +252,7 @@ _COMPILED = (
 _WHOLE = "torch uses another code path while operations are recorded, so each of these was counted as a whole: {}"
 
 
-class OpRecorder:
+class OpRecorder(TracePart):
     """Everything that level ``ops`` adds to a trace.
 
     Args:
@@ -277,10 +278,10 @@ class OpRecorder:
 
     # -- life -----------------------------------------------------------------------------------------------------
 
-    def enter(self, stack: Undoing) -> None:
-        """Begin to count; ``stack`` ends it."""
-        stack.callback(self._end)
-        stack.enter_context(self.follower)
+    def enter(self, undoing: Undoing) -> None:
+        """Begin to count."""
+        undoing.callback(self._end)
+        undoing.enter_context(self.follower)
         self._home = get_ident()
 
     # -- compiled functions: the function mode steps aside at their door, see `kept_compiled`; this one stays -------
@@ -298,14 +299,15 @@ class OpRecorder:
 
     # -- passes -----------------------------------------------------------------------------------------------------
 
-    def begin_pass(self, found: Walk, structure: GraphStructure, nodes: tuple[Node, ...], site: int | None) -> None:
-        """Follow a pass through a graph that is about to begin, from the line ``site``; another thread's is not."""
+    def begin_pass(self, found: Walk, followed: Following) -> None:
+        """Follow a pass through a graph that is about to begin; another thread's is not."""
         if get_ident() != self._home:
             return
+        structure, nodes = followed.graph.structure, followed.graph.nodes
         costs = self._costs.get(structure.number)
         if costs is None:
             costs = self._costs[structure.number] = GraphCosts(nodes, structure, self._places)
-        known = costs.begin(site, self._counts.log, found)
+        known = costs.begin(followed.site, self._counts.log, found)
         handles: list[Any] = []
         self._passes.append((known, found.nodes, handles))  # an id counts only while its node lives
         self._counts.node_of = known.get
@@ -314,10 +316,12 @@ class OpRecorder:
             handles.append(node.register_prehook(partial(without_dynamo, self._before_asking)))
             handles.append(node.register_hook(partial(without_dynamo, self._after_asking, costs.by_place[place], name)))
 
-    def end_pass(self, nodes: Any) -> None:
-        """Say that the pass through the live ``nodes`` is over, however it ended."""
-        if get_ident() != self._home or not self._passes or self._passes[-1][1] is not nodes:
-            return
+    def end_pass(self, found: Walk, _followed: Following, _call: BackwardCall, _error: BaseException | None) -> None:
+        """Say that the pass is over, however it ended."""
+        if get_ident() == self._home and self._passes and self._passes[-1][1] is found.nodes:
+            self._end_pass()
+
+    def _end_pass(self) -> None:
         if self._left is not None:
             self._return()
         handles = self._passes.pop()[2]
@@ -327,8 +331,8 @@ class OpRecorder:
         self._counts.log.settle()
 
     def _end(self) -> None:
-        while self._passes:
-            self.end_pass(self._passes[-1][1])
+        while self._passes and get_ident() == self._home:
+            self._end_pass()
 
     def _before_asking(self, _gradients: Any) -> None:
         self._left = self.follower.leave(), perf_counter()
@@ -347,18 +351,18 @@ class OpRecorder:
 
     # -- what is known so far -----------------------------------------------------------------------------------------
 
-    def report(self) -> OpsReport:
-        """Return everything that was counted so far; callable from any thread."""
+    def fields(self, _graphs: Sequence[Graph]) -> dict[str, Any]:
+        """Return everything that was counted so far."""
         uses = [_use(rows, row) for rows, row in self._places.all_rows() if row.calls]
-        return OpsReport(
+        return {"ops": OpsReport(
             uses=tuple(sorted(uses, key=lambda use: (-use.seconds, use.op))),
             nodes=tuple(costs.report() for costs in list(self._costs.values())),
             devices=tuple(sorted(self._counts.devices)),
             compiled_calls=self.compiled_calls,
-        )
+        )}  # fmt: skip
 
     @property
-    def seconds(self) -> float:
+    def seconds(self) -> float:  # type: ignore[override]
         """About how long counting took so far."""
         return self._seconds_an_operation * sum(row.calls for _, row in self._places.all_rows())
 

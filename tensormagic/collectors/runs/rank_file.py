@@ -32,6 +32,8 @@ import torch
 from tensormagic.collectors import devices
 from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.devices import Late
+from tensormagic.collectors.gradients.pass_log import TracePart
+from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import answers_itself, here, quiet
 from tensormagic.collectors.training.parallel import (
@@ -44,7 +46,7 @@ from tensormagic.collectors.training.parallel import (
 )
 from tensormagic.collectors.training.training import held_by
 from tensormagic.collectors.training.updates import leave_steps, watch_steps
-from tensormagic.collectors.where.caller import Gathered, own_frame
+from tensormagic.collectors.where.caller import Gathered, own_frame, state_after
 from tensormagic.collectors.where.source import SourceLines
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Gap, Pass, TraceReport
 from tensormagic.words import error_text
@@ -65,7 +67,7 @@ class PassEnd:
     is_kept: bool  # Whether its norms are written down.
 
 
-class RankFile:
+class RankFile(TracePart):
     """The file of this rank in a folder that the ranks share; made with the first thing there is to write.
 
     Args:
@@ -76,7 +78,6 @@ class RankFile:
         late: Takes what is still to come from a device.
 
     Attributes:
-        seconds: Spent here.
         sites: Calls the user's lines by their names.
     """
 
@@ -97,27 +98,25 @@ class RankFile:
         self._named = self._passes = self._ended = self._steps = 0
         self._place: tuple[Any, ...] = ()
         self._began = 0.0
-        self.seconds = 0.0
 
     # -- life -----------------------------------------------------------------------------------------------------
 
-    def __enter__(self) -> RankFile:
+    def enter(self, undoing: Undoing) -> None:
         """Begin to follow steps."""
+        undoing.callback(self._leave)
         self._home, self._began = get_ident(), time.time()
         watch_steps(self)
         self._recorder.first_node = self._first_node
         if world_size() > 1:
             self._guarded(self._open)
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        """Follow no more; `finish` writes what has happened."""
+    def _leave(self) -> None:
         leave_steps(self)
         self._recorder.first_node = None
 
-    def finish(self, state: str, error: str) -> None:
+    def finish(self, error: BaseException | None) -> None:
         """Write how the run ended, and close the file."""
-        self._guarded(self._end, state, error)
+        self._guarded(self._end, state_after(error), error_text(error) if error is not None else "")
         self.abandon()
 
     def abandon(self) -> None:

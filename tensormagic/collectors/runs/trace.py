@@ -33,12 +33,12 @@ from tensormagic.collectors.gradients.pass_log import (
     Microbatches,
     PassLog,
     PythonBackwards,
+    TracePart,
     frame_before_any_pass,
     frame_of,
     infers_shapes,
     is_being_compiled,
     pass_context,
-    pass_of,
     returned_gradients,
 )
 from tensormagic.collectors.gradients.traced_graph import GraphBook, TracedGraph
@@ -65,7 +65,7 @@ from tensormagic.collectors.session.unregistered import ModuleWatch
 from tensormagic.collectors.training.parallel import ParallelWatcher
 from tensormagic.collectors.training.training import TrainingWatcher
 from tensormagic.collectors.training.updates import UpdateWatcher
-from tensormagic.collectors.where.caller import sequence_number, state_after, uncounted
+from tensormagic.collectors.where.caller import sequence_number, uncounted
 from tensormagic.collectors.where.source import CellNumber
 from tensormagic.errors import NonFiniteError
 from tensormagic.reports import Cell, Gap, LiveFrame, Pass, TraceReport
@@ -121,6 +121,7 @@ class Tracer(Listener):
         self._parallel, self._microbatches = ParallelWatcher(self._leaves), Microbatches()
         self._updates.reads_gradients, self._updates.stepped = self._parallel.is_there, self._passes.stepped
         self._updates.leave, self._updates.come_back = self._recorder.leave_step, self._recorder.return_from_step
+        self._parts: tuple[TracePart, ...] = (self._cuts, self._training, self._faults, self._parallel)
         self._gaps: dict[str, Gap] = {}
         self._running: list[Following] = []
         self._begun = self._home = 0
@@ -133,6 +134,7 @@ class Tracer(Listener):
     def record_operations(self) -> None:
         """Record every operation too, from the start on: level ``"ops"``."""
         self._ops = OpRecorder(self._sites, self._recorder)
+        self._parts += (self._ops,)
 
     def write_ranks(self, folder: Path) -> Callable[[Callable[[], TraceReport]], None]:
         """Write down passes and steps as they end, in a file of this rank's; said before `start`.
@@ -142,6 +144,7 @@ class Tracer(Listener):
         """
         self._rank_file = RankFile(folder, self._leaves, self._parallel, self._recorder, self._late)
         self._rank_file.sites = self._sites
+        self._parts += (self._rank_file,)
         return self._rank_file.keep_report
 
     def measure_forward(self) -> None:
@@ -172,22 +175,19 @@ class Tracer(Listener):
         undoing.enter_context(plain_stacks())
         undoing.enter_context(followed_backward(self))
         undoing.enter_context(self._noted_applies())
-        undoing.enter_context(self._training.loads.noted())
         undoing.enter_context(noted_dual_levels(self._note_forward_mode))
         undoing.enter_context(self._recorder)
         undoing.enter_context(self._updates)
         undoing.enter_context(kept_compiled(Together(self._ops or self._recorder, self._updates)))
         undoing.enter_context(self._captures)
-        if self._rank_file is not None:
-            undoing.enter_context(self._rank_file)
-        if self._ops is not None:
-            self._ops.enter(undoing)
+        for part in self._parts:
+            part.enter(undoing)
 
     def abandon(self) -> None:
-        """Let go of what devices still have to tell, and of the file of the rank."""
+        """Let go of what devices still have to tell."""
         self._late.drop()
-        if self._rank_file is not None:
-            self._rank_file.abandon()
+        for part in self._parts:
+            part.abandon()
 
     def ended(self) -> None:
         """Let what looks at the run while it goes on ask for all of it once more."""
@@ -199,12 +199,9 @@ class Tracer(Listener):
         self._late.finish()
         with gc_paused():
             self._leaves.learn_parameters()
-            self._cuts.finish()
-            self._training.finish()
+            for part in self._parts:
+                part.finish(error)
             self._module_watch.finish(self._recorder.cuts.trained.known(), self._add_gap)
-            self._faults.finish(error)
-        if self._rank_file is not None:
-            self._rank_file.finish(state_after(error), error_text(error) if error is not None else "")
         if self._running:
             self._add_gap(
                 "backward", "a backward on another thread was still running when the trace ended: it was not kept"
@@ -255,8 +252,8 @@ class Tracer(Listener):
             with aside(), calls_aside(1), gc_paused():
                 self._finish(followed, call, outcome, began)
                 self._training.after_pass(call, followed)
-            values = followed.recorder.values if followed.recorder is not None and outcome == "finished" else None
-            if self._recorder.stops and followed.graph is not None and values is not None and values.bad:
+            stops = self._recorder.stops and followed.is_open and outcome == "finished"
+            if stops and (values := followed.recorder.values).bad:
                 lines = {at: line.label for at, line in enumerate(self._sites.locations)}
                 look_at_pass(followed.graph.report(), values, lines)
 
@@ -310,14 +307,12 @@ class Tracer(Listener):
             recorder.look_inside_wrappers()
         followed.begun = Pass(number, self._step, graph.structure.number, "running", 0.0, 0, followed.site,
                               pass_context=followed.pass_context)  # fmt: skip
-        followed.graph, followed.recorder, followed.nodes = graph, recorder, found.nodes
-        followed.found, followed.suspects = found, self._faults.begin(found, followed.caller)
+        followed.graph, followed.recorder, followed.found, followed.is_open = graph, recorder, found, True
         self._running.append(followed)  # before the first hook: from now on `_finish` takes them away
-        self._cuts.settle(found.nodes, graph.structure, found.roots, number)
         inside = [] if followed.between_compiled else [found.nodes[place] for place in graph.python_places]
         followed.python_backwards = PythonBackwards(inside, self._recorder.put_on_top, self._home) if inside else None
-        if self._ops is not None:
-            self._ops.begin_pass(found, graph.structure, graph.nodes, followed.site)
+        for part in self._parts:
+            part.begin_pass(found, followed)
         followed.collectives, followed.clock = self._parallel.before_pass(), Stopwatch.of(roots)
         recorder.open(unseen if followed.is_seen else None, between_compiled=followed.between_compiled)
         if followed.python_backwards is not None:
@@ -349,16 +344,15 @@ class Tracer(Listener):
         if followed.come_back is not None:
             followed.come_back()
             self._recorder.note_backward(followed.sequence, followed.caller)
-        begun, graph, recorder = followed.begun, followed.graph, followed.recorder
-        if begun is None or graph is None or recorder is None:
+        if not followed.is_open or (found := followed.found) is None:
             return
-        if self._ops is not None:
-            self._ops.end_pass(followed.nodes)
+        begun, graph, recorder = followed.begun, followed.graph, followed.recorder
         if followed.clock is not None:
             followed.clock.end()
         recorder.close()
-        self._faults.end(followed, call, sys.exc_info()[1] if outcome == "failed" else None)
-        followed.nodes, followed.found = (), None
+        for part in self._parts:
+            part.end_pass(found, followed, call, sys.exc_info()[1] if outcome == "failed" else None)
+        followed.found = found = None
         with self._lock:
             self._running = [other for other in self._running if other is not followed]
             if self.run.state == "running":
@@ -412,9 +406,8 @@ class Tracer(Listener):
     def _observe_results(self, followed: Following, call: BackwardCall, result: Any) -> None:
         """Record what ``autograd.grad`` returns: those gradients reach no node, so no hook sees them. Never raises."""
         try:
-            if (recorder := followed.recorder) is not None:
-                for index, found in returned_gradients(followed, call, result, self._leaves.number).items():
-                    recorder.observe_result(index, found)
+            for index, found in returned_gradients(followed, call, result, self._leaves.number).items():
+                followed.recorder.observe_result(index, found)
             if not (call.accumulates or call.creates or followed.levels):
                 self._recorder.cuts.returned(result, call.roots, call.inputs, followed.caller)
         except Exception as error:
@@ -439,13 +432,13 @@ class Tracer(Listener):
     @property
     def own_seconds(self) -> float:
         """The part of it that went by in the tracer's own code."""
-        others = [part for part in (self._updates, self._training, self._ops, self._rank_file) if part is not None]
-        return self._recorder.own_seconds + self._backward_seconds + sum(part.seconds for part in others)
+        seconds = self._recorder.own_seconds + self._backward_seconds + self._updates.seconds
+        return seconds + sum(part.seconds for part in self._parts)
 
     def frame(self) -> LiveFrame:
         """Return what changes while the run goes on; cheap, callable from any thread."""
         current = next(iter(self._running), None)  # the outermost
-        there = pass_of(current) or self._last
+        there = self._last if current is None else (current.begun, current.graph, current.recorder.values)
         if there is None:
             return frame_before_any_pass(self._structure, self._step, self.run.seconds)
         return frame_of(there, self._passes.last, self._structure, self.run.seconds, running=current is not None)
@@ -459,9 +452,9 @@ class Tracer(Listener):
         if get_ident() == self._home and not devices.there.capturing():  # elsewhere nobody waits for a device
             self._late.finish()
         graphs = tuple(self._cuts.with_cuts(graph.report()) for graph in self._graphs.by_use())
-        every = (self._recorder, self._cuts, self._training, self._ops, self._rank_file)
-        parts = [part for part in every if part is not None]
+        fields = {name: field for part in self._parts for name, field in part.fields(graphs).items()}
         captured = [Gap("calls", self._captures.gap)] if self._captures.gap else []
+        seen = (*self._recorder.gaps(), *(gap for part in self._parts for gap in part.gaps()))
         return TraceReport(
             title=self._title or self._leaves.model_name(self._cuts.reached),
             **self.run.fields(),
@@ -474,15 +467,11 @@ class Tracer(Listener):
             steps_seen=self._step,
             forward_nodes=self._recorder.origins.nodes,
             parameters=self._passes.series(),
-            parallel=self._parallel.report(),
             forked=self._forked,
-            gaps=(*self._gaps.values(), *captured, *(gap for part in parts for gap in part.gaps())),
-            ops=self._ops.report() if self._ops else None,
+            gaps=(*self._gaps.values(), *captured, *seen),
             observations=self._recorder.calls.observations(),
             failure=self._faults.explained(self._failure.report(graphs), graphs),
-            training=self._training.report(),
-            **self._faults.survived(graphs),
-            **self._cuts.ended(),
+            **fields,
             modules=self._module_watch.report,
             locations=self._sites.locations,  # last: what is above has its line, also while the run goes on
         )

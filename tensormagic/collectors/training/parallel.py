@@ -19,13 +19,14 @@ from torch import nn
 
 from tensormagic.collectors import devices
 from tensormagic.collectors.devices import Late
+from tensormagic.collectors.gradients.pass_log import TracePart
 from tensormagic.collectors.graphs.live_nodes import runs_python
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
 from tensormagic.collectors.kinds.subclasses import placement_text
 from tensormagic.collectors.objects.holdings import attributes_of, is_a
 from tensormagic.collectors.objects.identity import Leaves, outermost_call
 from tensormagic.collectors.quiet import answers_itself, here, is_whole
-from tensormagic.reports import Node, Parallel, Spread, TakenPart, Whole
+from tensormagic.reports import Graph, Node, Parallel, Spread, TakenPart, Whole
 
 # What a rank can say of a run of several by itself: by what the run is spread, and which passes reduced gradients.
 #
@@ -42,7 +43,7 @@ class _Wrapped:
     mixed: bool = False  # whether other parts of it begin collectives in a backward, too
 
 
-class ParallelWatcher:
+class ParallelWatcher(TracePart):
     """Looks at the modules that were met, before and after each pass.
 
     Args:
@@ -131,11 +132,11 @@ class ParallelWatcher:
             return ()
         return next(iter(groups)) if len(groups) == 1 else ()
 
-    def report(self) -> Parallel | None:
-        """Return what is known so far; None in a run of one process, or before a pass."""
+    def fields(self, _graphs: Sequence[Graph]) -> dict[str, Any]:
+        """Return what is known so far; nothing in a run of one process, or before a pass."""
         if not self._world:
-            return None
-        return Parallel(self._rank, self._world, tuple(self.kinds), self._whole(), tuple(self._parts))
+            return {}
+        return {"parallel": Parallel(self._rank, self._world, tuple(self.kinds), self._whole(), tuple(self._parts))}
 
     def look(self, found: Walk, structure: GraphStructure, nodes: Sequence[Node], reduced: Collection[int]) -> None:
         """Look in a new graph for results that are parts of a sum, and were taken by ``to_local()`` as they are.

@@ -20,16 +20,16 @@ import torch
 
 from tensormagic.collectors import devices
 from tensormagic.collectors.calls.forward import ForwardRecorder
-from tensormagic.collectors.gradients.pass_log import Following, PassLog
-from tensormagic.collectors.gradients.traced_graph import TracedGraph
+from tensormagic.collectors.gradients.pass_log import Following, PassLog, TracePart
 from tensormagic.collectors.hooks.replacing import BackwardCall
+from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.training.habits import LoopsOverData, StateLoads, alike, name_of, names_of_one
 from tensormagic.collectors.training.held import Elsewhere, FrozenMoves, Growth, Held, ModelModes
 from tensormagic.collectors.training.stepping import Moment, Stepping, probes_of
 from tensormagic.collectors.training.updates import ByHand
 from tensormagic.collectors.where.source import SourceLines
-from tensormagic.reports import UNTOUCHED, Clipping, Gap, IdleOptimizer, OptimizerUse, Training
+from tensormagic.reports import UNTOUCHED, Clipping, Gap, Graph, IdleOptimizer, OptimizerUse, Training
 from tensormagic.words import error_text
 
 MOST_OPTIMIZERS = 32
@@ -141,7 +141,7 @@ class Followed:
         )
 
 
-class TrainingWatcher:
+class TrainingWatcher(TracePart):
     """Follows what trains.
 
     Args:
@@ -150,9 +150,6 @@ class TrainingWatcher:
         sites: Interns the user's lines.
         passes: What each pass brought.
         recorder: Sees the forward.
-
-    Attributes:
-        seconds: Spent here.
     """
 
     def __init__(
@@ -174,7 +171,7 @@ class TrainingWatcher:
         self._loop, self._growth = recorder.calls.loop, Growth(recorder.origins)
         self._loop.region = recorder.cuts.region_site
         self._modes: dict[str, ModelModes] = {}
-        self._loops, self.loads = LoopsOverData(sites), StateLoads(sites, leaves, namespace)
+        self._loops, self._loads = LoopsOverData(sites), StateLoads(sites, leaves, namespace)
         self._alike: tuple[int, ...] = ()
         self._idle: tuple[IdleOptimizer, ...] = ()
         self._names: tuple[tuple[str, ...], ...] = ()
@@ -187,8 +184,11 @@ class TrainingWatcher:
         self._seen = True
         self._met: dict[int, weakref.ref[torch.Tensor]] = {}  # the first parameter of each optimizer, by identity
         self.optimizers_seen = 0
-        self.seconds = 0.0
         self._gaps: dict[str, Gap] = {}
+
+    def enter(self, undoing: Undoing) -> None:
+        """Note loads of states."""
+        undoing.enter_context(self._loads.noted())
 
     # -- passes --------------------------------------------------------------------------------------------------
 
@@ -208,13 +208,14 @@ class TrainingWatcher:
 
     def after_pass(self, call: BackwardCall, followed: Following) -> None:
         """Look after a backward."""
-        if followed.graph is not None and followed.thread == self._home:
+        if followed.is_open and followed.thread == self._home:
             self._by_hand.reached(followed.graph.structure)
         if self._concerns(call, followed):
-            self._guarded(self._after_pass, followed.site, followed.graph)
+            reached = followed.graph.structure.leaf_of.values() if followed.is_open else ()
+            self._guarded(self._after_pass, followed.site, reached)
 
-    def _after_pass(self, site: int | None, graph: TracedGraph | None) -> None:
-        self._reached = graph.structure.leaf_of.values() if graph is not None else ()
+    def _after_pass(self, site: int | None, reached: Collection[int]) -> None:
+        self._reached = reached
         self._running -= 1
         self._passes += 1
         self._seen, self._loop.cleared, self._loop.passes = True, None, self._passes
@@ -241,7 +242,7 @@ class TrainingWatcher:
         for followed in self._alive():
             followed.stepping.forget()
 
-    def finish(self) -> None:
+    def finish(self, _error: BaseException | None) -> None:
         """Say that the run has ended: what gets gradients and was in no optimizer's step is looked for elsewhere."""
         self._guarded(self._finish)
 
@@ -392,14 +393,14 @@ class TrainingWatcher:
     def _miss(self, section: str, reason: str) -> None:
         self._gaps.setdefault(reason, Gap(section, reason))
 
-    def report(self) -> Training | None:
-        """Return what is known so far; None where nothing trained."""
+    def fields(self, _graphs: Sequence[Graph]) -> dict[str, Any]:
+        """Return what is known so far; nothing where nothing trained."""
         optimizers = tuple(followed.use() for followed in self._all())
         by_hand = self._by_hand.use()
-        if not self._passes and not optimizers and not self.loads.found:
-            return None
+        if not self._passes and not optimizers and not self._loads.found:
+            return {}
         held = (followed.held.numbers for followed in self._all())
-        return Training(
+        return {"training": Training(
             optimizers=optimizers,
             optimizers_seen=self.optimizers_seen,
             by_hand=by_hand,
@@ -414,13 +415,13 @@ class TrainingWatcher:
             names=self._names,
             used_up=tuple(self._loops.used_up.values()),
             same_order=tuple(self._loops.same_order),
-            loads=tuple(self.loads.found.values()),
+            loads=tuple(self._loads.found.values()),
             modes=tuple(modes.report() for modes in list(self._modes.values())),
             clips=tuple(
                 Clipping(location=site, calls=calls, late=late, empty=empty, exhausted=exhausted, scaled=scaled)
                 for site, (calls, late, empty, exhausted, scaled) in list(self._loop.clips.items())
             ),
-        )
+        )}  # fmt: skip
 
 
 _STEP = torch.optim.Optimizer.profile_hook_step(lambda _: None).__code__
