@@ -415,6 +415,6 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     each.__name__: each
     for each in (
         abs, as_args, as_code, as_dtype, article, below, clashing, count, dict, dtype_of, floating, hidden_state, int,
-        len, listed, map, max, min, numbers, pairwise, plural, prod, range, sizes, str, sum, unlike, zip,
+        len, listed, map, max, min, numbers, pairwise, plural, prod, range, sizes, sorted, str, sum, unlike, zip,
     )
 }  # fmt: skip

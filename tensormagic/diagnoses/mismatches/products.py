@@ -307,9 +307,7 @@ def _batch_of_matrices(call: Call, wanted: Shape, got: Shape) -> Mismatch | None
         return None
     first = 1 if call.function in _BATCHED_SUM else 0
     left, right = call.tensor("input|self|batch1", first), call.tensor("mat2|batch2", first + 1)
-    if right is None or left is None or right.shape[:2] != got or left.ndim != 3:
-        return product(call, (wanted[1], got[1])) if len(call.tensors) > 1 else None
-    if wanted[1] != got[1]:
+    if right is None or left is None or right.shape[:2] != got or left.ndim != 3 or wanted[1] != got[1]:
         return product(call, (wanted[1], got[1]))
     rule = f"The number of matrices must be the same: {left} has {left[0]} and {right} {right[0]}."
     works = [] if clashing(left.shape[:-2], right.shape[:-2]) else [f"{left.code} @ {right.code}"]

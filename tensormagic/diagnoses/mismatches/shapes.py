@@ -33,64 +33,24 @@ _MATRIX_DIMENSIONS = {"matmul": 2, "solve": 2, "baddbmm": 2, "lstsq": 2}
 _APART = {"cosine_embedding_loss": frozenset({"weight"}), "setitem": frozenset({"index"})}
 
 
-def _broadcast(one: Shape, other: Shape) -> Shape:
-    """Return the shape that two shapes which fit broadcast to."""
-    length = max(len(one), len(other))
-    padded = [(1,) * (length - len(shape)) + shape for shape in (one, other)]
-    return tuple(right if left == 1 else left for left, right in zip(*padded, strict=True))
-
-
-@says.helper
-def _fits_into(shape: Shape, target: Shape) -> bool:
-    """Whether a shape broadcasts to ``target`` and no further."""
-    return not clashing(shape, target) and _broadcast(shape, target) == target
-
-
-# -- tensors that are joined: all sizes must agree but that along which they are ------------------------------------
-
-
-def _first_four(members: list[Given]) -> str:
-    return ", ".join(one.code for one in members[:4]) + (", …" if len(members) > 4 else "")
-
-
-@says(r"Sizes of tensors must match except in dimension {along}")
-def _joined_sizes(members: list[Given], along: int) -> Mismatch | None:
-    if not members or any(one.ndim != members[0].ndim for one in members):
-        return None
-    first = members[0]
-    wrong = [(at, one) for one in members[1:] for at in unlike(first.shape, one.shape) if at != along]
-    places = sorted({at for at, _ in wrong})
-    parts = [first.size(at, next(one[at] for each, one in wrong if each == at)) for at in places]
-    parts += [one.size(at, first[at]) for at, one in wrong]
-    others = listed([str(one) for one in members[1:] if any(one is each for _, each in wrong)])
-    differ = f"{first} and {others} differ in {listed([f'dimension {at}' for at in places])}"
-    rule = f"All sizes but that of dimension {along}, along which they are joined, must be equal: {differ}."
-    other_ways = [
-        f"torch.cat([{_first_four(members)}], dim={dim})"
-        for dim in range(first.ndim)
-        if dim != along and len({one.shape[:dim] + one.shape[dim + 1 :] for one in members}) == 1
-    ]
-    maps = len(members) == 2 and first.ndim == 4 and set(places) <= {2, 3} and not other_ways
-    resized = [f"{first.code} = F.interpolate({first.code}, size={members[1].code}.shape[2:])"] if maps else []
-    return mismatch("shape", rule, *parts, works=other_ways + resized)
-
-
-@says.helper
-def _lifted(call: Call, low: Given, high: Given, count: int) -> list[str]:
-    """Return where a dimension of size 1 can be put so that the two can be joined: tried out on the shapes."""
-    if high.ndim != low.ndim + 1 or call.function != "cat":
-        return []
-    text = call.value("dim|axis", 1)
-    along = (int(text) if text.lstrip("-").isdigit() else 0) % max(count, 1)
-    ways = []
-    for at in range(high.ndim):
-        shape = (*low.shape[:at], 1, *low.shape[at:])
-        if all(shape[dim] == high.shape[dim] for dim in range(high.ndim) if dim != along):
-            ways.append(f"{low.code}.unsqueeze({at})")
-    return ways
-
-
 says.table(r"""
+# -- tensors that are joined: all sizes must agree but that along which they are
+
+Sizes of tensors must match except in dimension {along}
+    with top: members[0]; if: not [one for one in members if one.ndim != top.ndim]
+    with wrong: [(at, one) for one in members[1:] for at in unlike(top.shape, one.shape) if at != along]
+    with differing: dict([(at, one[at]) for at, one in wrong[::-1]]); with places: sorted(differing)
+    with others: listed(map(str, dict.fromkeys([one for _, one in wrong])))
+    with where: listed([f"dimension {at}" for at in places])
+    shape: All sizes but that of dimension {along}, along which they are joined, must be equal: {top} and {others}
+        differ in {where}.
+    parts: top[at] must be {differing[at]} for at in places; parts: one[at] must be {top[at]} for at, one in wrong
+    with shapes: [(dim, {one.shape[:dim] + one.shape[dim + 1 :] for one in members}) for dim in range(top.ndim)]
+    with dims: [dim for dim, rest in shapes if dim != along and len(rest) == 1]
+    try: torch.cat([{first_four(members)}], dim={dim}) for dim in dims
+    with maps: len(members) == 2 and top.ndim == 4 and not dims and not differing.keys() & {0, 1}
+    try: {top.code} = F.interpolate({top.code}, size={members[1].code}.shape[2:]) when maps
+
 Tensors must have same number of dimensions: got
     if: members; with counts: [one.ndim for one in members]
     with usual: max(counts, key=lambda ndim: (counts.count(ndim), ndim))
@@ -202,26 +162,43 @@ Target sizes: \[{target:shape}\]\.\s+Tensor sizes: \[{have:shape}\]
 """)
 
 
+@says.helper
+def _fits_into(shape: Shape, target: Shape) -> bool:
+    """Whether a shape broadcasts to ``target`` and no further."""
+    aligned = zip(reversed(shape), reversed(target), strict=False)
+    return len(shape) <= len(target) and all(size in {1, wanted} for size, wanted in aligned)
+
+
+@says.helper
+def _first_four(members: list[Given]) -> str:
+    return ", ".join(one.code for one in members[:4]) + (", …" if len(members) > 4 else "")
+
+
+@says.helper
+def _lifted(call: Call, low: Given, high: Given, count: int) -> list[str]:
+    """Return where a dimension of size 1 can be put so that the two can be joined: tried out on the shapes."""
+    if high.ndim != low.ndim + 1 or call.function != "cat":
+        return []
+    along = (call.number("dim|axis", 1) or 0) % max(count, 1)
+    shapes = [(*low.shape[:at], 1, *low.shape[at:]) for at in range(high.ndim)]
+    fit = [at for at, shape in enumerate(shapes) if set(unlike(shape, high.shape)) <= {along}]
+    return [f"{low.code}.unsqueeze({at})" for at in fit]
+
+
 @says(r"stack expects each tensor to be equal size")
 def _stacked(members: list[Given]) -> Mismatch | None:
-    wrong = [one for one in members if one.shape != members[0].shape]
+    first, parts = members[0], list[Clashing]()
+    wrong = [one for one in members if one.shape != first.shape]
     if not wrong:
         return None
-    first = members[0]
-    rule = f"A stack takes tensors of one shape: {first} and {listed([str(one) for one in wrong])}."
-    pairs = [(first, wrong[0]), *((one, first) for one in wrong)]
-    parts = [part for one, other in pairs for part in _difference(one, other)]
+    for one, other in [(first, wrong[0]), *((one, first) for one in wrong)]:
+        alike = one.ndim == other.ndim
+        parts += [one.size(at, other[at]) for at in unlike(one.shape, other.shape)] if alike else [one.dims(other.ndim)]
+    rule = f"A stack takes tensors of one shape: {first} and {listed(map(str, wrong))}."
     same_rest = len({one.shape[1:] for one in members}) == 1 and first.ndim > 0
     names = _first_four(members)
     ways = [f"torch.cat([{names}])", f"nn.utils.rnn.pad_sequence([{names}])"] if same_rest else []
     return mismatch("shape", rule, *parts, works=ways)
-
-
-def _difference(one: Given, other: Given) -> list[Clashing]:
-    """Return what of a tensor differs from another."""
-    if one.ndim != other.ndim:
-        return [one.dims(other.ndim)]
-    return [one.size(at, other[at]) for at in unlike(one.shape, other.shape)]
 
 
 def _wanted(call: Call) -> Shape:
@@ -301,43 +278,30 @@ def _reshapes(given: Given, wanted: Shape) -> list[str]:
     return ways[:2]
 
 
-# -- two operands that do not broadcast ----------------------------------------------------------------------------
-
-
 @says(r"The size of tensor a \({one}\) must match the size of tensor b \({other}\)")
-def _sizes_differ(call: Call, one: int, other: int) -> Mismatch | None:
-    pairs = sorted(_pairs(call), key=lambda pair: pair[2] != {one, other})
-    return _explained(call, *pairs[0]) if pairs else None
-
-
-def do_not_broadcast(call: Call) -> Mismatch | None:
-    """Explain two operands of an elementwise call that do not broadcast, whatever torch said."""
-    pair = next(_pairs(call), None)
-    return _explained(call, *pair) if pair else None
-
-
-def _pairs(call: Call) -> Iterator[tuple[Given, Given, set[int], int]]:
-    """Yield pairs of operands that do not broadcast, with the sizes that clash first, and how many dimensions count."""
+def do_not_broadcast(call: Call, one: int = -1, other: int = -1) -> Mismatch | None:
+    """Explain two operands that do not broadcast: those of the two sizes that torch names, where it names any."""
     cut = _MATRIX_DIMENSIONS.get(call.function, 0)
-    apart = _APART.get(call.function, frozenset())
-    taking_part = [one for one in call.tensors if one.role not in apart]
-    for left, right in combinations(taking_part, 2):
-        shapes = [one.shape[: max(one.ndim - cut, 0)] for one in (left, right)]
-        where = clashing(shapes[0], shapes[1])
-        if where:
-            yield left, right, {shapes[0][where[0]], shapes[1][where[0]]}, cut
-
-
-def _explained(call: Call, left: Given, right: Given, _: set[int], cut: int) -> Mismatch:
-    where = [at - cut for at in clashing(left.shape[: left.ndim - cut], right.shape[: right.ndim - cut])]
+    taking_part = [each for each in call.tensors if each.role not in _APART.get(call.function, ())]
+    pairs = [(left, right, _clashing(left, right, cut)) for left, right in combinations(taking_part, 2)]
+    pairs = [pair for pair in pairs if pair[2]]
+    if not pairs:
+        return None
+    left, right, where = min(pairs, key=lambda pair: {pair[0][pair[2][0]], pair[1][pair[2][0]]} != {one, other})
     equal = left.ndim == right.ndim
     ends = {} if equal else {-1: "the last dimension", -2: "the last but one"}
     which = {at: ends.get(at, f"dimension {left.ndim + at if equal else at}") for at in where}
-    pairs = listed(f"{left[at]} against {right[at]} in {which[at]}" for at in where)
+    against = listed(f"{left[at]} against {right[at]} in {which[at]}" for at in where)
     compared = f"{'Batch dimensions' if cut else 'Dimensions'} are compared from the right, and must be equal or 1"
     parts = [part for at in where for part in left.against(at, right)]
     works = [] if cut else _ways(call, left, right)
-    return mismatch("shape", f"{compared}: {left} and {right} have {pairs}.", *parts, works=works)
+    return mismatch("shape", f"{compared}: {left} and {right} have {against}.", *parts, works=works)
+
+
+def _clashing(left: Given, right: Given, cut: int) -> list[int]:
+    """Return the dimensions in which two tensors do not broadcast, from the right, but for so many last ones."""
+    shapes = [one.shape[: max(one.ndim - cut, 0)] for one in (left, right)]
+    return [at - cut for at in clashing(*shapes)]
 
 
 def _ways(call: Call, left: Given, right: Given) -> list[str]:
@@ -345,14 +309,12 @@ def _ways(call: Call, left: Given, right: Given) -> list[str]:
 
     They must broadcast to one of the two: a result larger than both is hardly meant.
     """
-    smaller = [(right, left), (left, right)] if right.ndim <= left.ndim else [(left, right), (right, left)]
-    ways: list[str] = []
-    for mended, other in smaller:
+    ways, pairs = list[str](), [(right, left), (left, right)]
+    for mended, other in pairs if right.ndim <= left.ndim else pairs[::-1]:
         others = [one.shape for one in call.tensors if one not in (mended, other)]
         for shape, code in _changes(mended):
-            fits = not clashing(shape, other.shape) and len(shape) <= len(other.shape)
-            grows_nothing = fits and _broadcast(shape, other.shape) in {shape, other.shape}
-            if grows_nothing and not any(clashing(shape, each) for each in others):
+            fits = _fits_into(shape, other.shape) or (len(shape) == other.ndim and _fits_into(other.shape, shape))
+            if fits and not any(clashing(shape, each) for each in others):
                 ways.append(code)
     return ways[:2]
 
