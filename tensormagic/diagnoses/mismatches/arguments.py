@@ -125,13 +125,9 @@ unsupported tensor layout: \w+|with arguments from the 'Sparse\w+' backend|for \
         {sparse.operand.layout}.
     parts: sparse is {sparse.operand.layout} must be strided; try: {sparse.code}.to_dense()
 
-Unrecognised padding mode edge
-    argument: The padding modes are constant, reflect, replicate and circular, not edge; NumPy's edge is called
-        replicate here.
-    parts: mode_given
-
 Unrecognised padding mode {mode:word}
-    argument: The padding modes are constant, reflect, replicate and circular, not {mode}.
+    with hint: "; NumPy's edge is called replicate here" if mode == "edge" else ""
+    argument: The padding modes are constant, reflect, replicate and circular, not {mode}{hint}.
     parts: mode_given
 
 expected a non-empty list of Tensors|expects a non-empty TensorList|non-empty input tensor list

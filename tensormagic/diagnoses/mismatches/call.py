@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from math import prod
 from typing import Any, TypeVar
@@ -53,10 +53,6 @@ _WORDS = {"self": "tensor", "hx": "hidden state"}
 _PARAMETER = re.compile(r"[\w.\[\]]+\.(?:in_proj_)?(?:weight|bias|running_mean)(?:_ih|_hh)?(?:_l\d+)?")
 _HANDED_ON = "the input of "
 _CLASS = re.compile(r"[A-Z]\w*[a-z]")
-
-
-class MissingError(IndexError):
-    """What an explanation needs is not among the operands: there is none."""
 
 
 class Given:
@@ -187,11 +183,6 @@ class Call:
         """The function as a person writes it."""
         return self.title.replace("torch.nn.functional.", "F.")
 
-    @property
-    def plain_text(self) -> str:
-        """What the arguments that are no tensors are, as text."""
-        return " ".join(one.text for one in self.given if not one.is_tensor)
-
     @cached_property
     def given(self) -> tuple[Given, ...]:
         """Everything that was given, tensor or not."""
@@ -208,18 +199,6 @@ class Call:
         """The tensors of which anything is known, less what the result was to be written to."""
         return tuple(one for one in self.given if one.is_tensor and one.dtype and one.role != "out")
 
-    @property
-    def members(self) -> list[Given]:
-        """The tensors that are joined: those of a list, if there is one. Torch skips ``torch.empty(0)``."""
-        inside = [one for one in self.tensors if one.place]
-        return [one for one in inside or self.tensors if one.shape != (0,)]
-
-    @property
-    def usual_ndim(self) -> int:
-        """How many dimensions most tensors have."""
-        counts = [one.ndim for one in self.tensors]
-        return max(counts, key=counts.count, default=0)
-
     def tensor(self, roles: str, position: int = -1) -> Given | None:
         """Return a tensor by what torch calls it (``"input|self"``), else by its place among the arguments."""
         named = [one for one in self.tensors if one.role in roles.split("|")]
@@ -227,14 +206,14 @@ class Call:
         return next(iter(named + placed), None)
 
     def first(self, condition: Callable[[Given], object]) -> Given:
-        """Return the first tensor for which a condition holds; raises MissingError where there is none."""
+        """Return the first tensor for which a condition holds; raises IndexError where there is none."""
         return self.every(condition)[0]
 
     def every(self, condition: Callable[[Given], object]) -> list[Given]:
-        """Return the tensors for which a condition holds; raises MissingError where there is none."""
+        """Return the tensors for which a condition holds; raises IndexError where there is none."""
         found = [one for one in self.tensors if condition(one)]
         if not found:
-            raise MissingError
+            raise IndexError
         return found
 
     def value(self, roles: str, position: int = -1) -> str:
@@ -293,9 +272,9 @@ def parsed(text: str) -> ast.expr | None:
 
 
 def needed(value: ValueT | None) -> ValueT:
-    """Return what is there; raises MissingError where it is not, so that nothing is explained."""
+    """Return what is there; raises IndexError where it is not, so that nothing is explained."""
     if value is None:
-        raise MissingError
+        raise IndexError
     return value
 
 
@@ -330,11 +309,6 @@ def unlike(one: Shape, other: Shape) -> list[int]:
     return [at for at, (left, right) in enumerate(zip(one, other, strict=False)) if left != right]
 
 
-def below(have: Shape, wanted: Shape) -> list[int]:
-    """Return the dimensions, from the right, in which there is less than is wanted."""
-    return [at for at in range(-len(wanted), 0) if have[at] < wanted[at]]
-
-
 def clashing(one: Shape, other: Shape) -> list[int]:
     """Return the dimensions in which two shapes do not broadcast, counted from the right: -1 is the last."""
     both = range(1, min(len(one), len(other)) + 1)
@@ -351,15 +325,17 @@ def mismatch(kind: MismatchKind, rule: str, *parts: Clashing, works: Iterable[st
 Finder = Callable[[Call], Any]
 
 
-def _tensor(roles: str, position: int = -1) -> Finder:
-    return lambda call: call.tensor(roles, position)
-
-
 def hidden_state(call: Call, shape: Shape = ()) -> Given | None:
     """Return the hidden state that a recurrent layer was given: of this shape, where one is asked for."""
     found = [one for one in call.tensors[1:] if not shape or one.shape == shape]
     named = (one for one in found if one.role.startswith(("hx", "h_0", "hidden")) or one.place)
     return next(iter([*named, *found]), None)
+
+
+def _members(call: Call) -> list[Given]:
+    """Return the tensors that are joined: those of a list, if there is one. Torch skips ``torch.empty(0)``."""
+    inside = [one for one in call.tensors if one.place]
+    return [one for one in inside or call.tensors if one.shape != (0,)]
 
 
 def _classes(call: Call) -> int:
@@ -387,7 +363,7 @@ _TENSORS = {
     "query": ("query", 0), "key": ("key", 1), "attn_mask": ("attn_mask", 3), "hx": ("hx", -1), "grid": ("grid", 1),
 }  # fmt: skip
 OPERANDS: Mapping[str, Finder] = {
-    **{name: _tensor(*where) for name, where in _TENSORS.items()},
+    **{name: partial(Call.tensor, roles=roles, position=at) for name, (roles, at) in _TENSORS.items()},
     "left": lambda call: call.tensors[0],
     "right": lambda call: call.tensors[1],
     "third": lambda call: call.tensors[2],
@@ -397,7 +373,7 @@ OPERANDS: Mapping[str, Finder] = {
     "only": lambda call: call.tensors[0] if len(call.tensors) == 1 else call.tensor("input|self", 0),
     "anything": lambda call: call.given[0],
     "computed": _computed,
-    "members": lambda call: call.members,
+    "members": _members,
     "outs": lambda call: [one for one in call.given if one.role == "out" or one.place.startswith("out")],
     "target": lambda call: call.tensor("target|targets", 2 if call.function == "linear_cross_entropy" else 1),
     "classes": _classes,
@@ -414,7 +390,7 @@ OPERANDS: Mapping[str, Finder] = {
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     each.__name__: each
     for each in (
-        abs, as_args, as_code, as_dtype, article, below, clashing, count, dict, dtype_of, floating, hidden_state, int,
+        abs, as_args, as_code, as_dtype, article, clashing, count, dict, dtype_of, floating, hidden_state, int,
         len, listed, map, max, min, numbers, pairwise, plural, prod, range, sizes, sorted, str, sum, unlike, zip,
     )
 }  # fmt: skip

@@ -85,7 +85,7 @@ duplicate dims are not allowed|appears multiple times in the list of dims|diagon
     parts: first
 
 permute\(.*number of dimensions in the tensor input does not match
-    with asked: len(numbers(call.plain_text))
+    with asked: sum([len(numbers(one.text)) for one in call.given if not one.is_tensor])
     shape: The new order names each dimension once: {first} has {first.ndim}, and {asked} are named.
     parts: first.ndim must be {asked}
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
-from tensormagic.diagnoses.mismatches.call import Call, Given, as_args, mismatch
+from tensormagic.diagnoses.mismatches.call import Call, Given, as_args
 from tensormagic.diagnoses.mismatches.table import Messages
-from tensormagic.reports import Mismatch
 
 says = Messages()
 
@@ -114,14 +111,23 @@ Given groups={groups}, expected weight to be at least
 
 Calculated padded input size per channel: \((?P<padded>.*?)\)\. Kernel size: \((?P<asked>.*?)\)\.
     with have: numbers(padded); with kernel: numbers(asked)
+    with small: [at for at in range(-len(kernel), 0) if have[at] < kernel[at]]
     shape: The kernel must fit into the input: {sizes(kernel)} against {sizes(have)} in {given}, its padding included;
         earlier layers made it too small, or the kernel is too large.
-    parts: given[at] must be {kernel[at]}; weight[at] must be {have[at]} for at in below(have, kernel)
+    parts: given[at] must be {kernel[at]}; weight[at] must be {have[at]} for at in small
 
 Invalid computed output size
     with kernel: call.value("kernel_size", 1) or "it"
     shape: The window of a pooling must fit into the input: the last dimension of {first} is shorter than {kernel}.
     parts: first[-1] must be {call.value("kernel_size", 1)}
+
+# Older versions of torch say so of the input.
+weight should have at least three dimensions|Expected \d+-dimensional input for \d+-dimensional weight
+    with named: [each + 2 for each in numbers(call.function[-2:])]; with wanted: [*named, max(weight.ndim, 3)][0]
+    with fits: weight.ndim == wanted; with wrong: (weight, given)[fits]
+    with what: f"input of {call.subject}" if fits else f"weight of {call.title}"
+    shape: The {what} has {wanted} dimensions, and {wrong} has {wrong.ndim}.
+    parts: wrong.ndim must be {wanted}; try: {wrong.code}.unsqueeze(0) when fits and wrong.ndim + 1 == wanted
 
 weight of size \[{shape:shape}\], expected input\[.*?\] to have {takes} channels, but got {got} channels
     with kernel: call.of_shape(shape) or weight; with at: given.ndim - kernel.ndim + 1
@@ -204,15 +210,3 @@ def _channel_ways(call: Call, given: Given, at: int, takes: int) -> list[str]:
         text = str(kernel[0]) if len(set(kernel)) == 1 else f"({as_args(kernel)})"
         ways.append(f"nn.{call.function.capitalize()}({given[at]}, {weight[0]}, {text})")
     return ways
-
-
-@says(r"weight should have at least three dimensions|Expected \d+-dimensional input for \d+-dimensional weight")
-def _weight_dimensions(call: Call, given: Given, weight: Given) -> Mismatch:
-    named = re.search(r"(\d)d$", call.function)
-    wanted = int(named[1]) + 2 if named else max(weight.ndim, 3)
-    if weight.ndim == wanted:  # as older versions of torch say it of the input
-        rule = f"The input of {call.subject} has {weight.ndim} dimensions, and {given} has {given.ndim}."
-        works = [f"{given.code}.unsqueeze(0)"] if given.ndim + 1 == wanted else []
-        return mismatch("shape", rule, given.dims(weight.ndim), works=works)
-    rule = f"The weight of {call.title} has {wanted} dimensions, and {weight} has {weight.ndim}."
-    return mismatch("shape", rule, weight.dims(wanted))

@@ -21,13 +21,11 @@ says = Messages()
 says.table(r"""
 # -- losses: what the target must look like for the input that it is compared with
 
-all elements of input should be between 0 and 1
-    argument: A binary cross-entropy takes probabilities: all of {compared.name} must lie between 0 and 1.
-    parts: compared must be 0 to 1; try: F.binary_cross_entropy_with_logits({compared.code}, {target.code})
-
-all elements of target should be between 0 and 1
-    argument: A binary cross-entropy takes probabilities: all of {target.name} must lie between 0 and 1.
-    parts: target must be 0 to 1
+all elements of (?P<which>input|target) should be between 0 and 1
+    with wrong: compared if which == "input" else target
+    argument: A binary cross-entropy takes probabilities: all of {wrong.name} must lie between 0 and 1.
+    parts: wrong must be 0 to 1
+    try: F.binary_cross_entropy_with_logits({wrong.code}, {target.code}) when which == "input"
 
 weight tensor should be defined either for all {classes} classes
 expected weight shape to be \({classes},\), got \(\d+,\)
@@ -55,7 +53,8 @@ The size of tensor a \(\d+\) must match the size of tensor b
     parts: labels[at] must be {wanted[at]} for at in clashing(labels.shape, wanted)
 
 All input tensors should have same dimension|expected to have the same number of dimensions, but got: anchor
-    with usual: call.usual_ndim; with right: first one.ndim == usual; with wrong: every one.ndim != usual
+    with counts: [one.ndim for one in call.tensors]; with usual: max(counts, key=counts.count, default=0)
+    with right: first one.ndim == usual; with wrong: every one.ndim != usual
     shape: All must have the same number of dimensions: {right} has {usual}, and {wrong[0]} {wrong[0].ndim}.
     parts: one.ndim must be {usual} for one in wrong
 

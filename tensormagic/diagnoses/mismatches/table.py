@@ -47,7 +47,6 @@ from tensormagic.diagnoses.mismatches.call import (
     OPERANDS,
     Call,
     Given,
-    MissingError,
     dtype_of,
     mismatch,
     needed,
@@ -178,7 +177,7 @@ def _read(lines: Lines, names: Names) -> Mismatch | None:
 
 
 def _defined(text: str, names: Names) -> Any:
-    """Return what a name of the row stands for; raises MissingError where there is none."""
+    """Return what a name of the row stands for; raises IndexError where there is none."""
     which, _, condition = text.partition(" ")
     if which in {"first", "last", "every", "all"}:
         found = []
@@ -186,7 +185,7 @@ def _defined(text: str, names: Names) -> Any:
             names["one"] = one
             found += [one] if _value(condition, names) else []
         if not found and which != "all":
-            raise MissingError(condition)
+            raise IndexError(condition)
         return found[0] if which == "first" else found[-1] if which == "last" else found
     return needed(_value(text, names))
 
