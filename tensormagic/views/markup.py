@@ -132,14 +132,10 @@ def _plain_value(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return _plain_items(value)
     if isinstance(value, dict):
-        return _plain_mapping(value)
+        pairs = [*value.items()]
+        shown = _plain_items(pairs)
+        return value if shown is pairs else dict(shown)
     return _plain_fields(value)
-
-
-def _plain_mapping(value: dict[Any, Any]) -> dict[Any, Any]:
-    if all(_plain_value(key) is key and _plain_value(item) is item for key, item in value.items()):
-        return value
-    return {_plain_value(key): _plain_value(item) for key, item in value.items()}
 
 
 def _plain_items(value: Any) -> Any:
@@ -160,12 +156,6 @@ def _are_plain_records(records: Sequence[Any]) -> bool:
     return all(not each or _plain_value(each) is each for column in distinct for each in column)
 
 
-def _telling(cls: type) -> tuple[str, ...]:
-    if cls not in _TELLING:
-        _TELLING[cls] = _telling_fields(cls)
-    return _TELLING[cls]
-
-
 def _plain_fields(value: Any) -> Any:
     changed = {}
     for name in _telling(type(value)):
@@ -178,6 +168,12 @@ def _plain_fields(value: Any) -> Any:
     return dataclasses.replace(value, **changed) if changed else value
 
 
+def _telling(cls: type) -> tuple[str, ...]:
+    if cls not in _TELLING:
+        _TELLING[cls] = _telling_fields(cls)
+    return _TELLING[cls]
+
+
 def _telling_fields(cls: type, inside: frozenset[type] = frozenset()) -> tuple[str, ...]:
     """Return the fields of a report's dataclass that may hold text, at any depth; of anything else none.
 
@@ -188,10 +184,8 @@ def _telling_fields(cls: type, inside: frozenset[type] = frozenset()) -> tuple[s
     if not dataclasses.is_dataclass(cls):
         return ()
     hints = typing.get_type_hints(cls)
-    fields = (
-        field for field in dataclasses.fields(cls) if not field.metadata.get("encoded")
-    )  # data, never shown as text
-    return tuple(field.name for field in fields if _may_tell(hints[field.name], inside | {cls}))
+    fields = (one for one in dataclasses.fields(cls) if not one.metadata.get("encoded"))  # data, never shown as text
+    return tuple(one.name for one in fields if _may_tell(hints[one.name], inside | {cls}))
 
 
 def _may_tell(hint: Any, inside: frozenset[type]) -> bool:

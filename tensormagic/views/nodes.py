@@ -89,6 +89,12 @@ class Items:
     more: tuple[str, str] = ("more", "more")
     left_out: int = 0  # How many more there are beyond ``items``.
 
+    @property
+    def rest(self) -> str:
+        """How many are not shown: ``and 4 more pieces of memory``; empty where all are."""
+        left = len(self.items[self.most :]) + self.left_out
+        return f"and {plural(left, *self.more)}" if left else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Column:

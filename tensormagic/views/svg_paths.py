@@ -7,7 +7,7 @@ import math
 import struct
 import zlib
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 from tensormagic.views import theme
 from tensormagic.views.markup import escape
@@ -39,30 +39,24 @@ def polyline(points: Sequence[Point]) -> str:
 def eased(points: Sequence[Point], off: float = 0.4) -> list[Point]:
     """Return points without those so near to the line between their neighbours; of two in a row one stays."""
     kept = [points[0]]
-    for at in range(1, len(points)):
-        before, here = points[at - 1], points[at]
-        last = at == len(points) - 1
-        if last or kept[-1] is not before or _distance(here, before, points[at + 1]) > off:
+    for before, here, after in zip(points, points[1:], points[2:], strict=False):
+        across, down = after[0] - before[0], after[1] - before[1]
+        away = abs(across * (here[1] - before[1]) - down * (here[0] - before[0])) / (math.hypot(across, down) or 1.0)
+        if kept[-1] is not before or away > off:
             kept.append(here)
-    return kept
-
-
-def _distance(place: Point, start: Point, end: Point) -> float:
-    """Return how far a place is from the straight line through two others."""
-    across, down = end[0] - start[0], end[1] - start[1]
-    length = math.hypot(across, down) or 1.0
-    return abs(across * (place[1] - start[1]) - down * (place[0] - start[0])) / length
+    return [*kept, *points[1:][-1:]]
 
 
 def line(points: Sequence[Point]) -> str:
     """Return a path through ``points``: level and upright pieces with round corners, slanting ones as soft curves."""
     parts = [f"M{point(*points[0])}"]
     at = points[0]
-    for index in range(1, len(points)):
-        end, following = points[index], points[index + 1] if index + 1 < len(points) else None
-        if at[0] != end[0] and at[1] != end[1]:
-            parts.append(_curve(at, end))
-        elif following is not None and _is_corner(at, end, following):
+    for corner, following in zip_longest(points[1:], points[2:]):
+        end, (across, down) = corner, (corner[0] - at[0], corner[1] - at[1])
+        if across and down:
+            middle = round(across / 2)
+            parts.append(f"c{middle},0 {point(middle, down)} {point(across, down)}")
+        elif following and ((not down and end[0] == following[0]) or (not across and end[1] == following[1])):
             before, after = _towards(end, at), _towards(end, following)
             parts.append(f"{_straight(at, before)}q{_step(before, end)} {_step(before, after)}")
             end = after
@@ -78,17 +72,6 @@ def _step(start: Point, end: Point) -> str:
 
 def _straight(start: Point, end: Point) -> str:
     return f"H{number(end[0])}" if start[1] == end[1] else f"V{number(end[1])}"
-
-
-def _curve(start: Point, end: Point) -> str:
-    across, down = end[0] - start[0], end[1] - start[1]
-    middle = round(across / 2)
-    return f"c{middle},0 {point(middle, down)} {point(across, down)}"
-
-
-def _is_corner(start: Point, corner: Point, end: Point) -> bool:
-    level, upright = start[1] == corner[1], start[0] == corner[0]
-    return (level and corner[0] == end[0]) or (upright and corner[1] == end[1])
 
 
 def _towards(corner: Point, other: Point) -> Point:
@@ -164,8 +147,18 @@ def heatmap(cells: Sequence[Sequence[int]], palette: Sequence[str], *, size: int
         palette: Colours as ``#rrggbb``, at most 254.
         size: Pixels along the side of one cell.
     """
-    lines = [line for at, row in enumerate(cells) for line in _pixel_lines(row, at * size, size)]
+    lines = [_pixels(row, y, size) for at, row in enumerate(cells) for y in range(at * size, (at + 1) * size)]
     return indexed(lines, ["", _HATCH_LINE, *palette])
+
+
+def _pixels(row: Sequence[int], y: int, size: int) -> bytes:
+    """Return a line of pixels through a row of cells."""
+    return b"".join(
+        bytes([FIRST_COLOUR + cell]) * size
+        if cell >= 0
+        else bytes(LINE if _hatched(cell, x, y) else CLEAR for x in range(at * size, (at + 1) * size))
+        for at, cell in enumerate(row)
+    )
 
 
 def indexed(lines: Sequence[bytes], palette: Sequence[str]) -> str:
@@ -195,18 +188,6 @@ def _rgba(colour: str) -> bytes:
 
 def _chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-
-def _pixel_lines(row: Sequence[int], top: int, size: int) -> list[bytes]:
-    return [
-        b"".join(_cell_line(cell, at * size, y, size) for at, cell in enumerate(row)) for y in range(top, top + size)
-    ]
-
-
-def _cell_line(cell: int, left: int, y: int, size: int) -> bytes:
-    if cell >= 0:
-        return bytes([FIRST_COLOUR + cell]) * size
-    return bytes(LINE if _hatched(cell, x, y) else CLEAR for x in range(left, left + size))
 
 
 def _hatched(cell: int, x: int, y: int) -> bool:

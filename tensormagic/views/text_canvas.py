@@ -97,13 +97,9 @@ def _stacked(row: Sequence[str], indent: int, gap: int, width: int) -> list[str]
 def _row(row: Sequence[str], widths: Sequence[int], right: Sequence[int], spaces: tuple[str, str]) -> Iterator[str]:
     cells = (_lines(cell, width) for cell, width in zip(row, widths, strict=True))
     for parts in zip_longest(*cells, fillvalue=""):
-        aligned = (_aligned(part, widths[at], right=at in right) for at, part in enumerate(parts))
+        free = [" " * (width - columns_of(part)) for width, part in zip(widths, parts, strict=True)]
+        aligned = (free[at] + part if at in right else part + free[at] for at, part in enumerate(parts))
         yield spaces[0] + spaces[1].join(aligned).rstrip()
-
-
-def _aligned(text: str, width: int, *, right: bool) -> str:
-    free = " " * (width - columns_of(text))
-    return free + text if right else text + free
 
 
 def _lines(cell: str, width: int) -> list[str]:
@@ -186,9 +182,7 @@ def bar(norm: float, exponents: tuple[float, float] = NORM_EXPONENTS) -> str:
 
 def bars(norms: Sequence[float], width: int, exponents: tuple[float, float]) -> str:
     """Return a series in at most ``width`` characters; one character is the largest of its stretch, NaN above all."""
-    columns = min(width, len(norms))
-    stretches = (norms[len(norms) * at // columns : len(norms) * (at + 1) // columns] for at in range(columns))
-    return "".join(bar(largest(stretch), exponents) for stretch in stretches)
+    return "".join(bar(largest(stretch), exponents) for stretch in _stretches(norms, width))
 
 
 def curve(values: Sequence[float], width: int) -> str:
@@ -199,9 +193,14 @@ def curve(values: Sequence[float], width: int) -> str:
     """
     finite = [value for value in values if math.isfinite(value)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
-    columns = min(width, len(values))
-    stretches = (values[len(values) * at // columns : len(values) * (at + 1) // columns] for at in range(columns))
-    return "".join(_height(stretch, low, high) for stretch in stretches)
+    return "".join(_height(stretch, low, high) for stretch in _stretches(values, width))
+
+
+def _stretches(values: Sequence[float], most: int) -> Iterator[Sequence[float]]:
+    """Yield a series in at most ``most`` stretches, as even as can be."""
+    number = min(most, len(values))
+    for at in range(number):
+        yield values[len(values) * at // number : len(values) * (at + 1) // number]
 
 
 def _height(stretch: Sequence[float], low: float, high: float) -> str:
@@ -308,8 +307,8 @@ def _instead(error: UnicodeError) -> tuple[str, int]:
 # Bars made of characters, an eighth of a column fine, and rows of a table that hold one.
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
-_RISING = " ▁▂▃▄▅▆▇█"
-FULL = "█"
+_RISING = f" {BLOCKS}"
+FULL = BLOCKS[-1]
 
 
 def share_bar(share: float, width: int) -> str:
@@ -356,8 +355,8 @@ def heights(values: Sequence[int], top: int, rows: int) -> list[str]:
 
 def sparkline(counts: Sequence[int]) -> str:
     """Return a histogram as one line of bars; an empty bin is a dot, so that it is not taken for a small one."""
-    highest, bars = max(counts, default=0) or 1, _RISING[1:]
-    return "".join(bars[round((len(bars) - 1) * number / highest)] if number else "\u00b7" for number in counts)
+    highest = max(counts, default=0) or 1
+    return "".join(BLOCKS[round((len(BLOCKS) - 1) * number / highest)] if number else NONE for number in counts)
 
 
 def fewer(counts: Sequence[int], most: int) -> tuple[int, ...]:

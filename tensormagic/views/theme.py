@@ -92,21 +92,21 @@ def inked(style: str, *, dark: bool = False) -> str:
 
 def scale_style() -> str:
     """Return the tokens of the scales: ``--n0`` to ``--n5`` of the norm, ``--run-a`` and ``--run-b`` of two runs."""
-    steps = _steps("n", NORM_SCALE_LIGHT, NORM_SCALE_DARK)
+    steps = _steps(NORM_SCALE_LIGHT, NORM_SCALE_DARK)
     return f".tm{{{steps};--run-a:{RUN_COLOURS[0]};--run-b:{RUN_COLOURS[1]};--kept:{KIND_COLOURS[1]}}}"
 
 
 def heat_style() -> str:
     """Return the rules by which the graph of the viewer shows seconds or bytes in place of the norm."""
-    time = _steps("n", TIME_SCALE_LIGHT, TIME_SCALE_DARK)
-    nbytes = _steps("n", BYTES_SCALE_LIGHT, BYTES_SCALE_DARK)
+    time = _steps(TIME_SCALE_LIGHT, TIME_SCALE_DARK)
+    nbytes = _steps(BYTES_SCALE_LIGHT, BYTES_SCALE_DARK)
     heats = (("[data-heat=time]", time), (":is([data-heat=bytes],[data-heat=saved])", nbytes))
     return "".join(f".tmv.tmv.tmv .stage{which}{{{steps}}}" for which, steps in heats)
 
 
-def _steps(letter: str, light: tuple[str, ...], dark: tuple[str, ...]) -> str:
+def _steps(light: tuple[str, ...], dark: tuple[str, ...]) -> str:
     both = enumerate(zip(light, dark, strict=True))
-    return ";".join(f"--{letter}{at}:light-dark({one},{other})" for at, (one, other) in both)
+    return ";".join(f"--n{at}:light-dark({one},{other})" for at, (one, other) in both)
 
 
 def offset_colour(fraction: float) -> str:
@@ -228,13 +228,15 @@ _STATIC = Path(__file__).parent / "static"
 _IMPORT = re.compile(r'^import \{[^}]*\} from "\./(\w+\.js)";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?!default)", re.MULTILINE)
 _TYPE = re.compile(r"/\*\* @.*? \*/ ?")  # a type written into a line of code: for the checker alone
+# A line that is nothing but comment: a type in front of code is none.
+_COMMENT = re.compile(r"(?://|\*/|\* ).*|\*|/\*(?:.*\*/|(?!.*\*/).*)")
 
 
 @cache
 def static(filename: str) -> str:
     """Return a file of ``static/`` without its indentation, empty lines and whole-line comments."""
     lines = (line.strip() for line in (_STATIC / filename).read_text(encoding="utf-8").splitlines())
-    return "\n".join(_TYPE.sub("", line) for line in lines if line and not _is_comment(line))
+    return "\n".join(_TYPE.sub("", line) for line in lines if line and not _COMMENT.fullmatch(line))
 
 
 @cache
@@ -259,12 +261,6 @@ def _gather(folder: str, name: str, order: list[str]) -> None:
 
 def _source(folder: str, name: str) -> str:
     return _IMPORT.sub("", static(f"{folder}/{name}")).strip()
-
-
-def _is_comment(line: str) -> bool:
-    if line.startswith("/*") and "*/" in line:  # a type in front of code is no whole-line comment
-        return line.endswith("*/")
-    return line.startswith(("//", "/*", "*/", "* ")) or line == "*"
 
 
 # The code that the panels of a page share: each piece has a key, and lies packed in an element that runs nothing.
@@ -326,7 +322,13 @@ def lean(html: str, elsewhere: Mapping[str, int]) -> str:
         html: The output.
         elsewhere: The number of the cell whose output carries a piece, by key.
     """
-    return _CARRIED.sub(lambda match: _pointer(match, elsewhere), html)
+
+    def pointer(match: re.Match[str]) -> str:
+        if match[1] not in elsewhere:
+            return match[0]
+        return tag("script", type="text/plain", data_tm_code=match[1], data_tm_cell=elsewhere[match[1]])
+
+    return _CARRIED.sub(pointer, html)
 
 
 def once_each(html: str) -> str:
@@ -340,9 +342,3 @@ def once_each(html: str) -> str:
         return match[0]
 
     return _CARRIED.sub(carried, html)
-
-
-def _pointer(match: re.Match[str], elsewhere: Mapping[str, int]) -> str:
-    if match[1] not in elsewhere:
-        return match[0]
-    return tag("script", type="text/plain", data_tm_code=match[1], data_tm_cell=elsewhere[match[1]])

@@ -37,53 +37,18 @@ from tensormagic.views.nodes import (
     letters,
 )
 from tensormagic.views.pictures.timeline_stack import category_style
-from tensormagic.views.theme import SIGNS, icon, sheet, static
-from tensormagic.words import evidence_text, plural
-
-__all__ = ["SIGNS", "finding_html", "findings_html", "gaps_html", "related_html", "remedy_html", "with_code"]
+from tensormagic.views.theme import icon, sheet, static
+from tensormagic.words import evidence_text
 
 
-def header(  # noqa: PLR0913  (all but title and facts is keyword-only)
-    title: str,
-    facts: Iterable[str] = (),
-    *,
-    about: str = "",
-    badges: str = "",
-    second: Iterable[str] = (),
-    lead: str = "",
-) -> str:
-    """Return the header: what this is, the first facts beside it, badges at the right; all are markup already.
-
-    Args:
-        title: What the panel is about; set as code.
-        facts: One after the other on the line of the title.
-        about: The icon that says what kind of thing that is.
-        badges: At the right.
-        second: Quiet lines below.
-        lead: The answer, as a sentence in large type.
-    """
-    name = tag("b", title, class_="tm-name")
-    described = (fact if fact.startswith("<") else tag("span", fact) for fact in facts if fact)
-    line = tag("p", (icon(about) if about else "") + " ".join([name, *described]), class_="tm-line")
-    right = " " + tag("p", badges, class_="tm-badges") if badges else ""
-    below = "".join(tag("p", text, class_="tm-second quiet") for text in second if text)
-    answer = tag("p", lead, class_="tm-lead") if lead else ""
-    return tag("header", line, right, answer, below, class_="tm-head")
-
-
-def all_clear(text: str) -> str:
-    """Return the line that says that nothing was found; ``text`` is plain."""
-    return tag("p", icon("ok"), " ", escape(text), class_="tm-clear")
-
-
-def fold(title: str, *content: str, state: str = "", is_open: bool = False) -> str:
+def fold(title: str, *content: str, state: str = "") -> str:
     """Return what opens on demand: a heading behind a plus sign, with what it would show in quiet words beside it."""
     body = "".join(content)
     if not body:
         return ""
     sentence = " " + tag("span", escape(state), class_="quiet") if state else ""
     inside = tag("div", body, class_="tm-inside")
-    return tag("details", tag("summary", title, sentence), inside, class_="tm-fold", open="" if is_open else None)
+    return tag("details", tag("summary", title, sentence), inside, class_="tm-fold")
 
 
 def folds(*each: str) -> str:
@@ -152,18 +117,13 @@ def explanation_html(finding: Finding) -> list[str]:
     if finding.evidence:
         described.append(escape(f"evidence: {evidence_text(finding.evidence)}"))
     described.append(f"explained by {tag('code', escape(finding.help))}")
-    return [remedy_html(finding), *related_html(finding), tag("p", " \u00b7 ".join(described))]
-
-
-def related_html(finding: Finding) -> list[str]:
-    """Return a paragraph for each other line that matters; the code of the finding's own line is shown already."""
-    own = finding.location
-    return [
+    related = [
         tag("p", escape(f"{line.what}: {line.location.label}: "), tag("code", escape(line.location.text)))
-        if line.location != own
+        if line.location != finding.location  # whose code is shown already
         else tag("p", escape(f"{line.what}: {line.location.label}"))
         for line in finding.related
     ]
+    return [remedy_html(finding), *related, tag("p", " \u00b7 ".join(described))]
 
 
 def gaps_html(gaps: Iterable[Gap]) -> str:
@@ -212,11 +172,19 @@ def _has(body: Iterable[Node], kind: type[Source | Table]) -> bool:
 
 def inside(view: Panel) -> list[str]:
     """Return the header and the parts of a panel."""
-    second = [with_code(text) for text in view.second if text]
-    lead = with_code(view.lead) if isinstance(view.lead, str) else view.lead.html()
+    facts = filter(None, (cell(fact) for fact in view.facts if not _is_badge(fact)))
+    described = (fact if fact.startswith("<") else tag("span", fact) for fact in facts)
+    line = " ".join([tag("b", with_code(view.title), class_="tm-name"), *described])
     badges = " ".join(cell(fact) for fact in view.facts if _is_badge(fact))
-    facts = (cell(fact) for fact in view.facts if not _is_badge(fact))
-    head = header(with_code(view.title), facts, about=view.icon, badges=badges, second=second, lead=lead)
+    lead = with_code(view.lead) if isinstance(view.lead, str) else view.lead.html()
+    head = tag(
+        "header",
+        tag("p", icon(view.icon) if view.icon else "", line, class_="tm-line"),
+        " " + tag("p", badges, class_="tm-badges") if badges else "",
+        tag("p", lead, class_="tm-lead") if lead else "",
+        *(tag("p", with_code(text), class_="tm-second quiet") for text in view.second if text),
+        class_="tm-head",
+    )
     return [head, *_blocks(view.body)]
 
 
@@ -256,8 +224,8 @@ def cell(node: Cell) -> str:
 
 @html.register
 def _(node: Findings) -> str:
-    found = findings_html(node) or (all_clear(node.clear) if node.clear else "")
-    return found + gaps_html(node.gaps)
+    clear = tag("p", icon("ok"), " ", escape(node.clear), class_="tm-clear") if node.clear else ""
+    return (findings_html(node) or clear) + gaps_html(node.gaps)
 
 
 @html.register
@@ -282,8 +250,7 @@ def _(node: Paragraph) -> str:
 
 @html.register
 def _(node: Items) -> str:
-    left = len(node.items) - len(node.items[: node.most]) + node.left_out
-    more = [tag("li", escape(f"and {plural(left, *node.more)}"), class_="quiet")] if left else []
+    more = [tag("li", escape(node.rest), class_="quiet")] if node.rest else []
     return tag("ul", *(tag("li", cell(item)) for item in node.items[: node.most]), *more)
 
 
@@ -295,7 +262,8 @@ def _(node: Table) -> str:
     if not node.rows:
         return ""
     shown = node.rows[: node.most[0]]
-    body = tag("tbody", *(_row(row, node.columns) for row in shown))
+    rows = ((_cell(each, column.look.split()) for each, column in zip(row, node.columns, strict=True)) for row in shown)
+    body = tag("tbody", *(tag("tr", *cells) for cells in rows))
     full = any({"wide", "bars"} & {*column.look.split()} for column in node.columns)
     table = tag("table", _head(node.columns), body, class_="tm-list tm-full" if full else "tm-list")
     left = left_out_words(node, len(shown))
@@ -308,16 +276,13 @@ def _head(columns: Sequence[Column]) -> str:
         return ""
     above = ""
     if any(column.above for column in columns):
-        groups = [(title, list(each)) for title, each in groupby(columns, lambda column: column.above)]
-        above = tag("tr", *(_above(title, each) for title, each in groups))
+        groups = [(title, [one.title for one in each]) for title, each in groupby(columns, lambda one: one.above)]
+        above = tag("tr", *(
+            tag("th", with_code(title), colspan=len(own), class_="tm-num")
+            if title else corner(", ".join(own), colspan=len(own))  # without a title over them their own are read out
+            for title, own in groups
+        ))  # fmt: skip
     return tag("thead", above, tag("tr", *map(_title, columns)))
-
-
-def _above(title: str, columns: Sequence[Column]) -> str:
-    """Return the title over some columns; where there is none, their own are read out."""
-    if title:
-        return tag("th", with_code(title), colspan=len(columns), class_="tm-num")
-    return corner(", ".join(column.title for column in columns), colspan=len(columns))
 
 
 def _title(column: Column) -> str:
@@ -328,10 +293,6 @@ def _title(column: Column) -> str:
     title = cell(Words(column.title, side)) if side else with_code(column.title)
     right = "tm-num" if "number" in looks else None
     return tag("th", title, scope="col" if column.title else None, class_=right)
-
-
-def _row(row: Sequence[Cell], columns: Sequence[Column]) -> str:
-    return tag("tr", *(_cell(each, column.look.split()) for each, column in zip(row, columns, strict=True)))
 
 
 def _cell(each: Cell, looks: Sequence[str]) -> str:
@@ -366,19 +327,16 @@ def _line(line: Line, has: tuple[int, bool, bool]) -> str:
     below = (tag("p", cell(part), class_="tm-below") for part in line.below)
     amounts = [*line.amounts, *[None] * (columns - len(line.amounts))]
     swatch = tag("span", class_=f"tm-swatch {line.ground}") if line.ground else ""
+    before, found, after = line.text.partition(line.marked) if line.marked else (line.text, "", "")
+    code = escape(before) + (tag("mark", escape(found)) if found else "") + escape(after)
     cells = (
         *(tag("td", cell(amount), class_="tm-num") for amount in amounts),
         tag("td", swatch, str(line.number), class_="tm-number"),
         tag("td", sign, class_="tm-sign") if signs else "",
-        tag("td", tag("code", _code(line)), *below, class_="tm-text"),
+        tag("td", tag("code", code), *below, class_="tm-text"),
         tag("td", *(tag("p", cell(part)) for part in line.beside), class_="tm-beside") if beside else "",
     )
     return tag("tr", *cells, class_=f"tm-at tm-at-{line.sign}" if line.sign else None)
-
-
-def _code(line: Line) -> str:
-    before, found, after = line.text.partition(line.marked) if line.marked else (line.text, "", "")
-    return escape(before) + (tag("mark", escape(found)) if found else "") + escape(after)
 
 
 # -- what is in a line -------------------------------------------------------------------------------------------
@@ -400,11 +358,9 @@ def _(node: Words) -> str:
 
 @cell.register
 def _(node: Noted) -> str:
-    return cell(node.text) + "".join(f" {_note(note)}" for note in node.notes if note)
-
-
-def _note(note: Cell) -> str:
-    return tag("span", with_code(note), class_="tm-sub") if isinstance(note, str) else cell(note)
+    notes = (tag("span", with_code(each), class_="tm-sub") if isinstance(each, str) else cell(each)
+             for each in node.notes if each)  # fmt: skip
+    return cell(node.text) + "".join(f" {note}" for note in notes)
 
 
 @cell.register

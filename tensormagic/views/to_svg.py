@@ -36,7 +36,7 @@ from tensormagic.views.svg_paths import number
 from tensormagic.views.text_canvas import printable
 from tensormagic.views.theme import role
 from tensormagic.views.to_text import inline, plain
-from tensormagic.words import count, plural, shortened
+from tensormagic.words import count, shortened
 
 # The page that a panel is drawn on as SVG: a light card that grows downwards; its texts and legends.
 
@@ -143,7 +143,7 @@ def _draw_panel(view: Panel, page: Page) -> str:
     page.heading(plain(view.title))
     _paragraph(page, facts)
     for words in filter(None, view.second):
-        _paragraph(page, plain(words), ink=theme.role("ink-2"))
+        _paragraph(page, plain(words), ink=_QUIET)
     draw(view.lead, page)
     for node in view.body:
         draw(node, page)
@@ -171,16 +171,16 @@ def draw(node: Node, page: Page) -> None:
 def _(node: Findings, page: Page) -> None:
     for at, finding in enumerate(node.findings[: node.most]):
         page.put(*_finding(finding, f"{_one_line(node.where[at])}: " if node.where else ""))
-    _paragraph(page, node.rest, ink=theme.role("ink-2"))
+    _paragraph(page, node.rest, ink=_QUIET)
     if not node.findings and node.clear:
         _paragraph(page, plain(node.clear), ink=theme.role("ok"), bold=True)
     for gap in node.gaps:
-        _paragraph(page, plain(f"{gap.section} not shown: {gap.reason}"), ink=theme.role("ink-2"))
+        _paragraph(page, plain(f"{gap.section} not shown: {gap.reason}"), ink=_QUIET)
 
 
 def _finding(finding: Finding, where: str) -> tuple[str, float]:
     """Return a finding on a ground of its colour, code set as code, and how high it is."""
-    ink, ground, quiet = theme.role(finding.severity), theme.role(f"{finding.severity}-bg"), theme.role("ink-2")
+    ink, ground, quiet = theme.role(finding.severity), theme.role(f"{finding.severity}-bg"), _QUIET
     place = finding.location
     lines: list[tuple[str | None, str]] = [(None, line) for line in _prose(where + finding.message)]
     lines += [(quiet, escape(one_line(fitted(f"{place.label}: {place.text}", WIDTH - _BESIDE, SIZE))))] if place else []
@@ -201,15 +201,14 @@ def _prose(text: str) -> list[str]:
     """
     inside, lines = False, []
     for line in wrapped(_CODE.sub(f"{_MARK}\\1{_MARK}", text), WIDTH - _BESIDE - 12, SIZE, 60) if text else ():
-        pieces = line.split(_MARK)
-        lines.append("".join(_set(piece, code=inside ^ bool(at % 2)) for at, piece in enumerate(pieces)))
+        pieces = [escape(one_line(piece)) for piece in line.split(_MARK)]
+        code = [bool(piece) and inside ^ bool(at % 2) for at, piece in enumerate(pieces)]
+        lines.append("".join(
+            tag("tspan", words, font_family="ui-monospace,monospace", font_size="12") if is_code else words
+            for words, is_code in zip(pieces, code, strict=True)
+        ))  # fmt: skip
         inside ^= len(pieces) % 2 == 0
     return lines
-
-
-def _set(piece: str, *, code: bool) -> str:
-    words = escape(one_line(piece))
-    return tag("tspan", words, font_family="ui-monospace,monospace", font_size="12") if code and piece else words
 
 
 @draw.register
@@ -219,7 +218,7 @@ def _(node: Section, page: Page) -> None:
     if node.title:
         chip = f"{letters(node.chip)}  " if node.chip else ""
         _paragraph(page, chip + plain(node.title), bold=True)
-        _paragraph(page, plain(node.note), ink=theme.role("ink-2"))
+        _paragraph(page, plain(node.note), ink=_QUIET)
     for part in node.body:
         draw(part, page)
 
@@ -227,15 +226,14 @@ def _(node: Section, page: Page) -> None:
 @draw.register
 def _(node: Paragraph, page: Page) -> None:
     roles = {"quiet": "ink-2", "warning": "warning", "error": "error"}
-    _paragraph(page, _one_line(node.text), ink=theme.role(roles.get(node.look or "", "ink")))
+    _paragraph(page, _one_line(node.text), ink=role(roles.get(node.look or "", "ink")))
 
 
 @draw.register
 def _(node: Items, page: Page) -> None:
     for item in node.items[: node.most]:
         _paragraph(page, _one_line(item), indent=12)
-    left = len(node.items[node.most :]) + node.left_out
-    _paragraph(page, f"and {plural(left, *node.more)}" if left else "", ink=theme.role("ink-2"), indent=12)
+    _paragraph(page, node.rest, ink=_QUIET, indent=12)
 
 
 # -- tables and listings ---------------------------------------------------------------------------------------------
@@ -247,7 +245,7 @@ def _(node: Table, page: Page) -> None:
         return
     page.put(*table_svg(node, WIDTH))
     left = left_out_words(node, min(len(node.rows), node.most[0], MOST_ROWS))
-    _paragraph(page, left, ink=theme.role("ink-2"))
+    _paragraph(page, left, ink=_QUIET)
 
 
 def table_svg(node: Table, room: float) -> tuple[str, float]:
@@ -295,7 +293,11 @@ def _width(each: Cell) -> float:
 def _cell(each: Cell, x: float, y: float, wide: float, column: Column) -> tuple[str, int]:
     """Return a cell, and how many lines it takes."""
     if isinstance(each, Bar):
-        return _bar(x, y + 3, _BAR_WIDTH, each.share), 1
+        stretches = ((_BAR_WIDTH, "skip"), (_BAR_WIDTH * each.share, "n3"))
+        return "".join(
+            f'<rect x="{number(x)}" y="{number(y + 3)}" height="10" rx="2" width="{number(long)}" fill="{role(ink)}"/>'
+            for long, ink in stretches
+        ), 1
     if isinstance(each, Strip):
         return _strip(each, x, y + 1, _STRIP_WIDTH, 14), 1
     lines = [part for line in inline(each).split("\n") for part in wrapped(line, wide + 1, SIZE, _CELL_LINES)]
@@ -304,7 +306,7 @@ def _cell(each: Cell, x: float, y: float, wide: float, column: Column) -> tuple[
 
 def _words(words: str, x: float, y: float, wide: float, column: Column) -> str:
     looks, shown = column.look.split(), fitted(words, wide + 1, SIZE)
-    ink = theme.role("ink-2") if "quiet" in looks else None
+    ink = _QUIET if "quiet" in looks else None
     if "number" in looks:
         return text_svg(x + wide, y + 12, shown, size=SIZE, anchor="end", ink=ink)
     return text_svg(x, y + 12, shown, size=SIZE, ink=ink)
@@ -315,7 +317,7 @@ def _(node: Source, page: Page) -> None:
     left = _AMOUNT * len(node.columns)
     drawn = [_line(line, left) for line in node.lines[:MOST_LINES]]
     if node.columns:
-        titles = (text_svg(_AMOUNT * at, 12, title, size=12, anchor="end", ink=theme.role("ink-2"))
+        titles = (text_svg(_AMOUNT * at, 12, title, size=12, anchor="end", ink=_QUIET)
                   for at, title in enumerate(node.columns, 1))  # fmt: skip
         page.put("".join(titles), 12)
     heights = [0.0, *accumulate(height for _, height in drawn)]
@@ -324,22 +326,22 @@ def _(node: Source, page: Page) -> None:
     )
     page.put("".join(moved), heights[-1])
     left = len(node.lines) - len(drawn)
-    _paragraph(page, f"and {count(left)} more lines" if left > 0 else "", ink=theme.role("ink-2"))
+    _paragraph(page, f"and {count(left)} more lines" if left > 0 else "", ink=_QUIET)
 
 
 def _line(line: Line, left: float) -> tuple[str, float]:
     """Return a line, its number behind ``left`` pixels of amounts, and how high it is with what is below it."""
     if not line.number:
-        return text_svg(
-            left + 40, 13, line.text or "\u22ee", size=12, ink=theme.role("ink-2"), bold=bool(line.text)
-        ), LINE
-    tone = theme.role(_TONES[line.sign]) if line.sign else theme.role("ink-2")
+        return text_svg(left + 40, 13, line.text or "\u22ee", size=12, ink=_QUIET, bold=bool(line.text)), LINE
+    tone = theme.role(_TONES[line.sign]) if line.sign else _QUIET
     code = line.text.expandtabs(4)
     beside = [words for words in map(_one_line, line.beside) if words]
+    begin = left + 40 + (len(code) - len(code.lstrip())) * 12 * _MONO_EM  # in place of the spaces before the code
+    shown = shortened(code, max(int((WIDTH - begin) / (12 * _MONO_EM)), 8))
     parts = [
         *(_amount(amount, _AMOUNT * at) for at, amount in enumerate(line.amounts) if amount),
         text_svg(left + 28, 13, str(line.number), size=12, anchor="end", ink=tone, bold=bool(line.sign)),
-        _mono(left + 40, 13, code),
+        tag("g", text_svg(begin, 13, shown, size=12), font_family=_MONO),
     ]
     if line.marked and (at := code.find(line.marked)) >= 0:
         em = 12 * _MONO_EM
@@ -347,7 +349,7 @@ def _line(line: Line, left: float) -> tuple[str, float]:
     start = max(left + 52 + len(code) * 12 * _MONO_EM, WIDTH * 0.5)
     notes = [_one_line(part) for part in line.below if part]
     if len(beside) == 1 and start + text_width(beside[0], 12) <= WIDTH:
-        parts.append(text_svg(start, 13, beside[0], size=12, ink=theme.role("ink-2")))
+        parts.append(text_svg(start, 13, beside[0], size=12, ink=_QUIET))
     else:
         notes = [*beside, *notes]
     wrapped_notes = [each for words in notes for each in wrapped(words, WIDTH - 64, 12, 6)]
@@ -362,20 +364,7 @@ def _amount(amount: Cell, x: float) -> str:
     return (behind if wide else "") + text_svg(x + _AMOUNT - 2, 13, _one_line(amount), size=12, anchor="end")
 
 
-def _mono(x: float, y: float, code: str) -> str:
-    """Return code on one line, moved to the right in place of the spaces that it begins with."""
-    begin = x + (len(code) - len(code.lstrip())) * 12 * _MONO_EM
-    most = max(int((WIDTH - begin) / (12 * _MONO_EM)), 8)
-    return tag("g", text_svg(begin, y, shortened(code, most), size=12), font_family=_MONO)
-
-
 # -- drawings --------------------------------------------------------------------------------------------------------
-
-
-def _bar(x: float, y: float, wide: float, share: float) -> str:
-    place = f'y="{number(y)}" height="10" rx="2"'
-    ground = f'<rect x="{number(x)}" {place} width="{number(wide)}" fill="{theme.role("skip")}"/>'
-    return ground + f'<rect x="{number(x)}" {place} width="{number(wide * share)}" fill="{theme.role("n3")}"/>'
 
 
 def _strip(node: Strip, x: float, y: float, wide: float, high: float) -> str:
@@ -411,7 +400,7 @@ def _(node: Parts, page: Page) -> None:
         x += wide
     page.put("".join(drawn), 22)
     page.legend([(ground_colour(part.ground), f"{part.words} {part.amount}") for part in node.parts])
-    _paragraph(page, plain(node.note), ink=theme.role("ink-2"))
+    _paragraph(page, plain(node.note), ink=_QUIET)
 
 
 @draw.register

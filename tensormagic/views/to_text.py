@@ -197,15 +197,15 @@ def _(node: Paragraph, width: int) -> Iterable[str]:
 def _(node: Items, width: int) -> Iterator[str]:
     for item in node.items[: node.most]:
         yield from wrapped(inline(item).replace("\n", "  "), width, "    ", "      ")
-    left = len(node.items[node.most :]) + node.left_out
-    if left:
-        yield f"    and {plural(left, *node.more)}"
+    if node.rest:
+        yield f"    {node.rest}"
 
 
 @text.register
 def _(node: Table, width: int) -> Iterator[str]:
     kept = [at for at, column in enumerate(node.columns) if column.in_terminal]
-    shown = [[_short(inline(row[at])) for at in kept] for row in node.rows[: node.most[1]]]
+    cells = [[inline(row[at]).split("\n") for at in kept] for row in node.rows[: node.most[1]]]
+    shown = [["\n".join(cut(line, _CELL) for line in cell) for cell in row] for row in cells]
     if not shown:
         return
     titles = [_title(node.columns[at]) for at in kept]
@@ -222,11 +222,6 @@ def _title(column: Column) -> str:
     if "silent" in looks:
         return ""
     return plain(column.title) if looks & {"left", "right"} else _capitals(column.title)
-
-
-def _short(words: str) -> str:
-    """Return the lines of a cell, each shortened."""
-    return "\n".join(cut(line, _CELL) for line in words.split("\n"))
 
 
 @text.register

@@ -17,7 +17,7 @@ from tensormagic.views.panels.trace_words import norm_text
 from tensormagic.words import count, percent, short_number
 
 if TYPE_CHECKING:
-    from tensormagic.reports import Edge, Frame, GradientStatistics, Graph, LiveFrame, Node, SavedTensor
+    from tensormagic.reports import Edge, Frame, GradientStatistics, Graph, LiveFrame, Node
     from tensormagic.views.graph.drawing import Drawing
     from tensormagic.views.graph.inside import Level
 
@@ -142,6 +142,7 @@ def node_columns(
     Else there are norm, largest magnitude, mean, deviation and zeros in words, then how many are NaN and infinite.
     """
     text = strings.column
+    shapes = {one: ", ".join(map(whole_shape, one)) for one in dict.fromkeys(node.shapes for node in nodes)}
     return {
         "op": text([node.op for node in nodes]),
         "name": text([node.name for node in nodes]),
@@ -150,22 +151,12 @@ def node_columns(
         "guessed": [node.index for node in nodes if not node.exact_location],
         "module": text([node.module for node in nodes]),
         "variable": text([node.variable for node in nodes]),
-        "shapes": text(_of_each([node.shapes for node in nodes], _shapes_text)),
+        "shapes": text([shapes[node.shapes] for node in nodes]),
         "dtype": text([node.dtype for node in nodes]),
         "device": text([node.device for node in nodes]),
         "saved": _saved_places(nodes, strings, saved),
         "statistics": [_statistics_row(node.statistics, described) for node in nodes],
     }
-
-
-def _of_each(values: Sequence[Item], function: Callable[[Item], str]) -> list[str]:
-    """Return ``function`` of each, called once for all equal ones."""
-    known = {value: function(value) for value in dict.fromkeys(values)}
-    return list(map(known.__getitem__, values))
-
-
-def _shapes_text(shapes: Sequence[Sequence[int]]) -> str:
-    return ", ".join(map(whole_shape, shapes))
 
 
 def _saved_places(nodes: Sequence[Node], strings: Interned, saved: Interned) -> list[list[int]]:
@@ -174,14 +165,11 @@ def _saved_places(nodes: Sequence[Node], strings: Interned, saved: Interned) -> 
     for node in nodes:
         for tensor in node.saved:
             if id(tensor) not in known:
-                known[id(tensor)] = saved.index(_saved_row(tensor, strings))
+                shape, name, dtype, state = map(
+                    strings.index, (whole_shape(tensor.shape), tensor.name, tensor.dtype, tensor.state)
+                )
+                known[id(tensor)] = saved.index((name, shape, dtype, tensor.nbytes, state))
     return [[known[id(tensor)] for tensor in node.saved] for node in nodes]
-
-
-def _saved_row(tensor: SavedTensor, strings: Interned) -> tuple[int, int, int, int, int]:
-    text = strings.index
-    shape = text(whole_shape(tensor.shape))
-    return text(tensor.name), shape, text(tensor.dtype), tensor.nbytes, text(tensor.state)
 
 
 def _statistics_row(numbers: GradientStatistics | None, described: Container[int]) -> list[Any] | None:
@@ -222,20 +210,20 @@ def frame_rows(
     )
     norms = code_changes(norm_codes(frame.norms) for frame in frames)
     parts = code_changes(norm_codes(frame.parts) for frame in frames)
-    return [
-        {
-            **_norms(frame, of_nodes, of_parts),
-            **({"said": said[frame.pass_number]} if said and frame.pass_number in said else {}),
-            **(_all(frame, counts) if frame.pass_number in described else {}),
-        }
-        for frame, of_nodes, of_parts in zip(frames, norms, parts, strict=True)
-    ]
+    rows = []
+    for frame, of_nodes, of_parts in zip(frames, norms, parts, strict=True):
+        row: dict[str, Any] = {"pass": frame.pass_number, "norms": of_nodes, "bad": _bad(frame.bad)}
+        row |= {"parts": of_parts} if of_parts else {}
+        row |= {"said": said[frame.pass_number]} if said and frame.pass_number in said else {}
+        if frame.pass_number in described:
+            row |= {"measures": dict(_columns(frame.measures, counts))} if len(frame.measures) else {}
+            row |= _forward(frame)
+        rows.append(row)
+    return rows
 
 
-def _norms(frame: Frame, norms: list[Code], parts: list[Code]) -> dict[str, Any]:
-    bad = [[int(node), nan, inf] for node, (nan, inf) in frame.bad.items()]
-    row = {"pass": frame.pass_number, "norms": norms, "bad": bad}
-    return {**row, "parts": parts} if parts else row
+def _bad(bad: Mapping[str, tuple[int, int]]) -> list[list[int]]:
+    return [[int(node), nan, inf] for node, (nan, inf) in bad.items()]
 
 
 def value_words(graph: Graph, wires: Sequence[Sequence[int]], frame: Frame) -> dict[str, Any]:
@@ -251,16 +239,12 @@ def _forward(frame: Frame) -> dict[str, Any]:
     values = frame.forward
     if values is None:
         return {}
-    bad = [[int(node), nan, inf] for node, (nan, inf) in values.bad.items()]
-    return {"forward": {"norms": norm_codes(values.norms), "bad": bad, **dict(_columns(values.measures))}}
+    made = {"norms": norm_codes(values.norms), "bad": _bad(values.bad), **dict(_columns(values.measures))}
+    return {"forward": made}
 
 
 def _described(frame: Frame) -> tuple[array[float], array[float]]:
     return frame.measures, frame.forward.measures if frame.forward is not None else array("f")
-
-
-def _all(frame: Frame, counts: Sequence[int]) -> dict[str, Any]:
-    return {**({"measures": dict(_columns(frame.measures, counts))} if len(frame.measures) else {}), **_forward(frame)}
 
 
 def _columns(measures: array[float], counts: Sequence[int] = ()) -> Iterator[tuple[str, list[str | None]]]:

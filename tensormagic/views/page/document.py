@@ -51,7 +51,7 @@ from tensormagic.views.pictures.graph_svg import Scene, nonfinite_marks, nonfini
 from tensormagic.words import count, evidence_text, plural, short_number
 
 if TYPE_CHECKING:
-    from tensormagic.reports import Finding, FirstNonfinite, Graph, Location, ParameterSeries, Pass, TraceReport
+    from tensormagic.reports import Finding, FirstNonfinite, Graph, Location, ParameterSeries, TraceReport
 
 
 VERSION = 6
@@ -66,7 +66,7 @@ class Draw(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much one document may hold."""
+    """How much one document may hold; of a small run less, so that it stays small."""
 
     boxes: int = 32  # Drawn boxes of one graph.
     frame_values: int = 16_000  # Norms in all frames of all graphs together; of graphs below 2,000 nodes fewer.
@@ -75,18 +75,6 @@ class Limits:
     parameters: int = 300  # Parameters with a series.
     graphs: int = 8  # Graphs.
     nodes: int = 6_000  # Nodes of all graphs together; the first graph is always whole.
-
-    def frames_of(self, nodes: int) -> int:
-        """Return how many norms the frames may hold of graphs with so many nodes: a small run stays small."""
-        return min(self.frame_values, max(4_000, 8 * nodes))
-
-    def measures_of(self, nodes: int) -> int:
-        """Return how many other numbers about gradients."""
-        return min(self.measure_values, max(2_500, 4 * nodes))
-
-    def series_of(self, parameters: int) -> int:
-        """Return how many norms the series of so many parameters may hold."""
-        return min(self.series_values, max(2_500, 32 * parameters))
 
 
 SAVED_LIMITS = Limits()
@@ -186,7 +174,7 @@ class _Builder:
     def graphs(self) -> list[dict[str, Any]]:
         kept = self._kept_graphs()
         total = sum(len(graph.nodes) * len(graph.frames) for graph in kept)
-        most = self.limits.frames_of(sum(len(graph.nodes) for graph in kept))
+        most = min(self.limits.frame_values, max(4_000, 8 * sum(len(graph.nodes) for graph in kept)))
         share = min(most / total, 1.0) if total else 1.0
         return [self._graph(graph, at, max(int(len(graph.frames) * share), 2)) for at, graph in enumerate(kept)]
 
@@ -211,7 +199,7 @@ class _Builder:
         around = [words_around(one.x, one.y, one.half) for one in born]
         marks = placed_marks(drawing, marks_of(self.report, graph), around)
         counts = [node.statistics.count if node.statistics else 0 for node in graph.nodes]
-        share = self.limits.measures_of(len(graph.nodes)) // len(self.report.graphs)
+        share = min(self.limits.measure_values, max(2_500, 4 * len(graph.nodes))) // len(self.report.graphs)
         rows = frame_rows(frames, share, counts, {one.number: pass_text(one) for one in self.report.passes})
         rows = [row | value_words(graph, edges, frame) for row, frame in zip(rows, frames, strict=True)]
         described = {row["pass"] for row in rows if "measures" in row}
@@ -243,27 +231,28 @@ class _Builder:
         kept = self.report.parameters[: self.limits.parameters]
         self._cut(len(kept), len(self.report.parameters), "parameters are shown")
         places = self._pass_places()
-        short = _short_names([parameter.name for parameter in kept])
+        # Of each dotted name its shortest ending, of two parts or more, that no other name has.
+        names = [parameter.name for parameter in kept]
+        endings = [[name.split(".", before)[-1] for before in reversed(range(name.count(".")))] for name in names]
+        uses = Counter(chain.from_iterable(endings))
+        short = [next((one for one in own if uses[one] == 1), name) for name, own in zip(names, endings, strict=True)]
         return [_parameter(parameter, name, places) for parameter, name in zip(kept, short, strict=True)]
 
     def passes(self) -> list[list[Any]]:
         rows = [self.report.passes[place] for place in self._pass_places()]
         self._cut(len(rows), len(self.report.passes), "kept passes are shown in the charts")
-        return [_pass(one) for one in rows]
+        values = ((plain(one.value), "" if one.value is None else short_number(one.value)) for one in rows)
+        return [[one.number, one.location, *value] for one, value in zip(rows, values, strict=True)]
 
     def _pass_places(self) -> list[int]:
         passes = self.report.passes
         series = min(len(self.report.parameters), self.limits.parameters)
-        most = max(self.limits.series_of(series) // max(series, 1), 12)
+        most = max(min(self.limits.series_values, max(2_500, 32 * series)) // max(series, 1), 12)
         return thinned(range(len(passes)), most, keep=lambda place: not passes[place].finite)
 
     def _cut(self, kept: int, total: int, what: str) -> None:
         if kept < total:
             self.cuts.append(f"{kept} of {total} {what}")
-
-
-def _pass(one: Pass) -> list[Any]:
-    return [one.number, one.location, plain(one.value), "" if one.value is None else short_number(one.value)]
 
 
 def _nonfinite(nonfinite: FirstNonfinite, places: Mapping[int, tuple[float, float]]) -> dict[str, Any]:
@@ -275,13 +264,6 @@ def _nonfinite(nonfinite: FirstNonfinite, places: Mapping[int, tuple[float, floa
         "words": [f"◆ {nonfinite_words(nonfinite, inside=inside)}" for inside in (False, True)],
         "said": first_nonfinite_text(nonfinite),
     }
-
-
-def _short_names(names: list[str]) -> list[str]:
-    """Return for each dotted name its shortest ending, of two parts or more, that no other name has."""
-    endings = [[name.split(".", before)[-1] for before in reversed(range(name.count(".")))] for name in names]
-    uses = Counter(chain.from_iterable(endings))
-    return [next((one for one in own if uses[one] == 1), name) for name, own in zip(names, endings, strict=True)]
 
 
 def _parameter(parameter: ParameterSeries, short: str, places: list[int]) -> dict[str, Any]:
@@ -300,12 +282,13 @@ def _parameter(parameter: ParameterSeries, short: str, places: list[int]) -> dic
 
 
 def _drawing(drawing: Drawing) -> dict[str, Any]:
+    places = {box.id: place for place, box in enumerate(drawing.boxes)}
     return {
         "width": tenths(drawing.width),
         "height": tenths(drawing.height),
         "note": drawing.note,
         "boxes": [_box(box) for box in drawing.boxes],
-        "wires": _wires(drawing),
+        "wires": [[places[wire.source], places[wire.target], _flat(wire.points)] for wire in drawing.wires],
         "margin": tenths(drawing.margin),
         "rows": [tenths(end) for end in drawing.row_ends],
     }
@@ -317,11 +300,6 @@ def _box(box: Box) -> list[Any]:
     detail = fitted(box.detail, box.width - 6, DETAIL_SIZE)
     badges = [[badge.node, fitted(badge.label, box.width - 18, BADGE_SIZE)] for badge in box.badges]
     return [*place, list(box.nodes), label, detail, box.kind, badges, len(badge_rows(box)[0])]
-
-
-def _wires(drawing: Drawing) -> list[list[Any]]:
-    places = {box.id: place for place, box in enumerate(drawing.boxes)}
-    return [[places[wire.source], places[wire.target], _flat(wire.points)] for wire in drawing.wires]
 
 
 def _flat(points: Iterable[tuple[float, float]]) -> list[float]:
@@ -374,13 +352,10 @@ def cost_columns(report: TraceReport, graph: Graph) -> dict[str, list[float]]:
     if costs is None:
         return {}
     columns = {name: getattr(costs, name) for name in COST_COLUMNS}
-    return {name: [_three_digits(value) for value in values] for name, values in columns.items() if any(values)}
-
-
-def _three_digits(value: float) -> float:
-    """Return three significant digits: more are noise, and cost bytes."""
-    number = float(f"{value:.3g}")
-    return int(number) if number == int(number) else number
+    # Three significant digits: more are noise, and cost bytes.
+    rough = {name: [float(f"{value:.3g}") for value in values] for name, values in columns.items() if any(values)}
+    return {name: [int(number) if number == int(number) else number for number in values]
+            for name, values in rough.items()}  # fmt: skip
 
 
 # -- the source -------------------------------------------------------------------------------------------------------

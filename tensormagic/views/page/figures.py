@@ -228,7 +228,9 @@ def values(plotly: Any, report: TensorReport) -> Any:
     figure_.add_trace(_value_map(plotly, report, picture, scale))
     _mark_bad(plotly, figure_, report, picture)
     _histogram(plotly, figure_, statistics)
-    notes = [shown(report), statistics_scope(statistics), _bad_counts(statistics)]
+    bad = [("NaN", statistics.nan), ("+Inf", statistics.positive_infinity), ("−Inf", statistics.negative_infinity)]
+    counted = ", ".join(f"{count(number)} {label}" for label, number in bad if number)
+    notes = [shown(report), statistics_scope(statistics), counted]
     figure_.update_layout(
         xaxis={"domain": [0, 0.56]}, xaxis2={"domain": [0.72, 1], "anchor": "y2", "title": {"text": "value"}},
         yaxis2={"anchor": "x2", "title": {"text": "elements"}}, showlegend=False, bargap=0.05,
@@ -278,14 +280,11 @@ def _histogram(plotly: Any, figure_: Any, statistics: Statistics) -> None:
     )  # fmt: skip
 
 
-def _bad_counts(statistics: Statistics) -> str:
-    parts = [("NaN", statistics.nan), ("+Inf", statistics.positive_infinity), ("−Inf", statistics.negative_infinity)]
-    return ", ".join(f"{count(number)} {label}" for label, number in parts if number)
-
-
 def gradient_flow(plotly: Any, report: TraceReport) -> Any:
     """Draw each parameter's gradient norm over the passes, on a log scale; what has no logarithm, at its edges."""
-    chosen = _longest_lines(report.parameters)
+    came = [series for series in report.parameters if any(map(touched, series.norms))]
+    ranked = sorted(came, key=lambda series: (all(map(math.isfinite, series.norms)), -series.numel))[:MOST_LINES]
+    chosen = [series for series in came if series in ranked]
     if not report.passes or not chosen:
         raise TensorMagicError('no "gradient_flow" figure: no parameter received a gradient')
     every = -(-len(report.passes) // MOST_POINTS)
@@ -293,33 +292,18 @@ def gradient_flow(plotly: Any, report: TraceReport) -> Any:
     figure_ = plotly.Figure()
     low, high = (min(positive), max(positive)) if positive else (1e-3, 1.0)
     last = len(report.passes) - 1
-    kept = [at for at in range(last + 1) if at % every == 0 or at == last or _bad_at(chosen, at)]
+    bad = {at for series in chosen for at, norm in enumerate(series.norms) if not math.isfinite(norm)}
+    kept = [at for at in range(last + 1) if at % every == 0 or at == last or at in bad]
     numbers = [report.passes[at].number for at in kept]
     for place, series in enumerate(chosen):
-        norms = [series.norms[at] for at in kept]
-        figure_.add_trace(
-            _flow_line(plotly, series, numbers, norms, theme.LINE_COLOURS[place % len(theme.LINE_COLOURS)])
-        )
+        colour = theme.LINE_COLOURS[place % len(theme.LINE_COLOURS)]
+        figure_.add_trace(_flow_line(plotly, series, numbers, [series.norms[at] for at in kept], colour))
     _mark_edges(plotly, figure_, chosen, (numbers, kept), (low, high))
     note = _flow_note(report, len(chosen), len(kept))
     _styled(figure_, f"Gradient norm per parameter: {shortened(report.title, 60)}", note, height=420)
     figure_.update_xaxes(title={"text": "backward pass"})
     figure_.update_yaxes(title={"text": "gradient norm"}, type="log", exponentformat="power")
     return figure_.update_layout(legend={"font": {"size": 11}})
-
-
-def _longest_lines(parameters: tuple[ParameterSeries, ...]) -> list[ParameterSeries]:
-    came = [series for series in parameters if any(map(touched, series.norms))]
-    ranked = sorted(came, key=lambda series: (not _has_bad(series), -series.numel))[:MOST_LINES]
-    return [series for series in came if series in ranked]
-
-
-def _has_bad(series: ParameterSeries) -> bool:
-    return any(not math.isfinite(norm) for norm in series.norms)
-
-
-def _bad_at(chosen: list[ParameterSeries], at: int) -> bool:
-    return any(not math.isfinite(series.norms[at]) for series in chosen)
 
 
 def _flow_line(plotly: Any, series: ParameterSeries, numbers: list[int], norms: list[float], colour: str) -> Any:

@@ -111,30 +111,26 @@ def _run(letter: str, times: int) -> str:
     if letter in _HEIGHTS and times <= _FEW:
         return _call("tms", _BARS.index(letter) + 1) * times
     if letter in _HEIGHTS:
-        return _rule(width, width, _HEIGHTS[letter], 0)
+        return _rule(width, width, _HEIGHTS[letter])
     if letter in _GREYS:
-        return _rule(width, width, _TOP, 0, _GREYS[letter])
+        return _rule(width, width, _TOP, _GREYS[letter])
     return _one(letter) * times
 
 
 def _one(letter: str) -> str:
     if letter in _WIDTHS:
-        return _rule(_FULL, _WIDTHS[letter], _TOP, 0)
+        return _rule(_FULL, _WIDTHS[letter], _TOP)
     if letter in _ARMS:
-        return _arms(*_ARMS[letter])
+        left, right, up, down = _ARMS[letter]
+        upper, lower = (_TOP if up else _RULE[0]), (0 if down else _RULE[1])
+        return _call("tmx", (1 - left) * 4, (left + right) * 4, upper, lower)
     if letter not in _FOUND_IN_FONTS:
         letter = LOOKALIKES.get(letter, letter)
     return "".join(_ESCAPES.get(one, one) for one in letter)
 
 
-def _rule(*numbers: int) -> str:
-    grey = numbers[4] if len(numbers) > 4 else 0
-    return _call("tmr", *numbers[:4], grey)
-
-
-def _arms(left: int, right: int, up: int, down: int) -> str:
-    upper, lower = (_TOP if up else _RULE[0]), (0 if down else _RULE[1])
-    return _call("tmx", (1 - left) * 4, (left + right) * 4, upper, lower)
+def _rule(advance: int, width: int, upper: int, grey: int = 0) -> str:
+    return _call("tmr", advance, width, upper, 0, grey)
 
 
 def _call(macro: str, *numbers: int) -> str:

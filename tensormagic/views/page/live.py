@@ -21,7 +21,6 @@ from tensormagic.views.page.document import LIVE_LIMITS, trace_document
 from tensormagic.views.page.files import bundle
 from tensormagic.views.page.sampler import Sampler
 from tensormagic.views.panels import trace
-from tensormagic.views.panels import trace as page
 
 if TYPE_CHECKING:
     from tensormagic.reports import Graph, LiveFrame
@@ -239,7 +238,10 @@ class LivePanel(Sampler):
     def look(self, *, final: bool) -> None:
         """Send a whole document where the structure changed, else what changed, else nothing."""
         frame = self._frame()
-        key = _key(frame)
+        # What makes two frames different; not the time, nor the steps that go by untraced. Bytes: a NaN is not itself.
+        step = 0 if frame.resting else frame.step
+        place = (frame.structure, frame.graph, frame.pass_number, step, frame.running, frame.cursor, frame.reached)
+        key = (*place, frame.finished_pass, frame.norms.tobytes(), frame.parameter_norms.tobytes())
         begun = frame.graph != 0  # before the first graph the page shows all there is: the first is sent without delay
         changed = frame.structure != self._structure or key != self._key_of_document
         if changed and (final or (begun and self._due(frame))):
@@ -291,13 +293,6 @@ def dismiss_retired() -> None:
     while _retired:
         with contextlib.suppress(Exception):  # its kernel may have gone
             _retired.pop().close()
-
-
-def _key(frame: LiveFrame) -> tuple[Any, ...]:
-    """What makes two frames different; not the time, nor the steps that go by untraced. Bytes: a NaN is not itself."""
-    step = 0 if frame.resting else frame.step
-    place = (frame.structure, frame.graph, frame.pass_number, step, frame.running, frame.cursor, frame.reached)
-    return (*place, frame.finished_pass, frame.norms.tobytes(), frame.parameter_norms.tobytes())
 
 
 class NoSender:
@@ -395,7 +390,7 @@ def view_of(widget: Any) -> Bundle:
 
 @cache
 def _widget_class() -> Any:
-    return widget_class("TraceWidget", page.viewer_module(), page.viewer_style(), "_document")
+    return widget_class("TraceWidget", trace.viewer_module(), trace.viewer_style(), "_document")
 
 
 def widget_class(name: str, module: str, style: str, state: str) -> Any:
@@ -423,7 +418,7 @@ def widget_class(name: str, module: str, style: str, state: str) -> Any:
 def first_bundle(report: TraceReport) -> Bundle:
     """Return what to show before the run, in hosts that cannot show the widget."""
     report = plain_report(report)
-    return {"text/html": page.render_static(report), "text/plain": to_text.render(trace.view(report))}
+    return {"text/html": trace.render_static(report), "text/plain": to_text.render(trace.view(report))}
 
 
 # A notebook that is saved in the middle of a run holds a view of a widget. Where the kernel was restarted since, there
@@ -444,7 +439,7 @@ def kept_bundle(report: TraceReport) -> Bundle:
 def running_bundle(report: TraceReport) -> Bundle:
     """Return what the html mode shows while the cell runs: static, and small enough to be sent often."""
     report = plain_report(report)
-    html = page.render_static(report)
+    html = trace.render_static(report)
     if len(html) > HTML_BYTES:
-        html = page.render_static(report, picture=False)
+        html = trace.render_static(report, picture=False)
     return {"text/html": html, "text/plain": to_text.render(trace.view(report))}

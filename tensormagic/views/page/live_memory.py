@@ -51,7 +51,7 @@ class MemoryPanel(Sampler):
         super().__init__(interval)
         self._frame, self._report, self._clock = frame, report, clock
         self.widget = _widget_class()(_document=_document(report())) if widget is None else widget
-        self._sent: MemoryFrame | None = None
+        self._sent: tuple[int, int, bool] | None = None
         self._next_page, self._pictured = -math.inf, 0
 
     def view(self) -> Bundle:
@@ -61,10 +61,13 @@ class MemoryPanel(Sampler):
     def look(self, *, final: bool) -> None:
         """Send the numbers where they changed, and the panel where it is time for one."""
         frame = self._frame()
-        if self._sent is None or _moved(frame, self._sent):
-            self._sent = frame
+        if (stands := (frame.operations, frame.live, frame.running)) != self._sent:
+            self._sent = stands
+            where = f"line {frame.line}" if frame.line else plain(frame.place)
+            rest = f"peak {number_of_bytes(frame.peak)}", plural(frame.operations, "operation"), where
+            words = f"{number_of_bytes(frame.live)} alive", f" {DOT} ".join(filter(None, rest))
             moment = {"seconds": round(frame.seconds, 4), "live": frame.live, "peak": frame.peak}
-            self.widget.send({**moment, "words": _words(frame)})
+            self.widget.send({**moment, "words": words})
         if frame.operations != self._pictured and (final or self._clock() >= self._next_page):
             self._send_page(frame.operations)
 
@@ -82,17 +85,6 @@ class MemoryPanel(Sampler):
         """Stop, and leave the widget as the run ended, until the next one retires: see `LivePanel.retire`."""
         self.stop()
         keep_retired(self.widget)
-
-
-def _moved(frame: MemoryFrame, before: MemoryFrame) -> bool:
-    return (frame.operations, frame.live, frame.running) != (before.operations, before.live, before.running)
-
-
-def _words(frame: MemoryFrame) -> tuple[str, str]:
-    """Return how much is alive, and what stands behind it: the peak, operations, and where the run is."""
-    where = f"line {frame.line}" if frame.line else plain(frame.place)
-    rest = f"peak {number_of_bytes(frame.peak)}", plural(frame.operations, "operation"), where
-    return f"{number_of_bytes(frame.live)} alive", f" {DOT} ".join(filter(None, rest))
 
 
 def _document(report: MemoryRunReport) -> dict[str, Any]:

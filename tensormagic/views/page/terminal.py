@@ -135,15 +135,12 @@ def block(report: TraceReport, frame: LiveFrame, width: int) -> list[str]:
         _labelled("gradients", _ends(report, frame)),
         _findings(report),
     ]
-    return ["".join(letter if letter.isprintable() else "\ufffd" for letter in _cut(line, width)) for line in lines]
+    fitted = (line if len(line) <= width else line[: width - 1] + "…" for line in lines)
+    return ["".join(letter if letter.isprintable() else "\ufffd" for letter in line) for line in fitted]
 
 
 def _labelled(label: str, text: str) -> str:
     return f"{label:<{_LABEL}}{text}"
-
-
-def _cut(line: str, width: int) -> str:
-    return line if len(line) <= width else line[: width - 1] + "…"
 
 
 def _place(report: TraceReport, frame: LiveFrame) -> Iterator[str]:
@@ -309,14 +306,14 @@ class TerminalSender:
 
     def delta(self, frame: LiveFrame) -> None:
         """Show the newest state."""
-        if self._report is not None:
-            lines = block(self._report, frame, self._rows.width)
-            self._rows.draw([self._ansi(_writable(line, self._console.file)) for line in lines])  # type: ignore[arg-type]
-
-    def _ansi(self, line: str) -> str:
-        with self._console.capture() as captured:
-            self._console.print(_coloured(line), soft_wrap=True, end="")
-        return captured.get()
+        drawn = []
+        for line in block(self._report, frame, self._rows.width) if self._report is not None else ():
+            with self._console.capture() as captured:
+                text = _writable(line, self._console.file)  # type: ignore[arg-type]
+                self._console.print(_coloured(text), soft_wrap=True, end="")
+            drawn.append(captured.get())
+        if drawn:
+            self._rows.draw(drawn)
 
     def close(self) -> None:
         """Take the lines away."""

@@ -32,10 +32,7 @@ from tensormagic.words import DOT, count, listed, number_of_bytes, plural, short
 
 MOST_BARRIERS = 3
 _FORMAT_NAMES = {"contiguous_format": "contiguous"}
-_FORMAT_ARGUMENTS = {
-    "channels_last": "torch.channels_last",
-    "channels_last_3d": "torch.channels_last_3d",
-}
+_FORMAT_ARGUMENTS = {"channels_last": "torch.channels_last", "channels_last_3d": "torch.channels_last_3d"}
 
 
 def verdicts(layout: LayoutReport) -> tuple[tuple[str, str], ...]:

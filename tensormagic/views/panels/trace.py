@@ -25,15 +25,7 @@ from tensormagic.views.to_html import finding_html, fold, folds, remedy_html, sc
 from tensormagic.words import DOT, count, number_of_bytes, percent, plural, seconds_text, short_number, shortened
 
 if TYPE_CHECKING:
-    from tensormagic.reports import (
-        ForwardNonfinite,
-        ForwardValues,
-        Frame,
-        Graph,
-        OpsReport,
-        Total,
-        TraceReport,
-    )
+    from tensormagic.reports import ForwardNonfinite, ForwardValues, Frame, Graph, OpsReport, Total, TraceReport
 
 
 _MOST_BOXES = 40  # whose forward values are shown

@@ -141,8 +141,11 @@ class Cells:
 
         None where that needs more than ``width`` columns.
         """
-        mark = any(each.bad for row in self.rows for each in row.cells)
-        rows = [[_written(each, mark=mark and not row.kind) for each in row.cells] for row in self.rows]
+        mark = any(each.bad for row in self.rows for each in row.cells)  # then there is room for its sign behind each
+        rows = [
+            [each.text + ("!" if each.bad else " ") if mark and each.text and not row.kind else each.text
+             for each in row.cells] for row in self.rows
+        ]  # fmt: skip
         wide = max(-(-(len(words) + 1) // each.span) - 1 for row, line in zip(rows, self.rows, strict=True)
                    if line.kind != "brackets" for words, each in zip(row, line.cells, strict=True))  # fmt: skip
         wide, left = max(wide, 2), self.text_left
@@ -272,34 +275,24 @@ def _bracket(each: Cell, box: Box) -> str:
     return line + text(left + width / 2, y + 18, shortened(each.text, max(int(width / CHARACTER), 4)), "c q")
 
 
-def _written(each: Cell, *, mark: bool) -> str:
-    """Return what is in a cell of a terminal; with ``mark`` there is room behind it for the sign of a bad one."""
-    return each.text + (("!" if each.bad else " ") if mark and each.text else "")
-
-
 def _rule(corners: str, widths: Sequence[int]) -> str:
     return corners[0] + corners[1].join("\u2500" * width for width in widths) + corners[2]
 
 
 def _columns(row: Row, words: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
     """Yield a row piece by piece: its cells between bars, or words over or under them."""
-    if not row.kind:
-        yield from (f"\u2502{_framed(*one)}" for one in zip(row.cells, words, widths, strict=True))
-        yield "\u2502"
-        return
-    for text_, wide in zip(words, widths, strict=True):
-        if row.kind == "heads":
+    for each, text_, wide in zip(row.cells, words, widths, strict=True):
+        if not row.kind:
+            shade = _shaded(each, wide) if each.colour or not each.share else " " * wide
+            yield f"\u2502{text_.rjust(wide) if text_ and each.share else shade}"
+        elif row.kind == "heads":
             yield " " + text_.rjust(wide)[:wide]
         else:
             label = text_ if len(text_) <= wide - 1 else text_.rsplit(" ", 1)[-1]
             label = label if len(label) <= wide - 1 else ""
             yield f"\u2514{label.center(wide - 1, chr(0x2500))}\u2518" if text_ and wide > 1 else " " * (wide + 1)
-
-
-def _framed(each: Cell, words: str, wide: int) -> str:
-    if words and each.share:
-        return words.rjust(wide)
-    return _shaded(each, wide) if each.colour or not each.share else " " * wide
+    if not row.kind:
+        yield "\u2502"
 
 
 def _shaded(each: Cell, wide: int) -> str:
@@ -321,12 +314,12 @@ def fraction(value: float, low: float, high: float) -> float:
 
 def steps(levels: Sequence[Sequence[float]], scale: tuple[float, float]) -> list[list[int]]:
     """Return the place in the palette of each value, or its sign for what is no finite number."""
-    return [[_step(level, scale) for level in row] for row in levels]
 
+    def step(level: float) -> int:
+        bad = next((sign for _, is_one, sign in NOT_FINITE if is_one(level)), None)
+        return round(fraction(level, *scale) * (LEVELS - 1)) if bad is None else bad
 
-def _step(level: float, scale: tuple[float, float]) -> int:
-    bad = next((sign for _, is_one, sign in NOT_FINITE if is_one(level)), None)
-    return round(fraction(level, *scale) * (LEVELS - 1)) if bad is None else bad
+    return [list(map(step, row)) for row in levels]
 
 
 def ends(scale: tuple[float, float]) -> str:

@@ -158,8 +158,9 @@ class EndedGraph(Picture):
 
     @property
     def sentence(self) -> str:
-        """How large the graph is, what happened, and where."""
-        return crash_alternative(self.graph, self.node, self.words)
+        """How large the graph is, what happened, and at which node."""
+        last = self.graph.nodes[self.node]
+        return f"Graph of {_size(self.graph)}; {self.words}: {shortened(last.variable, NAME) or last.op}."
 
     def html(self) -> str:
         """Return it as an ``<img>``."""
@@ -201,15 +202,17 @@ _DRAWN = ("the gradient's path, loss to input, with the output shape of each op"
 def _flow(report: TraceReport, graph: Graph, width: int) -> Iterator[str]:
     frame, scale, drawing = shown_frame(graph), run_scale(report), draw(graph, max_boxes=_TEXT_BOXES, inside=False)
     path, drawn = main_path(drawing), report.state == "drawn"
-    cells = [
-        _step(box, number) if drawn else _cell(box, value_of(box.nodes, frame, scale), number, frame)
-        for number, box in enumerate(path)
-    ]
+    cells = []
+    for at, box in enumerate(path):
+        name, detail = _cell(box, None if drawn else value_of(box.nodes, frame, scale), frame)
+        cells.append((("→ " if at else "  ") + name, f"  {detail}"))
     for words in _DRAWN if drawn else _heading(frame, scale, width):
         yield from wrapped(words, width)
     yield from _rows(cells, width)
     for at, nonfinite in nonfinite_by_box(drawing, graph).items():
-        yield _nonfinite(drawing.boxes[at], nonfinite)
+        sure = "" if nonfinite.certain else " or beside it"
+        what = f"{'NaN' if nonfinite.nan else 'Inf'} born in {drawing.boxes[at].label}{sure}"
+        yield f"  {what}, pass {nonfinite.pass_number}"
     for words in _left_out(drawing, path, frame):
         yield from wrapped(words, width, "  ", "  ")
 
@@ -243,22 +246,16 @@ def _heading(frame: Frame | None, scale: tuple[int, int], width: int) -> Iterato
     yield words if len(words) + len(bars) + 3 > width else f"{words}   {bars}"
 
 
-def _step(box: Box, number: int) -> tuple[str, str]:
-    """Return the two lines of a box that no gradient has come to: its name, and what it makes."""
-    return ("→ " if number else "  ") + shortened(box.label, _CELL), f"  {shortened(box.detail, _CELL)}"
-
-
-def _cell(box: Box, value: Value, number: int, frame: Frame | None) -> tuple[str, str]:
-    """Return the two lines of one box: its name, and its bar with the number."""
+def _cell(box: Box, value: Value | None, frame: Frame | None) -> tuple[str, str]:
+    """Return the two lines of a box: its name, and its bar with the number; without a value what it makes."""
     name = shortened(box.label, _CELL)
-    lead = "  " if not number else "→ "
+    if value is None:
+        return name, shortened(box.detail, _CELL)
     small = frame.values if frame is not None else None
     if small is not None and (came := gradient_text(small.gradients[box.nodes[0]])):
         made = value_text(small.made[box.nodes[0]])
-        return lead + (f"{name}: {made}" if made else name), f"  {bar(value.norm, value.scale)} {came}"
-    if value.bad:
-        return lead + name, f"  ! {value.text}"
-    return lead + name, f"  {bar(value.norm, value.scale)} {norm_text(value.norm)}"
+        return f"{name}: {made}" if made else name, f"{bar(value.norm, value.scale)} {came}"
+    return name, f"! {value.text}" if value.bad else f"{bar(value.norm, value.scale)} {norm_text(value.norm)}"
 
 
 def _rows(cells: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
@@ -266,21 +263,11 @@ def _rows(cells: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
     for name, norm in (map(printable, cell) for cell in cells):
         wide = max(columns_of(name), columns_of(norm)) + 1
         if upper and columns_of(upper) + wide > width:
-            yield upper.rstrip()
-            yield lower.rstrip()
+            yield from (upper.rstrip(), lower.rstrip())
             upper = lower = ""
-        upper, lower = upper + _padded(name, wide), lower + _padded(norm, wide)
-    yield upper.rstrip()
-    yield lower.rstrip()
-
-
-def _padded(words: str, width: int) -> str:
-    return words + " " * (width - columns_of(words))
-
-
-def _nonfinite(box: Box, nonfinite: FirstNonfinite) -> str:
-    sure = "" if nonfinite.certain else " or beside it"
-    return f"  {'NaN' if nonfinite.nan else 'Inf'} born in {box.label}{sure}, pass {nonfinite.pass_number}"
+        upper += name + " " * (wide - columns_of(name))
+        lower += norm + " " * (wide - columns_of(norm))
+    yield from (upper.rstrip(), lower.rstrip())
 
 
 def _left_out(drawing: Drawing, path: Sequence[Box], frame: Frame | None) -> Iterator[str]:
@@ -307,20 +294,17 @@ def trace_alternative(report: TraceReport, *, graph: int = 0) -> str:
     return " ".join(f"{sentence}." for sentence in _sentences(report, graph))
 
 
-def crash_alternative(graph: Graph, node: int, words: str) -> str:
-    """Return what the picture of a graph with a crash in it shows: its size, what happened, and at which node."""
-    last = graph.nodes[node]
-    return f"Graph of {_size(graph)}; {words}: {shortened(last.variable, NAME) or last.op}."
-
-
 def _sentences(report: TraceReport, place: int) -> Iterator[str]:
     name = shortened(report.title, NAME) or "this run"
     if not report.graphs:
         yield f"{name}: no backward graph, {run_text(report)}"
     else:
         shown = report.graphs[place]
-        frame = last_frame(shown)
-        yield f"Backward graph of {name}: {_size(shown)}{_which(shown, frame)}"
+        frame, seen = last_frame(shown), shown.passes_seen
+        which = "; no pass was kept" if seen and frame is None else ""
+        if frame is not None and seen > 1:
+            which = f"; gradients of pass {frame.pass_number} of {count(seen)}"
+        yield f"Backward graph of {name}: {_size(shown)}{which}"
         yield from _broken(report, shown, frame)
         yield from _range(report, shown, frame)
         yield from _without(shown, frame)
@@ -336,20 +320,14 @@ def _size(graph: Graph) -> str:
     return f"{ops} back to {plural(len(leaves), 'leaf', 'leaves')}, {names}" if leaves else ops
 
 
-def _which(graph: Graph, frame: Frame | None) -> str:
-    """Return which pass its colours are of."""
-    if frame is None:
-        return "; no pass was kept" if graph.passes_seen else ""
-    return f"; gradients of pass {frame.pass_number} of {count(graph.passes_seen)}" if graph.passes_seen > 1 else ""
-
-
 def _broken(report: TraceReport, graph: Graph, frame: Frame | None) -> Iterator[str]:
     """Yield where a number that is none came from, and what holds one in the pass that is shown."""
     older = forward_mark(graph)
     nonfinite = older or next(iter(graph.first_nonfinite), None)
     if nonfinite is not None:
         yield _born(report, graph, nonfinite, "in the forward already" if older else "")
-    bad = [node for node in graph.nodes if frame is not None and _is_bad(frame, node.index)]
+    pairs = zip(graph.nodes, frame.norms, strict=False) if frame is not None else ()
+    bad = [node for node, norm in pairs if not math.isfinite(norm) or (frame and str(node.index) in frame.bad)]
     if bad and nonfinite is not None:
         leaves = [shortened(node.variable, NAME) for node in bad if node.kind == "accumulate" and node.variable]
         hit = f", {listed(leaves, most=MOST_NAMES)} among them" if leaves else ""
@@ -366,10 +344,6 @@ def _born(report: TraceReport, graph: Graph, nonfinite: FirstNonfinite, where: s
     return f"{words}, in pass {nonfinite.pass_number}{f', {where}' if where else ''}"
 
 
-def _is_bad(frame: Frame, index: int) -> bool:
-    return index < len(frame.norms) and (not math.isfinite(frame.norms[index]) or str(index) in frame.bad)
-
-
 def _range(report: TraceReport, graph: Graph, frame: Frame | None) -> Iterator[str]:
     """Yield the largest and the smallest finite gradient, and where they are."""
     if frame is None:
@@ -377,14 +351,10 @@ def _range(report: TraceReport, graph: Graph, frame: Frame | None) -> Iterator[s
     pairs = zip(frame.norms, graph.nodes, strict=False)
     finite = [(norm, node) for norm, node in pairs if measured(norm) and 0 < norm < math.inf]
     if len(finite) > 1:
-        (most, largest), (least, smallest) = max(finite, key=_norm), min(finite, key=_norm)
+        (most, largest), (least, smallest) = (pick(finite, key=lambda pair: pair[0]) for pick in (max, min))
         kind = "Largest finite" if len(finite) < len(graph.nodes) else "Largest"
         ends = f"{kind} gradient norm {norm_text(most)} in {_called(report, largest, text=False)}"
         yield f"{ends}, smallest {norm_text(least)} in {_called(report, smallest, text=False)}"
-
-
-def _norm(pair: tuple[float, Node]) -> float:
-    return pair[0]
 
 
 def _without(graph: Graph, frame: Frame | None) -> Iterator[str]:

@@ -45,14 +45,6 @@ _CUTS_STYLE = inked(
 _BREAK = 13.0  # how far before its end a wire is severed
 
 
-def _detached_svg(drawing: Drawing) -> str:
-    """Return the cut wires: what lies below all other lines."""
-    canvas = Canvas()
-    for wire in drawing.detachment:
-        canvas.path("xl", line(wire.points))
-    return canvas.svg()
-
-
 def _cuts_svg(drawing: Drawing, graph: Graph) -> str:
     """Return what lies above the lines: where wires are severed, what ended them, and where a value was taken."""
     if not graph.cuts:
@@ -170,7 +162,9 @@ def graph_svg(scene: Scene) -> str:
     drawing, large = scene.drawing, len(scene.drawing.boxes) >= _TITLES
     values = {box.id: value_of(box.nodes, scene.frame, scene.scale) for box in drawing.boxes}
     wires, behind, plates, boxes, marks = (Canvas() for _ in range(5))
-    detachment, ends = _detached_svg(drawing), _cuts_svg(drawing, scene.graph)
+    severed = Canvas()  # the cut wires: they lie below all other lines
+    for cut in drawing.detachment:
+        severed.path("xl", line(cut.points))
     for wire in drawing.wires:
         _wire(wires, wire, values)
     for box in drawing.boxes:
@@ -187,11 +181,15 @@ def graph_svg(scene: Scene) -> str:
                 marks.text(ink, box.x + box.width / 2, box.y - 7, number)
         if scene.frame is not None and (shown := scene.frame.values) is not None:
             for wire in drawing.wires:
-                marks.text("k c o q", *middle_of(wire), wire_text(scene.graph, shown, wire.edges))
+                at = len(wire.points) // 2
+                (x, y), (tip, height) = wire.points[at - 1 : at + 1]
+                words = wire_text(scene.graph, shown, wire.edges)
+                marks.text("k c o q", (x + tip) / 2, (y + height) / 2 - 4, words)  # over the middle of the wire
     born = nonfinite_marks(scene)
     around = [words_around(mark.x, mark.y, mark.half) for mark in born]
     written = f"{marks.svg()}{marks_svg(drawing, scene.marks, around)}{''.join(mark.svg() for mark in born)}"
-    return f"{detachment}{wires.svg()}{ends}{behind.svg()}{plates.svg()}{boxes.svg()}{written}"
+    ends = _cuts_svg(drawing, scene.graph)
+    return f"{severed.svg()}{wires.svg()}{ends}{behind.svg()}{plates.svg()}{boxes.svg()}{written}"
 
 
 def _said(scene: Scene, box: Box, *, gradient: bool) -> str:
@@ -201,13 +199,6 @@ def _said(scene: Scene, box: Box, *, gradient: bool) -> str:
         return ""
     node = box.nodes[0]
     return gradient_text(values.gradients[node]) if gradient else value_text(values.made[node])
-
-
-def middle_of(wire: Wire) -> tuple[float, float]:
-    """Return where the words of a wire stand: over the middle of it."""
-    at = len(wire.points) // 2
-    (x, y), (tip, height) = wire.points[at - 1], wire.points[at]
-    return (x + tip) / 2, (y + height) / 2 - 4
 
 
 def _level(value: Value) -> str:
@@ -233,14 +224,13 @@ def _box(canvas: Canvas, box: Box, scene: Scene, value: Value) -> None:
         canvas.path("h", hatching(box.x + 2, bottom - _FOOT - 1, box.width - 4, _FOOT))
     elif not value.untouched and not value.blind:
         canvas.path(f"t s{level}", f"M{point(box.x + 1, bottom - _FOOT / 2)}h{number(box.width - 2)}")
-    title = _title(box, value) if scene.tips and len(scene.drawing.boxes) < _TITLES else ""
+    several = f" ({plural(len(box.nodes), 'node')})" if len(box.nodes) > 1 else ""
+    has_tip = scene.tips and len(scene.drawing.boxes) < _TITLES
+    title = f"{box.label} {box.detail}{several}: {value.text}" if has_tip else ""
     label = fitted(box.label, box.width - 8, LABEL_SIZE, bold=True)
-    ink, height = (
-        "l c q" if value.untouched else "l c",
-        box.y + (16 if box.detail or _said(scene, box, gradient=False) else 21),
-    )
-    canvas.text(ink, middle, height, label, title=title)
-    if detail := _said(scene, box, gradient=False) or box.detail:
+    detail = _said(scene, box, gradient=False) or box.detail
+    canvas.text("l c q" if value.untouched else "l c", middle, box.y + (16 if detail else 21), label, title=title)
+    if detail:
         canvas.text("q c", middle, box.y + 29, fitted(detail, box.width - 6, DETAIL_SIZE))
     _badges(canvas, box, scene)
 
@@ -251,11 +241,6 @@ def _plate(x: float, y: float, width: float, *, plain: bool = False) -> str:
         return f"M{point(x, y)}h{number(width)}v{number(HEAD_HEIGHT)}h-{number(width)}z"
     across, down = number(width - 4), number(HEAD_HEIGHT - 4)
     return f"M{point(x + 2, y)}h{across}l2,2v{down}l-2,2h-{across}l-2-2v-{down}z"
-
-
-def _title(box: Box, value: Value) -> str:
-    several = f" ({plural(len(box.nodes), 'node')})" if len(box.nodes) > 1 else ""
-    return f"{box.label} {box.detail}{several}: {value.text}"
 
 
 def _badges(canvas: Canvas, box: Box, scene: Scene) -> None:

@@ -75,19 +75,18 @@ def _parameter_table(report: TraceReport) -> Section:
     shown = report.parameters[:_MOST_ROWS]
     names = ["parameter", "shape", "dtype", "passes", "first", "last", "smallest", "largest"]
     rows = [_parameter_row(parameter) for parameter in shown]
-    further = (("last update", lambda series: move_text(last_move(series))), ("last step used", _used_text))
-    for name, described in further:
-        if any(cells := [described(parameter) for parameter in shown]):
+    used = [last_used(parameter)[1] for parameter in shown]
+    further = (
+        ("last update", [move_text(last_move(parameter)) for parameter in shown]),
+        ("last step used", [norm_text(norm) if touched(norm) else "" for norm in used]),
+    )
+    for name, cells in further:
+        if any(cells):
             names.append(name)
             rows = [(*row, cell) for row, cell in zip(rows, cells, strict=True)]
     number = plural(len(report.parameters), "parameter")
     number = number if len(rows) == len(report.parameters) else f"{len(rows)} of {number}"
     return Section(f"Gradient norms of {number}", [Table([*map(Column, names)], rows)])
-
-
-def _used_text(parameter: ParameterSeries) -> str:
-    used = last_used(parameter)[1]
-    return norm_text(used) if touched(used) else ""
 
 
 def _parameter_row(parameter: ParameterSeries) -> tuple[str, ...]:
@@ -198,9 +197,8 @@ def chart(report: TraceReport, width: float, *, most: int = MOST_CHARTS) -> tupl
     loss, below = _loss(report, width)
     head = f'<text class="v" x="0" y="{number(below + 11)}">Gradient norm {subtitle}</text>'
     body, height = _bars(shown, scale, width) if len(report.passes) == 1 else _lines(shown, scale, width)
-    left_out = len(report.parameters) - len(shown)
     foot = ""
-    if left_out:
+    if left_out := len(report.parameters) - len(shown):
         words = f"{plural(left_out, 'parameter')} more, not shown here"
         foot, height = f'<text class="q" x="0" y="{number(height + 12)}">{words}</text>', height + 20
     moved = f'<g transform="translate(0,{number(below + 20)})">{body}{foot}</g>'
@@ -261,30 +259,21 @@ def _spark(canvas: Canvas, series: ParameterSeries, scale: Scale, place: tuple[f
     name = fitted(series.name, width - text_width(value, 10.5, bold=True) - 10, 10.5)
     canvas.text("", x, y + 10, name)
     canvas.text("e v r" if bad else "e v", x + width, y + 10, value)
-    _curve(canvas, series, scale, (x, y + _LABEL_HEIGHT, width, most))
-
-
-def _curve(canvas: Canvas, series: ParameterSeries, scale: Scale, place: tuple[float, float, float, int]) -> None:
-    left, top, width, most = place
-    step = (width - 6) / max(len(series.norms) - 1, 1)
+    top, step = y + _LABEL_HEIGHT, (width - 6) / max(len(series.norms) - 1, 1)
     runs: list[list[tuple[float, float]]] = [[]]
     marks = []
     for at, norm in _thinned(series.norms, most):
-        x = left + 3 + at * step
+        across = x + 3 + at * step
         if not math.isfinite(norm):
-            marks.append(x)
+            marks.append(across)
             runs.append([])
         elif measured(norm):
-            runs[-1].append((round(x), round(top + 3 + (1 - scale.share(norm)) * (_HEIGHT - 6), 1)))
-    for run in runs:
-        if run:
-            canvas.path("p", polyline(eased(run)) if len(run) > 1 else _dot(run[0]))
-    _bad_stretch(canvas, marks, (left, top), max(step, 5.0))
-
-
-def _dot(at: tuple[float, float]) -> str:
-    """Return a diamond: one pass between others that were not finite."""
-    return f"M{point(at[0] - 1.5, at[1])}l1.5-1.5 1.5 1.5-1.5 1.5z"
+            runs[-1].append((round(across), round(top + 3 + (1 - scale.share(norm)) * (_HEIGHT - 6), 1)))
+    for run in filter(None, runs):
+        (across, high), *more = run  # one point alone is a diamond: a pass between others that were not finite
+        diamond = f"M{point(across - 1.5, high)}l1.5-1.5 1.5 1.5-1.5 1.5z"
+        canvas.path("p", polyline(eased(run)) if more else diamond)
+    _bad_stretch(canvas, marks, (x, top), max(step, 5.0))
 
 
 def _bad_stretch(canvas: Canvas, places: Sequence[float], corner: tuple[float, float], step: float) -> None:
@@ -394,34 +383,28 @@ def _heading(report: TraceReport, columns: _Columns) -> str:
 
 def _row(series: ParameterSeries, columns: _Columns, scale: Scale) -> str:
     described = _numbers(series)
-    numbers = "".join(_number(word, described.get(word, UNTOUCHED)).rjust(_NUMBER) for word in columns.numbers)
+    written = ("from 0" if word == _MOVE and number == math.inf else norm_text(number)
+               for word in columns.numbers for number in [described.get(word, UNTOUCHED)])  # fmt: skip
+    numbers = "".join(each.rjust(_NUMBER) for each in written)
+    if not described:  # there is no norm
+        one = len(columns.numbers) == 1
+        if any(map(touched, series.norms)):
+            numbers = "?".rjust(_NUMBER) if one else f"  {NOT_MEASURABLE}"
+        else:
+            numbers = numbers if one else _NONE
     line = bars(series.norms, columns.bars, (scale.low, scale.high)).ljust(columns.bars) if columns.bars else ""
     lead = f"{_cut(series.name, columns.names)}  {shape_text(series.shape).ljust(columns.shape)}"
-    return (
-        f"{lead}  {line}{numbers if described else _without(series, numbers, one=len(columns.numbers) == 1)}".rstrip()
-    )
-
-
-def _number(word: str, number: float) -> str:
-    return "from 0" if word == _MOVE and number == math.inf else norm_text(number)
-
-
-def _without(series: ParameterSeries, numbers: str, *, one: bool) -> str:
-    """Return what is in the place of the numbers where there is no norm."""
-    if any(map(touched, series.norms)):
-        return "?".rjust(_NUMBER) if one else f"  {NOT_MEASURABLE}"
-    return numbers if one else _NONE
+    return f"{lead}  {line}{numbers}".rstrip()
 
 
 def _numbers(series: ParameterSeries) -> dict[str, float]:
     """Return the numbers by the words above their columns; none where no gradient came."""
     came = [norm for norm in series.norms if measured(norm)]
+    if not came:
+        return {}
     finite = [norm for norm in came if math.isfinite(norm)] or [UNTOUCHED]
-    described = {"norm": came[-1:], "first": came[:1], "last": came[-1:], "min": [min(finite)], "max": [max(finite)]}
-    used = last_used(series)[1]
-    return (
-        {**{word: norms[0] for word, norms in described.items()}, _MOVE: last_move(series), _USED: used} if came else {}
-    )
+    ends = {"norm": came[-1], "first": came[0], "last": came[-1], "min": min(finite), "max": max(finite)}
+    return {**ends, _MOVE: last_move(series), _USED: last_used(series)[1]}
 
 
 def _cut(name: str, width: int) -> str:

@@ -90,16 +90,9 @@ def element_title(member: OverlayMember, element: OverlayElement) -> str:
     """Return which element this is, which bytes it takes, and how often it is read."""
     inner = ", ".join(map(str, element.index))
     label = f"{name(member)}[{inner}]" if element.index else name(member)
-    last = element.start + member.element_size - 1
-    where = (
-        f"byte {count(element.start)}" if member.element_size == 1 else f"bytes {count(element.start)} to {count(last)}"
-    )
+    first, last = element.start, element.start + member.element_size - 1
+    where = f"byte {count(first)}" if first == last else f"bytes {count(first)} to {count(last)}"
     return f"{label}: {where}" + (f", read {count(element.reads)} times" if element.reads > 1 else "")
-
-
-def element_label(element: OverlayElement) -> str:
-    """Return the index of an element as short as it can be written."""
-    return ",".join(map(str, element.index))
 
 
 def share_title(start: int, stop: int, read: int | None) -> str:
@@ -141,7 +134,7 @@ def _gaps(storage: OverlayStorage, member: OverlayMember, start: int, stop: int)
 
 def _element(storage: OverlayStorage, member: OverlayMember, element: OverlayElement, colour: str) -> Cell:
     span = member.element_size // storage.cell_bytes
-    label = element_label(element) + (f" \u00d7{element.reads}" if element.reads > 1 else "")
+    label = ",".join(map(str, element.index)) + (f" \u00d7{element.reads}" if element.reads > 1 else "")
     short = f"\u00d7{element.reads}" if element.reads > 1 else ""
     room = _pixels(storage) * span - 3
     text = next((text for text in (label, short) if len(text) * CHARACTER <= room), "")
@@ -153,9 +146,8 @@ def _shares(storage: OverlayStorage, row: OverlayRow, colour: str) -> Iterator[C
     for at, read in enumerate(row.bytes_read):
         start = storage.start + at * storage.cell_bytes
         stop = min(start + storage.cell_bytes, storage.stop)
-        title = share_title(start, stop, read)
         share = 1.0 if read is None else read / (stop - start)
-        yield Cell(colour=colour, title=title, share=share)
+        yield Cell(colour=colour, title=share_title(start, stop, read), share=share)
 
 
 def _readers(storage: OverlayStorage) -> Iterator[Cell]:

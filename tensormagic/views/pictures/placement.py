@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -114,17 +115,13 @@ class PlacementGrid(Picture):
         dims = sorted(sorted(range(len(many)), key=lambda dim: (-len(many[dim]), dim))[:2])
         if len(dims) == 2 and len(many[dims[0]]) == 1 < len(many[dims[1]]):
             dims = dims[::-1]
-        rows = many[dims[0]] if dims else [(0, 1)]
-        columns = many[dims[1]] if len(dims) == 2 else [(0, 1)]
+        rows = _some(many[dims[0]] if dims else [(0, 1)], _MOST_ROWS)
+        columns = _some(many[dims[1]] if len(dims) == 2 else [(0, 1)], _MOST_COLUMNS)
         cells = [
-            [
-                self._holders(pieces, list(zip(dims, (row, column), strict=False)))
-                for column in _some(columns, _MOST_COLUMNS)
-            ]
-            for row in _some(rows, _MOST_ROWS)
+            [self._holders(pieces, list(zip(dims, (row, column), strict=False))) for column in columns] for row in rows
         ]
-        down = [_range(row) if dims else "" for row in _some(rows, _MOST_ROWS)]
-        across = [_range(column) if len(dims) == 2 else "" for column in _some(columns, _MOST_COLUMNS)]
+        down = [_range(row) if dims else "" for row in rows]
+        across = [_range(column) if len(dims) == 2 else "" for column in columns]
         caption = [f"down: dimension {dims[0]}"] if dims else []
         caption += [f"across: dimension {dims[1]}"] if len(dims) == 2 else []
         return down, across, cells, ", ".join(caption)
@@ -216,8 +213,7 @@ class RankLanes(Picture):
     def _last(self) -> list[float]:
         """Return when the last rank came to each."""
         rows = [self._row(at) for at in range(len(self.come.ranks))]
-        known = [[each for each in column if not math.isnan(each)] for column in zip(*rows, strict=True)]
-        return [max(each, default=0.0) for each in known]
+        return [max(itertools.filterfalse(math.isnan, column), default=0.0) for column in zip(*rows, strict=True)]
 
     def _shown(self) -> tuple[list[int], int]:
         """Return the lanes that are drawn, those with holes and the latest ones first among many; how many are not."""
@@ -259,12 +255,12 @@ class RankLanes(Picture):
         scale = (room - 1) / (max(last, default=0.0) or 1.0)
         for at in shown:
             lane = [" "] * room
-            for moment, until in zip(self._row(at), last, strict=True):
-                if math.isnan(moment):
-                    continue
-                for place in range(int(moment * scale) + 1, int(until * scale)):
-                    lane[place] = "-"
-            for moment, until in zip(self._row(at), last, strict=True):
+            both = list(zip(self._row(at), last, strict=True))
+            for moment, until in both:
+                if not math.isnan(moment):
+                    for place in range(int(moment * scale) + 1, int(until * scale)):
+                        lane[place] = "-"
+            for moment, until in both:
                 missing = math.isnan(moment)
                 lane[int((until if missing else moment) * scale)] = _HOLE if missing else "|"
             yield f"  {f'rank {self.come.ranks[at]}'.ljust(label)}  {''.join(lane)}".rstrip()

@@ -109,10 +109,6 @@ class DrawnLayout:
         values = self.grid.values
         return values[row][column] if values else ""
 
-    def cell_value(self, row: int, column: int) -> str:
-        """Return an element as text that fits into its cell, empty where values could not be read."""
-        return narrowed(self.value(row, column), CELL_TEXT)
-
     def stored_values(self, room: int) -> dict[int, str]:
         """Return storage offset → value, in at most ``room`` characters: of all elements, or of those drawn."""
         layout, grid = self.layout, self.grid
@@ -224,11 +220,22 @@ def value_range(grid: Grid, statistics: Statistics | None) -> tuple[float, float
     finite = [level for levels in grid.levels for level in levels if math.isfinite(level)]
     if not finite:
         return None
-    low, high = min(finite), max(finite)
+    return without_outliers(min(finite), max(finite), statistics)
+
+
+def without_outliers(low: float, high: float, statistics: Statistics | None) -> tuple[float, float]:
+    """Return a range of values, cut at 3 std; unchanged where these are not known, or nothing would be left."""
     if statistics is None or statistics.mean is None or not statistics.std or statistics.of_what != "values":
         return low, high
-    cut_low, cut_high = statistics.mean - 3 * statistics.std, statistics.mean + 3 * statistics.std
-    return (max(low, cut_low), min(high, cut_high)) if max(low, cut_low) < min(high, cut_high) else (low, high)
+    reach = 3 * statistics.std
+    cut = max(low, statistics.mean - reach), min(high, statistics.mean + reach)
+    return cut if cut[0] < cut[1] else (low, high)
+
+
+def scale_words(low: float, high: float, scale: tuple[float, float]) -> tuple[str, str]:
+    """Return how the ends of a scale are written; with a sign where there are values beyond them."""
+    below, above = ("\u2264 " if low < scale[0] else ""), ("\u2265 " if high > scale[1] else "")
+    return below + short_number(scale[0]), above + short_number(scale[1])
 
 
 def narrowed(text: str, room: int) -> str:
@@ -307,8 +314,7 @@ def shown(report: TensorReport) -> str:
     if report.layout is None or not report.layout.grid.offsets:
         return ""
     grid = report.layout.grid
-    parts = [_cut(grid, report.layout.dim_names), _slice(report, grid)]
-    return "; ".join(part for part in parts if part)
+    return "; ".join(filter(None, (_cut(grid, report.layout.dim_names), _slice(report, grid))))
 
 
 def _cut(grid: Grid, letters: tuple[str, ...]) -> str:
@@ -330,19 +336,11 @@ def _slice(report: TensorReport, grid: Grid) -> str:
     if not others:
         return ""
     inner = ", ".join(":" if dim in drawn else str(at) for dim, at in enumerate(grid.fixed))
-    slices = 1
-    for dim in others:
-        slices *= report.shape[dim]
-    return (
-        f"slice {name(report)}[{inner}], one of {count(slices)}{_because(report, grid, others)}" if slices > 1 else ""
-    )
-
-
-def _because(report: TensorReport, grid: Grid, others: list[int]) -> str:
-    """Return why this slice is drawn and not the first: it holds the first NaN."""
+    slices = math.prod(report.shape[dim] for dim in others)
     first = report.statistics.first_nan if report.statistics is not None else None
     held = first is not None and all(grid.fixed[dim] == first[dim] for dim in others)
-    return ", with the first NaN" if held and any(grid.fixed) else ""
+    because = ", with the first NaN" if held and any(grid.fixed) else ""  # why it is this slice, and not the first
+    return f"slice {name(report)}[{inner}], one of {count(slices)}{because}" if slices > 1 else ""
 
 
 def strip_shown(report: TensorReport) -> str:

@@ -35,11 +35,13 @@ from tensormagic.views.pictures.cells import (
     text,
 )
 from tensormagic.views.pictures.tensor_elements import (
+    CELL_TEXT,
     DrawnLayout,
     element,
     index_at,
     is_slice,
     name,
+    narrowed,
     row_dims,
     share_read,
     strip_shown,
@@ -84,7 +86,7 @@ def grid_cells(report: TensorReport, drawn: DrawnLayout) -> Cells:
             title = f"{index}{f' = {value}' if value else ''}, offset {offset}"
             cells.append(
                 Cell(
-                    drawn.cell_value(row, column) or str(offset), drawn.colour(offset), title, on=on,
+                    narrowed(value, CELL_TEXT) or str(offset), drawn.colour(offset), title, on=on,
                     near=not on and offset == drawn.offset, bad=bool(drawn.bad(row, column)),
                     below=str(offset) if below else "",
                 )
@@ -237,7 +239,9 @@ def strip_html(report: TensorReport, drawn: DrawnLayout) -> str:
     strip = drawn.strip
     if strip is None or not strip.cells:
         return ""
-    if len(strip.cells) <= _TABLE_CELLS:
+    if len(strip.cells) > _TABLE_CELLS:
+        table = _map_of_strip(report, drawn, strip)
+    else:
         cells = strip_cells(report, drawn, strip, _WIDTH)
         inner = [each for each in cells.rows[0].cells if each.text]
         often = max(len(each.below) for each in cells.rows[0].cells)
@@ -246,8 +250,6 @@ def strip_html(report: TensorReport, drawn: DrawnLayout) -> str:
         least = labels + wide * len(strip.cells)  # narrower, it scrolls
         style = f"width:100%;min-width:{least}px;max-width:{max(labels + int(_CELL_WIDTH) * len(strip.cells), least)}px"
         table = cells.html("tm-storage", style=style, labels=labels)
-    else:
-        table = _map_of_strip(report, drawn, strip)
     note = strip_shown(report)
     return tag("div", table, tag("p", "Storage: ", escape(note), class_="quiet") if note else "", class_="tm-strip-box")
 

@@ -44,11 +44,8 @@ _MAP_SIDE, _SMALL_MAP = 232, 96  # pixels along the longer side of a map whose c
 _TEXT = 10  # characters of a value in a cell
 _PICTURE_ROWS, _PICTURE_COLUMNS = 6, 12  # cells of a component that are drawn with their numbers
 _PREVIEW = 12  # values of a component in one line
-_CELL, _MAP_LEFT, _MOST_COLUMNS = (
-    34.0,
-    28.0,
-    12,
-)  # of the SVG: pixels of a cell at least, of row numbers; cells beside a map
+_CELL, _MAP_LEFT = 34.0, 28.0  # of the SVG: pixels of a cell at least, of row numbers
+_MOST_COLUMNS = 12  # cells beside a map
 _SHADES = (NOT_READ, *DENSITY, FULL)
 _VOID = "\u00b7"  # in a cell in which nothing is stored
 
@@ -168,12 +165,9 @@ def stored_sentence(stored_map: StoredMap) -> str:
 
 def _list_caption(stored: StoredList) -> str:
     """Return how many of the stored elements are listed, and which groups own none."""
+    caption = {0: "", 1: "the only one stored"}.get(stored.count, f"all {count(stored.count)} stored")
     if stored.shown < stored.count:
         caption = f"the first {stored.shown} of {count(stored.count)} stored"
-    else:
-        caption = (
-            f"all {count(stored.count)} stored" if stored.count > 1 else "the only one stored" if stored.count else ""
-        )
     empty = [group.label for group in stored.groups if group.start >= group.stop]
     more = f", {ELLIPSIS}" if len(empty) > 6 else ""
     return "; ".join(filter(None, (caption, f"empty: {', '.join(empty[:6])}{more}" if empty else "")))
@@ -219,8 +213,7 @@ def component_values(component: Component) -> str:
 
 
 def _map_html(kind: KindReport) -> str:
-    stored_map = kind.map
-    if stored_map is None:
+    if (stored_map := kind.map) is None:
         return ""
     of = kind.stored.count if kind.stored else 1 + max((max(row) for row in stored_map.places), default=0)
     if stored_map.places:
@@ -228,7 +221,10 @@ def _map_html(kind: KindReport) -> str:
         cells = _map_cells(stored_map, of, kind.stored.example if kind.stored else None)
         drawn = tag("p", escape(directions), class_="quiet tm-corner-names") + cells.html("tm-matrix")
     else:
-        drawn = _joined_html(stored_map)
+        most, side = _most(stored_map), max(_MAP_SIDE // max(len(stored_map.counts), len(stored_map.counts[0])), 3)
+        joined = image(_levels(stored_map), side, stored_sentence(stored_map), palette=(*PALETTE, SKIP))
+        parts = ("1 ", scale_html(), escape(f" {count(most)} stored in a cell "), swatch(SKIP), " none")
+        drawn = tag("div", joined, class_="tm-joined") + tag("p", *parts, class_="quiet")
     return tag("div", drawn, tag("p", escape(map_caption(stored_map)), class_="quiet"), class_="tm-stored-map")
 
 
@@ -253,13 +249,6 @@ def _unit(rows: Sequence[Row]) -> float:
     """Return how many pixels of the SVG a column takes."""
     widest = max((len(each.text) for row in rows if row.kind != "brackets" for each in row.cells), default=0)
     return max(_CELL, widest * CHARACTER + 8)
-
-
-def _joined_html(stored_map: StoredMap) -> str:
-    most, size = _most(stored_map), max(_MAP_SIDE // max(len(stored_map.counts), len(stored_map.counts[0])), 3)
-    drawn = image(_levels(stored_map), size, stored_sentence(stored_map), palette=(*PALETTE, SKIP))
-    parts = ("1 ", scale_html(), escape(f" {count(most)} stored in a cell "), swatch(SKIP), " none")
-    return tag("div", drawn, class_="tm-joined") + tag("p", *parts, class_="quiet")
 
 
 def _levels(stored_map: StoredMap) -> list[list[int]]:
@@ -329,14 +318,11 @@ def _values_html(component: Component) -> str:
         return caption
     if len(grid.rows) <= _PICTURE_ROWS and len(grid.columns) <= _PICTURE_COLUMNS:
         title = shortened(component.name, 60)
-        rows = [
-            tag("tr", *(tag("td", escape(shortened(words, _TEXT)), title=title) for words in row))
-            for row in grid.values
-        ]
-        more = f"the first of {count(report.numel)} values" if grid.row_count * grid.column_count < report.numel else ""
-        return tag("table", *rows, class_="tm-cells tm-plain") + (
-            tag("p", escape(more), class_="quiet") if more else ""
-        )
+        fields = ((tag("td", escape(shortened(words, _TEXT)), title=title) for words in row) for row in grid.values)
+        table = tag("table", *(tag("tr", *row) for row in fields), class_="tm-cells tm-plain")
+        if grid.row_count * grid.column_count >= report.numel:
+            return table
+        return table + tag("p", escape(f"the first of {count(report.numel)} values"), class_="quiet")
     scale = value_range(grid, None)
     if scale is None:
         return caption
@@ -394,13 +380,10 @@ def _map_text(stored_map: StoredMap, width: int) -> Iterator[str]:
         return
     most = _most(stored_map)
     for row in stored_map.counts:
-        yield "  " + "".join(_shade(found, most) * 2 for found in row)
+        shades = (_SHADES[found * len(_SHADES) // (most + 1)] if found else _VOID for found in row)
+        yield "  " + "".join(shade * 2 for shade in shades)
     yield f"  {map_caption(stored_map)}"
     yield f"  {''.join(_SHADES)} 1 to {most} stored in a cell, {_VOID} none"
-
-
-def _shade(found: int, most: int) -> str:
-    return _SHADES[min(int(found / (most + 1) * len(_SHADES)), len(_SHADES) - 1)] if found else _VOID
 
 
 def _list_text(stored: StoredList, width: int) -> Iterator[str]:

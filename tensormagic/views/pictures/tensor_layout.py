@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from tensormagic.reports import Grid, Statistics, StripCell, TensorReport
+from tensormagic.reports import Statistics, TensorReport
 from tensormagic.views import theme
 from tensormagic.views.markup import escape, json_block, packed, tag
 from tensormagic.views.nodes import Picture
@@ -37,10 +37,12 @@ from tensormagic.views.pictures.tensor_elements import (
     is_slice,
     jumps,
     name,
+    scale_words,
     share_read,
     shown,
     strip_shown,
     value_range,
+    without_outliers,
     worked_example,
 )
 from tensormagic.views.pictures.tensor_grid import (
@@ -57,7 +59,7 @@ from tensormagic.views.pictures.tensor_grid import (
 from tensormagic.views.svg_paths import number
 from tensormagic.views.text_canvas import Canvas
 from tensormagic.views.theme import code_of, loader
-from tensormagic.words import count, short_number, shortened
+from tensormagic.words import count, shortened
 
 _GUTTER = 9  # columns of a terminal at the left of a formula
 _MOST_LINES, _LINE = 12, 17.0  # of text beside the grid of the SVG; pixels that one is high
@@ -170,36 +172,27 @@ def _legend(report: TensorReport, drawn: DrawnLayout) -> str:
     rows = [_scale("offset", count(drawn.low), count(drawn.high))]
     if any(each.distinct != 0 and drawn.cell_colour(each) is None for each in cells):
         rows.append(tag("p", swatch(theme.OTHER_SLICE, "tm-other"), " read in another slice"))
+    every = [level for row in drawn.grid.levels for level in row]
     scale = None if drawn.as_table else value_range(drawn.grid, report.statistics)
     if scale is not None:
-        finite = [level for row in drawn.grid.levels for level in row if math.isfinite(level)]
-        low = ("\u2264 " if min(finite) < scale[0] else "") + short_number(scale[0])
-        high = ("\u2265 " if max(finite) > scale[1] else "") + short_number(scale[1])
-        rows.append(_scale("value", low, high))
-    if unread := _unread_words(cells):
-        rows.append(tag("p", swatch(theme.role("skip"), "tm-skip"), " ", escape(unread)))
+        finite = list(filter(math.isfinite, every))
+        rows.append(_scale("value", *scale_words(min(finite), max(finite), scale)))
+    partly = any(share_read(each) not in {None, 0, 1} for each in cells)
+    if partly or any(each.distinct == 0 for each in cells):
+        words = "not read; a bar's height is the share that is read" if partly else "not read"
+        rows.append(tag("p", swatch(theme.role("skip"), "tm-skip"), " ", escape(words)))
     if drawn.as_table:
         kinds = sorted(set(drawn.bad_offsets().values()), reverse=True)
         rows += [tag("p", swatch("", "tm-corner", "!"), " ", " or ".join(kinds))] if kinds else []
     else:
-        every = [level for row in drawn.grid.levels for level in row]
-        rows += [tag("p", _hatching(sign), " ", label) for label, is_one, sign in NOT_FINITE if any(map(is_one, every))]
+        found = [(label, image([[sign]], 15, "hatched").replace('height="15"', 'height="10"'))
+                 for label, is_one, sign in NOT_FINITE if any(map(is_one, every))]  # fmt: skip
+        rows += [tag("p", drawn_.replace("<img ", '<img class="tm-swatch" '), " ", label) for label, drawn_ in found]
     return tag("div", *rows, class_="tm-legend")
 
 
 def _scale(title: str, low: str, high: str) -> str:
     return tag("p", escape(f"{title} {low} "), scale_html(), escape(f" {high}"))
-
-
-def _unread_words(cells: tuple[StripCell, ...]) -> str:
-    if any(share_read(each) not in {None, 0, 1} for each in cells):
-        return "not read; a bar's height is the share that is read"
-    return "not read" if any(each.distinct == 0 for each in cells) else ""
-
-
-def _hatching(sign: int) -> str:
-    drawn = image([[sign]], 15, "hatched").replace('height="15"', 'height="10"')
-    return drawn.replace("<img ", '<img class="tm-swatch" ')
 
 
 # -- as SVG ----------------------------------------------------------------------------------------------------------
@@ -292,6 +285,7 @@ def _code() -> str:
 def _data(report: TensorReport, drawn: DrawnLayout) -> dict[str, Any]:
     """Return what the viewer needs to phrase any element as the static page phrases its one."""
     layout, grid, strip = drawn.layout, drawn.grid, drawn.strip
+    few = len(grid.rows) * len(grid.columns) <= _MOST_VIEWER_VALUES
     return {
         "name": name(report),
         "shape": layout.shape,
@@ -302,7 +296,7 @@ def _data(report: TensorReport, drawn: DrawnLayout) -> dict[str, Any]:
         "rowDim": grid.row_dim,
         "columnDim": grid.column_dim,
         "fixed": grid.fixed,
-        "values": _values(grid),
+        "values": [[shortened(words, _VALUE_WIDTH) for words in row] for row in grid.values] if few else [],
         "at": [drawn.row, drawn.column],
         "base": _base(report),
         "strip": None if strip is None else [strip.start, strip.stop, strip.cell_elements],
@@ -311,12 +305,6 @@ def _data(report: TensorReport, drawn: DrawnLayout) -> dict[str, Any]:
         "readable": bool(grid.values),
         **_turning(report, drawn),
     }
-
-
-def _values(grid: Grid) -> list[list[str]]:
-    if len(grid.rows) * len(grid.columns) > _MOST_VIEWER_VALUES:
-        return []
-    return [[shortened(words, _VALUE_WIDTH) for words in row] for row in grid.values]
 
 
 def _base(report: TensorReport) -> dict[str, Any] | None:
@@ -348,9 +336,5 @@ def _range(statistics: Statistics | None) -> tuple[float, float, str, str] | Non
     if statistics is None or statistics.minimum is None or statistics.maximum is None:
         return None
     low, high = float(statistics.minimum), float(statistics.maximum)
-    cut_low, cut_high = low, high
-    if statistics.mean is not None and statistics.std and statistics.of_what == "values":
-        reach = 3 * statistics.std
-        cut_low, cut_high = max(low, statistics.mean - reach), min(high, statistics.mean + reach)
-    below, above = ("\u2264 " if cut_low > low else ""), ("\u2265 " if cut_high < high else "")
-    return cut_low, cut_high, below + short_number(cut_low), above + short_number(cut_high)
+    scale = without_outliers(low, high, statistics)
+    return (*scale, *scale_words(low, high, scale))

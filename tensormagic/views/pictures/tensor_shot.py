@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tensormagic.reports import ImageFrame, SignalLine, TensorPicture, TensorReport
 from tensormagic.views import svg_paths
@@ -43,11 +44,8 @@ class Shot(Picture):
     def sentence(self) -> str:
         """How the signals were read, and for the first of them where the highest and the lowest value are."""
         shot = self.shot
-        ends = [
-            caption
-            for line in shot.lines[:_MOST_NAMED]
-            if (caption := _ends(line.label or name(self.report), shot, line))
-        ]
+        named = (_ends(line.label or name(self.report), shot, line) for line in shot.lines[:_MOST_NAMED])
+        ends = [caption for caption in named if caption]
         more = len(shot.lines) - len(ends)
         rest = f"; and {plural(more, 'more signal')}" if more and ends else ""
         return "; ".join([f"{name(self.report)}: {heading(self.report, shot)}", *notes(shot), *ends]) + rest
@@ -79,7 +77,9 @@ class Shot(Picture):
         """Return the first image in shades of characters, or the signals as bars."""
         shot, columns = self.shot, min(_MOST_COLUMNS, width - 2 * len(_INDENT))
         for line in shot.lines:
-            yield f"{shortened(line.label, 8):>9} {_bars(shot, line, columns)}"
+            bars = min(columns, len(line.high))
+            cuts = pairwise(len(line.high) * at // bars for at in range(bars + 1))
+            yield f"{shortened(line.label, 8):>9} {''.join(_bar(shot, line, *ends) for ends in cuts)}"
         if shot.images:
             yield from _shades(shot, shot.images[0], columns)
         caption = ["above is the first"] if len(shot.images) > 1 else []
@@ -156,10 +156,8 @@ def _ends(label: str, shot: TensorPicture, line: SignalLine) -> str:
     if not high or not low:
         return ""
     (top, where), (bottom, there) = max(high), min(low)
-    places = (
-        f"highest {short_number(top)} at {-where * shot.step}, lowest {short_number(bottom)} at {there * shot.step}"
-    )
-    return f"{label}: {places}"
+    highest, lowest = f"highest {short_number(top)}", f"lowest {short_number(bottom)}"
+    return f"{label}: {highest} at {-where * shot.step}, {lowest} at {there * shot.step}"
 
 
 # -- in a terminal ---------------------------------------------------------------------------------------------------
@@ -168,21 +166,17 @@ def _ends(label: str, shot: TensorPicture, line: SignalLine) -> str:
 def _shades(shot: TensorPicture, image: ImageFrame, columns: int) -> Iterator[str]:
     """Yield an image at one character by half as many rows: a character is twice as high as wide."""
     step = max(-(-image.width // columns), -(-image.height // (2 * _MOST_ROWS)), 1)
-    pixels, bytes_each = image.unpacked(), shot.channels + 1
+    data, bytes_each = image.unpacked(), shot.channels + 1
     for y in range(0, image.height, 2 * step):
         starts = ((y * image.width + x) * bytes_each for x in range(0, image.width, step))
-        yield _INDENT + "".join(_shade(pixels[at : at + bytes_each]) for at in starts).rstrip()
-
-
-def _shade(pixel: bytes) -> str:
-    *levels, opacity = pixel
-    return _SHADES[round(sum(levels) / len(levels) / 255 * (len(_SHADES) - 1))] if opacity else NOT_FINITE
-
-
-def _bars(shot: TensorPicture, line: SignalLine, columns: int) -> str:
-    bars = min(columns, len(line.high))
-    cuts = [len(line.high) * at // bars for at in range(bars + 1)]
-    return "".join(_bar(shot, line, cuts[at], cuts[at + 1]) for at in range(bars))
+        pixels = ((data[at : at + shot.channels], data[at + shot.channels]) for at in starts)
+        yield (
+            _INDENT
+            + "".join(
+                _SHADES[round(sum(levels) / len(levels) / 255 * (len(_SHADES) - 1))] if opacity else NOT_FINITE
+                for levels, opacity in pixels
+            ).rstrip()
+        )
 
 
 def _bar(shot: TensorPicture, line: SignalLine, start: int, stop: int) -> str:

@@ -88,11 +88,9 @@ class Histogram(Picture):
     def html(self) -> str:
         """Return bars that each say their count where styles are stripped; nothing without numbers."""
         bars, edges = _fewer(self.statistics)
-        tables = (
-            [tag("table", tag("tr", _bars(bars, edges)), self._axis(edges, len(bars)), class_="tm-bars")]
-            if bars
-            else []
-        )
+        tables = []
+        if bars:
+            tables.append(tag("table", tag("tr", _bars(bars, edges)), self._axis(edges, len(bars)), class_="tm-bars"))
         tables += [_special(label, found, max(bars, default=0)) for label, found in specials(self.statistics)]
         return tag("div", *tables, class_="tm-histogram") if tables else ""
 
@@ -285,8 +283,9 @@ class SliceRows(Picture):
         if not (urgent(report) or any(0 < each.zero_count < each.size or each.large for each in report.slices)):
             return
         for each in report.slices[:_MOST_ROWS]:
-            levels = zip(each.levels, each.cell_bad, strict=True)
-            bars = "".join(_slice_bar(level, bad, _top(each)) for level, bad in levels)
+            marks = {None: BAD, 0.0: ZERO}
+            bars = "".join(marks[share] if not share else BLOCKS[round(share * (len(BLOCKS) - 1))]
+                           for share in _shares(each))  # fmt: skip
             yield f"{letter(report, each.dim):>10}  {bars}  {count(each.size)}"
         yield f"  bar: mean magnitude; {BAD} holds NaN or Inf, {ZERO} all zeros"
         for line in slices_lines(report):
@@ -334,20 +333,16 @@ def _side(each: DimensionSlices) -> int:
 
 
 def _steps(each: DimensionSlices) -> list[int]:
+    """Return the place of each cell's colour, or what stands for no number, and for nothing but zeros."""
+    marks = {None: svg_paths.NOT_A_NUMBER, 0.0: svg_paths.EMPTY}
+    return [marks[share] if not share else round(share * (len(PALETTE) - 1)) for share in _shares(each)]
+
+
+def _shares(each: DimensionSlices) -> list[float | None]:
+    """Return how large each cell is, of the largest; None where it holds what is no finite number."""
     top = _top(each) or 1.0
-    return [_slice_step(level, bad, top) for level, bad in zip(each.levels, each.cell_bad, strict=True)]
-
-
-def _slice_step(level: float, bad: int, top: float) -> int:
-    if bad or not math.isfinite(level):
-        return svg_paths.NOT_A_NUMBER
-    return round(level / top * (len(PALETTE) - 1)) if level else svg_paths.EMPTY
-
-
-def _slice_bar(level: float, bad: int, top: float) -> str:
-    if bad or not math.isfinite(level):
-        return BAD
-    return BLOCKS[round(level / top * (len(BLOCKS) - 1))] if level else ZERO
+    pairs = zip(each.levels, each.cell_bad, strict=True)
+    return [None if bad or not math.isfinite(level) else level / top for level, bad in pairs]
 
 
 def _top(each: DimensionSlices) -> float:

@@ -50,29 +50,18 @@ def scale_top(timeline: Timeline) -> int:
     return max(int(timeline.live[timeline.peak] * HEADROOM), 1)
 
 
-def areas_svg(timeline: Timeline, layers: Sequence[Layer]) -> str:
-    """Return the picture of all layers, from nothing at the bottom to `scale_top` at the top."""
-    wide, inner = areas(timeline, layers)
-    size = f'viewBox="0 0 {wide} {ROWS}" width="{wide}" height="{ROWS}" preserveAspectRatio="none"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{inner}</svg>'
-
-
 def areas(timeline: Timeline, layers: Sequence[Layer]) -> tuple[int, str]:
     """Return how many units wide the areas are, and the areas, `ROWS` units high, the highest first."""
     moments = columns(timeline, COLUMNS)
-    top = scale_top(timeline)
-    drawn = [
-        _area(layer_colour(layer), _steps(edge, top)) for layer, edge in zip(layers, tops(layers, moments), strict=True)
-    ]
+    top, drawn = scale_top(timeline), []
+    for layer, edge in zip(layers, tops(layers, moments), strict=True):
+        # A line that is seen on either side is its top: the area, dark, and again, a little lower.
+        colour, steps = layer_colour(layer), _steps(edge, top)
+        key = f"a{zlib.crc32(steps.encode()):x}"  # the same name is the same shape, wherever the picture is put
+        dark = f'<g fill="{theme.edge_of(colour)}"><path id="{key}" d="{steps}"/></g>'
+        drawn.append(f'{dark}<use xlink:href="#{key}" y="{EDGE}" fill="{colour}"/>')
     each_over_the_next = "".join(reversed(drawn))  # each lies on what is above it, down to the bottom
     return len(moments), f'<g xmlns:xlink="http://www.w3.org/1999/xlink">{each_over_the_next}</g>'
-
-
-def _area(colour: str, steps: str) -> str:
-    """Return an area whose top is a line that is seen on either side: the area, dark, and again, a little lower."""
-    key = f"a{zlib.crc32(steps.encode()):x}"  # the same name is the same shape, wherever the picture is put
-    dark = f'<g fill="{theme.edge_of(colour)}"><path id="{key}" d="{steps}"/></g>'
-    return f'{dark}<use xlink:href="#{key}" y="{EDGE}" fill="{colour}"/>'
 
 
 def _steps(edge: Sequence[int], top: int) -> str:
@@ -220,16 +209,20 @@ def _key(timeline: Timeline, layer: Layer, words: str) -> str:
 
 def _chart(timeline: Timeline, layers: Sequence[Layer], unit: str, alternative: str) -> str:
     top = scale_top(timeline)
-    marks = " ".join(_tick(nbytes, top) for nbytes in ticks(top))  # spaces are for who reads it without styles
-    image = svg_image(areas_svg(timeline, layers), alternative)
-    return tag("div", marks, " ", tag("div", image, _peak(timeline, top), class_="tm-plot"), class_="tm-chart") + _axis(
-        timeline, unit
+    marks = " ".join(  # spaces are for who reads it without styles
+        tag("span", tag("i", words), class_="tm-tick", style=f"bottom:{100 * nbytes / top:.2f}%")
+        for nbytes, words in _ticks(top)
     )
+    wide, inner = areas(timeline, layers)  # from nothing at the bottom to `scale_top` at the top
+    size = f'viewBox="0 0 {wide} {ROWS}" width="{wide}" height="{ROWS}" preserveAspectRatio="none"'
+    image = svg_image(f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{inner}</svg>', alternative)
+    plot = tag("div", image, _peak(timeline, top), class_="tm-plot")
+    return tag("div", marks, " ", plot, class_="tm-chart") + _axis(timeline, unit)
 
 
-def _tick(nbytes: int, top: int) -> str:
-    place = f"bottom:{100 * nbytes / top:.2f}%"
-    return tag("span", tag("i", number_of_bytes(nbytes) if nbytes else "0"), class_="tm-tick", style=place)
+def _ticks(top: int) -> list[tuple[int, str]]:
+    """Return the round numbers of the axis, and how they are written."""
+    return [(nbytes, number_of_bytes(nbytes) if nbytes else "0") for nbytes in ticks(top)]
 
 
 def _peak(timeline: Timeline, top: int) -> str:
@@ -282,18 +275,16 @@ def _chart_svg(drawn: Timeline, layers: Sequence[Layer], width: float) -> str:
     wide, paths = areas(drawn, layers)
     place = f'x="{LEFT:.0f}" width="{number(inner)}" height="{CHART_HEIGHT:.0f}" viewBox="0 0 {wide} {ROWS}"'
     scaled = f'<svg {place} preserveAspectRatio="none">{paths}</svg>'
-    marks = "".join(_tick_svg(nbytes, top, width) for nbytes in ticks(top))
+    levels = ((CHART_HEIGHT * (1 - nbytes / top), words) for nbytes, words in _ticks(top))
+    marks = "".join(
+        f'<path d="M{LEFT:.0f},{number(y)}H{width:.0f}" stroke="{role("line")}"/>'
+        + text_svg(LEFT - 8, y + 4, words, anchor="end", quiet=True)
+        for y, words in levels
+    )
     nbytes, across = drawn.live[drawn.peak], LEFT + inner * column_of(drawn, drawn.peak, COLUMNS)
     high = CHART_HEIGHT * (1 - nbytes / top)
-    line = (
-        f'<path d="M{number(across)},{number(high)}V{CHART_HEIGHT:.0f}" stroke="{role("ink")}" stroke-dasharray="2 3"/>'
-    )
+    down = f"M{number(across)},{number(high)}V{CHART_HEIGHT:.0f}"
+    line = f'<path d="{down}" stroke="{role("ink")}" stroke-dasharray="2 3"/>'
     end = "end" if across > width * 0.6 else "start"
     label = text_svg(across + (-6 if end == "end" else 6), 13, f"peak {number_of_bytes(nbytes)}", bold=True, anchor=end)
     return f"{marks}{scaled}{line}{label}"
-
-
-def _tick_svg(nbytes: int, top: int, width: float) -> str:
-    y = CHART_HEIGHT * (1 - nbytes / top)
-    words = text_svg(LEFT - 8, y + 4, number_of_bytes(nbytes) if nbytes else "0", anchor="end", quiet=True)
-    return f'<path d="M{LEFT:.0f},{number(y)}H{width:.0f}" stroke="{role("line")}"/>{words}'

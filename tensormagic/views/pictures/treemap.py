@@ -150,16 +150,15 @@ def treemap(tiles: Iterable[Tile], width: float, height: float, *, most: int = M
     """Return the tiles in their places; those too small, or beyond the ``most`` largest, are put together."""
     whole = Box(0.0, 0.0, width, height)
     groups = _grouped(_drawable([tile for tile in tiles if tile.nbytes > 0], whole.area, most), lambda tile: tile.group)
-    return Treemap(width, height, tuple(_placed_group(box, label, inner) for box, label, inner in _laid(groups, whole)))
-
-
-def _placed_group(box: Box, label: str, tiles: Sequence[Tile]) -> Group:
-    cells: list[Cell] = []
-    for area, _, same in _laid(_grouped(tiles, _kind), box):
-        ranked = sorted(same, key=lambda tile: (-tile.nbytes, tile.label))
-        places = squarify([tile.nbytes for tile in ranked], area)
-        cells += [Cell(place, tile) for place, tile in zip(places, ranked, strict=True)]
-    return Group(box, label, tuple(cells))
+    placed = []
+    for box, label, inner in _laid(groups, whole):
+        cells: list[Cell] = []
+        for area, _, same in _laid(_grouped(inner, _kind), box):
+            ranked = sorted(same, key=lambda tile: (-tile.nbytes, tile.label))
+            places = squarify([tile.nbytes for tile in ranked], area)
+            cells += map(Cell, places, ranked)
+        placed.append(Group(box, label, tuple(cells)))
+    return Treemap(width, height, tuple(placed))
 
 
 def _laid(groups: dict[str, list[Tile]], box: Box) -> list[tuple[Box, str, list[Tile]]]:
@@ -186,15 +185,13 @@ def _drawable(tiles: Sequence[Tile], area: float, most: int) -> list[Tile]:
     drawn = [tile for tile in ranked[:most] if tile.nbytes >= least]
     rest: list[Tile] = ranked[len(drawn) :]
     for group in (None, ELSEWHERE):  # together with others of its group, then with others of its kind
-        alike = _grouped(rest, _kind_in_group if group is None else _kind)
+        alike = (
+            _grouped(rest, lambda tile: f"{tile.category}\n{tile.group}") if group is None else _grouped(rest, _kind)
+        )
         joined = [_joined(same, group) for same in alike.values()]
         drawn += [tile for tile, _ in joined if tile.nbytes >= least]
         rest = [small for tile, parts in joined if tile.nbytes < least for small in parts]
     return drawn + ([replace(_joined(rest, ELSEWHERE)[0], category=MIXED)] if rest else [])
-
-
-def _kind_in_group(tile: Tile) -> str:
-    return f"{tile.category}\n{tile.group}"
 
 
 def _kind(tile: Tile) -> str:
@@ -335,20 +332,23 @@ class TreemapPicture(Picture):
         """Return it by name: bytes as bars, and what they are of."""
         ranked = sorted(_grouped(self.tiles, lambda tile: tile.group).items(), key=lambda item: -_total(item[1]))
         yield f"  by name, of {number_of_bytes(_total(self.tiles))}"
-        yield from bar_rows([_name_row(name, inner) for name, inner in ranked[:MOST_NAMES]], width)
+        rows = []
+        for name, inner in ranked[:MOST_NAMES]:
+            kinds = dict.fromkeys(PLURALS[tile.category] for tile in sorted(inner, key=lambda tile: -tile.nbytes))
+            storages = plural(sum(tile.count for tile in inner), "storage")
+            rows.append((name, _total(inner), (number_of_bytes(_total(inner)), storages, listed(kinds, most=3))))
+        yield from bar_rows(rows, width)
         if rest := [tile for _, inner in ranked[MOST_NAMES:] for tile in inner]:
             yield f"  and {plural(len(ranked) - MOST_NAMES, 'more name')}, {number_of_bytes(_total(rest))}"
 
     def svg(self, width: float) -> tuple[str, float]:
         """Return it as rectangles, higher than in a page."""
         map_ = treemap(self.tiles, width, self.height * HIGHER, most=self.most)
-        return "".join(map(_group_svg, map_.groups)), map_.height
-
-
-def _name_row(name: str, inner: Sequence[Tile]) -> tuple[str, int, tuple[str, ...]]:
-    kinds = dict.fromkeys(PLURALS[tile.category] for tile in sorted(inner, key=lambda tile: -tile.nbytes))
-    storages = plural(sum(tile.count for tile in inner), "storage")
-    return name, _total(inner), (number_of_bytes(_total(inner)), storages, listed(kinds, most=3))
+        parts = []
+        for group in map_.groups:
+            parts += [_cell_svg(cell, group) for cell in group.cells]
+            parts += [_header_svg(group)] if has_header(group) else []
+        return "".join(parts), map_.height
 
 
 # -- words -----------------------------------------------------------------------------------------------------------
@@ -411,21 +411,13 @@ def shortened_title(cell: Cell) -> str:
 
 
 def _place(box: Box, map_: Treemap, *, high: bool = True) -> str:
-    numbers = [("left", box.x / map_.width), ("top", box.y / map_.height), ("width", box.width / map_.width)]
-    numbers += [("height", box.height / map_.height)] if high else []
-    return ";".join(f"{name}:{_per_cent(value)}" for name, value in numbers)
-
-
-def _per_cent(share: float) -> str:
-    return f"{100 * share:.2f}".rstrip("0").rstrip(".") + "%"
+    shares = [("left", box.x / map_.width), ("top", box.y / map_.height), ("width", box.width / map_.width)]
+    shares += [("height", box.height / map_.height)] if high else []
+    numbers = ((name, f"{100 * share:.2f}".rstrip("0").rstrip(".")) for name, share in shares)
+    return ";".join(f"{name}:{number}%" for name, number in numbers)
 
 
 # -- SVG -------------------------------------------------------------------------------------------------------------
-
-
-def _group_svg(group: Group) -> str:
-    cells = "".join(_cell_svg(cell, group) for cell in group.cells)
-    return cells + (_header_svg(group) if has_header(group) else "")
 
 
 def _cell_svg(cell: Cell, group: Group) -> str:
@@ -447,8 +439,6 @@ def _header_svg(group: Group) -> str:
     place = f'x="{number(box.x)}" y="{number(box.y)}" width="{number(box.width)}" height="{HEADER:.0f}"'
     ground = f'<rect {place} fill="{role("cap")}"/>'
     left = text_svg(box.x + 4, box.y + 13, name, size=SIZE, bold=True, ink=role("on-cap"))
-    right = (
-        text_svg(box.x + box.width - 4, box.y + 13, each, size=SIZE, anchor="end", ink=role("on-cap"))
-        for each in nbytes
-    )
+    end = box.x + box.width - 4
+    right = (text_svg(end, box.y + 13, each, size=SIZE, anchor="end", ink=role("on-cap")) for each in nbytes)
     return ground + left + "".join(right)

@@ -11,7 +11,7 @@ import pytest
 from tensormagic.reports import UNTOUCHED, TraceReport
 from tensormagic.views.page.document import trace_document
 from tensormagic.views.panels import trace as trace_html
-from tensormagic.views.pictures.gradient_graph import crash_alternative, trace_alternative
+from tensormagic.views.pictures.gradient_graph import EndedGraph, trace_alternative
 from tests.views import samples_trace, samples_viewer, trace_forms
 from tests.views.hostile import HOSTILE, everywhere
 from tests.views.markup_reader import Page
@@ -78,7 +78,7 @@ def test_a_run_without_a_picture_or_an_end_says_so(report: TraceReport, said: st
 def test_a_crash_is_said_with_its_node() -> None:
     """The graph with a crash in it: how large it is, and where the cross is."""
     graph = samples_viewer.calm_run(1).graphs[0]
-    said = crash_alternative(graph, 2, "torch refused this")
+    said = EndedGraph(graph, 2, "torch refused this").sentence
     assert said.endswith("net.conv1.bias and 4 more; torch refused this: convolution.")
 
 
