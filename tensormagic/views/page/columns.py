@@ -204,7 +204,11 @@ def frame_rows(
         said: What is said of a pass, by its number.
     """
     full = [frame for frame in frames if len(frame.measures) or frame.forward is not None]
-    most = max(most_values // max(*(map(len, _described(full[0]))), 1), 1) if full else 0
+    most = 0
+    if full:
+        of_forward = full[0].forward
+        measured = len(full[0].measures), len(of_forward.measures) if of_forward is not None else 0
+        most = max(most_values // max(*measured, 1), 1)
     described = (
         {frame.pass_number for frame in thinned(full, max(most, 2), keep=lambda _: False)} if most_values else set()
     )
@@ -241,10 +245,6 @@ def _forward(frame: Frame) -> dict[str, Any]:
         return {}
     made = {"norms": norm_codes(values.norms), "bad": _bad(values.bad), **dict(_columns(values.measures))}
     return {"forward": made}
-
-
-def _described(frame: Frame) -> tuple[array[float], array[float]]:
-    return frame.measures, frame.forward.measures if frame.forward is not None else array("f")
 
 
 def _columns(measures: array[float], counts: Sequence[int] = ()) -> Iterator[tuple[str, list[str | None]]]:

@@ -65,7 +65,9 @@ def view(report: AliasReport) -> Panel:
     body += [Section("One object, several names", [Items(same, MOST_SAME)])] if same else []
     body += [_card(group, folded=True) for group in shared[opened:MOST_FOLDS]]
     body += _further(shared[max(opened, MOST_FOLDS) :], report.groups_found - len(report.groups))
-    second = f" {DOT} ".join(filter(None, (aliases_scope(report), alone(report))))
+    found = plural(report.tensors, "tensor") + (f", {plural(report.arrays, 'array')}" if report.arrays else "")
+    looked = f"{found} among {plural(report.looked, 'name and attribute', 'names and attributes')}"
+    second = f" {DOT} ".join(filter(None, (looked, alone(report))))
     return Panel("aliases", "memory", "aliases", [aliases_summary(report)], body, "Who shares memory", [second])
 
 
@@ -111,8 +113,12 @@ def _members(group: AliasGroup) -> list[Node]:
         *(Column(str(at), look="number", above="in common with") for at in range(1, len(matrix) + 1)),
     ]
     pairs = {frozenset((pair.left, pair.right)): pair for pair in group.pairs}
-    rows = [(str(at), *_member(member, group), *(_in_common(member, other, pairs) for other in matrix))
-            for at, member in enumerate(group.members, 1)]  # fmt: skip
+    rows: list[tuple[Cell, ...]] = []
+    for at, member in enumerate(group.members, 1):
+        common = ("\u2500" if other is member else
+                  shared_cell(pairs.get(frozenset((member.name, other.name))), member.name)
+                  for other in matrix)  # fmt: skip
+        rows.append((str(at), *_member(member, group), *common))
     table = Table(columns, rows[:MOST_MEMBERS])
     if group.found <= MOST_MEMBERS:
         return [table]
@@ -121,21 +127,14 @@ def _members(group: AliasGroup) -> list[Node]:
 
 
 def _member(member: AliasMember, group: AliasGroup) -> tuple[Cell, Cell, Cell]:
-    sentence = (
-        f"{clipped(member.name)} reads bytes {count(member.start)} to {count(max(member.stop - 1, member.start))}"
-    )
+    last = max(member.stop - 1, member.start)
+    sentence = f"{clipped(member.name)} reads bytes {count(member.start)} to {count(last)}"
     described: tuple[Cell, ...] = (how(member), *(Words(mark, "badge") for mark in marks(member)))
     return (
         Noted(names(member), [what(member)]),
         Strip(member.coverage, sentence),
         Noted(described, [writes(member, group)]),
     )
-
-
-def _in_common(member: AliasMember, other: AliasMember, pairs: dict[frozenset[str], AliasPair]) -> str:
-    if other is member:
-        return "\u2500"
-    return shared_cell(pairs.get(frozenset((member.name, other.name))), member.name)
 
 
 def _pairs(pairs: Sequence[AliasPair]) -> Node:
@@ -239,19 +238,14 @@ def transparent(group: AliasGroup) -> tuple[str, ...]:
     watched = next((each for each in group.members if each.requires_grad), None)
     if watched is None:
         return ()
-    touching = {
-        pair.left if pair.right == watched.name else pair.right for pair in group.pairs if _meets(pair, watched)
-    }
+    meeting = [{pair.left, pair.right} for pair in group.pairs if pair.overlap == "yes"]
+    touching = {name for names in meeting if watched.name in names for name in names - {watched.name}}
     unseen = [each.name for each in group.members if each.name in touching and _uncounted(each, watched)]
     if not unseen:
         return ()
     through = listed(f"`{clipped(name)}`" for name in unseen)
     uncounted = f"they change `{clipped(watched.name)}` without incrementing its version counter"
     return (f"Autograd does not notice writes through {through}: {uncounted}.",)
-
-
-def _meets(pair: AliasPair, watched: AliasMember) -> bool:
-    return pair.overlap == "yes" and watched.name in {pair.left, pair.right}
 
 
 def _uncounted(member: AliasMember, watched: AliasMember) -> bool:
@@ -286,12 +280,6 @@ def _same_objects(groups: Sequence[AliasGroup]) -> str:
     names = [f"`{clipped(name)}`" for name in member.names]
     described = " and ".join(names) if member.names_found == len(names) == 2 else listed(names, most=4)
     return f"{described} are the same {member.kind if member.kind != 'Tensor' else 'tensor'}"
-
-
-def aliases_scope(report: AliasReport) -> str:
-    """Return what was looked through."""
-    found = plural(report.tensors, "tensor") + (f", {plural(report.arrays, 'array')}" if report.arrays else "")
-    return f"{found} among {plural(report.looked, 'name and attribute', 'names and attributes')}"
 
 
 def alone(report: AliasReport) -> str:

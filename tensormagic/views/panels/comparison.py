@@ -171,14 +171,14 @@ def _parameter(one: ParameterDifference) -> Cell:
 
 
 def _nodes(report: ComparisonReport, graph: GraphDifference) -> list[Section]:
-    every = inner_nodes(graph)
+    every = [one for one in graph.nodes if one.left.op != "accumulate" or one.reshaped]  # leaves are listed above
     shown = every[:MOST_NODES]
     if not shown:
         return []
     columns = (
         Column("node", _node, "name"),
         *_norm_columns(report, _Scale(one.norms for one in shown)),
-        Column("differ", lambda one: "; ".join(filter(None, (when(one.norms), node_changes(one)))), "quiet"),
+        Column("differ", lambda one: "; ".join(filter(None, (when(one.norms), *_changes(one)))), "quiet"),
     )
     found = len(every) + graph.nodes_found - len(graph.nodes)
     number = f" of graph {graph.left}" if graph.left > 1 else ""
@@ -223,7 +223,8 @@ def graph_words(report: ComparisonReport) -> str:
         nothing = not (report.graphs_only_left or report.graphs_only_right)
         return "neither run has a backward graph" if nothing else "no graph in common"
     graph = next((graph for graph in report.graphs if not graph.same), report.graphs[0])
-    alone = _graphs_alone(report)
+    counted = ((report.graphs_only_left, report.left), (report.graphs_only_right, report.right))
+    alone = ", ".join(f"{plural(found, 'graph')} more in {side.name}" for found, side in counted if found)
     return _graph_words(report, graph) + (f" ({alone})" if alone else "")
 
 
@@ -256,11 +257,6 @@ def _kind(node: NodeMention) -> str:
     return node.variable if node.op == "accumulate" and node.variable else node.op
 
 
-def _graphs_alone(report: ComparisonReport) -> str:
-    counted = ((report.graphs_only_left, report.left), (report.graphs_only_right, report.right))
-    return ", ".join(f"{plural(found, 'graph')} more in {side.name}" for found, side in counted if found)
-
-
 def gradient_words(report: ComparisonReport) -> str:
     """Return what is most different about the gradients of the parameters, or that nothing is."""
     if not report.parameters:
@@ -273,7 +269,8 @@ def gradient_words(report: ComparisonReport) -> str:
     steps = plural(report.steps_compared, "step")
     if all(one.norms.same for one in report.parameters):
         return f"all gradients equal in {steps}"
-    return f"all gradients within a factor of {_two_digits(10 ** _largest(report.parameters))} in {steps}"
+    largest = max(abs(_ratio(one.norms.worst)) for one in report.parameters)
+    return f"all gradients within a factor of {_two_digits(10**largest)} in {steps}"
 
 
 def _bad(report: ComparisonReport) -> str:
@@ -319,10 +316,6 @@ def _far(report: ComparisonReport) -> str:
         return ""
     described = f"{times(worst.ratio)} {size(worst.ratio)} in {report.right.name}"
     return f"furthest apart in step {worst.step}: the gradient of `{first.name}` is {described}"
-
-
-def _largest(parameters: Sequence[ParameterDifference]) -> float:
-    return max((abs(_ratio(one.norms.worst)) for one in parameters), default=0.0)
 
 
 def _ratio(moment: Moment | None) -> float:
@@ -397,19 +390,12 @@ def side_row(side: Side) -> tuple[str, ...]:
 def side_notes(report: ComparisonReport) -> list[tuple[str, str]]:
     """Return each run's name, its own title and how it ended, where that says more than the name."""
     left, right = report.left, report.right
-    titles = [side.title if left.title != right.title and side.title != side.name else "" for side in (left, right)]
-    notes = [(side.name, ", ".join(filter(None, (title, _end(side)))))
-             for side, title in zip((left, right), titles, strict=True)]  # fmt: skip
+    notes = []
+    for side in (left, right):
+        title = side.title if left.title != right.title and side.title != side.name else ""
+        end = f"{side.state}: {side.error}" if side.error else side.state if side.state != "finished" else ""
+        notes.append((side.name, ", ".join(filter(None, (title, end)))))
     return [(name, note) for name, note in notes if note]
-
-
-def _end(side: Side) -> str:
-    return f"{side.state}: {side.error}" if side.error else side.state if side.state != "finished" else ""
-
-
-def inner_nodes(graph: GraphDifference) -> list[NodeDifference]:
-    """Return the nodes to list: what came to a leaf is listed with the parameters."""
-    return [one for one in graph.nodes if one.left.op != "accumulate" or one.reshaped]
 
 
 def when(norms: NormDifference) -> str:
@@ -438,12 +424,8 @@ def node_name(node: NodeMention) -> str:
     return f"{node.op} in {node.module}" if node.module else node.op
 
 
-def node_changes(one: NodeDifference) -> str:
-    """Return how shape, dtype and the share of zeros differ; empty where they do not."""
-    return "; ".join(_changes(one))
-
-
 def _changes(one: NodeDifference) -> Iterator[str]:
+    """Yield how shape, dtype and the share of zeros differ."""
     left, right = one.left, one.right
     if left.shapes != right.shapes:
         yield f"{shapes(left)} | {shapes(right)}"

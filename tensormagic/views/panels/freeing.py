@@ -24,15 +24,8 @@ def view(report: FreeingReport) -> Panel:
     body += [Paragraph(words, "quiet") for words in map(gain_words, report.gains) if words]
     if report.entries and not report.dropped:
         body.append(Paragraph(_HOW.format("it" if len(report.entries) == 1 else "them"), "quiet"))
-    return Panel(
-        "memory",
-        "memory",
-        "memory",
-        [lead(report)],
-        body,
-        label="Memory kept only by IPython's history",
-        sheets=("memory.css",),
-    )
+    label = "Memory kept only by IPython's history"
+    return Panel("memory", "memory", "memory", [lead(report)], body, label, sheets=("memory.css",))
 
 
 def lead(report: FreeingReport) -> str:
@@ -52,11 +45,9 @@ def lead(report: FreeingReport) -> str:
 def gain_words(gain: DeviceGain) -> str:
     """Return what a device's own figures say: ``cuda:0: allocated 24 MiB less, reserved 32 MiB less``."""
     figures = (("allocated", gain.allocated), ("reserved", gain.reserved), ("this process takes", gain.process))
-    described = [f"{name} {_change(change)}" for name, change in figures if change is not None]
+    described = [
+        f"{name} {number_of_bytes(abs(less))} {'less' if less > 0 else 'more'}" if less else f"{name} as much as before"
+        for name, less in figures
+        if less is not None
+    ]
     return f"{gain.device}: {', '.join(described)}" if described else ""
-
-
-def _change(less: int) -> str:
-    if less == 0:
-        return "as much as before"
-    return f"{number_of_bytes(abs(less))} {'less' if less > 0 else 'more'}"

@@ -50,10 +50,8 @@ def view(report: MemoryReport, *, brief: bool = False) -> Panel:
     body += [device_section(report, each, SMALL_HEIGHT, folded=True) for each in others]
     body += freed if brief else []
     body += storages_sections("Storages by size", report.storages, report.left_out)
-    label = f"Where the {title(report)} is"
-    return Panel(
-        "memory", "memory", shortened(title(report), 120), [summary(report)], body, label, sheets=("memory.css",)
-    )
+    name, label = shortened(title(report), 120), f"Where the {title(report)} is"
+    return Panel("memory", "memory", name, [summary(report)], body, label, sheets=("memory.css",))
 
 
 def device_section(report: MemoryReport, device: DeviceMemory, height: float, *, folded: bool = False) -> Section:
@@ -62,8 +60,11 @@ def device_section(report: MemoryReport, device: DeviceMemory, height: float, *,
     about = f" {DOT} ".join(filter(None, (device.name, total, *device_notes(device))))
     bar = device_bar(device, report.every())
     whole = device.total or sum(one.nbytes for one in bar.parts)
-    parts = [Part(one.words, number_of_bytes(one.nbytes), one.share, _ground(one, bar), percent(one.nbytes, whole))
-             for one in bar.parts]  # fmt: skip
+    parts = []
+    for one in bar.parts:
+        ground = f"tm-c{LETTERS[one.category]}" if one.category else f"tm-d{_GROUNDS[one.kind]}"
+        ground += " tm-cut" if bar.cut and one.kind == "free" else ""
+        parts.append(Part(one.words, number_of_bytes(one.nbytes), one.share, ground, percent(one.nbytes, whole)))
     body: list[Node] = [Parts(parts, "(free part not to scale)" if bar.cut else "")]
     if device.live:
         body.append(TreemapPicture(tiles(report, device.device), f"live memory on {device.device}", height))
@@ -72,12 +73,6 @@ def device_section(report: MemoryReport, device: DeviceMemory, height: float, *,
     of = f" of {number_of_bytes(device.total)}" if device.total is not None else ""
     taken = f"{number_of_bytes(device.live)} of tensors{of}"
     return Section(f"`{device.device}`", [Paragraph(about, "quiet"), *body], taken, folded=True)
-
-
-def _ground(one: Stretch, bar: DeviceBar) -> str:
-    if one.category:
-        return f"tm-c{LETTERS[one.category]}"
-    return f"tm-d{_GROUNDS[one.kind]}" + (" tm-cut" if bar.cut and one.kind == "free" else "")
 
 
 def releases_sections(releases: Sequence[Release], *, folded: bool = False) -> list[Section]:
@@ -98,13 +93,14 @@ def releases_sections(releases: Sequence[Release], *, folded: bool = False) -> l
     if rest := every[MOST_RELEASES:most]:
         further = table_of(columns, rest, left_out=(len(every[most:]), sum(one.nbytes for one in every[most:])))
         body.append(Section(f"{count(len(every) - MOST_RELEASES)} more that would free memory", [further], folded=True))
-    note = "each on its own, with everything else kept" + (f"; {BY_HISTORY}" if frees_by_history(every) else "")
+    by_history = any(one.nbytes and one.kind in {"history", "traceback"} for one in every)
+    note = "each on its own, with everything else kept" + (f"; {BY_HISTORY}" if by_history else "")
     return [Section("What you can free", body, note, folded=folded)]
 
 
 def _release_notes(release: Release) -> Cell:
     """Return why a name frees less than it leads to, and below it what can be taken out of it instead."""
-    inside = ", ".join(f"`{shortened(code, 80)}` {nbytes}" for code, nbytes in parts_words(release))
+    inside = ", ".join(f"`{shortened(what(part), 80)}` {number_of_bytes(part.nbytes)}" for part in release.parts)
     inside = _UNIT.sub("\u00a0", inside)
     return Noted(release_notes(release), [f"or inside: {inside}"] if inside else [])
 
@@ -168,15 +164,12 @@ def device_notes(device: DeviceMemory) -> list[str]:
     if device.peak is not None:
         notes.append(f"peak {number_of_bytes(device.peak)} since the counters were reset")
     if device.others:
+        sizes = ("of unknown size" if one.nbytes is None else number_of_bytes(one.nbytes) for one in device.others)
         described = (
-            f"{other.name or 'process'} ({other.pid}) {_bytes_or_unknown(other.nbytes)}" for other in device.others
+            f"{other.name or 'process'} ({other.pid}) {size}" for other, size in zip(device.others, sizes, strict=True)
         )
         notes.append(f"other processes: {listed(described, most=3)}")
     return notes
-
-
-def _bytes_or_unknown(nbytes: int | None) -> str:
-    return "of unknown size" if nbytes is None else number_of_bytes(nbytes)
 
 
 def by_category(storages: Iterable[LiveStorage]) -> list[tuple[str, int]]:
@@ -201,8 +194,13 @@ def inner(name: str) -> str:
 
 def tiles(report: MemoryReport, device: str) -> list[Tile]:
     """Return what a treemap of one device draws; of storages that are not listed, the sums."""
-    listed_ = [tile(one) for one in report.storages if one.device == device]
-    return listed_ + [left_out_tile(one) for one in report.left_out if one.device == device]
+    found = [tile(one) for one in report.storages if one.device == device]
+    for one in report.left_out:
+        if one.device == device:
+            words = f"{count(one.tensors)} smaller"
+            title = f"{words}, {PLURALS[one.category]}"
+            found.append(Tile(LEFT_OUT, words, one.category, one.nbytes, title, one.tensors))
+    return found
 
 
 def tile(one: LiveStorage) -> Tile:
@@ -210,12 +208,6 @@ def tile(one: LiveStorage) -> Tile:
     name = called(one)
     group, label = (NO_NAME, one.category) if name == NO_NAME else (root(name), inner(name))
     return Tile(group, label, one.category, one.nbytes, "\n".join(storage_lines(one)))
-
-
-def left_out_tile(one: LiveStorage) -> Tile:
-    """Return the sum of storages that are not listed, as what a treemap draws."""
-    words = f"{count(one.tensors)} smaller"
-    return Tile(LEFT_OUT, words, one.category, one.nbytes, f"{words}, {PLURALS[one.category]}", one.tensors)
 
 
 def called(one: LiveStorage) -> str:
@@ -279,17 +271,11 @@ def freeing(releases: Iterable[Release]) -> list[Release]:
     What lies in a name that by itself frees nothing (another one leads to it, too) stands for itself: it can go.
     """
     found = [one for one in releases if one.nbytes > 0]
-    found += [_alone(part, one) for one in releases if one.nbytes == 0 for part in one.parts]
+    found += [
+        replace(part, name=f"{part.name}; {what(one)} on its own frees nothing")
+        for one in releases if one.nbytes == 0 for part in one.parts
+    ]  # fmt: skip
     return sorted(found, key=lambda one: -one.nbytes)
-
-
-def _alone(part: Release, owner: Release) -> Release:
-    return replace(part, name=f"{part.name}; {owner.code or owner.name} on its own frees nothing")
-
-
-def parts_words(release: Release) -> list[tuple[str, str]]:
-    """Return what can be taken out of a name instead, with what that frees: ``("del losses[17]", "16 MiB")``."""
-    return [(what(part), number_of_bytes(part.nbytes)) for part in release.parts]
 
 
 def release_notes(release: Release) -> str:
@@ -300,11 +286,6 @@ def release_notes(release: Release) -> str:
         return ""
     shared = f", shared with {listed(release.shared_with, most=3)}" if release.shared_with else ""
     return f"of {number_of_bytes(release.reaches)} that it reaches{shared}"
-
-
-def frees_by_history(releases: Sequence[Release]) -> bool:
-    """Say whether outputs or errors hold something that nothing else holds."""
-    return any(release.nbytes and release.kind in {"history", "traceback"} for release in releases)
 
 
 # -- the bar of a device ---------------------------------------------------------------------------------------------

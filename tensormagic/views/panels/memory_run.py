@@ -8,7 +8,6 @@ from functools import partial
 
 from tensormagic.reports import (
     AllocatedBlock,
-    AllocatorLine,
     AllocatorRun,
     FunctionMemory,
     Leak,
@@ -16,7 +15,6 @@ from tensormagic.reports import (
     Location,
     MemoryRunReport,
     OutOfMemory,
-    Timeline,
 )
 from tensormagic.views.nodes import (
     Bar,
@@ -59,13 +57,16 @@ def view(report: MemoryRunReport) -> Panel:
     died = report.out_of_memory is not None and bool(report.at_end)
     body: list[Node] = [*_out_of_memory(report.out_of_memory), Findings(report.findings, report.gaps)]
     if died:
-        dead = TreemapPicture(
-            [tile(one) for one in report.at_end], "what was alive when it failed", MAP_HEIGHT, MOST_CELLS
-        )
+        dead = TreemapPicture([*map(tile, report.at_end)], "what was alive when it failed", MAP_HEIGHT, MOST_CELLS)
         body += [Section("Alive when it failed", [dead], "by name"), *releases_sections(report.releases)]
-    body += [_timeline(report, timeline, folded=died or at > 0) for at, timeline in enumerate(ranked)]
+    for at, timeline in enumerate(ranked):
+        folded = died or at > 0
+        note = f"peak {number_of_bytes(max(timeline.live))}" if folded else ""
+        drawing = TimelinePicture(timeline, partial(layer_words, report))
+        body.append(Section(f"Alive on `{timeline.device}`", [drawing], note, folded=folded))
+    listing = source(run_rows(report), ranks)
     place = len(body) if died or not ranked else len(body) - len(ranked) + 1  # what is folded stands together
-    body[place:place] = _lines(report, ranks, folded=died)
+    body[place:place] = [Section("Line by line", [listing], _ABOUT_LINES, folded=died)] if listing.lines else []
     body += [] if drawn or report.gaps else ["no operation allocated anything"]
     body += [_function(report, function, ranks) for function in report.functions]
     body += [*_leaks(report.leaks), *([] if died else _peak(report))]
@@ -73,21 +74,11 @@ def view(report: MemoryRunReport) -> Panel:
     body += blocks_sections("Allocated here and still alive", report.kept, report.kept_left_out, report)
     body += [] if died else releases_sections(report.releases, folded=True)
     body += map(_allocator, report.allocator)
-    return Panel(
-        "memory",
-        "memory",
-        shortened(title(report), 80),
-        _facts(report),
-        body,
-        "Memory of a run",
-        sheets=("memory.css",),
-    )
-
-
-def _facts(report: MemoryRunReport) -> list[Cell]:
     sentence = report.state if report.out_of_memory is not None else state(report)  # what ran out is named right below
     ended = Words(shortened(sentence, 200), "error" if report.error else "quiet")
-    return [Words(peak(report), "strong") if peak(report) else None, summary(report), ended]
+    facts: list[Cell] = [Words(peak(report), "strong") if peak(report) else None, summary(report), ended]
+    name = shortened(title(report), 80)
+    return Panel("memory", "memory", name, facts, body, "Memory of a run", sheets=("memory.css",))
 
 
 def _out_of_memory(failed: OutOfMemory | None) -> list[Node]:
@@ -99,19 +90,9 @@ def _out_of_memory(failed: OutOfMemory | None) -> list[Node]:
     return [*body, *([Paragraph(shortened(failed.message, 400), "quiet")] if failed.message else [])]
 
 
-def _timeline(report: MemoryRunReport, timeline: Timeline, *, folded: bool) -> Section:
-    drawn = TimelinePicture(timeline, partial(layer_words, report))
-    note = f"peak {number_of_bytes(max(timeline.live))}" if folded else ""
-    return Section(f"Alive on `{timeline.device}`", [drawn], note, folded=folded)
-
-
-def _lines(report: MemoryRunReport, ranks: dict[int, int], *, folded: bool) -> list[Section]:
-    listing = source(run_rows(report), ranks)
-    return [Section("Line by line", [listing], _ABOUT_LINES, folded=folded)] if listing.lines else []
-
-
 def _function(report: MemoryRunReport, function: FunctionMemory, ranks: dict[int, int]) -> Section:
-    rows = function_rows(report, function)
+    lines = {report.lines[index].location.line: index for index in function.lines if index < len(report.lines)}
+    rows = _listing(report, function.source, function.first, lines)[:MOST]
     took = any(row.memory is not None for row in rows)
     body: list[Node] = [source(rows, ranks) if took else Paragraph("no line of it allocated anything", "quiet")]
     return Section(f"In `{shortened(function.name, 80)}`", body, folded=True)
@@ -170,7 +151,11 @@ def blocks_sections(
 def _allocator(run: AllocatorRun) -> Section:
     """Return what a GPU's allocator recorded beside the operations: the lines that used memory inside of them."""
     columns = (
-        Column("line", _allocator_line, "name"),
+        Column(
+            "line",
+            lambda line: f"`{f'{line.location.label}: {line.location.text}' if line.location else _NO_USER_LINE}`",
+            "name",
+        ),
         Column("workspace", lambda line: number_of_bytes(line.workspace), "number"),
         Column("served", lambda line: number_of_bytes(line.served), "number"),
         Column("times", lambda line: count(line.calls), "number"),
@@ -178,10 +163,6 @@ def _allocator(run: AllocatorRun) -> Section:
     used = sorted((line for line in run.lines if line.workspace), key=lambda line: -line.workspace)
     table = table_of(columns, used[:MOST_ALLOCATOR_LINES])
     return Section(f"What the allocator of `{run.device}` recorded", [allocator_words(run), table], folded=True)
-
-
-def _allocator_line(line: AllocatorLine) -> str:
-    return f"`{line.location.label}: {line.location.text}`" if line.location is not None else f"`{_NO_USER_LINE}`"
 
 
 # -- the listing -----------------------------------------------------------------------------------------------------
@@ -240,12 +221,6 @@ def run_rows(report: MemoryRunReport) -> list[SourceRow]:
     return rows[:MOST]
 
 
-def function_rows(report: MemoryRunReport, function: FunctionMemory) -> list[SourceRow]:
-    """Return a function as it is, line by line."""
-    lines = {report.lines[index].location.line: index for index in function.lines if index < len(report.lines)}
-    return _listing(report, function.source, function.first, lines)[:MOST]
-
-
 def _listing(report: MemoryRunReport, source: tuple[str, ...], first: int, lines: dict[int, int]) -> list[SourceRow]:
     if not source:
         return _file(report, lines)
@@ -290,18 +265,11 @@ def summary(report: MemoryRunReport) -> str:
     """Return where the peak was, what stayed, and how long it took."""
     drawn = main_timeline(report)
     took = f"{plural(report.operations, 'operation')} in {seconds_text(report.seconds)}"
-    return took if drawn is None else f" {DOT} ".join((peak_place(drawn), ends_words(drawn), took))
-
-
-def peak_place(timeline: Timeline, unit: str = "operation") -> str:
-    """Return where the peak was: ``on cpu at operation 812``."""
-    return f"on {timeline.device} at {unit} {count(timeline.operation[timeline.peak])}"
-
-
-def ends_words(timeline: Timeline) -> str:
-    """Return what was alive at both ends."""
-    first, last = timeline.before[0], timeline.live[-1]
-    return f"{number_of_bytes(first)} before, {number_of_bytes(last)} after"
+    if drawn is None:
+        return took
+    place = f"on {drawn.device} at operation {count(drawn.operation[drawn.peak])}"
+    ends = f"{number_of_bytes(drawn.before[0])} before, {number_of_bytes(drawn.live[-1])} after"
+    return f" {DOT} ".join((place, ends, took))
 
 
 def leak_words(leak: Leak) -> str:
@@ -309,11 +277,7 @@ def leak_words(leak: Leak) -> str:
     keeps = f", kept by {' '.join(leak.holder.split())}" if leak.holder else ""
     what = " in autograd graphs" if leak.graph else ""
     each = f"{number_of_bytes(leak.each)} more after each of {plural(leak.iterations, 'iteration')}"
-    total = (
-        f"{number_of_bytes(leak.kept)} at the peak, freed later"
-        if leak.ended
-        else f"{number_of_bytes(leak.kept)} in total"
-    )
+    total = f"{number_of_bytes(leak.kept)} {'at the peak, freed later' if leak.ended else 'in total'}"
     return f"{each}, {total}{what}{keeps}"
 
 
@@ -394,27 +358,18 @@ def allocator_words(run: AllocatorRun) -> str:
 
 def out_of_memory_words(failed: OutOfMemory) -> str:
     """Return the moment in a few sentences, code between backticks."""
-    return " ".join(_sentences(failed))
-
-
-def _sentences(failed: OutOfMemory) -> Iterator[str]:
     asked = number_of_bytes(failed.asked) if failed.asked is not None else "memory"
     who = f"`{failed.op}`" if failed.op else "an operation"
-    yield f"{failed.device} ran out of memory: {who} asked for {asked}{_free(failed)}."
-    yield from _reserve(failed)
+    total = f" of {number_of_bytes(failed.total)}" if failed.total is not None else ""
+    free = f", {number_of_bytes(failed.free)}{total} was free" if failed.free is not None else ""
+    sentences = [f"{failed.device} ran out of memory: {who} asked for {asked}{free}.", *_reserve(failed)]
     if failed.only_error:
         held = number_of_bytes(failed.only_error)
-        yield (
+        sentences.append(
             f"The functions that failed hold {held} that nothing else holds: it is freed when the error is released, "
             "`%gpumem --free --yes`."
         )
-
-
-def _free(failed: OutOfMemory) -> str:
-    if failed.free is None:
-        return ""
-    total = f" of {number_of_bytes(failed.total)}" if failed.total is not None else ""
-    return f", {number_of_bytes(failed.free)}{total} was free"
+    return " ".join(sentences)
 
 
 def _reserve(failed: OutOfMemory) -> Iterator[str]:

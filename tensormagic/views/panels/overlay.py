@@ -45,16 +45,14 @@ def _members(report: OverlayReport, storage: OverlayStorage) -> Table:
         *(Column(title, look="number wide") for title in others),
     ]
     crossed = storage.members if others else ()
-    rows: list[tuple[Cell, ...]] = [
-        (*member_row(report.members[at]), *(_number(meeting(storage, at, other)) for other in crossed))
-        for at in storage.members
-    ]
+    rows: list[tuple[Cell, ...]] = []
+    for at in storage.members:
+        met = (meeting(storage, at, other) for other in crossed)
+        rows.append(
+            (*member_row(report.members[at]), *(Words(each, "quiet") if each in _NONE else each for each in met))
+        )
     label = "elements shared by each pair of tensors"
     return Table(columns, rows, label=label if len(storage.members) > MOST_ABREAST else "")
-
-
-def _number(words: str) -> Cell:
-    return Words(words, "quiet") if words in _NONE else words
 
 
 # -- words -----------------------------------------------------------------------------------------------------------
@@ -115,16 +113,10 @@ def crossing_head(report: OverlayReport, storage: OverlayStorage) -> tuple[str, 
     return tuple(f"{word} `{name(report.members[at])}`" for at in storage.members)
 
 
-def pair_of(storage: OverlayStorage, row: int, column: int) -> OverlayPair | None:
-    """Return what two members have in common; None for a member and itself."""
-    wanted = {row, column}
-    return next((pair for pair in storage.pairs if {pair.left, pair.right} == wanted), None)
-
-
 def meeting(storage: OverlayStorage, row: int, column: int) -> str:
     """Return how many stored elements of ``row`` have a byte in common with ``column``."""
-    pair = pair_of(storage, row, column)
-    if pair is None:
+    pair = next((pair for pair in storage.pairs if {pair.left, pair.right} == {row, column}), None)
+    if pair is None:  # a member and itself
         return "\u2013"
     if pair.overlap == "maybe":
         return "may overlap"
@@ -165,9 +157,6 @@ def _unrelated(report: OverlayReport, pairs: list[OverlayPair]) -> tuple[str, ..
     if len(members) > 2 and found >= set(combinations(members, 2)):
         return (f"no two of {names(report, tuple(members))} have a byte in common",)
     each = (f"{name(report.members[pair.left])} and {name(report.members[pair.right])}" for pair in pairs)
-    more = (
-        f"; and {plural(len(pairs) - MOST_UNNAMED_REFERRERS, 'more pair')}"
-        if len(pairs) > MOST_UNNAMED_REFERRERS
-        else ""
-    )
+    left = len(pairs) - MOST_UNNAMED_REFERRERS
+    more = f"; and {plural(left, 'more pair')}" if left > 0 else ""
     return (f"nothing in common: {'; '.join(islice(each, MOST_UNNAMED_REFERRERS))}{more}",)

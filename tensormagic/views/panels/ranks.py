@@ -173,9 +173,12 @@ def _measured(report: RankReport, norms: Sequence[float]) -> list[_Measured]:
     replicas: dict[tuple[int, ...], list[Sequence[float]]] = {}
     for one, row in zip(report.ranks, rows, strict=True):
         replicas.setdefault(_replicas_of(one), []).append(row)
-    middles = {of: [_middle(column) for column in zip(*held, strict=True)] for of, held in replicas.items()}
+    middles: dict[tuple[int, ...], list[float]] = {}
+    for of, held in replicas.items():
+        finite = ([norm for norm in column if norm >= 0 and math.isfinite(norm)] for column in zip(*held, strict=True))
+        middles[of] = [median(norms) if norms else 0.0 for norms in finite]
     each = ((one.rank, row, middles[_replicas_of(one)]) for one, row in zip(report.ranks, rows, strict=True))
-    return [_Measured(rank, row, held, tuple(map(_level, row, held))) for rank, row, held in each]
+    return [_Measured(rank, row, middle, tuple(map(_level, row, middle))) for rank, row, middle in each]
 
 
 Rows = list[tuple[list[int], tuple[int, ...]]]
@@ -194,11 +197,6 @@ def _folded(rows: Rows, most: int) -> Rows:
 def _replicas_of(one: RankRow) -> tuple[int, ...]:
     """Return the ranks that hold the same as this one; none where it is alone, or that is not known."""
     return one.replicas if len(one.replicas) > 1 else ()
-
-
-def _middle(norms: Sequence[float]) -> float:
-    finite = [norm for norm in norms if norm >= 0 and math.isfinite(norm)]
-    return median(finite) if finite else 0.0
 
 
 def _level(norm: float, middle: float) -> int:

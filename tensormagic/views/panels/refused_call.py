@@ -6,7 +6,7 @@ The same nodes are the top of the panel of a traced run that ended with it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import groupby
 from typing import NamedTuple
@@ -181,7 +181,11 @@ def operands(report: FailureReport) -> Table:
     mismatch, each = report.mismatch, report.operands
     parts, kind = (mismatch.parts, mismatch.kind) if mismatch is not None else ((), "")
     given = [Given(one, [part for part in parts if part.operand == at], kind) for at, one in enumerate(each)]
-    aligned = "number" if _are_aligned(parts, each) else ""
+    # One dimension clashes between operands, counted from the right as broadcasting does.
+    places = [(part.dimension - len(each[part.operand].shape), part.operand)
+              for part in parts if part.dimension is not None]  # fmt: skip
+    several = len({operand for _, operand in places}) > 1
+    aligned = "number" if several and len({place for place, _ in places}) == 1 else ""
     shown = [Column("operand", _name, "name"), Column("given as", _role, "quiet"), Column("shape", _shape, aligned)]
     shown += [Column("dtype", _fact("dtype"))] if any(one.dtype for one in each) else []
     elsewhere = kind == "device" or any(one.device not in {"", "cpu"} for one in each)
@@ -189,13 +193,6 @@ def operands(report: FailureReport) -> Table:
     shown += [Column("strides", _fact("view"))] if any(_facts(one)["view"] for one in each) else []
     shown += [Column("made in", _made, "quiet wide")] if any(one.location for one in each) else []
     return table_of(shown, given)
-
-
-def _are_aligned(parts: Sequence[Clashing], operands: Sequence[Operand]) -> bool:
-    """Whether one dimension clashes between operands, counted from the right as broadcasting does."""
-    places = [(part.dimension - len(operands[part.operand].shape), part.operand)
-              for part in parts if part.dimension is not None]  # fmt: skip
-    return len({operand for _, operand in places}) > 1 and len({place for place, _ in places}) == 1
 
 
 def _facts(operand: Operand) -> dict[str, str]:

@@ -34,7 +34,12 @@ def _panel(title: str, facts: list[Cell], body: list[Node]) -> Panel:
 def _draws(report: RngRunReport) -> Node:
     """Return the cell with the draws of each line beside it; a table of them where it is long, or cannot be read."""
     if rows := source_rows(report):
-        return Source([_line(report, *row) for row in rows])
+        lines = []
+        for number, text, draws in rows:
+            described = ((draw.kind, beside(report, draw)) for draw in draws)
+            looks = [Words(words, "quiet") if kind == "set" else words for kind, words in described]
+            lines.append(Line(number, text, looks, sign="mark" if draws else ""))
+        return Source(lines)
     columns = (
         Column("line", lambda draw: line_text(report, draw), "name"),
         Column("call", call_text),
@@ -43,14 +48,6 @@ def _draws(report: RngRunReport) -> Node:
         Column("values", lambda draw: "" if draw.values is None else count(draw.values), "number"),
     )
     return table_of(columns, report.sums)
-
-
-def _line(report: RngRunReport, number: int, text: str, draws: tuple[DrawSum, ...]) -> Line:
-    described = [beside(report, draw) for draw in draws]
-    looks = [
-        Words(words, "quiet") if draw.kind == "set" else words for draw, words in zip(draws, described, strict=True)
-    ]
-    return Line(number, text, looks, sign="mark" if draws else "")
 
 
 # -- generators ------------------------------------------------------------------------------------------------------
@@ -79,17 +76,6 @@ def drawn_text(state: GeneratorState) -> str:
 def _numbers(drawn: int, bits: int) -> str:
     """Return how many numbers, and how long each is: ``81 × 32 bits``."""
     return f"{count(drawn)} {TIMES} {bits} bits"
-
-
-def name_text(state: GeneratorState) -> str:
-    """Return a generator's name, and how else it is reached."""
-    others = listed(state.names, most=2)
-    return f"{state.name} ({others})" if others else state.name
-
-
-def algorithm_text(state: GeneratorState) -> str:
-    """Return how a generator makes its numbers, and where."""
-    return state.algorithm + ("" if state.device == "cpu" else f" on {state.device}")
 
 
 def headline(report: RngReport) -> str:
@@ -140,14 +126,13 @@ def change_rows(report: RngRunReport) -> list[tuple[str, ...]]:
     """Return what the run did to each generator that it touched, under `CHANGES`."""
     touched = {draw.generator for draw in report.sums}
     set_ = {draw.generator for draw in report.sums if draw.kind == "set"}
-    pairs = ((at, before) for at, before in enumerate(report.before) if at in touched and at < len(report.after))
-    return [_change(before, report.after[at], is_set=at in set_) for at, before in pairs]
-
-
-def _change(before: GeneratorState, after: GeneratorState, *, is_set: bool) -> tuple[str, ...]:
-    if is_set or before.drawn is None or after.drawn is None:
-        return before.name, _stand(before), _stand(after), "reseeded" if is_set else "not known"
-    return before.name, _stand(before), _stand(after), _numbers(after.drawn - before.drawn, after.bits)
+    rows: list[tuple[str, ...]] = []
+    for at, (before, after) in enumerate(zip(report.before, report.after, strict=False)):
+        taken = "reseeded" if at in set_ else "not known"
+        if at not in set_ and before.drawn is not None and after.drawn is not None:
+            taken = _numbers(after.drawn - before.drawn, after.bits)
+        rows += [(before.name, _stand(before), _stand(after), taken)] if at in touched else []
+    return rows
 
 
 def _stand(state: GeneratorState) -> str:
@@ -211,10 +196,10 @@ def side_text(report: RngComparison, at: int) -> str:
 
 
 GENERATORS = (
-    Column("generator", name_text, "name"),
+    Column("generator", lambda one: one.name + (f" ({listed(one.names, most=2)})" if one.names else ""), "name"),
     Column("seed", seed_text),
     Column("numbers given", drawn_text),
-    Column("algorithm", algorithm_text),
+    Column("algorithm", lambda one: one.algorithm + ("" if one.device == "cpu" else f" on {one.device}")),
     Column("state", lambda state: state.digest, "code quiet"),
 )
 CHANGES = (Column("generator", look="name"), Column("before"), Column("after"), Column("taken"))

@@ -19,9 +19,8 @@ _LINE, _TITLE, _ERROR = 80, 60, 200  # characters
 
 def view(report: RunReport) -> Panel:
     """Return the panel of what was found."""
-    return Panel(
-        "run", "code", shortened(title(report), _TITLE), facts(report), body(report), "What was found in a run"
-    )
+    name = shortened(title(report), _TITLE)
+    return Panel("run", "code", name, facts(report), body(report), "What was found in a run")
 
 
 def title(report: RunReport) -> str:
@@ -46,15 +45,13 @@ def body(report: RunReport) -> list[Node]:
     shown = tuple(finding for finding in report.findings if finding in worst)
     folded = [finding for finding in report.findings if finding not in worst]
     for several, groups in groupby(_by_line(shown), lambda group: len(group) > 1):
-        if several:
-            nodes += [
-                Section(
-                    _line_title(group[0]), [_listed(report, group)], f"{plural(len(group), 'finding')} about one line"
-                )
-                for group in groups
-            ]
-        else:
+        if not several:
             nodes.append(_listed(report, [group[0] for group in groups]))
+            continue
+        for group in groups:
+            place, note = group[0].location, f"{plural(len(group), 'finding')} about one line"
+            line = "" if place is None else f"{place.label}: `{shortened(place.text, _LINE)}`"
+            nodes.append(Section(line, [_listed(report, group)], note))
     return [*nodes, replace(_listed(report, folded), most=0)] if folded else nodes
 
 
@@ -73,8 +70,3 @@ def _listed(report: RunReport, findings: list[Finding]) -> Findings:
 def part_of(report: RunReport, finding: Finding) -> str:
     """Return which question a finding answers."""
     return next((ASKED[part.kind_name] for part in report.parts if finding in part.findings), "")
-
-
-def _line_title(finding: Finding) -> str:
-    place = finding.location
-    return "" if place is None else f"{place.label}: `{shortened(place.text, _LINE)}`"

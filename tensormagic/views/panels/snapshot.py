@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from tensormagic.reports import (
-    LineMemory,
     Location,
     RefusedAllocation,
     Segment,
@@ -78,22 +77,17 @@ class SegmentsPicture(Picture):
     def _segment(self, segment: Segment, largest: int) -> str:
         described = segment_words(segment)
         words = tag("p", tag("b", escape(segment.device)), " ", escape(described), class_="quiet")
-        spans = (self._stretch(one, segment.nbytes) for one in drawn_stretches(segment))
+        spans = []
+        for one in drawn_stretches(segment):
+            ground = _GROUNDS.get(one.state, f"tm-l{self.ranks.get(one.line, len(self.ranks))}")
+            width = 100 * one.nbytes / segment.nbytes if segment.nbytes else 0
+            what = f"{number_of_bytes(one.nbytes)} {STATES[one.state]}"
+            what += f", {plural(one.blocks, 'block')}" if one.blocks > 1 else ""
+            what += f", {self.line_words(one.line)}" if one.line >= 0 else ""
+            spans.append(tag("span", class_=ground, style=f"width:{width:.2f}%", title=what))
         style = f"width:{max(100 * segment.nbytes / largest, 1):.1f}%"
-        return tag(
-            "li", words, tag("div", *spans, class_="tm-bar tm-segment", style=style, role="img", aria_label=described)
-        )
-
-    def _stretch(self, stretch: SnapshotStretch, whole: int) -> str:
-        ground = _GROUNDS.get(stretch.state, f"tm-l{self.ranks.get(stretch.line, len(self.ranks))}")
-        width = 100 * stretch.nbytes / whole if whole else 0
-        return tag("span", class_=ground, style=f"width:{width:.2f}%", title=self.stretch_words(stretch))
-
-    def stretch_words(self, stretch: SnapshotStretch) -> str:
-        """Return what lies in a stretch."""
-        what = f"{number_of_bytes(stretch.nbytes)} {STATES[stretch.state]}"
-        blocks = f", {plural(stretch.blocks, 'block')}" if stretch.blocks > 1 else ""
-        return what + blocks + (f", {self.line_words(stretch.line)}" if stretch.line >= 0 else "")
+        bar = tag("div", *spans, class_="tm-bar tm-segment", style=style, role="img", aria_label=described)
+        return tag("li", words, bar)
 
     def text(self, width: int) -> Iterator[str]:
         """Return a strip of characters a segment, below its words."""
@@ -106,20 +100,17 @@ class SegmentsPicture(Picture):
     def svg(self, width: float) -> tuple[str, float]:
         """Return a bar a segment, below its words."""
         largest, parts = self.segments[0].nbytes or 1, list[str]()
+        inks = {"free": role("bg"), "mixed": role("n0"), "awaiting free": role("hatch")}
         for at, segment in enumerate(self.segments):
             x, top = 0.0, 40.0 * at
             parts.append(text_svg(0, top + 12, f"{segment.device}  {segment_words(segment)}", size=12))
             for one in drawn_stretches(segment):
                 wide = width * one.nbytes / largest
                 place = f'x="{number(x)}" y="{number(top + 17)}" width="{number(wide)}" height="16"'
-                parts.append(f'<rect {place} fill="{self._colour(one)}" stroke="{role("line-2")}" stroke-width=".5"/>')
+                ink = inks.get(one.state) or line_colour(self.ranks.get(one.line, len(self.ranks)))
+                parts.append(f'<rect {place} fill="{ink}" stroke="{role("line-2")}" stroke-width=".5"/>')
                 x += wide
         return "".join(parts), 40.0 * len(self.segments)
-
-    def _colour(self, stretch: SnapshotStretch) -> str:
-        if stretch.state == "allocated":
-            return line_colour(self.ranks.get(stretch.line, len(self.ranks)))
-        return {"free": role("bg"), "mixed": role("n0")}.get(stretch.state, role("hatch"))
 
 
 def segment_words(segment: Segment) -> str:
@@ -149,19 +140,14 @@ def drawn_stretches(segment: Segment, number: int = STRETCHES) -> list[SnapshotS
             found.append([one])
             open_ = 0.0
         open_ += one.nbytes
-    return [_joined(group) for group in found]
-
-
-def _joined(group: list[SnapshotStretch]) -> SnapshotStretch:
-    states = {one.state for one in group}
-    largest = max(group, key=lambda one: one.nbytes)
-    return SnapshotStretch(
-        state=largest.state if len(states) == 1 else "mixed",
-        nbytes=sum(one.nbytes for one in group),
-        used=sum(one.used for one in group),
-        blocks=sum(one.blocks for one in group),
-        line=largest.line,
-    )
+    joined = []
+    for group in found:
+        largest = max(group, key=lambda one: one.nbytes)
+        state: StretchState = largest.state if len({one.state for one in group}) == 1 else "mixed"
+        nbytes, used = sum(one.nbytes for one in group), sum(one.used for one in group)
+        blocks = sum(one.blocks for one in group)
+        joined.append(SnapshotStretch(state=state, nbytes=nbytes, used=used, blocks=blocks, line=largest.line))
+    return joined
 
 
 def _drawn(segment: Segment, width: int) -> str:
@@ -197,16 +183,8 @@ def view(report: SnapshotReport) -> Panel:
     body += _settings(report)
     facts: list[Cell] = [Words(shortened(report.source, 100), "quiet"), Words(summary(report), "strong")]
     second = [f"{one.device}: {f' {DOT} '.join(device_notes(one))}" for one in report.devices]
-    return Panel(
-        "memory tm-snapshot",
-        "memory",
-        "memory snapshot",
-        facts,
-        body,
-        "Memory snapshot",
-        second,
-        sheets=("memory.css",),
-    )
+    name = "memory snapshot"
+    return Panel("memory tm-snapshot", "memory", name, facts, body, name.capitalize(), second, sheets=("memory.css",))
 
 
 def _timeline(report: SnapshotReport, timeline: Timeline, *, folded: bool) -> Section:
@@ -237,17 +215,13 @@ def _size(nbytes: int) -> str:
     return number_of_bytes(nbytes) if nbytes else ""
 
 
-def _place(line: LineMemory) -> Cell:
-    return Words(place_words(line.location), "code")
-
-
 LINES = (
     Column("at the peak", lambda line: _size(line.at_peak), "number"),
     Column("allocated", lambda line: _size(line.allocated), "number"),
     Column("kept", lambda line: _size(line.kept), "number"),
     Column("largest", lambda line: _size(line.largest), "number"),
     Column("times", lambda line: count(line.calls), "number"),
-    Column("line", _place, "wide"),
+    Column("line", lambda line: Words(place_words(line.location), "code"), "wide"),
 )
 
 
@@ -288,8 +262,15 @@ def _block_row(report: SnapshotReport, block: SnapshotBlock) -> tuple[str, ...]:
 
 
 def _settings(report: SnapshotReport) -> list[Section]:
-    events = [(f"events of {one.device}", events_words(one)) for one in report.devices]
-    rows = [pair for pair in events if pair[1]] + [*(report.settings or {}).items()]
+    rows = [
+        (
+            f"events of {one.device}",
+            ", ".join(f"{count(number)} {name}" for name, number in sorted(one.actions.items())),
+        )
+        for one in report.devices
+        if one.actions
+    ]
+    rows += (report.settings or {}).items()
     table = Table((Column(look="name"), Column(look="wide")), [(name, shortened(value, 200)) for name, value in rows])
     return [Section("Events and settings of the allocator", [table], folded=True)] if rows else []
 
@@ -299,17 +280,12 @@ def _settings(report: SnapshotReport) -> list[Section]:
 
 def summary(report: SnapshotReport) -> str:
     """Return what is in use and what was, of each device."""
-    return "; ".join(map(device_summary, report.devices)) or "it is empty"
-
-
-def device_summary(device: SnapshotDevice) -> str:
-    """Return one device in a line."""
-    parts = [
-        f"{device.device}: {number_of_bytes(device.allocated)} in use of {number_of_bytes(device.reserved)} reserved"
-    ]
-    if device.peak is not None:
-        parts.append(f"peak {number_of_bytes(device.peak)} asked for")
-    return f" {DOT} ".join(parts)
+    described = []
+    for one in report.devices:
+        used = f"{number_of_bytes(one.allocated)} in use of {number_of_bytes(one.reserved)} reserved"
+        peak = f" {DOT} peak {number_of_bytes(one.peak)} asked for" if one.peak is not None else ""
+        described.append(f"{one.device}: {used}{peak}")
+    return "; ".join(described) or "it is empty"
 
 
 def device_notes(device: SnapshotDevice) -> Iterator[str]:
@@ -324,11 +300,6 @@ def device_notes(device: SnapshotDevice) -> Iterator[str]:
         yield f"{number_of_bytes(device.awaiting)} waiting for another stream"
     if device.actions:
         yield plural(device.events, "event")
-
-
-def events_words(device: SnapshotDevice) -> str:
-    """Return how many events of each kind there were; empty where none was recorded."""
-    return ", ".join(f"{count(number)} {name}" for name, number in sorted((device.actions or {}).items()))
 
 
 def refused_words(refused: RefusedAllocation) -> str:

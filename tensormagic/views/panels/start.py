@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensormagic.reports import Probe, StartReport
+from tensormagic.reports import StartReport
 from tensormagic.views.nodes import Cell, Column, Findings, Look, Node, Noted, Panel, Words, table_of
 from tensormagic.words import listed, plural, seconds_text
 
@@ -24,33 +24,23 @@ def view(report: StartReport) -> Panel:
                  lead=summary(report))  # fmt: skip
 
 
-def _state(probe: Probe) -> Cell:
-    return Words(*_STATES[probe.state])
-
-
-def _answer(probe: Probe) -> Cell:
-    return Noted(probe.answer, [probe.remedy] if probe.remedy else [])
-
-
 PROBES = (
     Column("question", lambda probe: probe.question, "name"),
-    Column("state", _state, "silent"),
-    Column("answer", _answer, "wide"),
+    Column("state", lambda probe: Words(*_STATES[probe.state]), "silent"),
+    Column("answer", lambda probe: Noted(probe.answer, [probe.remedy] if probe.remedy else []), "wide"),
 )
 
 
 def summary(report: StartReport) -> str:
     """Return the answer in one sentence."""
-    wrong = sum(probe.state == "wrong" for probe in report.probes)
-    odd = sum(probe.state == "look" for probe in report.probes)
-    unknown = sum(probe.state == "unknown" for probe in report.probes)
+    states = [probe.state for probe in report.probes]
+    wrong, odd, unknown = states.count("wrong"), states.count("look"), states.count("unknown")
     rest = [f"{unknown} not known"] * bool(unknown)
     if unknown == len(report.probes):
         return "Nothing could be asked."
     if not wrong and not odd:
         ready = "Ready: " if report.function is None else ""
-        return (
-            ready + ", ".join([f"{plural(len(report.probes) - unknown, 'question')} found nothing wrong", *rest]) + "."
-        )
+        fine = f"{ready}{plural(len(states) - unknown, 'question')} found nothing wrong"
+        return ", ".join([fine, *rest]) + "."
     parts = [f"{wrong} wrong"] * bool(wrong) + [f"{odd} to look at"] * bool(odd) + rest
     return f"Of {plural(len(report.probes), 'question')}, {listed(parts)}."

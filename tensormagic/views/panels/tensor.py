@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -41,13 +42,6 @@ def verdicts(layout: LayoutReport) -> tuple[tuple[str, str], ...]:
     return tuple((title, sentence) for title, sentence in phrase if sentence)
 
 
-def _numel(layout: LayoutReport) -> int:
-    numel = 1
-    for size in layout.shape:
-        numel *= size
-    return numel
-
-
 def format_verdict(layout: LayoutReport) -> str:
     """Return which memory formats hold, which dimension breaks the first that does not, and what a copy takes."""
     held = [each for each in layout.formats if each.holds]
@@ -59,7 +53,10 @@ def format_verdict(layout: LayoutReport) -> str:
         return f"{good}: `.contiguous()` returns the tensor itself, without a copy"
     copies = f"`.contiguous()` copies {number_of_bytes(layout.contiguous_bytes)}"
     dim = plain.breaking_dim
-    because = "" if dim is None else f"{_stride(layout, dim)}, a contiguous tensor has {plain.stride[dim]} there"
+    because = ""
+    if dim is not None:
+        stride = f"{layout.dim_names[dim]} has stride {layout.stride[dim]}"
+        because = f"{stride}, a contiguous tensor has {plain.stride[dim]} there"
     if held:
         kept = f"`.contiguous(memory_format={_FORMAT_ARGUMENTS.get(held[0].name, held[0].name)})` nothing"
         return f"{held[0].name}, not contiguous: {because}; {copies}, {kept}"
@@ -67,13 +64,9 @@ def format_verdict(layout: LayoutReport) -> str:
     return f"{'not' if len(names) == 1 else 'neither'} {' nor '.join(names)}: {because}; {copies}"
 
 
-def _stride(layout: LayoutReport, dim: int) -> str:
-    return f"{layout.dim_names[dim]} has stride {layout.stride[dim]}"
-
-
 def view_verdict(layout: LayoutReport) -> str:
     """Return which dimensions ``.view()`` can merge, and for each that cannot, the two numbers that differ."""
-    report, numel = layout.views, _numel(layout)
+    report, numel = layout.views, math.prod(layout.shape)
     if report is None or numel < 2:
         return ""
     if report.flat:
@@ -118,7 +111,7 @@ def order_verdict(layout: LayoutReport) -> str:
 
 def repeats_verdict(layout: LayoutReport) -> str:
     """Return which dimensions repeat what they read, or that different indices meet in one element."""
-    numel = _numel(layout)
+    numel = math.prod(layout.shape)
     still = [dim for dim, step in enumerate(layout.stride) if step == 0 and layout.shape[dim] > 1]
     if numel == 0 or layout.internal_overlap == "no":
         return ""
@@ -126,9 +119,7 @@ def repeats_verdict(layout: LayoutReport) -> str:
         f"{layout.dim_names[dim]} has stride 0: all {count(layout.shape[dim])} of its indices read the same"
         for dim in still
     ]
-    once = numel
-    for dim in still:
-        once //= layout.shape[dim]
+    once = math.prod(size for dim, size in enumerate(layout.shape) if dim not in still)
     if layout.distinct is None:
         parts.append("different indices may read the same element")
     elif layout.distinct < once:
@@ -167,16 +158,26 @@ _FACTS = (Column(look="quiet"), Column(look="code"), Column(look="quiet wide"))
 def view(report: TensorReport, *, brief: bool = False) -> Panel:
     """Return the panel; a ``brief`` one folds what the lines at its top say already, and the sample of a large grid."""
     drawn = drawn_layout(report)
-    single = _single(report, drawn)
+    single, more = "", False  # the value of a tensor of one element; whether its storage has others
+    if report.numel == 1 and drawn is not None and drawn.drawable:
+        single = shortened(drawn.value(0, 0), 24)  # it is shown in the header, and needs no statistics
+        more = drawn.strip is not None and len(drawn.strip.cells) > 1
     layout = _layout(report, drawn)
-    lone = bool(single) and not _holds_more(drawn)
+    lone = bool(single) and not more
     hidden = lone or (brief and drawn is not None and drawn.drawable and not drawn.as_table)
     values = [] if single else _values(report.statistics, folded=brief)
+    kinds = [kind for kind in report.kinds if kind.label]  # what it is besides plain memory
+    small: list[Node] = []
+    for kind in kinds:
+        facts = (f"{fact.label} {fact.value}" + (f" ({fact.note})" if fact.note else "") for fact in kind.facts)
+        parts = Words(shortened(kind.label, 40), "strong"), kind.summary, Words("; ".join(facts), "quiet")
+        small += [] if _is_large(kind) else [Paragraph(parts)]
     body: list[Node] = [
         *verdict_nodes(report.verdict),
         Findings(report.findings, report.gaps),
         *_shot(report),
-        *_kinds(report),
+        *map(_large, filter(_is_large, kinds)),
+        Section("", small),
         Section("", [] if hidden else layout),
         Section("", [Section("", sharing_nodes(report)), *values]),
         *_more(report, layout if hidden else [], "one element" if lone else shown(report)),
@@ -187,19 +188,6 @@ def view(report: TensorReport, *, brief: bool = False) -> Panel:
     sheets = SHEETS if any(map(_is_large, report.kinds)) else SHEETS[:1]
     label = f"Tensor {name(report)}"
     return Panel("tensor", "tensor", name(report), _facts(report, single), body, label, second, lead, sheets=sheets)
-
-
-def _single(report: TensorReport, drawn: DrawnLayout | None) -> str:
-    """Return the value of a tensor of one element: it is shown in the header, and needs no statistics."""
-    if report.numel != 1 or drawn is None or not drawn.drawable:
-        return ""
-    return shortened(drawn.value(0, 0), 24)
-
-
-def _holds_more(drawn: DrawnLayout | None) -> bool:
-    """Return whether the storage has other elements than the one: then it is worth seeing where that one lies."""
-    strip = drawn.strip if drawn is not None else None
-    return strip is not None and len(strip.cells) > 1
 
 
 # -- the header ------------------------------------------------------------------------------------------------------
@@ -318,20 +306,8 @@ def _values(statistics: Statistics | None, *, folded: bool) -> list[Node]:
     return [Section("Values", [Histogram(statistics), rows], statistics_scope(statistics), folded=folded)]
 
 
-def _kinds(report: TensorReport) -> list[Node]:
-    """Return what a tensor is besides plain memory; nothing where it is nothing else."""
-    kinds = [kind for kind in report.kinds if kind.label]
-    small = [_one_line(kind) for kind in kinds if not _is_large(kind)]
-    return [*map(_large, filter(_is_large, kinds)), Section("", small)]
-
-
 def _is_large(kind: KindReport) -> bool:
     return bool(kind.map or kind.stored or kind.components or kind.placed or len(kind.facts) > 3)
-
-
-def _one_line(kind: KindReport) -> Paragraph:
-    facts = (f"{fact.label} {fact.value}" + (f" ({fact.note})" if fact.note else "") for fact in kind.facts)
-    return Paragraph((Words(shortened(kind.label, 40), "strong"), kind.summary, Words("; ".join(facts), "quiet")))
 
 
 def _large(kind: KindReport) -> Section:

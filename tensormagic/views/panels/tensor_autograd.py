@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tensormagic.reports import BEYOND, NOTHING, AutogradDetails, AutogradReport, Hook, Path, SavedState, TensorReport
+from tensormagic.reports import BEYOND, NOTHING, AutogradDetails, AutogradReport, Path, SavedState, TensorReport
 from tensormagic.views.graph.words import formulas
 from tensormagic.views.nodes import Cell, Column, Node, Section, Table, Words
 from tensormagic.views.panels.why import PathPicture
@@ -29,7 +29,9 @@ def autograd_nodes(report: TensorReport) -> list[Node]:
     tables: list[Node] = []
     if details.path is not None:
         way.append(PathPicture(details.path, name(report)))
-        tables.append(_table(sent_heads(details.path), sent_rows(details.path)))
+        rows = sent_rows(details.path)
+        known = any(how for _, _, how in rows)  # else the formulas have no head
+        tables.append(_table(("next functions", "to", "formula" if known else ""), rows))
     tables.append(_table(("saved tensors", "what", "state", "version counter"), saved_rows(details)))
     if broken(report):  # then the way to the failure is what matters
         tables = [Section("Next functions and saved tensors of its node", tables, folded=True)]
@@ -65,20 +67,20 @@ def _modified_saved(path: Path, state: str) -> list[int]:
 
 def summary(report: TensorReport) -> str:
     """Return the closed disclosure's line: the node, how far it is to the leaves, and what is wrong."""
-    details, parts = details_of(report), [autograd_summary(report.autograd)]
+    details, autograd = details_of(report), report.autograd
+    if autograd is None:
+        return "not readable"
+    parts = [autograd.grad_fn or ("leaf" if autograd.requires_grad else "no graph")]
     if details is None:
         return parts[0]
-    if details.path is not None and report.autograd is not None:
-        parts.append(f"{_nodes(details.path)} to {plural(report.autograd.leaf_count, 'leaf', 'leaves')}")
+    if (path := details.path) is not None:
+        nodes = plural(path.walked, "node") if path.complete else f"more than {short_count(path.walked)} nodes"
+        parts.append(f"{nodes} to {plural(autograd.leaf_count, 'leaf', 'leaves')}")
     parts += [plural(len(details.hooks), "hook")] if details.hooks else []
     if details.path is not None:
         parts += ["a saved tensor was changed in place"] if broken(report) else []
         parts += ["its graph has been freed"] if _modified_saved(details.path, "freed") else []
     return ", ".join(parts)
-
-
-def _nodes(path: Path) -> str:
-    return plural(path.walked, "node") if path.complete else f"more than {short_count(path.walked)} nodes"
 
 
 def lines(report: TensorReport) -> tuple[str, ...]:
@@ -92,48 +94,35 @@ def lines(report: TensorReport) -> tuple[str, ...]:
     held = "is there" if autograd.grad == "present" else "is None"
     why = [f"{details.because[0].upper()}{details.because[1:]}."] if autograd.is_leaf else []
     why.append(f"`{name(report)}.grad` {held}: {details.grad_because}.")
-    path = details.path
-    return (
-        *(_changed(path) if path is not None else []), first, *why, *(line for line in rest if "hook" not in line),
-        *_more(autograd, details), *(_freed(path) if path is not None else []),
-    )  # fmt: skip
-
-
-def _more(autograd: AutogradReport, details: AutogradDetails) -> list[str]:
-    number = details.output_number
-    found = [f"It is output {number} of {autograd.grad_fn}."] if autograd.grad_fn and number else []
-    return found + ([f"Hooks: {listed((_hook(hook) for hook in details.hooks), most=6)}."] if details.hooks else [])
-
-
-def _changed(path: Path) -> list[str]:
-    """Return why a backward from here must fail, where it must."""
-    return [
-        f"`backward()` would raise: a saved tensor was changed in place (saved by {node_words(path, place)})."
-        for place in _modified_saved(path, "changed in place")[:1]
+    why += [line for line in rest if "hook" not in line]
+    if autograd.grad_fn and details.output_number:
+        why.append(f"It is output {details.output_number} of {autograd.grad_fn}.")
+    if details.hooks:
+        hooks = (
+            f"`{shortened(hook.function, 40).replace('`', '')}` {hook.kind}"
+            + (f" ({hook.place})" if hook.place else "")
+            for hook in details.hooks
+        )
+        why.append(f"Hooks: {listed(hooks, most=6)}.")
+    if details.path is None:
+        return (first, *why)
+    changed = [
+        f"`backward()` would raise: a saved tensor was changed in place (saved by {node_words(details.path, place)})."
+        for place in _modified_saved(details.path, "changed in place")[:1]
     ]
-
-
-def _freed(path: Path) -> list[str]:
-    """Return what is so of every graph after its backward."""
     freed = "its graph has been freed: an earlier `backward()` without `retain_graph=True` ran through it"
-    return [f"Another `backward()` would raise: {freed}."] if _modified_saved(path, "freed") else []
-
-
-def _hook(hook: Hook) -> str:
-    place = f" ({hook.place})" if hook.place else ""
-    return f"`{shortened(hook.function, 40).replace('`', '')}` {hook.kind}{place}"
+    again = [f"Another `backward()` would raise: {freed}."] if _modified_saved(details.path, "freed") else []
+    return (*changed, first, *why, *again)
 
 
 def saved_rows(details: AutogradDetails) -> tuple[tuple[str, str, str, str], ...]:
     """Return what the node keeps: slot, what it is, state, versions."""
-    return tuple(
-        (saved.slot, _what(saved), STATES.get(saved.state, saved.state), _versions(saved)) for saved in details.saved
-    )
-
-
-def _what(saved: SavedState) -> str:
-    size = f"{tuple_text(saved.shape)} {saved.dtype}" if saved.dtype else ""
-    return f"{saved.name} {size}".strip()
+    rows = []
+    for saved in details.saved:
+        size = f"{tuple_text(saved.shape)} {saved.dtype}" if saved.dtype else ""
+        what, state = f"{saved.name} {size}".strip(), STATES.get(saved.state, saved.state)
+        rows.append((saved.slot, what, state, _versions(saved)))
+    return tuple(rows)
 
 
 def _versions(saved: SavedState) -> str:
@@ -144,24 +133,15 @@ def _versions(saved: SavedState) -> str:
     return f"saved at version {saved.saved_version}, now {saved.version}"
 
 
-def sent_heads(path: Path) -> tuple[str, ...]:
-    """Return the heads of `sent_rows`; none for formulas where none is known."""
-    return ("next functions", "to", "formula" if any(how for _, _, how in sent_rows(path)) else "")
-
-
 def sent_rows(path: Path) -> tuple[tuple[str, str, str], ...]:
     """Return for each input of the tensor's own node where its gradient goes, and by which formula."""
     node = path.nodes[0]
+    known = {NOTHING: "nothing: no gradient needed", BEYOND: "a node further away"}
     goes = zip(node.inputs, formulas(node.node, len(node.inputs)), strict=True)
-    return tuple((f"input {at}", _target(path, to), "" if to == NOTHING else how) for at, (to, how) in enumerate(goes))
-
-
-def _target(path: Path, to: int) -> str:
-    if to == NOTHING:
-        return "nothing: no gradient needed"
-    if to == BEYOND:
-        return "a node further away"
-    return node_words(path, to)
+    return tuple(
+        (f"input {at}", known.get(to) or node_words(path, to), "" if to == NOTHING else how)
+        for at, (to, how) in enumerate(goes)
+    )
 
 
 def node_words(path: Path, place: int) -> str:
@@ -170,13 +150,6 @@ def node_words(path: Path, place: int) -> str:
     if node.is_leaf:
         return f"{node.name or tuple_text(node.shape)}, a leaf"
     return f"{node.node}, which made {node.name}" if node.name else node.node
-
-
-def autograd_summary(autograd: AutogradReport | None) -> str:
-    """Return the place in autograd in two words, for a closed disclosure."""
-    if autograd is None:
-        return "not readable"
-    return autograd.grad_fn or ("leaf" if autograd.requires_grad else "no graph")
 
 
 def autograd_lines(autograd: AutogradReport) -> tuple[str, ...]:

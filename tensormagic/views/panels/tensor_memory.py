@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tensormagic.reports import Alias, CopyVerdict, Holder, HoldersReport, LayoutReport, Sharing, Step, TensorReport
-from tensormagic.views.nodes import Cell, Column, Node, Paragraph, Section, Table, Words, table_of
+from tensormagic.views.nodes import Column, Node, Paragraph, Section, Table, Words, table_of
 from tensormagic.views.pictures.tensor_elements import name
 from tensormagic.words import count, listed, number_of_bytes, plural, shortened, tuple_text
 
@@ -60,27 +60,19 @@ def sharing_nodes(report: TensorReport) -> list[Node]:
     if report.storage is None and not report.aliases:
         return []
     if not report.aliases:
-        return [Section("Shares with", [Paragraph(nothing_shares(report), "quiet")])]
+        looked = plural(report.aliases_searched, "name and attribute", "names and attributes")
+        nothing = f"nothing found among {looked}" if report.aliases_searched else "not searched"
+        return [Section("Shares with", [Paragraph(nothing, "quiet")])]
     left = (len(report.aliases[MOST_ALIASES:]), 0)
-    rows: list[list[Cell]] = [
-        [Words(first, "code"), *rest] for first, *rest in map(alias_row, report.aliases[:MOST_ALIASES])
-    ]
     on = ("more on this storage", "more on this storage")
-    return [Table(ALIASES, rows, left_out=left, more=on)]
-
-
-ALIASES = (Column("Shares with", look="name"), Column("how"), Column("overlap"), Column("version counter"))
+    return [table_of(ALIASES, report.aliases[:MOST_ALIASES], left_out=left, more=on)]
 
 
 def memory_nodes(report: TensorReport) -> list[Node]:
     """Return the storage, who keeps it alive, and which memory formats hold."""
-    formats = report.layout.formats if report.layout is not None else ()
     rows = format_rows(report.layout) if report.layout is not None else ()
-    return [
-        *memory_lines(report),
-        *holders_nodes(report.holders, name(report)),
-        *([Table(FORMATS, rows)] if formats else []),
-    ]
+    formats = [Table(FORMATS, rows)] if rows else []
+    return [*memory_lines(report), *holders_nodes(report.holders, name(report)), *formats]
 
 
 FORMATS = (Column("memory format", look="name"), Column("holds"), Column("its stride"), Column("broken by"))
@@ -90,15 +82,9 @@ def holders_nodes(report: HoldersReport | None, name: str) -> list[Node]:
     """Return who keeps a tensor alive, with notes; nothing where nobody was looked for."""
     if report is None:
         return []
-    if nobody_else(report, name):
+    if [(holder.path, holder.holds) for holder in report.holders] == [(name, "tensor")]:
         return [f"Held only by `{name}`.", *notes(report, name)]
-    rows: list[list[Cell]] = [
-        [Words(path, "code"), keeps, Words(what, "quiet")] for path, keeps, what in holder_rows(report)
-    ]
-    return [Table(HOLDERS, rows), *notes(report, name)]
-
-
-HOLDERS = (Column("held by", look="name"), Column("keeps alive"), Column("which is"))
+    return [table_of(HOLDERS, report.holders[:MOST_HOLDERS]), *notes(report, name)]
 
 
 # -- copy or view ----------------------------------------------------------------------------------------------------
@@ -115,9 +101,8 @@ def sentence(verdict: CopyVerdict) -> str:
     if verdict.outcome == "same object":
         same = next(operand for operand in sharing if operand.relation == "same object")
         written = any(step.outcome == "written in place" for step in verdict.steps)
-        return f"the result is `{same.name}` itself" + (
-            ", written to in place" if written else ": no new tensor was made"
-        )
+        how = ", written to in place" if written else ": no new tensor was made"
+        return f"the result is `{same.name}` itself{how}"
     if sharing:
         return f"shares {listed(map(_shared, sharing), most=_NAMED)}{_writing(sharing)}"
     return _apart(verdict)
@@ -184,10 +169,9 @@ STEPS = (
 # -- who shares the storage ------------------------------------------------------------------------------------------
 
 
-def alias_row(alias: Alias) -> tuple[str, str, str, str]:
-    """Return name, relation, overlap and version counter of one that shares the storage."""
+def _how(alias: Alias) -> str:
     how = alias.relation if alias.kind in {"Tensor", "ndarray"} else f"{alias.relation}, {alias.kind}"
-    return shortened(alias.name, 28), shortened(how, 34), _overlap(alias), _counter(alias)
+    return shortened(how, 34)
 
 
 def _overlap(alias: Alias) -> str:
@@ -204,11 +188,12 @@ def _counter(alias: Alias) -> str:
     return f"shared, now {alias.version}" if alias.shares_version else f"its own, now {alias.version}"
 
 
-def nothing_shares(report: TensorReport) -> str:
-    """Return what was looked through where nobody was found to share the storage."""
-    if not report.aliases_searched:
-        return "not searched"
-    return f"nothing found among {plural(report.aliases_searched, 'name and attribute', 'names and attributes')}"
+ALIASES = (
+    Column("Shares with", lambda alias: Words(shortened(alias.name, 28), "code"), "name"),
+    Column("how", _how),
+    Column("overlap", _overlap),
+    Column("version counter", _counter),
+)
 
 
 # -- the storage, and who keeps it alive -----------------------------------------------------------------------------
@@ -242,9 +227,8 @@ def memory_lines(report: TensorReport) -> tuple[str, ...]:
     where = f"{storage.device}, {f'first byte at `{storage.address:#x}`' if storage.address else 'without memory'}"
     lines = [f"One storage of {number_of_bytes(storage.nbytes)} on {where}{extra}."]
     if storage.device == "meta":
-        lines = [
-            f"On the meta device it uses no memory; elsewhere its storage would take {number_of_bytes(storage.nbytes)}."
-        ]
+        taken = number_of_bytes(storage.nbytes)
+        lines = [f"On the meta device it uses no memory; elsewhere its storage would take {taken}."]
     if report.aliases and report.holders is None:
         holders = listed((shortened(alias.name, 28) for alias in report.aliases), most=8)
         lines.append(f"Also kept alive by: {holders}.")
@@ -286,23 +270,14 @@ def _root(holder: Holder) -> str:
     return shortened(path.split(", ")[0] if holder.kind in {"traceback", "generator", "function"} else path, 32)
 
 
-def holder_rows(report: HoldersReport) -> tuple[tuple[str, str, str], ...]:
-    """Return each holder: how it is reached, what it keeps, and what it is."""
-    return tuple((shortened(each.path, _PATH), _keeps(each), _what(each)) for each in report.holders[:MOST_HOLDERS])
-
-
-def nobody_else(report: HoldersReport, name: str) -> bool:
-    """Return whether the name itself is all that holds the tensor."""
-    return [(holder.path, holder.holds) for holder in report.holders] == [(name, "tensor")]
-
-
-def _what(holder: Holder) -> str:
-    place = f", {holder.location.label}" if holder.location is not None else ""
-    return _KINDS[holder.kind] + place
-
-
-def _keeps(holder: Holder) -> str:
-    return "tensor" if holder.holds == "tensor" else f"storage, {number_of_bytes(holder.nbytes)}"
+HOLDERS = (
+    Column("held by", lambda one: Words(shortened(one.path, _PATH), "code"), "name"),
+    Column("keeps alive", lambda one: "tensor" if one.holds == "tensor" else f"storage, {number_of_bytes(one.nbytes)}"),
+    Column(
+        "which is",
+        lambda one: Words(_KINDS[one.kind] + (f", {one.location.label}" if one.location is not None else ""), "quiet"),
+    ),
+)
 
 
 def notes(report: HoldersReport, name: str) -> tuple[str, ...]:

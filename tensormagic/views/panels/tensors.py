@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -112,12 +113,10 @@ def _panels(table: TensorTable) -> str:
         return ""
     panels = map(folded, table.panels)
     left_out = len(table.rows) - len(table.panels)
-    more = (
-        tag("p", f"The panels of {count(left_out)} more are not in this output.", class_="quiet")
-        if left_out > 0
-        else ""
-    )
-    title = "The panel of each" if left_out <= 0 else f"The panels of the first {count(len(table.panels))}"
+    title, more = "The panel of each", ""
+    if left_out > 0:
+        title = f"The panels of the first {count(len(table.panels))}"
+        more = tag("p", f"The panels of {count(left_out)} more are not in this output.", class_="quiet")
     return once(folds(fold(title, tag("div", *panels, more, class_="tm-panels"))))
 
 
@@ -136,20 +135,12 @@ def once(html: str) -> str:
 def _viewer(table: TensorTable) -> str:
     if len(table.rows) < 2:
         return ""
-    text = json_block(
-        {"head": HEAD, "chips": theme.CHIP_COLOURS, "first": MOST_ROWS, "rows": [_data(row) for row in table.rows]}
-    )
+    # Of each row its cells, then what they are sorted by where that is not the text itself.
+    rows = [[*row_cells(row), math.prod(row.shape), row.nbytes, row.group] for row in table.rows]
+    text = json_block({"head": HEAD, "chips": theme.CHIP_COLOURS, "first": MOST_ROWS, "rows": rows})
     kind, data = ("application/json", text) if len(table.rows) <= MOST_PLAIN else ("text/plain", packed(text))
     viewer = code_of("tensors", "tensors_viewer.js", mount="mountTables") + loader()
     return tag("script", data, type=kind, class_="tm-table-data") + viewer
-
-
-def _data(row: TensorRow) -> list[object]:
-    """Return a row for the viewer: its cells, then what they are sorted by where that is not the text itself."""
-    numel = 1
-    for size in row.shape:
-        numel *= size
-    return [*row_cells(row), numel, row.nbytes, row.group]
 
 
 def view(table: TensorTable) -> Panel:

@@ -66,13 +66,9 @@ def _cuts(report: TraceReport) -> Iterator[Section]:
                       folded=True)  # fmt: skip
     graph = report.graphs[0] if report.graphs else None
     if graph is not None and graph.cuts:
-        rows = [(sentence, _source(report, at)) for sentence, at in cut_sentences(report, graph)]
+        places = ((sentence, report.location(at)) for sentence, at in cut_sentences(report, graph))
+        rows = [(sentence, place.text if place is not None else "") for sentence, place in places]
         yield Section("Cuts", [Table(columns, rows, most=_MOST_CUTS)], cut_heading(graph), folded=True)
-
-
-def _source(report: TraceReport, location: int | None) -> str:
-    place = report.location(location)
-    return place.text if place is not None else ""
 
 
 # -- forward values --------------------------------------------------------------------------------------------------
@@ -81,7 +77,8 @@ def _source(report: TraceReport, location: int | None) -> str:
 def _forward(report: TraceReport) -> Section:
     """Return what the forward made, a line a box, with the gradient beside it; nothing where that was not asked for."""
     graph = report.graphs[0] if report.graphs else None
-    frame = forward_frame(graph) if graph is not None else None
+    frames = reversed(graph.frames) if graph is not None else ()
+    frame = next((each for each in frames if each.forward is not None), None)  # the newest that was measured
     if graph is None or frame is None or frame.forward is None:
         return Section("", [])
     boxes = draw(graph, max_boxes=_MOST_BOXES, inside=False).boxes
@@ -108,11 +105,6 @@ def _forward_row(box: Box, frame: Frame) -> tuple[str, ...] | None:
     numbers = next((each for each in found if each is not None), None)
     gradient = value_of(box.nodes, frame).text.removeprefix("gradient norm ").removeprefix("gradient ")
     return None if numbers is None else (box.label, *numbers, gradient)
-
-
-def forward_frame(graph: Graph) -> Frame | None:
-    """Return the newest kept pass whose forward was measured; None where forward values were not asked for."""
-    return next((frame for frame in reversed(graph.frames) if frame.forward is not None), None)
 
 
 def forward_numbers(values: ForwardValues, index: int) -> tuple[str, ...] | None:
@@ -154,7 +146,11 @@ def _operations(report: TraceReport) -> Section:
     for use in ops.uses:
         if use.mutations:
             written.setdefault(short_name(use.op), use.mutated[0])
-    lines = [(_line(report, at), total, "") for at, total in ops.by(lambda use: use.location)]
+    lines = []
+    for at, total in ops.by(lambda use: use.location):
+        place = report.location(at)
+        label = "line unknown" if place is None else f"{place.label}: {place.text}" if place.text else place.label
+        lines.append((label, total, ""))
     names = [(name, total, written.get(name, "")) for name, total in ops.by(lambda use: short_name(use.op))]
     body: list[Node] = [
         Paragraph("; ".join([split(ops), *remarks(ops)]), "quiet"),
@@ -223,11 +219,6 @@ def remarks(ops: OpsReport) -> list[str]:
     else:
         sentences.append("every call has its line")
     return sentences
-
-
-def _line(report: TraceReport, location: int | None) -> str:
-    place = report.location(location)
-    return "line unknown" if place is None else f"{place.label}: {place.text}" if place.text else place.label
 
 
 # -- the page ----------------------------------------------------------------------------------------------------------

@@ -76,7 +76,9 @@ def state_text(report: TraceReport) -> str:
 def run_text(report: TraceReport) -> str:
     """Return what the run was: steps, passes, time, and the tracer's share of it."""
     if report.state == "drawn":
-        return _drawn_text(report)
+        leaves = sum(node.kind == "accumulate" for node in report.nodes)
+        size = f"{plural(len(report.nodes), 'node')}, {plural(leaves, 'leaf', 'leaves')}"
+        return f"{size}{kept_text(report.kept) if report.kept else ''}"
     passes = plural(report.passes_seen, "backward pass", "backward passes")
     inner = plural(report.inner_passes_seen, "pass inside them", "passes inside them")
     passes += f" and {inner}" if report.inner_passes_seen else ""
@@ -84,13 +86,6 @@ def run_text(report: TraceReport) -> str:
     loss = loss_text(report)
     cost = paced_text(report) or overhead_text(report)
     return f"{steps}{passes} in {seconds_text(report.seconds)}{cost and f', {cost}'}{loss and f', {loss}'}"
-
-
-def _drawn_text(report: TraceReport) -> str:
-    """Return how large an existing graph is, and what it keeps."""
-    leaves = sum(node.kind == "accumulate" for node in report.nodes)
-    size = f"{plural(len(report.nodes), 'node')}, {plural(leaves, 'leaf', 'leaves')}"
-    return f"{size}{kept_text(report.kept) if report.kept else ''}"
 
 
 def kept_text(kept: Kept) -> str:
@@ -186,7 +181,8 @@ def _not_finished(report: TraceReport) -> tuple[str, str, str, str]:
     """Return the verdict on an existing graph, and on a run that was ended by an error, or by a user."""
     words = all_clear(report)
     if report.state == "drawn":
-        return "healthy" if report.kept is not None and can_run(report.kept) else "failed", words, "", ""
+        can_run = report.kept is not None and not report.kept.freed and not report.kept.changed
+        return "healthy" if can_run else "failed", words, "", ""
     if report.failure is not None:
         return "failed", words, "", ""
     ended = "failed" if report.state == "failed" else "was interrupted"
@@ -207,11 +203,6 @@ def checked_text(report: TraceReport) -> str:
     zero = sum(bool(series.norms) and series.norms[-1] == 0 for series in report.parameters)
     parts += [f"{count(zero)} of {plural(len(report.parameters), 'parameter')} got a gradient of zero"] if zero else []
     return ", ".join(parts)
-
-
-def can_run(kept: Kept) -> bool:
-    """Return whether nothing that a graph saved stands in the way of its backward."""
-    return not kept.freed and not kept.changed
 
 
 def _existing(kept: Kept) -> str:
@@ -292,7 +283,8 @@ def pacing_lines(report: TraceReport) -> Iterator[str]:
             "the first backward pass"
         )
     if report.state == "running":
-        yield from [resting_text(report.steps_seen, pacing)] if pacing.resting else []
+        ahead = f", next traced about {count(pacing.next_step)}" if pacing.next_step else ""
+        yield from [f"paused: step {count(report.steps_seen)}{ahead}"] if pacing.resting else []
     else:
         yield from _end(report, pacing)
 
@@ -301,55 +293,29 @@ def asked_text(asked: Pace) -> str:
     """Return what was asked for: ``budget 5 %``, ``every 10``, ``steps 10 to 20``, ``steps from 10, every 5``."""
     if asked.budget is not None:
         return f"budget {percent(asked.budget)}"
-    parts = [f"steps from {asked.start}" if asked.stop is None else f"steps {asked.start} to {asked.stop - 1}"]
-    if asked.start == 1 and asked.stop is None:
-        parts = []
+    parts = [f"steps from {asked.start}"] if asked.start > 1 else []
+    if asked.stop is not None:
+        parts = [f"steps {asked.start} to {asked.stop - 1}"]
     return ", ".join([*parts, f"every {asked.every}"] if asked.every > 1 else parts)
-
-
-def resting_text(step: int, pacing: Pacing) -> str:
-    """Return ``resting: step 312, next traced about 320``."""
-    ahead = f", next traced about {count(pacing.next_step)}" if pacing.next_step else ""
-    return f"paused: step {count(step)}{ahead}"
 
 
 def _which(pacing: Pacing) -> str:
     """Return the traced steps as stretches; of many the first and the last ones, and how many lie between."""
-    ranges = [_stretch(*ends) for ends in pacing.ranges]
-    hidden = pacing.left_out
-    if len(ranges) > MOST_STRETCHES:
-        hidden += len(ranges) - MOST_STRETCHES
-        half = MOST_STRETCHES // 2
-        ranges = [*ranges[:half], *ranges[-half:]]
-    elif not hidden:
-        return f"{_word(pacing)} {', '.join(ranges)}{_why(pacing)}"
-    half = len(ranges) // 2
-    between = f"… {count(hidden)} more …"
-    return f"{_word(pacing)} {', '.join([*ranges[:half], between, *ranges[half:]])}{_why(pacing)}"
-
-
-def _stretch(first: int, last: int) -> str:
-    return count(first) if first == last else f"{count(first)}–{count(last)}"
-
-
-def _word(pacing: Pacing) -> str:
-    return "step" if pacing.steps == 1 else "steps"
-
-
-def _why(pacing: Pacing) -> str:
+    ranges = [count(first) if first == last else f"{count(first)}–{count(last)}" for first, last in pacing.ranges]
+    half = MOST_STRETCHES // 2
+    kept = ranges if len(ranges) <= MOST_STRETCHES else [*ranges[:half], *ranges[-half:]]
+    if hidden := pacing.left_out + len(ranges) - len(kept):
+        kept.insert(len(kept) // 2, f"… {count(hidden)} more …")
     after = pacing.after_finding
-    return f"; {count(after)} of them because the step before had a finding" if after else ""
+    why = f"; {count(after)} of them because the step before had a finding" if after else ""
+    return f"{'step' if pacing.steps == 1 else 'steps'} {', '.join(kept)}{why}"
 
 
 def _cost(pacing: Pacing) -> Iterator[str]:
     budget, cost = pacing.asked.budget, pacing.cost
     if budget is not None and cost is not None and cost > 1.05 * budget:
-        reason = (
-            f": the first step, in which every graph is new, already cost {percent(pacing.first_cost)}"
-            if pacing.first_cost > budget / 2
-            else ""
-        )
-        yield f"the budget was not kept{reason}"
+        first = f": the first step, in which every graph is new, already cost {percent(pacing.first_cost)}"
+        yield f"the budget was not kept{first if pacing.first_cost > budget / 2 else ''}"
 
 
 def _end(report: TraceReport, pacing: Pacing) -> Iterator[str]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tensormagic.reports import BEYOND, GradientFacts, Path, PathNode, WayStep, WhyGroup, WhyReport
+from tensormagic.reports import BEYOND, GradientFacts, Path, PathNode, WayStep, WhyReport
 from tensormagic.views.graph.layout import Spacing, lay_out
 from tensormagic.views.markup import escape, fitted, svg_image, tag, text_width
 from tensormagic.views.nodes import (
@@ -106,7 +106,10 @@ def path_svg(path: Path, name: str) -> str:
     """Return the picture as a standalone SVG; ``name`` is what the tensor is called."""
     boxes, edges = _boxes(path, name), _edges(path)
     layout = lay_out([box.size for box in boxes], edges, Spacing(column_gap=26.0, wrap_width=WIDTH - 2 * PAD))
-    wires = "".join(_wire(route) for route in layout.routes)
+    wires = ""
+    for (x, y), *rest in layout.routes:  # from right to left, its head at the left end
+        head = arrowhead((x, y), _HEAD, 3)
+        wires += f'<path class="w" d="{line([(x + _HEAD, y), *rest])}"/><path class="h" d="{head}"/>'
     drawn = "".join(_draw(box, *position) for box, position in zip(boxes, layout.positions, strict=True))
     width, height = number(layout.width + 2 * PAD), number(layout.height + 2 * PAD)
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
@@ -143,13 +146,6 @@ def _edges(path: Path) -> list[tuple[int, int]]:
     for place, node in enumerate(path.nodes):
         edges += [(far if made == BEYOND else made, place) for made in node.inputs if made >= 0 or made == BEYOND]
     return list(dict.fromkeys(edges))
-
-
-def _wire(route: tuple[tuple[float, float], ...]) -> str:
-    """Draw a line from right to left, its head at the left end."""
-    (x, y), *_ = route
-    body = line([(x + _HEAD, y), *route[1:]])
-    return f'<path class="w" d="{body}"/><path class="h" d="{arrowhead((x, y), _HEAD, 3)}"/>'
 
 
 def _draw(box: _Box, x: float, y: float) -> str:
@@ -216,11 +212,13 @@ class WayPicture(Picture):
 
     def html(self) -> str:
         """Return a row of boxes that wraps; there is no script and no picture to load."""
-        came, way = reached(self.report), self.report.way
-        drawn = "".join(
-            (_arrow(way[at - 1], step, came=came[at - 1]) if at else "") + _stop(self.report, step, came=came[at])
-            for at, step in enumerate(way)
-        )
+        came, way, drawn = reached(self.report), self.report.way, ""
+        for at, step in enumerate(way):
+            if at:
+                ended = _ends(way[at - 1], step)
+                kind = "tm-ended" if ended else "tm-some" if came[at - 1] else "tm-none"
+                drawn += tag("span", DETACHED if ended else ARROW, class_=f"tm-arrow {kind}")
+            drawn += _stop(self.report, step, came=came[at])
         return tag("div", drawn, class_="tm-way") + tag("p", escape(self.sentence), class_="quiet")
 
     def text(self, width: int) -> Iterator[str]:
@@ -237,7 +235,8 @@ class WayPicture(Picture):
         """Return the boxes in rows."""
         came, x, y, parts = reached(self.report), 0.0, 0.0, list[str]()
         for at, step in enumerate(self.report.way):
-            label, *below = [shortened(step.label, _LABEL), *_below(self.report, step)]
+            label = shortened(step.label, _LABEL)
+            below = [*filter(None, (step.detail, line_words(self.report, step), came_words(step)))]
             room = max(text_width(label, 13, bold=True), text_width(" \u00b7 ".join(below), 11)) + 20
             wide = min(max(room, 52.0), width - _BETWEEN)
             if x and x + _BETWEEN + wide > width:
@@ -270,17 +269,6 @@ def _ends(before: WayStep, after: WayStep) -> bool:
     return not {"cut", "nothing"}.isdisjoint({before.kind, after.kind})
 
 
-def _below(report: WhyReport, step: WayStep) -> list[str]:
-    """Return what is below the name of a stop."""
-    return [text for text in (step.detail, line_words(report, step), came_words(step)) if text]
-
-
-def _arrow(before: WayStep, after: WayStep, *, came: bool) -> str:
-    ended = _ends(before, after)
-    kind = "tm-ended" if ended else "tm-some" if came else "tm-none"
-    return tag("span", DETACHED if ended else ARROW, class_=f"tm-arrow {kind}")
-
-
 def _stop(report: WhyReport, step: WayStep, *, came: bool) -> str:
     kinds = ["tm-stop", f"tm-{step.kind}", "" if came or step.kind == "cut" else "tm-none"]
     kinds += ["tm-bad"] if step.bad else []
@@ -289,15 +277,8 @@ def _stop(report: WhyReport, step: WayStep, *, came: bool) -> str:
     small = "".join(tag("span", escape(text), class_="tm-small") for text in below)
     norm = came_words(step)
     amount = tag("span", escape(norm), class_="tm-small tm-norm") if norm else ""
-    hint = step.location.text if step.location is not None else None
-    return tag(
-        "span",
-        label,
-        small,
-        amount,
-        class_=" ".join(filter(None, kinds)),
-        title=hint or None,
-    )
+    hint = step.location.text if step.location is not None else ""
+    return tag("span", label, small, amount, class_=" ".join(filter(None, kinds)), title=hint or None)
 
 
 def came_words(step: WayStep) -> str:
@@ -327,9 +308,8 @@ def legend(report: WhyReport) -> str:
     if any(step.kind == "cut" for step in report.way):
         return "the gradient flows from right to left, and does not come past the cut"
     measured = any(step.norm is not None for step in report.way)
-    return "the gradient flows from right to left" + (
-        "; under each stop what came to it in the last pass" if measured else ""
-    )
+    below = "; under each stop what came to it in the last pass" if measured else ""
+    return f"the gradient flows from right to left{below}"
 
 
 MOST_NAMES = 12
@@ -341,7 +321,9 @@ def view(report: WhyReport) -> Panel:
     if len(report.way) > 1:
         body.append(WayPicture(report))
     if report.remedy:
-        body.append(Section("What to do", [Items(list(map(_code_or_words, report.remedy)), len(report.remedy))]))
+        # Sentences, or what is code as a whole as code.
+        remedies = [text if "`" in text or text.endswith(".") else Words(text, "code") for text in report.remedy]
+        body.append(Section("What to do", [Items(remedies, len(remedies))]))
     rests: list[Node] = [*report.evidence]
     if report.location is not None and report.location.text:
         rests.append(f"{report.location.label}: `{report.location.text}`")
@@ -354,23 +336,10 @@ def view(report: WhyReport) -> Panel:
     return Panel("why", "graph", f"why {name}", facts, body, label, lead=report.answer, sheets=("why.css",))
 
 
-def _code_or_words(text: str) -> Cell:
-    """Return a sentence, or what is code as a whole as code."""
-    return text if "`" in text or text.endswith(".") else Words(text, "code")
-
-
-def _reason(group: WhyGroup) -> Cell:
-    return group.reason if group.fine else Words(group.reason, "error")
-
-
-def _names(group: WhyGroup) -> Cell:
-    return Words(listed(group.names, most=MOST_NAMES), "code")
-
-
 GROUPS = (
-    Column("reason", _reason, "name"),
+    Column("reason", lambda group: group.reason if group.fine else Words(group.reason, "error"), "name"),
     Column("how many", lambda group: plural(group.count, "parameter"), "silent"),
-    Column("which", _names, "wide"),
+    Column("which", lambda group: Words(listed(group.names, most=MOST_NAMES), "code"), "wide"),
     Column("the first of them", lambda group: group.answer),
 )
 
@@ -385,11 +354,7 @@ def facts_words(facts: GradientFacts) -> str:
     kind = "parameter" if facts.is_parameter else "leaf" if facts.is_leaf else "no leaf"
     flag = f"requires_grad={facts.requires_grad}"
     asked = f"shown for {facts.expression}" if facts.expression else ""
-    parts = (asked, kind, f"{facts.dtype} {tuple_text(facts.shape)}", flag, _grad(facts))
+    known = {"none": "grad None", "unreadable": "grad unreadable"}
+    grad = known.get(facts.grad, f"grad of norm {short_number(facts.norm)}")
+    parts = (asked, kind, f"{facts.dtype} {tuple_text(facts.shape)}", flag, grad)
     return " \u00b7 ".join(filter(None, parts))
-
-
-def _grad(facts: GradientFacts) -> str:
-    if facts.grad == "none":
-        return "grad None"
-    return "grad unreadable" if facts.grad == "unreadable" else f"grad of norm {short_number(facts.norm)}"

@@ -53,13 +53,9 @@ def headline(report: WritesReport) -> str:
     others = {changed.name for write in report.writes for changed in write.changed if changed.relation != "itself"}
     them = "them" if report.writes_seen > 1 else "it"
     parts += [f"{plural(len(others), 'other name')} changed by {them}"] if others else []
-    parts += [engine_text(report)] if report.engine_writes else []
+    if report.engine_writes:
+        parts.append(f"{count(report.engine_writes)} more by backward (it adds up gradients)")
     return ", ".join(parts)
-
-
-def engine_text(report: WritesReport) -> str:
-    """Return how often backward itself added to a gradient."""
-    return f"{plural(report.engine_writes, 'more by backward', 'more by backward')} (it adds up gradients)"
 
 
 def all_clear(report: WritesReport) -> str:
@@ -88,18 +84,16 @@ def clash_text(clash: Clash) -> str:
     """Return what memory a write used twice, and what came of it."""
     if clash.kind == "repeats":
         return f"changes {clash.elements} elements of {clash.tensor}, not {clash.of_elements}"
-    what = "overlaps itself" if clash.kind == "overlaps itself" else f"reads {_amount(clash)} that it writes"
+    what = "overlaps itself"
+    if clash.kind != what:
+        known = clash.elements is not None
+        some = f"{count(clash.elements or 0)} of the {plural(clash.of_elements, 'element')}" if known else "elements"
+        what = f"reads {some} that it writes"
     if clash.refused:
         return f"{what}: refused"
     if clash.wrong is None:
         return what
     return f"{what}: {plural(clash.wrong, 'wrong element')}" if clash.wrong else (f"{what}: correct this time")
-
-
-def _amount(clash: Clash) -> str:
-    if clash.elements is None:
-        return "elements"
-    return f"{count(clash.elements)} of the {plural(clash.of_elements, 'element')}"
 
 
 @dataclass(frozen=True, slots=True)
