@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from tensormagic.reports import Finding, Gap
+from tensormagic.reports import Cell as CellSource
+from tensormagic.reports import Finding, Gap, Location
 from tensormagic.words import ELLIPSIS, number_of_bytes, plural
 
 Cell: TypeAlias = "str | Words | Noted | Clash | Shape | Chip | Bar | Strip | tuple[Cell, ...] | None"
@@ -265,6 +266,26 @@ def shown_lines(numbers: range, marked: Iterable[int], whole: int, around: int =
         if len(numbers) <= whole or number in near:
             yield from [number] if number == last + 1 else [0, number]
             last = number
+
+
+def listing(
+    cell: CellSource, places: Iterable[Location], whole: int, around: int = 2, *, first: int = 1
+) -> Iterator[tuple[str, int, str]]:
+    """Yield file, number and text of each line to list: of the cell, then those places in other files, below a heading.
+
+    Number 0 marks a heading, or, without text, lines left out. ``first`` is the number of the cell's first line; for
+    the others see `shown_lines`.
+    """
+    files: dict[str, dict[int, Location]] = {cell.filename: {}}
+    for place in places:
+        files.setdefault(place.filename, {}).setdefault(place.line, place)
+    marked = files.pop(cell.filename) if cell.lines else {}
+    for number in shown_lines(range(first, first + len(cell.lines)), marked, whole, around):
+        yield cell.filename, number, cell.lines[number - first] if number else ""
+    for filename, lines in files.items():
+        if lines:
+            yield filename, 0, next(iter(lines.values())).label.rpartition(",")[0]
+        yield from ((filename, number, lines[number].text) for number in sorted(lines))
 
 
 def letters(number: int) -> str:

@@ -36,13 +36,13 @@ def polyline(points: Sequence[Point]) -> str:
     return f"M{point(*points[0])}l{' '.join(steps).replace(' -', '-').replace(',-', '-')}"
 
 
-def eased(points: Sequence[Point], off: float = 0.4) -> list[Point]:
+def eased(points: Sequence[Point]) -> list[Point]:
     """Return points without those so near to the line between their neighbours; of two in a row one stays."""
     kept = [points[0]]
     for before, here, after in zip(points, points[1:], points[2:], strict=False):
         across, down = after[0] - before[0], after[1] - before[1]
         away = abs(across * (here[1] - before[1]) - down * (here[0] - before[0])) / (math.hypot(across, down) or 1.0)
-        if kept[-1] is not before or away > off:
+        if kept[-1] is not before or away > 0.4:
             kept.append(here)
     return [*kept, *points[1:][-1:]]
 

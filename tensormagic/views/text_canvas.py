@@ -318,19 +318,15 @@ def share_bar(share: float, width: int) -> str:
     return FULL * whole + (_EIGHTHS[part] if part else "")
 
 
-def bar_rows(rows: Sequence[tuple[str, int, Sequence[str]]], width: int, *, names: int = 36, top: int = 0) -> list[str]:
+def bar_rows(rows: Sequence[tuple[str, int, Sequence[str]]], width: int) -> list[str]:
     """Return a line a row: name, share_bar, then what else there is to say; below it where it has no room there.
 
-    Args:
-        rows: Name, number, and further cells; the first of these, the number in words, is aligned to the right.
-        width: Columns of a line.
-        names: Columns of the longest name; a longer one is cut.
-        top: The number that fills a share_bar; the largest by default.
+    A row is name, number, and further cells; the first of these, the number in words, is aligned to the right.
     """
     if not rows:
         return []
-    top = top or max(number for _, number, _ in rows) or 1
-    named = min(max(len(name) for name, _, _ in rows), names)
+    top = max(number for _, number, _ in rows) or 1
+    named = min(max(len(name) for name, _, _ in rows), 36)  # a longer one is cut
     first = max(len(cells[0]) for _, _, cells in rows)
     room = min(max(width - named - first - 24, 6), 28)
     lines = []

@@ -206,12 +206,7 @@ def icon_style() -> str:
 
 
 def sheet(*files: str, extra: str = "") -> str:
-    """Return the whole style sheet of a panel.
-
-    Args:
-        files: Of ``static/``, besides the tokens and what all panels share.
-        extra: Rules that no file holds.
-    """
+    """Return the style sheet of a panel: tokens, what all panels share, files of ``static/``, rules of no file."""
     return tokens() + icon_style() + "".join(map(static, ("panel.css", *files))) + extra
 
 
@@ -316,12 +311,7 @@ def elements(html: str) -> dict[str, str]:
 
 
 def lean(html: str, elsewhere: Mapping[str, int]) -> str:
-    """Return an output without the pieces that another carries.
-
-    Args:
-        html: The output.
-        elsewhere: The number of the cell whose output carries a piece, by key.
-    """
+    """Return an output without the pieces that another carries; ``elsewhere``: in which cell, by key."""
 
     def pointer(match: re.Match[str]) -> str:
         if match[1] not in elsewhere:

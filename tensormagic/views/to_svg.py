@@ -42,9 +42,7 @@ from tensormagic.words import count, shortened
 
 _MARGIN, _KEY_HEIGHT = 16.0, 22.0
 _FONT = "system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif"
-_INK, _QUIET, _PAPER, _CAP, _ON_CAP = map(role, ("ink", "ink-2", "bg", "cap", "on-cap"))
-
-
+_INK, _QUIET, _PAPER = map(role, ("ink", "ink-2", "bg"))
 _GROUNDS = {f"tm-c{letter}": COLOURS[category] for category, letter in LETTERS.items()}
 _GROUNDS |= {f"tm-l{at}": colour for at, colour in enumerate((*LINE_COLOURS, OTHER_LINES))}
 _GROUNDS |= {"tm-df": _PAPER, "tm-dr": role("skip"), "tm-du": role("hatch"), "tm-sf": _PAPER}
@@ -299,7 +297,7 @@ def _cell(each: Cell, x: float, y: float, wide: float, column: Column) -> tuple[
             for long, ink in stretches
         ), 1
     if isinstance(each, Strip):
-        return _strip(each, x, y + 1, _STRIP_WIDTH, 14), 1
+        return _strip(each, x, y + 1), 1
     lines = [part for line in inline(each).split("\n") for part in wrapped(line, wide + 1, SIZE, _CELL_LINES)]
     return "".join(_words(line, x, y + at * (LINE - 3), wide, column) for at, line in enumerate(lines)), len(lines)
 
@@ -367,10 +365,10 @@ def _amount(amount: Cell, x: float) -> str:
 # -- drawings --------------------------------------------------------------------------------------------------------
 
 
-def _strip(node: Strip, x: float, y: float, wide: float, high: float) -> str:
-    cells = max(len(node.shares), 1)
-    each = wide / cells
-    drawn = [_box(x, y, wide, high, theme.role("skip"))]
+def _strip(node: Strip, x: float, y: float) -> str:
+    cells, high = max(len(node.shares), 1), 14
+    each = _STRIP_WIDTH / cells
+    drawn = [_box(x, y, _STRIP_WIDTH, high, theme.role("skip"))]
     drawn += [
         _box(x + at * each, y + high * (1 - share), each, high * share, theme.offset_colour(at / max(cells - 1, 1)))
         for at, share in enumerate(node.shares)
@@ -387,7 +385,7 @@ def _box(x: float, y: float, wide: float, high: float, colour: str) -> str:
 @draw.register
 def _(node: Strip, page: Page) -> None:
     if node.shares:
-        page.put(_strip(node, 0, 0, _STRIP_WIDTH, 14), 16)
+        page.put(_strip(node, 0, 0), 16)
 
 
 @draw.register

@@ -189,13 +189,7 @@ class Drawing:
 
 
 def draw(graph: Graph, *, max_boxes: int = 160, inside: bool = True) -> Drawing:
-    """Return the drawing of ``graph``, folded into at most ``max_boxes`` boxes.
-
-    Args:
-        graph: What to draw.
-        max_boxes: How many boxes fit.
-        inside: Whether to say as well what lies inside the boxes: `Drawing.inside`.
-    """
+    """Return the drawing of ``graph``, folded into at most ``max_boxes``; with ``inside``, what lies inside them."""
     fine = fold(graph)
     folding = fine if len(fine.groups) <= max_boxes else coarsen(graph, fine, max_boxes)
     uses = Counter(leaf for group in folding.groups for leaf in group.leaves)

@@ -62,12 +62,8 @@ class Level:
 def hierarchy(graph: Graph, fine: Sequence[Group], drawn: Sequence[Group]) -> tuple[Part, ...]:
     """Return the tree whose roots are the groups ``drawn``, in their order, and whose ends are the groups ``fine``.
 
-    Of a very large graph some ends are unions of them; a chain of views ends in its single nodes.
-
-    Args:
-        graph: What is drawn.
-        fine: One group an op, in forward order.
-        drawn: Unions of them.
+    ``fine`` has one group an op, in forward order, ``drawn`` unions of them. Of a very large graph some ends are unions
+    of them; a chain of views ends in its single nodes.
     """
     waiting = [(-1, group, inside) for group, inside in zip(drawn, _inside(fine, drawn), strict=True)]
     parts: list[Part] = []
@@ -128,15 +124,7 @@ def path_to(parts: Sequence[Part], place: int) -> list[int]:
 def levels(
     graph: Graph, folding: Folding, parts: Sequence[Part], sizes: Sequence[Size], head: float
 ) -> dict[int, Level]:
-    """Return the inside of every part that has one, by its place.
-
-    Args:
-        graph: What is drawn.
-        folding: How it is folded.
-        parts: Its tree.
-        sizes: Width and height of each part's box.
-        head: Height of the upper part of a box, to which lines lead.
-    """
+    """Return the inside of every part that has one, by its place; lines lead to the upper part of a box, its head."""
     children: dict[int, list[int]] = {}
     depth = [0] * len(parts)
     for place, part in enumerate(parts):

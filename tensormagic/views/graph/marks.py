@@ -173,17 +173,10 @@ def words_around(x: float, y: float, half: float) -> Rectangle:
 def word_place(
     drawing: Drawing, box: Box, half: float, others: Sequence[Rectangle] = (), *, numbered: bool = True
 ) -> tuple[float, float]:
-    """Return the middle of the baseline for words at a box: the first place where they cover nothing.
+    """Return the middle of the baseline for words at a box, ``half`` so wide: the first place where they cover nothing.
 
-    Above the box, or below it; over its middle, or moved to a side. Where each place covers something, it
-    is the one that covers least.
-
-    Args:
-        drawing: The graph.
-        box: What the words are about.
-        half: Half the width of the words.
-        others: Words that are there already.
-        numbered: Whether the number of the box itself is shown.
+    Above the box, or below it; over its middle, or moved to a side. Where each place covers something, also ``others``,
+    words that are there already, it is the one that covers least. ``numbered``: whether the box shows its number.
     """
     taken = [*_taken(drawing, box if not numbered else None), *(("words", each) for each in others)]
     aside = max(half - box.width / 2, 0.0)  # so far moved, the words end where the box does

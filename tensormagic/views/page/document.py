@@ -18,7 +18,7 @@ from tensormagic.views.graph.drawing import draw as lay_out
 from tensormagic.views.graph.marks import Crash, forward_mark, marks_of, placed_marks, run_scale, words_around
 from tensormagic.views.graph.words import cut_label, cut_sentence, whole_shape
 from tensormagic.views.markup import fitted
-from tensormagic.views.nodes import shown_lines
+from tensormagic.views.nodes import listing
 from tensormagic.views.page.columns import (
     Interned,
     code_steps,
@@ -367,28 +367,10 @@ Row = list[Any]  # [line number, text, location indices]; line 0 with a text: a 
 
 def source_rows(report: TraceReport) -> list[Row]:
     """Return the rows of the source list: ``[line, text, [location, ...]]``; line 0 marks headings and omissions."""
-    by_file: dict[str, dict[int, list[int]]] = {}
+    located: dict[tuple[str, int], list[int]] = {}
     for index, location in enumerate(report.locations):
-        by_file.setdefault(location.filename, {}).setdefault(location.line, []).append(index)
-    rows = _cell_rows(report.cell.lines, by_file.pop(report.cell.filename, {}), report)
-    for lines in by_file.values():
-        rows += _file_rows(lines, report)
-    return rows
-
-
-def _cell_rows(lines: tuple[str, ...], located: dict[int, list[int]], report: TraceReport) -> list[Row]:
-    if not lines:
-        return _file_rows(located, report)
+        located.setdefault((location.filename, location.line), []).append(index)
     return [
-        [line, lines[line - 1].rstrip("\n"), located.get(line, [])] if line else [0, "", []]
-        for line in shown_lines(range(1, len(lines) + 1), located, WHOLE)
+        [number, text.rstrip("\n"), located.get((filename, number), []) if number else []]
+        for filename, number, text in listing(report.cell, report.locations, WHOLE)
     ]
-
-
-def _file_rows(located: dict[int, list[int]], report: TraceReport) -> list[Row]:
-    if not located:
-        return []
-    first = report.locations[next(iter(located.values()))[0]]
-    heading = first.label.rsplit(",", 1)[0]
-    texts = {line: report.locations[places[0]].text for line, places in located.items()}
-    return [[0, heading, []], *([line, texts[line], located[line]] for line in sorted(located))]

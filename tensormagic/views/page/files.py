@@ -42,9 +42,7 @@ _ALL = (
 def with_text(html: str, text: str) -> str:
     """Return an output with the text that a sanitised export shows in its place.
 
-    Args:
-        html: The panel.
-        text: The same report as text; of a long one the beginning is taken, and said how the rest is had.
+    Of a long text the beginning is taken, and said how the rest is had.
     """
     if any(end in html for end in _ENDS):
         return html

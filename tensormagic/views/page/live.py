@@ -390,17 +390,16 @@ def view_of(widget: Any) -> Bundle:
 
 @cache
 def _widget_class() -> Any:
-    return widget_class("TraceWidget", trace.viewer_module(), trace.viewer_style(), "_document")
+    return widget_class("TraceWidget", trace.viewer_module(), trace.viewer_style())
 
 
-def widget_class(name: str, module: str, style: str, state: str) -> Any:
-    """Return a class of widgets.
+def widget_class(name: str, module: str, style: str) -> Any:
+    """Return a class of widgets whose trait ``_document`` holds a dictionary, which the page is given.
 
     Args:
         name: What it is called.
         module: JavaScript whose default export is ``{ render }``.
         style: Its style sheet.
-        state: Name of the trait that holds a dictionary, which the page is given.
     """
     import anywidget  # 42 ms that only a live panel should cost
     import traitlets
@@ -411,7 +410,7 @@ def widget_class(name: str, module: str, style: str, state: str) -> Any:
         anywidget.AnyWidget.close(widget)
         layout.close()
 
-    members = {"_esm": module, "_css": style, state: traitlets.Dict().tag(sync=True), "close": close}
+    members = {"_esm": module, "_css": style, "_document": traitlets.Dict().tag(sync=True), "close": close}
     return type(name, (anywidget.AnyWidget,), members)
 
 

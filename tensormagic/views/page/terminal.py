@@ -35,13 +35,7 @@ Size = Callable[[], os.terminal_size]
 
 
 class BottomRows:
-    """Rows at the bottom of a terminal.
-
-    Args:
-        stream: The terminal.
-        rows: How many.
-        size: Says how large the terminal is.
-    """
+    """Rows at the bottom of a terminal, which is ``stream``; ``size`` says how large it is."""
 
     def __init__(self, stream: TextIO, rows: int, size: Size | None = None) -> None:
         self._stream, self._rows = stream, rows
@@ -121,10 +115,7 @@ _WIDEST = 48  # columns of a row of bars
 def block(report: TraceReport, frame: LiveFrame, width: int) -> list[str]:
     """Return the lines: where it is, how the loss goes, the gradient flow, who gets most and least, findings.
 
-    Args:
-        report: The last whole report: names, losses, findings.
-        frame: The newest numbers.
-        width: Columns.
+    ``report`` is the last whole report, for names, losses and findings; ``frame`` has the newest numbers.
     """
     title = f" {shortened(report.title or 'tracegrad', width // 2)} "
     lines = [

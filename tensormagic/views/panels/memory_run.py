@@ -16,6 +16,7 @@ from tensormagic.reports import (
     MemoryRunReport,
     OutOfMemory,
 )
+from tensormagic.reports import Cell as CellSource
 from tensormagic.views.nodes import (
     Bar,
     Cell,
@@ -29,7 +30,7 @@ from tensormagic.views.nodes import (
     Section,
     Source,
     Words,
-    shown_lines,
+    listing,
     table_of,
 )
 from tensormagic.views.panels.memory import NO_NAME, kind, releases_sections, storage_lines, storages_sections, tile
@@ -64,9 +65,9 @@ def view(report: MemoryRunReport) -> Panel:
         note = f"peak {number_of_bytes(max(timeline.live))}" if folded else ""
         drawing = TimelinePicture(timeline, partial(layer_words, report))
         body.append(Section(f"Alive on `{timeline.device}`", [drawing], note, folded=folded))
-    listing = source(run_rows(report), ranks)
+    lines = source(run_rows(report), ranks)
     place = len(body) if died or not ranked else len(body) - len(ranked) + 1  # what is folded stands together
-    body[place:place] = [Section("Line by line", [listing], _ABOUT_LINES, folded=died)] if listing.lines else []
+    body[place:place] = [Section("Line by line", [lines], _ABOUT_LINES, folded=died)] if lines.lines else []
     body += [] if drawn or report.gaps else ["no operation allocated anything"]
     body += [_function(report, function, ranks) for function in report.functions]
     body += [*_leaks(report.leaks), *([] if died else _peak(report))]
@@ -91,8 +92,11 @@ def _out_of_memory(failed: OutOfMemory | None) -> list[Node]:
 
 
 def _function(report: MemoryRunReport, function: FunctionMemory, ranks: dict[int, int]) -> Section:
-    lines = {report.lines[index].location.line: index for index in function.lines if index < len(report.lines)}
-    rows = _listing(report, function.source, function.first, lines)[:MOST]
+    indices = [index for index in function.lines if index < len(report.lines)]
+    places = [report.lines[index].location for index in indices]
+    found = {(place.filename, place.line): index for place, index in zip(places, indices, strict=True)}
+    cell = CellSource(places[0].filename if places else "", None, function.source)
+    rows = _rows(report, cell, found, function.first)
     took = any(row.memory is not None for row in rows)
     body: list[Node] = [source(rows, ranks) if took else Paragraph("no line of it allocated anything", "quiet")]
     return Section(f"In `{shortened(function.name, 80)}`", body, folded=True)
@@ -212,34 +216,24 @@ def _times(memory: LineMemory, *, counted: bool) -> Cell:
 def run_rows(report: MemoryRunReport) -> list[SourceRow]:
     """Return the cell, then the lines of other files that did something, each file under a heading."""
     asked = {index for function in report.functions for index in function.lines}
-    files: dict[str, dict[int, int]] = {}
+    found: dict[tuple[str, int], int] = {}
     for index, line in enumerate(report.lines):
-        files.setdefault(line.location.filename, {}).setdefault(line.location.line, index)
-    rows = _listing(report, report.cell.lines, 1, files.pop(report.cell.filename, {}))
-    for lines in files.values():
-        rows += _file(report, {line: index for line, index in lines.items() if index not in asked})
+        found.setdefault((line.location.filename, line.location.line), index)
+    shown = {key: index for key, index in found.items() if key[0] == report.cell.filename or index not in asked}
+    return _rows(report, report.cell, shown)
+
+
+def _rows(
+    report: MemoryRunReport, cell: CellSource, found: dict[tuple[str, int], int], first: int = 1
+) -> list[SourceRow]:
+    """Return a listing of source and of the lines ``found``: file and number → index in the report."""
+    rows = []
+    for filename, number, text in listing(
+        cell, [report.lines[at].location for at in found.values()], WHOLE, first=first
+    ):
+        index = found.get((filename, number), -1)
+        rows.append(SourceRow(number, text.rstrip(), report.lines[index] if index >= 0 else None, index))
     return rows[:MOST]
-
-
-def _listing(report: MemoryRunReport, source: tuple[str, ...], first: int, lines: dict[int, int]) -> list[SourceRow]:
-    if not source:
-        return _file(report, lines)
-    return [
-        _row(report, number, source[number - first].rstrip(), lines.get(number, -1)) if number else SourceRow(0, "")
-        for number in shown_lines(range(first, first + len(source)), lines, WHOLE)
-    ]
-
-
-def _file(report: MemoryRunReport, lines: dict[int, int]) -> list[SourceRow]:
-    if not lines:
-        return []
-    heading = report.lines[next(iter(lines.values()))].location.label.rpartition(",")[0]
-    rows = [_row(report, line, report.lines[lines[line]].location.text, lines[line]) for line in sorted(lines)]
-    return [SourceRow(0, heading), *rows]
-
-
-def _row(report: MemoryRunReport, number: int, text: str, index: int) -> SourceRow:
-    return SourceRow(number, text, report.lines[index] if index >= 0 else None, index)
 
 
 # -- words -----------------------------------------------------------------------------------------------------------

@@ -310,10 +310,10 @@ def refused_words(refused: RefusedAllocation) -> str:
     return f"{refused.device} ran out of memory{when}: {asked} asked for, {free} free on the device{live}."
 
 
-def place_words(place: Location, *, width: int = 60) -> str:
+def place_words(place: Location) -> str:
     """Return a line: where, in which function, and its source where that is known."""
     function = f" in {shortened(place.function, 40)}" if place.function else ""
-    text = f": {shortened(place.text, width)}" if place.text else ""
+    text = f": {shortened(place.text, 60)}" if place.text else ""
     return f"{shortened(place.label, 60)}{function}{text}"
 
 

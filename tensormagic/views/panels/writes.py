@@ -18,7 +18,7 @@ from tensormagic.views.nodes import (
     Source,
     Strip,
     Words,
-    shown_lines,
+    listing,
     table_of,
 )
 from tensormagic.words import count, listed, plural, shortened, tuple_text
@@ -171,56 +171,23 @@ WRITES = (
 
 def source_lines(report: WritesReport) -> list[Line]:
     """Return the lines to list: the watched cell first, then lines of other files that wrote."""
-    by_file: dict[str, dict[int, list[Write]]] = {}
-    for write in report.writes:
-        if write.location is not None:
-            by_file.setdefault(write.location.filename, {}).setdefault(write.location.line, []).append(write)
-    signs = _signs(report)
-    filename = report.cell.filename
-    lines = _cell_lines(report.cell.lines, by_file.pop(filename, {}), signs, filename)
-    for name, writing in by_file.items():
-        lines += _file_lines(name, writing, signs)
-    return lines
-
-
-def _signs(report: WritesReport) -> dict[tuple[str, int], str]:
-    """Return the severity of the worst finding on each line; findings come the most severe first."""
     signs: dict[tuple[str, int], str] = {}
-    for finding in report.findings:
+    for finding in report.findings:  # the most severe first
         if finding.location is not None:
             signs.setdefault((finding.location.filename, finding.location.line), finding.severity)
-    return signs
-
-
-def _plain_sign(writes: tuple[Write, ...]) -> str:
-    """Return the sign of a line that no finding is at: its note may stand at another line of the same names."""
-    if any(write.changed for write in writes):
-        return "note"
-    return "mark" if writes else ""
-
-
-def _cell_lines(
-    lines: tuple[str, ...], writing: dict[int, list[Write]], signs: dict[tuple[str, int], str], filename: str
-) -> list[Line]:
-    if not lines:
-        return _file_lines(filename, writing, signs) if writing else []
-    listing: list[Line] = []
-    for number in shown_lines(range(1, len(lines) + 1), writing, WHOLE, AROUND):
-        writes = tuple(writing.get(number, ()))
-        sign = signs.get((filename, number), _plain_sign(writes))
-        listing.append(_line(number, lines[number - 1].rstrip(), writes, sign) if number else Line(0, ""))
-    return listing
-
-
-def _file_lines(filename: str, writing: dict[int, list[Write]], signs: dict[tuple[str, int], str]) -> list[Line]:
-    heading = next(iter(writing.values()))[0].location
-    listing = [Line(0, heading.label.rpartition(",")[0] if heading else filename)]
-    for number in sorted(writing):
-        location = writing[number][0].location
-        writes = tuple(writing[number])
-        sign = signs.get((filename, number), _plain_sign(writes))
-        listing.append(_line(number, location.text if location else "", writes, sign))
-    return listing
+    writing: dict[tuple[str, int], list[Write]] = {}
+    for write in report.writes:
+        if write.location is not None:
+            writing.setdefault((write.location.filename, write.location.line), []).append(write)
+    places = [write.location for write in report.writes if write.location is not None]
+    lines = []
+    for filename, number, text in listing(report.cell, places, WHOLE, AROUND):
+        writes = tuple(writing.get((filename, number), ()))
+        # Where no finding is: its note may stand at another line of the same names.
+        plain = "note" if any(write.changed for write in writes) else "mark" if writes else ""
+        sign = signs.get((filename, number), plain)
+        lines.append(_line(number, text.rstrip(), writes, sign) if number else Line(0, text))
+    return lines
 
 
 def _line(number: int, text: str, writes: tuple[Write, ...], sign: str) -> Line:

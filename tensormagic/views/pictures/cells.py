@@ -169,13 +169,7 @@ class Cells:
         return max(len(row.label) for row in self.rows) + 3
 
     def dense(self, width: int, pointer: str = "", *, apart: bool = False) -> Canvas:
-        """Return the rows as shades, without frames.
-
-        Args:
-            width: Columns of a line.
-            pointer: What is above the element that is worked through.
-            apart: Whether neighbouring cells are kept apart.
-        """
+        """Return the rows as shades, without frames; ``pointer`` stands above the element that is worked through."""
         canvas, left, columns = Canvas(), self.text_left, self.columns
         room = max(min((width - left - 1) // columns, _MOST_ROOM), 1)
         if pointer and self.chosen:

@@ -62,10 +62,10 @@ def lettered(inner: str) -> str:
     return tag("g", inner, style=f"font-size:10px;fill:{role('ink-2')}")
 
 
-def hatched(box: Box, step: float = 5.0) -> str:
+def hatched(box: Box) -> str:
     """Return lines across a field, as they are over what is not finite: a page may have no pattern by a name."""
     left, top, width, height = box
-    drawn = []
+    step, drawn = 5.0, []
     for at in range(1, int((width + height) // step) + 1):
         start, end = max(at * step - height, 0.0), min(at * step, width)
         low, high = top + at * step - start, top + at * step - end

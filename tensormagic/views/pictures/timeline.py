@@ -106,14 +106,27 @@ class TimelinePicture(Picture):
 
     def html(self) -> str:
         """Return it by category, and one click away by line."""
-        first = layers_html(self.timeline, self.layers(), self.words, unit=self.unit)
+        first = self._layers_html(self.layers())
         lines = by_line(self.timeline)
         if self.only_lines or not any(layer.rank or layer.key.isdigit() for layer in lines):
             return tag("div", first, class_="tm-timeline")
-        second = layers_html(self.timeline, lines, self.words, unit=self.unit)
+        second = self._layers_html(lines)
         views = tag("div", first, class_="tm-by-category"), tag("div", second, class_="tm-by-line")
+        choices = (("by category", "tm-pick-category", ""), ("by line", "tm-pick-line", None))
+        switch = (
+            tag("label", f"<input{attributes(type='radio', name='by', class_=class_, checked=checked)}>", " ", words)
+            for words, class_, checked in choices
+        )
         # A form keeps its buttons apart from those of the same panel elsewhere on the page; "dialog": it never leaves.
-        return tag("form", tag("div", _switch(), class_="tm-switch"), *views, class_="tm-timeline", method="dialog")
+        return tag("form", tag("div", *switch, class_="tm-switch"), *views, class_="tm-timeline", method="dialog")
+
+    def _layers_html(self, layers: Sequence[Layer]) -> str:
+        """Return stacked areas, the lowest first, with their axes and their legend."""
+        keys = " ".join(_key(self.timeline, layer, self.words(layer)) for layer in reversed(layers))
+        sentence = tag("span", "at the peak", class_="tm-key quiet") if keys else ""
+        alternative = timeline_alternative(self.timeline, layers, self.words, unit=self.unit)
+        drawn = tag("div", _chart(self.timeline, layers, self.unit, alternative), class_="tm-drawn")
+        return tag("div", drawn, " ", tag("div", sentence, " ", keys, class_="tm-keys"), class_="tm-beside-keys")
 
     def text(self, width: int) -> Iterator[str]:
         """Return it as a chart of characters, and what it is made of at the peak."""
@@ -138,14 +151,7 @@ class TimelinePicture(Picture):
 def timeline_alternative(
     timeline: Timeline, layers: Sequence[Layer], words: Callable[[Layer], str], *, unit: str = "operation"
 ) -> str:
-    """Return how the live bytes went: from, to a peak where, what it is made of and by which line, and what stayed.
-
-    Args:
-        timeline: What is drawn.
-        layers: Of it, as they are stacked.
-        words: What a layer stands for.
-        unit: What the axis counts.
-    """
+    """Return how the live bytes went: from, to a peak where, what it is made of and by which line, and what stayed."""
     at, (first, *_), last = timeline.peak, timeline.operation, timeline.operation[-1]
     span = f"{unit} {count(first)} to {count(last)}" if last > first else f"{unit} {count(first)}"
     peak = f"the peak of {number_of_bytes(timeline.live[at])} at {unit} {count(timeline.operation[at])}"
@@ -171,32 +177,6 @@ def _part(timeline: Timeline, layer: Layer, words: Callable[[Layer], str]) -> st
 
 
 # -- HTML ------------------------------------------------------------------------------------------------------------
-
-
-def _switch() -> str:
-    choices = (("by category", "tm-pick-category", ""), ("by line", "tm-pick-line", None))
-    return "".join(
-        tag("label", f"<input{attributes(type='radio', name='by', class_=class_, checked=checked)}>", " ", words)
-        for words, class_, checked in choices
-    )
-
-
-def layers_html(
-    timeline: Timeline, layers: Sequence[Layer], words: Callable[[Layer], str], *, unit: str = "operation"
-) -> str:
-    """Return stacked areas with their axes and their legend.
-
-    Args:
-        timeline: What is drawn.
-        layers: Of it, the lowest first.
-        words: What a layer stands for.
-        unit: What the axis counts.
-    """
-    keys = " ".join(_key(timeline, layer, words(layer)) for layer in reversed(layers))
-    sentence = tag("span", "at the peak", class_="tm-key quiet") if keys else ""
-    alternative = timeline_alternative(timeline, layers, words, unit=unit)
-    drawn = tag("div", _chart(timeline, layers, unit, alternative), class_="tm-drawn")
-    return tag("div", drawn, " ", tag("div", sentence, " ", keys, class_="tm-keys"), class_="tm-beside-keys")
 
 
 def _key(timeline: Timeline, layer: Layer, words: str) -> str:
