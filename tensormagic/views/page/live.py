@@ -233,7 +233,8 @@ class LivePanel(Sampler):
     def bundle(self) -> Bundle:
         """Return the mimebundle to display before the run: the widget's view where there is one, and fallbacks."""
         view = self.sender.view() if isinstance(self.sender, WidgetSender) else {}
-        return {**view, **first_bundle(self._report())}
+        report = plain_report(self._report())
+        return {**view, "text/html": trace.render_static(report), "text/plain": to_text.render(trace.view(report))}
 
     def look(self, *, final: bool) -> None:
         """Send a whole document where the structure changed, else what changed, else nothing."""
@@ -412,12 +413,6 @@ def widget_class(name: str, module: str, style: str) -> Any:
 
     members = {"_esm": module, "_css": style, "_document": traitlets.Dict().tag(sync=True), "close": close}
     return type(name, (anywidget.AnyWidget,), members)
-
-
-def first_bundle(report: TraceReport) -> Bundle:
-    """Return what to show before the run, in hosts that cannot show the widget."""
-    report = plain_report(report)
-    return {"text/html": trace.render_static(report), "text/plain": to_text.render(trace.view(report))}
 
 
 # A notebook that is saved in the middle of a run holds a view of a widget. Where the kernel was restarted since, there

@@ -143,14 +143,13 @@ def title(report: MemoryReport) -> str:
 
 def summary(report: MemoryReport) -> str:
     """Return how much is alive, on which devices."""
-    described = [device_summary(device) for device in report.devices if device.live or device.storages]
+    described = []
+    for one in report.devices:
+        if one.live or one.storages:
+            storages = plural(one.storages, "storage")
+            storages += f" ({plural(one.tensors, 'tensor')})" if one.tensors > one.storages else ""
+            described.append(f"{number_of_bytes(one.live)} in {storages} on {one.device}")
     return f" {DOT} ".join(described) or ("no tensor is there" if report.title else "no tensor is alive")
-
-
-def device_summary(device: DeviceMemory) -> str:
-    """Return what lives on one device: ``2.4 GiB in 318 storages (402 tensors) on cuda:0``."""
-    tensors = f" ({plural(device.tensors, 'tensor')})" if device.tensors > device.storages else ""
-    return f"{number_of_bytes(device.live)} in {plural(device.storages, 'storage')}{tensors} on {device.device}"
 
 
 def device_notes(device: DeviceMemory) -> list[str]:

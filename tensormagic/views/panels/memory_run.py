@@ -293,7 +293,12 @@ def line_words(report: MemoryRunReport, index: int, *, width: int = 40) -> str:
 
 def peak_tiles(report: MemoryRunReport) -> list[Tile]:
     """Return what was alive at the peak, by line; what is not listed is shown separately, so that it is the peak."""
-    tiles = [block_tile(report, block) for block in report.peak_blocks]
+    tiles = []
+    for block in report.peak_blocks:  # in the group of its line, by its name or what allocated it
+        one = block.storage
+        label = one.name or operation(block.op) or one.category
+        lines = [label, *storage_lines(one)[1:], life(block)]
+        tiles.append(Tile(origin(report, block), label, one.category, one.nbytes, "\n".join(lines)))
     number, nbytes = report.peak_left_out
     if nbytes:
         tiles.append(Tile(LEFT_OUT, f"{count(number)} smaller", "other", nbytes, f"{count(number)} smaller", number))
@@ -307,14 +312,6 @@ def peak_tiles(report: MemoryRunReport) -> list[Tile]:
 def was_before(block: AllocatedBlock) -> bool:
     """Say whether a block had been there before the run."""
     return not block.op and not block.allocated_at and block.line < 0
-
-
-def block_tile(report: MemoryRunReport, block: AllocatedBlock) -> Tile:
-    """Return a block as what a treemap draws: in the group of its line, by its name or what allocated it."""
-    one = block.storage
-    label = one.name or operation(block.op) or one.category
-    lines = [label, *storage_lines(one)[1:], life(block)]
-    return Tile(origin(report, block), label, one.category, one.nbytes, "\n".join(lines))
 
 
 def origin(report: MemoryRunReport, block: AllocatedBlock, *, width: int = 40) -> str:

@@ -78,7 +78,11 @@ def run_text(report: TraceReport) -> str:
     if report.state == "drawn":
         leaves = sum(node.kind == "accumulate" for node in report.nodes)
         size = f"{plural(len(report.nodes), 'node')}, {plural(leaves, 'leaf', 'leaves')}"
-        return f"{size}{kept_text(report.kept) if report.kept else ''}"
+        if (kept := report.kept) is None or not kept.slots:
+            return size
+        of_leaves = f", {number_of_bytes(kept.leaf_bytes)} of it the leaves themselves" if kept.leaf_bytes else ""
+        storages = plural(kept.storages, "storage")
+        return f"{size}, keeps {number_of_bytes(kept.nbytes)} in {storages} for backward{of_leaves}"
     passes = plural(report.passes_seen, "backward pass", "backward passes")
     inner = plural(report.inner_passes_seen, "pass inside them", "passes inside them")
     passes += f" and {inner}" if report.inner_passes_seen else ""
@@ -86,14 +90,6 @@ def run_text(report: TraceReport) -> str:
     loss = loss_text(report)
     cost = paced_text(report) or overhead_text(report)
     return f"{steps}{passes} in {seconds_text(report.seconds)}{cost and f', {cost}'}{loss and f', {loss}'}"
-
-
-def kept_text(kept: Kept) -> str:
-    """Return ``, keeps 1.2 MiB in 3 storages for backward``, with the part of it that the leaves take anyway."""
-    if not kept.slots:
-        return ""
-    of_leaves = f", {number_of_bytes(kept.leaf_bytes)} of it the leaves themselves" if kept.leaf_bytes else ""
-    return f", keeps {number_of_bytes(kept.nbytes)} in {plural(kept.storages, 'storage')} for backward{of_leaves}"
 
 
 def loss_text(report: TraceReport) -> str:
@@ -276,7 +272,10 @@ def pacing_lines(report: TraceReport) -> Iterator[str]:
         yield f"traced: {_which(pacing)}"
     if pacing.unpaced:
         yield pacing.unpaced
-    yield from _cost(pacing)
+    budget, cost = pacing.asked.budget, pacing.cost
+    if budget is not None and cost is not None and cost > 1.05 * budget:
+        first = f": the first step, in which every graph is new, already cost {percent(pacing.first_cost)}"
+        yield f"the budget was not kept{first if pacing.first_cost > budget / 2 else ''}"
     if pacing.partial:
         yield (
             f"{plural(pacing.partial, 'step')} requested could not be traced completely: their graphs began before "
@@ -309,13 +308,6 @@ def _which(pacing: Pacing) -> str:
     after = pacing.after_finding
     why = f"; {count(after)} of them because the step before had a finding" if after else ""
     return f"{'step' if pacing.steps == 1 else 'steps'} {', '.join(kept)}{why}"
-
-
-def _cost(pacing: Pacing) -> Iterator[str]:
-    budget, cost = pacing.asked.budget, pacing.cost
-    if budget is not None and cost is not None and cost > 1.05 * budget:
-        first = f": the first step, in which every graph is new, already cost {percent(pacing.first_cost)}"
-        yield f"the budget was not kept{first if pacing.first_cost > budget / 2 else ''}"
 
 
 def _end(report: TraceReport, pacing: Pacing) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tensormagic.reports import ChangedName, Clash, Write, WritesReport
@@ -111,16 +111,16 @@ def effects(changed: Iterable[ChangedName]) -> list[Effect]:
     for one in {one.name: one for one in changed}.values():
         root = re.split(r"[.\[]", one.name, maxsplit=1)[0]
         by_root.setdefault(root, []).append(one)
-    return [effect for root, held in by_root.items() for effect in _effects_of(root, held)]
-
-
-def _effects_of(root: str, held: list[ChangedName]) -> Iterator[Effect]:
-    if len(held) < 3:
-        yield from (Effect(one.name, amount_text(one), one) for one in held)
-        return
-    touched, elements = sum(one.elements or 0 for one in held), sum(one.of_elements for one in held)
-    most = "" if all(one.certain for one in held) else "at most "
-    yield Effect(root, f"{plural(len(held), 'tensor')} in it, {most}{count(touched)} of {plural(elements, 'element')}")
+    found = []
+    for root, held in by_root.items():
+        if len(held) < 3:
+            found += [Effect(one.name, amount_text(one), one) for one in held]
+            continue
+        touched, elements = sum(one.elements or 0 for one in held), sum(one.of_elements for one in held)
+        part = f"{count(touched)} of {plural(elements, 'element')}"
+        most = "" if all(one.certain for one in held) else "at most "
+        found.append(Effect(root, f"{plural(len(held), 'tensor')} in it, {most}{part}"))
+    return found
 
 
 def phrases_of(write: Write) -> list[str]:

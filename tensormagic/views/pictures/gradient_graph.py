@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tensormagic.reports import FirstNonfinite, Frame, Graph, Node, TraceReport
+from tensormagic.reports import Frame, Graph, Node, TraceReport
 from tensormagic.views import to_html
 from tensormagic.views.graph import marks
 from tensormagic.views.graph.drawing import Box, Drawing, draw
@@ -26,7 +26,7 @@ from tensormagic.views.graph.marks import (
 )
 from tensormagic.views.graph.words import gradient_text, value_text, whole_shape
 from tensormagic.views.markup import escape, svg_image, tag
-from tensormagic.views.nodes import Cell, Column, Picture, Section, Table
+from tensormagic.views.nodes import Column, Picture, Section, Table
 from tensormagic.views.panels.trace_words import measured, norm_text, run_text, touched
 from tensormagic.views.pictures.graph_svg import SOLID, Scene, graph_svg, legend_svg, nonfinite_marks, styled
 from tensormagic.views.svg_paths import number
@@ -73,8 +73,13 @@ class GradientGraph(Picture):
         frame = last_frame(graph)
         rows, quoted = [], set[int | None]()
         for node in _most_telling(graph):
-            rows.append(_node_row(self.report, node, frame, quoted=node.location not in quoted))
+            place = self.report.location(node.location)
+            line = place.label if place is not None else ""  # with its text where it is named first
+            line += f": {place.text}" if place is not None and node.location not in quoted else ""
             quoted.add(node.location)
+            norm = norm_text(frame.norms[node.index]) if frame and node.index < len(frame.norms) else ""
+            shapes = ", ".join(map(whole_shape, node.shapes))
+            rows.append((str(node.index), node.op, node.variable, node.module, shapes, norm, line))
         number = plural(len(graph.nodes), "node")
         title = f"{number if len(rows) == len(graph.nodes) else f'{len(rows)} of {number}'} of graph {graph.number}"
         names = ("node", "op", "result or leaf", "module", "shape", "norm", "line")
@@ -138,14 +143,6 @@ def _most_telling(graph: Graph) -> Iterable[Node]:
     born = {node for first in graph.first_nonfinite for node in (first.node, first.receiver)}
     rest = [node.index for node in graph.nodes if node.index not in born]
     return (graph.nodes[index] for index in sorted([*born, *rest[: _MOST_NODES - len(born)]]))
-
-
-def _node_row(report: TraceReport, node: Node, frame: Frame | None, *, quoted: bool) -> tuple[Cell, ...]:
-    """Return the cells of a node; the text of a line is where the line is named first."""
-    place = report.location(node.location)
-    norm = norm_text(frame.norms[node.index]) if frame and node.index < len(frame.norms) else ""
-    line: Cell = "" if place is None else f"{place.label}: {place.text}" if quoted else place.label
-    return (str(node.index), node.op, node.variable, node.module, ", ".join(map(whole_shape, node.shapes)), norm, line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +322,9 @@ def _broken(report: TraceReport, graph: Graph, frame: Frame | None) -> Iterator[
     older = forward_mark(graph)
     nonfinite = older or next(iter(graph.first_nonfinite), None)
     if nonfinite is not None:
-        yield _born(report, graph, nonfinite, "in the forward already" if older else "")
+        doubt = "" if nonfinite.certain else ", or beside it"
+        born = f"{'NaN' if nonfinite.nan else 'Inf'} was born in {_called(report, graph.nodes[nonfinite.node])}{doubt}"
+        yield f"{born}, in pass {nonfinite.pass_number}{', in the forward already' if older else ''}"
     pairs = zip(graph.nodes, frame.norms, strict=False) if frame is not None else ()
     bad = [node for node, norm in pairs if not math.isfinite(norm) or (frame and str(node.index) in frame.bad)]
     if bad and nonfinite is not None:
@@ -335,13 +334,6 @@ def _broken(report: TraceReport, graph: Graph, frame: Frame | None) -> Iterator[
     elif bad:
         names = listed((_called(report, node) for node in bad), most=MOST_NAMES)
         yield f"NaN or Inf in {count(len(bad))} of {plural(len(graph.nodes), 'node')}: {names}"
-
-
-def _born(report: TraceReport, graph: Graph, nonfinite: FirstNonfinite, where: str) -> str:
-    what = "NaN" if nonfinite.nan else "Inf"
-    doubt = "" if nonfinite.certain else ", or beside it"
-    words = f"{what} was born in {_called(report, graph.nodes[nonfinite.node])}{doubt}"
-    return f"{words}, in pass {nonfinite.pass_number}{f', {where}' if where else ''}"
 
 
 def _range(report: TraceReport, graph: Graph, frame: Frame | None) -> Iterator[str]:

@@ -92,14 +92,6 @@ def _stub(canvas: Canvas, box: Box, *, detachment: bool) -> None:
         canvas.path("xe", f"M{point(x, y)}h6m0-4v8")
 
 
-def _cut_key() -> str:
-    """Return the sign of a cut for the legend, 22 pixels wide, its middle at 6."""
-    canvas = Canvas()
-    canvas.path("xl", "M0,6H22")
-    _break(canvas, 11, 6)
-    return canvas.svg()
-
-
 # -- boxes and wires --------------------------------------------------------------------------------------------------
 
 _FOOT = 6.0
@@ -336,7 +328,10 @@ def _keys(scene: Scene) -> list[tuple[str, str]]:
     if scene.frame is not None and UNREADABLE in scene.frame.norms:
         marks.insert(2, (_small(0, 1, "sblind"), NOT_MEASURABLE))
     if scene.drawing.detachment or any(box.cuts for box in scene.drawing.boxes):
-        marks.append((_cut_key(), "cut"))
+        cut = Canvas()  # 22 pixels wide, its middle at 6
+        cut.path("xl", "M0,6H22")
+        _break(cut, 11, 6)
+        marks.append((cut.svg(), "cut"))
     return [*marks, (stacked, "several steps in one box")] if folded else marks
 
 

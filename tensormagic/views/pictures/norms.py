@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tensormagic.reports import UNTOUCHED, ParameterSeries, Pass, TraceReport
+from tensormagic.reports import UNTOUCHED, ParameterSeries, TraceReport
 from tensormagic.views import to_html
 from tensormagic.views.graph.words import shape_text, whole_shape
 from tensormagic.views.markup import escape, fitted, text_width
@@ -103,19 +103,17 @@ def _parameter_row(parameter: ParameterSeries) -> tuple[str, ...]:
 
 
 def _pass_table(report: TraceReport) -> Section:
-    rows = [_pass_row(report, one) for one in report.passes[-_MOST_PASSES:]]
+    rows = []
+    for one in report.passes[-_MOST_PASSES:]:
+        place = report.location(one.location)
+        outcome = ", ".join(filter(None, (one.outcome, circumstances_text(report, one))))
+        loss = short_number(one.value) if one.value is not None else ""
+        numbers = str(one.number), str(one.step), str(one.graph), outcome, seconds_text(one.seconds), str(one.reached)
+        rows.append((*numbers, loss, "yes" if one.finite else "no", place.label if place else ""))
     seen = report.passes_traced + report.inner_passes_seen
     title = f"{len(rows)} of {plural(seen, 'pass', 'passes')}, the last ones" if seen > len(rows) else "Passes"
     names = ("pass", "step", "graph", "outcome", "time", "nodes reached", "loss", "all finite", "line")
     return Section(title, [Table([*map(Column, names)], rows)])
-
-
-def _pass_row(report: TraceReport, one: Pass) -> tuple[str, ...]:
-    place = report.location(one.location)
-    outcome = ", ".join(filter(None, (one.outcome, circumstances_text(report, one))))
-    loss = short_number(one.value) if one.value is not None else ""
-    return (str(one.number), str(one.step), str(one.graph), outcome, seconds_text(one.seconds), str(one.reached), loss,
-            "yes" if one.finite else "no", place.label if place else "")  # fmt: skip
 
 
 # -- as SVG -----------------------------------------------------------------------------------------------------------

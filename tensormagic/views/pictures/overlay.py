@@ -86,24 +86,6 @@ def in_elements(report: OverlayReport, storage: OverlayStorage) -> int:
     return size if storage.start % size == 0 and storage.cell_bytes % size == 0 else 1
 
 
-def element_title(member: OverlayMember, element: OverlayElement) -> str:
-    """Return which element this is, which bytes it takes, and how often it is read."""
-    inner = ", ".join(map(str, element.index))
-    label = f"{name(member)}[{inner}]" if element.index else name(member)
-    first, last = element.start, element.start + member.element_size - 1
-    where = f"byte {count(first)}" if first == last else f"bytes {count(first)} to {count(last)}"
-    return f"{label}: {where}" + (f", read {count(element.reads)} times" if element.reads > 1 else "")
-
-
-def share_title(start: int, stop: int, read: int | None) -> str:
-    """Return how much of a cell is read."""
-    where = f"bytes {count(start)} to {count(stop - 1)}"
-    if read is None:
-        return f"{where}: not counted"
-    part = "none" if read == 0 else "all" if read == stop - start else f"{count(read)} of {count(stop - start)}"
-    return f"{where}: {part} read"
-
-
 # -- HTML ------------------------------------------------------------------------------------------------------------
 
 
@@ -138,7 +120,12 @@ def _element(storage: OverlayStorage, member: OverlayMember, element: OverlayEle
     short = f"\u00d7{element.reads}" if element.reads > 1 else ""
     room = _pixels(storage) * span - 3
     text = next((text for text in (label, short) if len(text) * CHARACTER <= room), "")
-    return Cell(text, colour, element_title(member, element), span)
+    # Pointing at it says which element this is, which bytes it takes, and how often it is read.
+    which = f"{name(member)}[{', '.join(map(str, element.index))}]" if element.index else name(member)
+    first, last = element.start, element.start + member.element_size - 1
+    where = f"byte {count(first)}" if first == last else f"bytes {count(first)} to {count(last)}"
+    often = f", read {count(element.reads)} times" if element.reads > 1 else ""
+    return Cell(text, colour, f"{which}: {where}{often}", span)
 
 
 def _shares(storage: OverlayStorage, row: OverlayRow, colour: str) -> Iterator[Cell]:
@@ -146,8 +133,12 @@ def _shares(storage: OverlayStorage, row: OverlayRow, colour: str) -> Iterator[C
     for at, read in enumerate(row.bytes_read):
         start = storage.start + at * storage.cell_bytes
         stop = min(start + storage.cell_bytes, storage.stop)
+        how = "not counted"
+        if read is not None:
+            known = {0: "none", stop - start: "all"}
+            how = f"{known.get(read, f'{count(read)} of {count(stop - start)}')} read"
         share = 1.0 if read is None else read / (stop - start)
-        yield Cell(colour=colour, title=share_title(start, stop, read), share=share)
+        yield Cell(colour=colour, title=f"bytes {count(start)} to {count(stop - 1)}: {how}", share=share)
 
 
 def _readers(storage: OverlayStorage) -> Iterator[Cell]:

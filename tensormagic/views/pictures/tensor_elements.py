@@ -109,22 +109,20 @@ class DrawnLayout:
         values = self.grid.values
         return values[row][column] if values else ""
 
-    def stored_values(self, room: int) -> dict[int, str]:
-        """Return storage offset → value, in at most ``room`` characters: of all elements, or of those drawn."""
-        layout, grid = self.layout, self.grid
-        if layout.elements:
-            places = (layout.offset(unravel(at, layout.shape)) for at in range(len(layout.elements)))
-            return {place: narrowed(text, room) for place, text in zip(places, layout.elements, strict=True)}
-        pairs = zip(grid.offsets, grid.values, strict=False)
-        return {at: narrowed(text, room) for row, texts in pairs for at, text in zip(row, texts, strict=True)}
-
     @property
     def strip_values(self) -> dict[int, str]:
         """Storage offset → value, as a cell of the strip holds it; nothing where there is not room for all of them."""
         cells = len(self.strip.cells) if self.strip is not None and self.strip.cell_elements == 1 else 0
         if not 0 < cells <= NUMBERED_STRIP_CELLS:
             return {}
-        found = self.stored_values(STRIP_TEXT if cells <= FEW_STRIP_CELLS else STRIP_TEXT - 2)
+        layout, grid = self.layout, self.grid
+        places = [offset for row in grid.offsets for offset in row]
+        texts: Sequence[str] = [text for row in grid.values for text in row]
+        if layout.elements:  # not only those that are drawn
+            texts = layout.elements
+            places = [layout.offset(unravel(at, layout.shape)) for at in range(len(texts))]
+        room = STRIP_TEXT if cells <= FEW_STRIP_CELLS else STRIP_TEXT - 2
+        found = {place: narrowed(text, room) for place, text in zip(places, texts, strict=False)}
         most = STRIP_TEXT if cells <= FEW_STRIP_CELLS else STRIP_TEXT - 2 if cells <= MANY_STRIP_CELLS else 3
         return found if all(len(text) <= most for text in found.values()) else {}
 

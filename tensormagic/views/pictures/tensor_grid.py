@@ -255,20 +255,18 @@ def strip_html(report: TensorReport, drawn: DrawnLayout) -> str:
 
 
 def _map_of_strip(report: TensorReport, drawn: DrawnLayout, strip: Strip) -> str:
-    columns = [_column(drawn, each) for each in strip.cells]
+    columns = []
+    for each in strip.cells:
+        share = share_read(each)
+        filled = _MAP_ROWS if share is None else round(share * _MAP_ROWS) or (1 if share else 0)
+        place = fraction((each.start + each.stop - 1) // 2, drawn.low, drawn.high)
+        colour = LEVELS if drawn.cell_colour(each) is None else round(place * (LEVELS - 1))
+        columns.append([svg_paths.PLUS_INFINITY] * (_MAP_ROWS - filled) + [colour] * filled)
     rows = [list(row) for row in zip(*columns, strict=True)]
     picture = image(rows, 3, strip_sentence(report, strip), palette=(*PALETTE, theme.OTHER_SLICE))
     picture = picture.replace(' alt="', ' style="width:100%;height:24px" alt="', 1)
     ends = tag("span", count(strip.start)) + " " + tag("span", count(strip.stop - 1))
     return tag("div", tag("div", picture, class_="tm-map", data_kind="strip"), tag("div", ends, class_="tm-ends"))
-
-
-def _column(drawn: DrawnLayout, each: StripCell) -> list[int]:
-    share = share_read(each)
-    filled = _MAP_ROWS if share is None else round(share * _MAP_ROWS) or (1 if share else 0)
-    place = fraction((each.start + each.stop - 1) // 2, drawn.low, drawn.high)
-    colour = LEVELS if drawn.cell_colour(each) is None else round(place * (LEVELS - 1))
-    return [svg_paths.PLUS_INFINITY] * (_MAP_ROWS - filled) + [colour] * filled
 
 
 def strip_text(report: TensorReport, drawn: DrawnLayout, width: int) -> tuple[Canvas, int, str]:

@@ -63,7 +63,13 @@ class Stored(Picture):
 
     def html(self) -> str:
         """Return map and arrays side by side."""
-        return tag("div", _map_html(self.kind), _list_html(self.kind.stored), class_="tm-stored")
+        stored, arrays = self.kind.stored, ""
+        if stored is not None and stored.shown:
+            table = scroll("stored numbers", _list_cells(stored, stored.shown).html("tm-arrays"))
+            phrase = _list_caption(stored)
+            caption = tag("p", escape(phrase), class_="quiet") if phrase else ""
+            arrays = tag("div", table, caption, class_="tm-stored-list")
+        return tag("div", _map_html(self.kind), arrays, class_="tm-stored")
 
     def text(self, width: int) -> Iterator[str]:
         """Return the map, then the arrays."""
@@ -261,15 +267,6 @@ def _levels(stored_map: StoredMap) -> list[list[int]]:
 
 
 # -- in a page: how they lie in memory -------------------------------------------------------------------------------
-
-
-def _list_html(stored: StoredList | None) -> str:
-    if stored is None or not stored.shown:
-        return ""
-    table = _list_cells(stored, stored.shown).html("tm-arrays")
-    phrase = _list_caption(stored)
-    caption = tag("p", escape(phrase), class_="quiet") if phrase else ""
-    return tag("div", scroll("stored numbers", table), caption, class_="tm-stored-list")
 
 
 def _list_cells(stored: StoredList, shown: int) -> Cells:

@@ -141,7 +141,12 @@ class LayoutPicture(Picture):
             strip, bottom = cells.svg(top), top + cells.height
             if drawn.chosen is not None:
                 wire = _wire(chosen, cells.box(0, drawn.chosen, top), beside + 10)
-        remarks = _remarks(report, drawn)
+        notes = [strip_shown(report)]
+        if not drawn.as_table and drawn.bad_offsets():
+            notes.append("hatched in the grid: NaN or Inf")
+        if drawn.strip is not None and any(share_read(each) == 0 for each in drawn.strip.cells):
+            notes.append("hatched in the strip: not read")
+        remarks = "; ".join(filter(None, notes))
         parts = [grid, *lines, strip, wire]
         parts += [text(0, bottom + 14, remarks, "q")] if remarks else []
         return lettered("".join(parts)), bottom + (20 if remarks else 4)
@@ -207,15 +212,6 @@ def _reading_svg(report: TensorReport, drawn: DrawnLayout, left: float, width: f
     room = int((width - left) / CHARACTER)
     pieces = [(piece, style) for words, style in lines for piece in textwrap.wrap(words, room, subsequent_indent="  ")]
     return [text(left, 12 + _LINE * at, words, style) for at, (words, style) in enumerate(pieces[:_MOST_LINES])]
-
-
-def _remarks(report: TensorReport, drawn: DrawnLayout) -> str:
-    notes = [strip_shown(report)]
-    if not drawn.as_table and drawn.bad_offsets():
-        notes.append("hatched in the grid: NaN or Inf")
-    if drawn.strip is not None and any(share_read(each) == 0 for each in drawn.strip.cells):
-        notes.append("hatched in the strip: not read")
-    return "; ".join(filter(None, notes))
 
 
 def _wire(chosen: Box, cell: Box, edge: float) -> str:

@@ -387,7 +387,13 @@ def urgent(report: TensorReport) -> bool:
 
 def slices_summary(report: TensorReport) -> str:
     """Return what stands out, for a closed disclosure."""
-    parts = [_bad_clause(report, each) for each in _telling(report)[:1]]
+    parts = []
+    for each in _telling(report)[:1]:
+        at, of = letter(report, each.dim), count(each.size)
+        where = f"in {count(each.bad_count)} of {of} along {at}"
+        if each.bad_count == 1:
+            where = f"only at {at}={each.bad[0].index} of {of}"
+        parts.append(f"{_kind(each)} {where}")
     for each in report.slices:
         at = letter(report, each.dim)
         if 0 < each.zero_count < each.size:
@@ -410,13 +416,6 @@ def _telling(report: TensorReport) -> list[DimensionSlices]:
     """Return the dimensions that say where the bad elements are: few of their slices hold any, the fewest first."""
     holding = [each for each in report.slices if 0 < each.bad_count < each.size]
     return sorted(holding, key=lambda each: (each.bad_count / each.size, each.bad_count))
-
-
-def _bad_clause(report: TensorReport, each: DimensionSlices) -> str:
-    at = letter(report, each.dim)
-    if each.bad_count == 1:
-        return f"{_kind(each)} only at {at}={each.bad[0].index} of {count(each.size)}"
-    return f"{_kind(each)} in {count(each.bad_count)} of {count(each.size)} along {at}"
 
 
 def _kind(each: DimensionSlices) -> str:
