@@ -16,6 +16,7 @@ from tensormagic.collectors.geometry.layout import count_distinct
 from tensormagic.collectors.geometry.overlap import Region, overlap, overlap_elements
 from tensormagic.collectors.geometry.strides import SPARSE_PARTS, Memory, shares_version
 from tensormagic.collectors.graphs.saved_tensors import SavedHere, saved_in_graphs
+from tensormagic.collectors.objects.holdings import graph_of
 from tensormagic.collectors.objects.namespace import is_kind, plain, telling
 from tensormagic.collectors.objects.reach import Budget, Place, ReferenceWalk, roots
 from tensormagic.collectors.quiet import number, numbers, quiet
@@ -58,7 +59,10 @@ def find_aliases(x: torch.Tensor, named: Iterable[tuple[str, Any]], *, name: str
             candidate for label, item in described if (candidate := _candidate(x, memory, label, item)) is not None
         ]
         found = [candidate for candidate in found if candidate.item is not x or candidate.name != name]
-        found += _nameless_base(x, memory, found, name)
+        base = x._base
+        if base is not None and not any(candidate.item is base for candidate in found):  # no name reaches it
+            nameless = _candidate(x, memory, f"{name}._base", base)
+            found += [nameless] if nameless is not None else []
         found.sort(key=lambda candidate: RELATIONS.index(candidate.relation))
         own = region_of(x, 0)
         aliases = tuple(_alias(x, own, candidate) for candidate in found[:MOST])
@@ -121,15 +125,6 @@ def _array_candidate(memory: Memory, name: str, array: np.ndarray) -> _Candidate
         return None
     owns = bool(np.ndarray.flags.__get__(array).owndata)
     return _Candidate(name, "NumPy array", array, region, owns)
-
-
-def _nameless_base(x: torch.Tensor, memory: Memory, found: list[_Candidate], name: str) -> list[_Candidate]:
-    """Return the base of a view where no name reaches it."""
-    base = x._base
-    if base is None or any(candidate.item is base for candidate in found):
-        return []
-    candidate = _candidate(x, memory, f"{name}._base", base)
-    return [candidate] if candidate is not None else []
 
 
 def _alias(x: torch.Tensor, own: Region, candidate: _Candidate) -> Alias:
@@ -229,7 +224,7 @@ def _together(parts: list[Footprint]) -> Footprint | None:
 def _of_tensor(x: torch.Tensor) -> Footprint:
     strided = _otherwise(lambda: x.layout == torch.strided and not x.is_nested, otherwise=False)
     return Footprint(
-        pieces=_pieces(x),
+        pieces=_otherwise(lambda: tuple(Piece(Memory.of(part), region_of(part, 0)) for part in components(x)), None),
         shape=_otherwise(lambda: numbers(x.shape), ()),
         stride=_otherwise(lambda: tuple(int(step) for step in x.stride()), ()) if strided else (),
         dtype=str(x.dtype).removeprefix("torch."),
@@ -247,13 +242,6 @@ def _otherwise(look: Callable[[], Any], otherwise: Any) -> Any:
         return look()
     except Exception:  # an odd tensor may raise anything from any attribute
         return otherwise
-
-
-def _pieces(x: torch.Tensor) -> tuple[Piece, ...] | None:
-    try:
-        return tuple(Piece(Memory.of(part), region_of(part, 0)) for part in components(x))
-    except Exception:  # no storage, or none that can be asked for
-        return None
 
 
 def components(x: torch.Tensor) -> Iterator[torch.Tensor]:
@@ -331,22 +319,15 @@ class _Search:
     def _note(self, place: Place, item: Any) -> None:
         """Take down what uses the storage."""
         if is_kind(item, torch.Tensor):
-            self._note_graph(item, place)
+            self.walk.names.setdefault(item._cdata, place.path)
+            if (node := graph_of(item)) is not None:
+                self.graphs.setdefault(node, place.path)
         if self.target.shares(item):
             if is_kind(item, torch.Tensor):
                 self.storages.add(item._cdata)
             self.base_found = self.base_found or (item is self.target.item._base and place.kind != "view")
             if place.kind not in {"view", "array"}:  # the base of what has a name, which is what a user can delete
                 self.found.append(_holder(place, "storage", item))
-
-    def _note_graph(self, x: torch.Tensor, place: Place) -> None:
-        self.walk.names.setdefault(x._cdata, place.path)
-        try:
-            node = x.grad_fn
-        except RuntimeError:  # a view that was changed in a way that autograd forbids
-            return
-        if node is not None:
-            self.graphs.setdefault(node, place.path)
 
 
 @dataclass(slots=True)

@@ -249,7 +249,11 @@ class _Watch:
         found = []
         for child in inner_parts(part):
             footprint = self._footprint(child)
-            if footprint is not None and not (_is_access(part) and self._is_outside(child)):
+            if footprint is None:
+                continue
+            # A list or tuple that the user holds, rather than one that a call returned.
+            is_outside = footprint.several and isinstance(child, ast.Name | ast.Attribute | ast.Subscript)
+            if not (_is_access(part) and is_outside):
                 found.append((_short(self._text(child)), footprint))
         return found
 
@@ -261,25 +265,14 @@ class _Watch:
         seen = self.seen.get(part)  # type: ignore[call-overload]  # open parts are expressions
         return seen.footprint if seen is not None else None
 
-    def _is_outside(self, part: ast.AST) -> bool:
-        """Return whether a part is a list or tuple that the user holds, rather than one that a call returned."""
-        footprint = self._footprint(part)
-        return (
-            footprint is not None and footprint.several and isinstance(part, ast.Name | ast.Attribute | ast.Subscript)
-        )
-
     def _code(self, part: Part) -> str:
         """Return a part's own code: of a chain, what comes after the step before."""
         receiver = getattr(part.func, "value", None) if isinstance(part, ast.Call) else getattr(part, "value", None)
-        whole = self._text(part)
-        if receiver is None or isinstance(receiver, ast.Name) or not self._is_step(receiver):
+        whole, seen = self._text(part), self.seen.get(receiver) if receiver is not None else None
+        if receiver is None or isinstance(receiver, ast.Name) or seen is None or seen.footprint is None:
             return _short(whole)
         before = self._text(receiver)
         return _short(whole[len(before) :].lstrip() if whole.startswith(before) else whole)
-
-    def _is_step(self, part: Part) -> bool:
-        seen = self.seen.get(part)
-        return seen is not None and seen.footprint is not None and not isinstance(part, ast.Name)
 
     def _text(self, part: Part) -> str:
         return ast.get_source_segment(self.source, part) or ""

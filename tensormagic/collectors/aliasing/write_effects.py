@@ -144,7 +144,11 @@ class Effects:
         yield from _behind_autograd(seen, via)
         written = via.tensor if via is not None else _written_name(seen)
         lists = _same_memory_lists(seen, via)
-        yield from (change for name in lists if (change := self._list(seen, name, lists[name])) is not None)
+        for name, hits in lists.items():
+            item, region = hits[0].item, hits[0].region
+            if (reached := self._touched(seen, region)).elements:
+                noticed, count = _noticed(seen.target, item), len(hits)
+                yield seen.change(name, "item of a list", item, (region, reached), noticed=noticed, items=count)
         met: set[int] = {id(written)}
         for hit in _others(seen, statement, via, written):
             if id(hit.item) in met or hit.storage_alias.list_name in lists:
@@ -177,14 +181,6 @@ class Effects:
             extent=_extent(place_of(written), hit.region), noticed=_noticed(seen.target, hit.item),
             saved=_is_saved(hit.item, seen),
         )  # fmt: skip
-
-    def _list(self, seen: WriteSeen, name: str, hits: list[Hit]) -> ChangedName | None:
-        item, region = hits[0].item, hits[0].region
-        reached = self._touched(seen, region)
-        if not reached.elements:
-            return None
-        noticed = _noticed(seen.target, item)
-        return seen.change(name, "item of a list", item, (region, reached), noticed=noticed, items=len(hits))
 
 
 def _extent(written: Region, other: Region) -> Extent:

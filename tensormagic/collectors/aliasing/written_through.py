@@ -10,14 +10,12 @@ from functools import lru_cache
 from typing import Any
 
 import torch
-from torch import nn
 
 from tensormagic.collectors.aliasing.storage_aliases import place_of
 from tensormagic.collectors.geometry.layout import count_distinct
 from tensormagic.collectors.geometry.overlap import overlap, touched
 from tensormagic.collectors.geometry.strides import Pattern, Written, is_same_place
-from tensormagic.collectors.objects.holdings import REGISTRIES, registered
-from tensormagic.collectors.objects.namespace import is_kind
+from tensormagic.collectors.objects.namespace import UNKNOWN, is_kind, stored
 from tensormagic.collectors.quiet import quiet
 from tensormagic.reports import Clash
 
@@ -158,26 +156,16 @@ def _way(expression: ast.expr) -> list[ast.expr]:
 
 
 def _next(value: Any, step: ast.expr | None) -> Any:
-    if isinstance(step, ast.Attribute):
-        return _attribute(value, step.attr)
+    """Return an attribute or an item that is plainly stored; nothing is computed."""
     if isinstance(step, ast.Subscript) and isinstance(step.slice, ast.Constant):
         return _item(value, step.slice.value)
-    return None
-
-
-def _attribute(value: Any, name: str) -> Any:
-    """Return an attribute that is plainly stored; nothing is computed."""
+    if not isinstance(step, ast.Attribute):
+        return None
     if is_kind(value, torch.Tensor):
         with torch._C.DisableTorchFunction():
-            return value.grad if name == "grad" and value.is_leaf else None
-    try:
-        stored = object.__getattribute__(value, "__dict__")
-    except (AttributeError, TypeError):
-        return None
-    if name in stored:
-        return stored[name]
-    registries = [registered(value, each) for each in REGISTRIES] if is_kind(value, nn.Module) else []
-    return next((registry[name] for registry in registries if name in registry), None)
+            return value.grad if step.attr == "grad" and value.is_leaf else None
+    found = stored(value, step.attr)
+    return None if found is UNKNOWN else found
 
 
 def _item(value: Any, key: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, Literal
@@ -241,19 +242,14 @@ def noted_line(storage: torch.UntypedStorage) -> Origin | None:
     return known.origin if same else None
 
 
-def _records(cuda: Any, recording: Callable[[], bool]) -> bool:
-    """Return whether stacks are there to ask for; of an allocator that is not torch's own they are not."""
-    try:
-        return bool(cuda.is_initialized() and recording())
-    except RuntimeError:  # "cudaMallocAsync does not yet support recordHistory", and any other allocator likewise
-        return False
-
-
 class Lines:
     """Tells the lines of storages, for one look; CUDA is not started by looking."""
 
     def __init__(self, cuda: Any = torch.cuda, recording: Callable[[], bool] = _is_recording) -> None:
-        self._traceback = getattr(cuda.memory, "_allocation_traceback", None) if _records(cuda, recording) else None
+        self._traceback: Callable[[int], Any] | None = None
+        with suppress(RuntimeError):  # "cudaMallocAsync does not yet support recordHistory", and others likewise
+            if cuda.is_initialized() and recording():
+                self._traceback = getattr(cuda.memory, "_allocation_traceback", None)
 
     def of(self, storage: torch.UntypedStorage) -> Origin | None:
         """Return the line that allocated a storage, where anybody saw it. Never raises."""

@@ -89,16 +89,6 @@ def summed(blocks: list[Block]) -> tuple[LiveStorage, ...]:
     return tuple(sorted(found, key=lambda one: -one.nbytes))
 
 
-def _preference(place: Place, x: torch.Tensor, composed: Collection[int]) -> tuple[int, ...]:
-    """Return what puts the name first that a user would write: their own, a plain path, of all of it, quick to write.
-
-    Of outputs, the one that shows the cell.
-    """
-    path = place.path
-    kept = place.kind in _SESSION, OPTIMIZED.search(path) is not None, ", " in path, x._is_view(), id(x) in composed
-    return *kept, not path.startswith("Out["), path.count(".") + path.count("[")
-
-
 def _shape(x: torch.Tensor) -> tuple[int, ...]:
     try:
         return numbers(x.shape)
@@ -159,6 +149,9 @@ def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by nam
             kept, views, graphs = (), (), ()
         counters, missing = read_devices(readers)
         present = {one.device for one in counters} | {block.memory.device for block in blocks}
+        absent = [  # nothing is ever stored on ``meta``
+            name for name in devices or () if name != "meta" and not any(_is_asked_for(one, (name,)) for one in present)
+        ]
         line_of = Lines().of
         asked = ", ".join(only or ()), ", ".join(devices or ())
         return MemoryReport(
@@ -170,7 +163,7 @@ def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by nam
             graphs=graphs,
             looked=survey.looked,
             title=" on ".join(filter(None, asked)),  # "net", "net on cuda:0", "cuda"
-            gaps=(*survey.gaps, *missing, *_absent(devices or (), present)),
+            gaps=(*survey.gaps, *missing, *(Gap("device", f"torch sees no {name} here") for name in absent)),
         )
 
 
@@ -186,29 +179,19 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def _absent(devices: Collection[str], present: Collection[str]) -> Iterator[Gap]:
-    """Yield a gap for each device that was asked for and is not there; nothing is ever stored on ``meta``."""
-    for name in devices:
-        if name != "meta" and not any(_is_asked_for(one, (name,)) for one in present):
-            yield Gap("device", f"torch sees no {name} here")
-
-
 def require_devices(devices: Collection[str]) -> None:
     """Check the names of devices.
 
     Raises:
         TensorMagicError: where torch knows none of that name.
     """
-    for name in devices:
-        if not _is_known(name):
-            raise TensorMagicError(f"torch knows no device {name!r}: cpu, cuda, cuda:1, mps, xpu, meta")
-
-
-def _is_known(name: str) -> bool:
+    name = ""
     try:
-        return bool(torch.device(name).type)
+        for name in devices:
+            torch.device(name)
     except (RuntimeError, TypeError):
-        return False
+        known = "cpu, cuda, cuda:1, mps, xpu, meta"
+        raise TensorMagicError(f"torch knows no device {name!r}: {known}") from None
 
 
 def _is_asked_for(device: str, asked: Collection[str] | None) -> bool:

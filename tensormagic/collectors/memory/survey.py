@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Sequence
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -14,7 +14,14 @@ from torch import nn
 from tensormagic.collectors.graphs.live_nodes import is_node_class, walk_nodes
 from tensormagic.collectors.graphs.saved_tensors import kept_by, path_of
 from tensormagic.collectors.memory.live_blocks import Block, Role, memory_in, merged, nbytes_of, parts
-from tensormagic.collectors.objects.holdings import defining_module, gradient_there, is_readable, mro_of, registered
+from tensormagic.collectors.objects.holdings import (
+    defining_module,
+    gradient_there,
+    graph_of,
+    is_readable,
+    mro_of,
+    registered,
+)  # fmt: skip
 from tensormagic.collectors.objects.namespace import OPTIMIZED
 from tensormagic.collectors.session.session_walk import ObjectWalk
 from tensormagic.reports import Gap, Holder
@@ -98,7 +105,7 @@ class Survey:
         self.looked = walk_session.looked
         self._meet_named()
         self._meet_registered()
-        roots = [root for place, x in walk_session.visits for root in _root(x, place.path)]
+        roots = [(node, place.path) for place, x in walk_session.visits if (node := graph_of(x)) is not None]
         if everything:
             roots += self._meet_nameless()
         self._read_graphs(roots)
@@ -211,7 +218,7 @@ class Survey:
         tensors = [x for x in tensors if id(x) not in known and is_readable(x)]
         for x in tensors:
             self._blocks_of(x)
-        roots = [root for x in tensors for root in _root(x, _NAMELESS)]
+        roots = [(node, _NAMELESS) for x in tensors if (node := graph_of(x)) is not None]
         return roots + [(item, "a node without a name") for item in found if kinds[type(item)] == "node"]
 
     def _read_graphs(self, roots: Iterable[tuple[Any, str]]) -> None:
@@ -242,12 +249,3 @@ class Survey:
                 block.roles.add("saved")
             if len(block.saved) < MOST_SAVED:
                 block.saved.append(Holder(path_of(node, name, slot), "graph", "storage", nbytes_of(x)))
-
-
-def _root(x: torch.Tensor, name: str) -> Iterator[tuple[Any, str]]:
-    try:
-        node = x.grad_fn
-    except RuntimeError:  # a view that was changed in a way that autograd forbids
-        return
-    if node is not None:
-        yield node, name

@@ -139,7 +139,10 @@ def find_functions(wanted: Iterable[Any], namespace: Mapping[str, Any], cell: Ce
             if name not in found.later.values():
                 raise
             continue
-        found.add(_code_of(value, name), name)
+        inner = _unwrapped(value)
+        if not isinstance(inner, FunctionType):
+            raise UnknownNameError(f"cannot follow {name}, of type {type(inner).__name__}: it is not a Python function")
+        found.add(inner.__code__, name)
     return found
 
 
@@ -163,16 +166,8 @@ def _value(name: str, namespace: Mapping[str, Any]) -> Any:
         ) from None
 
 
-def _code_of(value: Any, name: str) -> CodeType:
-    """Return what a function runs, behind its decorators; of a module its forward."""
-    inner = _unwrapped(value)
-    if isinstance(inner, FunctionType):
-        return inner.__code__
-    raise UnknownNameError(f"cannot follow {name}, of type {type(inner).__name__}: it is not a Python function")
-
-
 def _unwrapped(value: Any) -> Any:
-    """Return the function inside methods, partials, decorators, compiled functions and modules."""
+    """Return the function inside methods, partials, decorators, compiled functions, and of modules their forward."""
     for _ in range(32):  # a chain without an end is somebody's joke
         inner = _inside(value)
         if inner is None:

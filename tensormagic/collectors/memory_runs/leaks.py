@@ -16,6 +16,7 @@ import torch
 from tensormagic.collectors.graphs.live_nodes import walk_nodes
 from tensormagic.collectors.graphs.saved_tensors import live_saved
 from tensormagic.collectors.graphs.structure import is_accumulate
+from tensormagic.collectors.objects.holdings import graph_of
 from tensormagic.collectors.objects.namespace import nearest
 from tensormagic.collectors.objects.reach import Place
 from tensormagic.collectors.quiet import quiet
@@ -26,7 +27,6 @@ from tensormagic.collectors.session.session_walk import (
     emptied,
     graphs_and_storages,
     grown,
-    is_tracked,
     no_cell,
     sources,
 )
@@ -318,9 +318,9 @@ class _Search:
         }
         seen: set[Any] = set()
         for place, x in sorted(tensors.values(), key=lambda pair: pair[0].depth):
-            if is_tracked(x):
+            if (root := graph_of(x)) is not None:
                 hold = Hold(_as_written(place.path), "carried", location=self.where(place.path), graph=True)
-                yield from ((key, hold) for key in _saved_below(x.grad_fn, seen))
+                yield from ((key, hold) for key in _saved_below(root, seen))
 
 
 def _saved_below(root: Any, seen: set[Any]) -> Iterator[int]:

@@ -220,15 +220,9 @@ class MemoryRecorder(Listener):
                 by_device.setdefault(device, []).append(event)
         for device, some in by_device.items():
             if device.type != "meta":
-                self._allocation_log(device).fold(some)
-
-    def _allocation_log(self, device: torch.device) -> AllocationLog:
-        allocation_log = self._allocation_logs.get(device)
-        if allocation_log is None:
-            allocation_log = self._allocation_logs.setdefault(
-                device, AllocationLog(str(device), self._totals, self._iterations)
-            )
-        return allocation_log
+                if device not in self._allocation_logs:
+                    self._allocation_logs[device] = AllocationLog(str(device), self._totals, self._iterations)
+                self._allocation_logs[device].fold(some)
 
     # -- what is known so far -------------------------------------------------------------------------------------
 

@@ -149,12 +149,12 @@ class Account:
         """Return the largest of some blocks, and how many are left out and their bytes."""
         order = sorted(blocks, key=lambda pair: -pair[1])
         left = order[MOST_BLOCKS:]
-        wording = tuple(self._block(block, nbytes) for block, nbytes in order[:MOST_BLOCKS])
-        return wording, (len(left), sum(nbytes for _, nbytes in left))
-
-    def _block(self, block: Block, nbytes: int) -> AllocatedBlock:
-        line, phase = self._numbers.get(block.site, -1), "other" if block.place is None else block.place.phase
-        return AllocatedBlock(self._storage(block, nbytes), block.op, line, block.allocated_at, block.freed_at, phase)
+        listed = []
+        for block, nbytes in order[:MOST_BLOCKS]:
+            line, phase = self._numbers.get(block.site, -1), "other" if block.place is None else block.place.phase
+            known = self._storage(block, nbytes)
+            listed.append(AllocatedBlock(known, block.op, line, block.allocated_at, block.freed_at, phase))
+        return tuple(listed), (len(left), sum(nbytes for _, nbytes in left))
 
     def _storage(self, block: Block, nbytes: int) -> LiveStorage:
         """Return what is known of a storage, by name where it is alive and has one."""

@@ -84,6 +84,14 @@ def is_readable(x: Any) -> bool:
         return False
 
 
+def graph_of(x: torch.Tensor) -> Any:
+    """Return the node that made a tensor; None also for a view that was changed in a way that autograd forbids."""
+    try:
+        return x.grad_fn
+    except RuntimeError:
+        return None
+
+
 def defining_module(kind: type) -> str:
     """Return the module that a class says it is defined in; empty where it says none."""
     try:

@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from tensormagic.collectors.objects.holdings import attributes_of, inside, is_a, items_of
-from tensormagic.collectors.objects.reach import DeepNames, Sharded, sharded_in
+from tensormagic.collectors.objects.reach import DeepNames, sharded_in
 from tensormagic.collectors.quiet import number
 from tensormagic.reports.base import gc_paused
 
@@ -258,14 +258,10 @@ class Leaves:
                 number = self._put(there, leaf)
                 if number < known and before is not None and before() is module:
                     self.replaced.add(number)
-            self._learn_sharded(sharded)
-
-    def _learn_sharded(self, sharded: list[Sharded]) -> None:
-        """Note what represents parameters that are known."""
-        for one in sharded:
-            if (number := self.find(one.parameter)) is not None:
-                for other in one.others:
-                    self._numbers[id(other)], self._others[id(other)] = number, weakref.ref(other)
+            for each in sharded:
+                if (known_as := self.find(each.parameter)) is not None:
+                    for other in each.others:
+                        self._numbers[id(other)], self._others[id(other)] = known_as, weakref.ref(other)
 
     def _is_known(self, tensor: torch.Tensor) -> bool:
         return self.find(tensor) is not None
@@ -295,8 +291,10 @@ class Leaves:
 
     def _learn_owner(self, parameter: nn.Parameter) -> None:
         """Learn the module of the user's that holds a parameter; others that are there play no part in the run."""
-        if self._owners_there is None:
-            self._owners_there = self._modules.owners() if self._may_scan() else {}
+        if self._owners_there is None:  # once a walk the namespace is looked through, and not in every walk for ever
+            may_scan = self._scans_left > 0 and self._scans < MODULE_SCAN_LIMIT
+            self._scans, self._scans_left = self._scans + may_scan, 0
+            self._owners_there = self._modules.owners() if may_scan else {}
         reference, owner = self._owners_there.get(id(parameter), (None, None))
         if reference is not None and reference() is parameter and owner is not None:
             module = owner()
@@ -325,13 +323,6 @@ class Leaves:
         self._anonymous_from.clear()
         self._scans_left = 1
         self.learn_parameters()
-
-    def _may_scan(self) -> bool:
-        """Return whether to look through the namespace for modules: once a walk, and not in every walk for ever."""
-        may = self._scans_left > 0 and self._scans < MODULE_SCAN_LIMIT
-        self._scans += may
-        self._scans_left = 0
-        return may
 
     def _add(self, tensor: torch.Tensor, name: str, owner: str) -> int:
         with torch._C.DisableTorchFunction():  # a mode of the user's is not to see what is asked here

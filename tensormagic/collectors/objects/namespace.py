@@ -120,19 +120,14 @@ def _optimizer_children(path: str, optimizer: Any, depth: int, label: Label) -> 
     """Yield what an optimizer updates, and what it remembers of each."""
     attributes = attributes_of(optimizer)
     names: dict[int, str] = {}
-    for at, group in enumerate(attributes.get("param_groups") or ()):
-        for name, parameter in _parameters_of(f"{path}.param_groups[{at}]", group):
-            names[id(parameter)] = name
+    for number, group in enumerate(attributes.get("param_groups") or ()):
+        held: Any = dict.get(group, "params") if is_kind(group, dict) else None
+        for at, parameter in enumerate(list.__iter__(held) if is_kind(held, list) else ()):
+            name = names[id(parameter)] = f"{path}.param_groups[{number}]['params'][{at}]"
             yield name, parameter, NO_FURTHER
     for parameter, state in list(dict.items(attributes.get("state") or {})):
         key = label(parameter) or names.get(id(parameter), repr(parameter) if is_opaque(parameter) else "?")
         yield f"{path}.state[{key}]", state, depth - 1
-
-
-def _parameters_of(path: str, group: Any) -> Iterator[tuple[str, object]]:
-    held: Any = dict.get(group, "params") if is_kind(group, dict) else None
-    if is_kind(held, list):
-        yield from ((f"{path}['params'][{at}]", parameter) for at, parameter in enumerate(list.__iter__(held)))
 
 
 def gradient(path: str, x: torch.Tensor) -> list[Child]:
@@ -327,18 +322,14 @@ def _several(node: ast.Tuple | ast.List, names: Mapping[str, Any]) -> Any:
 
 def _attribute(node: ast.Attribute, names: Mapping[str, Any]) -> Any:
     owner = still_value(node.value, names)
-    if is_plain_tensor(owner):
-        return _of_tensor(owner, node.attr)
-    return stored(owner, node.attr)
-
-
-def _of_tensor(tensor: torch.Tensor, name: str) -> Any:
-    if name == "grad":
-        return tensor.grad if tensor.is_leaf else UNKNOWN
-    if name not in _TENSOR_ATTRIBUTES:
+    if not is_plain_tensor(owner):
+        return stored(owner, node.attr)
+    if node.attr == "grad":
+        return owner.grad if owner.is_leaf else UNKNOWN
+    if node.attr not in _TENSOR_ATTRIBUTES:
         return UNKNOWN
     with quiet():
-        return getattr(tensor, name)
+        return getattr(owner, node.attr)
 
 
 def is_plain_tensor(value: Any) -> bool:

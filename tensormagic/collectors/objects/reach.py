@@ -245,7 +245,6 @@ WHOLE_LOOKS = 16  # through everything, in a run; one in vain counts as four
 _IN_VAIN = 3
 
 Roots = Callable[[], Iterable[tuple[str, nn.Module]]]
-Scope = tuple[str, Mapping[str, Any]]  # the function, empty outside of one, and its names
 Found = dict[int, tuple[weakref.ref[Any], str, bool]]  # by `id`: the leaf, its name, whether that is a function's
 
 
@@ -298,7 +297,8 @@ class DeepNames:
     def _look(self, *, whole: bool) -> Found:
         """Return the names of the leaves that can be reached, by ``id``; what was found first counts."""
         names: Found = {}
-        for function, space in self._scopes():
+        scopes = ("", dict(self._roots())), ("", self._namespace), *running_functions(self._frame, self._namespace)
+        for function, space in scopes:
             reached: dict[int, tuple[weakref.ref[Any], list[str]]] = {}
             worth = self._worth(function, space, whole=whole)
             walk = Walk(worth, LOOKS_IN_FUNCTION if function else LOOKS, ITEMS, gradients=False)
@@ -308,11 +308,6 @@ class DeepNames:
             for key, (reference, paths) in reached.items():
                 names[key] = reference, self._described(function, nearest(telling(paths))[0]), bool(function)
         return names
-
-    def _scopes(self) -> Iterator[Scope]:
-        yield "", dict(self._roots())
-        yield "", self._namespace
-        yield from running_functions(self._frame, self._namespace)
 
     def _worth(self, function: str, space: Mapping[str, Any], *, whole: bool) -> Mapping[str, Any]:
         """Return the names to look through: all, or those that led to something, and in a function what is a tensor."""

@@ -179,14 +179,9 @@ def usual_loss(out: torch.Tensor, target: torch.Tensor) -> str:
     return "mse_loss" if target.shape == out.shape and target.is_floating_point() else ""
 
 
-_CROSS = frozenset({"CrossEntropyLoss", "cross_entropy", "NLLLoss", "nll_loss"})
+_CROSS = frozenset({"CrossEntropyLoss", "cross_entropy", "NLLLoss", "nll_loss"})  # these take numbers of classes
 _BINARY = frozenset({"BCEWithLogitsLoss", "BCELoss", "binary_cross_entropy", "binary_cross_entropy_with_logits"})
 _SQUARES = frozenset({"MSELoss", "mse_loss"})
-
-
-def picks_classes(name: str) -> bool:
-    """Return whether a loss takes numbers of classes."""
-    return name in _CROSS
 
 
 def _of_nothing(name: str, out: torch.Tensor, target: Any) -> float | None:
@@ -433,7 +428,7 @@ def _is_out_of_range(out: torch.Tensor, target: Any, loss: Any) -> bool:
     name = usual_loss(out, target) if loss is None else type(loss).__name__
     ignored = getattr(loss, "ignore_index", -100)
     wanted = target[target != ignored]
-    return picks_classes(name) and bool(((wanted < 0) | (wanted >= out.shape[1])).any())
+    return name in _CROSS and bool(((wanted < 0) | (wanted >= out.shape[1])).any())
 
 
 def _refuse_missing_rows(path: str, module: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> None:

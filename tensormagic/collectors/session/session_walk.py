@@ -19,7 +19,7 @@ from torch import nn
 from tensormagic.collectors.graphs.live_nodes import next_nodes
 from tensormagic.collectors.graphs.saved_tensors import live_saved
 from tensormagic.collectors.graphs.structure import is_accumulate
-from tensormagic.collectors.objects.holdings import registered
+from tensormagic.collectors.objects.holdings import graph_of, registered
 from tensormagic.collectors.objects.reach import Budget, Place, ReferenceWalk, roots
 from tensormagic.collectors.where.source import is_own_code
 from tensormagic.reports import Gap, GraphForm, Location, StoredGraph
@@ -219,17 +219,9 @@ def graphs_and_storages(
     ``own`` are storages that names lead to; ``where`` gives the line that makes something grow, by its name.
     """
     known = _Walked(set(own), most)
-    tracked = [(place, x) for place, x in tensors if place.kind in _PLACES and is_tracked(x)]
+    tracked = [(place, x) for place, x in tensors if place.kind in _PLACES and graph_of(x) is not None]
     found = [*_in_containers(tracked, known, where), *_in_sums(tracked, known, where)]
     return sorted(found, key=lambda pair: -pair[0].nbytes)[:MOST]
-
-
-def is_tracked(x: torch.Tensor) -> bool:
-    """Return whether a tensor has a graph, as far as it says."""
-    try:
-        return x.grad_fn is not None
-    except RuntimeError:  # a view that was changed in a way that autograd forbids
-        return False
 
 
 def _in_containers(tracked: list[tuple[Place, torch.Tensor]], known: _Walked, where: WhereGrown) -> Iterator[_Found]:
