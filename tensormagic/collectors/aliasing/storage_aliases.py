@@ -113,7 +113,10 @@ class StorageAliases:
 
     def _add(self, item: Any, storage_alias: StorageAlias) -> None:
         try:
-            storage_alias = replace(storage_alias, storage=_storage_of(item))
+            if not issubclass(type(item), np.ndarray):
+                if item.layout != torch.strided:
+                    return
+                storage_alias = replace(storage_alias, storage=int(item.untyped_storage()._cdata))
         except (RuntimeError, NotImplementedError, AttributeError, ValueError, TypeError):
             return  # no strided memory that could be asked for
         if storage_alias.storage:
@@ -148,15 +151,6 @@ def place_of(x: torch.Tensor) -> Region:
     address = 0 if x.device.type == "meta" else x.data_ptr()
     shift = address - int(x.storage_offset()) * x.element_size() if address else 0
     return region_of(x, shift)
-
-
-def _storage_of(item: Any) -> int:
-    """Return the identity of the storage; 0 for an array."""
-    if issubclass(type(item), np.ndarray):
-        return 0
-    if item.layout != torch.strided:
-        raise ValueError("no strides")
-    return int(item.untyped_storage()._cdata)
 
 
 # Everything a namespace reaches, by the memory it lies in: what ``%aliases`` and ``%tensors`` both begin with.

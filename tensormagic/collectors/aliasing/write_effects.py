@@ -149,9 +149,11 @@ class Effects:
             if (reached := self._touched(seen, region)).elements:
                 noticed, count = _noticed(seen.target, item), len(hits)
                 yield seen.change(name, "item of a list", item, (region, reached), noticed=noticed, items=count)
-        met: set[int] = {id(written)}
-        for hit in _others(seen, statement, via, written):
-            if id(hit.item) in met or hit.storage_alias.list_name in lists:
+        base = seen.target._base if via is None else None
+        met = {id(each) for each in (written, seen.target, base)}  # what the line writes to in so many words
+        for hit in seen.hits:
+            name = hit.storage_alias.name
+            if id(hit.item) in met or hit.storage_alias.list_name in lists or _root(name) in statement.loop_sources:
                 continue
             met.add(id(hit.item))
             if (change := self._changed(seen, hit, written)) is not None:
@@ -191,15 +193,6 @@ def _extent(written: Region, other: Region) -> Extent:
     if there == other.elements:
         return "same" if back == written.elements else "within"
     return "around" if back == written.elements else "crosses"
-
-
-def _others(seen: WriteSeen, statement: Statement, via: Through | None, written: torch.Tensor) -> Iterator[Hit]:
-    """Yield those of the hits that the line does not write to in so many words."""
-    for hit in seen.hits:
-        if hit.item is seen.target or hit.item is written or (via is None and hit.item is seen.target._base):
-            continue
-        if _root(hit.storage_alias.name) not in statement.loop_sources:
-            yield hit
 
 
 def _written_name(seen: WriteSeen) -> torch.Tensor:

@@ -131,7 +131,7 @@ def _of_tensor(x: Any, taker: References) -> None:
     with contextlib.suppress(RuntimeError):  # a view that was changed in a way that autograd forbids
         node = _grad_fn(x)
         if node is not None:
-            taker.uncounted(node)
+            taker.native(node, is_shown=is_custom(type(node)))
         _of_hooks(x, node, held, taker)
     for part in SPARSE_PARTS.get(_layout(x), ()):
         taker.native(_storage(getattr(x, part)()))  # what is asked for is a new tensor over the part's storage
@@ -160,7 +160,7 @@ def _of_node(node: Any, taker: References) -> None:
     for value in gc.get_referents(node):
         taker.python(value)
     for after in next_nodes(node):
-        taker.uncounted(after)
+        taker.native(after, is_shown=is_custom(type(after)))
     if type(node).__name__ == "AccumulateGrad":
         taker.native(node.variable)
     for raw in raw_saved(node):  # as it lies there, unpacked by nobody, or what a hook made of it
@@ -235,12 +235,16 @@ class References:
             self.python_counts[number] += 1
             self._edges.append(number)
 
-    def native(self, value: Any) -> None:
-        """Take down a reference that torch counts: to a tensor or a storage."""
+    def native(self, value: Any, *, is_shown: bool = False) -> None:
+        """Take down a reference that torch counts, to a tensor or a storage, or nobody: to a node of a graph.
+
+        The node of a Function of the user's own is shown to the garbage collector by the tensor that it made.
+        """
         number = self._meet(value)
         self.native_counts[number] += 1
         self._edges.append(number)
-        self.unseen.append((self._read - 1, number))
+        if not is_shown:
+            self.unseen.append((self._read - 1, number))
 
     def python_unseen(self, value: Any) -> None:
         """Take down a reference that Python counts, and whose owner does not show it to the garbage collector."""
@@ -252,17 +256,6 @@ class References:
         number = self._meet(value)
         self.python_counts[number] += 1
         self.edges[self._meet(owner)].append(number)
-
-    def uncounted(self, value: Any) -> None:
-        """Take down a reference that nobody shows the count of: to a node of a graph.
-
-        The node of a Function of the user's own is shown to the garbage collector by the tensor that it made.
-        """
-        number = self._meet(value)
-        self.native_counts[number] += 1
-        self._edges.append(number)
-        if not is_custom(type(value)):
-            self.unseen.append((self._read - 1, number))
 
     def _meet(self, item: Any) -> int:
         number = self._numbers.get(id(item))

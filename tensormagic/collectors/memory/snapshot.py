@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -91,7 +91,6 @@ def _read_histories(read: Gathered, traces: list[list[Any]], most: int) -> None:
 # What each of the user's lines allocated, by a snapshot's history and by the blocks that it left.
 
 MOST_LINES = 200
-_NOWHERE = LineSums()
 
 
 @dataclass(slots=True)
@@ -109,56 +108,33 @@ class Lines:
 
 def lines_of(read: Gathered) -> Lines:
     """Return what each line allocated, freed and kept."""
-    history, before, peak = _history(read), _sums(_before(read)), _sums(_lines_at_peak(read))
-    kept = _sums((block.line, block.requested) for block in read.in_use())
-    found = {}
-    for number in sorted({*history, *before, *kept, *peak} - {-1}):
-        sums, old, left = history.get(number, _NOWHERE), before.get(number, _NOWHERE), kept.get(number, _NOWHERE)
-        found[number] = LineMemory(
-            read.stacks.locations[number],
-            allocated=sums.allocated + old.allocated,
-            freed=sums.freed,
-            kept=left.allocated,
-            at_peak=peak.get(number, _NOWHERE).allocated,
-            largest=max(sums.largest, old.largest, left.largest),
-            calls=sums.calls + old.calls,
+    sums: dict[int, LineSums] = defaultdict(LineSums)
+    kept, at_peak = Counter[int](), Counter[int]()
+    for number, one in (pair for history in read.histories for pair in history.sums.items()):
+        sums[number].include(one)
+    for block in read.in_use():
+        kept[block.line] += block.requested
+        sums[block.line].include(LineSums(largest=block.requested))
+    with_events = {history.device for history in read.histories}
+    before = [block for history in read.histories for block in history.from_before]
+    before += [block for block in read.in_use() if block.device not in with_events]
+    for block in before:  # in use, and shown by no event
+        sums[block.line].include(LineSums(block.requested, largest=block.requested, calls=1))
+    highest = read.highest
+    peaking: list[Step | Block] = [] if highest is None else [*highest.alive, *highest.from_before]
+    for each in peaking:
+        at_peak[each.line] += _asked(each)
+    found = {
+        number: LineMemory(
+            read.stacks.locations[number], allocated=sums[number].allocated, freed=sums[number].freed,
+            kept=kept[number], at_peak=at_peak[number], largest=sums[number].largest, calls=sums[number].calls,
         )
+        for number in sorted({*sums, *at_peak} - {-1})
+    }  # fmt: skip
     order = sorted(found, key=lambda number: (-found[number].allocated, number))
     rest = [found[number].allocated for number in order[MOST_LINES:]]
     numbers = {number: index for index, number in enumerate(order[:MOST_LINES])}
     return Lines(tuple(found[number] for number in numbers), numbers, (len(rest), sum(rest)))
-
-
-def _history(read: Gathered) -> dict[int, LineSums]:
-    """Return what the events of all devices say."""
-    found: dict[int, LineSums] = defaultdict(LineSums)
-    for number, sums in (pair for history in read.histories for pair in history.sums.items()):
-        total = found[number]
-        total.allocated, total.freed = total.allocated + sums.allocated, total.freed + sums.freed
-        total.calls, total.largest = total.calls + sums.calls, max(total.largest, sums.largest)
-    return found
-
-
-def _before(read: Gathered) -> Iterator[tuple[int, int]]:
-    """Yield line and bytes of the blocks in use that no event shows."""
-    described = {history.device for history in read.histories}
-    yield from ((block.line, block.requested) for history in read.histories for block in history.from_before)
-    yield from ((block.line, block.requested) for block in read.in_use() if block.device not in described)
-
-
-def _lines_at_peak(read: Gathered) -> Iterator[tuple[int, int]]:
-    history = read.highest
-    if history is not None:
-        yield from ((one.line, one.nbytes) for one in history.alive)
-        yield from ((block.line, block.requested) for block in history.from_before)
-
-
-def _sums(blocks: Iterable[tuple[int, int]]) -> dict[int, LineSums]:
-    found: dict[int, LineSums] = defaultdict(LineSums)
-    for line, nbytes in blocks:
-        sums = found[line]
-        sums.allocated, sums.calls, sums.largest = sums.allocated + nbytes, sums.calls + 1, max(sums.largest, nbytes)
-    return found
 
 
 # The timeline of each device, and the allocations that were refused in it.

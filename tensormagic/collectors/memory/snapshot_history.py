@@ -58,6 +58,11 @@ class LineSums:
     largest: int = 0
     calls: int = 0
 
+    def include(self, other: LineSums) -> None:
+        """Add what others add up to."""
+        self.allocated, self.freed = self.allocated + other.allocated, self.freed + other.freed
+        self.largest, self.calls = max(self.largest, other.largest), self.calls + other.calls
+
 
 @dataclass(slots=True)
 class Walk:

@@ -55,17 +55,11 @@ _LONGEST_NAME = 100
 
 _WANTED = {
     "REDUCE": "it wants to call a function",
-    "OBJ": "it wants to make an object of a class",
-    "NEWOBJ": "it wants to make an object of a class",
-    "NEWOBJ_EX": "it wants to make an object of a class",
+    **dict.fromkeys(("OBJ", "NEWOBJ", "NEWOBJ_EX"), "it wants to make an object of a class"),
     "BUILD": "it wants to set the state of an object",
-    "PERSID": "it wants an object from outside the file (a persistent id)",
-    "BINPERSID": "it wants an object from outside the file (a persistent id)",
-    "EXT1": "it wants an object from copyreg's registry of extensions",
-    "EXT2": "it wants an object from copyreg's registry of extensions",
-    "EXT4": "it wants an object from copyreg's registry of extensions",
-    "NEXT_BUFFER": "it wants a buffer from outside the file",
-    "READONLY_BUFFER": "it wants a buffer from outside the file",
+    **dict.fromkeys(("PERSID", "BINPERSID"), "it wants an object from outside the file (a persistent id)"),
+    **dict.fromkeys(("EXT1", "EXT2", "EXT4"), "it wants an object from copyreg's registry of extensions"),
+    **dict.fromkeys(("NEXT_BUFFER", "READONLY_BUFFER"), "it wants a buffer from outside the file"),
 }
 
 

@@ -144,30 +144,24 @@ class Survey:
 
     def _blocks_of(self, x: torch.Tensor) -> list[Block]:
         """Return the blocks that a tensor lies in."""
-        known = self._of.get(id(x))
-        if known is None:
-            known = self._of[id(x)] = (x, self._laid(x))
-        return known[1]
-
-    def _laid(self, x: torch.Tensor) -> list[Block]:
+        if id(x) in self._of:
+            return self._of[id(x)][1]
         found: list[Block] = []
+        self._of[id(x)] = (x, found)
         try:
             for part in parts(x):
-                found.append(self._block(part))
-                found[-1].tensors[id(x)] = x
+                identity = part.untyped_storage()._cdata
+                if identity not in self._blocks:
+                    self._blocks[identity] = Block(memory_in(part), part)
+                block = self._blocks[identity]
+                block.tensors[id(x)] = x
                 if part is not x:
-                    found[-1].composed.add(id(x))
+                    block.composed.add(id(x))
+                found.append(block)
         except Exception:  # an odd tensor may raise anything: what it is made of is unknown
             kind = type(x).__name__ if type(x) is not torch.Tensor else str(x.layout).removeprefix("torch.")
             self._unreadable[kind] = self._unreadable.get(kind, 0) + 1
         return found
-
-    def _block(self, part: torch.Tensor) -> Block:
-        identity = part.untyped_storage()._cdata
-        known = self._blocks.get(identity)
-        if known is None:
-            known = self._blocks[identity] = Block(memory_in(part), part)
-        return known
 
     def _meet_named(self) -> None:
         sources = tuple(path + mark for path in self._walk_session.data for mark in ".[")

@@ -46,8 +46,6 @@ from tensormagic.reports.memory import CATEGORIES, Category, DeviceMemory, LiveS
 from tensormagic.reports.memory_run import AllocatedBlock, LineMemory, Timeline
 from tensormagic.words import error_text
 
-# From what was counted in a run to the parts of its report.
-
 # What is alive, by name and category, for the storages of a run: the same walk that ``%gpumem`` takes.
 
 Described = dict[int, LiveStorage]  # by the storage's identity

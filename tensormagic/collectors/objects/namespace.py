@@ -41,8 +41,6 @@ from tensormagic.words import listed
 __all__ = ["LIMIT", "Walk", "is_history", "is_kind", "modules_in", "walk_arrays", "walk_tensors"]
 
 
-# What a user can name: tensors, arrays and modules reached from a namespace, without running their code.
-
 # Which of an object's many names to tell: the quickest to write, and those that say something.
 
 # What every optimizer holds of every model: no second name that a report has to mention.

@@ -230,8 +230,6 @@ class ReferenceWalk:
             return
 
 
-# Names of tensors deep inside objects, and of parameters that lie in shards.
-
 # Names of leaves that no plain name of the user's reaches: ``model.w``, ``layers[0]``, a variable of a function.
 #
 # A weight that is a plain attribute of a module or of an object is in no registry, and one that a function made has

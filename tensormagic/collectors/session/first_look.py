@@ -26,8 +26,6 @@ from tensormagic.errors import TensorMagicError
 from tensormagic.reports import Extent, Gap, Overfit, StartReport
 from tensormagic.words import error_text
 
-# The first batch of what feeds a training, taken so that the training still gets it, and what a loss makes of it.
-
 # Random generators are put back to where they were: torch's on every device, NumPy's, Python's, and the loader's own.
 
 

@@ -25,8 +25,6 @@ from tensormagic.collectors.where.source import is_own_code
 from tensormagic.reports import Gap, GraphForm, Location, StoredGraph
 from tensormagic.words import listed
 
-# The walk over what a session holds, and the graphs that are stored in it.
-
 # One walk through everything a session holds, once each: its names first, then its history, then the last error.
 #
 # Optimizers come after everything else that names lead to: what they hold is called by the names of the parameters.
