@@ -115,14 +115,6 @@ def _convert(call: Call, outcome: Outcome) -> str:
     return "a copy was requested" if outcome == "copy" else _general(call, outcome)
 
 
-def _index(call: Call, outcome: Outcome) -> str:
-    if outcome == "view":
-        return "basic indexing (numbers, slices, None, …): another offset, other sizes and strides"
-    if outcome == "copy":
-        return "advanced indexing (a list, a mask or a tensor as index) gathers into new memory"
-    return _general(call, outcome)
-
-
 def _numpy_bridge(call: Call, outcome: Outcome) -> str:
     if outcome == "view":
         return "the array and the tensor share memory; autograd does not notice writes through the array"
@@ -156,6 +148,8 @@ def _silent(_call: Call, _outcome: Outcome) -> str:
 
 _UNWRITTEN = "nothing was written to this memory: its values are left over from earlier use"
 _JOINED = "the parts are written one after the other into new memory"
+_BASIC = "basic indexing (numbers, slices, None, …): another offset, other sizes and strides"
+_ADVANCED = "advanced indexing (a list, a mask or a tensor as index) gathers into new memory"
 _SWAPPED = "the strides are swapped; no element moves"
 _REPEATED = "repeated dimensions get stride 0: nothing is stored twice"
 _UNNOTICED = "shares memory but not the version counter: autograd does not notice writes"
@@ -166,7 +160,7 @@ _RULES: tuple[tuple[str, _Rule], ...] = (
     ("contiguous ascontiguousarray", _contiguous),
     ("to type type_as float double half bfloat16 int long short char byte bool cfloat cdouble", _convert),
     ("cpu cuda xpu mps astype", _convert),
-    ("[]", _index),
+    ("[]", _says(_BASIC, "view", otherwise=_says(_ADVANCED, "copy"))),
     ("t transpose permute swapaxes swapdims movedim moveaxis adjoint .T .mT .H .mH", _says(_SWAPPED, "view")),
     ("view view_as squeeze unsqueeze", _says("other sizes and strides over the same elements", "view")),
     ("expand expand_as broadcast_to broadcast_tensors", _says(_REPEATED, "view", otherwise=_silent)),

@@ -268,40 +268,26 @@ def _done_apart(written: Written, call: Call, target: torch.Tensor) -> torch.Ten
     func, args, kwargs = call
     if target.device.type != "cpu" or target.numel() > REPLAY_LIMIT:
         return None
-    result = target.detach().clone(memory_format=torch.contiguous_format)
-    apart = _Apart(written, target, result)
+    result, storage = target.detach().clone(memory_format=torch.contiguous_format), target.untyped_storage()._cdata
+
+    def apart(value: Any, *, is_written: bool) -> Any:
+        """Replace the target by the result where the call writes to it, and by a copy of its own where it reads it."""
+        if is_written and value is target:
+            return result
+        if type(value) in {list, tuple}:
+            return type(value)(apart(item, is_written=is_written) for item in value)
+        if not isinstance(value, torch.Tensor):
+            return value
+        is_shared = is_written or value.untyped_storage()._cdata == storage
+        return value.detach().clone() if is_shared else value
+
+    places, names = {position for position, _ in written.slots}, {name for _, name in written.slots}
     try:
-        func(*apart.positional(args), **apart.named(kwargs))
+        given = [apart(value, is_written=place in places) for place, value in enumerate(args)]
+        func(*given, **{name: apart(value, is_written=name in names) for name, value in kwargs.items()})
     except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):
         return None
     return result
-
-
-@dataclass(frozen=True, slots=True)
-class _Apart:
-    """Replaces the target by ``result`` where a call writes to it, and by a copy of its own where it reads it."""
-
-    written: Written
-    target: torch.Tensor
-    result: torch.Tensor
-
-    def positional(self, args: tuple[Any, ...]) -> list[Any]:
-        places = {position for position, _ in self.written.slots}
-        return [self._of(value, written=place in places) for place, value in enumerate(args)]
-
-    def named(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        names = {name for _, name in self.written.slots}
-        return {name: self._of(value, written=name in names) for name, value in kwargs.items()}
-
-    def _of(self, value: Any, *, written: bool) -> Any:
-        if written and value is self.target:
-            return self.result
-        if type(value) in {list, tuple}:
-            return type(value)(self._of(item, written=written) for item in value)
-        if not isinstance(value, torch.Tensor):
-            return value
-        shared = written or value.untyped_storage()._cdata == self.target.untyped_storage()._cdata
-        return value.detach().clone() if shared else value
 
 
 def settle(suspicion: Suspicion, *, pointwise: bool) -> Clash | None:

@@ -67,6 +67,9 @@ class Hold:
     ends: bool = False
 
 
+_NOBODY = Hold("")
+
+
 @dataclass(frozen=True, slots=True)
 class Stay:
     """A storage that a run made and left alive."""
@@ -116,18 +119,16 @@ def find_ended(stays: Iterable[Stay], facts: RunFacts, peak: int) -> tuple[Leak,
     for group in groups.values():
         deaths = (stay.allocated_at if stay.freed_at is None else stay.freed_at for stay in group)
         if len({bisect_right(facts.backwards, death) for death in deaths}) == 1:  # all at once
-            found.append(_unheld(group, until))
+            found.append(_items(group, _NOBODY, until))
     return tuple(replace(leak, ended=True) for leak in found if leak is not None)
 
 
 def _leak(group: list[Stay], facts: RunFacts) -> Leak | None:
     """Return what a group of storages with one holder, or of one line without any, shows."""
     holds = [stay.hold for stay in group if stay.hold is not None]
-    if any(hold.ends for hold in holds):
+    if any(hold.ends for hold in holds) or not (holds or facts.complete):
         return None
-    if not holds:
-        return _unheld(group, facts) if facts.complete else None
-    hold = max(holds, key=lambda hold: hold.graph)
+    hold = max(holds, key=lambda hold: hold.graph, default=_NOBODY)
     if hold.graph:
         return _graphs(group, hold, facts)
     return _joined(group, hold, facts) if hold.form == "joined" else _items(group, hold, facts)
@@ -142,7 +143,10 @@ def _graphs(group: list[Stay], hold: Hold, facts: RunFacts) -> Leak | None:
 
 
 def _items(group: list[Stay], hold: Hold, facts: RunFacts) -> Leak | None:
-    """Return a leak of items: one a backward, or one a time that a known line puts one in."""
+    """Return a leak of items: one a backward, or one a time that a known line puts one in.
+
+    Of what nothing that has a name holds, only a training loop shows that it is one.
+    """
     rounds = _rounds(group, facts)
     if _is_training(group, facts):
         added = list(rounds.values())
@@ -150,15 +154,10 @@ def _items(group: list[Stay], hold: Hold, facts: RunFacts) -> Leak | None:
         return None  # collected before the training, or from time to time
     else:
         added = _by_item(group)
-    return _described(group, facts, len(added), hold) if _is_steady(added) else None
-
-
-def _unheld(group: list[Stay], facts: RunFacts) -> Leak | None:
-    """Return a leak of what nothing that has a name holds: only a training loop shows that it is one."""
-    rounds = _rounds(group, facts)
-    if not (_is_training(group, facts) and _is_steady(list(rounds.values()))):
-        return None
-    return _described(group, facts, len(rounds), Hold(""))
+    usual = median(added) if added else 0
+    alike = sum(usual <= 2 * each <= 4 * usual for each in added)  # about the same, time after time
+    is_steady = len(added) >= FEWEST and alike >= _ALIKE * len(added)
+    return _described(group, facts, len(added), hold) if is_steady else None
 
 
 def _joined(group: list[Stay], hold: Hold, facts: RunFacts) -> Leak | None:
@@ -205,12 +204,6 @@ def _by_item(group: list[Stay]) -> list[int]:
         if stay.hold is not None and stay.hold.item[1:-1].isdigit():
             items[stay.hold.item] += stay.nbytes
     return list(items.values())
-
-
-def _is_steady(added: Sequence[int]) -> bool:
-    """Return whether about the same was added time after time."""
-    usual = median(added) if added else 0
-    return len(added) >= FEWEST and sum(usual <= 2 * each <= 4 * usual for each in added) >= _ALIKE * len(added)
 
 
 def _described(group: list[Stay], facts: RunFacts, iterations: int, hold: Hold) -> Leak:

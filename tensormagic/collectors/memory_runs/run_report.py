@@ -122,9 +122,13 @@ class Account:
         wording, self._lines_in_all = every[:MOST_LINES], len(every)
         self._numbers = {site: at for at, site in enumerate(wording)}
         return tuple(
-            _line(self._location(site) or _NOWHERE, totals[site], kept.get(site, 0), peak.get(site, 0))
-            for site in wording
-        )
+            LineMemory(
+                self._location(site) or _NOWHERE, allocated=total.allocated, backward=total.backward, freed=total.freed,
+                kept=kept.get(site, 0), at_peak=peak.get(site, 0), largest=total.largest, calls=total.calls,
+                peak=total.peak, op=max(total.ops, key=total.ops.__getitem__, default=""),
+            )
+            for site, total in ((site, totals[site]) for site in wording)
+        )  # fmt: skip
 
     def _location(self, site: int | None) -> Location | None:
         return None if site is None else self._locations[site]
@@ -231,14 +235,6 @@ def _is_of_backward(block: Block) -> bool:
 
 def _module(block: Block) -> str:
     return "" if block.place is None else block.place.module
-
-
-def _line(location: Location, total: LineTally, kept: int, at_peak: int) -> LineMemory:
-    return LineMemory(
-        location, allocated=total.allocated, backward=total.backward, freed=total.freed, kept=kept, at_peak=at_peak,
-        largest=total.largest, calls=total.calls, peak=total.peak,
-        op=max(total.ops, key=total.ops.__getitem__, default=""),
-    )  # fmt: skip
 
 
 def _by_line(blocks: Iterable[tuple[Block, int]]) -> dict[int | None, int]:

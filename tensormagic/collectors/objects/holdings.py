@@ -45,7 +45,6 @@ _OPAQUE = (str, bytes, bool, int, float, complex, type(None), type, ModuleType)
 _ATOMS = (
     int, float, complex, bool, str, bytes, bytearray, range, slice, type(None), type(...), torch.dtype, torch.device,
 )  # fmt: skip
-SCRIPT_METHODS = (torch._C.ScriptMethod,)
 MODULE_OWN = frozenset(nn.Module().__dict__)
 REGISTRIES = ("_parameters", "_buffers", "_modules")
 # Machinery that is large, full of cycles, and never where a user keeps a tensor.

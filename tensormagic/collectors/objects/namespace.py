@@ -20,7 +20,6 @@ from torch import nn
 from tensormagic.collectors.objects.holdings import (
     MODULE_OWN,
     REGISTRIES,
-    SCRIPT_METHODS,
     Holdings,
     attributes_of,
     buffers_of,
@@ -91,7 +90,7 @@ def children(table: Holdings, path: str, item: Any, depth: int, label: Label) ->
             if name in MODULE_OWN:
                 continue
             # Modules of torch's keep second references under private names; scripted ones in their methods, too.
-            is_private = name.startswith("_") or is_kind(value, *SCRIPT_METHODS)
+            is_private = name.startswith("_") or is_kind(value, torch._C.ScriptMethod)
             if is_private and is_torch_own(type(item)) and not is_kind(value, torch.Tensor):
                 continue
             steps = 0 if is_kind(value, torch.Tensor, nn.Module) else 1
