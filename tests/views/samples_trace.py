@@ -14,21 +14,22 @@ HOSTILE = '</text></svg><script>alert("1")</script>&amp;\x1b[2J\u202e'
 class Builder:
     """Collects nodes and edges the way a forward makes them: inputs before what uses them."""
 
-    def __init__(self):
-        self.nodes, self.edges, self.module = [], [], ""
+    def __init__(self, device=""):
+        self.nodes, self.edges, self.module, self.device = [], [], "", device
 
-    def op(self, op, *inputs, shape=(8, 64), kind="op"):
-        index = len(self.nodes)
+    def op(self, op, *inputs, shape=(8, 64), kind="op", **more):
         name = "".join(part.capitalize() for part in op.split("_")) + "Backward0"
-        self.nodes.append(reports.Node(index, name, op, kind, module=self.module, shapes=(shape,), dtype="float32"))
+        index = self._add(name, op, kind, shape, **more)
         self.edges += [reports.Edge(index, made, number, 0) for number, made in enumerate(inputs) if made is not None]
         return index
 
     def leaf(self, variable, shape):
-        index = len(self.nodes)
-        node = reports.Node(index, "AccumulateGrad", "accumulate", "accumulate", variable=variable, shapes=(shape,))
-        self.nodes.append(replace(node, module=self.module, dtype="float32"))
-        return index
+        return self._add("AccumulateGrad", "accumulate", "accumulate", shape, variable=variable)
+
+    def _add(self, name, op, kind, shape, **more):
+        known = {"module": self.module, "shapes": (shape,), "dtype": "float32", "device": self.device}
+        self.nodes.append(reports.Node(len(self.nodes), name, op, kind, **known, **more))
+        return len(self.nodes) - 1
 
     def linear(self, name, given, shape=(8, 64)):
         bias = self.leaf(f"{name}.bias", shape[-1:])
@@ -42,10 +43,13 @@ class Builder:
     def graph(self, norms=None, bad=None, first_nonfinite=()):
         """Return the graph with one pass in which every node got ``norms`` (default: 0.1)."""
         norms = array("f", norms or [0.1] * len(self.nodes))
-        frame = reports.Frame(1, norms, bad or {})
-        nodes, root = tuple(self.nodes), len(self.nodes) - 1
-        order = tuple(reversed(range(len(nodes))))
-        return reports.Graph(1, nodes, tuple(self.edges), (root,), order, 1, (frame,), first_nonfinite)
+        return self.traced([reports.Frame(1, norms, bad or {})], first_nonfinite)
+
+    def traced(self, frames, first_nonfinite=()):
+        """Return the graph with these passes."""
+        order = tuple(reversed(range(len(self.nodes))))
+        nodes, edges = tuple(self.nodes), tuple(self.edges)
+        return reports.Graph(1, nodes, edges, order[:1], order, len(frames), tuple(frames), first_nonfinite)
 
 
 def chain(length=10):

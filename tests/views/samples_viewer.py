@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from array import array
 from dataclasses import replace
-from typing import Any
 
 from tensormagic import reports
+from tests.views.samples_trace import Builder
 
 LINES = (
     "def forward(x, y):",
@@ -41,47 +41,22 @@ def _location(line: int) -> reports.Location:
     return reports.Location(CELL.filename, line, LINES[line - 1].strip(), cell=5)
 
 
-class _Nodes(list[reports.Node]):
-    """Nodes as they are made, and the edges between them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.edges: list[reports.Edge] = []
-
-    def leaf(self, variable: str, shape: tuple[int, ...]) -> int:
-        return self.add("AccumulateGrad", "accumulate", shape, kind="accumulate", variable=variable)
-
-    def op(self, op: str, shape: tuple[int, ...], inputs: list[int], **more: Any) -> int:
-        index = self.add(f"{op.title()}Backward0", op, shape, kind="op", **more)
-        self.edges += [reports.Edge(index, target, number, 0) for number, target in enumerate(inputs)]
-        return index
-
-    def add(self, name: str, op: str, shape: tuple[int, ...], **more: Any) -> int:
-        self.append(reports.Node(len(self), name, op, shapes=(shape,), dtype="float32", device="cpu", **more))
-        return len(self) - 1
-
-    def graph(
-        self, frames: list[reports.Frame], first_nonfinite: tuple[reports.FirstNonfinite, ...] = ()
-    ) -> reports.Graph:
-        order, seen = tuple(reversed(range(len(self)))), len(frames)
-        return reports.Graph(1, tuple(self), tuple(self.edges), order[:1], order, seen, tuple(frames), first_nonfinite)
-
-
-def _skeleton() -> _Nodes:
-    nodes = _Nodes()
-    before: list[int] = []
+def _skeleton() -> Builder:
+    build = Builder("cpu")
+    before = None
     for op, line, shape, module, leaves in STEPS:
-        hanging = [nodes.leaf(leaf, (8,)) for leaf in leaves]
-        numel = math.prod(shape)
+        build.module = ""
+        hanging = [build.leaf(leaf, (8,)) for leaf in leaves]
+        build.module, numel = module, math.prod(shape)
         kept = tuple(
             reports.SavedTensor(name, shape, "float32", 4 * numel, state)
             for name, state in (("self", "ok"), ("result", "freed"))
         )
         numbers = reports.GradientStatistics(1, numel, 0.177, 0.031, -0.0031, 0.0095, 288, 0, 0)
-        variable = "logp" if op == "log" else ""
-        known = {"module": module, "variable": variable, "saved": kept, "statistics": numbers}
-        before = [nodes.op(op, shape, [*before, *hanging], location=line - 1, **known)]
-    return nodes
+        known = {"variable": "logp" if op == "log" else "", "saved": kept, "statistics": numbers}
+        inputs = [*hanging] if before is None else [before, *hanging]
+        before = build.op(op, *inputs, shape=shape, location=line - 1, **known)
+    return build
 
 
 def _norm(node: int, number: float) -> float:
@@ -114,15 +89,12 @@ def _series(graph: reports.Graph) -> tuple[reports.ParameterSeries, ...]:
 
 
 def _run(passes: int, broken_at: float = math.inf) -> reports.TraceReport:
-    nodes = _skeleton()
+    build = _skeleton()
+    nodes = build.nodes
     frames = [_frame(nodes, number, number >= broken_at) for number in range(1, passes + 1)]
     log = _log(nodes)
-    born = (
-        ()
-        if broken_at > passes
-        else (reports.FirstNonfinite(broken_at, log, log - 1, 0, 3, 0, 320, 0.177, "self", 3, 0, 0),)
-    )
-    graph = nodes.graph(frames, born)
+    born = reports.FirstNonfinite(broken_at, log, log - 1, 0, 3, 0, 320, 0.177, "self", 3, 0, 0)
+    graph = build.traced(frames, (born,) if broken_at <= passes else ())
     rows = tuple(
         reports.Pass(frame.pass_number, frame.pass_number, 1, "finished", 0.01, len(nodes), 9, not frame.bad)
         for frame in frames
@@ -171,31 +143,32 @@ SAVED = (
 def large_run(count: int = 2000, passes: int = 40, *, branches: int = 3) -> reports.TraceReport:
     """A run through ``count`` nodes: blocks of a few ops with a leaf each and a shortcut round them."""
     names = ("layer_norm", "addmm", "gelu", "addmm", "dropout", "add")
-    nodes = _Nodes()
+    build = Builder("cpu")
+    nodes = build.nodes
     before: int | None = None
     start: int | None = None
     while len(nodes) < count - 1:
         number = len(nodes)
         op = names[number % len(names)]
         path = f"encoder.layers.{number // (len(names) * branches)}"
-        leaf = None
+        build.module, leaf = "", None
         if op in {"layer_norm", "addmm"} and number < count - 2:
-            leaf = nodes.leaf(f"{path}.{op}{number}.weight", (512, 512))
-        shortcut = start if op == "add" else None
+            leaf = build.leaf(f"{path}.{op}{number}.weight", (512, 512))
+        build.module, shortcut, at = path, start if op == "add" else None, len(nodes)
         targets = dict.fromkeys(target for target in (before, leaf, shortcut) if target is not None)
-        at = len(nodes)
         numbers = reports.GradientStatistics(
             1, 524288, _norm(at % 19, 1), 0.01 + at / 1e5, 1e-6 * at, 0.001 + at / 1e6, at, 0, 0
         )
-        known = {"location": at % len(LINES), "module": path, "saved": SAVED, "statistics": numbers}
-        before = nodes.op(op, (8, 128, 512), [*targets], **known)
+        known = {"location": at % len(LINES), "saved": SAVED, "statistics": numbers}
+        before = build.op(op, *targets, shape=(8, 128, 512), **known)
         start = before if op == "add" or start is None else start
-    nodes.op("mean", (), [before or 0], location=6)
+    build.module = ""
+    build.op("mean", before or 0, shape=(), location=6)
     frames = [
         reports.Frame(number, array("f", [_norm(node % 19, number + node * 0.37) for node in range(len(nodes))]))
         for number in range(1, passes + 1)
     ]
-    graph = nodes.graph(frames)
+    graph = build.traced(frames)
     return replace(_run(passes), title=f"encoder of {count}", graphs=(graph,), parameters=_series(graph))
 
 

@@ -43,7 +43,12 @@ def test_frames_in_a_terminal():
 def test_a_cell_of_several_columns_has_one_frame():
     """A float32 lies over four int8."""
     rows = [Row("f", [Cell("0", "#56b4e9", span=4)]), Row("b", [Cell(str(at), "#e69f00") for at in range(4)])]
-    assert framed(Cells(rows)) == ["    ┌───────────┐", " f  │          0│", " b  │ 0│ 1│ 2│ 3│", "    └──┴──┴──┴──┘"]
+    assert framed(Cells(rows)) == [
+        "    ┌───────────┐",
+        " f  │          0│",
+        " b  │ 0│ 1│ 2│ 3│",
+        "    └──┴──┴──┴──┘",
+    ]
 
 
 def test_what_has_no_room_for_frames_is_shaded():

@@ -1,0 +1,341 @@
+"""What live panels stand on: how often a run is looked at, the short way of messages, the panel of %%gpumem."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from jupyter_client.session import Session
+
+from tensormagic.reports import MemoryFrame
+from tensormagic.views.page import live, sampler
+from tensormagic.views.page.live import Wire
+from tensormagic.views.page.live_memory import MemoryPanel
+from tensormagic.views.page.sampler import FASTEST, HANDED_ON, HANDOVER, SHARE, SLOWEST, Pace
+from tests.views.samples_memory_run import SAMPLES
+
+
+class Clock:
+    """A processor's clock that is set by hand."""
+
+    now = 5.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    """A clock that stands."""
+    return Clock()
+
+
+def look(pace, clock, seconds, *, apart=0.0):
+    """Take a look that costs so much, of which so much is bounded elsewhere."""
+    with pace:
+        clock.now += seconds
+        pace.set_apart(apart)
+
+
+def test_a_cheap_look_is_taken_thirty_times_a_second(clock):
+    """A tenth of a millisecond is less than the share of a thirtieth of a second."""
+    pace = Pace(clock=clock)
+    assert pace.interval == FASTEST == 1 / 30
+    look(pace, clock, 0.0001)
+    assert pace.interval == FASTEST
+
+
+def test_a_dear_look_is_taken_less_often(clock):
+    """The interval is as long as keeps looking, and handing on, below its share of the time."""
+    pace = Pace(clock=clock)
+    look(pace, clock, 0.001)
+    assert pace.interval == pytest.approx((0.001 + HANDED_ON + 2 * HANDOVER) / SHARE)
+    assert FASTEST < pace.interval < SLOWEST
+
+
+def test_four_looks_a_second_are_taken_at_least(clock):
+    """Whatever they cost: a panel that does not move says nothing."""
+    pace = Pace(clock=clock)
+    look(pace, clock, 3.0)
+    assert pace.interval == SLOWEST == 1 / 4
+
+
+def test_what_a_look_takes_comes_off_the_wait(clock):
+    """Thirty looks a second are thirty, also where each takes some milliseconds, or begins late."""
+    pace = Pace(wall=clock)
+    clock.now += pace.rest(0.04)
+    for late in (0.0, 0.003, 0.012, 0.001):
+        begun = clock.now
+        clock.now += late
+        assert clock.now + pace.rest(0.04) == pytest.approx(begun + 0.04)
+        clock.now = begun + 0.04
+
+
+def test_looks_that_were_missed_are_not_made_up_for(clock):
+    """After a look that took a second the next one comes after half a wait at least, and the pace is as before."""
+    pace = Pace(wall=clock)
+    clock.now += pace.rest(0.04)
+    clock.now += 1.0
+    waits = []
+    for _ in range(3):
+        waits.append(pace.rest(0.04))
+        clock.now += waits[-1]
+    assert waits == pytest.approx([0.02, 0.04, 0.04])
+
+
+def test_one_dear_look_is_forgotten_again(clock):
+    """The cost is a running mean: after some cheap looks the pace is back."""
+    pace = Pace(clock=clock)
+    look(pace, clock, 0.05)
+    for _ in range(40):
+        look(pace, clock, 0.0001)
+    assert pace.interval == FASTEST
+
+
+def test_what_is_bounded_elsewhere_does_not_slow_the_looks(clock):
+    """A document takes 50 ms, the look round it a tenth of one."""
+    pace = Pace(clock=clock)
+    look(pace, clock, 0.0501, apart=0.05)
+    assert pace.cost == pytest.approx(0.0001)
+
+
+def test_a_look_that_fails_counts_as_well(clock):
+    """What went wrong has cost what it has cost."""
+    pace = Pace(clock=clock)
+
+    def failing():
+        with pace:
+            clock.now += 0.002
+            raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        failing()
+    assert pace.cost == pytest.approx(0.002)
+
+
+def test_the_cost_is_that_of_the_sampling_thread():
+    """The processor time of the thread that looks, not the time that passes or what the run computes."""
+    assert Pace().clock is sampler.time.thread_time
+
+
+PARENT = {"header": {"msg_id": "the cell", "msg_type": "execute_request"}}
+
+
+class Socket:
+    """Keeps what is sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[list[bytes]] = []
+
+    def send_multipart(self, parts: list[bytes]) -> None:
+        self.sent.append(parts)
+
+
+class Widget:
+    """A widget with a kernel's channel, or any other."""
+
+    def __init__(self, comm: Any) -> None:
+        self.comm = comm
+        self.plain: list[tuple[Any, list[bytes]]] = []
+
+    def send(self, content: Any, buffers: list[bytes]) -> None:
+        self.plain.append((content, buffers))
+
+
+def _comm(session: Session) -> Any:
+    kernel = SimpleNamespace(session=session, iopub_socket=Socket(), get_parent=lambda: PARENT)
+    return SimpleNamespace(kernel=kernel, comm_id="abc", topic=b"comm-abc")
+
+
+@pytest.fixture
+def session() -> Session:
+    """What packs and signs a kernel's messages."""
+    return Session(key=b"secret")
+
+
+@pytest.mark.parametrize("key", [b"secret", b""])
+def test_messages_are_read_as_a_widgets_own_are(key: bytes) -> None:
+    """Address, signature, type, parent and content are those of `Widget.send`; the buffer is its own."""
+    widget = Widget(_comm(Session(key=key)))
+    Wire(widget).send(b"12345678")
+    reader = Session(key=key)
+    to, rest = reader.feed_identities(widget.comm.kernel.iopub_socket.sent[0])
+    message = reader.deserialize(rest)
+    assert to == [b"comm-abc"]
+    assert message["header"]["msg_type"] == "comm_msg"
+    assert message["parent_header"] == PARENT["header"]
+    assert message["content"] == {"comm_id": "abc", "data": {"method": "custom", "content": {}}}
+    assert [bytes(one) for one in message["buffers"]] == [b"12345678"]
+    assert widget.plain == []
+
+
+def test_every_message_has_a_number_and_a_signature_of_its_own(session: Session) -> None:
+    """A reader refuses one that it has seen: all of a run go by the same reader."""
+    widget, reader = Widget(_comm(session)), Session(key=b"secret")
+    wire = Wire(widget)
+    for at in range(12):
+        wire.send(bytes([at]))
+    sent = widget.comm.kernel.iopub_socket.sent
+    messages = [reader.deserialize(reader.feed_identities(parts)[1]) for parts in sent]
+    assert len({message["header"]["msg_id"] for message in messages}) == 12
+    assert [bytes(message["buffers"][0])[0] for message in messages] == list(range(12))
+
+
+@pytest.mark.parametrize("comm", [None, SimpleNamespace(comm_id="of another kernel")])
+def test_other_kernels_get_what_the_widget_sends(comm: Any) -> None:
+    """Without a Jupyter kernel's channel the widget's own way is taken, every time."""
+    widget = Widget(comm)
+    wire = Wire(widget)
+    wire.send(b"1")
+    wire.send(b"2")
+    assert widget.plain == [({}, [b"1"]), ({}, [b"2"])]
+
+
+def test_messages_that_are_no_json_are_left_to_the_session(session: Session) -> None:
+    """A kernel may pack its messages otherwise: then nothing is put into them."""
+    session.pack = lambda found: b"\x80" + repr(found).encode()
+    widget = Widget(_comm(session))
+    Wire(widget).send(b"1")
+    assert (widget.plain, widget.comm.kernel.iopub_socket.sent) == ([({}, [b"1"])], [])
+
+
+def test_what_fails_goes_the_long_way(session: Session) -> None:
+    """The message that could not be sent is not lost, and the short way is not tried again."""
+    widget = Widget(_comm(session))
+    wire = Wire(widget)
+    wire.send(b"1")
+    widget.comm.kernel.iopub_socket.send_multipart = None
+    wire.send(b"2")
+    assert widget.plain == [({}, [b"2"])]
+
+
+def test_nothing_goes_to_a_channel_that_was_closed(session: Session) -> None:
+    """Somebody closed all widgets while the cell runs: the widget knows what to do without a channel."""
+    comm = _comm(session)
+    widget = Widget(comm)
+    wire = Wire(widget)
+    wire.send(b"1")
+    widget.comm = None
+    wire.send(b"2")
+    assert (len(comm.kernel.iopub_socket.sent), widget.plain) == (1, [({}, [b"2"])])
+
+
+def test_a_forked_child_leaves_it_to_the_session(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jupyter's session sends nothing from a child of the kernel: so it is asked."""
+    widget = Widget(_comm(session))
+    wire = Wire(widget)
+    wire.send(b"1")
+    child = os.getpid() + 1
+    monkeypatch.setattr(live.os, "getpid", lambda: child)
+    wire.send(b"2")
+    assert widget.plain == [({}, [b"2"])]
+
+
+class RecordingPage:
+    """A widget that remembers what it was given."""
+
+    def __init__(self):
+        self.sent, self.documents, self.closed = [], [], False
+
+    def send(self, message):
+        self.sent.append(message)
+
+    @property
+    def _document(self):
+        return self.documents[-1]
+
+    @_document.setter
+    def _document(self, document):
+        self.documents.append(document)
+
+    def close(self):
+        self.closed = True
+
+
+class MemoryRun:
+    """A run that is where a test puts it, and a clock that a test sets."""
+
+    def __init__(self):
+        self.frame, self.now, self.page = MemoryFrame(0.5, 10, 4096, 8192, 3, "cell 1, line 3"), 100.0, RecordingPage()
+        self.panel = MemoryPanel(
+            lambda: self.frame, lambda: SAMPLES["training"], widget=self.page, clock=lambda: self.now
+        )
+
+    def goes_on(self, *, seconds):
+        self.now += seconds
+        self.frame = replace(self.frame, operations=self.frame.operations + 1, live=self.frame.live + 1)
+        self.panel.tick()
+
+
+@pytest.fixture
+def run():
+    return MemoryRun()
+
+
+def test_a_look_sends_the_numbers_and_the_first_panel(run):
+    """Numbers for the line, words beside it, the panel as markup."""
+    run.panel.tick()
+    words = ("4 KiB alive", "peak 8 KiB · 10 operations · line 3")
+    assert run.page.sent == [{"seconds": 0.5, "live": 4096, "peak": 8192, "words": words}]
+    assert 'class="tm tm-memory"' in run.page.documents[0]["html"]
+
+
+def test_what_stands_still_is_not_sent_again(run):
+    """Neither numbers nor panel, however long it stands; time alone is no news."""
+    run.panel.tick()
+    run.now += 60
+    run.frame = replace(run.frame, seconds=60.5)
+    run.panel.tick()
+    assert (len(run.page.sent), len(run.page.documents)) == (1, 1)
+
+
+def test_numbers_come_at_every_look_and_panels_once_a_second(run):
+    """Thirty looks in two seconds and a half: thirty times numbers, three panels."""
+    for _ in range(30):
+        run.goes_on(seconds=2.5 / 30)
+    assert (len(run.page.sent), len(run.page.documents)) == (30, 3)
+
+
+def test_a_panel_that_takes_long_comes_seldom(run):
+    """Half a second of the processor to make: the next one no sooner than 25 seconds later."""
+    processor = {"now": 0.0}
+    run.panel.pace.clock = lambda: processor["now"]
+
+    def report():
+        processor["now"] += 0.5
+        return SAMPLES["training"]
+
+    run.panel._report = report
+    run.goes_on(seconds=1)
+    run.goes_on(seconds=24)
+    assert len(run.page.documents) == 1
+    run.goes_on(seconds=2)
+    assert len(run.page.documents) == 2
+
+
+def test_the_end_is_shown_at_once(run):
+    """The last look does not wait for its time."""
+    with run.panel:
+        pass
+    run.frame = replace(run.frame, operations=999, running=False)
+    run.panel.tick(final=True)
+    assert "999 operations" in run.page.sent[-1]["words"][1]
+
+
+def test_errors_do_not_reach_the_run(run):
+    """They become a gap, once."""
+    run.page.send = lambda _message: 1 / 0
+    for _ in range(3):
+        run.goes_on(seconds=1)
+    assert [gap.reason for gap in run.panel.gaps] == ["ZeroDivisionError: division by zero"]
+
+
+def test_the_widget_stays_until_the_next_run_ends(run):
+    """A page that was closed meanwhile needs it when it is opened again; then it goes."""
+    run.panel.retire()
+    assert not run.page.closed
+    live.dismiss_retired()
+    assert run.page.closed
