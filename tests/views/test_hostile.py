@@ -51,6 +51,7 @@ def assert_harmless(kind: str, form: str, output: str) -> None:
         return
     assert parts(form, output) <= usual(kind, form)
     if form == "html":
+        assert "<!--" not in output
         assert_page_harmless(Page(output))
 
 
