@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -66,6 +67,7 @@ SAID = [
      "`a` and `b` may overlap: too complex to determine"),
     (aliases.pair_line, AliasPair("a", "b", "yes", 1, 1), "1 element of `a` lies in `b`"),
     (aliases.pair_line, AliasPair("a", "b", "yes", 8, 4), "8 elements of `a` lie in `b`"),
+    (partial(aliases.shared_cell, name="a"), None, ""),  # what a pair has in common was not looked for
     # Writes that autograd does not notice: none where nothing overlaps, or where nothing is tracked.
     (aliases.transparent, APART, ()),
     (aliases.transparent, UNTRACKED, ()),
