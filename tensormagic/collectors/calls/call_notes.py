@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import linecache
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from types import FrameType
 from typing import Any, NamedTuple
@@ -13,12 +13,11 @@ import torch
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from tensormagic.collectors.graphs.live_nodes import flat
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.source import SourceLines, is_own_code
 from tensormagic.reports import Gap, Observation, Operand
 from tensormagic.reports.training import ObservationKind
-
-# One call that was looked at, its operands, and what was found about the calls of a line.
 
 # What the operands of a call are, and what the user calls them in the line that made it.
 #
@@ -30,15 +29,6 @@ LONGEST = 40  # characters of an operand's text; a longer one is not repeated
 MOST_LINES = 20
 
 _MODULE_CALL = nn.Module._call_impl.__code__
-
-
-def flat(values: Iterable[Any]) -> Iterator[Any]:
-    """Yield the values, and what is in lists of them."""
-    for value in values:
-        if isinstance(value, tuple | list):
-            yield from value
-        else:
-            yield value
 
 
 def operand_of(x: torch.Tensor, name: str = "") -> Operand:
@@ -381,20 +371,12 @@ def made_double(watch: NotesOfDoubles, call: Call) -> None:
         watch.doubles.add(x, watch.site(call))
 
 
-def _tensors(values: tuple[Any, ...]) -> Iterator[torch.Tensor]:
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            yield value
-        elif isinstance(value, tuple | list):
-            yield from (item for item in value if isinstance(item, torch.Tensor))
-
-
 def promoted(watch: NotesOfDoubles, call: Call) -> None:
     """Note a result in float64 where something narrower met float64; a number or a 0-d tensor never promotes."""
     result = call.result
     if not isinstance(result, torch.Tensor) or result.dtype is not torch.float64:
         return
-    given = list(_tensors((*call.args, *call.kwargs.values())))
+    given = [x for x in flat((*call.args, *call.kwargs.values())) if isinstance(x, torch.Tensor)]
     wide = next((x for x in given if x.dtype is torch.float64 and x.dim()), None)
     narrow = next((x for x in given if x.dtype in _NARROW and x.dim()), None)
     if wide is None or narrow is None:
@@ -406,7 +388,7 @@ def promoted(watch: NotesOfDoubles, call: Call) -> None:
 
 def mixed(watch: CallNotes, call: Call) -> None:
     """Note operands of which one lies channels-last and another contiguous, neither both at once."""
-    given = [x for x in _tensors(call.args) if x.dim() in _LAST][:2]
+    given = [x for x in flat(call.args) if isinstance(x, torch.Tensor) and x.dim() in _LAST][:2]
     if len(given) < 2 or not isinstance(call.result, torch.Tensor):
         return
     formats = [_format(x) for x in given]
@@ -444,5 +426,6 @@ def wrapped(watch: CallNotes, call: Call) -> None:
         right = call.function(*(x.to(torch.int32) if isinstance(x, torch.Tensor) else x for x in given))
         lost, lowest, highest = int((right != result).sum()), int(right.min()), int(right.max())
     if lost:
-        watch.note("wrapped", call, operands=list(_tensors(given)), of=len(given), result=result,
+        tensors = [x for x in flat(given) if isinstance(x, torch.Tensor)]
+        watch.note("wrapped", call, operands=tensors, of=len(given), result=result,
                    detail=f"{lost} of {result.numel()} from {lowest} to {highest}")  # fmt: skip

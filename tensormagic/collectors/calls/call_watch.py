@@ -232,8 +232,6 @@ def _is_scaled(optimizer: weakref.ref[Any], scaler: weakref.ref[Any], wanted: in
     return state is None or state["stage"].name == "READY"
 
 
-# Which calls the tracer looks at, in one table: every other call costs one look-up.
-
 # Looks at single calls of the forward for what is worth knowing, and counts by line.
 #
 # `WATCHED` says which calls are looked at, and by whom; all others cost nothing here. A line of the

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.calls.call_notes import Call, CallNotes, Found, flat, operand_parts, running_part
-from tensormagic.collectors.graphs.live_nodes import reaches
+from tensormagic.collectors.calls.call_notes import Call, CallNotes, Found, operand_parts, running_part
+from tensormagic.collectors.graphs.live_nodes import flat, reaches
 from tensormagic.collectors.where.source import is_own_code
 
 # Calls for which the host has to wait until a device has done all that it was given: reading a value is one.

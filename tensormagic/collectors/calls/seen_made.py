@@ -15,7 +15,8 @@ import torch
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from tensormagic.collectors.calls.call_notes import Call, CallNotes, flat, running_part
+from tensormagic.collectors.calls.call_notes import Call, CallNotes, running_part
+from tensormagic.collectors.graphs.live_nodes import flat
 from tensormagic.collectors.where.source import is_own_code
 
 # Memory that was asked for without a value, and read before anybody wrote one.

@@ -18,16 +18,14 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from tensormagic.collectors.gradients.measures import bytes_at
 from tensormagic.collectors.graphs.in_place import (
     IN_PLACE,
-    Suspect,
+    SilentWrites,
     UntrackedWrites,
     WriteBook,
     WriteRecord,
     differs,
-    matters,
 )
 from tensormagic.collectors.graphs.live_nodes import has_history, history_of, next_nodes
 from tensormagic.collectors.graphs.nodes import op_name
-from tensormagic.collectors.graphs.saved_tensors import saved_by
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.caller import sequence_number
 from tensormagic.collectors.where.source import SourceLines, is_own_code, name_in
@@ -83,7 +81,7 @@ def checksum(address: int, nbytes: int) -> int:
     return found
 
 
-class NumpyAliases:
+class NumpyAliases(SilentWrites):
     """The arrays over tensors' memory that a run knows of.
 
     Args:
@@ -169,29 +167,16 @@ class NumpyAliases:
         self._changed = [one for one in self._seen if one.last > oldest and one.differs()]
         return bool(self._changed)
 
-    def suspects(
-        self, nodes: Sequence[Any], numbers: Sequence[int], name: Callable[[torch.Tensor], str]
-    ) -> list[Suspect]:
-        """Return what the nodes of a backward that begins had saved before it was changed; `concern` comes first."""
-        found: list[Suspect] = []
-        for place, number in enumerate(numbers):
-            about = [one for one in self._changed if one.first <= number < one.last]
-            if about and not hasattr(nodes[place], "variable"):
-                found += _modified_saved(nodes[place], place, about, name)
-        return found
+    def since(self, number: int) -> list[Seen]:
+        """Return what has changed of what a node may have saved."""
+        return [one for one in self._changed if one.first <= number < one.last]
 
-
-def _modified_saved(
-    node: Any, place: int, changed: Sequence[Seen], name: Callable[[torch.Tensor], str]
-) -> list[Suspect]:
-    found: list[Suspect] = []
-    for saved in () if node.name().startswith(_SIGNS_ALONE) else saved_by(node):
-        if saved.versions is None and matters(node, saved.slot) and _is_followable(saved.tensor):
-            memory = (saved.tensor.data_ptr(), saved.tensor.nbytes)
-            records = tuple(one.record for one in changed if (one.record.address, one.nbytes) == memory)
-            if records:
-                found.append(Suspect(place, saved.slot, name(saved.tensor), tuple(saved.tensor.shape), records))
-    return found
+    def reaching(self, node: Any, saved: torch.Tensor, writes: list[Seen]) -> tuple[WriteRecord, ...]:
+        """Return who handed out an array over the very piece of memory."""
+        if node.name().startswith(_SIGNS_ALONE) or not _is_followable(saved):
+            return ()
+        memory = (saved.data_ptr(), saved.nbytes)
+        return tuple(one.record for one in writes if (one.record.address, one.nbytes) == memory)
 
 
 def _address(x: torch.Tensor) -> int:

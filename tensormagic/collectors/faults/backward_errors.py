@@ -35,8 +35,6 @@ from tensormagic.reports.failure import (
     WrongReturn,
 )
 
-# What an error of a backward is about: a saved tensor that changed, a freed graph, a custom Function's gradient.
-
 # Finds the saved tensor at which a backward raised because something had changed it in place, and who that was.
 
 MOST_TOLD = 4  # writes

@@ -7,7 +7,7 @@ import inspect
 import math
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import CodeType, FrameType
 from typing import Any, Protocol
 
@@ -26,7 +26,6 @@ from tensormagic.collectors.faults.backward_errors import (
     return_lines,
 )
 from tensormagic.collectors.gradients.pass_log import Following, TracePart
-from tensormagic.collectors.graphs.in_place import Suspect
 from tensormagic.collectors.graphs.live_nodes import has_history, inputs_of, is_stale
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.graphs.saved_tensors import same_start
@@ -163,25 +162,6 @@ MOST_CHAIN = 16  # exceptions followed through __cause__ and __context__
 MOST_FRAMES = 12
 
 
-@dataclass(slots=True)
-class Ended:
-    """A pass that is over, its nodes still alive."""
-
-    found: Walk  # the walk
-    graph: int  # number of its structure
-    index: Sequence[int]  # traversal place → report index
-    order: Sequence[int]  # report indices in the order in which the engine reached them
-    site: int | None  # the line that called backward
-    caller: FrameType | None  # the frame that did
-    roots: tuple[Any, ...]  # what backward was called on
-
-    @property
-    def reached(self) -> int | None:
-        """Place of the node that the engine reached last."""
-        last = self.order[-1] if self.order else -1
-        return next((place for place, index in enumerate(self.index) if index == last), None)
-
-
 class Recorder(Protocol):
     """The part of `ForwardRecorder` that knows of autograd."""
 
@@ -237,17 +217,18 @@ class Faults(TracePart):
 
     def end_pass(self, found: Walk, followed: Following, call: BackwardCall, error: BaseException | None) -> None:
         """Look at why a pass raised, or should have. Never raises."""
-        suspects, structure, order = followed.suspects, followed.graph.structure, followed.recorder.values.order
-        ended = Ended(found, structure.number, structure.index, order, followed.site, followed.caller, call.roots)
         try:
             if error is None and not call.retains and followed.pass_context is None:  # it has freed the graph
                 self._freed.add(found.numbers, found.roots, followed.site)
             if error is None and followed.python_backwards is not None:
                 self._ignored.look(followed, self._sites.at, lambda number: self._origin(number)[0])
-            if error is not None or suspects:
+            if error is not None or followed.suspects:
                 with quiet():
-                    self._names = Names(ended.caller, self._namespace, self._leaves)
-                    self._look(ended, suspects, error)
+                    self._names = Names(followed.caller, self._namespace, self._leaves)
+                    if error is None:
+                        self._note_unseen(found, followed)
+                    elif (fault := self._fault(found, followed, call.roots, error)) is not None:
+                        self._caught.note(error, fault, followed.site, followed.caller)
         except Exception as failure:
             self._failed_at(failure)
         finally:
@@ -256,46 +237,44 @@ class Faults(TracePart):
     def _failed_at(self, error: Exception) -> None:
         self._add_gap("backward", f"a backward could not be inspected: {error_text(error)}")
 
-    def _look(self, ended: Ended, suspects: Sequence[Suspect], error: BaseException | None) -> None:
-        if error is not None and (fault := self._fault(ended, error)) is not None:
-            self._caught.note(error, fault, ended.site, ended.caller)
-        reached = set(ended.order)
-        for suspect in suspects:
-            if error is None and ended.index[suspect.place] in reached and len(self._unseen) < MOST_UNSEEN:
-                self._unseen.setdefault((ended.graph, suspect.place, suspect.slot), self._unseen_by(ended, suspect))
+    def _note_unseen(self, found: Walk, followed: Following) -> None:
+        structure, reached = followed.graph.structure, set(followed.recorder.values.order)
+        for suspect in followed.suspects:
+            key, index = (structure.number, suspect.place, suspect.slot), structure.index[suspect.place]
+            if index in reached and key not in self._unseen and len(self._unseen) < MOST_UNSEEN:
+                node = found.nodes[suspect.place]
+                location, module = self._origin(node._sequence_nr())
+                self._unseen[key] = ModifiedSavedTensor(
+                    op=op_name(node.name()), slot=suspect.slot, name=suspect.name, shape=suspect.shape,
+                    module=module, location=location, backward=self._sites.location(followed.site),
+                    graph=structure.number, node=index,
+                    writes=self._blame.described(suspect.records), writes_seen=len(suspect.records),
+                )  # fmt: skip
 
-    def _fault(self, ended: Ended, error: BaseException) -> BackwardFault | None:
-        nodes, reached, backward = ended.found.nodes, ended.reached, self._sites.location(ended.site)
-        if is_about_a_write(error) and (found := find_modified_saved(nodes, error, reached)) is not None:
-            modified = self._blame.modified(found, nodes)
-            return BackwardFault(modified=self._placed(modified, ended, backward))
-        if is_about_a_freed_graph(error):
-            freed = self._freed.freed(nodes, ended.found.roots, reached)
-            if freed is None:
-                return None
-            roots = (root for root in ended.roots if isinstance(root, torch.Tensor))
-            freed = replace(freed, root=self._name_of(root) if (root := next(roots, None)) is not None else "")
-            return BackwardFault(freed=self._placed(freed, ended, backward))
-        if is_about_a_return(error):
-            returned = custom_function_return(
-                error, nodes, reached, lambda number: self._origin(number)[0], self._sites.at
-            )
-            return BackwardFault(returned=self._placed(returned, ended, backward)) if returned is not None else None
-        return None
-
-    def _placed(self, found: Any, ended: Ended, backward: Location | None) -> Any:
-        """Return a fault with the graph and the node that it is about, as the report numbers them."""
-        return replace(found, graph=ended.graph, node=ended.index[found.node], backward=backward)
-
-    def _unseen_by(self, ended: Ended, suspect: Suspect) -> ModifiedSavedTensor:
-        node = ended.found.nodes[suspect.place]
-        location, module = self._origin(node._sequence_nr())
-        return ModifiedSavedTensor(
-            op=op_name(node.name()), slot=suspect.slot, name=suspect.name, shape=suspect.shape,
-            module=module, location=location, backward=self._sites.location(ended.site),
-            graph=ended.graph, node=ended.index[suspect.place],
-            writes=self._blame.described(suspect.records), writes_seen=len(suspect.records),
-        )  # fmt: skip
+    def _fault(
+        self, found: Walk, followed: Following, roots: tuple[Any, ...], error: BaseException
+    ) -> BackwardFault | None:
+        """Return why a pass raised, with the graph and the node that it is about, as the report numbers them."""
+        nodes, structure, order = found.nodes, followed.graph.structure, followed.recorder.values.order
+        last = order[-1] if order else -1  # the node that the engine reached last
+        reached = next((place for place, index in enumerate(structure.index) if index == last), None)
+        fault: Any = None
+        kind = ""
+        if is_about_a_write(error) and (changed := find_modified_saved(nodes, error, reached)) is not None:
+            kind, fault = "modified", self._blame.modified(changed, nodes)
+        elif is_about_a_freed_graph(error):
+            kind, fault = "freed", self._freed.freed(nodes, found.roots, reached)
+            tensors = (root for root in roots if isinstance(root, torch.Tensor))
+            if fault is not None and (root := next(tensors, None)) is not None:
+                fault = replace(fault, root=self._name_of(root))
+        elif is_about_a_return(error):
+            at = self._sites.at
+            kind = "returned"
+            fault = custom_function_return(error, nodes, reached, lambda number: self._origin(number)[0], at)
+        if fault is None:
+            return None
+        line, node = self._sites.location(followed.site), structure.index[fault.node]
+        return BackwardFault(**{kind: replace(fault, graph=structure.number, node=node, backward=line)})
 
     # -- what is known so far -------------------------------------------------------------------------------------
 

@@ -22,12 +22,7 @@ import torch
 
 from tensormagic.collectors import devices
 from tensormagic.collectors.gradients.forward_values import Gradients, Known, Memory, PassValues, fast_norm
-from tensormagic.collectors.gradients.gradient_statistics import (
-    SmallGradients,
-    StatisticsTable,
-    measured,
-    survey,
-)
+from tensormagic.collectors.gradients.gradient_statistics import SmallGradients, StatisticsTable, measured, survey
 from tensormagic.collectors.gradients.measures import NO_NUMBERS, Measured, measure
 from tensormagic.collectors.gradients.nonfinite import (
     SavedFacts,
@@ -237,7 +232,8 @@ class PassRecorder:
             if odd := any(map(answers_itself, gradients)):
                 gradients = [*map(here, gradients)]
             if odd and any(map(answers_itself, gradients)):
-                self._leave(index, next(filter(answers_itself, gradients)))
+                self.values.norms[index] = UNREADABLE
+                self.values.gap = unread(next(filter(answers_itself, gradients)))
             elif self._isolated or torch.is_grad_enabled():
                 with graded(enabled=False), self._quiet():
                     self._look(index, node, slot, [*map(bare, gradients)] if self._wrapped else gradients)
@@ -352,13 +348,11 @@ class PassRecorder:
         """Measure what a node sends to a slot that others send to as well; an addition hands on what it received."""
         index, values = edge[0], self.values
         far = devices.there.holds(gradient)
-        if index in self._padding and (far or values.norms[index] >= 0):
+        padded = index in self._padding and (far or values.norms[index] >= 0)
+        if padded or (gradient.layout is torch.strided and self.memory.holds(index, gradient)):
             self._far.after(partial(self._part_as_received, edge)) if far else self._part_as_received(edge)
-            return
-        if gradient.layout is torch.strided and self.memory.holds(index, gradient):
-            self._far.after(partial(self._part_as_received, edge)) if far else self._part_as_received(edge)
-            return
-        self._measure(index, gradient, partial(values.parts.__setitem__, edge))
+        else:
+            self._measure(index, gradient, partial(values.parts.__setitem__, edge))
 
     def _part_as_received(self, edge: tuple[int, int]) -> None:
         if (norm := self.values.norms[edge[0]]) >= 0 or math.isnan(norm):
@@ -416,7 +410,11 @@ class PassRecorder:
         if not devices.there.holds(gradient):
             store(measure(gradient))
         elif self._has_room(gradient.device):
-            keep = partial(_kept_by, store)
+
+            def keep(numbers: Measured | None, _: GradientStatistics | None) -> None:
+                if numbers is not None:
+                    store(numbers)
+
             self._far.ask(gradient, keep, full=False, careful=index in self._history.careful)
 
     def store(self, index: int, numbers: Measured) -> None:
@@ -441,13 +439,3 @@ class PassRecorder:
 
     def _reason(self, error: Exception) -> str:
         return _NO_ROOM if isinstance(error, torch.OutOfMemoryError) else error_text(error)
-
-    def _leave(self, index: int, gradient: Any) -> None:
-        """Note a gradient that nothing is asked of."""
-        self.values.norms[index] = UNREADABLE
-        self.values.gap = unread(gradient)
-
-
-def _kept_by(store: Callable[[Measured], None], numbers: Measured | None, _: GradientStatistics | None) -> None:
-    if numbers is not None:
-        store(numbers)

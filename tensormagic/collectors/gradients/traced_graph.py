@@ -127,7 +127,9 @@ class TracedGraph:
         self.is_small = is_small(nodes)
         self.inner = False  # whether all its passes ran inside other passes
         self.python_places: tuple[int, ...] = ()  # traversal places of nodes whose backward is the user's Python code
-        self._shared = tuple(_shared_edges(structure))
+        contested = {(structure.index[place], at) for place, inputs in structure.contested.items() for at in inputs}
+        ends = ((edge.source, edge.input_number) for edge in structure.edges)
+        self._shared = tuple(at for at, end in enumerate(ends) if end in contested)
         self._statistics_seconds = 0.0
         self._statistics_cost = 0.0  # of the last pass that was measured in full
         self._described: tuple[int, tuple[Node, ...]] = (0, nodes)
@@ -199,11 +201,6 @@ class TracedGraph:
 def passes_to_keep(numbers: int) -> int:
     """Return how many passes of so many numbers each are kept."""
     return min(max(KEPT_NUMBERS // max(numbers, 1), FEWEST_PASSES), MOST_PASSES)
-
-
-def _shared_edges(structure: GraphStructure) -> list[int]:
-    contested = {(structure.index[place], at) for place, inputs in structure.contested.items() for at in inputs}
-    return [at for at, edge in enumerate(structure.edges) if (edge.source, edge.input_number) in contested]
 
 
 _FIELDS = tuple(each.name for each in dataclasses.fields(Node))

@@ -190,7 +190,32 @@ class Suspect(NamedTuple):
     records: tuple[WriteRecord, ...]  # the writes
 
 
-class UntrackedWrites:
+class SilentWrites:
+    """Writes that autograd was not told of."""
+
+    def since(self, number: int) -> list[Any]:
+        """Return those that count for a node with a number."""
+        raise NotImplementedError
+
+    def reaching(self, node: Any, saved: torch.Tensor, writes: list[Any]) -> tuple[WriteRecord, ...]:
+        """Return which of them reached a tensor that a node has saved."""
+        raise NotImplementedError
+
+    def suspects(
+        self, nodes: Sequence[Any], numbers: Sequence[int], name: Callable[[torch.Tensor], str]
+    ) -> list[Suspect]:
+        """Return what the nodes of a backward that begins had saved before it was written to; `concern` comes first."""
+        found: list[Suspect] = []
+        for place, (node, number) in enumerate(zip(nodes, numbers, strict=True)):
+            writes = self.since(number)
+            for saved in saved_by(node) if writes and not hasattr(node, "variable") else ():
+                looked_at = saved.versions is None and matters(node, saved.slot)
+                if looked_at and (records := self.reaching(node, saved.tensor, writes)):
+                    found.append(Suspect(place, saved.slot, name(saved.tensor), tuple(saved.tensor.shape), records))
+        return found
+
+
+class UntrackedWrites(SilentWrites):
     """What was written through ``.data`` in a run."""
 
     def __init__(self) -> None:
@@ -247,32 +272,17 @@ class UntrackedWrites:
         """Return whether anything was written since the oldest of the nodes with these numbers was made."""
         return bool(self._writes) and len(numbers) > 0 and self._writes[-1].record.start > min(numbers)
 
-    def suspects(
-        self, nodes: Sequence[Any], numbers: Sequence[int], name: Callable[[torch.Tensor], str]
-    ) -> list[Suspect]:
-        """Return what the nodes of a backward that begins had saved before it was written to."""
-        found: list[Suspect] = []
-        for place, number in enumerate(numbers):
-            writes = [one for one in self._writes if number < one.record.start]
-            if writes and not hasattr(nodes[place], "variable"):
-                found += _modified_saved(nodes[place], place, writes, name)
-        return found
+    def since(self, number: int) -> list[UntrackedWrite]:
+        """Return the writes since a node was made."""
+        return [one for one in self._writes if number < one.record.start]
 
-
-def _modified_saved(
-    node: Any, place: int, writes: Sequence[UntrackedWrite], name: Callable[[torch.Tensor], str]
-) -> list[Suspect]:
-    found = []
-    for saved in saved_by(node):
-        region = region_of(saved.tensor) if saved.versions is None and matters(node, saved.slot) else None
-        if region is not None:
-            records = tuple(one.record for one in writes if overlap(region, one.region) == "yes")
-            # Weights that were swapped for a while: what was there at first may have been put back.
-            restored = len(records) > 1 and records[-1].call in _RESTORING
-            if records and not restored:
-                shape = tuple(saved.tensor.shape)
-                found.append(Suspect(place, saved.slot, name(saved.tensor), shape, records))
-    return found
+    def reaching(self, _: Any, saved: torch.Tensor, writes: list[UntrackedWrite]) -> tuple[WriteRecord, ...]:
+        """Return which of them reached a tensor; none where what was there at first may have been put back."""
+        if (region := region_of(saved)) is None:
+            return ()
+        records = tuple(one.record for one in writes if overlap(region, one.region) == "yes")
+        # Weights are swapped for a while so.
+        return () if len(records) > 1 and records[-1].call in _RESTORING else records
 
 
 def matters(node: Any, slot: str) -> bool:

@@ -124,8 +124,6 @@ def runs_python(node: Any) -> bool:
     return not module.startswith("torch.") or type(node).__name__ == _CHECKPOINT
 
 
-# Live autograd nodes: hooks on them, the thread that made them, and letting a deep graph go.
-
 # Puts hooks on autograd nodes, and takes all of them off again, for a third of what torch takes for it.
 #
 # For each hook torch makes a handle that can remove it, with a number of its own and a weak reference, in Python;

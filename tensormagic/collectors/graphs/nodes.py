@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from tensormagic.collectors.where.caller import Origin
 
 
-# Describes the nodes of a graph once: names, shapes, saved tensors. The nodes are looked at, never kept.
-
 # Describes the nodes of a structure once: names, shapes, saved tensors. The nodes are looked at, never kept.
 
 MAX_SAVED = 12  # slots listed a node; an LSTM keeps one for every layer and gate

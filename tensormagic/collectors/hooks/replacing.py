@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import wraps
 from threading import Lock, get_ident
 from types import FrameType, ModuleType
 from typing import Any, Protocol
@@ -171,20 +171,19 @@ _APPLY = torch.autograd.Function.apply.__func__.__code__  # type: ignore[attr-de
 
 def noted_applies(note: Callable[[FrameType | None], None]) -> AbstractContextManager[Any]:
     """Call ``note`` with the calling frame whenever a custom Function is about to make a node, in any thread."""
-    if not hasattr(_MODULE, _QUESTION):  # another torch: these nodes have the line of the next call then, and say so
-        return nullcontext()
-    return Replacement(_MODULE, _QUESTION, partial(_asking, note))
 
+    def asking(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def is_setup_context_defined(method: Any) -> Any:
+            caller = foreign_caller(sys._getframe(1))
+            if caller.f_code is _APPLY:
+                without_dynamo(note, caller.f_back)
+            return original(method)
 
-def _asking(note: Callable[[FrameType | None], None], original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    def is_setup_context_defined(method: Any) -> Any:
-        asking = foreign_caller(sys._getframe(1))
-        if asking.f_code is _APPLY:
-            without_dynamo(note, asking.f_back)
-        return original(method)
+        skip_in_dynamo(is_setup_context_defined)
+        return is_setup_context_defined
 
-    skip_in_dynamo(is_setup_context_defined)
-    return is_setup_context_defined
+    # In another torch these nodes have the line of the next call, and say so.
+    return Replacement(_MODULE, _QUESTION, asking) if hasattr(_MODULE, _QUESTION) else nullcontext()
 
 
 # Notes where derivatives are taken forwards: there no graph is built, so none can be shown, and that is said.
@@ -203,16 +202,16 @@ def forward_mode_gap(place: Location) -> str:
 
 def noted_dual_levels(note: Callable[[FrameType], None]) -> Replacement:
     """Call ``note`` with the calling frame whenever a level of dual numbers is entered, until the block ends."""
-    return Replacement(forward_ad, _ENTER, partial(_entering, note))
 
+    def entering(original: Callable[[], Any]) -> Callable[[], Any]:
+        def enter_dual_level() -> Any:
+            without_dynamo(note, sys._getframe(1))
+            return original()
 
-def _entering(note: Callable[[FrameType], None], original: Callable[[], Any]) -> Callable[[], Any]:
-    def enter_dual_level() -> Any:
-        without_dynamo(note, sys._getframe(1))
-        return original()
+        skip_in_dynamo(enter_dual_level)
+        return enter_dual_level
 
-    skip_in_dynamo(enter_dual_level)
-    return enter_dual_level
+    return Replacement(forward_ad, _ENTER, entering)
 
 
 # Notes the lines of `torch.manual_seed` and `torch.seed`, which are no operations: no mode is told of them.
@@ -225,19 +224,18 @@ _SEEDING = "_seed_custom_device"
 
 def noted_seeds(note: Callable[[int, FrameType], None]) -> AbstractContextManager[Any]:
     """Call ``note`` with the seed and the frame of torch's that sets it whenever torch is seeded."""
-    if not hasattr(torch.random, _SEEDING):  # another torch: the next draw shows it
-        return nullcontext()
-    return Replacement(torch.random, _SEEDING, partial(_seeding, note))
 
+    def seeding(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        @uncounted
+        def seed_custom_device(seed: Any) -> Any:
+            without_dynamo(note, int(seed), sys._getframe(1))
+            return original(seed)
 
-def _seeding(note: Callable[[int, FrameType], None], original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    @uncounted
-    def seed_custom_device(seed: Any) -> Any:
-        without_dynamo(note, int(seed), sys._getframe(1))
-        return original(seed)
+        skip_in_dynamo(seed_custom_device)
+        return seed_custom_device
 
-    skip_in_dynamo(seed_custom_device)
-    return seed_custom_device
+    # In another torch the next draw shows it.
+    return Replacement(torch.random, _SEEDING, seeding) if hasattr(torch.random, _SEEDING) else nullcontext()
 
 
 # Keeps the tracer's frames out of the stacks that anomaly mode keeps for every node, and prints where one fails.
@@ -424,29 +422,20 @@ class followed_backward:  # noqa: N801  (read as what it does: ``with followed_b
         """Begin."""
         with _lock:
             _followers.append(self._entry)
-            _stand_in()
+            if not _replaced and hasattr(torch.autograd, _NAME):
+                original = getattr(torch.autograd, _NAME)
+                _replaced.append((original, _standing_in_for(original)))
+                setattr(torch.autograd, _NAME, _replaced[0][1])
 
     def __exit__(self, *_: object) -> None:
         """End."""
         with _lock:
             _followers[:] = [other for other in _followers if other is not self._entry]
-            _step_down()
-
-
-def _stand_in() -> None:
-    if not _replaced and hasattr(torch.autograd, _NAME):
-        original = getattr(torch.autograd, _NAME)
-        ours = _standing_in_for(original)
-        _replaced.append((original, ours))
-        setattr(torch.autograd, _NAME, ours)
-
-
-def _step_down() -> None:
-    if _replaced and not _followers:
-        original, ours = _replaced[-1]
-        if getattr(torch.autograd, _NAME) is ours:  # else somebody else replaced it meanwhile, and calls ours
-            setattr(torch.autograd, _NAME, original)
-        _replaced.pop()
+            if _replaced and not _followers:
+                original, ours = _replaced[-1]
+                if getattr(torch.autograd, _NAME) is ours:  # else somebody else replaced it meanwhile, and calls ours
+                    setattr(torch.autograd, _NAME, original)
+                _replaced.pop()
 
 
 def _standing_in_for(original: Callable[..., Any]) -> Callable[..., Any]:
