@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from threading import Thread
 from types import SimpleNamespace
 
 import pytest
@@ -449,3 +450,25 @@ def test_level_grad_records_no_operations():
     with tm.trace(namespace={}) as trace:
         assert torch._C._len_torch_dispatch_stack() == 0
     assert trace.report.ops is None
+
+
+def test_a_run_that_another_thread_ends_amid_a_backward():
+    """What the pass still has on is left to its own thread: whoever ends the run waits for nothing."""
+    x = torch.ones(2, requires_grad=True)
+    y = x.exp()
+    trace, ended = tm.trace(namespace={"x": x}, level="ops"), []
+
+    def end(_):
+        thread = Thread(target=trace.__exit__, args=(None, None, None), daemon=True)
+        thread.start()
+        thread.join(10)
+        ended.append(not thread.is_alive())
+
+    y.register_hook(end)
+    with trace:
+        y.sum().backward()
+    assert ended == [True]
+    assert trace.report.state == "finished"
+    assert x.grad.tolist() == x.exp().tolist()
+    with tm.trace(namespace={}):
+        pass  # what was left to this thread is undone as its next run begins
