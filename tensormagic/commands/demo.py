@@ -68,14 +68,12 @@ def _copy(example: Path, target: Path) -> Path:
 
 
 def _examples_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the command takes."""
     parser.add_argument(
         "folder", nargs="?", type=Path, help="where to copy them; files that you changed there are kept"
     )
 
 
 def _examples(given: argparse.Namespace) -> int:
-    """List the examples, or copy them."""
     found = copied(given.folder) if given.folder is not None else examples()
     width = max(len(path.name) for path in found)
     for path in found:
@@ -85,7 +83,6 @@ def _examples(given: argparse.Namespace) -> int:
 
 
 def _demo_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the command takes."""
     parser.add_argument("folder", nargs="?", type=Path, default=FOLDER, help=f"where to copy them; by default {FOLDER}")
     parser.add_argument("--headless", action="store_true", help="run it and write a static page instead")
     parser.add_argument("--notebook", type=Path, help="open this notebook instead of the first example")

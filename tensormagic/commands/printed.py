@@ -22,7 +22,6 @@ def _add_save(parser: argparse.ArgumentParser, forms: str) -> None:
 
 
 def _show_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the command takes."""
     parser.add_argument("report", type=Path, help="a .json file from report.save or --save")
     _add_save(parser, ".html, .svg or .txt")
     parser.add_argument("--browser", action="store_true", help="open it as a page in the browser")
@@ -50,7 +49,6 @@ def _show(given: argparse.Namespace) -> int:
 
 
 def _ranks_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the command takes."""
     parser.add_argument("folder", type=Path, help="the folder that every rank was given")
     _add_save(parser, ".html, .svg, .txt or .json")
     parser.add_argument("--rank", type=int, metavar="N", help="show the full report of that rank, where it saved one")
@@ -80,7 +78,6 @@ def _ranks(given: argparse.Namespace) -> int:
 
 
 def _help_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what the command takes."""
     parser.add_argument("topic", nargs="*", help="a page: tracegrad, TM302, how it works")
 
 

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -269,15 +269,14 @@ class Posting:
         row = self._facts.row
         known = {name: row[name] for name in ("rank", "pid", "kinds", "coordinate", "state") if name in row}
         words = {name: row[name][:_LONGEST] for name in ("host", "error") if name in row}
-        groups = {name: _as_range(row.get(name, ())) for name in ("replicas", "shares")}
+        groups: dict[str, list[int]] = {}  # ranks as a range, or nothing where they are none: what is posted is small
+        for name in ("replicas", "shares"):
+            ranks = row.get(name, ())
+            step = ranks[1] - ranks[0] if len(ranks) > 1 else 1
+            ends = [ranks[0], ranks[-1] + 1, step] if ranks else []
+            groups[name] = ends if ranks and tuple(range(*ends)) == tuple(ranks) else []
         place = {"world": self._facts.world, "began": self._facts.began, "start": self._start}
         return {**place, "lines": [*self._lines][:_MOST_LINES], "row": {**known, **words}, "groups": groups}
-
-
-def _as_range(ranks: Sequence[int]) -> list[int]:
-    """Return ranks as the numbers of a range; nothing where they are none: what is posted stays small."""
-    found = range(ranks[0], ranks[-1] + 1, ranks[1] - ranks[0] if len(ranks) > 1 else 1) if ranks else range(0)
-    return [found.start, found.stop, found.step] if ranks and tuple(found) == tuple(ranks) else []
 
 
 def _total(norms: Any) -> float:

@@ -98,7 +98,7 @@ def small_view_of_large_storage(report: TensorReport) -> Iterator[Finding]:
         return  # those who are listed may not be all
     if holders.of_storage or not holders.of_tensor:
         return
-    held = _held_by(report)
+    held = [holder.path for holder in holders.of_tensor]
     name = report.name if report.name in held or report.name.isidentifier() else held[0]
     yield Finding(
         code="TM205",
@@ -125,7 +125,3 @@ def lone_views(report: WatchReport | MemoryReport) -> Iterator[Finding]:
                 f"{view.name}.clone()`",
                 subject=view.name,
             )
-
-
-def _held_by(report: TensorReport) -> list[str]:
-    return [holder.path for holder in report.holders.of_tensor] if report.holders is not None else []

@@ -41,28 +41,18 @@ def _known(report: TraceReport) -> Training | None:
     return training if training.optimizers_seen == len(training.optimizers) else None
 
 
-def _left_out(report: TraceReport, training: Training) -> _Numbers:
-    """Return the parameters that get gradients and that nothing trains."""
-    held = {number for use in training.optimizers for number in use.holds}
-    trained = held.union(training.elsewhere or ())
+def _left_out(report: TraceReport, training: Training, *, of_models: bool = True) -> _Numbers:
+    """Return the parameters of models, or those with a name of their own, that get gradients and nothing trains."""
+    trained = {number for use in training.optimizers for number in use.holds}.union(training.elsewhere or ())
     return [
         number
         for number, series in enumerate(report.parameters)
         if series.is_parameter
         and series.requires_grad
         and series.touched > 0
-        and series.owner
         and number not in trained
+        and (series.owner if of_models else not series.owner and series.name.isidentifier())
     ]
-
-
-def _bare(report: TraceReport, training: Training) -> Iterator[int]:
-    """Yield the Parameters with a name of their own that get gradients and that nothing trains."""
-    held = {number for use in training.optimizers for number in use.holds}.union(training.elsewhere or ())
-    for number, series in enumerate(report.parameters):
-        asks = series.is_parameter and series.requires_grad and series.touched > 0
-        if asks and not series.owner and series.name.isidentifier() and number not in held:
-            yield number
 
 
 # -- TM602 --------------------------------------------------------------------------------------------------------
@@ -88,7 +78,7 @@ def in_no_optimizer(report: TraceReport) -> Iterator[Finding]:
             and not _twin(report, training, owner, missing)  # else TM623 reports it
         ):
             yield _root_in_no_optimizer(report, training, owner, missing)
-    for number in _bare(report, training) if training is not None else ():
+    for number in _left_out(report, training, of_models=False) if training is not None else ():
         if training is not None and _is_trained_along(report, training, [number]):
             yield _root_in_no_optimizer(report, training, report.parameters[number].name, [number])
 
@@ -196,22 +186,25 @@ def _in_no_optimizer(report: TraceReport, users: list[OptimizerUse], missing: _N
 
 
 def _remedy(names: list[str], of: list[str], use: OptimizerUse, *, meant: bool, replaced: bool) -> str:
-    owner = of[0].partition(".")[0]
-    if meant:
-        return f"To train only a part, freeze the rest, which saves computing its gradients: {_frozen(names)}"
-    if replaced:
-        made = f"{optimizer_code(use)} = torch.optim.{use.type_name}({owner}.parameters(), …)"
+    code = optimizer_code(use)
+    if replaced and not meant:
+        owner = of[0].partition(".")[0]
+        made = f"{code} = torch.optim.{use.type_name}({owner}.parameters(), …)"
         return f"Make the optimizer when the model is final: `{made}`"
-    first = as_code(names[0])
-    what = f"[{first}]" if names[0] in of else f"{first}.parameters()"
-    return (
-        "Make the optimizer after the model is complete, with all its parameters; or add them: "
-        f'`{optimizer_code(use)}.add_param_group({{"params": {what}}})`'
-    )
+    return _frozen(names) if meant else _added(names[0], of, "the optimizer", code)
 
 
 def _frozen(names: Sequence[str]) -> str:
-    return ", ".join(f"`{as_code(name)}.requires_grad_(False)`" for name in names[:3])
+    frozen = ", ".join(f"`{as_code(name)}.requires_grad_(False)`" for name in names[:3])
+    return f"To train only a part, freeze the rest, which saves computing its gradients: {frozen}"
+
+
+def _added(first: str, of: Sequence[str], optimizer: str, code: str) -> str:
+    what = f"[{as_code(first)}]" if first in of else f"{as_code(first)}.parameters()"
+    return (
+        f"Make {optimizer} after the model is complete, with all its parameters; or add them: "
+        f'`{code}.add_param_group({{"params": {what}}})`'
+    )
 
 
 def _is_meant(report: TraceReport, missing: _Numbers, stepped: _Numbers) -> bool:
@@ -319,29 +312,24 @@ def _of_unused(report: TraceReport, use: OptimizerUse, left_out: _Numbers) -> Fi
     whose = f" of {use.unknown_owner}" if use.unknown_owner else ""
     kinds = report.parallel.kinds if report.parallel is not None else ()
     # what has sharded the parameters of the run, so that they are other objects
-    if alike and (how := next((_SHARDS[kind] for kind in kinds if kind in _SHARDS), "")):
-        return Finding(
-            code="TM911", severity="error",
-            message=f"{use.name} steps {plural(count, 'parameter')}{whose} that never had a gradient; "
-            f"{plural(missing, 'parameter')} of {listed(names)} {'gets' if missing == 1 else 'get'} gradients and "
-            f"{'is' if missing == 1 else 'are'} in no optimizer: {how} replaced them after the optimizer was made.",
-            location=step_line(report, use),
-            evidence={"held": count, "steps": use.steps, "without an optimizer": missing},
-            remedy="Shard the model first, then make the optimizer: "
-            f"`torch.optim.{use.type_name}({_all_parameters(names)}, …)`",
-            subject=use.name,
-        )  # fmt: skip
+    how = next((_SHARDS[kind] for kind in kinds if kind in _SHARDS), "") if alike else ""
+    made_again = ", although their shapes are the same: the model was made again or copied afterwards" if alike else ""
+    no_model, end = (
+        ("", f": {how} replaced them after the optimizer was made")
+        if how
+        else (" and that no model which ran uses", made_again)
+    )
+    first = "Shard the model first, then make the optimizer" if how else (
+        "Make the optimizer from the model that is trained, once it exists")  # fmt: skip
     return Finding(
-        code="TM604",
+        code="TM911" if how else "TM604",
         severity="error" if alike else "warning",
-        message=f"{use.name} steps {plural(count, 'parameter')}{whose} that never had a gradient and that no model "
-        f"which ran uses; {plural(missing, 'parameter')} of {listed(names)} {'gets' if missing == 1 else 'get'} "
-        f"gradients and {'is' if missing == 1 else 'are'} in no optimizer"
-        f"{', although their shapes are the same: the model was made again or copied afterwards' if alike else ''}.",
+        message=f"{use.name} steps {plural(count, 'parameter')}{whose} that never had a gradient{no_model}; "
+        f"{plural(missing, 'parameter')} of {listed(names)} {'gets' if missing == 1 else 'get'} gradients and "
+        f"{'is' if missing == 1 else 'are'} in no optimizer{end}.",
         location=step_line(report, use),
         evidence={"held": count, "steps": use.steps, "without an optimizer": missing},
-        remedy="Make the optimizer from the model that is trained, once it exists: "
-        f"`torch.optim.{use.type_name}({_all_parameters(names)}, …)`",
+        remedy=f"{first}: `torch.optim.{use.type_name}({_all_parameters(names)}, …)`",
         subject=use.name,
     )
 
@@ -409,19 +397,8 @@ def _stands_in_no_optimizer(still: StillParameters) -> Finding:
         f"{still.owner}, and nothing changes {them}.",
         location=still.location,
         evidence={"without an optimizer": len(still.still), "stepped": len(still.trained), "steps": still.watched},
-        remedy=_standing_remedy(still, names[0], meant=meant),
+        remedy=_frozen(names[:1]) if meant else _added(names[0], still.names, still.optimizer, still.optimizer),
         subject=still.names[still.still[0]],
-    )
-
-
-def _standing_remedy(still: StillParameters, first: str, *, meant: bool) -> str:
-    if meant:
-        return f"To train only a part, freeze the rest, which saves computing its gradients: {_frozen([first])}"
-    code = as_code(first)
-    what = f"[{code}]" if first in still.names else f"{code}.parameters()"
-    return (
-        f"Make {still.optimizer} after the model is complete, with all its parameters; or add them: "
-        f'`{still.optimizer}.add_param_group({{"params": {what}}})`'
     )
 
 

@@ -128,7 +128,6 @@ def passes_differ(report: RankReport) -> Iterator[Finding]:
 
 
 def _of(one: Difference, everything: str) -> str:
-    """Return how many parameters differ, where that is known."""
     return everything if one.names[0] == EVERYTHING else f"{count(one.count)} of {plural(one.of, 'parameter')}"
 
 

@@ -46,7 +46,6 @@ def _function(report: StartReport, found: FunctionCheck) -> Iterator[Probe]:
 
 
 def _names(report: StartReport, names: Sequence[str]) -> str:
-    """Return a few names, as a user writes them."""
     return listed([as_code(f"{report.model}.{name}") for name in names], most=3, found=len(names))
 
 

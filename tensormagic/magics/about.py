@@ -136,7 +136,6 @@ def _fitted(text: str) -> str:
 
 
 def _own() -> list[tuple[str, str]]:
-    """Return what %tensormagic itself takes, and what that does."""
     return [
         ("%tensormagic check", "memory that nothing uses, modules that miss parameters"),
         ("%tensormagic check net, optimizer, loader", "a look before training, from one batch"),
@@ -157,7 +156,6 @@ def _state_lines(magics: Any) -> list[str]:
 
 
 def _table(magics: Any) -> str:
-    """Return the same as Markdown."""
     described = "\n".join(f"| `{made.prog}` | {made.description} |" for made in _parsers())
     own = "\n".join(f"| `{command.replace('|', chr(92) + '|')}` | {text} |" for command, text in _own())
     state = "\n".join(_state_lines(magics))

@@ -60,7 +60,6 @@ def _freed(shell: Any, options: argparse.Namespace) -> Report:
 
 
 def _followed(shell: Any, live: str, options: argparse.Namespace, output: Output, cell: Cell) -> Followed:
-    """Follow the memory of a cell."""
     number, title = functools.partial(cell_number, shell), options.title.strip("\"'")
     try:
         followed = api.MemoryRun(shell.user_ns, cell, cell_number=number, title=title, functions=options.func)

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 
 def _tensors(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
-    """Return the table of the tensors that the user's names reach, or those that the line names."""
     __tracebackhide__ = True
     asked = expressions(options.expression)
     named = {path_of(expression): value_of(shell, expression) for expression in asked}
@@ -40,7 +39,6 @@ def _tensors(shell: Any, options: argparse.Namespace, _output: Output) -> Report
 
 
 def _model(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
-    """Return the model that the line names, or calls."""
     __tracebackhide__ = True
     expression = one_expression(options, "%model shows one model, but here are {}")
 
@@ -52,20 +50,17 @@ def _model(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
 
 
 def _aliases(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
-    """Return the memory that several names reach, or that of the tensors that the line names."""
     __tracebackhide__ = True
     only = {expression: value_of(shell, expression) for expression in expressions(options.expression)}
     return api.aliases(own_namespace(shell), only=only or None)
 
 
 def _followed_writes(shell: Any, _live: str, _options: argparse.Namespace, output: Output, cell: Cell) -> Followed:
-    """Follow the writes of a cell."""
     watch = api.WriteWatch(shell.user_ns, cell, cell_number=functools.partial(cell_number, shell))
     return watch, reported(shell, watch, output), Explained(shell)
 
 
 def _gradgraph(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
-    """Return the graph of what the line names."""
     __tracebackhide__ = True
     expression = one_expression(options, "%gradgraph draws one graph, but here are {} expressions")
     value = value_of(shell, expression)
@@ -77,7 +72,6 @@ def _gradgraph(shell: Any, options: argparse.Namespace, _output: Output) -> Repo
 
 
 def _why(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
-    """Return the answer about what the line names."""
     __tracebackhide__ = True
     name = one_expression(options, "%why answers about one thing, but here are {}").removesuffix(".grad")
     value, loss = value_of(shell, name), _loss(shell, unquoted(options.loss))
@@ -93,7 +87,6 @@ def _loss(shell: Any, expression: str | None) -> Any:
 
 
 def _compare(shell: Any, options: argparse.Namespace, output: Output) -> Report:
-    """Return what is different between the two runs that the line names."""
     __tracebackhide__ = True
     check(output)
     if len(options.run) != 2:
@@ -126,7 +119,6 @@ def _saved_run(given: str) -> Path | None:
 
 
 def _ranks(shell: Any, options: argparse.Namespace, output: Output) -> Report:
-    """Return the ranks of the run that the line names."""
     __tracebackhide__ = True
     check(output)
     if len(options.run) != 1:
@@ -150,14 +142,12 @@ def _run_of_ranks(shell: Any, given: str) -> Any:
 
 
 def _rng(shell: Any, _options: argparse.Namespace, output: Output) -> Report:
-    """Return the generators."""
     __tracebackhide__ = True
     check(output)
     return api.rng(own_namespace(shell))
 
 
 def _followed_draws(shell: Any, _live: str, _options: argparse.Namespace, output: Output, cell: Cell) -> Followed:
-    """Follow the draws of a cell."""
     watch = api.DrawWatch(shell.user_ns, cell, cell_number=functools.partial(cell_number, shell))
     return watch, reported(shell, watch, output), Explained(shell)
 

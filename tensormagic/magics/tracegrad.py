@@ -52,7 +52,6 @@ def run(shell: Any, line: str, cell: str | None, *, live: str) -> Any:
 
 
 def _followed(shell: Any, live: str, options: argparse.Namespace, output: Output, cell: Cell) -> Followed:
-    """Trace a cell."""
     trace = api.Trace(
         shell.user_ns, cell, cell_number=functools.partial(cell_number, shell), title=options.title.strip("\"'"),
         level=options.level, forward=options.forward, values=options.values, stop=options.stop,

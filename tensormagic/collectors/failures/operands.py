@@ -183,7 +183,6 @@ def _bare(value: Any) -> str:
 
 
 def _other(value: Any) -> dict[str, Any]:
-    """Return the fields of something that is no tensor."""
     if value is UNKNOWN:
         return {"text": ""}
     if is_kind(value, torch.Generator):

@@ -33,7 +33,6 @@ class _Followed:
     generator: Any
     index: int
     reading: Reading
-    start: GeneratorState | None
 
 
 class DrawLog:
@@ -42,17 +41,23 @@ class DrawLog:
     Args:
         namespace: The user's names.
         sites: Interns the user's lines.
+
+    Attributes:
+        starts: The generators as they stood when they were first seen.
+        ends: The same at the end; nothing before that.
+        draws: The first draws, in order.
+        sums: All draws summed up: the fields of a `DrawSum` in order, the first five as the key.
     """
 
     def __init__(self, namespace: Mapping[str, Any], sites: SourceLines) -> None:
         self._namespace, self._sites = namespace, sites
         self._followed: dict[int, _Followed] = {}
         self._foreign: list[_Followed] = []  # NumPy's and Python's, which torch does not announce
-        self._starts: list[GeneratorState] = []
+        self.starts: list[GeneratorState] = []
         self._defaults: dict[str, Any] = dict(defaults())
-        self._ends: tuple[GeneratorState, ...] = ()
-        self._sums: dict[tuple[Any, ...], list[Any]] = {}
-        self._draws: list[Draw] = []
+        self.ends: tuple[GeneratorState, ...] = ()
+        self.sums: dict[tuple[Any, ...], list[Any]] = {}
+        self.draws: list[Draw] = []
         self._last_site: int | None = None
         self._seeded: tuple[int, int | None] | None = None  # torch: with what, and on which line
         self.count = 0
@@ -73,7 +78,7 @@ class DrawLog:
             self.look(None)
             for each in self._followed.values():
                 self._changed(each, "", None)
-            self._ends = tuple(self._end())
+            self.ends = tuple(self._end())
         finally:
             self._followed.clear()
             self._foreign.clear()
@@ -83,20 +88,20 @@ class DrawLog:
         """Yield how the generators stand now, by the names that lead to them now."""
         found, _ = generators(self._namespace)
         for key, each in self._followed.items():
-            start = self._starts[each.index]
+            start = self.starts[each.index]
             names = found[key][1] if key in found else [start.name, *start.names]
             if not start.name:
-                self._starts[each.index] = state_with_names(start, names)
+                self.starts[each.index] = state_with_names(start, names)
             yield state_of(each.generator, names[0], tuple(names[1:]))
 
     def _follow(self, generator: Any, names: list[str]) -> _Followed | None:
         try:
             start = state_of(generator, names[0], tuple(names[1:]))
-            followed = _Followed(generator, len(self._starts), read(generator), start)
+            followed = _Followed(generator, len(self.starts), read(generator))
         except Exception as error:  # a subclass of a user's own may refuse
             self.gaps.append(Gap(names[0], error_text(error)))
             return None
-        self._starts.append(start)
+        self.starts.append(start)
         self._followed[identity(generator)] = followed
         if not isinstance(generator, torch.Generator):
             self._foreign.append(followed)
@@ -181,34 +186,12 @@ class DrawLog:
 
     def _note(self, draw: Draw) -> None:
         key = (draw.generator, draw.kind, draw.op, draw.location, draw.since)
-        known = self._sums.setdefault(key, [0, 0, self.count])
+        known = self.sums.setdefault(key, [0, 0, self.count])
         known[0] += 1
         known[1] = None if draw.values is None or known[1] is None else known[1] + draw.values
-        if len(self._draws) < MOST_DRAWS:
-            self._draws.append(draw)
+        if len(self.draws) < MOST_DRAWS:
+            self.draws.append(draw)
         self.count += 1
-
-    # -- report ----------------------------------------------------------------------------------------------------
-
-    @property
-    def starts(self) -> tuple[GeneratorState, ...]:
-        """The generators as they stood when they were first seen."""
-        return tuple(self._starts)
-
-    @property
-    def ends(self) -> tuple[GeneratorState, ...]:
-        """The same at the end; nothing before that."""
-        return self._ends
-
-    @property
-    def draws(self) -> tuple[Draw, ...]:
-        """The first draws, in order."""
-        return tuple(self._draws)
-
-    @property
-    def sums(self) -> tuple[DrawSum, ...]:
-        """All draws, summed up."""
-        return tuple(DrawSum(*key, *described) for key, described in list(self._sums.items()))  # its fields' order
 
 
 def state_with_names(state: GeneratorState, names: list[str]) -> GeneratorState:
@@ -281,10 +264,10 @@ class DrawListener(Listener, OperationListener):
         gap, left = self._gap, self.run.unheard
         return RngRunReport(
             **self.run.fields(),
-            before=self._log.starts,
+            before=tuple(self._log.starts),
             after=self._log.ends,
-            sums=self._log.sums,
-            draws=self._log.draws,
+            sums=tuple(DrawSum(*key, *described) for key, described in list(self._log.sums.items())),
+            draws=tuple(self._log.draws),
             count=self._log.count,
             gaps=(*self._log.gaps, *([gap] if gap is not None else []), *([Gap("draws", left)] if left else [])),
             locations=self._sites.locations,  # last: what is above has its line, also while the run goes on

@@ -125,7 +125,6 @@ def _array_row(name: str, item: np.ndarray, group: int, names: int) -> TensorRow
 
 @cache
 def _plain(name: object) -> str:
-    """Return a dtype or layout without its prefix."""
     return str(name).removeprefix("torch.")
 
 
