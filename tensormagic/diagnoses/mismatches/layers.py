@@ -123,7 +123,8 @@ Invalid computed output size
 
 # Older versions of torch say so of the input.
 weight should have at least three dimensions|Expected \d+-dimensional input for \d+-dimensional weight
-    with named: [each + 2 for each in numbers(call.function[-2:])]; with wanted: [*named, max(weight.ndim, 3)][0]
+    with named: [each + 2 for each in numbers(call.function[-2:]) if call.function.endswith("d")]
+    with wanted: [*named, max(weight.ndim, 3)][0]
     with fits: weight.ndim == wanted; with wrong: (weight, given)[fits]
     with what: f"input of {call.subject}" if fits else f"weight of {call.title}"
     shape: The {what} has {wanted} dimensions, and {wrong} has {wrong.ndim}.

@@ -63,7 +63,7 @@ class Names(dict[str, Any]):
 
     def __init__(self, call: Call, found: Mapping[str, Any]) -> None:
         super().__init__(FUNCTIONS)
-        self.update(found, call=call, found=found, __builtins__={})
+        self.update(found, call=call, __builtins__={})
 
     def __missing__(self, name: str) -> Any:
         if name not in OPERANDS:
