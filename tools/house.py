@@ -201,7 +201,8 @@ def _small_functions(files: Iterable[File]) -> Iterator[str]:
     everywhere: Counter[str] = sum(attributes.values(), Counter())
     for path, tree in trees.items():
         names = Counter(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
-        called = {_called(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+        calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        called = {_called(call) for call in calls if not _is_inherited(call)}
         defined = Counter(function.name for function in functions(tree))
         own = {id(method) for method in _methods(tree)}
         for function in functions(tree):
@@ -223,6 +224,11 @@ def _methods(tree: ast.AST) -> Iterator[Function]:
 
 def _called(function: ast.expr) -> str | None:
     return getattr(function, "attr", getattr(function, "id", None))
+
+
+def _is_inherited(call: ast.expr) -> bool:
+    """Return whether it is a method of a base class, which another overrides: ``super().name``."""
+    return isinstance(call, ast.Attribute) and isinstance(call.value, ast.Call) and _called(call.value.func) == "super"
 
 
 def _could_go_inline(function: Function) -> bool:

@@ -291,12 +291,6 @@ def _meant_for(
     return exact if len(exact) == 1 else owners
 
 
-def _all_parameters(names: list[str]) -> str:
-    if len(names) == 1:
-        return f"{names[0]}.parameters()"
-    return f"[{', '.join(f'*{name}.parameters()' for name in names)}]"
-
-
 _SHARDS = {
     "FSDP1": "FullyShardedDataParallel", "FSDP2": "fully_shard()",
     "DTensor": "parallelize_module() or distribute_tensor()",
@@ -321,6 +315,8 @@ def _of_unused(report: TraceReport, use: OptimizerUse, left_out: _Numbers) -> Fi
     )
     first = "Shard the model first, then make the optimizer" if how else (
         "Make the optimizer from the model that is trained, once it exists")  # fmt: skip
+    every = [f"{name}.parameters()" for name in names]
+    given = every[0] if len(every) == 1 else f"[{', '.join(f'*{one}' for one in every)}]"
     return Finding(
         code="TM911" if how else "TM604",
         severity="error" if alike else "warning",
@@ -329,7 +325,7 @@ def _of_unused(report: TraceReport, use: OptimizerUse, left_out: _Numbers) -> Fi
         f"{'is' if missing == 1 else 'are'} in no optimizer{end}.",
         location=step_line(report, use),
         evidence={"held": count, "steps": use.steps, "without an optimizer": missing},
-        remedy=f"{first}: `torch.optim.{use.type_name}({_all_parameters(names)}, …)`",
+        remedy=f"{first}: `torch.optim.{use.type_name}({given}, …)`",
         subject=use.name,
     )
 

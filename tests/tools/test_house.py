@@ -152,11 +152,12 @@ def test_a_small_private_function_used_once_is_found(measured):
         SMALL.replace("return", "yield") + "_small(1)",
         f"@cache\n{SMALL}_small(1)",
         f"{METHOD}class B(A):\n    def _part(self):\n        return 2\n",
+        "class C(list):\n    def _part(self):\n        return super()._part()\n",
     ],
-    ids=["used twice", "handed on", "public", "four lines", "yields", "decorated", "overridden"],
+    ids=["used twice", "handed on", "public", "four lines", "yields", "decorated", "overridden", "overrides"],
 )
 def test_what_cannot_go_inline_is_not_told(measured, source):
-    """Used twice, handed to another function, public, longer, a generator, decorated, or overridden."""
+    """Used twice, handed to another function, public, longer, a generator, decorated, overridden, or overriding."""
     assert measured({"left.py": source}).small_functions == []
 
 

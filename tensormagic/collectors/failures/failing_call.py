@@ -179,7 +179,15 @@ def _of_library(steps: Steps, below: list[TracebackType]) -> Refused:
     method = getattr(torch.Tensor, last.co_name, None) if last.co_filename == _METHODS else None
     if method is not None:
         return of_arguments(steps, below[-1], method)
-    entry = _forward_entry(below) or next((each for each in below if _is_method(each.tb_frame)), None)
+    homes = (*_MODULES, f"{_TORCH}/optim")
+    methods = (
+        each
+        for each in below
+        if (code := each.tb_frame.f_code).co_filename.startswith(homes)
+        and code not in _MODULE_CALLS
+        and code.co_varnames[:1] == ("self",)
+    )
+    entry = _forward_entry(below) or next(methods, None)
     if entry is not None:
         return of_arguments(steps, entry, None)
     return _read(steps, steps.own_entry, "") or Refused(exact=False, caller=below[-1])
@@ -222,13 +230,6 @@ def is_function(frame: FrameType) -> bool:
 
 def _is_torch(frame: FrameType) -> bool:
     return frame.f_code.co_filename.startswith(_TORCH)
-
-
-def _is_method(frame: FrameType) -> bool:
-    """Return whether a frame runs a method of a module or an optimizer of torch's own that a user calls."""
-    homes = (*_MODULES, f"{_TORCH}/optim")
-    code = frame.f_code
-    return code.co_filename.startswith(homes) and code not in _MODULE_CALLS and code.co_varnames[:1] == ("self",)
 
 
 def _forward_entry(below: list[TracebackType]) -> TracebackType | None:

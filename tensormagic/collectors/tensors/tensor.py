@@ -168,6 +168,10 @@ def _collect(
     if numel and subject.numbers is None:
         sections.miss("values", subject.no_values or _UNREAD)
     numbers, by_slice = _values(subject, sections)
+    state = sections.read("autograd", lambda: autograd(x, shared.names, name=name), None)
+    details = None
+    if state is not None:
+        details = sections.read("autograd", lambda: autograd_details(x, shared.names, shared.named, name=name), None)
     flags = _FLAGS if subject.strided else _FLAGS[:3]
     return TensorReport(
         name=name,
@@ -188,7 +192,7 @@ def _collect(
         layout=_layout(subject, storage, shared, sections),
         statistics=numbers,
         slices=by_slice,
-        autograd=sections.read("autograd", lambda: _autograd(x, shared, name, sections), None),
+        autograd=state and replace(state, details=details),
         aliases=shared.search.aliases,
         aliases_searched=shared.looked,
         holders=sections.read("holders", lambda: holders(x, namespace, names=shared.names, besides=besides), None)
@@ -197,12 +201,6 @@ def _collect(
         kinds=tuple(_kinds(subject, name, sections, depth=depth, registered=shared.buffers.get(id(x)))),
         gaps=tuple(sections.gaps),
     )
-
-
-def _autograd(x: torch.Tensor, shared: _Shared, name: str, sections: _Sections) -> AutogradReport:
-    state = autograd(x, shared.names, name=name)
-    details = sections.read("autograd", lambda: autograd_details(x, shared.names, shared.named, name=name), None)
-    return replace(state, details=details)
 
 
 def _storage(x: torch.Tensor) -> StorageReport | None:

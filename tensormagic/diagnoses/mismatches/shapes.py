@@ -283,8 +283,11 @@ def do_not_broadcast(call: Call, one: int = -1, other: int = -1) -> Mismatch | N
     """Explain two operands that do not broadcast: those of the two sizes that torch names, where it names any."""
     cut = _MATRIX_DIMENSIONS.get(call.function, 0)
     taking_part = [each for each in call.tensors if each.role not in _APART.get(call.function, ())]
-    pairs = [(left, right, _clashing(left, right, cut)) for left, right in combinations(taking_part, 2)]
-    pairs = [pair for pair in pairs if pair[2]]
+    pairs = []
+    for left, right in combinations(taking_part, 2):
+        shapes = [each.shape[: max(each.ndim - cut, 0)] for each in (left, right)]
+        if dims := clashing(*shapes):  # from the right
+            pairs.append((left, right, [at - cut for at in dims]))
     if not pairs:
         return None
     left, right, where = min(pairs, key=lambda pair: {pair[0][pair[2][0]], pair[1][pair[2][0]]} != {one, other})
@@ -296,12 +299,6 @@ def do_not_broadcast(call: Call, one: int = -1, other: int = -1) -> Mismatch | N
     parts = [part for at in where for part in left.against(at, right)]
     works = [] if cut else _ways(call, left, right)
     return mismatch("shape", f"{compared}: {left} and {right} have {against}.", *parts, works=works)
-
-
-def _clashing(left: Given, right: Given, cut: int) -> list[int]:
-    """Return the dimensions in which two tensors do not broadcast, from the right, but for so many last ones."""
-    shapes = [one.shape[: max(one.ndim - cut, 0)] for one in (left, right)]
-    return [at - cut for at in clashing(*shapes)]
 
 
 def _ways(call: Call, left: Given, right: Given) -> list[str]:
