@@ -420,9 +420,10 @@ def _legend(report: TraceReport, shown: Sequence[ParameterSeries], columns: _Col
         marks.append("each bar is the largest norm in its passes")
     yield "; ".join([f"bars from {scale}, log scale", *marks])
     if _MOVE in columns.numbers:
-        at = max(at for series in shown for at, ratio in enumerate(series.updates) if touched(ratio))
-        after = "" if at == len(report.passes) - 1 else f", after pass {report.passes[at].number},"
-        yield f"{_MOVE}: how far the last measured step of the optimizer{after} changed it, relative to its norm"
+        measured_at = [[at for at, ratio in enumerate(series.updates) if touched(ratio)] for series in shown]
+        passes = sorted({report.passes[places[-1]].number for places in measured_at if places})
+        step = f"the optimizer's step after pass {' to '.join(map(str, dict.fromkeys((passes[0], passes[-1]))))}"
+        yield f"{_MOVE}: how far {step} changed it, relative to its norm"
     if _USED in columns.numbers:
         yield f"{_USED}: the norm of the gradient used by the last measured optimizer step, reduced over the ranks"
     if "min" in columns.numbers and not all(map(math.isfinite, norms)):
