@@ -69,6 +69,7 @@ def test_examples_that_are_not_there(monkeypatch, tmp_path, capsys):
 def test_the_demo_opens_jupyterlab_on_the_first_example(tmp_path, monkeypatch):
     """By the interpreter that runs it, on the copy."""
     called = []
+    monkeypatch.setattr(demo, "find_spec", lambda _: object())
     monkeypatch.setattr(demo.subprocess, "call", lambda command: called.append(command) or 0)
     assert main(["demo", str(tmp_path)]) == 0
     assert called == [[sys.executable, "-m", "jupyterlab", str(tmp_path / "01_first_light.ipynb")]]
