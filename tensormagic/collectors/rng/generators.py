@@ -191,7 +191,7 @@ def _tell_numpy(generator: Any, reading: Reading) -> tuple[str, Seeding, int | N
         described = str(origin.seed) if len(origin.key) == 1 else str(list(origin.key))
         return described, "chosen", origin.drawn, 0
     bits = generator._bit_generator if legacy else generator.bit_generator
-    sequence: Any = getattr(bits, "seed_seq", None)
+    sequence: Any = getattr(bits, "seed_seq", None) or getattr(bits, "_seed_seq", None)  # its name before NumPy 1.25
     entropy = getattr(sequence, "entropy", None)
     if entropy is None:
         return "", "unknown", None, 0
