@@ -268,26 +268,27 @@ def _done_apart(written: Written, call: Call, target: torch.Tensor) -> torch.Ten
     func, args, kwargs = call
     if target.device.type != "cpu" or target.numel() > REPLAY_LIMIT:
         return None
-    result, storage = target.detach().clone(memory_format=torch.contiguous_format), target.untyped_storage()._cdata
-
-    def apart(value: Any, *, is_written: bool) -> Any:
-        """Replace the target by the result where the call writes to it, and by a copy of its own where it reads it."""
-        if is_written and value is target:
-            return result
-        if type(value) in {list, tuple}:
-            return type(value)(apart(item, is_written=is_written) for item in value)
-        if not isinstance(value, torch.Tensor):
-            return value
-        is_shared = is_written or value.untyped_storage()._cdata == storage
-        return value.detach().clone() if is_shared else value
-
+    result = target.detach().clone(memory_format=torch.contiguous_format)
     places, names = {position for position, _ in written.slots}, {name for _, name in written.slots}
     try:
-        given = [apart(value, is_written=place in places) for place, value in enumerate(args)]
-        func(*given, **{name: apart(value, is_written=name in names) for name, value in kwargs.items()})
+        given = [_apart(value, target, result, is_written=place in places) for place, value in enumerate(args)]
+        named = {name: _apart(value, target, result, is_written=name in names) for name, value in kwargs.items()}
+        func(*given, **named)
     except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):
         return None
     return result
+
+
+def _apart(value: Any, target: torch.Tensor, result: torch.Tensor, *, is_written: bool) -> Any:
+    """Replace the target by the result where the call writes to it, and by a copy of its own where it reads it."""
+    if is_written and value is target:
+        return result
+    if type(value) in {list, tuple}:
+        return type(value)(_apart(item, target, result, is_written=is_written) for item in value)
+    if not isinstance(value, torch.Tensor):
+        return value
+    is_shared = is_written or value.untyped_storage()._cdata == target.untyped_storage()._cdata
+    return value.detach().clone() if is_shared else value
 
 
 def settle(suspicion: Suspicion, *, pointwise: bool) -> Clash | None:

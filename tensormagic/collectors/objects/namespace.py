@@ -9,6 +9,7 @@ import itertools
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
@@ -338,19 +339,20 @@ def stored(owner: Any, name: str) -> Any:
     """Return an attribute that is plainly stored, on an object, its class or in a module's registries, or `UNKNOWN`."""
     if owner is UNKNOWN:
         return UNKNOWN
-    if isinstance(owner, ModuleType):
+    if is_kind(owner, ModuleType):
         return vars(owner).get(name, UNKNOWN)
     if is_kind(owner, type):  # functions and constants, without asking any descriptor
         found = _in_class(owner, name)
-        return found.__func__ if isinstance(found, staticmethod) else found
-    held = attributes_of(owner)
-    if name in held:
-        return held[name]
-    for registry in [registered(owner, each) for each in REGISTRIES] if is_kind(owner, nn.Module) else []:
-        if name in registry:
-            return registry[name]
+        return found.__func__ if is_kind(found, staticmethod) else found
+    registries = [registered(owner, each) for each in REGISTRIES] if is_kind(owner, nn.Module) else []
+    for held in (attributes_of(owner), *registries):
+        if name in held:
+            return held[name]
     slot = _in_class(type(owner), name)
-    return slot.__get__(owner) if isinstance(slot, MemberDescriptorType) else UNKNOWN
+    if type(slot) is MemberDescriptorType:
+        with suppress(AttributeError):  # nothing was put into it yet
+            return slot.__get__(owner)
+    return UNKNOWN
 
 
 def _in_class(owner: type, name: str) -> Any:

@@ -49,7 +49,7 @@ Held = tuple[Place, Any]
 class Referents(Holdings):
     """Says what objects hold, and how a user reaches it.
 
-    Tensors are called by ``tensor._cdata``: the keys of an optimizer's state are parameters.
+    ``names`` are those of tensors, by ``tensor._cdata``: the keys of an optimizer's state are parameters.
     """
 
     def __init__(self, names: dict[int, str]) -> None:

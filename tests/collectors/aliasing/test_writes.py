@@ -363,3 +363,37 @@ for _ in range(3):
     optimizer.step()"""
     (found,) = [name for write in watched(source).writes for name in write.changed if name.name == "seen"]
     assert (found.through, found.at_least) == ("second", False)
+
+
+def test_what_was_compared_with_a_write_is_freed_at_once():
+    """The copies on which a suspicious op is done again keep nothing of the user's until Python looks for cycles."""
+    names = {"x": torch.arange(12.0).view(3, 4).clone()}
+    gc.collect()
+    gc.disable()
+    try:
+        with tm.watch_writes(namespace=names) as watch:
+            run_as_cell("x -= x[:, :1]", names)
+        gone = weakref.ref(names.pop("x"))
+        assert watch.report.writes[-1].clash
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_a_slot_that_is_still_empty_is_no_way_to_a_tensor():
+    source = "class Held:\n    __slots__ = ('kept',)\nheld = Held()\nheld.kept = z.mul_(2)"
+    y = torch.ones(3)
+    report = watched(source, {"y": y, "z": y[1:]})
+    assert changes(report) == [(4, "z", "y", 2, 3)]
+    assert report.gaps == ()
+
+
+def test_an_object_on_the_way_to_a_tensor_is_not_asked_for_its_class():
+    source = (
+        "class Proxy:\n    __class__ = property(lambda self: asked.append(1))\n"
+        "held = Proxy()\nheld.__dict__['kept'] = z\nheld.kept += 1"
+    )
+    y, asked = torch.ones(3), []
+    report = watched(source, {"y": y, "z": y[1:], "asked": asked})
+    assert changes(report) == [(5, "held.kept", "y", 2, 3)]
+    assert asked == []
