@@ -20,6 +20,7 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data._utils.fetch import _MapDatasetFetcher
 
+from tensormagic.collectors.aliasing.aliases import components
 from tensormagic.collectors.objects.holdings import inside, is_a
 from tensormagic.collectors.where.source import is_own_code
 from tensormagic.errors import TensorMagicError
@@ -333,7 +334,7 @@ class _Runs:
                     code = getattr(getattr(hook, "__func__", hook), "__code__", None)
                     if code is not None and is_own_code(code.co_filename):
                         del hooks[key]
-            if isinstance(module, nn.Embedding | nn.EmbeddingBag):
+            if getattr(module.forward, "__func__", None) in _LOOKUPS:  # one of the user's may map its indices first
                 module.register_forward_pre_hook(partial(_refuse_missing_rows, path.lstrip(".")), with_kwargs=True)
         net.zero_grad(set_to_none=True)
         return net
@@ -429,14 +430,22 @@ def _is_out_of_range(out: torch.Tensor, target: Any, loss: Any) -> bool:
     return name in _CROSS and bool(((wanted < 0) | (wanted >= out.shape[1])).any())
 
 
+_LOOKUPS = (nn.Embedding.forward, nn.EmbeddingBag.forward)
+
+
 def _refuse_missing_rows(path: str, module: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> None:
     """Raise where an index has no row: on a GPU torch would end the process's use of it instead."""
     indices = args[0] if args else named.get("input")
-    if isinstance(indices, torch.Tensor) and indices.numel():
-        low, high = (int(each) for each in indices.aminmax())
-        if not 0 <= low <= high < module.num_embeddings:
-            found, last = low if low < 0 else high, module.num_embeddings - 1
-            raise IndexError(f"the embedding {path} has no row {found}: its rows are 0 to {last}")
+    if torch.compiler.is_compiling() or not isinstance(indices, torch.Tensor):  # a compiled graph is not to break
+        return
+    try:
+        stored = next(components(indices))  # of a nested tensor its values, under vmap those of the whole batch
+        low, high = (int(each) for each in stored.aminmax())
+    except (RuntimeError, TypeError):  # there are none, or a class of its own does not tell
+        return
+    if not 0 <= low <= high < module.num_embeddings:
+        found, last = low if low < 0 else high, module.num_embeddings - 1
+        raise IndexError(f"the embedding {path} has no row {found}: its rows are 0 to {last}")
 
 
 def _gradients(net: nn.Module) -> dict[str, Any]:

@@ -247,3 +247,55 @@ def test_an_index_without_a_row_never_reaches_the_table(index, monkeypatch):
     assert report.error == f"IndexError: the embedding 0 has no row {index}: its rows are 0 to 9"
     assert states(report)["forward"] == "wrong"
     assert not words[0]._forward_pre_hooks
+
+
+class Folded(nn.Embedding):
+    """A table that folds its indices into its rows."""
+
+    def forward(self, indices):
+        return super().forward(indices % self.num_embeddings)
+
+
+def ragged(table, x):
+    rows = torch.nested.nested_tensor([row[: at % 3 + 1] for at, row in enumerate(x)], layout=torch.jagged)
+    return torch.stack([row.sum(0) for row in table(rows).unbind()])
+
+
+class Looked(nn.Module):
+    """A table, asked by some function, and a head."""
+
+    def __init__(self, table, ask):
+        super().__init__()
+        self.table, self.ask, self.head = table, ask, nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.head(self.ask(self.table, x))
+
+
+@pytest.mark.parametrize(
+    ("table", "ask", "most"),
+    [
+        (Folded(10, 4), lambda table, x: table(x).sum(1), 1000),
+        (nn.Embedding(10, 4), lambda table, x: torch.vmap(table)(x).sum(1), 10),
+        (nn.Embedding(10, 4), lambda table, x: table(x[:, :0]).sum(1), 10),
+        (nn.Embedding(10, 4), ragged, 10),
+    ],
+)
+def test_an_index_that_a_table_understands_is_asked_for(table, ask, most):
+    """A class of the user's may map its indices; they may be none, of a batch that vmap hides, or of many lengths."""
+    report = tm.check(Looked(table, ask), (torch.randint(0, most, (8, 3)), torch.arange(8) % 2))
+    assert report.error == ""
+
+
+@pytest.mark.parametrize("ask", [lambda table, x: torch.vmap(table)(x).sum(1), ragged])
+def test_an_index_without_a_row_is_found_in_what_is_wrapped(ask):
+    report = tm.check(Looked(nn.Embedding(10, 4), ask), (torch.full((8, 3), 12), torch.arange(8) % 2))
+    assert report.error == "IndexError: the embedding table has no row 12: its rows are 0 to 9"
+
+
+def test_a_graph_that_must_not_break_does_not():
+    """What looks at the indices is no part of a graph that torch compiles."""
+    net = torch.compile(
+        nn.Sequential(nn.Embedding(10, 4), nn.Flatten(), nn.Linear(12, 2)), backend="eager", fullgraph=True
+    )
+    assert tm.check(net, (torch.full((8, 3), 3), torch.arange(8) % 2)).error == ""
