@@ -45,6 +45,10 @@ SHARED = "1 piece of memory is shared by several objects"
 SAME = "`net.0.weight` and `net.1.weight` are the same tensor"
 APART = replace(SLICES, pairs=tuple(replace(pair, overlap="no") for pair in SLICES.pairs))
 UNTRACKED = replace(SLICES, members=tuple(replace(each, requires_grad=False) for each in SLICES.members))
+NAMESAKES = replace(
+    SLICES, pairs=(AliasPair("a.b", "a.b", "yes", 8, 8),),
+    members=(member("a.b", requires_grad=True, counter=1), member("a.b", relation="array", version=None)),
+)  # fmt: skip
 SAID = [
     *(
         (aliases.how, member("x", relation=relation, base=base, operations=operations), words)
@@ -71,6 +75,9 @@ SAID = [
     # Writes that autograd does not notice: none where nothing overlaps, or where nothing is tracked.
     (aliases.transparent, APART, ()),
     (aliases.transparent, UNTRACKED, ()),
+    # Two objects of one name, as of a name with a dot and of an attribute.
+    (aliases.transparent, NAMESAKES,
+     ("Autograd does not notice writes through `a.b`: they change `a.b` without incrementing its version counter.",)),
     # Tied weights are the headline, beside or below what several share; names that were asked for are in it.
     (aliases.aliases_summary, ONE, SAME),
     (aliases.aliases_summary, replace(ONE, groups=(TIED, TIED), groups_found=2), "2 tensors have several names each"),

@@ -238,8 +238,8 @@ def transparent(group: AliasGroup) -> tuple[str, ...]:
     watched = next((each for each in group.members if each.requires_grad), None)
     if watched is None:
         return ()
-    meeting = [{pair.left, pair.right} for pair in group.pairs if pair.overlap == "yes"]
-    touching = {name for names in meeting if watched.name in names for name in names - {watched.name}}
+    meeting = [(pair.left, pair.right) for pair in group.pairs if pair.overlap == "yes"]
+    touching = {left if right == watched.name else right for left, right in meeting if watched.name in {left, right}}
     unseen = [each.name for each in group.members if each.name in touching and _uncounted(each, watched)]
     if not unseen:
         return ()
