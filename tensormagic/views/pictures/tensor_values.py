@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -342,7 +343,8 @@ def _shares(each: DimensionSlices) -> list[float | None]:
     """Return how large each cell is, of the largest; None where it holds what is no finite number."""
     top = _top(each) or 1.0
     pairs = zip(each.levels, each.cell_bad, strict=True)
-    return [None if bad or not math.isfinite(level) else level / top for level, bad in pairs]
+    least = sys.float_info.min  # however small a cell is beside the largest, it is not taken for zeros
+    return [None if bad or not math.isfinite(level) else level and max(level / top, least) for level, bad in pairs]
 
 
 def _top(each: DimensionSlices) -> float:

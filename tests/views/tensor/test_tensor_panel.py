@@ -21,7 +21,7 @@ from tensormagic.views.pictures.tensor_elements import drawn_layout
 from tensormagic.views.pictures.tensor_grid import cell_title, strip_html
 from tensormagic.views.pictures.tensor_shot import Shot, heading, notes, signals_svg
 from tensormagic.views.pictures.tensor_values import SliceRows, slices_lines, slices_summary, urgent
-from tensormagic.views.text_canvas import sparkline
+from tensormagic.views.text_canvas import ZERO, sparkline
 from tests.views.markup_reader import Page
 from tests.views.samples_tensor import SAMPLES, as_html, as_svg, as_text, colour, images, packed, signals
 from tests.views.samples_values import SAMPLES as VALUES
@@ -161,6 +161,18 @@ def test_slices_with_one_to_blame_are_open() -> None:
     assert (slices_summary(nothing_finite()), urgent(nothing_finite())) == ("no outliers", False)
     report = replace(bad_item(), slices=bad_item().slices[1:])
     assert slices_lines(report)[0] == "3 of 16 slices along j hold NaN: `j=1` (4 NaN), `j=2` (4 NaN) and `j=7` (4 NaN)."
+
+
+def test_a_slice_that_is_tiny_beside_the_largest_is_not_all_zeros() -> None:
+    """The lowest bar and the lightest colour; what is zero everywhere has signs of its own."""
+    slices = replace(bad_item().slices[1], cell_bad=(0, 0, 0))
+    least, small, zero = (
+        SliceRows(replace(bad_item(), slices=(replace(slices, levels=(level, 1e200, 0.0)),)))
+        for level in (1e-200, 1e150, 0.0)
+    )
+    assert next(least.text(100)).split()[1] == "\u2581\u2588" + ZERO
+    drawn, like, unlike = (Page(each.html()).attributes("img")[0]["src"] for each in (least, small, zero))
+    assert drawn == like != unlike
 
 
 def test_a_png_holds_the_pixels_enlarged_by_whole_factors() -> None:
