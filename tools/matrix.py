@@ -40,7 +40,7 @@ class Row:
     newest: bool = False  # without constraints.txt: what pip finds today
 
 
-OLDEST = ("ipython==8.0.1", "numpy==1.24.4", "ipywidgets==8.0.0", "anywidget==0.9.0", "plotly==6.0.0", "rich==13.0.0")
+OLDEST = ("ipython==8.0.0", "numpy==1.24.0", "ipywidgets==8.0.0", "anywidget==0.9.0", "plotly==6.0.0", "rich==13.0.0")
 OLD_ENOUGH = ("scikit-learn==1.5.2", "scipy==1.13.1")  # of what the tests alone need: the last that take that NumPy
 ROWS = (
     Row("pinned"),

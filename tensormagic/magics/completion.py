@@ -172,7 +172,7 @@ _WANTED = {"compare": _is_run, "model": _is_model}  # where that is not a tensor
 
 
 def _matcher(shell: Any) -> Callable[[Any], Any] | None:
-    """Return what completes the same for IPython 8.6 and later; None for an older one.
+    """Return what completes the same for IPython 8.6 and later; None for an older one, see `_without_jedi`.
 
     Beside what the hook gives, such a one lists jedi's: after ``--`` every name there is, as in ``--x``. Right behind a
     dot the names come without what precedes it: JupyterLab keeps their order only where there is no text to match.
@@ -202,6 +202,20 @@ def _completed(shell: Any, context: Any) -> list[str]:
     return _complete(shell, event)
 
 
+def _without_jedi(shell: Any) -> None:
+    """Keep an IPython before 8.6 from listing jedi's before what the hook gives."""
+    completer = shell.Completer
+    ask_jedi = completer._jedi_matches  # noqa: SLF001  (such a one has no other place for it, and does not change)
+
+    def jedi_matches(cursor_column: int, cursor_line: int, text: str) -> Iterable[Any]:
+        line = completer.line_buffer
+        token = completer.splitter.split_line(line, cursor_column)
+        context = SimpleNamespace(line_with_cursor=line, text_until_cursor=completer.text_until_cursor, token=token)
+        return () if _completed(shell, context) else ask_jedi(cursor_column, cursor_line, text)
+
+    completer._jedi_matches = jedi_matches  # noqa: SLF001  (likewise)
+
+
 def install(shell: Any) -> Callable[[], None]:
     """Complete tensor names and options after the magics; returns what undoes it."""
     had = "complete_command" in shell.strdispatchers
@@ -211,10 +225,14 @@ def install(shell: Any) -> Callable[[], None]:
     matcher, matchers = _matcher(shell), getattr(shell.Completer, "custom_matchers", [])
     if matcher is not None:
         matchers.append(matcher)
+    else:
+        _without_jedi(shell)
 
     def undo() -> None:
         if matcher in matchers:
             matchers.remove(matcher)
+        if matcher is None:
+            del shell.Completer._jedi_matches  # noqa: SLF001  (that of the class stands behind it)
         strings = shell.strdispatchers["complete_command"].strs
         for command in (*commands(), _SWITCHING):
             strings.pop(command, None)

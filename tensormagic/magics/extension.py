@@ -8,7 +8,10 @@ Everything that loading does is put on one stack as it is done, with what undoes
 
 from __future__ import annotations
 
+import functools
+import io
 import sys
+import tokenize
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
@@ -28,8 +31,30 @@ from tensormagic.collectors.requirements import require_torch
 from tensormagic.errors import RequirementError, SettingError
 from tensormagic.magics import about, completion, frames, live_output, preloading, shared_assets, watching
 
-# IPython 8.10 and later: a line that ends with a semicolon shows nothing.
-output_can_be_silenced: Callable[[Any], Any] = getattr(magic, "output_can_be_silenced", lambda function: function)
+
+def _silenced(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``function``, a magic, returning None for a line or cell that ends with a semicolon."""
+
+    @functools.wraps(function)
+    def run(magics: Any, line: str, cell: str | None = None) -> Any:
+        __tracebackhide__ = "__ipython_bottom__"
+        value = function(magics, line, cell)
+        return None if _ends_with_semicolon(line if cell is None else cell) else value
+
+    return run
+
+
+def _ends_with_semicolon(code: str) -> bool:
+    blank = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER}
+    try:
+        found = [one.string for one in tokenize.generate_tokens(io.StringIO(code).readline) if one.type not in blank]
+    except (tokenize.TokenError, SyntaxError):  # with a line for the system's shell, which is no Python
+        return False
+    return found[-1:] == [";"]
+
+
+# IPython 8.10 and later silence such a magic themselves, once it is marked.
+output_can_be_silenced: Callable[[Any], Any] = getattr(magic, "output_can_be_silenced", _silenced)
 
 _LOADED: dict[int, ExitStack] = {}
 

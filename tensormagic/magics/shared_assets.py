@@ -178,9 +178,8 @@ class Pages:
         if get_parent is None or not hasattr(self._shell.display_pub, "register_hook"):
             return None
         request = Request.of(get_parent())
-        widgets = getattr(sys.modules.get("ipywidgets.widgets.widget"), "_instances", {})
         # what an `Output` widget takes is not saved with the cell
-        caught = any(getattr(widget, "msg_id", "") == request.number for widget in tuple(widgets.values()))
+        caught = any(getattr(widget, "msg_id", "") == request.number for widget in _widgets())
         return None if not request.number or caught else request
 
     def _shared(self, request: Request) -> bool:
@@ -198,6 +197,15 @@ class Pages:
             del self._allocation_logs[next(iter(self._allocation_logs))]
         allocation_log.forget(request.deleted)
         allocation_log.begin(request.cell or f"text {hash(request.code)}", request.code)
+
+
+def _widgets() -> tuple[Any, ...]:
+    """Return the widgets that there are; none while another thread imports ipywidgets."""
+    holder: Any = sys.modules.get("ipywidgets.widgets.widget")
+    name = "_instances"
+    if not hasattr(holder, name):  # ipywidgets before 8.0.3
+        holder, name = getattr(holder, "Widget", None), "_active_widgets"
+    return tuple(getattr(holder, name, {}).values())
 
 
 class Placement:

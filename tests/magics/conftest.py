@@ -12,6 +12,8 @@ import pytest
 import torch
 from torch import nn
 
+from tests.support.shell import KERNEL
+
 
 @dataclass(frozen=True)
 class Ran:
@@ -52,5 +54,5 @@ def cell(shell) -> Callable[[str], Ran]:
 @pytest.fixture
 def notebook(shell, monkeypatch):
     """Make the shell one that belongs to a kernel."""
-    monkeypatch.setattr(type(shell), "kernel", object(), raising=False)
+    monkeypatch.setattr(type(shell), "kernel", KERNEL, raising=False)
     return shell

@@ -6,6 +6,7 @@ import re
 from types import SimpleNamespace
 
 import pytest
+from IPython.core import completer
 from IPython.core.completer import provisionalcompleter
 
 from tensormagic.magics import completion
@@ -132,6 +133,22 @@ def test_as_a_kernel_asks(shell, cell, line, offered):
         assert [found.text for found in shell.Completer.completions(line, len(line))] == offered
 
 
+def test_as_a_kernel_asks_an_older_ipython(shell, cell, monkeypatch):
+    """Before 8.6 there are no matchers: jedi's are kept out all the same, and come back where nothing is offered."""
+    shell.extension_manager.unload_extension("tensormagic")
+    monkeypatch.delattr(completer, "context_matcher", raising=False)
+    shell.extension_manager.load_extension("tensormagic")
+    cell("pass")
+    shell.Completer.use_jedi = True
+    with provisionalcompleter():
+        offered = [
+            [found.text for found in shell.Completer.completions(line, len(line))]
+            for line in ("%tensor a --di", "%%tracegrad --level ", "%why net.wei", "net.wei")
+        ]
+    assert offered == [["--dims"], ["grad", "ops"], ["net.weight"], ["weight"]]
+
+
+@pytest.mark.skipif(not hasattr(completer, "context_matcher"), reason="IPython before 8.6 completes the whole word")
 def test_behind_a_dot_names_come_in_order_without_what_precedes_it(shell, cell):
     """Parameters first; JupyterLab sorts by the alphabet what it matches against a text, so there is none."""
     cell("pass")
@@ -143,9 +160,14 @@ def test_behind_a_dot_names_come_in_order_without_what_precedes_it(shell, cell):
 
 def test_unloading_takes_it_away(shell, cell):
     """Nothing of ours is asked any more."""
-    before = len(shell.Completer.custom_matchers)
+
+    def ours():
+        asked = [*shell.Completer.custom_matchers, shell.Completer._jedi_matches]
+        return [each for each in asked if each.__module__ == completion.__name__]
+
+    assert len(ours()) == 1
     shell.extension_manager.unload_extension("tensormagic")
-    assert len(shell.Completer.custom_matchers) == before - 1
+    assert ours() == []
     with provisionalcompleter():
         assert "--dims" not in [found.text for found in shell.Completer.completions("%tensor a --di", 14)]
     shell.extension_manager.load_extension("tensormagic")

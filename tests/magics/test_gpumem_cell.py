@@ -9,6 +9,7 @@ import torch
 
 from tensormagic.magics import live_output
 from tensormagic.magics.live_output import Repainter
+from tests.support.shell import KERNEL
 
 CELL = """%%gpumem {options}
 import time, torch
@@ -21,7 +22,7 @@ del kept
 @pytest.fixture
 def notebook(shell, monkeypatch):
     """A shell whose front end replaces outputs, and a panel that is painted often."""
-    monkeypatch.setattr(type(shell), "kernel", object(), raising=False)
+    monkeypatch.setattr(type(shell), "kernel", KERNEL, raising=False)
     monkeypatch.setattr(live_output, "INTERVAL", 0.02)
     monkeypatch.setattr(live_output, "SHARE", 1.0)
     return shell
@@ -49,12 +50,12 @@ def test_the_widget_gives_way_to_the_static_panel(notebook):
     assert "running" in first["text/plain"]
     assert "application/vnd.jupyter.widget-view+json" not in last
     assert "finished" in last["text/plain"]
-    from ipywidgets.widgets.widget import _instances
+    from ipywidgets import Widget
 
     model = first["application/vnd.jupyter.widget-view+json"]["model_id"]
-    assert model in _instances
+    assert model in Widget.get_manager_state()["state"]
     notebook.extension_manager.unload_extension("tensormagic")
-    assert model not in _instances
+    assert model not in Widget.get_manager_state()["state"]
     notebook.extension_manager.load_extension("tensormagic")
 
 

@@ -21,6 +21,7 @@ from torch import nn
 
 import tensormagic as tm
 from tensormagic.magics.cell import CellSyntaxError
+from tests.support.shell import KERNEL
 
 SYNTAX_ERROR_LINES = 5
 CELL_MAGICS = [
@@ -47,7 +48,7 @@ after = torch.rand(3)
 @pytest.fixture(params=CELL_MAGICS)
 def magic(request, shell, monkeypatch):
     """A cell magic on a shell whose front end can show widgets; cells run through ``run``."""
-    monkeypatch.setattr(type(shell), "kernel", object(), raising=False)
+    monkeypatch.setattr(type(shell), "kernel", KERNEL, raising=False)
     random.seed(0)  # how an unknown state came about is looked for, which takes %%rng half a second each time
     np.random.seed(0)
     run_quietly(shell, "import torch; from torch import nn; import torch.nn.functional as F")

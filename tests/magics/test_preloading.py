@@ -19,8 +19,9 @@ SHELL = """
 import json, sys, threading
 from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
+from tests.support.shell import KERNEL
 from traitlets.config import Config
-InteractiveShell.kernel = object()
+InteractiveShell.kernel = KERNEL
 shell = InteractiveShell.instance(config=Config(HistoryManager={'enabled': False}))
 shell.display_pub = CapturingDisplayPublisher(parent=shell)
 

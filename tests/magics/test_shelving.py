@@ -11,6 +11,7 @@ from IPython.core.displaypub import CapturingDisplayPublisher
 from tensormagic.magics import extension
 from tensormagic.magics.shared_assets import AllocationLog, Request
 from tensormagic.views import theme
+from tests.support.shell import KERNEL
 
 PIECE = "export"
 
@@ -167,7 +168,7 @@ def lab(shell, cell, monkeypatch):
     counter = itertools.count()
     parent = {}
     monkeypatch.setattr(type(shell), "get_parent", lambda _: parent, raising=False)
-    monkeypatch.setattr(type(shell), "kernel", object(), raising=False)
+    monkeypatch.setattr(type(shell), "kernel", KERNEL, raising=False)
     extension.load(shell)
 
     def run(name, source="%tensor a", *, page="p", **metadata):
@@ -203,6 +204,15 @@ def test_what_is_not_shown_there_carries_all(lab, shell):
     lab("two", "%%capture kept\n%tensor a")
     assert len(theme.keys(shell.user_ns["kept"].outputs[0].data["text/html"])) == 2
     assert lab("three", "%tensor a --slide") == [["tensor"]]
+
+
+def test_what_an_output_widget_takes_is_not_saved_with_the_cell(lab):
+    """It carries all, as does the next panel."""
+    taken = "import ipywidgets\nwidget = ipywidgets.Output()\n"
+    taken += "widget.msg_id = get_ipython().get_parent()['header']['msg_id']\n%tensor a\nwidget.close()"
+    assert lab("one", taken) == [["export", "tensor"]]
+    assert lab("two") == [["export", "tensor"]]
+    assert lab("three") == [[]]
 
 
 def test_clearing_the_output_of_a_cell(lab):

@@ -8,13 +8,17 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+from comm.base_comm import CommManager
 from IPython.core.displaypub import CapturingDisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
 Listing = Mapping[str, Any]
+# Stands for the kernel of a shell. ipywidgets before 8.0.3, as it is imported, tells one of itself.
+KERNEL = SimpleNamespace(comm_manager=CommManager())
 
 
 @contextlib.contextmanager

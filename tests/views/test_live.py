@@ -275,16 +275,16 @@ def test_a_retired_panel_keeps_its_widget_until_the_next_one_retires(run: Run) -
 def test_a_closed_panel_leaves_no_widget_behind(run: Run) -> None:
     """Neither its own nor that of its layout; no channel to the page stays open."""
     from comm import get_comm_manager
-    from ipywidgets.widgets.widget import _instances
+    from ipywidgets import Widget
 
     live.dismiss_retired()
-    before, channels = set(_instances), set(get_comm_manager().comms)
+    before, channels = set(Widget.get_manager_state()["state"]), set(get_comm_manager().comms)
     for _ in range(3):
         panel = run.panel()
         panel.start()
         panel.retire()
     live.dismiss_retired()
-    assert set(_instances) == before
+    assert set(Widget.get_manager_state()["state"]) == before
     assert set(get_comm_manager().comms) == channels
 
 
