@@ -16,6 +16,7 @@ from tensormagic.diagnoses import RULES
 from tests.corpus.score import every_case
 from tests.support.kernel import ROOT
 from tests.sweeps import transparency
+from tools.matrix import OLDEST
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 WORDS = {15: "fifteen", 16: "sixteen", 17: "seventeen", 18: "eighteen", 19: "nineteen", 20: "twenty"}
@@ -68,6 +69,9 @@ def test_the_requirements_are_those_of_the_package():
     )
     needed |= dict(re.findall(r'^(requires-python) = ">=([0-9.]+)"', project, re.MULTILINE))
     assert {PACKAGES.get(name, name): version for name, version in said.items()} == needed
+    bounds = {name: ".".join([*version.split("."), "0", "0"][:3]) for name, version in needed.items()}
+    tried = dict(pin.split("==") for pin in OLDEST)  # by `make matrix`, where Python and torch have rows of their own
+    assert tried == {name: bound for name, bound in bounds.items() if name not in {"requires-python", "torch"}}
 
 
 def test_it_is_short():
