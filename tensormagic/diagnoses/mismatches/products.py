@@ -169,8 +169,6 @@ first has size {one} in dim {first_dim} and second has size {two} in dim {second
     parts: one.ndim must be 1 for one in wrong; try: {wrong[0].code}.flatten()
     try: {one.code} @ {two.code} for one, two in fit when one[-1] == two.shape[-2:][0]
 
-# -- linear algebra
-
 einsum\(\): subscript (?P<letter>\w) has size {got} for operand {number} which does not broadcast with previously seen \
 size {seen}
     with terms: call.value("equation", 0).strip("'\"").replace(" ", "").split("->", 1)[0].split(",")
@@ -180,6 +178,8 @@ size {seen}
     shape: The letter {letter} of the equation must have one size everywhere: it has {seen} and {got} in
         {" and ".join(map(str, call.tensors))}.
     parts: one[at] must be {seen if one[at] == got else got} for one, at in fit when one[at] in (got, seen)
+
+# -- linear algebra
 
 Incompatible shapes of A and B|input\.size\(-2\) should match other\.size\(-2\)|Incompatible matrix sizes for
     shape: The matrix and the right side must have the same number of rows: {left} and {right}.
