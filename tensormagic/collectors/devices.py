@@ -8,7 +8,6 @@ import resource
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -358,7 +357,7 @@ def _users(nvml: Any, handle: Any) -> list[ProcessUse]:
         *nvml.nvmlDeviceGetComputeRunningProcesses(handle),
         *nvml.nvmlDeviceGetGraphicsRunningProcesses(handle),
     ):
-        name: Any = _or_none(partial(nvml.nvmlSystemGetProcessName, one.pid)) or ""
+        name: Any = _or_none(lambda pid=one.pid: nvml.nvmlSystemGetProcessName(pid)) or ""  # type: ignore[misc]
         program = Path(name.decode(errors="replace") if isinstance(name, bytes) else name).name
         found[one.pid] = ProcessUse(one.pid, program, one.usedGpuMemory)
     return list(found.values())

@@ -102,6 +102,15 @@ def test_cuda_without_the_drivers_package_or_figures():
     assert "not permitted" in read_cuda(cuda(), CORE, driver)[1][0].reason
 
 
+def test_a_driver_that_names_no_programs():
+    """Who uses a device is told without the names of the programs, where the driver's package has no call for them."""
+    driver = SimpleNamespace(**{
+        name: getattr(Driver(), name) for name in vars(Driver) if name.startswith("nvml") and "Name" not in name
+    })  # fmt: skip
+    (device,), gaps = read_cuda(cuda(), CORE, driver)
+    assert (device.others, gaps) == ((ProcessUse(7, "", 4 * MIB), ProcessUse(8, "", None)), [])
+
+
 def test_an_allocator_that_is_not_torchs_own():
     """``cudaMallocAsync`` has no snapshot, a plugged-in one no counters: what is there is told, and what is missing."""
 
