@@ -350,7 +350,7 @@ def _first(changed: ChangedName) -> str:
 
 
 def _how_often(write: Write, changed: ChangedName) -> str:
-    least = "at least " if changed.at_least else ""
+    least = "at least " if changed.at_least and (write.several or changed.writes < write.count) else ""
     if write.several:
         return f", {least}{changed.writes} times" if changed.writes > 1 else ""
     return f", in {least}{changed.writes} of {plural(write.count, 'write')}" if write.count > 1 else ""

@@ -44,6 +44,8 @@ def test_another_name_is_a_note(besides, message):
 def test_how_often_a_loop_changed_it():
     """Of one tensor: in how many of its writes; of several: how often."""
     assert "of a, in 2 of 18 writes." in findings(changed(writes=2), count=18)[0].message
+    assert "of a, in at least 2 of 18 writes." in findings(changed(writes=2, at_least=True), count=18)[0].message
+    assert "of a, in 18 of 18 writes." in findings(changed(writes=18, at_least=True), count=18)[0].message
     assert "Writing to b and others changes" in findings(changed(writes=2), count=18, several=True)[0].message
     assert findings(changed(writes=2), count=18, several=True)[0].message.endswith("of a, 2 times.")
     through = findings(changed(writes=2, through="c", at_least=True), count=18, several=True)[0].message
