@@ -289,6 +289,10 @@ ZOO: dict[str, Specimen] = {
         lambda: torch.nested.nested_tensor(_items(), layout=torch.jagged),
         ("2 items of different length along dimension 1", "item 1 is values[2:6]", "lengths 2 to 4, 3 on average"),
     ),
+    "jagged nothing": Specimen(
+        lambda: torch.nested.nested_tensor([torch.zeros(0, 2), torch.zeros(0, 2)], layout=torch.jagged),
+        ("0 to 0, 0 on average", "0 of its 0 elements belong to an item"),
+    ),
     "jagged with gradient": Specimen(_jagged_with_grad, ("made by", "(2, ragged, 3)", "requires grad, not a leaf")),
     "jagged leaf with gradient": Specimen(
         lambda: _jagged_with_grad(leaf=True), ("grad present", ".grad is a tensor of shape (2, -1, 3)")

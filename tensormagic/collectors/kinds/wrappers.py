@@ -299,7 +299,7 @@ class _Runs:
     def _texts(self, most: int) -> list[str]:
         """Return the first elements along the dimension as text, of wide ones the beginning."""
         rows = self.buffer.movedim(self.dim, 0)[:most]
-        rows = rows.reshape(rows.shape[0], -1)[:, : MOST_NAMED + 1] if rows.dim() > 1 else rows
+        rows = rows.flatten(1)[:, : MOST_NAMED + 1] if rows.dim() > 1 else rows
         return [element_text(row) for row in rows.tolist()]
 
 
