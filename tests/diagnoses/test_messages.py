@@ -114,7 +114,7 @@ def test_no_tensor_of_a_kind_explains_nothing():
     """Looking for one that is not there ends the explanation."""
 
     def looking(call: Call):
-        return mismatch("shape", call.first(lambda one: one.dtype == "int64").name)
+        return mismatch("shape", call.every(lambda one: one.dtype == "int64")[0].name)
 
     assert explained(looking, "sizes") == [None]
     wanted = Operand(name="i", shape=(1,), dtype="int64")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import re
 
-from tensormagic.diagnoses.mismatches.call import Call, mismatch, numbers, parsed
+from tensormagic.diagnoses.mismatches.call import Call, mismatch, numbers, parsed, sizes
 from tensormagic.diagnoses.mismatches.dtypes import any_two, devices
 from tensormagic.diagnoses.mismatches.products import linear, product
 from tensormagic.diagnoses.mismatches.shapes import do_not_broadcast
@@ -83,6 +83,12 @@ torch\.return_types\.(?:linalg_)?(?P<kind>\w+)|can only concatenate tuple
 
 (?P<layer>\w+)\.forward\(\) missing \d+ required positional arguments?: (?P<names>.+)
     argument: The forward of {call.report.module.strip("()") or layer} also needs {listed(names.split("'")[1::2])}.
+
+Expected parameter (?P<name>\w+) \(.*?\) of distribution (?P<distribution>\w+)\(.* to satisfy the constraint \
+(?P<constraint>.+?), but found invalid values:\s*(?P<values>.*)
+    with does: "holds NaN: what computed it went wrong before this line" if "nan" in values else must(constraint)
+    argument: The parameter {name} of {distribution} {does}.
+    parts: one for one in call.given when one is call.argument(name)
 
 embed_dim must be divisible by num_heads
     with width: call.number("embed_dim"); with heads: call.number("num_heads"); if: width > 0 and heads >= 0
@@ -223,19 +229,12 @@ _CONSTRAINTS = {
 }  # fmt: skip
 
 
-@says(
-    r"Expected parameter (?P<name>\w+) \(.*?\) of distribution (?P<distribution>\w+)\(.* to satisfy the constraint "
-    r"(?P<constraint>.+?), but found invalid values:\s*(?P<values>.*)"
-)
-def _out_of_support(call: Call, name: str, distribution: str, constraint: str, values: str) -> Mismatch:
-    must = _CONSTRAINTS.get(constraint.split("(", maxsplit=1)[0], "be in the distribution's domain")
+@says.helper
+def _must(constraint: str) -> str:
+    """Return what a constraint of a distribution asks for, in words."""
+    words = _CONSTRAINTS.get(constraint.split("(", maxsplit=1)[0], "be in the distribution's domain")
     bound = re.search(r"bound=(-?[\d.]+)", constraint)
-    rule = f"must {must} {float(bound[1]):g}." if bound else f"must {must}."
-    if "nan" in values:
-        rule = "holds NaN: what computed it went wrong before this line."
-    given = call.argument(name)
-    parts = [given.whole()] if given is not None else []
-    return mismatch("argument", f"The parameter {name} of {distribution} {rule}", *parts)
+    return f"must {words} {float(bound[1]):g}" if bound else f"must {words}"
 
 
 _SHAPE = r"torch\.Size\(\[(.*?)\]\)"
@@ -288,34 +287,31 @@ says(r"(?i)\bdevices?\b")(devices)
 
 @says(f"(?i){_OF_DTYPE}")
 def _dtypes_apart(call: Call) -> Mismatch | None:
-    return any_two(call) if call.function == "linear" or call.is_product or call.is_elementwise else None
+    return any_two(call) if call.family else None
 
 
 @says(f"(?i)^(?!.*{_OF_DTYPE}).*{_OF_SHAPE}")
 def _shapes_apart(call: Call) -> Mismatch | None:
-    if call.function == "linear":
-        return linear(call)
-    if call.is_product:
-        return product(call)
-    return do_not_broadcast(call) if call.is_elementwise else None
+    explain = {"linear": linear, "product": product, "elementwise": do_not_broadcast}.get(call.family)
+    return explain(call) if explain is not None else None
 
 
 @says(f"(?i){_OF_SHAPE}")
 def _quoted_shapes(call: Call) -> Mismatch | None:
     """Quote torch: what clashes among the operands whose shapes it quotes is not claimed, since nobody knows."""
-    if call.function == "linear" or call.is_product or call.is_elementwise:
+    if call.family:
         return None
     quoted = [numbers(text) for text in re.findall(r"\[((?:\d+(?:, )?)+)\]", call.error)]
-    named = [one for one in call.tensors if one.shape in quoted]
+    parts = [one.whole(sizes(one.shape)) for one in call.tensors if one.shape in quoted]
     message = call.error.strip().split("\n", 1)[0]
-    return mismatch("argument", f"Torch says: {message}", *(one.shaped() for one in named)) if named else None
+    return mismatch("argument", f"Torch says: {message}", *parts) if parts else None
 
 
 # What the message says by itself, where nobody saw an operand that was computed in the failing line: it is named by its
 # code.
 says.table(r"""
 size of tensor a \({one}\) must match the size of tensor b \({other}\) at .*dimension {at}
-    if: call.is_elementwise and len(computed) == 2; with left: computed[0]; with right: computed[1]
+    if: call.family == "elementwise" and len(computed) == 2; with left: computed[0]; with right: computed[1]
     if: one in left.shape or not left.is_tensor; if: other in right.shape or not right.is_tensor
     with named: [given if given.is_tensor else given.name for given in computed]
     shape: Dimensions are compared from the right, and must be equal or 1: in dimension {at} of the result, {named[0]}
@@ -326,7 +322,7 @@ size of tensor a \({one}\) must match the size of tensor b \({other}\) at .*dime
     parts: right is {other} in dimension {at} when right.shape.count(other) != 1
 
 mat1 and mat2 shapes cannot be multiplied \({height}x{columns} and {rows}x{width}\)
-    if: call.is_product and len(computed) == 2; with left: computed[0]; with right: computed[1]
+    if: call.family == "product" and len(computed) == 2; with left: computed[0]; with right: computed[1]
     if: left.shape == (height, columns) or not left.is_tensor
     if: right.shape == (rows, width) or not right.is_tensor
     shape: The columns of the first must be as many as the rows of the second: {left.name} ({height} × {columns}) has

@@ -30,12 +30,13 @@ _OPERATORS = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "truediv": "/", "floordiv": "//", "matmul": "@", "pow": "**",
     "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "and": "&", "or": "|", "xor": "^",
 }  # fmt: skip
-_ELEMENTWISE = frozenset({
-    "add", "sub", "mul", "div", "true_divide", "truediv", "pow", "maximum", "minimum", "where", "eq", "ne", "lt", "le",
-    "gt", "ge", "atan2", "fmod", "remainder", "lerp", "and", "or", "xor", "mse_loss", "l1_loss", "smooth_l1_loss",
-    "huber_loss",
-})  # fmt: skip
-_PRODUCTS = frozenset({"matmul", "mm", "mv", "dot", "addmm", "bmm", "spmm", "inner"})
+# What functions do with their operands: combine them element by element, or multiply matrices or vectors.
+_FAMILIES = {
+    "elementwise": "add sub mul div true_divide truediv pow maximum minimum where eq ne lt le gt ge atan2 fmod "
+    "remainder lerp and or xor mse_loss l1_loss smooth_l1_loss huber_loss",
+    "product": "matmul mm mv dot addmm bmm spmm inner", "linear": "linear",
+}  # fmt: skip
+_FAMILY_OF = {name: family for family, names in _FAMILIES.items() for name in names.split(" ")}
 _SCALARS = {
     "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "long": "int64", "int": "int32",
     "short": "int16", "char": "int8", "byte": "uint8", "bool": "bool", "long int": "int64", "unsigned char": "uint8",
@@ -118,13 +119,8 @@ class Given:
         """Return how many dimensions there are as a part of a mismatch."""
         return self.whole(f"{self.ndim}-D", f"{expected}-D")
 
-    def shaped(self, expected: object = "") -> Clashing:
-        """Return the whole shape as a part of a mismatch."""
-        return self.whole(sizes(self.shape), expected)
-
-    def against(self, at: int, other: Given, there: int | None = None) -> list[Clashing]:
-        """Return two parts of a mismatch: a dimension of each of two operands (the same of both) must be equal."""
-        there = at if there is None else there
+    def against(self, at: int, other: Given, there: int) -> list[Clashing]:
+        """Return two parts of a mismatch: a dimension of each of two operands must be equal."""
         return [self.size(at, other.shape[there]), other.size(there, self.shape[at])]
 
 
@@ -145,6 +141,7 @@ class Call:
         report: What was seen.
         error: Torch's message.
         function: The last word of the function's name, without underscores around it: ``"matmul"``, ``"getitem"``.
+        family: What the function does: ``"elementwise"``, ``"product"`` or ``"linear"``; empty where it is another.
     """
 
     def __init__(self, report: FailureReport) -> None:
@@ -152,22 +149,7 @@ class Call:
         self.error = report.error
         last = report.function.strip().rsplit(".", 1)[-1].strip("()")
         self.function = _SIGNS.get(last, last.strip("_") or last)
-
-    @property
-    def in_place(self) -> bool:
-        """Whether the call writes to its first operand."""
-        last = self.report.function.rsplit(".", 1)[-1]
-        return (last.endswith("_") and not last.endswith("__")) or last.startswith("__i")
-
-    @property
-    def is_elementwise(self) -> bool:
-        """Whether the function combines its operands element by element, broadcast to each other."""
-        return self.function in _ELEMENTWISE
-
-    @property
-    def is_product(self) -> bool:
-        """Whether the function is a product of matrices or vectors."""
-        return self.function in _PRODUCTS
+        self.family = _FAMILY_OF.get(self.function, "")
 
     @property
     def title(self) -> str:
@@ -205,16 +187,9 @@ class Call:
         placed = [one for one in self.tensors if one.position == position and one.role not in _KEYWORDS]
         return next(iter(named + placed), None)
 
-    def first(self, condition: Callable[[Given], object]) -> Given:
-        """Return the first tensor for which a condition holds; raises IndexError where there is none."""
-        return self.every(condition)[0]
-
     def every(self, condition: Callable[[Given], object]) -> list[Given]:
-        """Return the tensors for which a condition holds; raises IndexError where there is none."""
-        found = [one for one in self.tensors if condition(one)]
-        if not found:
-            raise IndexError
-        return found
+        """Return the tensors for which a condition holds."""
+        return [one for one in self.tensors if condition(one)]
 
     def value(self, roles: str, position: int = -1) -> str:
         """Return an argument that is no tensor, as text; empty where it was not given."""
@@ -338,11 +313,6 @@ def _members(call: Call) -> list[Given]:
     return [one for one in inside or call.tensors if one.shape != (0,)]
 
 
-def _classes(call: Call) -> int:
-    given = needed(call.tensor("input|self|log_probs", 0))
-    return given.shape[:2][-1] if given.ndim else 1
-
-
 def _computed(call: Call) -> list[Given] | None:
     """Return the tensors and what was computed in the failing line, where one of them was."""
     given = [one for one in call.given if one.is_tensor or one.operand.name.startswith("the result of ")]
@@ -367,16 +337,16 @@ OPERANDS: Mapping[str, Finder] = {
     "left": lambda call: call.tensors[0],
     "right": lambda call: call.tensors[1],
     "third": lambda call: call.tensors[2],
-    "number": lambda call: call.first(lambda one: not one.ndim),
-    "empty": lambda call: call.first(lambda one: 0 in one.shape),
-    "sparse": lambda call: call.first(lambda one: one.operand.layout.startswith("sparse")),
+    "number": lambda call: call.every(lambda one: not one.ndim)[0],
+    "empty": lambda call: call.every(lambda one: 0 in one.shape)[0],
+    "sparse": lambda call: call.every(lambda one: one.operand.layout.startswith("sparse"))[0],
     "only": lambda call: call.tensors[0] if len(call.tensors) == 1 else call.tensor("input|self", 0),
     "anything": lambda call: call.given[0],
     "computed": _computed,
     "members": _members,
     "outs": lambda call: [one for one in call.given if one.role == "out" or one.place.startswith("out")],
     "target": lambda call: call.tensor("target|targets", 2 if call.function == "linear_cross_entropy" else 1),
-    "classes": _classes,
+    "classes": lambda call: (1, *needed(call.tensor("input|self|log_probs", 0)).shape[:2])[-1],
     # The input of a recurrent layer is the first tensor that is none of its parameters.
     "sequence": lambda call: call.tensor("input", 0) or call.tensors[0],
     "hidden": hidden_state,

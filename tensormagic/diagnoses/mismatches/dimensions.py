@@ -201,7 +201,7 @@ def _at_least(call: Call, least: int, about: str = _FIRST, place: int = 0) -> Mi
 @says(r"non-batch dimensions to have positive length")
 def _empty(call: Call) -> Mismatch:
     """Explain a dimension that may not be empty."""
-    given = call.first(lambda one: 0 in one.shape)
+    given = call.every(lambda one: 0 in one.shape)[0]
     at = [at for at, each in enumerate(given.shape) if each == 0][-1]
     rule = f"The call {call.title} needs at least one element: dimension {at} of {given} is empty."
     return mismatch("shape", rule, given.size(at, "at least 1"))

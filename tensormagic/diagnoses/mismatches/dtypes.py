@@ -71,7 +71,8 @@ Index put requires the source and destination dtypes match|Expected self\.dtype 
     try: {as_dtype(wrong.code, first.dtype)}
 
 result type {result:dtype} can't be cast to the desired output type {target_dtype:dtype}
-    with wrong: first one.dtype == target_dtype; if: call.in_place
+    with name: call.report.function.rsplit(".", 1)[-1]; with wrong: first one.dtype == target_dtype
+    if: name.startswith("__i") or name.endswith("_") and not name.endswith("__")
     dtype: An in-place operation keeps the dtype of what it writes to: the result is {result}, and {wrong.name} is
         {wrong.dtype}.
     parts: wrong.dtype must be {result}
@@ -169,7 +170,11 @@ value cannot be converted to type \w+ without overflow
 )
 def devices(call: Call) -> Mismatch | None:
     """Explain operands on different devices: whatever the message names, the operands say which is where."""
-    found = _by_device(call)
+    found: dict[str, list[Given]] = {}
+    for one in call.tensors:
+        found.setdefault(one.device, []).append(one)
+    if len(found) > 2 and all(not one.ndim for one in found.get("cpu", [])):
+        found.pop("cpu", None)  # a single number on the CPU goes with every device
     if len(found) < 2:
         return None
     left, right = (ones[0] for ones in list(found.values())[:2])
@@ -181,16 +186,6 @@ def devices(call: Call) -> Mismatch | None:
     parts = [one.whole(at, others[at]) for at, ones in found.items() for one in ones]
     rule = f"All operands must be on one device: {'; '.join(where)}."
     return mismatch("device", rule, *parts, works=_to_one_device(call, left, right))
-
-
-def _by_device(call: Call) -> dict[str, list[Given]]:
-    """Return the operands by their device; a single number on the CPU goes with every device."""
-    found: dict[str, list[Given]] = {}
-    for one in call.tensors:
-        found.setdefault(one.device, []).append(one)
-    if len(found) > 2 and all(not one.ndim for one in found.get("cpu", [])):
-        found.pop("cpu", None)
-    return found
 
 
 def _to_one_device(call: Call, given: Given, fixed: Given) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tensormagic.diagnoses.mismatches.call import Call, Given, as_args
 from tensormagic.diagnoses.mismatches.table import Messages
 
 says = Messages()
@@ -136,7 +135,15 @@ weight of size \[{shape:shape}\], expected input\[.*?\] to have {takes} channels
     shape: The channels of {given} are dimension {at}, and there are {got} of them, but {call.owner or kernel} takes
         {takes}.
     parts: given[at] must be {takes}; kernel[0 if "transpose" in call.function else 1] must be {got}
-    try: {way} for way in channel_ways(call, given, at, takes)
+    with end: given.ndim - 1; with is_last: given.ndim > 2 and given[-1] == takes and at != end
+    try: {given.code}.transpose({at}, {end}) when is_last and end - at == 1
+    try: {given.code}.permute({as_args([*range(at), end, *range(at, end)])}) when is_last and end - at != 1
+    try: {given.code}.transpose(0, 1) when given.ndim > 1 and at == 1 and given[0] == takes
+    try: {given.code}.unsqueeze(1) when at == 0 and takes == 1
+    with weights: [call.tensor("weight", 1)] if call.function in ("conv1d", "conv2d", "conv3d") else []
+    with made: [(f"nn.{call.function.capitalize()}({given[at]}, {one[0]}", one.shape[2:]) for one in weights if one]
+    try: {layer}, {size[0]}) for layer, size in made when len({*size}) == 1
+    try: {layer}, ({as_args(size)})) for layer, size in made when len({*size}) != 1
 
 Given input size: \((?P<before>.*?)\)\. Calculated output size: \((?P<after>.*?)\)
     with was: numbers(before.replace("x", " ")); with becomes: numbers(after.replace("x", " "))
@@ -193,21 +200,3 @@ Given normalized_shape=\[{wanted:shape}\], expected input with shape
     try: {given.code}.transpose({given.shape.index(wanted[0])}, -1) when many == 1 and wanted[0] in given.shape[:-1]
     try: nn.LayerNorm({given[-1] if many == 1 else f"[{as_args(tail)}]"}) when call.function == "layer_norm"
 """)
-
-
-@says.helper
-def _channel_ways(call: Call, given: Given, at: int, takes: int) -> list[str]:
-    ways, last = [], given.ndim - 1
-    if given.ndim > 2 and given[-1] == takes and at != last:
-        order = ", ".join(map(str, [*range(at), last, *range(at, last)]))
-        ways.append(f"{given.code}.transpose({at}, {last})" if last - at == 1 else f"{given.code}.permute({order})")
-    if given.ndim > 1 and at == 1 and given[0] == takes:
-        ways.append(f"{given.code}.transpose(0, 1)")
-    if at == 0 and takes == 1:
-        ways.append(f"{given.code}.unsqueeze(1)")
-    weight = call.tensor("weight", 1)
-    if call.function in {"conv1d", "conv2d", "conv3d"} and weight is not None:
-        kernel = weight.shape[2:]
-        text = str(kernel[0]) if len(set(kernel)) == 1 else f"({as_args(kernel)})"
-        ways.append(f"nn.{call.function.capitalize()}({given[at]}, {weight[0]}, {text})")
-    return ways

@@ -6,13 +6,7 @@ import itertools
 from collections.abc import Iterator
 from math import prod
 
-from tensormagic.diagnoses.mismatches.call import (
-    Call,
-    Given,
-    Shape,
-    clashing,
-    mismatch,
-)
+from tensormagic.diagnoses.mismatches.call import Call, Given, Shape, clashing, mismatch, needed, sizes
 from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.reports import Mismatch
 
@@ -227,12 +221,16 @@ _BATCHED_SUM = frozenset({"baddbmm", "addbmm"})
 @says(r"expected equal input and linear_weight last dimensions|expected linear_bias shape")
 def linear(call: Call) -> Mismatch | None:
     """Explain a linear layer whose input has another last dimension than its weight."""
-    given, weight = call.tensor("input", 0), call.tensor("weight|linear_weight", 1)
-    if given is None or weight is None or not given.ndim or weight.ndim < 1 or given[-1] == weight[-1]:
-        return _linear_bias(call, weight)
-    takes = f"{call.owner or weight} takes {weight[-1]} (in_features)"
-    rule = f"The last dimension of {given} is {given[-1]}, but {takes}."
-    return mismatch("shape", rule, *given.against(-1, weight), works=_ways_into(call, given, weight))
+    given, weight = call.tensor("input", 0), needed(call.tensor("weight|linear_weight", 1))
+    if given is not None and given.ndim and weight.ndim and given[-1] != weight[-1]:
+        takes = f"{call.owner or weight} takes {weight[-1]} (in_features)"
+        rule = f"The last dimension of {given} is {given[-1]}, but {takes}."
+        return mismatch("shape", rule, *given.against(-1, weight, -1), works=_ways_into(call, given, weight))
+    bias = call.tensor("bias|linear_bias", 2)
+    if bias is None or bias.shape[-1:] in {weight.shape[:1], (1,)}:
+        return None
+    rule = f"The bias has one element for each output: {bias} against the {weight[0]} of {weight}."
+    return mismatch("shape", rule, bias.whole(sizes(bias.shape), weight[0]))
 
 
 def _ways_into(call: Call, given: Given, weight: Given) -> Iterator[str]:
@@ -246,14 +244,6 @@ def _ways_into(call: Call, given: Given, weight: Given) -> Iterator[str]:
         yield f"{given.code}.transpose({shape.index(takes)}, -1)"
     if call.function == "linear" and weight.ndim == 2:
         yield f"nn.Linear({shape[-1]}, {weight[0]})"
-
-
-def _linear_bias(call: Call, weight: Given | None) -> Mismatch | None:
-    bias = call.tensor("bias|linear_bias", 2)
-    if bias is None or weight is None or not weight.ndim or bias.shape[-1:] in {weight.shape[:1], (1,)}:
-        return None
-    rule = f"The bias has one element for each output: {bias} against the {weight[0]} of {weight}."
-    return mismatch("shape", rule, bias.shaped(weight[0]))
 
 
 @says(r"mat1 and mat2 shapes cannot be multiplied \(\d+x{columns} and {rows}x\d+\)")
@@ -304,8 +294,8 @@ def _products(left: Given, right: Given) -> Iterator[str]:
 def _batch_of_matrices(call: Call, wanted: Shape, got: Shape) -> Mismatch | None:
     if call.function == "scaled_dot_product_attention":  # the rows above know what its operands must share
         return None
-    first = 1 if call.function in _BATCHED_SUM else 0
-    left, right = call.tensor("input|self|batch1", first), call.tensor("mat2|batch2", first + 1)
+    place = 1 if call.function in _BATCHED_SUM else 0
+    left, right = call.tensor("input|self|batch1", place), call.tensor("mat2|batch2", place + 1)
     if right is None or left is None or right.shape[:2] != got or left.ndim != 3 or wanted[1] != got[1]:
         return product(call, (wanted[1], got[1]))
     rule = f"The number of matrices must be the same: {left} has {left[0]} and {right} {right[0]}."

@@ -9,23 +9,15 @@ from collections.abc import Iterator
 from itertools import combinations
 from math import prod
 
-from tensormagic.diagnoses.mismatches.call import (
-    Call,
-    Given,
-    Shape,
-    as_args,
-    clashing,
-    mismatch,
-    numbers,
-    sizes,
-    unlike,
-)
+from tensormagic.diagnoses.mismatches.call import Call, Given, Shape, as_args, clashing, mismatch, numbers, unlike
 from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.reports import Clashing, Mismatch
 from tensormagic.reports.storage import resolved, why_not
 from tensormagic.words import listed
 
 says = Messages()
+says.helper(resolved)
+says.helper(why_not)
 
 # The last dimensions of these are no batch: the product takes them.
 _MATRIX_DIMENSIONS = {"matmul": 2, "solve": 2, "baddbmm": 2, "lstsq": 2}
@@ -58,7 +50,10 @@ Tensors must have same number of dimensions: got
     with wrong: [one for one in members if one.ndim != usual]; if: wrong
     shape: All must have the same number of dimensions: {right} has {usual}, and {wrong[0]} has {wrong[0].ndim}.
     parts: right.ndim must be {wrong[0].ndim}; parts: one.ndim must be {usual} for one in wrong
-    try: {way} for way in lifted(call, wrong[0], right, counts[0])
+    with low: wrong[0]; with along: (call.number("dim|axis", 1) or 0) % max(counts[0], 1)
+    with shapes: [(at, (*low.shape[:at], 1, *low.shape[at:])) for at in range(right.ndim)]
+    with fit: [at for at, shape in shapes if not {*unlike(shape, right.shape)} - {along}]
+    try: {low.code}.unsqueeze({at}) for at in fit when call.function == "cat" and right.ndim == low.ndim + 1
 
 zero-dimensional tensor \(at position \d+\) cannot be concatenated
     with wrong: [one for one in members if not one.ndim]
@@ -83,6 +78,19 @@ _chunk_cat expects (?P<expects>same sizes|dim < ndim|non-negative dim when|non-e
     parts: one for one in members
 
 # -- views: how many elements there are, and which dimensions lie apart in memory
+
+view size is not compatible with input tensor's size and stride
+    with asked: asked_for(call); if: asked and first.operand.stride; with wanted: resolved(first.shape, asked)
+    with failure: why_not(first.shape, first.operand.stride, wanted); with barrier: failure.barrier
+    if: failure.dim is not None
+    view: The view of {first} as {sizes(wanted)} would merge dimensions {barrier.outer} and {barrier.inner}, which are
+        not adjacent in memory: the stride of dimension {barrier.outer} is {barrier.stride}, not
+        {barrier.inner_size} × {barrier.inner_stride} = {barrier.needed}.
+    parts: first[barrier.outer] is stride {barrier.stride} must be a stride of {barrier.needed}
+    parts: first[barrier.inner] is stride {barrier.inner_stride}
+    with text: as_args(wanted if call.function.endswith("_as") else asked)
+    with ways: in_memory_order(first, wanted, text); try: {way} for way in ways
+    try: {first.code}.reshape({text}) when not ways; try: {first.code}.contiguous().view({text}) when not ways
 
 only one dimension can be inferred
     argument: Only one dimension can be inferred by torch (-1).
@@ -174,17 +182,6 @@ def _first_four(members: list[Given]) -> str:
     return ", ".join(one.code for one in members[:4]) + (", …" if len(members) > 4 else "")
 
 
-@says.helper
-def _lifted(call: Call, low: Given, high: Given, count: int) -> list[str]:
-    """Return where a dimension of size 1 can be put so that the two can be joined: tried out on the shapes."""
-    if high.ndim != low.ndim + 1 or call.function != "cat":
-        return []
-    along = (call.number("dim|axis", 1) or 0) % max(count, 1)
-    shapes = [(*low.shape[:at], 1, *low.shape[at:]) for at in range(high.ndim)]
-    fit = [at for at, shape in enumerate(shapes) if set(unlike(shape, high.shape)) <= {along}]
-    return [f"{low.code}.unsqueeze({at})" for at in fit]
-
-
 @says(r"stack expects each tensor to be equal size")
 def _stacked(members: list[Given]) -> Mismatch | None:
     first, parts = members[0], list[Clashing]()
@@ -201,7 +198,8 @@ def _stacked(members: list[Given]) -> Mismatch | None:
     return mismatch("shape", rule, *parts, works=ways)
 
 
-def _wanted(call: Call) -> Shape:
+@says.helper
+def _asked_for(call: Call) -> Shape:
     """Return the shape that was asked for, from the arguments after the tensor."""
     other = call.tensor("other", 1)
     if call.function in {"view_as", "reshape_as"} and other is not None:
@@ -210,28 +208,7 @@ def _wanted(call: Call) -> Shape:
     return numbers(" ".join(text.replace("torch.Size", "") for text in after))
 
 
-@says(r"view size is not compatible with input tensor's size and stride")
-def _cannot_view(call: Call, first: Given) -> Mismatch | None:
-    asked = _wanted(call)
-    if not asked or not first.operand.stride:
-        return None
-    wanted = resolved(first.shape, asked)
-    failure = why_not(first.shape, first.operand.stride, wanted)
-    if failure is None or failure.barrier is None or failure.dim is None:
-        return None
-    barrier = failure.barrier
-    rule = (
-        f"The view of {first} as {sizes(wanted)} would merge dimensions {barrier.outer} and {barrier.inner}, which are "
-        f"not adjacent in memory: the stride of dimension {barrier.outer} is {barrier.stride}, not "
-        f"{barrier.inner_size} × {barrier.inner_stride} = {barrier.needed}."
-    )
-    text = as_args(wanted if call.function.endswith("_as") else asked)
-    works = _in_memory_order(first, wanted, text)
-    works = works or [f"{first.code}.reshape({text})", f"{first.code}.contiguous().view({text})"]
-    outer = first.size(barrier.outer, f"a stride of {barrier.needed}", f"stride {barrier.stride}")
-    return mismatch("view", rule, outer, first.size(barrier.inner, "", f"stride {barrier.inner_stride}"), works=works)
-
-
+@says.helper
 def _in_memory_order(given: Given, wanted: Shape, text: str) -> list[str]:
     """Return the view of the dimensions put back as they lie in memory, where the wanted shape merges those.
 
@@ -296,7 +273,7 @@ def do_not_broadcast(call: Call, one: int = -1, other: int = -1) -> Mismatch | N
     which = {at: ends.get(at, f"dimension {left.ndim + at if equal else at}") for at in where}
     against = listed(f"{left[at]} against {right[at]} in {which[at]}" for at in where)
     compared = f"{'Batch dimensions' if cut else 'Dimensions'} are compared from the right, and must be equal or 1"
-    parts = [part for at in where for part in left.against(at, right)]
+    parts = [part for at in where for part in left.against(at, right, at)]
     works = [] if cut else _ways(call, left, right)
     return mismatch("shape", f"{compared}: {left} and {right} have {against}.", *parts, works=works)
 

@@ -51,7 +51,8 @@ from tensormagic.diagnoses.mismatches.call import (
     mismatch,
     needed,
     numbers,
-)
+    sizes,
+)  # fmt: skip
 from tensormagic.diagnoses.rule import call_on, called_function, only_place, spliced, statement_of
 from tensormagic.reports import Clashing, FailureReport, Finding, Mismatch, Operand, RelatedLine, Report, TraceReport
 from tensormagic.reports.base import Scalar
@@ -216,7 +217,7 @@ def _parts(text: str, names: Names) -> Iterator[Clashing]:
     if dimension is not None:
         yield given.size(_value(dimension, names), expected, got and _filled(got, names))
     elif fact in {"ndim", "shape"}:
-        yield given.dims(expected) if fact == "ndim" else given.shaped(expected)
+        yield given.dims(expected) if fact == "ndim" else given.whole(sizes(given.shape), expected)
     else:
         yield given.whole(getattr(given, fact) if fact else _filled(got or "", names), expected)
 
@@ -285,14 +286,14 @@ def _about_values(report: FailureReport, clash: Mismatch, given: Operand) -> str
     """Return what to do about classes, or about indices into a table of embeddings."""
     if given.most is None:
         return ""
-    name, most = given.name or "it", int(given.most)
+    most = int(given.most)
+    span = f"{given.name or 'it'} holds {int(given.least or 0)} to {most}."
     if "index out of range in self" in report.error:
-        span = f"{name} holds {int(given.least or 0)} to {most}"
-        return f"`nn.Embedding({most + 1}, …)` has a row for each: {span}." if " rows;" in clash.rule else f"{span}."
+        return f"`nn.Embedding({most + 1}, …)` has a row for each: {span}" if " rows;" in clash.rule else span
     if most == _IGNORED:
         return f"If {most} marks what has no class, say so: `ignore_index={most}`."
     ways = _ways(clash)
-    return f"{ways}; {name} holds {int(given.least or 0)} to {most}." if ways else ""
+    return f"{ways}; {span}" if ways else ""
 
 
 def _described(report: FailureReport, code: str) -> Iterator[Finding]:
@@ -353,18 +354,16 @@ def _origins(report: FailureReport, operands: list[Operand]) -> Iterator[Related
 def tried_way(finding: Finding, report: Report, line: str) -> str:
     """The one way that was tried stands in place of the call, or of an operand of it."""
     failure = report.failure if isinstance(report, TraceReport) else report
-    ways = failure.mismatch.works if isinstance(failure, FailureReport) and failure.mismatch is not None else ()
-    if len(ways) != 1 or finding.remedy != f"`{ways[0]}`" or ways[0].startswith("nn."):
+    if not isinstance(failure, FailureReport) or failure.mismatch is None or len(failure.mismatch.works) != 1:
         return ""
-    assert isinstance(failure, FailureReport)
-    way = ways[0]
+    (way,) = failure.mismatch.works
     tree = statement_of(way)
-    if not isinstance(tree, ast.Expr):
+    if finding.remedy != f"`{way}`" or way.startswith("nn.") or not isinstance(tree, ast.Expr):
         return ""
+    replaced = failure.call if isinstance(tree.value, ast.BinOp) else ""
     if isinstance(tree.value, ast.Call) and isinstance(tree.value.func, ast.Attribute):
         if called_function(tree.value) in {"view", "reshape", "flatten"} and call_on(line, "view", "reshape"):
             return ""  # it stands in place of the call, and its sizes are those of this batch
-        place = only_place(line, ast.unparse(tree.value.func.value))
-        return spliced(line, place, way) if place is not None else ""
-    place = only_place(line, failure.call)
-    return spliced(line, place, way) if place is not None and isinstance(tree.value, ast.BinOp) else ""
+        replaced = ast.unparse(tree.value.func.value)
+    place = only_place(line, replaced)
+    return spliced(line, place, way) if place is not None else ""
