@@ -17,7 +17,7 @@ from tensormagic.diagnoses.rule import (
     targets,
     within,
 )
-from tensormagic.diagnoses.singular import OPS, singular_place
+from tensormagic.diagnoses.singular import DOMAIN, OPS, singular_place
 from tensormagic.reports import Finding, Report, TraceReport
 
 _SMALL = "1e-8"
@@ -91,7 +91,7 @@ def kept_away(finding: Finding, _report: Report, line: str) -> str:
     place, operand = singular_place(line, finding.subject)
     if finding.subject in {"acos", "asin"} and operand is not None:
         return spliced(line, operand, f"{atom(operand)}.clamp(-1 + 1e-6, 1 - 1e-6)")
-    if not finding.evidence.get("zeros saved"):
+    if not finding.evidence.get("zeros saved") or finding.remedy == DOMAIN:
         return ""
     powers = [node for node in expressions(line) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow)]
     if finding.subject == "pow" and len(powers) == 1 and "clamp the base" in finding.remedy:

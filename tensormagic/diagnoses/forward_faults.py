@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from tensormagic.diagnoses.rule import as_code, clipping
 from tensormagic.diagnoses.singular import (
+    DOMAIN,
     LOSSES,
     NOT_FINITE_FORWARD,
     OVERFLOW,
@@ -27,10 +28,6 @@ from tensormagic.words import count, is_or_are, part_of, plural
 _MASKED_ROW = (
     "A row in which every score is -inf has no softmax: leave one element of it unmasked, or fill with a large "
     "negative number, `scores.masked_fill(mask, -1e9)`."
-)
-_DOMAIN = (
-    "Make the input positive where it is made, with `F.softplus` or `.exp()`; `.clamp_min(1e-8)` keeps NaN out as "
-    "well, but what it clamps gets no gradient."
 )
 _FORWARD_HALF = (
     "float16 holds at most 65504: compute this part in float32 (`with torch.autocast(..., enabled=False)` and "
@@ -236,7 +233,7 @@ def _cure(node: Node, found: Fault) -> str:
     if node.op in {"softmax", "log_softmax"} and first.nan:
         return _MASKED_ROW
     if node.op in SINGULARITIES:
-        return _DOMAIN if first.negative and node.op != "div" else SINGULARITIES[node.op].remedy
+        return DOMAIN if first.negative and node.op != "div" else SINGULARITIES[node.op].remedy
     if found.fed_well and node.kind == "custom":
         return _OWN_FUNCTION
     return _OVERFLOWS if found.fed_well else NOT_FINITE_FORWARD

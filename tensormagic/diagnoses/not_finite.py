@@ -250,12 +250,15 @@ class _Born:
         if held and not nonfinite.saved_bad:
             yield held[0][0].format(n=listed([text for _, text in held])), known.remedy
         elif held:
-            bad = plural(nonfinite.saved_bad, "NaN or infinite element", "NaN or infinite elements")
-            yield held[0][0].format(n=listed([*(text for _, text in held), bad])), known.remedy
+            kinds = (
+                "negative, NaN or infinite" if known.bad_remedy else "NaN or infinite"
+            )  # of a root, that is its result
+            bad = plural(nonfinite.saved_bad, f"{kinds} element")
+            yield held[0][0].format(n=listed([*(text for _, text in held), bad])), known.bad_remedy or known.remedy
         if nonfinite.saved_bad:
             place = f" at {plural(nonfinite.saved_bad, 'element')}" if nonfinite.count > 1 else ""
             own = not known.bad.endswith("already not finite")
-            yield known.bad + place, known.remedy if own else NOT_FINITE_FORWARD
+            yield known.bad + place, known.bad_remedy or (known.remedy if own else NOT_FINITE_FORWARD)
         if nonfinite.saved_name in {"", "self"} and nonfinite.incoming_norm < HUGE_NORM:
             yield known.always, known.remedy
 

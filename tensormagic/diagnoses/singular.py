@@ -63,8 +63,13 @@ class Singularity:
     negative: str = ""  # The same for a number below zero.
     bad: str = "its input is already not finite"  # The same for a NaN or infinity.
     always: str = ""  # The reason where the saved tensor need not be looked at; empty where it must.
+    bad_remedy: str = ""  # What to write instead where it holds a NaN or infinity, if that is another.
 
 
+DOMAIN = (
+    "Make the input positive where it is made, with `F.softplus` or `.exp()`; `.clamp_min(1e-8)` keeps NaN out as "
+    "well, but what it clamps gets no gradient."
+)
 _LOG = Singularity(
     "Keep its argument away from zero, or use a fused form that never makes the zero: "
     "`F.log_softmax` instead of `softmax` and `log`, `F.binary_cross_entropy_with_logits` instead of `sigmoid` and "
@@ -92,6 +97,7 @@ SINGULARITIES: dict[str, Singularity] = {
     "sqrt": Singularity(
         "The slope of `sqrt` is infinite at zero: `torch.sqrt(x + 1e-8)`",
         bad="its input is already negative or not finite",
+        bad_remedy=DOMAIN,
     ),
     "rsqrt": Singularity("Add a small number inside: `torch.rsqrt(x + 1e-8)`", bad="it divides by zero"),
     "reciprocal": Singularity("Keep the argument away from zero before taking `1/x`", bad="it divides by zero"),

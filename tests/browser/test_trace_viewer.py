@@ -7,8 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+import torch
 from playwright.sync_api import Page, expect
 
+import tensormagic as tm
 from tensormagic.reports import NodeCosts, OpsReport, TraceReport
 from tensormagic.views.markup import json_block
 from tensormagic.views.page.document import Limits, trace_document
@@ -392,6 +394,22 @@ def test_a_line_of_the_source_is_shown_whole(static_page: OpenPage, width: int) 
     assert shown.text_content() == line
     assert not shown.evaluate(cut)
     assert not shown.evaluate(f"one => ({cut})(one.closest('.line'))")
+
+
+def test_graph_whose_forward_and_backward_are_both_not_finite_is_seen_whole(static_page: OpenPage) -> None:
+    """One box has the words, the others in which something was born have none; all of it is in view."""
+    p = torch.tensor([0.0, 0.5], requires_grad=True)
+    with tm.trace() as run:
+        (p * p.log()).sum().backward()
+    assert len(run.report.graphs[0].first_nonfinite) > 1
+    page = _mounted(static_page, run.report)
+    around = page.locator(".graph").bounding_box()
+    for box in page.locator(".box").all():
+        place = box.bounding_box()
+        assert around is not None
+        assert place is not None
+        assert around["x"] <= place["x"]
+        assert around["y"] <= place["y"]
 
 
 def test_charts_say_how_many_parameters_there_are(static_page: OpenPage) -> None:

@@ -76,6 +76,11 @@ def test_numbers_agree_with_their_nouns_and_verbs(facts, words):
         ("log", {"saved_bad": 2}, "its input is already not finite at 2 elements, so "),
         ("log1p", {"saved_zero": 3, "saved_negative": 1}, "its input is not above -1 everywhere, so "),
         ("sqrt", {"saved_name": "result", "saved_zero": 1}, "its input holds 1 zero, so "),
+        (
+            "sqrt",
+            {"saved_name": "result", "saved_zero": 1, "saved_bad": 1},
+            "its input holds 1 zero and 1 negative, NaN or infinite element, so ",
+        ),
         ("div", {"saved_name": "other", "saved_zero": 2, "saved_negative": 7}, "its divisor holds 2 zeros, so "),
         ("reciprocal", {"saved_name": "result", "saved_bad": 1}, "it divides by zero at 1 element, so "),
         ("rsqrt", {"saved_name": "result", "saved_bad": 1, "count": 1}, "it divides by zero, so "),
@@ -94,6 +99,15 @@ def test_numbers_agree_with_their_nouns_and_verbs(facts, words):
 def test_the_reason(name, facts, words):
     """Each op has its own reason, and only what was counted is told."""
     assert words in message(name=name, nan=1, **{"saved_name": "self", **facts})
+
+
+@pytest.mark.parametrize("zero", [0, 1])
+def test_the_root_of_a_negative_number_is_not_mended_by_a_small_number(zero):
+    """What is added under a root keeps it from zero, and leaves a negative number where it is."""
+    facts = {"saved_name": "result", "saved_zero": zero, "saved_bad": 1}
+    found = only(born("sqrt", nan=1 + zero, **facts), "TM402")
+    assert found.remedy.startswith("Make the input positive where it is made")
+    assert found.fix == ""
 
 
 def test_zeros_that_do_not_matter_are_not_told():

@@ -40,7 +40,7 @@ export class Camera {
     const { width, height } = this.graph.size,
       { marks, nonfinite, forwardMark, opened } = this.graph,
       places = [...marks.map((/** @type {any[]} */ mark) => mark[3]), ...[...nonfinite, forwardMark].filter(Boolean).map(({ place }) => place)],
-      words = places.map((place) => (place && !opened.length ? place[1] : -20)), // their baselines (marks.py)
+      words = places.map((place) => (place?.length && !opened.length ? place[1] : -20)), // their baselines (marks.py)
       top = Math.max(20, 14 - Math.min(...words, 0)),
       low = Math.max(0, Math.max(...words, 0) + 4 - height);
     return { width, height: height + top + low, top };
