@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 from tensormagic.diagnoses import why_question as absent
+from tensormagic.diagnoses.gradient_health import EXPLODING_NORM, VANISHING_NORM
 from tensormagic.diagnoses.rule import scientific, shortest
 from tensormagic.diagnoses.why_question import Question, place_words, traced_way, upstream
 from tensormagic.reports import Finding, GradientFacts, Graph, TraceReport, WayStep, WhyGroup, WhyReport
@@ -206,6 +207,21 @@ def scaled_down(question: Question) -> WhyReport | None:
     )
 
 
+def extreme(question: Question) -> WhyReport | None:
+    """The run found gradients that vanish or explode, and this is one of them."""
+    norm = question.facts.norm or 0.0
+    for finding in _findings(question):
+        vanishes = finding.code == "TM403" and (finding.subject == question.name or norm < VANISHING_NORM)
+        explodes = finding.code == "TM404" and (finding.subject == question.name or norm > EXPLODING_NORM)
+        if vanishes or explodes:
+            says = f"{question.grad} is very {'small' if vanishes else 'large'} (norm {scientific(norm)}). "
+            return question.described(
+                "vanishing" if vanishes else "exploding", says + finding.message, evidence=(_passes(question),),
+                location=finding.location, remedy=(finding.remedy,), way=_way_back(question),
+            )  # fmt: skip
+    return None
+
+
 def fine(question: Question) -> WhyReport:
     """Nothing is wrong with it."""
     facts, last = question.facts, question.last
@@ -253,7 +269,7 @@ ABSENT: tuple[Check, ...] = (
     absent.not_from_this_loss, absent.gone_through, absent.no_backward_yet, absent.unused, absent.nothing_known,
 )  # fmt: skip
 PRESENT: tuple[Check, ...] = (
-    not_finite, zero, scaled, accumulated, scaled_down, fine,
+    not_finite, zero, scaled, accumulated, scaled_down, extreme, fine,
 )  # fmt: skip
 
 
@@ -280,12 +296,14 @@ def explain_module(name: str, every: Iterable[GradientFacts], trace: TraceReport
     remedy = next((one.remedy for one in answers if one.reason in amiss), ()) if len(amiss) == 1 else ()
     # What else was found in the run: gradients may be in order where training is not.
     found = trace.findings if trace is not None and any(answer.source for answer in answers) else ()
+    said = " ".join(answer.answer for answer in answers)
     return WhyReport(
         name=name, reason=described[0].reason if len(described) == 1 else "several",
         answer=_says(name, answers, described),
         groups=tuple(sorted(described, key=lambda group: group.fine)), source=max(answer.source for answer in answers)
-        if answers else "", evidence=tuple(f"{one.code}: {one.message}" for one in found if one.severity != "note"),
-        remedy=remedy,
+        if answers else "", remedy=remedy,
+        evidence=tuple(
+            f"{one.code}: {one.message}" for one in found if one.severity != "note" and one.message not in said),
     )  # fmt: skip
 
 
@@ -296,14 +314,17 @@ def _says(name: str, answers: list[WhyReport], groups: tuple[WhyGroup, ...]) -> 
     amiss = sum(group.count for group in groups if not group.fine)
     if not amiss:
         return _all_in_order(name, groups)
-    if len(groups) == 1:
-        return f"The same holds for {part_of(len(answers), len(answers), 'parameter')} of {name}: {answers[0].answer}"
     has = "has" if amiss == 1 else "have"
     which = part_of(amiss, len(answers), "parameter")
-    if {group.reason for group in groups if not group.fine} == {"accumulated"}:
-        hold = "holds" if amiss == 1 else "hold"
-        return f"{which[0].upper()}{which[1:]} of {name} {hold} the gradients of several passes."
-    return f"{which[0].upper()}{which[1:]} of {name} {has} no gradient, or a faulty one."
+    which = f"{which[0].upper()}{which[1:]} of {name}"
+    reasons = {group.reason for group in groups if not group.fine}
+    if reasons in ({"vanishing"}, {"exploding"}):
+        return f"{which} {has} a gradient that {'vanishes' if reasons == {'vanishing'} else 'explodes'}."
+    if len(groups) == 1:
+        return f"The same holds for {part_of(len(answers), len(answers), 'parameter')} of {name}: {answers[0].answer}"
+    if reasons == {"accumulated"}:
+        return f"{which} {'holds' if amiss == 1 else 'hold'} the gradients of several passes."
+    return f"{which} {has} no gradient, or a faulty one."
 
 
 def _all_in_order(name: str, groups: tuple[WhyGroup, ...]) -> str:

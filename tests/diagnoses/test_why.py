@@ -438,6 +438,28 @@ def test_a_model_whose_gradients_are_in_order_and_whose_training_is_not():
     assert "TM606" in str(report)
 
 
+@pytest.mark.parametrize(("scale", "reason", "size"), [(0.05, "vanishing", "small"), (30.0, "exploding", "large")])
+def test_a_gradient_that_vanishes_or_explodes(scale, reason, size):
+    """What the run found is the answer: a gradient is not fine that the same notebook warns of."""
+    squash = nn.Sigmoid if reason == "vanishing" else nn.Identity
+    net = nn.Sequential(*(part for _ in range(8) for part in (nn.Linear(8, 8, bias=False), squash())))
+    with torch.no_grad():
+        for layer in net[::2]:
+            layer.weight.copy_(torch.eye(8) * scale)
+    with tm.trace(namespace={"net": net}) as trace:
+        net(torch.ones(3, 8)).sum().backward()
+    code, message = next((one.code, one.message) for one in trace.report.findings if one.code in {"TM403", "TM404"})
+    report = ask(net[0].weight, {"net": net}, trace=trace)
+    assert (report.reason, code) == (reason, "TM403" if reason == "vanishing" else "TM404")
+    assert report.answer.startswith(f"net.0.weight.grad is very {size} (norm ")
+    assert report.answer.endswith(message)
+    assert report.remedy
+    whole = ask(net, {"net": net}, trace=trace)
+    assert "Nothing is wrong" not in whole.answer
+    assert f"a gradient that {'vanishes' if reason == 'vanishing' else 'explodes'}." in whole.answer
+    assert not any(line.startswith(code) for line in whole.evidence), "it is said already"
+
+
 def test_a_model_of_which_all_is_amiss_for_one_reason():
     """What to do about it is said once."""
     net = nn.Linear(2, 1)
