@@ -293,6 +293,7 @@ def test_several_questions_of_one_cell(cell, tmp_path):
     assert isinstance(report, RunReport)
     assert json.loads(path.read_text()) == report.to_dict()
     assert report.cell.lines[2] == "x = torch.rand(3, 2)"
+    assert not [place for place in report.trace.locations if "run_cell_magic" in place.text], "a line of the user's"
     lines = {draw.location for draw in report.draws.sums}
     assert {report.draws.locations[line].line for line in lines} == {3}
     assert [write.location.line for write in report.writes.writes] == [5]

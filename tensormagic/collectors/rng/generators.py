@@ -110,7 +110,8 @@ def state_of(generator: Any, name: str, names: tuple[str, ...] = ()) -> Generato
 def _of_torch(generator: torch.Generator) -> Reading:
     device, seed = str(generator.device), int(generator.initial_seed())
     try:
-        raw = generator.get_state().numpy().tobytes()
+        with torch._C.DisableTorchFunction():  # a trace around it would take this for the user's call
+            raw = generator.get_state().numpy().tobytes()
     except Exception:  # under a mode of the user's that takes no plain tensors; leaving it takes 10 µs
         with quiet():
             raw = generator.get_state().numpy().tobytes()
