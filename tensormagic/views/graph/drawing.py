@@ -17,7 +17,7 @@ from tensormagic.reports.base import quickly
 from tensormagic.views.graph.folding import Folding, Group, coarsen, fold
 from tensormagic.views.graph.inside import ROW_WIDTH, Level, Part, hierarchy, levels, path_to
 from tensormagic.views.graph.layout import Size, Spacing, lay_out
-from tensormagic.views.graph.words import cut_label, gradient_text, leaf_label, shows_values, value_text, wire_text
+from tensormagic.views.graph.words import cut_label, gradient_text, leaf_labels, shows_values, value_text, wire_text
 from tensormagic.views.markup import text_width
 from tensormagic.words import count, plural
 
@@ -194,10 +194,8 @@ def draw(graph: Graph, *, max_boxes: int = 160, inside: bool = True) -> Drawing:
     folding = fine if len(fine.groups) <= max_boxes else coarsen(graph, fine, max_boxes)
     uses = Counter(leaf for group in folding.groups for leaf in group.leaves)
     groups = _leaves_once(folding.groups, uses)
-    labels = {
-        leaf: leaf_label(graph.nodes[leaf]) + (f" (in {times} boxes)" if times > 1 else "")
-        for leaf, times in uses.items()
-    }
+    names = leaf_labels(graph)
+    labels = {leaf: names[leaf] + (f" (in {times} boxes)" if times > 1 else "") for leaf, times in uses.items()}
     badges = [tuple(_badge(leaf, labels[leaf]) for leaf in group.leaves) for group in groups]
     ends = ends_of(graph, groups, folding.edges)
     sizes = [
@@ -239,7 +237,8 @@ def _inside(graph: Graph, fine: Folding, drawn: Folding) -> Inside:
     parts = hierarchy(graph, fine.groups, drawn.groups)
     if len(parts) == len(drawn.groups):
         return Inside(parts)
-    marks = [tuple(_badge(leaf, leaf_label(graph.nodes[leaf])) for leaf in part.group.leaves) for part in parts]
+    names = leaf_labels(graph)
+    marks = [tuple(_badge(leaf, names[leaf]) for leaf in part.group.leaves) for part in parts]
     rows = _cut_rows_of(graph, parts)
     sizes = [
         with_cuts(box_size(part.group, badges), cuts, badges=bool(badges))

@@ -80,6 +80,19 @@ def leaf_label(node: Node) -> str:
     return ".".join(node.variable.rsplit(".", 2)[-2:])
 
 
+def leaf_labels(graph: Graph) -> dict[int, str]:
+    """Return the names of all leaves, by node: of a module that is but a number and not the only one, three parts.
+
+    ``G.0.weight`` and ``D.0.weight`` are two.
+    """
+    labels = {node.index: leaf_label(node) for node in graph.nodes if node.kind == "accumulate"}
+    names = Counter(labels.values())
+    for index, label in labels.items():
+        if names[label] > 1 and label.partition(".")[0].isdecimal():
+            labels[index] = ".".join(graph.nodes[index].variable.rsplit(".", 3)[-3:])
+    return labels
+
+
 def shape_label(node: Node) -> str:
     """Return the shape of what a node made: ``32×4×4``, ``scalar``, nothing where it is not known."""
     return _shape_text(node.shapes[0]) if node.shapes else ""

@@ -101,6 +101,16 @@ def test_a_linear_layer_is_one_box_with_two_badges():
     assert linear.height == HEAD_HEIGHT + 2 * BADGE_HEIGHT + 3
 
 
+def test_weights_of_two_networks_have_two_names():
+    """``0.weight`` could be of the generator or of the discriminator; a name that is no number says enough."""
+    build = samples.Builder()
+    made = build.linear("G.fc", build.linear("G.0", None))
+    build.op("mean", build.linear("D.fc", build.linear("D.0", made)), shape=())
+    drawing = draw(build.graph())
+    wanted = [["G.0.bias", "G.0.weight"], ["fc.bias", "fc.weight"], ["D.0.bias", "D.0.weight"]]
+    assert [sorted(badge.label for badge in box.badges) for box in drawing.boxes][:3] == wanted
+
+
 def test_a_cast_between_weight_and_op_is_folded_with_the_weight():
     """Autocast puts a cast between the parameter and the op: the badge still belongs to the op."""
     (box,) = draw(built({"leaf": "w"}, ("to_copy", 0), ("mul", None, 1))).boxes
