@@ -41,13 +41,13 @@ QUESTIONS = "questions"
 FILES = tuple(dict.fromkeys(_FILES.get(name, QUESTIONS) for name in MAGICS))
 # What ``%tensormagic NAME on`` and ``off`` switch: each a Bool setting of the class TensorMagic.
 SWITCHES = {
-    "explain": "explain PyTorch errors below the traceback, in any cell",
-    "watch": "check memory and modules after each cell; silent unless something is wrong",
+    "explain": "PyTorch errors are explained below the traceback, in any cell",
+    "watch": "memory and modules are checked after each cell; silent unless something is wrong",
 }
 STATES = ("on", "off")
 HELP = "help"
 _PACKAGES = ("tensormagic", "torch", "ipython", "ipywidgets", "anywidget", "plotly", "jupyterlab")
-_NARROWEST = 40
+_NARROWEST, _WIDEST = 40, 100  # characters of a line: of a terminal's, and of one that a notebook does not break
 _SECOND_COLUMN = re.compile(r" {8,}|\S+ {2,}")
 
 
@@ -150,7 +150,10 @@ def _state_lines(magics: Any) -> list[str]:
     settings = [f"%config TensorMagic.{name} = {getattr(magics, name)!r}" for name in names]
     versions = [f"Python {platform.python_version()}", *(f"{name} {_version(name)}" for name in _PACKAGES)]
     return [
-        "versions  " + ", ".join(versions),
+        *(
+            f"{'' if at else 'versions':<9} {line}"
+            for at, line in enumerate(textwrap.wrap(", ".join(versions), _WIDEST))
+        ),
         *(f"{'' if at else 'settings':<9} {line}" for at, line in enumerate(settings)),
     ]
 
@@ -169,7 +172,7 @@ def _switch(magics: Any, words: list[str]) -> None:
         raise UsageError(f"%tensormagic {name} takes on, off, or nothing, but was given {' '.join(words[1:])!r}")
     if state:
         setattr(magics, name, state == STATES[0])
-    print(f"{name} is {STATES[0] if getattr(magics, name) else STATES[1]}: {SWITCHES[name]}")  # noqa: T201  (asked for)
+    print(f"{name} is {'on:' if getattr(magics, name) else 'off. If on:'} {SWITCHES[name]}")  # noqa: T201  (asked for)
 
 
 def magics() -> list[Magic]:

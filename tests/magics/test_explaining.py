@@ -21,8 +21,8 @@ def explanations(ran):
 def test_it_is_off_until_it_is_switched_on_and_again_afterwards(cell):
     """%tensormagic explain on, and off; the name alone says how it is."""
     assert explanations(cell(FAILS)) == []
-    assert cell("%tensormagic explain").out.startswith("explain is off")
-    assert cell(SWITCH).out.startswith("explain is on")
+    assert cell("%tensormagic explain").out.startswith("explain is off. If on: PyTorch errors are explained")
+    assert cell(SWITCH).out.startswith("explain is on: PyTorch errors are explained")
     (told,) = explanations(cell(FAILS))
     assert told.startswith("── Tensor.matmul ── the shapes do not fit ──")
     assert " 3 ✖ p @ q\n" in told

@@ -128,6 +128,8 @@ def test_about(cell):
         "TensorMagic.live = 'widget'",
     ):
         assert words in out
+    states = out.partition("versions")[2].splitlines()
+    assert max(map(len, states)) <= 110, "a notebook would break it in the middle of a word"
     taken = "takes check, explain on|off, watch on|off, help, or a topic; there is no page on 'x y'"
     assert taken in str(cell("%tensormagic x y").error)
     assert "%tensormagic explain takes on, off, or nothing, but was given 'maybe'" in str(

@@ -119,6 +119,16 @@ def test_a_column_of_generators_is_one_line(monkeypatch):
         assert "32 a piece" in views.draw(samples_rng.standing(), form)
 
 
+@pytest.mark.parametrize(("values", "taken"), [(2, "2 × 32 bits"), (None, "not known")])
+def test_what_was_taken_from_a_generator_whose_way_is_not_known(values, taken):
+    """How many numbers it has given in all nobody knows; what the lines above say that it gave is said again."""
+    run = samples_rng.run()
+    drawn = replace(run.sums[1], values=values)
+    odd = replace(run, before=(samples_rng.TORCH, samples_rng.LOST), after=(samples_rng.TORCH, samples_rng.LOST),
+                  sums=(run.sums[0], drawn))  # fmt: skip
+    assert rng.change_rows(odd)[1] == ("random", "not known", "not known", taken)
+
+
 def test_a_long_cell_is_a_table():
     """Beyond eighty lines the draws are listed by line instead."""
     long = replace(samples_rng.run(), cell=Cell("cell.py", 4, ("x",) * 200))

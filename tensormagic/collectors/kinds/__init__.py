@@ -145,8 +145,15 @@ def sizes_of(x: torch.Tensor) -> tuple[int, ...]:
     """Return a tensor's sizes as plain numbers: -1 for one that is none, as the ragged one of a jagged tensor."""
     try:
         return tuple(size if type(size) is int else -1 for size in x.shape)
-    except RuntimeError:  # a nested tensor that is strided has none to ask for
-        return (-1,) * x.dim()
+    except RuntimeError:  # a nested tensor that is strided tells those alone that all its items have
+        return tuple(_size(x, dim) for dim in range(x.dim()))
+
+
+def _size(x: torch.Tensor, dim: int) -> int:
+    try:
+        return x.size(dim)
+    except RuntimeError:
+        return -1
 
 
 def is_readable(x: torch.Tensor) -> bool:

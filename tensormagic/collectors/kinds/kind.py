@@ -116,7 +116,8 @@ def dense_fact(kept: int, dense: int) -> Fact:
     """Return what a dense tensor would take, against what is kept."""
     note = ""
     if kept and dense:
-        more, less = f"{dense / kept:.3g} times as much", f"less: this takes {kept / dense:.3g} times as much"
+        more = "as much" if dense == kept else f"{dense / kept:.3g} times as much"
+        less = f"less: this takes {kept / dense:.3g} times as much"
         note = more if dense >= kept else less
     return Fact("dense would take", number_of_bytes(dense), note)
 

@@ -395,7 +395,7 @@ def _describe_strided(x: Any) -> Description:
         label="nested, strided",
         summary=f"{plural(shape[0], 'item')}, each with its own sizes and strides, in one buffer.",
         facts=(
-            Fact("items", _some(items), "−1 in the shape: differs from item to item"),
+            Fact("items", _some(items), "ragged: a size that differs from item to item"),
             Fact("strides", _some([tuple(step) for step in steps[:_MOST_ITEMS].tolist()])),
             Fact(
                 "storage offsets",

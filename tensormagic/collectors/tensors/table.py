@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from tensormagic.collectors.aliasing.storage_aliases import PARTS, Entry, Shared, by_memory, gather, part_of, with_parts
+from tensormagic.collectors.kinds import sizes_of
 from tensormagic.collectors.objects.namespace import Walk, nearest, telling
 from tensormagic.collectors.quiet import here, number, quiet
 from tensormagic.reports import Gap, MemoryTotal, TensorReport, TensorRow, TensorTable
@@ -130,8 +131,8 @@ def _plain(name: object) -> str:
 
 def _shape(item: torch.Tensor) -> tuple[int, ...]:
     try:
-        return tuple(item.shape)
-    except Exception:  # a strided nested tensor has no shape, for its rows differ
+        return sizes_of(item)
+    except Exception:  # an odd subclass may not tell
         return ()
 
 

@@ -24,10 +24,11 @@ from tensormagic.views.panels.comparison import factor, shown_moment, when
 from tensormagic.views.panels.comparison import summary as comparison_summary
 from tensormagic.views.panels.memory import summary, tiles, title
 from tensormagic.views.panels.tensors import table_summary, table_title, total
+from tensormagic.views.pictures.tensor_elements import shape_text
 from tensormagic.views.pictures.timeline_stack import COLOURS, Layer, by_category, columns, main_timeline, ticks
 from tensormagic.views.pictures.treemap import Tile
 from tensormagic.views.theme import ALONE_COLOUR, GROUP_COLOUR, LINE_COLOURS, RUN_COLOURS, role
-from tensormagic.words import count, number_of_bytes, plural, shortened, tuple_text
+from tensormagic.words import count, number_of_bytes, plural, shortened
 
 # Figures of shared memory and of many tensors. `tensormagic.views.page.figures` gives them plotly.
 
@@ -92,7 +93,7 @@ def sizes(plotly: Any, table: TensorTable) -> Framed:
         raise TensorMagicError(f'no "sizes" figure: there are no tensors in {table_title(table)}')
     labels = [plain_text(clipped(row.name)) + (f"  {letters(row.group)}" if row.group else "") for row in rows]
     colours = [LINE_COLOURS[(row.group - 1) % len(LINE_COLOURS)] if row.group else ALONE_COLOUR for row in rows]
-    said = [f"{tuple_text(row.shape)} {row.dtype} {row.device}, {number_of_bytes(row.nbytes)}" for row in rows]
+    said = [f"{shape_text(row.shape)} {row.dtype} {row.device}, {number_of_bytes(row.nbytes)}" for row in rows]
     drawn = _below_each_other(plotly, labels, [row.nbytes for row in rows], colours, said)
     drawn.update_xaxes(title_text="bytes")
     cut = f"the {MOST_BARS} largest of {count(len(table.rows))}; " if len(rows) < len(table.rows) else ""

@@ -128,14 +128,19 @@ def change_rows(report: RngRunReport) -> list[tuple[str, ...]]:
     set_ = {draw.generator for draw in report.sums if draw.kind == "set"}
     rows: list[tuple[str, ...]] = []
     for at, (before, after) in enumerate(zip(report.before, report.after, strict=False)):
+        moved = [draw.values for draw in report.sums if draw.generator == at and not draw.op]
         taken = "reseeded" if at in set_ else "not known"
         if at not in set_ and before.drawn is not None and after.drawn is not None:
             taken = _numbers(after.drawn - before.drawn, after.bits)
+        elif at not in set_ and None not in moved:  # how far it has come in all nobody knows, but how far it moved
+            taken = _numbers(sum(filter(None, moved)), after.bits)
         rows += [(before.name, _stand(before), _stand(after), taken)] if at in touched else []
     return rows
 
 
 def _stand(state: GeneratorState) -> str:
+    if not state.seed and state.drawn is None:
+        return "not known"
     drawn = "?" if state.drawn is None else count(state.drawn)
     return f"seed {shortened(state.seed, 12) or '?'}, {drawn} given"
 

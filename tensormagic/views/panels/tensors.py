@@ -17,7 +17,7 @@ from tensormagic.views.pictures import tensor_elements
 from tensormagic.views.text_canvas import wrapped
 from tensormagic.views.theme import code_of, loader
 from tensormagic.views.to_html import fold, folds, scroll
-from tensormagic.words import count, number_of_bytes, plural, shortened, tuple_text
+from tensormagic.words import count, number_of_bytes, plural, shortened
 
 # The rows of a table of tensors: in a notebook they can be sorted and filtered, and each opens as its panel.
 #
@@ -79,7 +79,7 @@ def row_cells(row: TensorRow) -> tuple[str, ...]:
     return (
         clipped(row.name) + more,
         shortened(row.kind, 20),
-        tuple_text(row.shape),
+        tensor_elements.shape_text(row.shape),
         shortened(dtype, 24),
         row.device,
         number_of_bytes(row.nbytes),
@@ -136,7 +136,7 @@ def _viewer(table: TensorTable) -> str:
     if len(table.rows) < 2:
         return ""
     # Of each row its cells, then what they are sorted by where that is not the text itself.
-    rows = [[*row_cells(row), math.prod(row.shape), row.nbytes, row.group] for row in table.rows]
+    rows = [[*row_cells(row), abs(math.prod(row.shape)), row.nbytes, row.group] for row in table.rows]
     text = json_block({"head": HEAD, "chips": theme.CHIP_COLOURS, "first": MOST_ROWS, "rows": rows})
     kind, data = ("application/json", text) if len(table.rows) <= MOST_PLAIN else ("text/plain", packed(text))
     viewer = code_of("tensors", "tensors_viewer.js", mount="mountTables") + loader()

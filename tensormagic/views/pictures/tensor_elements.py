@@ -37,6 +37,7 @@ TABLE_COLUMNS = 16
 NUMBERED_STRIP_CELLS = 32  # up to here a strip cell is wide enough for a number
 FEW_STRIP_CELLS, MANY_STRIP_CELLS = 16, 24  # up to here its numbers may be long, and not quite so long
 CELL_TEXT, STRIP_TEXT = 8, 6  # characters of a value in a cell of the grid, and of a short strip
+PAIR_TEXT = 11  # and of a complex one in a cell: two numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,8 @@ class DrawnLayout:
         room = STRIP_TEXT if cells <= FEW_STRIP_CELLS else STRIP_TEXT - 2
         found = {place: narrowed(text, room) for place, text in zip(places, texts, strict=False)}
         most = STRIP_TEXT if cells <= FEW_STRIP_CELLS else STRIP_TEXT - 2 if cells <= MANY_STRIP_CELLS else 3
-        return found if all(len(text) <= most for text in found.values()) else {}
+        whole = all(len(text) <= most and not text.endswith(ELLIPSIS) for text in found.values())
+        return found if whole else {}
 
     def bad(self, row: int, column: int) -> str:
         """Return ``"NaN"``, ``"Inf"`` or nothing: what a corner mark has to say about an element."""
@@ -241,8 +243,9 @@ def narrowed(text: str, room: int) -> str:
     if len(text) <= room:
         return text
     with suppress(ValueError):
+        value = complex(text)
         for digits in (3, 2, 1):
-            short = f"{float(text):.{digits}g}"
+            short = f"{value.real:.{digits}g}" + (f"{value.imag:+.{digits}g}j" if text.endswith("j") else "")
             if len(short) <= room:
                 return short
     return shortened(text, room)

@@ -36,6 +36,7 @@ from tensormagic.views.pictures.cells import (
 )
 from tensormagic.views.pictures.tensor_elements import (
     CELL_TEXT,
+    PAIR_TEXT,
     DrawnLayout,
     element,
     index_at,
@@ -82,11 +83,11 @@ def grid_cells(report: TensorReport, drawn: DrawnLayout) -> Cells:
         cells = []
         for column, offset in enumerate(grid.offsets[row]):
             value, on = drawn.value(row, column), (row, column) == (drawn.row, drawn.column)
-            index = element(report, index_at(grid, row, column))
+            index, room = element(report, index_at(grid, row, column)), PAIR_TEXT if value.endswith("j") else CELL_TEXT
             title = f"{index}{f' = {value}' if value else ''}, offset {offset}"
             cells.append(
                 Cell(
-                    narrowed(value, CELL_TEXT) or str(offset), drawn.colour(offset), title, on=on,
+                    narrowed(value, room) or str(offset), drawn.colour(offset), title, on=on,
                     near=not on and offset == drawn.offset, bad=bool(drawn.bad(row, column)),
                     below=str(offset) if below else "",
                 )

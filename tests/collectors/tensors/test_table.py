@@ -79,10 +79,13 @@ def test_odd_kinds():
         fake = torch.zeros(3)
     values, offsets = torch.zeros(5, 2), torch.tensor([0, 2, 5])
     jagged = torch.nested.nested_tensor_from_jagged(values, offsets)
-    found = rows(csr=torch.eye(3).to_sparse_csr(), jagged=jagged, meta=torch.zeros(3, device="meta"), fake=fake,
-                 empty=torch.zeros(0), values=values)  # fmt: skip
+    nested = torch.nested.nested_tensor([torch.zeros(2, 3), torch.zeros(4, 3)])
+    found = rows(csr=torch.eye(3).to_sparse_csr(), jagged=jagged, nested=nested, fake=fake,
+                 meta=torch.zeros(3, device="meta"), empty=torch.zeros(0), values=values)  # fmt: skip
     assert (found["csr"].layout, found["csr"].nbytes) == ("sparse_csr", 4 * 8 + 3 * 8 + 3 * 4)
     assert (found["jagged"].layout, found["jagged"].nbytes) == ("jagged", 40 + 24)
+    assert (found["jagged"].shape, found["nested"].shape) == ((2, -1, 2), (2, -1, 3))
+    assert "(2, ragged, 3)" in str(api.tensors({"nested": nested, "values": values}))
     assert found["jagged"].group == found["values"].group == 1
     assert (found["meta"].device, found["empty"].nbytes, found["fake"].kind) == ("meta", 0, "FakeTensor")
 

@@ -57,6 +57,8 @@ SAID = [
     *((tensor_elements.narrowed, (number, room), short) for number, room, short in (
         ("-0.01371", 8, "-0.01371"), ("-0.01371", 7, "-0.0137"), ("-0.01371", 5, "-0.01"), ("1.234e-05", 6, "1e-05"),
         ("nan", 3, "nan"), ("True", 3, "Tr…"), ("12345678", 4, "123…"),
+        ("-0.837-0.519j", 13, "-0.837-0.519j"), ("-0.837-0.519j", 11, "-0.84-0.52j"),
+        ("0.741+1.15e-12j", 11, "0.7+1e-12j"),
     )),
     # Formulas are not guessed: an op that is not known, or has another number of inputs, has none.
     (formulas, ("NoSuchBackward0", 2), ("", "")),
@@ -108,6 +110,16 @@ def test_strip_cell_of_an_offset_counts_from_the_strips_start() -> None:
     picture = tensor_elements.drawn_layout(SCORES)
     assert [picture.strip_cell(at) for at in (0, 1048575, 1048576, 64 * 1048576)] == [0, 0, 1, None]
     assert picture.strip_values == {}
+
+
+def test_a_strip_has_whole_values_or_none() -> None:
+    """A strip of ``Tr…`` and ``Fal…`` says nothing: then the grid alone has the values."""
+    picture = tensor_elements.drawn_layout(SLICED)
+    assert picture.strip_values
+    texts = tuple(tuple("False" for _ in row) for row in picture.grid.values)
+    grid, many = replace(picture.grid, values=texts), replace(picture.strip, cells=picture.strip.cells * 2)
+    cut = replace(picture, layout=replace(picture.layout, grid=grid, elements=(), strip=many))
+    assert cut.strip_values == {}
 
 
 def test_value_scale_cuts_outliers_at_three_standard_deviations() -> None:
