@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page
 
+from tensormagic.reports.comparison import LossPair
+from tensormagic.views import to_html
+from tensormagic.views.panels import comparison
+from tests.views import samples_comparison
 from tools.exhibits import EXHIBITS, Exhibit
 
 pytestmark = pytest.mark.browser
@@ -208,6 +212,18 @@ def test_on_a_phone_nothing_is_absurdly_high_and_numbers_stay_apart(seen: dict[s
     shown = {one.name: seen[one.name].on_a_phone for one in STATIC}
     assert {name: height for name, (height, _) in shown.items() if height > PHONE_HEIGHT} == {}
     assert {name: words for name, (_, words) in shown.items() if words} == {}
+
+
+def test_the_ends_of_a_loss_axis_are_whole(static_page: Callable[..., Page]) -> None:
+    """A loss that has fallen to rounding is written with ten characters."""
+    losses = (LossPair(0, 1.0, 0.5), LossPair(1, 1e-9, 0.5), LossPair(2, 1.388e-17, 0.5))
+    report = replace(samples_comparison.SAMPLES["larger"], losses=losses)
+    page = static_page(to_html.render(comparison.view(report)), width=500)
+    low = page.get_by_text("1.388e\u221217", exact=True).last
+    assert (
+        low.evaluate("one => one.getBoundingClientRect().left - one.closest('figure').getBoundingClientRect().left")
+        >= 0
+    )
 
 
 def _named(one: Exhibit) -> str:

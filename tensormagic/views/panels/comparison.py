@@ -103,7 +103,7 @@ class _Scale:
 
     @property
     def text(self) -> str:
-        return f"1e{self.low} to 1e{self.high}".replace("-", "\u2212")
+        return f"{norm_text(10.0**self.low)} to {norm_text(10.0**self.high)}"
 
     def bar(self, norm: float, letter: str) -> Bar:
         """Return the bar of a norm; one that is not finite has a mark of its own."""

@@ -56,7 +56,7 @@ class LossesPicture(Picture):
 
     def svg(self, width: float) -> tuple[str, float]:
         """Return the lines, with the ends of both axes and the names of the runs."""
-        losses, left = self.report.losses, 60.0
+        losses, left = self.report.losses, 76.0  # room for -1.234e-17
         inner = loss_svg(losses, self.scale).partition(">")[2].removesuffix("</svg>")
         lines = f'<g transform="translate({number(left)},20)">{inner}</g>'
         low, high, base = short_number(self.scale.low), short_number(self.scale.high), 20.0 + HEIGHT
