@@ -245,7 +245,7 @@ _SIZE_MISMATCH = re.compile(
 
 
 @says(r"Error\(s\) in loading state_dict for (?P<model>\w+)")
-def _checkpoint(call: Call, model: str) -> Mismatch | None:
+def _checkpoint(call: Call, model: str) -> Mismatch:
     sizes_differ = _SIZE_MISMATCH.findall(call.error)
     if sizes_differ:
         name, *shapes = sizes_differ[0]
@@ -255,8 +255,6 @@ def _checkpoint(call: Call, model: str) -> Mismatch | None:
         return mismatch("argument", rule)
     patterns = (rf"{word} key\(s\) in state_dict: (.*?)\.\s" for word in ("Missing", "Unexpected"))
     names = [keys for pattern in patterns for keys in re.findall(pattern, call.error)]
-    if not names:
-        return None
     first = names[0].partition(",")[0].strip().strip('"')
     where = "not in it" if "Missing" in call.error else "in it and in no layer"
     rule = f"The checkpoint must have the names of the {model}: {first} is {where}."

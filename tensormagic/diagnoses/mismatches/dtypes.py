@@ -204,16 +204,13 @@ def _to_one_device(call: Call, given: Given, fixed: Given) -> list[str]:
 
 def _having(call: Call, dtype: str) -> Given | None:
     """Return an operand of a dtype: data before parameters, weights before biases."""
-    found = [one for one in call.tensors if one.dtype == dtype]
-    return min(found, key=lambda one: one.role == "bias", default=None)
+    return min(call.every(lambda one: one.dtype == dtype), key=lambda one: one.role == "bias", default=None)
 
 
 @says(r"query, key, and value to have the same dtype|mixed dtype|all inputs must share same datatype")
-def any_two(call: Call) -> Mismatch | None:
+def any_two(call: Call) -> Mismatch:
     """Explain the first two operands whose dtypes differ."""
-    tensors = call.tensors
-    other = next((one for one in tensors if one.dtype != tensors[0].dtype), None)
-    return _clash(call, tensors[0], other) if other is not None else None
+    return _clash(call, call.tensors[0], call.every(lambda one: one.dtype != call.tensors[0].dtype)[0])
 
 
 def _clash(call: Call, left: Given, right: Given) -> Mismatch:
@@ -237,7 +234,7 @@ def _clash(call: Call, left: Given, right: Given) -> Mismatch:
     rf"Input type \((?P<one>{_NAME})\) and (?:bias|weight) type \((?P<other>{_NAME})\) should be the same",
     r"self \({one:dtype}\) and source \({other:dtype}\) must have the same scalar type",
 )
-def _differ(call: Call, one: str, other: str) -> Mismatch | None:
+def _differ(call: Call, one: str, other: str) -> Mismatch:
     left, right = (_having(call, dtype_of(name)) for name in (one, other))
     if left is None or right is None or dtype_of(one) == dtype_of(other):
         return any_two(call)
@@ -250,14 +247,13 @@ def _differ(call: Call, one: str, other: str) -> Mismatch | None:
     r"expected scalar type {wanted:dtype} but found {got:dtype}",
     r"expected dtype {wanted:dtype} for `\w+` but got dtype {got:dtype}",
 )
-def _expected_but_found(call: Call, wanted: str, got: str) -> Mismatch | None:
-    wrong = next((one for one in call.tensors[::-1] if one.dtype == got), None)
-    if wrong is None:
+def _expected_but_found(call: Call, wanted: str, got: str) -> Mismatch:
+    wrong, right = call.every(lambda one: one.dtype == got), _having(call, wanted)
+    if not wrong:
         return any_two(call)
-    right = _having(call, wanted)
     if right is None:
-        return _wrong(wrong, f"The dtype of {wrong.name} must be {wanted}, and is {got}.", wanted)
-    return _clash(call, *sorted((wrong, right), key=lambda one: one.index))
+        return _wrong(wrong[-1], f"The dtype of {wrong[-1].name} must be {wanted}, and is {got}.", wanted)
+    return _clash(call, *sorted((wrong[-1], right), key=lambda one: one.index))
 
 
 _NUMBERS = {"float32": "floating point numbers", "int64": "whole numbers", "bool": "booleans"}

@@ -255,12 +255,14 @@ def _inner_sizes(call: Call, columns: int, rows: int) -> Mismatch | None:
     r"size mismatch, got input \(\d+\), mat \(\d+x\d+\), vec \(\d+\)"
     r"|inconsistent tensor size, expected tensor \[\d+\] and src"
 )
-def product(call: Call, inner: tuple[int, int] | None = None) -> Mismatch | None:
+def product(call: Call, inner: tuple[int, int] | None = None) -> Mismatch:
     """Explain a product of two operands whose inner dimensions differ; ``inner`` are the two that torch named."""
-    pairs = [pair for pair in _factors(call) if inner in {None, (pair[0][-1], _rows(pair[1]))}]
-    if not pairs:
-        return None
-    left, other = pairs[0]
+    tensors = [one for one in call.tensors if one.ndim]
+    if call.function in {"addmm", "addmv", "sspaddmm", *_BATCHED_SUM} and len(tensors) > 2:
+        tensors = tensors[1:]  # the first is what the product is added to
+    differing = [pair for pair in itertools.pairwise(tensors) if pair[0][-1] != _rows(pair[1])]
+    named = [pair for pair in differing if inner in {None, (pair[0][-1], _rows(pair[1]))}]
+    left, other = named[0]
     end = "the next-to-last dimension" if other.ndim > 2 else "the first dimension"
     sides = f"The last dimension of {left} is {left[-1]}, but {end} of {other} is {_rows(other)}"
     parts = left.size(-1, _rows(other)), other.size(max(other.ndim - 2, 0), left[-1])
@@ -270,14 +272,6 @@ def product(call: Call, inner: tuple[int, int] | None = None) -> Mismatch | None
 
 def _rows(given: Given) -> int:
     return given[-2] if given.ndim > 1 else given[0]
-
-
-def _factors(call: Call) -> Iterator[tuple[Given, Given]]:
-    """Yield neighbouring tensors whose inner dimensions differ, those that the function multiplies first."""
-    tensors = [one for one in call.tensors if one.ndim]
-    if call.function in {"addmm", "addmv", "sspaddmm", *_BATCHED_SUM} and len(tensors) > 2:
-        tensors = tensors[1:]
-    return ((left, right) for left, right in itertools.pairwise(tensors) if left[-1] != _rows(right))
 
 
 def _products(left: Given, right: Given) -> Iterator[str]:

@@ -183,11 +183,9 @@ def _first_four(members: list[Given]) -> str:
 
 
 @says(r"stack expects each tensor to be equal size")
-def _stacked(members: list[Given]) -> Mismatch | None:
+def _stacked(members: list[Given]) -> Mismatch:
     first, parts = members[0], list[Clashing]()
     wrong = [one for one in members if one.shape != first.shape]
-    if not wrong:
-        return None
     for one, other in [(first, wrong[0]), *((one, first) for one in wrong)]:
         alike = one.ndim == other.ndim
         parts += [one.size(at, other[at]) for at in unlike(one.shape, other.shape)] if alike else [one.dims(other.ndim)]

@@ -28,7 +28,7 @@ A message that takes more than this has a function, whose parameters ask for the
     @says(r"hx has inconsistent hidden_size: got {got}, expected {wanted}")
     def _hidden_size(call: Call, hidden: Given, wanted: int) -> Mismatch | None: ...
 
-A row or function that names what is not there is not asked.
+A row or function that names what is not there is not asked, and one that raises IndexError explains nothing.
 """
 
 from __future__ import annotations
