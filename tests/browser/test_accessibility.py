@@ -17,7 +17,7 @@ from tensormagic.views.page.document import trace_document
 from tests.support import axe
 from tests.support.lab import LabNotebook
 from tests.views import samples_viewer
-from tests.views.every_panel import FORMS, SAMPLES
+from tests.views.test_every_renderer import FORMS, SAMPLES
 
 pytestmark = pytest.mark.browser
 

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from tensormagic import views
 from tests.support import axe
 from tests.views import samples_memory, samples_tensor, samples_viewer
-from tests.views.every_panel import SAMPLES
+from tests.views.test_every_renderer import SAMPLES
 
 pytestmark = pytest.mark.browser
 

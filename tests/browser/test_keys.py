@@ -14,7 +14,7 @@ from tensormagic import views
 from tests.browser.test_trace_viewer import _deep, _mounted
 from tests.support.lab import LabNotebook
 from tests.views import samples_sharing, samples_viewer
-from tests.views.every_panel import SAMPLES
+from tests.views.test_every_renderer import SAMPLES
 
 pytestmark = pytest.mark.browser
 

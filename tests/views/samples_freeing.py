@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tensormagic.reports import DeviceGain, FreeingReport, Gap, Release
 from tests.reports.samples import HOSTILE, finding
 
 MIB = 2**20
-
-
-def entries() -> tuple[Release, ...]:
-    """Return an output, and an error whose traceback shares memory with a name."""
-    return (
-        Release("Out[12]", "history", 48 * MIB, 2, 48 * MIB, device_bytes={"cuda:0": 48 * MIB}, code="%xdel _12"),
-        Release("the last error (ValueError)", "traceback", 16 * MIB, 1, 40 * MIB, shared_with=("net", "opt")),
-    )
 
 
 def full() -> FreeingReport:
@@ -26,12 +20,15 @@ def full() -> FreeingReport:
     )  # fmt: skip
 
 
+# An output, and an error whose traceback shares memory with a name.
+LISTED = FreeingReport(nbytes=64 * MIB, entries=(
+    Release("Out[12]", "history", 48 * MIB, 2, 48 * MIB, device_bytes={"cuda:0": 48 * MIB}, code="%xdel _12"),
+    Release("the last error (ValueError)", "traceback", 16 * MIB, 1, 40 * MIB, shared_with=("net", "opt")),
+))  # fmt: skip
+GAINS = (DeviceGain("cpu", process=3 * MIB), DeviceGain("cuda:0", 64 * MIB, 96 * MIB, 96 * MIB))
 SAMPLES = {
     "nothing": FreeingReport(),
-    "listed": FreeingReport(entries=entries(), nbytes=64 * MIB),
-    "dropped": FreeingReport(
-        entries=entries(), nbytes=64 * MIB, dropped=True, freed=64 * MIB, storages=3,
-        gains=(DeviceGain("cpu", process=3 * MIB), DeviceGain("cuda:0", 64 * MIB, 96 * MIB, 96 * MIB)),
-    ),
+    "listed": LISTED,
+    "dropped": replace(LISTED, dropped=True, freed=64 * MIB, storages=3, gains=GAINS),
     "hostile": full(),
-}  # fmt: skip
+}

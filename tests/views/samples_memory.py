@@ -106,17 +106,6 @@ def small() -> MemoryReport:
     return MemoryReport(devices=(device,), storages=storages, releases=releases, looked=310)
 
 
-def hundred() -> MemoryReport:
-    """A hundred storages of one model."""
-    categories = ("parameter", "gradient", "optimizer state", "buffer")
-    storages = tuple(
-        storage(f"net.stages.{at // 10}.conv{at % 10}.weight", (120 - at) * 4 * KIB, categories[at % 4], device="cpu")
-        for at in range(100)
-    )
-    device = DeviceMemory("cpu", live=sum(one.nbytes for one in storages), storages=100, tensors=100, process=GIB)
-    return MemoryReport(devices=(device,), storages=storages, looked=4000)
-
-
 def many() -> MemoryReport:
     """Ten thousand storages, the larger ones listed."""
     sizes = [4 * KIB + (at * 7919) % (96 * KIB) * 4 for at in range(10_000)]
@@ -136,9 +125,19 @@ def many() -> MemoryReport:
     return MemoryReport(devices=(device,), storages=tuple(ranked[:2000]), left_out=tuple(rest), looked=61_000)
 
 
-def empty() -> MemoryReport:
-    """A session without a tensor."""
-    return MemoryReport(devices=(DeviceMemory("cpu", total=16 * GIB, free=9 * GIB, process=300 * MIB),), looked=12)
-
-
-SAMPLES = {make.__name__: make() for make in (small, gpt, hundred, many, empty)} | {"hostile": memory_report()}
+FOUR = ("parameter", "gradient", "optimizer state", "buffer")
+HUNDRED = tuple(
+    storage(f"net.stages.{at // 10}.conv{at % 10}.weight", (120 - at) * 4 * KIB, FOUR[at % 4], device="cpu")
+    for at in range(100)
+)
+SAMPLES = {
+    "small": small(), "gpt": gpt(),
+    # A hundred storages of one model.
+    "hundred": MemoryReport(storages=HUNDRED, looked=4000, devices=(
+        DeviceMemory("cpu", live=sum(one.nbytes for one in HUNDRED), storages=100, tensors=100, process=GIB),
+    )),
+    "many": many(),
+    # A session without a tensor.
+    "empty": MemoryReport(devices=(DeviceMemory("cpu", total=16 * GIB, free=9 * GIB, process=300 * MIB),), looked=12),
+    "hostile": memory_report(),
+}  # fmt: skip

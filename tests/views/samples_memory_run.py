@@ -46,7 +46,7 @@ class Recording:
 
     def timeline(self, device: str = "cpu") -> reports.Timeline:
         live = [self.before + sum(stacks.values()) for _, stacks in self.moments]
-        lines = sorted({line for stacks in (self.stacks,) for _, line in stacks})
+        lines = sorted({line for _, line in self.stacks})
         return reports.Timeline(
             device=device,
             seconds=array("f", [at * 0.002 for at in range(len(live))]),
@@ -85,18 +85,15 @@ def recorded(iterations: int, layers: int = 6) -> Recording:
 
 LINES = (
     reports.LineMemory(place(5), allocated=1200 * MIB, backward=90 * MIB, freed=12 * MIB, at_peak=4 * MIB,
-                       largest=5 * MIB,
-               calls=480, executions=40, op="aten.addmm.default"),
+                       largest=5 * MIB, calls=480, executions=40, op="aten.addmm.default"),
     reports.LineMemory(place(6), allocated=80 * MIB, freed=MIB, kept=12 * MIB, at_peak=12 * MIB, largest=2 * MIB,
-                       calls=120,
-               executions=40, op="aten._log_softmax.default"),
+                       calls=120, executions=40, op="aten._log_softmax.default"),
     reports.LineMemory(place(7), allocated=640 * MIB, freed=1000 * MIB, at_peak=15 * MIB, largest=3 * MIB, calls=480,
-               executions=40, op="aten.mm.default"),
+                       executions=40, op="aten.mm.default"),
     reports.LineMemory(place(8), allocated=30 * MIB, kept=30 * MIB, at_peak=30 * MIB, largest=6 * MIB, calls=12,
-                       executions=40,
-               op="aten.zeros_like.default"),
+                       executions=40, op="aten.zeros_like.default"),
     reports.LineMemory(place(41, "return F.relu(self.fc(x))", "/home/ada/net.py"), allocated=300 * MIB, freed=20 * MIB,
-               largest=4 * MIB, calls=240, executions=240, op="aten.relu.default"),
+                       largest=4 * MIB, calls=240, executions=240, op="aten.relu.default"),
 )  # fmt: skip
 
 
@@ -133,14 +130,6 @@ def training(iterations: int = 12) -> reports.MemoryRunReport:
     )  # fmt: skip
 
 
-def long() -> reports.MemoryRunReport:
-    """Two thousand moments of a run of twenty thousand operations, on two devices."""
-    made = recorded(60)
-    timeline = made.timeline("cuda:0")
-    stretched = replace(timeline, operation=tuple(at * 10 for at in timeline.operation))
-    return replace(training(), operations=20_000, timelines=(stretched, replace(training().timelines[0])))
-
-
 def died() -> reports.MemoryRunReport:
     """A run that died of the memory that it asked for."""
     failed = reports.OutOfMemory(
@@ -159,23 +148,24 @@ def died() -> reports.MemoryRunReport:
     )  # fmt: skip
 
 
-def functions() -> reports.MemoryRunReport:
-    """A run whose model was gone through line by line."""
-    source = ("    def forward(self, x):", '        """One layer."""', "        return F.relu(self.fc(x))")
-    asked = reports.FunctionMemory("net.forward", "/home/ada/net.py", 39, source, (4,))
-    return replace(
-        training(4), title="two layers", functions=(asked, reports.FunctionMemory("idle", "/home/ada/net.py", 90))
-    )
-
-
-def empty() -> reports.MemoryRunReport:
-    """A cell without a tensor."""
-    gaps = (reports.Gap("lines", "no operation of torch ran"),)
-    return reports.MemoryRunReport(
-        cell=reports.Cell(FILE, 7, ("%%gpumem", "x = 1")), state="finished", seconds=0.001, gaps=gaps
-    )
-
-
-SAMPLES = {make.__name__: make() for make in (training, long, died, functions, empty)} | {
-    "hostile": memory_run_report()
-}
+FORWARD = ("    def forward(self, x):", '        """One layer."""', "        return F.relu(self.fc(x))")
+LONG = recorded(60).timeline("cuda:0")
+SAMPLES = {
+    "training": training(),
+    # Two thousand moments of a run of twenty thousand operations, on two devices.
+    "long": replace(training(), operations=20_000, timelines=(
+        replace(LONG, operation=tuple(at * 10 for at in LONG.operation)), training().timelines[0],
+    )),
+    "died": died(),
+    # A run whose model was gone through line by line.
+    "functions": replace(training(4), title="two layers", functions=(
+        reports.FunctionMemory("net.forward", "/home/ada/net.py", 39, FORWARD, (4,)),
+        reports.FunctionMemory("idle", "/home/ada/net.py", 90),
+    )),
+    # A cell without a tensor.
+    "empty": reports.MemoryRunReport(
+        cell=reports.Cell(FILE, 7, ("%%gpumem", "x = 1")), state="finished", seconds=0.001,
+        gaps=(reports.Gap("lines", "no operation of torch ran"),),
+    ),
+    "hostile": memory_run_report(),
+}  # fmt: skip

@@ -101,9 +101,6 @@ def broken() -> RankReport:
     return replace(broken, findings=diagnose(broken))
 
 
-def empty() -> RankReport:
-    """One rank of two, which has done nothing yet."""
-    return RankReport(title="runs/b", world_size=2, ranks=(RankRow(rank=0, host="node1", pid=1),))
-
-
-SAMPLES = {made.__name__: made() for made in (healthy, broken, empty, large)} | {"hostile": ranks_report()}
+# One rank of two, which has done nothing yet.
+EMPTY = RankReport(title="runs/b", world_size=2, ranks=(RankRow(rank=0, host="node1", pid=1),))
+SAMPLES = {made.__name__: made() for made in (healthy, broken, large)} | {"empty": EMPTY, "hostile": ranks_report()}

@@ -23,6 +23,7 @@ CELL = reports.Cell(
     "cell.py", 4, ("%%rng", "for step in range(3):", "    x = torch.randn(3, 4)", "    i = np.random.randint(9)",
                    "    net(x).sum().backward()", "torch.manual_seed(0)"),
 )  # fmt: skip
+DRAW = Draw(0, "drew", "aten.randn", 0, 0, 12, "aa")
 PLACES = tuple(reports.Location("cell.py", at, CELL.lines[at - 1].strip(), 4) for at in (3, 5, 6))
 
 
@@ -41,35 +42,12 @@ def run() -> RngRunReport:
         DrawSum(0, "drew", "aten.bernoulli_", 1, 1, 3, 36, 2),
         DrawSum(0, "set", "", 2, 2, 1, None, 9),
     )
-    draws = (Draw(0, "drew", "aten.randn", 0, 0, 12, "aa"), Draw(1, "drew", "", 1, 0, 1, "bb"))
+    draws = (DRAW, Draw(1, "drew", "", 1, 0, 1, "bb"))
     return RngRunReport(
         cell=CELL, state="finished", seconds=0.5, before=(TORCH, NUMPY),
         after=(replace(TORCH, seed="0", drawn=0), replace(NUMPY, drawn=204)), locations=PLACES, sums=sums, draws=draws,
         count=10,
     )  # fmt: skip
-
-
-def parted() -> RngComparison:
-    """Return two runs that began elsewhere."""
-    draw = Draw(0, "drew", "aten.randn", 0, 0, 12, "aa")
-    return RngComparison(
-        names=("monday", "tuesday"), difference="start", same=0, generator="torch, CPU", sides=(draw, draw),
-        places=(PLACES[0], PLACES[0]), starts=(replace(TORCH, drawn=0), replace(TORCH, drawn=16, seed="4")),
-    )  # fmt: skip
-
-
-def ended() -> RngComparison:
-    """Return two runs of which one drew more."""
-    draw = Draw(0, "drew", "aten.randn", 0, 0, 12, "aa")
-    return RngComparison(
-        names=("a", HOSTILE), difference="end", same=17, generator="torch, CPU", sides=(draw, None),
-        places=(PLACES[0], None), complete=False,
-    )  # fmt: skip
-
-
-def same() -> RngComparison:
-    """Return two equal runs."""
-    return RngComparison(names=("a", "b"), same=17)
 
 
 def full_standing() -> RngReport:
@@ -87,9 +65,23 @@ def full_run() -> RngRunReport:
     )  # fmt: skip
 
 
+# Two runs that began elsewhere, and two of which one drew more.
+PARTED = RngComparison(
+    names=("monday", "tuesday"), difference="start", same=0, generator="torch, CPU", sides=(DRAW, DRAW),
+    places=(PLACES[0], PLACES[0]), starts=(replace(TORCH, drawn=0), replace(TORCH, drawn=16, seed="4")),
+)  # fmt: skip
+ENDED = RngComparison(
+    names=("a", HOSTILE), difference="end", same=17, generator="torch, CPU", sides=(DRAW, None),
+    places=(PLACES[0], None), complete=False,
+)  # fmt: skip
+
+
 def full_comparison() -> RngComparison:
     """Return a comparison with every field filled."""
-    return replace(parted(), findings=(finding(),), difference="state", same=4)
+    return replace(PARTED, findings=(finding(),), difference="state", same=4)
 
 
-SAMPLES = {make.__name__: make() for make in (standing, run, parted, ended, same)} | {"hostile": full_run()}
+SAMPLES = {
+    "standing": standing(), "run": run(), "parted": PARTED, "ended": ENDED,
+    "same": RngComparison(names=("a", "b"), same=17), "hostile": full_run(),
+}  # fmt: skip

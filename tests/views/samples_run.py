@@ -24,21 +24,18 @@ def every() -> RunReport:
     return asked(trace=trace, title="net", **parts)
 
 
-def healthy() -> RunReport:
-    """Two questions, and nothing found."""
-    return asked(trace=samples_trace.one_pass(), writes=samples_writes.nothing())
-
-
-def failed() -> RunReport:
-    """A run that raised, of which the live panel could not show everything."""
-    trace = samples_trace.failed()
-    gaps = (Gap("live panel", "OSError: the connection was closed"),)
-    return asked(trace=trace, draws=samples_rng.run(), state=trace.state, error=trace.error, gaps=gaps)
-
-
 def full() -> RunReport:
     """One that fills every part."""
     return replace(every(), state="failed", error="ValueError: <b>", gaps=(Gap("live panel", "OSError: closed"),))
 
 
-SAMPLES = {make.__name__: make() for make in (every, healthy, failed)} | {"hostile": full()}
+FAILED = samples_trace.failed()
+SAMPLES = {
+    "every": every(),
+    # Two questions, and nothing found.
+    "healthy": asked(trace=samples_trace.one_pass(), writes=samples_writes.SAMPLES["nothing"]),
+    # A run that raised, of which the live panel could not show everything.
+    "failed": asked(trace=FAILED, draws=samples_rng.run(), state=FAILED.state, error=FAILED.error,
+                    gaps=(Gap("live panel", "OSError: the connection was closed"),)),
+    "hostile": full(),
+}  # fmt: skip

@@ -40,19 +40,6 @@ def training() -> SnapshotReport:
     return snapshot_report(trained(), source="memory.pickle", file_bytes=123_456)
 
 
-def no_history() -> SnapshotReport:
-    """A snapshot of a process that recorded nothing."""
-    allocator = ToyAllocator()
-    allocator.alloc(5 * MIB, [])
-    allocator.events.clear()
-    return snapshot_report({**allocator.snapshot(), "device_traces": [[]]}, source="state.pickle")
-
-
-def nothing() -> SnapshotReport:
-    """A GPU that was never used."""
-    return snapshot_report({"segments": [], "device_traces": [[]]})
-
-
 def longest() -> SnapshotReport:
     """Hundreds of lines, thousands of blocks, two devices."""
     snapshots = [ToyAllocator(device, 2**28) for device in (0, 1)]
@@ -68,11 +55,21 @@ def longest() -> SnapshotReport:
     return snapshot_report({**first, "segments": segments, "device_traces": traces})
 
 
-def found() -> SnapshotReport:
-    """One with a finding of every kind."""
-    return replace(training(), findings=every_field().findings, gaps=every_field().gaps)
+def no_history() -> SnapshotReport:
+    """A snapshot of a process that recorded nothing."""
+    allocator = ToyAllocator()
+    allocator.alloc(5 * MIB, [])
+    allocator.events.clear()
+    return snapshot_report({**allocator.snapshot(), "device_traces": [[]]}, source="state.pickle")
 
 
-SAMPLES = {make.__name__: make() for make in (training, no_history, nothing, longest, found)} | {
-    "hostile": every_field()
-}
+HOSTILE, TRAINING = every_field(), training()
+SAMPLES = {
+    "training": TRAINING, "no_history": no_history(),
+    # A GPU that was never used.
+    "nothing": snapshot_report({"segments": [], "device_traces": [[]]}),
+    "longest": longest(),
+    # One with a finding of every kind.
+    "found": replace(TRAINING, findings=HOSTILE.findings, gaps=HOSTILE.gaps),
+    "hostile": HOSTILE,
+}  # fmt: skip

@@ -31,11 +31,6 @@ def contiguous_stride(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(stride))
 
 
-def even(length: int, most: int) -> tuple[int, ...]:
-    """Return all indices, or every k-th so that at most ``most`` remain."""
-    return tuple(range(0, length, max(1, -(-length // most))))
-
-
 def layout(
     shape: tuple[int, ...], stride: tuple[int, ...], offset: int, storage: int, *, values: Any = None, most: int = 32
 ) -> reports.LayoutReport:
@@ -44,14 +39,14 @@ def layout(
     row_dim, column_dim = (rank - 2 if rank > 1 else None), (rank - 1 if rank else None)
     row_count = shape[row_dim] if row_dim is not None else 1
     column_count = shape[column_dim] if column_dim is not None else 1
-    rows, columns = even(row_count, most), even(column_count, most)
+    rows, columns = (tuple(range(0, count, max(1, -(-count // most)))) for count in (row_count, column_count))
     steps = (stride[row_dim] if row_dim is not None else 0, stride[column_dim] if column_dim is not None else 0)
     empty = math.prod(shape) == 0
     offsets = () if empty else tuple(tuple(offset + r * steps[0] + c * steps[1] for c in columns) for r in rows)
     numbers = tuple(tuple(values(at) for at in row) for row in offsets) if values else ()
     grid = reports.Grid(
         row_dim, column_dim, rows, columns, row_count, column_count, (0,) * rank, offsets,
-        tuple(tuple(_as_collected(number) for number in row) for row in numbers),
+        tuple(tuple(f"{each:.4g}" if isinstance(each, float) else str(each) for each in row) for row in numbers),
         tuple(tuple(as_level(number) for number in row) for row in numbers),
     )  # fmt: skip
     span = sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
@@ -68,14 +63,14 @@ def layout(
     )  # fmt: skip
 
 
-def _as_collected(number: Any) -> str:
-    """Return a number as a collector would write it."""
-    return f"{number:.4g}" if isinstance(number, float) else str(number)
-
-
 def as_level(number: Any) -> float:
     """Return a number for colouring, as a collector would."""
     return float(abs(number) if isinstance(number, complex) else number)
+
+
+def whole(shape: tuple[int, ...], **how: Any) -> reports.LayoutReport:
+    """Return the layout of a contiguous tensor that fills its storage."""
+    return layout(shape, contiguous_stride(shape), 0, math.prod(shape), **how)
 
 
 def strip(shape: tuple[int, ...], stride: tuple[int, ...], offset: int, storage: int) -> reports.Strip:
@@ -191,7 +186,7 @@ def causal_scores() -> reports.TensorReport:
         query, key = divmod(at % (1024 * 1024), 1024)
         return -INF if key > query else math.sin(at * 12.9898) * 3
 
-    where = layout(shape, contiguous_stride(shape), 0, math.prod(shape), values=score)
+    where = whole(shape, values=score)
     bell = tuple(round(2e6 * math.exp(-(((at - 20) / 6) ** 2))) for at in range(40))
     statistics = numbers(bell, -6.102, 6.313, negative_infinity=33_521_664, zero=1, mean=-0.0001, std=0.9996,
                          of=math.prod(shape))  # fmt: skip
@@ -213,37 +208,11 @@ def scalar() -> reports.TensorReport:
     )  # fmt: skip
 
 
-def empty() -> reports.TensorReport:
-    """``torch.empty(0, 3)``: no elements and no storage to draw."""
-    nothing = numbers((), 0.0, 0.0, minimum=None, maximum=None, mean=None, std=None, norm=None)
-    return report("nothing", layout((0, 3), (3, 1), 0, 0), 0, statistics=nothing, aliases_searched=0)
-
-
 def vector() -> reports.TensorReport:
     """One dimension, every second element of ten."""
     return report(
         "v", layout((5,), (2,), 0, 10, values=float), 10, statistics=numbers((1, 1, 1, 1, 1), 0.0, 8.0, zero=1)
     )
-
-
-def complex_numbers() -> reports.TensorReport:
-    """complex64, coloured and counted by magnitude."""
-    where = layout((2, 3), (3, 1), 0, 6, values=lambda at: complex(at, -1))
-    return report("z", where, 6, dtype="complex64", element_size=8,
-                  statistics=numbers((2, 2, 2), 1.0, 5.099, of_what="magnitudes"))  # fmt: skip
-
-
-def truth_values() -> reports.TensorReport:
-    """A bool mask."""
-    where = layout((3, 3), (3, 1), 0, 9, values=lambda at: at % 2 == 0)
-    return report("mask", where, 9, dtype="bool", element_size=1, statistics=numbers((4, 5), 0.0, 1.0, zero=4))
-
-
-def non_finite() -> reports.TensorReport:
-    """NaN, +Inf and -Inf side by side, and nothing finite in the first row."""
-    stored = (NAN, INF, -INF, 0.0, -0.0, 1e-30)
-    statistics = numbers((2, 1), 0.0, 1e-30, nan=1, positive_infinity=1, negative_infinity=1, zero=2)
-    return report("odd", layout((2, 3), (3, 1), 0, 6, values=lambda at: stored[at]), 6, statistics=statistics)
 
 
 def hostile() -> reports.TensorReport:
@@ -277,34 +246,10 @@ def all_missing() -> reports.TensorReport:
     )  # fmt: skip
 
 
-def every_severity() -> reports.TensorReport:
-    """A finding of each severity, with location, evidence and remedy."""
-    findings = tuple(
-        reports.Finding(f"TM90{at}", severity, f"A {severity} about v.",
-                        reports.Location("<ipython-input-5>", at + 1, "v.add_(1)", 5),
-                {"elements": at}, f"Do {severity} things.", "v")
-        for at, severity in enumerate(("error", "warning", "note"))
-    )  # fmt: skip
-    return replace(vector(), findings=findings)
-
-
-def channels() -> reports.TensorReport:
-    """An image batch in channels_last: four dimensions, a slice of it drawn, part of the rows left out."""
-    shape, stride = (8, 3, 64, 48), (9216, 1, 144, 3)
-    where = layout(shape, stride, 0, 73_728, values=lambda at: (at % 97) / 97)
-    formats = (
-        reports.MemoryFormat("contiguous_format", holds=False, stride=(9216, 3072, 48, 1), breaking_dim=3),
-        reports.MemoryFormat("channels_last", holds=True, stride=stride),
-    )
-    where = replace(where, formats=formats)
-    return report("images", where, 73_728, statistics=numbers((760,) * 97, 0.0, 0.99, count=10_000, of=73_728,
-                  sampling="every 7th"), type_name="Image")  # fmt: skip
-
-
 def largest() -> reports.TensorReport:
     """As much as any report brings: 64 x 64 sampled cells, 256 strip cells, long names, many aliases and findings."""
     shape = (512, 4096, 4096)
-    where = layout(shape, contiguous_stride(shape), 0, math.prod(shape), values=lambda at: math.sin(at) * 1e-5, most=64)
+    where = whole(shape, values=lambda at: math.sin(at) * 1e-5, most=64)
     cell = math.prod(shape) // 256
     cells = tuple(reports.StripCell(at * cell, at * cell + cell, cell // 2, cell // 2, at + 1) for at in range(256))
     where = replace(where, strip=reports.Strip(0, math.prod(shape), cell, cells, exact=False))
@@ -425,11 +370,40 @@ MANY = reports.HoldersReport(
     found=7,
     looked=120,
 )
+NO_NUMBERS = {"minimum": None, "maximum": None, "mean": None, "std": None, "norm": None}
+ODD = (NAN, INF, -INF, 0.0, -0.0, 1e-30)
 SAMPLES = {
     "transpose_slice": transpose_slice(), "expanded": expanded(), "causal_scores": causal_scores(),
-    "scalar": scalar(), "empty": empty(), "vector": vector(), "complex": complex_numbers(), "bool": truth_values(),
-    "non_finite": non_finite(), "hostile": hostile(), "all_missing": all_missing(),
-    "every_severity": every_severity(), "channels": channels(), "largest": largest(),
-    "sparse": sparse(), "hostile_kind": hostile_kind(), "signals": signals(),
+    "scalar": scalar(),
+    # `torch.empty(0, 3)`: no elements and no storage to draw.
+    "empty": report("nothing", layout((0, 3), (3, 1), 0, 0), 0, aliases_searched=0,
+                    statistics=numbers((), 0.0, 0.0, **NO_NUMBERS)),
+    "vector": vector(),
+    # complex64, coloured and counted by magnitude.
+    "complex": report("z", whole((2, 3), values=lambda at: complex(at, -1)), 6, dtype="complex64",
+                      element_size=8, statistics=numbers((2, 2, 2), 1.0, 5.099, of_what="magnitudes")),
+    "bool": report("mask", whole((3, 3), values=lambda at: at % 2 == 0), 9, dtype="bool",
+                   element_size=1, statistics=numbers((4, 5), 0.0, 1.0, zero=4)),
+    # NaN, +Inf and -Inf side by side, and nothing finite in the first row.
+    "non_finite": report("odd", whole((2, 3), values=lambda at: ODD[at]), 6, statistics=numbers(
+        (2, 1), 0.0, 1e-30, nan=1, positive_infinity=1, negative_infinity=1, zero=2)),
+    "hostile": hostile(), "all_missing": all_missing(),
+    # A finding of each severity, with location, evidence and remedy.
+    "every_severity": replace(vector(), findings=tuple(
+        reports.Finding(f"TM90{at}", severity, f"A {severity} about v.",
+                        reports.Location("<ipython-input-5>", at + 1, "v.add_(1)", 5), {"elements": at},
+                        f"Do {severity} things.", "v")
+        for at, severity in enumerate(("error", "warning", "note"))
+    )),
+    # An image batch in channels_last: four dimensions, a slice of it drawn, part of the rows left out.
+    "channels": report(
+        "images", replace(layout((8, 3, 64, 48), (9216, 1, 144, 3), 0, 73_728, values=lambda at: (at % 97) / 97),
+                          formats=(reports.MemoryFormat("contiguous_format", holds=False, stride=(9216, 3072, 48, 1),
+                                                        breaking_dim=3),
+                                   reports.MemoryFormat("channels_last", holds=True, stride=(9216, 1, 144, 3)))),
+        73_728, statistics=numbers((760,) * 97, 0.0, 0.99, count=10_000, of=73_728, sampling="every 7th"),
+        type_name="Image",
+    ),
+    "largest": largest(), "sparse": sparse(), "hostile_kind": hostile_kind(), "signals": signals(),
     "asked": replace(images(), verdict=CHAIN, holders=MANY),
 }  # fmt: skip

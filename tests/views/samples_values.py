@@ -7,13 +7,13 @@ from dataclasses import replace
 from tensormagic import reports
 from tensormagic.views.panels.tensor_autograd import autograd_nodes
 from tensormagic.views.to_html import html
-from tests.views.samples_tensor import INF, NAN, autograd, contiguous_stride, layout, numbers, report, scalar
+from tests.views.samples_tensor import INF, NAN, NO_NUMBERS, autograd, numbers, report, scalar, whole
 
 
 def bad_item() -> reports.TensorReport:
     """A batch whose item 5 holds NaN, whose channel 3 is dead and channel 9 loud."""
     shape = (8, 16, 12, 12)
-    where = layout(shape, contiguous_stride(shape), 0, 18_432, values=lambda at: (at % 89) / 89)
+    where = whole(shape, values=lambda at: (at % 89) / 89)
     items = reports.DimensionSlices(
         dim=0, size=8, elements=2304, looked=2304, cell_slices=1, levels=(1.0, 0.9, 1.1, 1.0, 1.0, 1.2, 0.8, 1.0),
         cell_bad=(0, 0, 0, 0, 0, 12, 0, 0), bad_count=1, bad=(reports.BadSlice(5, 12, 0),),
@@ -36,7 +36,7 @@ def bad_item() -> reports.TensorReport:
 def sampled() -> reports.TensorReport:
     """A huge matrix: thousands of rows to a cell, everything of a sample, NaN and Inf found by it alone."""
     shape = (100_000, 512)
-    where = layout(shape, contiguous_stride(shape), 0, 51_200_000)
+    where = whole(shape)
     rows = reports.DimensionSlices(
         dim=0, size=100_000, elements=512, looked=5, cell_slices=1563,
         levels=(*(1.0 + at % 7 for at in range(63)), NAN),
@@ -51,14 +51,13 @@ def sampled() -> reports.TensorReport:
 
 def nothing_finite() -> reports.TensorReport:
     """No slice has a finite value: there is no scale."""
-    where = layout((13, 12), (12, 1), 0, 156, values=lambda _: INF)
+    where = whole((13, 12), values=lambda _: INF)
     rows = reports.DimensionSlices(
         dim=0, size=13, elements=12, looked=12, cell_slices=1, levels=(NAN,) * 13, cell_bad=(12,) * 13, bad_count=13,
         bad=tuple(reports.BadSlice(at, 0, 12) for at in range(4)),
     )  # fmt: skip
-    plain = report("mask", where, 156, slices=(rows, replace(rows, dim=1, size=12)))
-    nothing = {"minimum": None, "maximum": None, "mean": None, "std": None, "norm": None}
-    return replace(plain, statistics=numbers((), 0.0, 0.0, positive_infinity=156, **nothing))
+    return report("mask", where, 156, slices=(rows, replace(rows, dim=1, size=12)),
+                  statistics=numbers((), 0.0, 0.0, positive_infinity=156, **NO_NUMBERS))  # fmt: skip
 
 
 def graph() -> reports.TensorReport:

@@ -59,22 +59,16 @@ def found(**parts) -> reports.WatchReport:
     return replace(report, findings=diagnose(report))
 
 
-def everything() -> reports.WatchReport:
-    """One of each."""
-    error = "the last error (ValueError), local hidden of forward"
-    return found(
-        unregistered_tensors=(loose(), loose("net.mask", requires_grad=False)),
-        unregistered_modules=(hidden(),),
-        untied=(reports.UntiedPair("lm.emb.weight", "lm.head.weight", "lm", "one memory", numel=160),),
-        kept=(kept(), kept(error, "traceback", location=line(12, "return self.second(hidden)", "forward"))),
-        graphs=(stored(), stored("history['loss']", nbytes=0, freed=True, graphs=40, items=40)),
-        growing=(growth(),),
-        sizes=(
-            reports.HeldSize("features", 5, 25 * MIB),
-            reports.HeldSize("x", 1, MIB),
-            reports.HeldSize("net.layers", 6, 240),
-        ),
-    )
-
-
-SAMPLES = {"everything": everything(), "nothing": found(), "hostile": watch_report()}
+# One of each.
+EVERYTHING = found(
+    unregistered_tensors=(loose(), loose("net.mask", requires_grad=False)),
+    unregistered_modules=(hidden(),),
+    untied=(reports.UntiedPair("lm.emb.weight", "lm.head.weight", "lm", "one memory", numel=160),),
+    kept=(kept(), kept("the last error (ValueError), local hidden of forward", "traceback",
+                       location=line(12, "return self.second(hidden)", "forward"))),
+    graphs=(stored(), stored("history['loss']", nbytes=0, freed=True, graphs=40, items=40)),
+    growing=(growth(),),
+    sizes=(reports.HeldSize("features", 5, 25 * MIB), reports.HeldSize("x", 1, MIB),
+           reports.HeldSize("net.layers", 6, 240)),
+)  # fmt: skip
+SAMPLES = {"everything": EVERYTHING, "nothing": found(), "hostile": watch_report()}

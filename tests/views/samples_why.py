@@ -6,34 +6,32 @@ from tensormagic.reports import GradientFacts, Location, WayStep, WhyGroup, WhyR
 from tests.reports.samples import why_report
 
 LINES = [Location("<ipython-input-3>", line, f"line {line}", cell=3) for line in range(6)]
+SOURCE, LOSS = "the traced run of cell 3", WayStep(label="backward", kind="loss")
 
 
 def facts(name, **more):
     return GradientFacts(**{"name": name, "shape": (4, 4), "dtype": "float32", "requires_grad": True, **more})
 
 
-def cut_off() -> WhyReport:
-    """A parameter behind a detach."""
-    return WhyReport(
-        name="net.body.weight", reason="cut off", facts=facts("net.body.weight", is_parameter=True),
-        answer="net.body.weight.grad is None because `.detach()` (cell 3, line 2) cut its way to the loss: nothing "
-        "that backward walked leads back to it.",
-        way=(
-            WayStep(label="net.body.weight", kind="tensor"),
-            WayStep(label="addmm", location=LINES[1]),
-            WayStep(label=".detach()", kind="cut", location=LINES[2], bad=True),
-            WayStep(label="addmm", detail="3×1", location=LINES[2], norm=1.7320508),
-            WayStep(label="sum", location=LINES[5], norm=1.0),
-            WayStep(label="backward", kind="loss"),
-        ),
-        remedy=("Without `.detach()`: `return self.head(self.body(x))`.",), location=LINES[2],
-        source="the traced run of cell 3",
-    )  # fmt: skip
-
-
-def zero() -> WhyReport:
-    """A dead ReLU."""
-    return WhyReport(
+# A parameter behind a detach.
+CUT_OFF = WhyReport(
+    name="net.body.weight", reason="cut off", facts=facts("net.body.weight", is_parameter=True),
+    answer="net.body.weight.grad is None because `.detach()` (cell 3, line 2) cut its way to the loss: nothing "
+    "that backward walked leads back to it.",
+    way=(
+        WayStep(label="net.body.weight", kind="tensor"),
+        WayStep(label="addmm", location=LINES[1]),
+        WayStep(label=".detach()", kind="cut", location=LINES[2], bad=True),
+        WayStep(label="addmm", detail="3×1", location=LINES[2], norm=1.7320508),
+        WayStep(label="sum", location=LINES[5], norm=1.0),
+        LOSS,
+    ),
+    remedy=("Without `.detach()`: `return self.head(self.body(x))`.",), location=LINES[2], source=SOURCE,
+)  # fmt: skip
+SAMPLES = {
+    "cut_off": CUT_OFF,
+    # A dead ReLU.
+    "zero": WhyReport(
         name="w", reason="zero", facts=facts("w", grad="present", numel=16, zero=16, norm=0.0),
         answer="Every element of w.grad is exactly zero because relu (cell 3, line 4) got a gradient of norm 0.935 and "
         "passed on nothing but zeros: all of its input lies where its slope is zero.",
@@ -41,33 +39,25 @@ def zero() -> WhyReport:
             WayStep(label="w", kind="tensor", detail="4×4", norm=0.0),
             WayStep(label="3 more", kind="more"),
             WayStep(label="relu", detail="3×4", location=LINES[4], norm=0.935, bad=True),
-            WayStep(label="backward", kind="loss"),
+            LOSS,
         ),
-        location=LINES[4], source="the traced run of cell 3",
-    )  # fmt: skip
-
-
-def module() -> WhyReport:
-    """A model, its parameters by reason."""
-    return WhyReport(
-        name="net", reason="several", source="the traced run of cell 3",
+        location=LINES[4], source=SOURCE,
+    ),
+    # A model, its parameters by reason.
+    "module": WhyReport(
+        name="net", reason="several", source=SOURCE,
         answer="3 of the 5 parameters of net have no gradient, or a faulty one.",
         groups=(
-            WhyGroup(reason="cut off", names=("net.body",), count=2, answer=cut_off().answer),
+            WhyGroup(reason="cut off", names=("net.body",), count=2, answer=CUT_OFF.answer),
             WhyGroup(reason="unused", names=("net.spare.weight",), count=1, answer="net.spare.weight is unused."),
             WhyGroup(reason="fine", names=("net.head",), count=2, answer="net.head.weight.grad is there.", fine=True),
         ),
-    )  # fmt: skip
-
-
-def nothing_known() -> WhyReport:
-    """A leaf that nothing leads to."""
-    return WhyReport(
+    ),
+    # A leaf that nothing leads to.
+    "nothing_known": WhyReport(
         name="x", reason="nothing known", facts=facts("x"), answer="x.grad is None because no backward has reached x.",
         way=(WayStep(label="x", kind="tensor"), WayStep(label="nothing known", kind="nothing")),
-        evidence=("No variable with a graph was computed from it (2 searched).",),
-        remedy=("x.grad",),
-    )  # fmt: skip
-
-
-SAMPLES = {make.__name__: make() for make in (cut_off, zero, module, nothing_known)} | {"hostile": why_report()}
+        evidence=("No variable with a graph was computed from it (2 searched).",), remedy=("x.grad",),
+    ),
+    "hostile": why_report(),
+}  # fmt: skip

@@ -61,23 +61,6 @@ def effects() -> WritesReport:
     )  # fmt: skip
 
 
-def quiet() -> WritesReport:
-    """Writes that changed nothing else."""
-    return finished(write(2, "mul_", "x"), write(9, "lerp_", "", count=1200, several=True))
-
-
-def nothing() -> WritesReport:
-    """No write at all."""
-    return finished()
-
-
-def refused() -> WritesReport:
-    """A cell that failed because torch refused."""
-    clash = Clash("reads what it writes", "x", 10, 11, refused=True)
-    error = "RuntimeError: unsupported operation: some elements of the input tensor and the written-to tensor refer to"
-    return finished(write(4, "add_", "x", shape=(11,), clash=clash), state="failed", error=error)
-
-
 def large() -> WritesReport:
     """A long cell, two hundred writing lines of another file, and names by the dozen."""
     lines = tuple(f"line_{number} = {number}" for number in range(1, 301))
@@ -94,6 +77,14 @@ def large() -> WritesReport:
     return replace(report, findings=diagnose(report))
 
 
+ERROR = "RuntimeError: unsupported operation: some elements of the input tensor and the written-to tensor refer to"
+REFUSED = Clash("reads what it writes", "x", 10, 11, refused=True)
 SAMPLES = {
-    make.__name__: make() for make in (effects, quiet, nothing, refused, large)
-} | {"hostile": writes_report()}  # fmt: skip
+    "effects": effects(),
+    # Writes that changed nothing else; no write at all; a cell that failed because torch refused.
+    "quiet": finished(write(2, "mul_", "x"), write(9, "lerp_", "", count=1200, several=True)),
+    "nothing": finished(),
+    "refused": finished(write(4, "add_", "x", shape=(11,), clash=REFUSED), state="failed", error=ERROR),
+    "large": large(),
+    "hostile": writes_report(),
+}

@@ -23,6 +23,7 @@ TEXT, MARK = 4.5, 3.0
 # What panels lie on: our own ground where a host tells none, JupyterLab's, VS Code's.
 GROUNDS = {False: (theme.role("bg"), "#ffffff"), True: (theme.role("bg", dark=True), "#111111", "#1e1e1e")}
 WORDS = ("ink", "ink-2", "accent", "ok", "error", "warning", "note")
+MARKS = ("accent", "line-2", "hatch", "bar", "error", "warning", "note", "ok")  # the focus and edges among them
 TINTS = ("error-bg", "warning-bg", "note-bg")
 SIDES = ("LIGHT", "DARK")
 SCALES = {name: [getattr(theme, f"{name}_SCALE_{side}") for side in SIDES] for name in ("NORM", "TIME", "BYTES")}
@@ -67,20 +68,12 @@ def share_of_mix(declarations, colour):
 
 
 @each_side
-def test_words_are_read_on_everything_that_words_stand_on(dark):
-    """Each ink, and the colour of each severity, has 4.5 on each ground, band and tint."""
-    pairs = product(WORDS, surfaces(dark).items())
-    low = {(ink, name): contrast(theme.role(ink, dark=dark), ground) for ink, (name, ground) in pairs}
-    assert {pair: value for pair, value in low.items() if value < TEXT} == {}
-
-
-@each_side
-def test_marks_are_seen_on_everything_that_they_stand_on(dark):
-    """The focus, edges of what can be used, hatching and signs have 3 on each ground, band and tint."""
-    marks = ("accent", "line-2", "hatch", "bar", "error", "warning", "note", "ok")
-    grounds = surfaces(dark) | {"skip": theme.role("skip", dark=dark)}
-    low = {(mark, name): contrast(theme.role(mark, dark=dark), one) for mark in marks for name, one in grounds.items()}
-    assert {pair: value for pair, value in low.items() if value < MARK} == {}
+@pytest.mark.parametrize(("drawn", "least"), [(WORDS, TEXT), (MARKS, MARK)], ids=["words", "marks"])
+def test_words_and_marks_are_seen_on_everything_that_they_stand_on(drawn, least, dark):
+    """Each ink, and the colour of each severity, has 4.5 on each ground, band and tint; what is no word has 3."""
+    grounds = surfaces(dark) | ({"skip": theme.role("skip", dark=dark)} if drawn is MARKS else {})
+    low = {(one, name): contrast(theme.role(one, dark=dark), grounds[name]) for one in drawn for name in grounds}
+    assert {pair: value for pair, value in low.items() if value < least} == {}
 
 
 @each_side
@@ -115,31 +108,37 @@ def test_numbers_are_read_on_the_bars_behind_them(dark):
             assert contrast(theme.role("ink", dark=dark), mixed(colour, share, ground)) >= TEXT
 
 
-def test_numbers_are_read_in_every_cell_of_a_heat_map():
-    """Of black and white the better one has 4.5 on each colour of cividis."""
-    colours = [theme.offset_colour(at / 255) for at in range(256)]
-    assert min(contrast(theme.ink_on(colour), colour) for colour in colours) >= TEXT
-
-
 def test_black_or_white_is_read_on_any_colour():
     """It could not be otherwise: of all greys the worst for both still has 4.5 with one of them."""
     greys = [f"#{level:02x}{level:02x}{level:02x}" for level in range(256)]
     assert min(contrast(theme.ink_on(grey), grey) for grey in greys) > 4.54
 
 
-def test_names_are_read_on_the_colours_of_kinds():
-    """A box of a treemap, a chip, a strip: its ink has 4.5 on its colour."""
-    low = {kind: contrast(theme.ink_on(colour), colour) for kind, colour in KINDS.items()}
-    assert {kind: value for kind, value in low.items() if value < TEXT} == {}
+ON_PAPER = (theme.LEAF_GROUND[0], theme.SELF_GROUND[0], theme.OTHER_SLICE, theme.role("skip"))
+WRITTEN = {
+    "numbers in the cells of a heat map": [
+        (theme.ink_on(colour), colour) for colour in (theme.offset_colour(at / 255) for at in range(256))
+    ],
+    "names in a treemap, in a chip, on a strip": [(theme.ink_on(colour), colour) for colour in KINDS.values()],
+    "the head of a group": [(theme.role("on-cap"), cap) for cap in (theme.role("cap"), theme.GROUP_COLOUR)],
+    "every chip": [(theme.role("on-chip"), one) for one in (*theme.CHIP_COLOURS, *theme.RUN_COLOURS)],
+    "a tensor's graph on paper": [(theme.role("ink"), ground) for ground in ON_PAPER],
+    **{
+        f"leaves, the tensor itself, what was changed in place, {side.lower()}": [
+            (theme.role(ink, dark=dark), ground)
+            for ink in ("ink", "ink-2")
+            for ground in (theme.LEAF_GROUND[dark], theme.SELF_GROUND[dark], theme.role("error-bg", dark=dark))
+        ]
+        for dark, side in enumerate(SIDES)
+    },
+}
 
 
-def test_what_is_written_on_caps_and_chips_is_read():
-    """White on the head of a group, black on every chip, ink on every ground of a tensor's graph on paper."""
-    assert contrast(theme.role("on-cap"), theme.role("cap")) >= TEXT
-    assert contrast(theme.role("on-cap"), theme.GROUP_COLOUR) >= TEXT
-    assert min(contrast(theme.role("on-chip"), one) for one in (*theme.CHIP_COLOURS, *theme.RUN_COLOURS)) >= TEXT
-    paper = (theme.LEAF_GROUND[0], theme.SELF_GROUND[0], theme.OTHER_SLICE, theme.role("skip"))
-    assert min(contrast(theme.role("ink"), ground) for ground in paper) >= TEXT
+@pytest.mark.parametrize("name", WRITTEN)
+def test_what_is_written_on_a_colour_is_read(name):
+    """Of black and white the better one has 4.5, as has white on a cap, and ink on paper."""
+    assert len(WRITTEN[name]) > 1
+    assert [pair for pair in WRITTEN[name] if contrast(*pair) < TEXT] == []
 
 
 def test_every_boundary_of_a_timeline_is_seen():
@@ -152,14 +151,6 @@ def test_every_boundary_of_a_timeline_is_seen():
         assert contrast(edge, colour) >= MARK
         for ground in (*GROUNDS[False], *GROUNDS[True]):
             assert max(contrast(edge, ground), contrast(colour, ground)) >= MARK, (edge, colour, ground)
-
-
-@each_side
-def test_a_tensors_graph_is_read(dark):
-    """Names and shapes in the boxes of leaves, of the tensor itself, and of what was changed in place."""
-    grounds = [theme.LEAF_GROUND[dark], theme.SELF_GROUND[dark], theme.role("error-bg", dark=dark)]
-    inks = [theme.role(name, dark=dark) for name in ("ink", "ink-2")]
-    assert min(contrast(ink, ground) for ink in inks for ground in grounds) >= TEXT
 
 
 FIGURE_MARKS = (*theme.LINE_COLOURS, *theme.RUN_COLOURS, theme.BAR_COLOUR, theme.BAD_COLOUR, theme.ALONE_COLOUR,

@@ -7,6 +7,7 @@ everything here then runs on it.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -36,7 +37,6 @@ from tests.views import (
     samples_snapshot,
     samples_start,
     samples_tensor,
-    samples_trace,
     samples_values,
     samples_watch,
     samples_why,
@@ -55,22 +55,11 @@ class Renderer:
     samples: Mapping[str, Report]
     output: str  # "html", "svg" or "text"
     most_bytes: int
-    tells_findings: bool = True  # a picture alone does not
 
 
 TENSORS = samples_tensor.SAMPLES | samples_values.SAMPLES
-TRACES = {
-    make.__name__: make()
-    for make in (
-        samples_trace.broken,
-        samples_trace.one_pass,
-        samples_trace.empty,
-        samples_trace.failed,
-        samples_trace.untouched,
-        samples_trace.paced,
-        samples_trace.hostile,
-    )
-} | samples_ops.SAMPLES
+TRACED = ("broken", "one_pass", "empty", "failed", "untouched", "paced", "hostile")
+TRACES = {name: trace_forms.CASES[name]() for name in TRACED} | samples_ops.SAMPLES
 
 # Panels that are trees of nodes: name, samples, and at most how many bytes as HTML and as text.
 PANELS = (
@@ -110,11 +99,15 @@ RENDERERS = (
     Renderer("trace_svg", trace_forms.svg, TRACES, "svg", 120_000),
 )
 
+SAMPLES: dict[str, dict[str, Report]] = defaultdict(dict)  # by the kind of report: what tests of all panels go through
+for each in RENDERERS:
+    for known, report in each.samples.items():
+        SAMPLES[report.kind_name][known] = report
+FORMS = {kind: views.forms_of(type(next(iter(reports.values())))) for kind, reports in SAMPLES.items()}
+PAGES, TEXTS = ([one for one in RENDERERS if one.output == output] for output in ("html", "text"))
 CASES = [pytest.param(one, sample, id=f"{one.name}-{sample}") for one in RENDERERS for sample in one.samples]
 SHAPES = {"svg", "title", "image", "style", "defs", "pattern", "rect", "path", "text", "tspan", "use", "g", "circle"}
-TELLING = [case for case in CASES if case.values[0].tells_findings]
 each_case = pytest.mark.parametrize(("renderer", "sample"), CASES)
-each_telling_case = pytest.mark.parametrize(("renderer", "sample"), TELLING)
 
 
 def seen(renderer: Renderer, output: str) -> str:
@@ -132,12 +125,19 @@ def said(text: str) -> str:
 
 
 @each_case
-def test_output_is_well_formed(renderer: Renderer, sample: str) -> None:
-    """HTML closes what it opens, SVG is XML of shapes alone, text holds no character that a terminal would obey."""
+def test_output_is_well_formed_and_needs_nothing_from_outside(renderer: Renderer, sample: str) -> None:
+    """HTML closes what it opens, SVG is XML of shapes alone, text holds no character that a terminal would obey.
+
+    No output is larger than its renderer promises; no address but data is loaded, and no element has an id that a
+    second copy would repeat.
+    """
     output = renderer.render(renderer.samples[sample])
+    assert len(output.encode()) <= renderer.most_bytes
     if renderer.output == "html":
-        assert Page(output).left_open == []
-    elif renderer.output == "svg":
+        assert_page_stands_alone(output)
+        return
+    assert re.findall(r"""href=["'](?!#|data:image/)""", output) == []  # a shape of its own picture may be drawn twice
+    if renderer.output == "svg":
         tags = [element.tag for element in ET.fromstring(output).iter()]
         assert tags[0] == "{http://www.w3.org/2000/svg}svg"
         assert {tag.rsplit("}")[-1] for tag in tags} <= SHAPES
@@ -145,13 +145,19 @@ def test_output_is_well_formed(renderer: Renderer, sample: str) -> None:
         assert [char for char in output if not char.isprintable() and char not in "\n\u00a0"] == []
 
 
-@each_case
-def test_size_is_kept(renderer: Renderer, sample: str) -> None:
-    """No output is larger than its renderer promises."""
-    assert len(renderer.render(renderer.samples[sample]).encode()) <= renderer.most_bytes
+def assert_page_stands_alone(output: str) -> None:
+    """Assert that a page is well-formed, loads nothing and has no ids."""
+    assert "http" not in re.sub(r"http://www\.w3\.org/(2000/svg|1999/xlink)", "", output)
+    assert not re.search(r'<(link|iframe|object|embed)\b|@import|url\((?!#|"data:image/)', output)
+    page = Page(output)
+    assert page.left_open == []
+    for _, attributes in page.elements:
+        assert "id" not in attributes
+        assert (attributes.get("src") or "data:image/").startswith("data:image/")
+        assert not (attributes.get("href") or "").startswith("http")
 
 
-@pytest.mark.parametrize(("renderer", "sample"), [case for case in CASES if case.values[0].output == "text"])
+@pytest.mark.parametrize(("renderer", "sample"), [case for case in CASES if case.values[0] in TEXTS])
 def test_no_line_is_wider_than_the_terminal(renderer: Renderer, sample: str) -> None:
     """At 40, 80, 120 and 200 columns."""
     for width in (40, 80, 120, 200):
@@ -159,11 +165,12 @@ def test_no_line_is_wider_than_the_terminal(renderer: Renderer, sample: str) -> 
         assert max(map(len, lines), default=0) <= width
 
 
-@each_telling_case
-def test_findings_are_told_in_full(renderer: Renderer, sample: str) -> None:
+@each_case
+def test_findings_and_gaps_are_told(renderer: Renderer, sample: str) -> None:
     """Each finding is there with code, severity, message and remedy; of one that no form can unfold, at least its code.
 
-    A terminal and a picture show the likeliest three, and name the others.
+    A terminal and a picture show the likeliest three, and name the others. Everything that could not be read is named,
+    with the reason.
     """
     report = plain_report(renderer.samples[sample])
     text = "".join(char for char in seen(renderer, renderer.render(report)) if char.isprintable() and char != "\ufffd")
@@ -175,37 +182,12 @@ def test_findings_are_told_in_full(renderer: Renderer, sample: str) -> None:
         in_full.append(not missing)
     first = sorted(in_full, reverse=True) if isinstance(report, RunReport) else in_full  # a run shows them by line
     assert all(first[:SHOWN_FINDINGS])
-
-
-@each_telling_case
-def test_gaps_are_named(renderer: Renderer, sample: str) -> None:
-    """Everything that could not be read is named, with the reason."""
-    report = plain_report(renderer.samples[sample])
-    text = "".join(char for char in seen(renderer, renderer.render(report)) if char.isprintable() and char != "\ufffd")
     for gap in getattr(report, "gaps", ()):
         assert said(gap.section) in text
         assert said(gap.reason) in text
 
 
-@each_case
-def test_output_needs_nothing_from_outside(renderer: Renderer, sample: str) -> None:
-    """No address but data is loaded, and no element has an id that a second copy would repeat."""
-    output = renderer.render(renderer.samples[sample])
-    if renderer.output != "html":
-        assert (
-            re.findall(r"""href=["'](?!#|data:image/)""", output) == []
-        )  # a shape of its own picture may be drawn twice
-        return
-    assert "http" not in re.sub(r"http://www\.w3\.org/(2000/svg|1999/xlink)", "", output)
-    assert not re.search(r'<(link|iframe|object|embed)\b|@import|url\((?!#|"data:image/)', output)
-    page = Page(output)
-    for _, attributes in page.elements:
-        assert "id" not in attributes
-        assert (attributes.get("src") or "data:image/").startswith("data:image/")
-        assert not (attributes.get("href") or "").startswith("http")
-
-
-@pytest.mark.parametrize("renderer", [one for one in RENDERERS if one.output == "html"], ids=lambda one: one.name)
+@pytest.mark.parametrize("renderer", PAGES, ids=lambda one: one.name)
 def test_hostile_text_brings_no_script(renderer: Renderer) -> None:
     """What a name or a message that is markup could do else, `test_hostile` looks at in every field."""
     hostile, plain = (

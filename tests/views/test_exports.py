@@ -21,7 +21,7 @@ from tensormagic.views.markup import plain_report
 from tensormagic.views.page.files import MOST_TEXT, bundle, listing, with_text
 from tests.views import samples_memory, samples_memory_run, samples_snapshot
 from tests.views.markup_reader import Page
-from tests.views.test_every_renderer import RENDERERS, said
+from tests.views.test_every_renderer import PAGES, TEXTS, said
 
 # fmt: off
 GITHUB_TAGS = frozenset({
@@ -35,7 +35,6 @@ GITHUB_TAGS = frozenset({
 _EVERYWHERE = ["alt", "align", "colspan", "rowspan", "width", "height", "title", "scope", "open"]
 GITHUB_ATTRIBUTES = {"*": _EVERYWHERE, "img": ["src"]}
 MACHINERY = ("--s1", "{", "function(", "=>", "H4sI", "const ", "data:image")
-PAGES = [one for one in RENDERERS if one.output == "html"]
 CASES = [pytest.param(one, name, id=f"{one.name}-{name}") for one in PAGES for name in one.samples]
 WITH_VIEWER = ("trace_html", "run_html")  # the second folds a trace in, beside what it says itself
 # A sample of each panel, and every one with hostile text.
@@ -122,14 +121,15 @@ def test_of_a_long_text_the_beginning_is_told():
     assert with_text("<section>--></section>", "text") == "<section>--></section>"
 
 
-@pytest.mark.parametrize("sample", [samples_memory_run.training, samples_memory.gpt, samples_snapshot.found])
-def test_nothing_runs_together_without_styles(sample):
+@pytest.mark.parametrize(
+    "report", [samples_memory_run.SAMPLES["training"], samples_memory.SAMPLES["gpt"], samples_snapshot.SAMPLES["found"]]
+)
+def test_nothing_runs_together_without_styles(report):
     """Labels of axes, legends and cells of a map are words of their own where no rule sets them apart."""
-    text = Page(as_github(render(sample(), "html"))).text
+    text = Page(as_github(render(report, "html"))).text
     assert re.findall(r"(?:[KMG]iB|\d B)\w", text) == []
 
 
-TEXTS = {one.name: one.render(next(iter(one.samples.values()))) for one in RENDERERS if one.output == "text"}
 # What Latin Modern Mono has beyond ASCII, of what we write; XeLaTeX leaves out anything else without a word.
 IN_THE_FONT = set("±²³µ·×–—•…←→−\u00a0é")
 CALL = re.compile(r"\\tm(?:l|s|r(?:\d|\{\d+\}){4}|x(?:\d|\{\d+\}){3})(?:\d|\{\d+\})")
@@ -140,10 +140,10 @@ def body(latex: str) -> str:
     return latex.split("\\scriptsize]\n", 1)[1].removesuffix("\n\\end{Verbatim}")
 
 
-@pytest.mark.parametrize("name", TEXTS)
-def test_a_report_holds_only_what_the_font_has(name):
+@pytest.mark.parametrize("renderer", TEXTS, ids=lambda one: one.name)
+def test_a_report_holds_only_what_the_font_has(renderer):
     """As many lines as the text; blocks, boxes and lines are rules, whose numbers no listing can misread."""
-    text = TEXTS[name]
+    text = renderer.render(next(iter(renderer.samples.values())))
     inner = body(listing(text))
     assert len(inner.splitlines()) == len(text.rstrip("\n").splitlines())
     plain = CALL.sub("", inner)

@@ -46,16 +46,15 @@ def test_strides_are_the_offsets_of_the_grid() -> None:
     assert drawn.hovertemplate.startswith("x[%{y}, %{x}] = %{customdata}, offset %{z}")
 
 
-def test_sampled_strides_say_what_of_what() -> None:
-    """The note under the title names sampled rows and columns; cells are not annotated."""
+def test_what_is_left_out_of_a_grid_or_not_read_is_said() -> None:
+    """The note under the title names sampled rows and columns; cells are not annotated.
+
+    16 of 24 elements of a storage are not read: they are empty, and counted.
+    """
     figure = figures.figure(SAMPLES["causal_scores"], "strides")
     assert "32 × 32 of 1024 × 1024" in title(figure)
     assert figure.data[0].texttemplate is None
     assert figure.data[0].hovertemplate.startswith("scores[0, %{y}, %{x}]")
-
-
-def test_storage_leaves_unread_cells_empty_and_counts_them() -> None:
-    """16 of 24 elements of the storage are not read."""
     figure = figures.figure(SAMPLES["transpose_slice"], "storage")
     assert sum(value is None for value in figure.data[0].z[0]) == 16
     assert "16 cells not read" in title(figure)
@@ -82,18 +81,14 @@ def test_gradient_flow_shows_every_pass_or_marks_it() -> None:
     assert figure.layout.yaxis.type == "log"
 
 
-def test_gradient_flow_keeps_every_non_finite_pass_when_it_thins() -> None:
-    """A thousand passes become at most two hundred and the bad ones; the title says how many of how many."""
+def test_gradient_flow_of_many_passes_or_parameters_says_what_is_drawn() -> None:
+    """A thousand passes become at most two hundred and the bad ones, forty parameters 24, a NaN among them."""
     norms = [1.0] * 1000
     norms[501] = math.inf
     figure = figures.figure(trace(series("net.w", norms), seen=5000), "gradient_flow")
     assert 502 in figure.data[0].x
     assert len(figure.data[0].x) == 202
     assert "202 of 5000 passes drawn" in title(figure)
-
-
-def test_gradient_flow_of_many_parameters_says_which_are_drawn() -> None:
-    """Forty parameters are 24 lines, the one with a NaN among them however small it is."""
     many = [series(f"net.{at}", [1.0, 0.5], numel=100 + at) for at in range(39)]
     figure = figures.figure(trace(*many, series("net.bad", [1.0, math.nan], numel=1)), "gradient_flow")
     names = [drawn.name for drawn in figure.data if drawn.mode == "lines+markers"]
@@ -156,12 +151,6 @@ def test_a_figure_has_dark_paper_where_the_persons_own_figures_do(monkeypatch: p
     assert inks == [(theme.role("ink", dark=dark), theme.role("bg", dark=dark)) for dark in (False, True)]
 
 
-def test_the_kinds_of_both_reports() -> None:
-    """What is alive has a treemap; a run has a timeline and its lines besides."""
-    assert figures.kinds_of(MEMORY["small"]) == ("treemap",)
-    assert figures.kinds_of(RUNS["training"]) == ("treemap", "timeline", "lines")
-
-
 @pytest.mark.parametrize("report", [MEMORY["gpt"], MEMORY["many"], RUNS["training"]], ids=["gpt", "many", "run"])
 def test_a_treemap_adds_up(report) -> None:
     """Every rectangle has the bytes of those inside of it, as plotly asks for; each has an id of its own."""
@@ -176,8 +165,12 @@ def test_a_treemap_adds_up(report) -> None:
 
 
 def test_the_timeline_stacks_what_is_alive() -> None:
-    """The last value of all areas together is what was alive at the end; the peak is marked; axes speak in bytes."""
+    """The last value of all areas together is what was alive at the end; the peak is marked; axes speak in bytes.
+
+    What is alive has a treemap; a run has a timeline and its lines besides.
+    """
     report = RUNS["training"]
+    assert (figures.kinds_of(MEMORY["small"]), figures.kinds_of(report)) == (("treemap",), OF_RUNS)
     figure = figures.figure(report, "timeline")
     assert sum(area.y[-1] for area in figure.data) == report.timelines[0].live[-1]
     assert figure.layout.annotations[0].text == "peak 86.2 MiB"

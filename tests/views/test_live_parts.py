@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -33,34 +33,28 @@ def clock():
     return Clock()
 
 
-def look(pace, clock, seconds, *, apart=0.0):
-    """Take a look that costs so much, of which so much is bounded elsewhere."""
-    with pace:
-        clock.now += seconds
-        pace.set_apart(apart)
+@pytest.mark.parametrize(
+    ("looks", "interval"),
+    [
+        ([0.0001], FASTEST),
+        ([0.001], (0.001 + HANDED_ON + 2 * HANDOVER) / SHARE),
+        ([3.0], SLOWEST),
+        ([0.05, *[0.0001] * 40], FASTEST),
+    ],
+    ids=["cheap", "dear", "far too dear", "one dear look is forgotten again"],
+)
+def test_looks_are_taken_as_often_as_their_cost_allows(clock, looks, interval):
+    """Thirty times a second, less often where looking, and handing on, would take more than its share of the time.
 
-
-def test_a_cheap_look_is_taken_thirty_times_a_second(clock):
-    """A tenth of a millisecond is less than the share of a thirtieth of a second."""
+    Four times a second at least, whatever it costs: a panel that does not move says nothing.
+    """
     pace = Pace(clock=clock)
-    assert pace.interval == FASTEST == 1 / 30
-    look(pace, clock, 0.0001)
-    assert pace.interval == FASTEST
-
-
-def test_a_dear_look_is_taken_less_often(clock):
-    """The interval is as long as keeps looking, and handing on, below its share of the time."""
-    pace = Pace(clock=clock)
-    look(pace, clock, 0.001)
-    assert pace.interval == pytest.approx((0.001 + HANDED_ON + 2 * HANDOVER) / SHARE)
-    assert FASTEST < pace.interval < SLOWEST
-
-
-def test_four_looks_a_second_are_taken_at_least(clock):
-    """Whatever they cost: a panel that does not move says nothing."""
-    pace = Pace(clock=clock)
-    look(pace, clock, 3.0)
-    assert pace.interval == SLOWEST == 1 / 4
+    assert (pace.interval, FASTEST, SLOWEST) == (1 / 30, 1 / 30, 1 / 4)
+    for seconds in looks:
+        with pace:
+            clock.now += seconds
+    assert pace.interval == pytest.approx(interval, rel=1e-12)
+    assert FASTEST <= pace.interval <= SLOWEST
 
 
 def test_what_a_look_takes_comes_off_the_wait(clock):
@@ -86,34 +80,16 @@ def test_looks_that_were_missed_are_not_made_up_for(clock):
     assert waits == pytest.approx([0.02, 0.04, 0.04])
 
 
-def test_one_dear_look_is_forgotten_again(clock):
-    """The cost is a running mean: after some cheap looks the pace is back."""
+@pytest.mark.parametrize(("seconds", "apart", "error", "cost"), [(0.0501, 0.05, "", 0.0001), (0.002, 0.0, "no", 0.002)])
+def test_the_cost_of_a_look_is_its_own(clock, seconds, apart, error, cost):
+    """A document of 50 ms, which is bounded elsewhere, slows no look; what went wrong has cost what it has cost."""
     pace = Pace(clock=clock)
-    look(pace, clock, 0.05)
-    for _ in range(40):
-        look(pace, clock, 0.0001)
-    assert pace.interval == FASTEST
-
-
-def test_what_is_bounded_elsewhere_does_not_slow_the_looks(clock):
-    """A document takes 50 ms, the look round it a tenth of one."""
-    pace = Pace(clock=clock)
-    look(pace, clock, 0.0501, apart=0.05)
-    assert pace.cost == pytest.approx(0.0001)
-
-
-def test_a_look_that_fails_counts_as_well(clock):
-    """What went wrong has cost what it has cost."""
-    pace = Pace(clock=clock)
-
-    def failing():
-        with pace:
-            clock.now += 0.002
-            raise ValueError("no")
-
-    with pytest.raises(ValueError, match="no"):
-        failing()
-    assert pace.cost == pytest.approx(0.002)
+    with pytest.raises(ValueError, match="no") if error else nullcontext(), pace:
+        clock.now += seconds
+        pace.set_apart(apart)
+        if error:
+            raise ValueError(error)
+    assert pace.cost == pytest.approx(cost)
 
 
 def test_the_cost_is_that_of_the_sampling_thread():
@@ -202,36 +178,26 @@ def test_messages_that_are_no_json_are_left_to_the_session(session: Session) -> 
     assert (widget.plain, widget.comm.kernel.iopub_socket.sent) == ([({}, [b"1"])], [])
 
 
-def test_what_fails_goes_the_long_way(session: Session) -> None:
-    """The message that could not be sent is not lost, and the short way is not tried again."""
-    widget = Widget(_comm(session))
-    wire = Wire(widget)
-    wire.send(b"1")
-    widget.comm.kernel.iopub_socket.send_multipart = None
-    wire.send(b"2")
-    assert widget.plain == [({}, [b"2"])]
+# What keeps the second message from the short way, by what is done to the widget before it.
+IN_THE_WAY = {
+    "it fails": lambda widget, _: setattr(widget.comm.kernel.iopub_socket, "send_multipart", None),
+    "somebody closed all widgets while the cell runs": lambda widget, _: setattr(widget, "comm", None),
+    "Jupyter's session sends nothing from a forked child": lambda _, patch: patch.setattr(
+        live.os, "getpid", lambda: -1
+    ),
+}
 
 
-def test_nothing_goes_to_a_channel_that_was_closed(session: Session) -> None:
-    """Somebody closed all widgets while the cell runs: the widget knows what to do without a channel."""
+@pytest.mark.parametrize("case", IN_THE_WAY)
+def test_what_cannot_go_the_short_way_goes_the_long_one(case: str, session: Session, monkeypatch) -> None:
+    """The message is not lost: the widget knows what to do with it."""
     comm = _comm(session)
     widget = Widget(comm)
     wire = Wire(widget)
     wire.send(b"1")
-    widget.comm = None
+    IN_THE_WAY[case](widget, monkeypatch)
     wire.send(b"2")
     assert (len(comm.kernel.iopub_socket.sent), widget.plain) == (1, [({}, [b"2"])])
-
-
-def test_a_forked_child_leaves_it_to_the_session(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jupyter's session sends nothing from a child of the kernel: so it is asked."""
-    widget = Widget(_comm(session))
-    wire = Wire(widget)
-    wire.send(b"1")
-    child = os.getpid() + 1
-    monkeypatch.setattr(live.os, "getpid", lambda: child)
-    wire.send(b"2")
-    assert widget.plain == [({}, [b"2"])]
 
 
 class RecordingPage:

@@ -34,7 +34,7 @@ from tensormagic.views.theme import SIGNS
 from tensormagic.views.to_html import findings_html
 from tests.support.kernel import ROOT
 from tests.views.markup_reader import Page
-from tests.views.test_every_renderer import RENDERERS
+from tests.views.test_every_renderer import PAGES
 
 
 def panel(*body, **more):
@@ -190,7 +190,6 @@ def test_letters():
 
 STATIC = ROOT / "tensormagic" / "views" / "static"
 OF_ONE_PANEL = {"slide.css", "trace_viewer.css"}  # which replaces what it dresses
-PANELS = [one for one in RENDERERS if one.output == "html"]
 
 
 def finding(number, severity="warning"):
@@ -198,21 +197,18 @@ def finding(number, severity="warning"):
     return Finding(f"TM{number}", severity, f"message {number}", evidence={"n": number}, remedy=f"remedy {number}")
 
 
-@pytest.mark.parametrize("renderer", PANELS, ids=lambda one: one.name)
+@pytest.mark.parametrize("renderer", PAGES, ids=lambda one: one.name)
 def test_every_panel_is_made_of_the_same_parts(renderer):
-    """A section of class ``tm`` that holds its own style sheet and names what it shows in one header, by one class."""
+    """A section of class ``tm`` that holds its own style sheet and names what it shows in one header, by one class.
+
+    Every token that a rule or an element of this panel wants is declared.
+    """
     html = renderer.render(next(iter(renderer.samples.values())))
     assert re.match(r'<section [^>]*class="tm |<section class="tm ', html)
     assert html.count("<style>") >= 1
     page = Page(html)
     assert bool(page.with_class("tm-head")) == bool(page.with_class("tm-name"))
     assert page.with_class("tm-name") or renderer.name == "overlay_html"
-
-
-@pytest.mark.parametrize("renderer", PANELS, ids=lambda one: one.name)
-def test_a_panel_asks_for_no_token_that_it_lacks(renderer):
-    """Every token that a rule or an element of this panel wants is declared."""
-    html = renderer.render(next(iter(renderer.samples.values())))
     style = html.partition("<style>")[2].partition("</style>")[0]
     asked = set(re.findall(r"var\((--[\w-]+)\)", html))
     assert asked - set(re.findall(r"(--[\w-]+)\s*:", html)) <= {"--part", "--w"}  # of a bar, set where there is one
@@ -260,14 +256,13 @@ def test_the_likeliest_three_are_shown_and_the_rest_is_folded_and_complete():
 
 def test_what_is_folded_has_its_line_in_a_terminal_and_in_a_picture():
     """Nothing is lost: sign, severity, code and what was found."""
-    text = to_text.render(Panel("rng", "rng", "Five", (), [Findings([*map(finding, range(300, 305))])]), width=70)
+    five = Findings([*map(finding, range(300, 305))])
+    text = text_of(five, width=70)
     assert "and 2 more findings:" in text
     lines = [line for line in text.splitlines() if "TM303" in line or "TM304" in line]
     assert lines == [f" {SIGNS['warning']} warning  TM{number}  message {number}" for number in (303, 304)]
     assert text.count("remedy: ") == 3
-    assert "2 more findings: TM303, TM304" in to_svg.render(
-        Panel("rng", "rng", "Five", (), [Findings([*map(finding, range(300, 305))])])
-    )
+    assert "2 more findings: TM303, TM304" in to_svg.render(panel(five))
 
 
 def test_icons_stay_signs_without_styles():

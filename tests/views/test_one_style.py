@@ -12,7 +12,7 @@ import pytest
 
 import tensormagic
 from tensormagic.views import render
-from tests.views.every_panel import FORMS, SAMPLES
+from tests.views.test_every_renderer import FORMS, SAMPLES
 
 PACKAGE = Path(tensormagic.__file__).parent
 TOLD = ("title", "aria-label", "alt", "placeholder")  # attributes that a user is told

@@ -16,6 +16,7 @@ from tests.views import samples_ranks, snapshots
 from tests.views.markup_reader import Page
 
 LIKE, TWICE = 3, 5  # levels
+ODD = [1.0, 1.0, 1.0, 1.0] * 3 + [2.5, 0.01, math.nan, -1.0]  # norms of four parameters on four ranks
 
 
 def of_four(*norms, **facts):
@@ -60,9 +61,7 @@ def test_what_is_not_finite_is_hatched(norm):
 
 def test_a_pixel_is_a_parameter_of_ranks_that_look_alike():
     """With levels as colours; what has no gradient is transparent."""
-    report = samples_ranks.healthy()
-    norms = [1.0, 1.0, 1.0, 1.0] * 3 + [2.5, 0.01, math.nan, -1.0]
-    assert pixels(RankMap(report, norms).svg(720)[0]) == [[3, 3, 3, 3], [5, 0, 7, 8]]
+    assert pixels(RankMap(samples_ranks.healthy(), ODD).svg(720)[0]) == [[3, 3, 3, 3], [5, 0, 7, 8]]
 
 
 def test_a_thousand_rows_and_as_many_columns_as_fit_are_drawn_one_by_one():
@@ -102,8 +101,7 @@ def test_where_a_cell_has_no_room_for_lines_what_is_not_finite_is_striped():
 
 def test_a_tip_says_the_numbers_of_a_cell_and_the_ranks_of_a_row():
     """Of cells that are not like the median; a row of many ranks has room for their number alone."""
-    report = samples_ranks.healthy()
-    drawn, _ = RankMap(report, [1.0, 1.0, 1.0, 1.0] * 3 + [2.5, 0.01, math.nan, -1.0]).svg(720)
+    drawn, _ = RankMap(samples_ranks.healthy(), ODD).svg(720)
     tips = re.findall("<title>([^<]*)</title>", drawn)
     assert sorted(tips) == [
         "rank 3, net.0.bias: 0.01, where the median of the ranks is 1",
@@ -118,12 +116,11 @@ def test_a_tip_says_the_numbers_of_a_cell_and_the_ranks_of_a_row():
 def test_the_table_behind_holds_the_numbers_that_differ():
     """The furthest first; what is like the median of its ranks is not in it."""
     report = samples_ranks.healthy()
-    norms = [1.0, 1.0, 1.0, 1.0] * 3 + [2.5, 0.01, math.nan, -1.0]
-    table = RankMap(report, norms).behind()
+    table = RankMap(report, ODD).behind()
     assert [row[:4] for row in table.rows] == [
         ["3", "net.2.weight", "NaN", "1"], ["3", "net.0.bias", "0.01", "1"], ["3", "net.0.weight", "2.5", "1"],
     ]  # fmt: skip
-    panel = Page(views.draw(replace(report, used=array("f", norms)), "html"))
+    panel = Page(views.draw(replace(report, used=array("f", ODD)), "html"))
     assert "The norms that differ" in panel.text
 
 

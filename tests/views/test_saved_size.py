@@ -16,7 +16,7 @@ from tensormagic.views.page.files import bundle
 from tests.support.kernel import ROOT
 from tests.views import samples_trace as samples
 from tests.views import samples_viewer
-from tests.views.every_panel import SAMPLES
+from tests.views.test_every_renderer import SAMPLES
 
 SMALL, LARGE = 130_000, 300_000  # of about 200 nodes, of about 2,000
 
@@ -63,12 +63,6 @@ def test_the_text_of_a_run_and_its_form_for_latex_are_short() -> None:
     assert len(shown["text/latex"].encode()) <= 7_000
 
 
-def test_findings_of_a_run_of_two_hundred_nodes_have_room() -> None:
-    """A finding in full, in picture, text and viewer, fits into the same."""
-    found = samples_viewer.broken_run().findings
-    assert _bytes(replace(_noisy(samples_viewer.large_run(200, passes=200)), findings=found)) <= SMALL
-
-
 @pytest.mark.parametrize("graph", [samples.resnet(132), samples.transformer(50), samples.lstm(130)])
 def test_a_run_of_two_thousand_nodes(graph: Graph) -> None:
     """Networks of some 2,000 nodes stay below 300 KB."""
@@ -76,10 +70,22 @@ def test_a_run_of_two_thousand_nodes(graph: Graph) -> None:
     assert _bytes(_run(graph, 40)) <= LARGE
 
 
-def test_many_passes_do_not_grow_the_output() -> None:
-    """A thousand kept passes are thinned to what fits; noise that cannot be packed is no exception."""
-    assert _bytes(_noisy(samples_viewer.large_run(200, passes=1000), 2)) <= LARGE
-    assert _bytes(_noisy(samples_viewer.large_run(2000, passes=40), 2)) <= LARGE
+@pytest.mark.parametrize(
+    ("nodes", "passes", "noise", "findings", "most"),
+    [
+        (200, 200, 0.12, samples_viewer.broken_run().findings, SMALL),
+        (200, 1000, 2, (), LARGE),
+        (2000, 40, 2, (), LARGE),
+    ],
+    ids=["a finding has room", "a thousand passes", "noise"],
+)
+def test_what_a_run_may_hold_besides(nodes: int, passes: int, noise: float, findings: tuple, most: int) -> None:
+    """A finding in full, in picture, text and viewer, fits into the same.
+
+    A thousand kept passes are thinned to what fits; noise that cannot be packed is no exception.
+    """
+    run = _noisy(samples_viewer.large_run(nodes, passes=passes), noise)
+    assert _bytes(replace(run, findings=findings)) <= most
 
 
 @pytest.mark.parametrize("name", SAMPLES["tensor"])
@@ -105,23 +111,19 @@ def test_each_further_tensor() -> None:
     assert _lean(SAMPLES["tensor"]["transpose_slice"]) <= 48_000
 
 
-_PANELS = [
-    views.render(next(iter(SAMPLES[kind].values())), "html") for kind in ("trace", "tensor", "tensors", "overlay")
-]
-
-
 def test_what_the_code_takes() -> None:
-    """Each piece, once a notebook; and what every panel needs to find it."""
-    pieces = {key.split("-")[0]: len(element) for html in _PANELS for key, element in theme.elements(html).items()}
+    """Each piece, once a notebook, and what every panel needs to find it; the page about hosts tells these sizes.
+
+    To two kilobytes: it is told that a notebook holds so much once.
+    """
+    panels = [
+        views.render(next(iter(SAMPLES[kind].values())), "html") for kind in ("trace", "tensor", "tensors", "overlay")
+    ]
+    pieces = {key.split("-")[0]: len(element) for html in panels for key, element in theme.elements(html).items()}
     bounds = {"trace": 75_000, "tensor": 12_000, "export": 12_000, "tensors": 3_000, "overlay": 2_000}
     assert pieces.keys() == bounds.keys()
     assert {name: size for name, size in pieces.items() if size > bounds[name]} == {}
     assert len(theme.loader()) <= 2_800
-
-
-def test_the_page_about_hosts_tells_these_sizes() -> None:
-    """To two kilobytes: it is told that a notebook holds so much once."""
-    pieces = {key.split("-")[0]: len(element) for html in _PANELS for key, element in theme.elements(html).items()}
     text = (ROOT / "docs" / "hosts.md").read_text(encoding="utf-8")
     told = re.search(r"(\d+) KB \(compressed\) for a traced run, (\d+) KB for a tensor and (\d+) KB for", text)
     assert told is not None

@@ -89,7 +89,7 @@ SAID = [
     (freeing.gain_words, DeviceGain("cpu", process=-2048), "cpu: this process takes 2 KiB more"),
     (freeing.gain_words, DeviceGain("cuda:0", allocated=0), "cuda:0: allocated as much as before"),
     (freeing.gain_words, DeviceGain("mps"), ""),
-    (writes.headline, samples_writes.nothing(), "no in-place write"),
+    (writes.headline, samples_writes.SAMPLES["nothing"], "no in-place write"),
 ]  # fmt: skip
 
 
@@ -146,7 +146,7 @@ def test_a_long_cell_is_a_table():
     ],
 )
 def test_the_sentence_about_two_runs_agrees_with_its_number(changes, begins):
-    assert rng.verdict(replace(samples_rng.ended(), **changes)).startswith(begins)
+    assert rng.verdict(replace(samples_rng.ENDED, **changes)).startswith(begins)
 
 
 def test_where_the_look_was_cut_short_the_all_clear_claims_less():
@@ -236,7 +236,7 @@ def test_a_long_cell_shows_the_lines_that_write_and_their_neighbours():
     assert "and 34 more names, in the table below" in told
     (table,) = part(writes.view(samples_writes.large()), Section).body
     assert (len(table.rows), table.most) == (202, (60, 40))
-    quiet = writes.source_lines(samples_writes.quiet())
+    quiet = writes.source_lines(samples_writes.SAMPLES["quiet"])
     assert {line.number: line.sign for line in quiet if line.sign} == {2: "mark", 9: "mark"}
 
 
@@ -252,10 +252,10 @@ def test_the_table_says_whether_autograd_notices():
 
 def test_a_quiet_run_says_what_was_looked_at():
     """No finding: the sentence claims no more than was done. An error is told beside the title, and stands out."""
-    clear = part(writes.view(samples_writes.quiet()), Findings).clear
+    clear = part(writes.view(samples_writes.SAMPLES["quiet"]), Findings).clear
     assert clear.startswith("No write changed another name (240 names and attributes were searched)")
-    assert part(writes.view(samples_writes.nothing()), Findings).clear == "Nothing was written to in place."
-    assert writes.view(samples_writes.refused()).facts[0].look == "error"
+    assert part(writes.view(samples_writes.SAMPLES["nothing"]), Findings).clear == "Nothing was written to in place."
+    assert writes.view(samples_writes.SAMPLES["refused"]).facts[0].look == "error"
 
 
 def test_many_rows_are_cut_to_the_largest():

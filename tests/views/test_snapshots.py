@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tensormagic import views
-from tests.views.every_panel import SAMPLES
 from tests.views.snapshots import assert_snapshot
+from tests.views.test_every_renderer import SAMPLES
 
 SHOWN = {
     "aliases": "slices", "comparison": "larger", "failure": "linear", "freeing": "listed", "memory": "small",

@@ -36,7 +36,7 @@ def labels(drawing):
 
 
 def built(*steps):
-    """Draw a graph of ``(op, *places of its inputs)``, ``{"leaf": name}`` and ``{"module": path}``."""
+    """Return a graph of ``(op, *places of its inputs)``, ``{"leaf": name}`` and ``{"module": path}``."""
     build = samples.Builder()
     for step in steps:
         if isinstance(step, dict) and "leaf" in step:
@@ -171,37 +171,45 @@ def test_every_edge_is_drawn_or_folded(graph):
         assert inside != (number in drawn) or graph.nodes[edge.target].op == "t"
 
 
-def test_layers_become_boxes_with_their_path():
-    """A transformer that is too large is one box a layer."""
-    drawing = draw(samples.transformer(8), max_boxes=20)
-    assert labels(drawing) == [*(f"layers.{number}" for number in range(8)), "mean"]
-    assert {box.kind for box in drawing.boxes[:8]} == {"module"}
-    assert drawing.note == "322 nodes drawn as 9 boxes: one box a module"
+NEIGHBOURS = [f"op{'abcdefghijklmnop'[number * number % 16]}{number}" for number in range(60)]
+FOLDED = {
+    "a transformer that is too large is one box a layer": (
+        lambda: samples.transformer(8), 20, [*(f"layers.{at}" for at in range(8)), "mean"], "module",
+        "322 nodes drawn as 9 boxes: one box a module",
+    ),
+    "of forty-eight layers two are a box, by their numbers, also the first": (
+        lambda: samples.transformer(48), SAVED_LIMITS.boxes,
+        [*(f"layers.{at}–{at + 1}" for at in range(0, 48, 2)), "mean"], "repeat",
+        "1922 nodes drawn as 25 boxes: several layers share a box",
+    ),
+    "ops without modules or repetition share boxes as neighbours, which count them": (
+        lambda: built(*chain_of(*NEIGHBOURS)), 10, ["6 ops"] * 10, "repeat",
+        "60 nodes drawn as 10 boxes: neighbouring ops share a box",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FOLDED)
+def test_what_is_too_large_is_one_screen_that_says_how_it_is_folded(case):
+    """Nothing is hidden: the boxes and the note say what they stand for."""
+    make, most, words, kind, note = FOLDED[case]
+    drawing = draw(make(), max_boxes=most)
+    assert (labels(drawing), drawing.note) == (words, note)
+    assert {box.kind for box in drawing.boxes[:-1]} == {kind}
+    assert (drawing.width < 1000, drawing.height < 500) == (True, True)
 
 
 def test_folding_goes_from_the_inside_out():
     """With more room only the attention is folded, the layers stay open."""
-    drawing = draw(samples.transformer(8), max_boxes=100)
-    assert labels(drawing).count("self_attn") == 8
-    assert labels(drawing).count("relu") == 8
+    shown = labels(draw(samples.transformer(8), max_boxes=100))
+    assert (shown.count("self_attn"), shown.count("relu")) == (8, 8)
 
 
 def test_many_layers_share_boxes_with_their_range():
     """Forty blocks in twelve boxes: each says which blocks, the ranges join up."""
-    drawing = draw(samples.resnet(40), max_boxes=12)
-    blocks = [box.label for box in drawing.boxes if box.label.startswith("blocks.")]
+    blocks = [label for label in labels(draw(samples.resnet(40), max_boxes=12)) if label.startswith("blocks.")]
     ends = [tuple(map(int, label.removeprefix("blocks.").split("–"))) for label in blocks]
     assert [number for first, last in ends for number in range(first, last + 1)] == list(range(40))
-
-
-def test_a_deep_stack_of_layers_is_one_screen():
-    """Forty-eight layers and their ends: two layers a box, by their numbers, also the first."""
-    drawing = draw(samples.transformer(48), max_boxes=SAVED_LIMITS.boxes)
-    assert labels(drawing) == [*(f"layers.{at}–{at + 1}" for at in range(0, 48, 2)), "mean"]
-    assert {box.kind for box in drawing.boxes[:-1]} == {"repeat"}
-    assert drawing.note == "1922 nodes drawn as 25 boxes: several layers share a box"
-    assert drawing.width < 1000
-    assert drawing.height < 500
 
 
 def test_a_loop_over_time_keeps_its_time_axis():
@@ -219,17 +227,6 @@ def test_a_very_deep_chain_is_drawn():
     drawing = draw(samples.chain(5000))
     assert len(drawing.boxes) == 29
     assert sum(len(box.nodes) for box in drawing.boxes) == 5000
-
-
-def test_ops_without_modules_or_repetition_share_boxes_as_neighbours():
-    """The last resort hides nothing: neighbours share a box that counts them, and the note says so."""
-    build = samples.Builder()
-    at = None
-    for number in range(60):
-        at = build.op(f"op{'abcdefghijklmnop'[number * number % 16]}{number}", at)
-    drawing = draw(build.graph(), max_boxes=10)
-    assert [box.label for box in drawing.boxes] == ["6 ops"] * 10
-    assert drawing.note == "60 nodes drawn as 10 boxes: neighbouring ops share a box"
 
 
 def test_leaves_and_functions_keep_their_names():
@@ -265,8 +262,7 @@ def test_a_leaf_of_very_many_boxes_is_a_badge_of_the_first():
 def test_long_texts_keep_both_ends():
     """``fitted`` cuts in the middle, ``wrapped`` between words, and both say so with an ellipsis."""
     cut = fitted("encoder.layers.3.self_attn.weight", 90, 10)
-    assert cut.startswith("encod")
-    assert cut.endswith("eight")
+    assert (cut[:5], cut[-5:]) == ("encod", "eight")
     assert text_width(cut, 10) <= 90
     assert wrapped("one two three four five", 55, 10, 2) == ["one two", "three …"]
     assert fitted("short", 90, 10) == "short"

@@ -207,7 +207,7 @@ def test_a_terminal_gets_colours_at_its_width():
 
 def test_findings_of_every_panel_have_the_colour_of_their_severity():
     """Sign, word and code in one colour, wherever the code stands; a count of no NaN alarms nobody."""
-    text, _ = printed(samples_tensor.every_severity())
+    text, _ = printed(samples_tensor.SAMPLES["every_severity"])
     for words, colour in (("error    TM900", 31), ("warning  TM901", 33), ("note     TM902", 34)):
         assert re.search(rf"\x1b\[1;{colour}m[▲○]? {words}", text), words
     assert "NaN 0 · Inf 0" in text

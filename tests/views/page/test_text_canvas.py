@@ -9,9 +9,9 @@ import pytest
 from tensormagic.views.page import terminal
 from tensormagic.views.text_canvas import BLOCKS, LOOKALIKES, never_raise, table, writable
 from tests.views import samples_tensor
-from tests.views.test_every_renderer import RENDERERS
+from tests.views.test_every_renderer import TEXTS as RENDERERS
 
-TEXTS = {one.name: one.render(next(iter(one.samples.values()))) for one in RENDERERS if one.output == "text"}
+TEXTS = {one.name: one.render(next(iter(one.samples.values()))) for one in RENDERERS}
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252", "cp437", "latin-1", "shift_jis"])
