@@ -62,6 +62,7 @@ def assert_holds(path: Path, report: reports.Report) -> None:
 def test_every_report_in_every_form(kind, form, tmp_path):
     """It is written and holds what it should; or the error names the forms that there are, and no file appears."""
     report, path = sample(kind), tmp_path / f"run.{form}"
+    assert {"html", "txt"} <= set(views.forms_of(TYPES[kind])), "no kind of report is left without them"
     if form in {"svg", "txt"} and form not in views.forms_of(TYPES[kind]):
         told = refusal(path, report)
         assert f"a {kind} report has no form '{form}'; there are: html, txt, json" in told
@@ -70,12 +71,6 @@ def test_every_report_in_every_form(kind, form, tmp_path):
         report.save(path)
         assert_holds(path, report)
         assert [one.name for one in tmp_path.iterdir()] == [path.name]
-
-
-def test_every_report_has_a_page_and_text():
-    """No kind of report is left without them."""
-    for kind in TYPES.values():
-        assert {"html", "txt"} <= set(views.forms_of(kind))
 
 
 def test_paths_of_all_kinds(tmp_path, monkeypatch):
@@ -136,8 +131,11 @@ def test_a_save_that_fails_leaves_the_old_file(owner, name, failing, error, tmp_
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_an_old_file_is_replaced_and_keeps_its_permissions(tmp_path):
-    """A file that the group may read stays one; a link goes on pointing where it did."""
+def test_a_file_has_the_permissions_that_it_had_or_those_of_any_new_file(tmp_path):
+    """An old one that the group may read stays one, and a link goes on pointing where it did.
+
+    A new one has those that the user's umask gives, not those of a temporary file.
+    """
     path, link = tmp_path / "run.json", tmp_path / "latest.json"
     path.write_text("old", encoding="utf-8")
     path.chmod(0o640)
@@ -147,20 +145,24 @@ def test_an_old_file_is_replaced_and_keeps_its_permissions(tmp_path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
     assert json.loads(path.read_text(encoding="utf-8"))["tensormagic"] == "aliases"
     assert len(list(tmp_path.iterdir())) == 2
-
-
-def test_a_new_file_has_the_permissions_of_any_new_file(tmp_path):
-    """Those that the user's umask gives, not those of a temporary file."""
     (tmp_path / "any").touch()
     REPORT.save(tmp_path / "run.txt")
     assert (tmp_path / "run.txt").stat().st_mode == (tmp_path / "any").stat().st_mode
 
 
-def test_a_folder_of_that_name_stays(tmp_path):
+def test_what_is_no_file_is_refused(tmp_path):
+    """A folder of that name stays; a link to itself leads to no file; no system has files whose names hold a NUL."""
     (tmp_path / "run.html").mkdir()
     with pytest.raises(IsADirectoryError):
         REPORT.save(tmp_path / "run.html")
     assert [one.name for one in tmp_path.iterdir()] == ["run.html"]
+    (tmp_path / "x.txt").symlink_to(tmp_path / "x.txt")
+    with pytest.raises((TensorMagicError, OSError)):
+        REPORT.save(tmp_path / "x.txt")
+    with pytest.raises(TensorMagicError, match="cannot create the file"):
+        REPORT.save(tmp_path / "a\0b.txt")
+    with pytest.raises(TensorMagicError):
+        tm.read_snapshot(tmp_path / "a\0b")
 
 
 def test_text_that_utf8_cannot_say(tmp_path):
@@ -193,21 +195,6 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path, monkeypatch):
     """Once, and nothing else with it."""
     monkeypatch.setattr("pathlib.Path.replace", lambda *_: (tmp_path / "no").rename(tmp_path / "where"))
     with pytest.raises(OSError, match=r"x\.txt'$"):
-        REPORT.save(tmp_path / "x.txt")
-
-
-def test_a_name_with_a_nul(tmp_path):
-    """No system has files of such names."""
-    with pytest.raises(TensorMagicError, match="cannot create the file"):
-        REPORT.save(tmp_path / "a\0b.txt")
-    with pytest.raises(TensorMagicError):
-        tm.read_snapshot(tmp_path / "a\0b")
-
-
-def test_a_link_to_itself(tmp_path):
-    """It leads to no file, whatever Python calls that."""
-    (tmp_path / "x.txt").symlink_to(tmp_path / "x.txt")
-    with pytest.raises((TensorMagicError, OSError)):
         REPORT.save(tmp_path / "x.txt")
 
 

@@ -113,7 +113,7 @@ def test_slow_documents_are_built_less_often(run: Run) -> None:
         run.now += 0.2
         build(report)
 
-    run.document = slow  # type: ignore[method-assign]
+    run.document = slow
     start = run.now
     while run.now < start + 30:
         run.now += 0.5
@@ -145,7 +145,7 @@ def test_thread_ends_with_the_panel(run: Run) -> None:
 def test_errors_do_not_reach_the_run(run: Run) -> None:
     """An exception while showing becomes one gap, however often it comes, and the next look tries again."""
     panel = run.panel(run)
-    whole, run.whole = run.whole, None  # type: ignore[assignment]
+    whole, run.whole = run.whole, None
     for now in (100.0, 110.0, 120.0):
         run.now = now
         panel.tick()
@@ -208,11 +208,8 @@ def test_widget_gets_documents_and_binary_deltas(run: Run) -> None:
 
 def test_widget_that_cannot_be_made_is_a_gap(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """A broken widget installation leaves a gap and a static panel."""
-
-    def broken() -> Any:
-        raise ImportError("no anywidget here")
-
-    monkeypatch.setattr(live, "_widget_class", broken)
+    error = ImportError("no anywidget here")
+    monkeypatch.setattr(live, "_widget_class", lambda: (_ for _ in ()).throw(error))
     panel = run.panel()
     assert [gap.reason for gap in panel.gaps] == ["ImportError: no anywidget here"]
     assert sorted(panel.bundle()) == ["text/html", "text/plain"]
@@ -249,7 +246,7 @@ def test_the_sampler_sets_its_own_pace(run: Run) -> None:
     def delta(frame: LiveFrame) -> None:
         processor["now"] += 0.001
 
-    run.document, run.delta = document, delta  # type: ignore[method-assign]
+    run.document, run.delta = document, delta
     panel.tick()
     assert panel.pace.cost == pytest.approx(0.001)
 
@@ -294,7 +291,7 @@ def test_a_widget_that_cannot_be_closed_does_not_stop_the_next(run: Run) -> None
     def broken() -> None:
         raise RuntimeError("no kernel")
 
-    run.close = broken  # type: ignore[method-assign]
+    run.close = broken
     run.panel(run).retire()
     live.dismiss_retired()
     assert live._retired == []

@@ -64,14 +64,10 @@ def test_report_without_such_text_is_the_very_same() -> None:
         assert shown.to_dict() == wanted.to_dict()
 
 
-def test_escape_and_data_write_out_what_is_invisible_too() -> None:
-    """Where text reaches markup by another way, it is no less safe."""
+def test_where_text_reaches_markup_by_another_way_it_is_no_less_safe() -> None:
+    """Data write out what is invisible, too; where a report could not be drawn, the error's own words are no markup."""
     assert escape("<\u202e\x00>") == r"&lt;\u202e\x00&gt;"
     assert json_block("</script>\u2028\ud800") == r'"\u003c/script\u003e\u2028\ud800"'
-
-
-def test_reason_in_the_place_of_a_panel_is_text() -> None:
-    """Where a report could not be drawn, the error's own words are no markup either."""
     assert sentence("KeyError: '<b>\x1b'", "html") == r"KeyError: &#x27;&lt;b&gt;\x1b&#x27;"
     assert sentence("KeyError: '<b>\x1b'", "txt") == r"KeyError: '<b>\x1b'"
 

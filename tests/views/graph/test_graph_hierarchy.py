@@ -7,7 +7,8 @@ from itertools import accumulate, combinations
 
 import pytest
 
-from tensormagic.views.graph.drawing import HEAD_HEIGHT, Drawing, draw
+from tensormagic.reports import Graph
+from tensormagic.views.graph.drawing import HEAD_HEIGHT, draw
 from tensormagic.views.graph.folding import fold
 from tensormagic.views.graph.inside import BORDER, MOST_INSIDE, Part
 from tensormagic.views.page.document import SAVED_LIMITS, trace_document
@@ -15,14 +16,14 @@ from tests.views import samples_trace as samples
 from tests.views import samples_viewer
 
 
-def _drawing(count: int, boxes: int) -> Drawing:
-    return draw(samples_viewer.large_run(count, passes=1).graphs[0], max_boxes=boxes)
+def _graph(count: int) -> Graph:
+    return samples_viewer.large_run(count, passes=1).graphs[0]
 
 
 @pytest.mark.parametrize(("count", "boxes"), [(200, 160), (200, 20), (2000, 60), (5000, 12)])
 def test_every_op_is_one_whole_part(count: int, boxes: int) -> None:
     """The ends of the tree are the ops as they are folded without a limit, each once."""
-    graph = samples_viewer.large_run(count, passes=1).graphs[0]
+    graph = _graph(count)
     parts = draw(graph, max_boxes=boxes).inside.parts
     ends = Counter(part.group.nodes for part in parts if part.whole)
     assert ends == Counter(group.nodes for group in fold(graph).groups)
@@ -31,7 +32,7 @@ def test_every_op_is_one_whole_part(count: int, boxes: int) -> None:
 @pytest.mark.parametrize(("count", "boxes"), [(200, 20), (2000, 60), (5000, 12)])
 def test_parts_lie_where_they_belong_and_fit_a_screen(count: int, boxes: int) -> None:
     """A part comes after the one it lies in, is made of its nodes, and no box has one part or more than a screenful."""
-    drawing = _drawing(count, boxes)
+    drawing = draw(_graph(count), max_boxes=boxes)
     parts = drawing.inside.parts
     assert [part.group.nodes for part in parts[: len(drawing.boxes)]] == [box.nodes for box in drawing.boxes]
     inside = Counter(part.parent for part in parts[len(drawing.boxes) :])
@@ -43,7 +44,7 @@ def test_parts_lie_where_they_belong_and_fit_a_screen(count: int, boxes: int) ->
 
 def test_modules_open_before_ops() -> None:
     """Inside what represents many layers are layers, inside a layer its ops."""
-    parts = _drawing(5000, 12).inside.parts
+    parts = draw(_graph(5000), max_boxes=12).inside.parts
     opened = next(place for place, part in enumerate(parts) if not part.whole)
     children = [part for part in parts if part.parent == opened]
     assert any(part.group.kind == "module" for part in children)
@@ -52,7 +53,7 @@ def test_modules_open_before_ops() -> None:
 def test_of_a_very_large_graph_the_innermost_parts_stay_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the limit no further box can be opened; every node is still in one end of the tree."""
     monkeypatch.setattr("tensormagic.views.graph.inside.MOST_PARTS", 100)
-    graph = samples_viewer.large_run(2000, passes=1).graphs[0]
+    graph = _graph(2000)
     drawing = draw(graph, max_boxes=20)
     assert len(drawing.boxes) < len(drawing.inside.parts) < 100 + MOST_INSIDE
     ends = [part for part in drawing.inside.parts if part.whole]
@@ -88,7 +89,7 @@ def test_document_holds_the_parts_inside_as_columns() -> None:
 @pytest.mark.parametrize(("count", "boxes"), [(200, 20), (2000, 60), (5000, 12)])
 def test_levels_are_laid_out_with_their_lines(count: int, boxes: int) -> None:
     """Inside each part no boxes overlap; its lines are the graph's edges between its parts, or end at its border."""
-    graph = samples_viewer.large_run(count, passes=1).graphs[0]
+    graph = _graph(count)
     inside = draw(graph, max_boxes=boxes).inside
     home = {node: place for place, part in enumerate(inside.parts) if part.whole for node in part.group.nodes}
     side = fold(graph).leaf_side

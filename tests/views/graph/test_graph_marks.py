@@ -42,10 +42,17 @@ def test_a_severed_wire_leads_from_the_maker_to_the_user():
     assert len(drawing.wires) == len(draw(samples.digits_cnn()).wires)
 
 
-def test_a_value_that_is_read_leaves_a_stub():
-    """Where no wire can say so: a cap at the box whose value was read."""
-    drawing = draw(samples.cuts().graphs[0])
+def test_where_no_wire_can_say_so_a_cap_stands_at_the_box():
+    """A value that is read leaves a stub at the box whose value it was.
+
+    What comes from an earlier pass has no wire: its maker stands behind its user, or far away; both have their mark.
+    """
+    graph = samples.cuts().graphs[0]
+    drawing = draw(graph)
     assert {drawing.boxes[box].label: cuts for box, cuts in drawing.stubs.items()} == {"+": (3,)}
+    drawing = draw(replace(graph, cuts=(replace(graph.cuts[0], earlier=True),)))
+    assert not drawing.detachment
+    assert [drawing.boxes[box].label for box in drawing.stubs] == ["view ×2"]
 
 
 @pytest.mark.parametrize(("count", "rows"), [(1, 1), (2, 2), (7, MOST_ROWS)])
@@ -59,40 +66,25 @@ def test_many_cuts_of_one_box_are_counted(count, rows):
     assert sorted(cut for row in box.cuts for cut in row.cuts) == list(range(count))
 
 
-def test_every_cut_of_a_folded_block_is_in_its_line():
-    """A block of many steps tells how many cuts are in it."""
+def test_cuts_of_folded_blocks_and_of_boxes_inside_boxes_are_told():
+    """A block of many steps tells how many cuts are in it, and so does each part inside it, with room for them.
+
+    The document has the lines by part.
+    """
     graph = samples.transformer(8)
     targets = [node.index for node in graph.nodes if node.op in {"mul", "add"}][:6]
     cuts = tuple(Cut(kind="detach", op="detach", line=at, target=node) for at, node in enumerate(targets, 1))
-    boxes = draw(replace(graph, cuts=cuts), max_boxes=6).boxes
-    assert sorted(cut for box in boxes for row in box.cuts for cut in row.cuts) == list(range(len(targets)))
-
-
-def test_boxes_inside_boxes_have_their_cuts_too():
-    """Each part tells the cuts that are in it, has room for them, and the document has the lines by part."""
-    report = samples.cuts()
-    graph = samples.transformer(8)
-    targets = [node.index for node in graph.nodes if node.op in {"mul", "add"}][:6]
-    cuts = tuple(Cut(kind="detach", op="detach", line=at, target=node) for at, node in enumerate(targets, 1))
-    graph = replace(graph, cuts=cuts)
-    drawing = draw(graph, max_boxes=6)
-    parts, plain = drawing.inside, draw(replace(graph, cuts=()), max_boxes=6).inside
+    drawing, plain = (draw(replace(graph, cuts=each), max_boxes=6) for each in (cuts, ()))
+    assert sorted(cut for box in drawing.boxes for row in box.cuts for cut in row.cuts) == list(range(len(targets)))
+    parts = drawing.inside
     ends = [rows for part, rows in zip(parts.parts, parts.cuts, strict=True) if part.whole]
     assert sorted(cut for rows in ends for row in rows for cut in row.cuts) == list(range(len(targets)))
-    for rows, size, before in zip(parts.cuts, parts.sizes, plain.sizes, strict=True):
+    for rows, size, before in zip(parts.cuts, parts.sizes, plain.inside.sizes, strict=True):
         assert (size[1] > before[1]) == bool(rows)
-    document = trace_document(replace(report, graphs=(graph,)), draw=lambda *_, **__: drawing)["graphs"][0]
-    said = dict(document["ends"]["rows"])
+    report = replace(samples.cuts(), graphs=(replace(graph, cuts=cuts),))
+    said = dict(trace_document(report, draw=lambda *_, **__: drawing)["graphs"][0]["ends"]["rows"])
     assert set(said) == {place for place, rows in enumerate(parts.cuts) if rows}
     assert any(place >= len(drawing.boxes) and rows[0][0].startswith("detach, line") for place, rows in said.items())
-
-
-def test_what_comes_from_an_earlier_pass_has_no_wire():
-    """Its maker stands behind its user, or far away: both have their mark, and no line crosses the picture."""
-    graph = samples.cuts().graphs[0]
-    drawing = draw(replace(graph, cuts=(replace(graph.cuts[0], earlier=True),)))
-    assert not drawing.detachment
-    assert [drawing.boxes[box].label for box in drawing.stubs] == ["view ×2"]
 
 
 def test_the_document_tells_where_cuts_stand():

@@ -65,15 +65,11 @@ def test_a_drawing_is_a_card_and_nothing_lies_outside() -> None:
     """An opaque white one over the whole picture comes before anything drawn on it; all shapes begin within."""
     for report in SAMPLES.values():
         root = ET.fromstring(as_svg(report))
-        card = root.find(f"{SVG}rect")
-        assert [card.get(name) for name in ("fill", "width", "height")] == [
-            "#fff",
-            root.get("width"),
-            root.get("height"),
-        ]
+        card, size = root.find(f"{SVG}rect"), [root.get("width"), root.get("height")]
+        assert [card.get(name) for name in ("fill", "width", "height")] == ["#fff", *size]
         for shape in (*root.iter(f"{SVG}text"), *root.findall(f"{SVG}rect")):
-            assert 0 <= float(shape.get("x", 0)) <= float(root.get("width"))
-            assert 0 <= float(shape.get("y", 0)) <= float(root.get("height"))
+            for name, most in zip("xy", size, strict=True):
+                assert 0 <= float(shape.get(name, 0)) <= float(most)
 
 
 def test_a_partly_read_strip_cell_shows_how_much() -> None:

@@ -35,11 +35,6 @@ from tests.views.trace_forms import CASES
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 
 
-def chart(report):
-    """Return the charts of all parameters, without the graph."""
-    return Norms(report).svg(to_svg.WIDTH)[0]
-
-
 def texts(svg):
     """Return what is written, tooltips apart."""
     found = ElementTree.fromstring(svg).iter(NAMESPACE + "text")
@@ -48,12 +43,6 @@ def texts(svg):
 
 def _inner(child):
     return ("" if child.tag.endswith("title") else child.text or "") + (child.tail or "")
-
-
-def count_of(svg, style):
-    """Return how many shapes are drawn in that style."""
-    paths = ElementTree.fromstring(svg).iter(NAMESPACE + "path")
-    return sum(path.get("d").count("M") for path in paths if path.get("class") == style)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -192,9 +181,12 @@ def test_boxes_take_the_colour_of_their_norm():
     drawing, frame = draw(whole.graphs[0]), whole.graphs[0].frames[0]
     values = [value_of(box.nodes, frame, run_scale(whole)) for box in drawing.boxes]
     assert sum(value.bad for value in values) == 7
-    svg = trace_forms.svg(replace(whole, parameters=()), drawing=drawing)
+    svg = ElementTree.fromstring(trace_forms.svg(replace(whole, parameters=()), drawing=drawing))
+    drawn = Counter()
+    for path in svg.iter(NAMESPACE + "path"):
+        drawn[path.get("class")] += path.get("d").count("M")
     styles = Counter("bad" if value.bad else norm_level(value.norm, value.scale) for value in values)
-    assert {style: count_of(svg, f"b s{style}") for style in styles} == styles
+    assert {style: drawn[f"b s{style}"] for style in styles} == styles
 
 
 FRAME = Frame(1, array("f", [UNTOUCHED, 0.5, 2.0, math.inf, UNREADABLE]), {"2": (1, 2)})
@@ -215,19 +207,15 @@ def test_value_of_a_box_is_that_of_its_first_reached_node(nodes, style, text):
     assert text in {None, value.text}
     assert (value_of((0, 1), FRAME), value_of((1, 2), FRAME)) == (Value(0.5), Value(2.0, 1, 2))
     assert value_of((1, 2), None) == Value()
-    assert (Value().style, value_of((0,), FRAME).untouched, value_of((0, 4, 1), FRAME).untouched) == (
-        "none",
-        True,
-        False,
-    )
+    assert [value_of(nodes, FRAME).untouched for nodes in ((0,), (0, 4, 1))] == [True, False]
+    assert Value().style == "none"
 
 
 def test_wires_are_thicker_where_the_gradient_is_larger():
     """Each of the six levels has its own stroke width, rising; those that are drawn keep theirs."""
     style = re.findall(r"\.tms \.w(\d)\{stroke:#\w+;stroke-width:([\d.]+)\}", STYLE)
     widths = [float(width) for _, width in sorted(style)]
-    assert len(widths) == 6
-    assert widths == sorted(set(widths))
+    assert (len(widths), widths) == (6, sorted(set(widths)))
 
 
 def test_a_given_drawing_is_drawn():
@@ -293,11 +281,12 @@ def test_a_long_series_keeps_its_extremes():
     (series,) = samples.parameters_of(samples.chain(1))
     norms = array("f", [0.01] * 5000)
     norms[3210], norms[1234] = 90.0, math.nan
-    svg = chart(samples.report(samples.chain(1), count=5000, parameters=(replace(series, norms=norms),)))
+    long = samples.report(samples.chain(1), count=5000, parameters=(replace(series, norms=norms),))
+    svg, nothing = (Norms(report).svg(to_svg.WIDTH)[0] for report in (long, samples.empty()))
     assert min(heights(svg)) < 20 < max(heights(svg))
     assert [element.get("class", "") for element in ElementTree.fromstring(svg).iter()].count("b sbad") == 1
     assert len(svg) < 12_000
-    assert chart(samples.empty()) == ""
+    assert nothing == ""
 
 
 def test_code_in_findings_is_set_as_code():
@@ -378,12 +367,6 @@ def test_how_far_a_step_moved_a_weight_says_after_which_pass():
 SNAPSHOT = Path(__file__).parents[2] / "snapshots" / "trace_html_small.html"
 
 
-def _document(html: str) -> dict[str, object]:
-    (packed,) = re.findall(r'class="tm-document">([^<]+)<', html)
-    document: dict[str, object] = json.loads(unpacked(packed))
-    return document
-
-
 def _without_packed(html: str) -> str:
     """The markup that a reader can check: without style, picture, script and packed data."""
     html = re.sub(r"<style>.*?</style>", "<style>…</style>", html, flags=re.DOTALL)
@@ -401,9 +384,10 @@ def test_small_run_reads_as_expected() -> None:
 
 def test_document_in_the_page_is_the_reports() -> None:
     """The packed document unpacks to the run's own."""
-    document = _document(trace_html.render(samples_viewer.broken_run()))
-    assert document["title"] == "digits-cnn"
-    assert document["passes_seen"] == 37
+    html = trace_html.render(samples_viewer.broken_run())
+    (packed,) = re.findall(r'class="tm-document">([^<]+)<', html)
+    document = json.loads(unpacked(packed))
+    assert (document["title"], document["passes_seen"]) == ("digits-cnn", 37)
 
 
 def test_run_without_backward_says_so() -> None:
