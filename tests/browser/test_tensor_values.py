@@ -56,6 +56,17 @@ def test_statistics_of_a_sample_are_whole_where_it_is_narrow(static_page: Callab
     assert numbers["x"] + numbers["width"] <= panel["x"] + panel["width"]
 
 
+def test_a_complex_number_has_both_its_parts(static_page: Callable[..., Page]) -> None:
+    """As in the page that has no scripts, when the cells are written anew."""
+    x = torch.tensor([[-0.83712 - 0.51942j, 2 + 1.5j], [1e-7 + 3j, 1j]])
+    page = static_page(f"{HEAD}{views.render(tm.inspect(x, name='x'), 'html')}")
+    cells = page.locator(".tm-grid td")
+    expect(cells).to_have_text(["-0.84-0.52j 0", "2+1.5j 1", "1e-07+3j 2", "0+1j 3"])
+    page.get_by_role("button", name="offset", exact=True).click()
+    page.get_by_role("button", name="value", exact=True).click()
+    expect(cells).to_have_text(["-0.84-0.52j 0", "2+1.5j 1", "1e-07+3j 2", "0+1j 3"])
+
+
 def test_a_pixel_keeps_its_colour(static_page: Callable[..., Page]) -> None:
     """One pixel of red 255, green 128, blue 0 arrives as that."""
     page = static_page(HEAD + as_html(colour()))

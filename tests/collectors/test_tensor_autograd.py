@@ -59,7 +59,7 @@ def test_leaves_without_a_name_have_a_shape() -> None:
     """Where no name is known, a leaf is called by its shape; many are counted, a few listed."""
     leaves = [torch.ones(8, 3, requires_grad=True) for _ in range(12)]
     report = look(torch.stack(leaves))
-    assert (report.leaf_count, len(report.leaves), report.leaves[0]) == (12, 8, "(8, 3) leaf")
+    assert (report.leaf_count, len(report.leaves), report.leaves[0]) == (12, 8, "a leaf (8, 3)")
     assert "and 9 more" in report.sentence
 
 

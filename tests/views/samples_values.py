@@ -87,7 +87,7 @@ def graph() -> reports.TensorReport:
     )  # fmt: skip
     state = autograd(
         requires_grad=True, is_leaf=False, grad_fn="MseLossBackward0", leaf_count=2, details=details,
-        leaves=("net.bias", "(1, 8) leaf"), sentence="made by MseLossBackward0",
+        leaves=("net.bias", "a leaf (1, 8)"), sentence="made by MseLossBackward0",
     )  # fmt: skip
     return replace(scalar(), autograd=state)
 

@@ -243,7 +243,7 @@ def _leaves(root: Any, names: Mapping[int, str]) -> _Leaves:
     nodes = set[Any]()
     for node in walk_nodes([] if root is None else [root], NODE_LIMIT + 1, nodes):
         if type(node).__name__ == "AccumulateGrad" and (leaf := node.variable) is not None:
-            found.setdefault(leaf._cdata, names.get(leaf._cdata, f"{sizes_of(leaf)} leaf"))
+            found.setdefault(leaf._cdata, names.get(leaf._cdata, f"a leaf {sizes_of(leaf)}"))
     return _Leaves(tuple(found.values()), complete=len(nodes) <= NODE_LIMIT)
 
 

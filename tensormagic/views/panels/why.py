@@ -351,7 +351,7 @@ def title(report: WhyReport) -> str:
 
 def facts_words(facts: GradientFacts) -> str:
     """Return what the tensor is, in one line."""
-    kind = "parameter" if facts.is_parameter else "leaf" if facts.is_leaf else "no leaf"
+    kind = "parameter" if facts.is_parameter else "leaf" if facts.is_leaf else "not a leaf"
     flag = f"requires_grad={facts.requires_grad}"
     asked = f"shown for {facts.expression}" if facts.expression else ""
     known = {"none": "grad None", "unreadable": "grad unreadable"}

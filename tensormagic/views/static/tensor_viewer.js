@@ -11,8 +11,11 @@ const mountTensors = (() => {
   /** @param {string} text @param {number} room @returns {string} a value with fewer digits, not with digits cut off */
   const narrowed = (text, room) => {
     if (text.length <= room) return text;
-    const short = precise.map((digits) => String(Number(Number(text).toPrecision(digits)))).find((one) => one.length <= room);
-    return short && short !== "NaN" ? short : `${text.slice(0, room - 1)}\u2026`;
+    const [, real, imaginary] = /^(.*[^e])([+-].*)j$/.exec(text) ?? ["", text, ""];
+    const rounded = (/** @type {string} */ part, /** @type {number} */ digits) => String(Number(Number(part).toPrecision(digits)));
+    const short = precise.map((digits) => rounded(real, digits) + (imaginary && `${rounded(imaginary, digits)}j`.replace(/^(?!-)/, "+")))
+      .find((one) => one.length <= room);
+    return short && !short.includes("NaN") ? short : `${text.slice(0, room - 1)}\u2026`;
   };
   /** @param {number} value @param {number} low @param {number} high */
   const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
@@ -116,7 +119,8 @@ const mountTensors = (() => {
 
     label(kind) {
       this.gridRows.forEach((cells, r) => cells.slice(1).forEach((td, c) => {
-        const offset = String(this.offsetAt(r, c)), value = this.data.values.length ? narrowed(this.data.values[r][c], 8) : "";
+        const whole = this.data.values.length ? this.data.values[r][c] : "";
+        const offset = String(this.offsetAt(r, c)), value = narrowed(whole, whole.endsWith("j") ? 11 : 8); // as in tensor_elements.py
         const [large, small] = kind === "value" ? [value, offset] : [offset, value];
         td.textContent = large;
         if (small && this.gridRows.length <= TWO_LINES) {
