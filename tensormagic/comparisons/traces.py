@@ -151,8 +151,14 @@ def compare_draws(left: RngRunReport, right: RngRunReport, *, names: tuple[str, 
     for at, (one, other) in enumerate(zip_longest(left.draws, right.draws)):
         difference = _difference(left, right, (one, other))
         if difference != "none":
-            return _parted(left, right, (one, other), names=names, difference=difference, same=at, complete=complete)
-    return RngComparison(names=names, same=len(left.draws), complete=complete)
+            same = _drawn(left, at)
+            return _parted(left, right, (one, other), names=names, difference=difference, same=same, complete=complete)
+    return RngComparison(names=names, same=_drawn(left, len(left.draws)), complete=complete)
+
+
+def _drawn(run: RngRunReport, first: int) -> int:
+    """Return how many of the first records of a run are draws: the others are seeds that were set."""
+    return sum(draw.kind == "drew" for draw in run.draws[:first])
 
 
 def _difference(left: RngRunReport, right: RngRunReport, pair: tuple[Draw | None, Draw | None]) -> Difference:

@@ -48,6 +48,14 @@ def test_the_first_difference(other, difference, same):
     assert report.generator == "torch, CPU"
 
 
+def test_a_seed_is_no_draw():
+    """It is compared, and not counted."""
+    seeded, other = run(("", None, "0"), *SAME), run(("", None, "0"), ("aten.randn", 4, "7"))
+    seeded, other = (replace(one, draws=(replace(one.draws[0], kind="set"), *one.draws[1:])) for one in (seeded, other))
+    assert compare_draws(seeded, other).same == 0
+    assert compare_draws(seeded, seeded).same == 2
+
+
 def test_both_lines_and_both_starts_are_told():
     """The draw of each run with its line; where they began elsewhere, both states."""
     report = compare_draws(run(*SAME), run(("aten.rand", 3, "9"), start=replace(START, seed="4", digest="t")))

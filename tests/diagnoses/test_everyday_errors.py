@@ -121,3 +121,24 @@ def test_the_result_of_a_call_is_never_assigned_to(run, remedy):
     (found,) = explained.report.findings
     assert remedy in found.remedy
     assert " = " not in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("line", "remedies"),
+    [
+        ("x[1:].copy_(x[:-1])", ["x[:-1].clone()"]),
+        ("torch.add(x[1:], 1, out=x[:-1])", ["x[1:].clone()"]),
+        ("x[1:] = x[:-1]", []),
+        ("wide.add_(1)", ["wide.clone()"]),
+    ],
+)
+def test_what_is_read_is_copied_not_what_is_written_to(line, remedies):
+    """A result that is written to a copy is lost."""
+    space = {"x": torch.zeros(6), "wide": torch.zeros(3, 1).expand(3, 4), "torch": torch}
+    filename = f"<cell {len(linecache.cache)}>"
+    linecache.cache[filename] = (len(line), None, [line + "\n"], filename)
+    with pytest.raises(RuntimeError), tm.explain() as explained:
+        exec(compile(line, filename, "exec"), space)
+    text = str(explained.report)
+    assert [words for words in ("x[:-1].clone()", "x[1:].clone()", "x.clone()", "wide.clone()", "v.clone()")
+            if words in text] == remedies  # fmt: skip

@@ -65,7 +65,7 @@ SHOWN = {
         "seeds": ["torch, CPU 42", "numpy.random the system's, different in each run"],
         "drawn": ["torch, CPU 42 3 × 32 bits", "numpy.random 42 4 × 32 bits", "random 42 2 × 32 bits"],
         "step": ["uniform_ 4 times", "randperm, 32 values", "bernoulli_", "numpy.random: drew"],
-        "compare": ["After 4 draws that are the same", "monday randperm, 64 values", "tuesday randint, 1 value"],
+        "compare": ["After 3 draws that are the same", "monday randperm, 64 values", "tuesday randint, 1 value"],
         "list": ["shuffling 7", "printing 8"],
         "unseeded": ["67280421310721", "forgotten never seeded"],
         "loader": ["torch, CPU: random_ 4 times", "an unnamed generator: randperm"],

@@ -143,6 +143,13 @@ def test_a_long_cell_is_a_table():
         ({"same": 1}, "1 draw is the same; "),
         ({"same": 1, "difference": "values"}, "After 1 draw that is the same, the next call "),
         ({"same": 2, "difference": "values"}, "After 2 draws that are the same, the "),
+        ({"same": 0}, "Only one of the runs draws."),
+        ({"same": 0, "difference": "values"}, "The first call draws a different number of values."),
+        (
+            {"same": 0, "difference": "call", "names": ("a", "b")},
+            "a and b draw with different calls from the first on.",
+        ),
+        ({"same": 0, "difference": "state"}, "Before the first draw, "),
     ],
 )
 def test_the_sentence_about_two_runs_agrees_with_its_number(changes, begins):

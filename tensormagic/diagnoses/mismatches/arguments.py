@@ -174,9 +174,10 @@ expected Tensor as element {at} in argument \d+, but got (?P<name>[\w.]+)
 unsupported operation: (?P<several>more than one element of the written-to)?.*single memory location
     with target: (outs or [first])[0]; if: target.is_tensor
     with apart: f"separate memory for each element: several elements of {target.name} share one place in memory"
-    with own: f"its own memory: {target.name} shares some with what is read"
+    with own: f"its own memory, but {target.name} shares some with what is read: read from a clone"
     layout: A result needs {apart if several else own}.
-    parts: target; try: {target.code}.clone()
+    with read: [one for one in call.tensors if one is not target and one.operand.name and not several]
+    parts: target; try: {target.code}.clone() when several; try: {one.code}.clone() for one in read
 
 (?P<function>\w+)\(\): argument '(?P<name>\w+)' \(position {position}\) must be (?P<wanted>[\w ]+?), not (?P<got>[\w.]+)
     with placed: [one for one in call.given if one.position == position - 1]

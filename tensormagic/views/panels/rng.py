@@ -178,15 +178,24 @@ def verdict(report: RngComparison) -> str:
     agree = "is" if report.same == 1 else "are"
     same = plural(report.same, "draw")
     after = f"After {same} that {agree} the same,"
+    moved = f"{report.generator} was set to something else, or used elsewhere."
     described = {
         "none": f"{first} and {second} drew the same: {same}.",
         "start": f"{report.generator} was not in the same state when {first} and {second} began.",
-        "state": f"{after} {report.generator} was set to something else, or used elsewhere.",
+        "state": f"{after} {moved}",
         "call": f"{after} {first} and {second} draw with different calls.",
         "values": f"{after} the next call draws a different number of values.",
         "end": f"{same} {agree} the same; then one of the runs stops drawing.",
-    }[report.difference]
-    return described if report.complete else f"{described} Only the first draws of these long runs were recorded."
+    }
+    if not report.same:
+        described |= {
+            "state": f"Before the first draw, {moved}",
+            "call": f"{first} and {second} draw with different calls from the first on.",
+            "values": "The first call draws a different number of values.",
+            "end": "Only one of the runs draws.",
+        }
+    said = described[report.difference]
+    return said if report.complete else f"{said} Only the first draws of these long runs were recorded."
 
 
 def side_text(report: RngComparison, at: int) -> str:

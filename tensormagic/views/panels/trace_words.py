@@ -129,6 +129,8 @@ def all_clear(report: TraceReport) -> str:
 
 def _no_backward(report: TraceReport) -> str:
     """Return that no backward was seen, and what to do; where processes were forked, that nobody looked there."""
+    if any(finding.code == "TM306" for finding in report.findings):
+        return "no backward ran: what it was called on has no graph"
     if not report.forked:
         return NO_BACKWARD_YET if report.state == "running" else NO_BACKWARD
     were = f"{plural(report.forked, 'process was', 'processes were')} forked in this run, and"

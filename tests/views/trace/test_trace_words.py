@@ -170,6 +170,11 @@ LAST = "the last step, 800, was not traced"
         (all_clear, with_pacing(passes=0), "none of 800 backward passes was traced"),
         (all_clear, replace(samples.report(), state="running"), "no problems found in 40 backward passes so far"),
         (all_clear, replace(samples.empty(), state="running"), "no backward was seen yet"),
+        (
+            all_clear,
+            replace(samples.empty(), findings=(replace(samples.broken().findings[0], code="TM306"),)),
+            "no backward ran: what it was called on has no graph",
+        ),
         # The tracer's own time is a share of the rest; nothing measured, nothing claimed.
         (run_text, replace(samples.report(), own_seconds=0.0), "40 steps, 40 backward passes in 12.4 s"),
         (verdict, samples.broken(), None),
