@@ -84,11 +84,15 @@ torch\.return_types\.(?:linalg_)?(?P<kind>\w+)|can only concatenate tuple
 (?P<layer>\w+)\.forward\(\) missing \d+ required positional arguments?: (?P<names>.+)
     argument: The forward of {call.report.module.strip("()") or layer} also needs {listed(names.split("'")[1::2])}.
 
-Expected parameter (?P<name>\w+) \(.*?\) of distribution (?P<distribution>\w+)\(.* to satisfy the constraint \
-(?P<constraint>.+?), but found invalid values:\s*(?P<values>.*)
-    with does: "holds NaN: what computed it went wrong before this line" if "nan" in values else must(constraint)
-    argument: The parameter {name} of {distribution} {does}.
+Expected parameter (?P<name>\w+) \(.*?\) of distribution (?P<distribution>\w+)\((?s:.*) to satisfy the constraint \
+(?P<constraint>(?s:.+?)), but found invalid values:\s*(?P<values>(?s:.*))
+    argument: The parameter {name} of {distribution} {must(constraint, values)}.
     parts: one for one in call.given when one is call.argument(name)
+
+Expected value argument \(.*?\) to be within the support \((?P<constraint>(?s:.+?))\) of the distribution \
+(?P<distribution>\w+)\((?s:.*), but found invalid values:\s*(?P<values>(?s:.*))
+    argument: The value given to {distribution} {must(constraint, values)}.
+    parts: one for one in call.given when one is call.argument("value")
 
 embed_dim must be divisible by num_heads
     with width: call.number("embed_dim"); with heads: call.number("num_heads"); if: width > 0 and heads >= 0
@@ -224,18 +228,29 @@ def _results(text: str, code: str = "") -> tuple[str, ...]:
 
 
 _CONSTRAINTS = {
-    "GreaterThan": "be greater than", "GreaterThanEq": "be at least", "LessThan": "be less than",
+    "GreaterThan": "be greater than {lower}", "GreaterThanEq": "be at least {lower}",
+    "LessThan": "be less than {upper}", "Interval": "lie between {lower} and {upper}",
+    "HalfOpenInterval": "be at least {lower} and less than {upper}", "Real": "hold numbers, not NaN",
+    "IntegerInterval": "hold whole numbers from {lower} to {upper}", "Boolean": "hold zeros and ones alone",
+    "IntegerGreaterThan": "hold whole numbers of at least {lower}", "OneHot": "be one-hot: a single 1, else zeros",
+    "IntegerLessThan": "hold whole numbers of at most {upper}",
     "Simplex": "be probabilities: none negative, together 1", "PositiveDefinite": "be positive-definite",
-    "_GreaterThan": "be greater than", "_Simplex": "be probabilities: none negative, together 1",
+    "LowerCholesky": "be lower-triangular, with a positive diagonal",
 }  # fmt: skip
+# A bound that is one number, or a tensor of one.
+_BOUND = re.compile(r"(lower|upper)_bound=(?:tensor\()?\[*(-?[\d.]+(?:e[-+]?\d+)?)(?![\d.]|\]*,\s*\[*[-\d])")
 
 
 @says.helper
-def _must(constraint: str) -> str:
+def _must(constraint: str, values: str) -> str:
     """Return what a constraint of a distribution asks for, in words."""
-    words = _CONSTRAINTS.get(constraint.split("(", maxsplit=1)[0], "be in the distribution's domain")
-    bound = re.search(r"bound=(-?[\d.]+)", constraint)
-    return f"must {words} {float(bound[1]):g}" if bound else f"must {words}"
+    if "nan" in values:
+        return "holds NaN: what computed it went wrong before this line"
+    kinds = [kind.lstrip("_") for kind in re.findall(r"\w+(?=\()", constraint)]  # an independent one is around another
+    words = next((_CONSTRAINTS[kind] for kind in kinds if kind in _CONSTRAINTS), "be in the distribution's domain")
+    found = dict(_BOUND.findall(constraint))
+    bounds = {"lower": "its lower bound", "upper": "its upper bound"}
+    return "must " + words.format(**bounds | {side: f"{float(number):g}" for side, number in found.items()})
 
 
 _SHAPE = r"torch\.Size\(\[(.*?)\]\)"
