@@ -23,20 +23,19 @@ def inside(path: str, nbytes: int, code: str = "") -> Release:
     return Release(path, "item", nbytes, 1, nbytes, device_bytes={"cuda:0": nbytes}, code=code or f"del {path}")
 
 
-def blocks(device: str = "cuda:0") -> list[LiveStorage]:
+def blocks() -> list[LiveStorage]:
     """A small transformer with Adam after a step: parameters, gradients, two moments, what a loss keeps."""
     sizes = {"attn.qkv.weight": 12 * MIB, "attn.out.weight": 4 * MIB, "mlp.up.weight": 16 * MIB,
              "mlp.down.weight": 16 * MIB, "norm1.weight": 4 * KIB, "norm1.bias": 4 * KIB, "attn.qkv.bias": 12 * KIB,
              "mlp.up.bias": 16 * KIB}  # fmt: skip
-    found = [storage("gpt.embed.weight", 96 * MIB, "parameter", device=device)]
+    found = [storage("gpt.embed.weight", 96 * MIB, "parameter")]
     for layer in range(6):
         for path, nbytes in sizes.items():
             name = f"gpt.blocks.{layer}.{path}"
-            found.append(storage(name, nbytes, "parameter", device=device))
-            found.append(storage(f"{name}.grad", nbytes, "gradient", device=device))
+            found.append(storage(name, nbytes, "parameter"))
+            found.append(storage(f"{name}.grad", nbytes, "gradient"))
             found += [
-                storage(f"opt.state[{name}]['{key}']", nbytes, "optimizer state", device=device)
-                for key in ("exp_avg", "exp_avg_sq")
+                storage(f"opt.state[{name}]['{key}']", nbytes, "optimizer state") for key in ("exp_avg", "exp_avg_sq")
             ]
     return found
 

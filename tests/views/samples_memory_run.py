@@ -62,9 +62,9 @@ class Recording:
         return tuple(sum(value for key, value in stacks.items() if wanted(key)) for _, stacks in self.moments)
 
 
-def recorded(iterations: int, layers: int = 6) -> Recording:
+def recorded(iterations: int) -> Recording:
     """A training loop of a small network with Adam, whose losses keep a little of each graph."""
-    made = Recording(before=18 * MIB)
+    made, layers = Recording(before=18 * MIB), 6
     for iteration in range(iterations):
         for layer in range(layers):
             made.change("saved for backward", 0, (3 + layer % 3) * MIB)

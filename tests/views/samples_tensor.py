@@ -47,7 +47,7 @@ def layout(
     grid = reports.Grid(
         row_dim, column_dim, rows, columns, row_count, column_count, (0,) * rank, offsets,
         tuple(tuple(f"{each:.4g}" if isinstance(each, float) else str(each) for each in row) for row in numbers),
-        tuple(tuple(as_level(number) for number in row) for row in numbers),
+        tuple(tuple(float(abs(each) if isinstance(each, complex) else each) for each in row) for row in numbers),
     )  # fmt: skip
     span = sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
     distinct = None if empty else math.prod(s for s, step in zip(shape, stride, strict=True) if step)
@@ -63,11 +63,6 @@ def layout(
     )  # fmt: skip
 
 
-def as_level(number: Any) -> float:
-    """Return a number for colouring, as a collector would."""
-    return float(abs(number) if isinstance(number, complex) else number)
-
-
 def whole(shape: tuple[int, ...], **how: Any) -> reports.LayoutReport:
     """Return the layout of a contiguous tensor that fills its storage."""
     return layout(shape, contiguous_stride(shape), 0, math.prod(shape), **how)
@@ -79,20 +74,19 @@ def strip(shape: tuple[int, ...], stride: tuple[int, ...], offset: int, storage:
         cell = storage // 64
         cells = tuple(reports.StripCell(at, at + cell, cell, cell, at + 1) for at in range(0, storage, cell))
         return reports.Strip(0, storage, cell, cells)
-    walk = [offset + sum(a * s for a, s in zip(index, stride, strict=True)) for index in indices(shape)]
+    walk = [
+        offset + sum(a * s for a, s in zip(index, stride, strict=True))
+        for index in itertools.product(*map(range, shape))
+    ]
     reads, first = Counter(walk), {at: rank for rank, at in reversed(list(enumerate(walk, 1)))}
     cells = tuple(reports.StripCell(at, at + 1, int(at in reads), reads[at], first.get(at)) for at in range(storage))
     return reports.Strip(0, storage, 1, cells)
 
 
-def indices(shape: tuple[int, ...]) -> Any:
-    """Return every index, last dimension fastest."""
-    return itertools.product(*map(range, shape))
-
-
 def jumps(shape: tuple[int, ...], stride: tuple[int, ...]) -> tuple[int, ...]:
     """Return the first four differences between successive offsets."""
-    first = list(itertools.islice((sum(a * s for a, s in zip(i, stride, strict=True)) for i in indices(shape)), 5))
+    indices = itertools.islice(itertools.product(*map(range, shape)), 5)
+    first = [sum(a * s for a, s in zip(index, stride, strict=True)) for index in indices]
     return tuple(b - a for a, b in itertools.pairwise(first))
 
 

@@ -168,31 +168,29 @@ def _falling(count):
 def _broken(build, log, chances):
     """``log`` of three zeros: its gradient is finite, what it sends on is not."""
     norms, bad = _falling(len(build.nodes)), {}
+    start = next(node.index for node in build.nodes if node.variable == "net.probe.bias")
     for node in build.nodes[: chances + 1]:
-        if not node.variable.startswith("net.probe") and node.op != "mse_loss" and node.index not in _of_probe(build):
+        if node.index not in range(start, start + 4) and node.op != "mse_loss":
             norms[node.index] = math.nan
             bad[str(node.index)] = (3 if node.index == chances else math.prod(node.shapes[0]), 0)
     nonfinite = reports.FirstNonfinite(1, log, chances, 0, 3, 0, 320, 0.177, "self", 3)
     return build.graph(norms, bad, (nonfinite,))
 
 
-def _of_probe(build):
-    start = next(node.index for node in build.nodes if node.variable == "net.probe.bias")
-    return range(start, start + 4)
-
-
-def parameters_of(graph, passes=40, **changes):
+def parameters_of(graph, passes=40):
     """Return a series for every leaf: falling, one decade over all passes, each leaf a little lower than the last."""
-    leaves = [node for node in graph.nodes if node.kind == "accumulate"]
-    return tuple(_series(node, place, passes, **changes) for place, node in enumerate(leaves))
+    found = []
+    for place, node in enumerate(node for node in graph.nodes if node.kind == "accumulate"):
+        logs = (-1 - 0.3 * place - at / passes + 0.08 * math.sin(at * 1.7 + place) for at in range(passes))
+        found.append(series(node, norms=array("f", [10**log for log in logs]), touched=passes))
+    return tuple(found)
 
 
-def _series(node, place, passes, **changes):
-    logs = (-1 - 0.3 * place - at / passes + 0.08 * math.sin(at * 1.7 + place) for at in range(passes))
-    norms = array("f", [10**log for log in logs])
+def series(node, **facts):
+    """Return a leaf's series of a parameter of ``net``."""
     given = {"name": node.variable, "shape": node.shapes[0], "dtype": "float32", "numel": math.prod(node.shapes[0])}
     given |= {"is_parameter": True, "requires_grad": True, "used": True, "owner": "net"}
-    return reports.ParameterSeries(**given | {"norms": norms, "touched": passes} | changes)
+    return reports.ParameterSeries(**given | facts)
 
 
 def passes(count=40, graph=1):
@@ -224,13 +222,12 @@ BORN = reports.Finding(
 def broken():
     """The run of the mock-up: in pass 37 the logarithm of a zero."""
     whole = report(digits_cnn(broken=True), count=37, findings=(BORN,))
-    series = tuple(_ending_in_nan(each) if "probe" not in each.name else each for each in whole.parameters)
-    return replace(whole, parameters=series)
-
-
-def _ending_in_nan(series):
-    norms = array("f", [*series.norms[:-1], math.nan])
-    return replace(series, norms=norms)
+    ending = (array("f", [*each.norms[:-1], math.nan]) for each in whole.parameters)
+    parameters = (
+        each if "probe" in each.name else replace(each, norms=norms)
+        for each, norms in zip(whole.parameters, ending, strict=True)
+    )
+    return replace(whole, parameters=tuple(parameters))
 
 
 def one_pass():
@@ -322,5 +319,5 @@ def untouched():
     norms = array("f", [reports.UNTOUCHED if at in range(2, 8) else norm for at, norm in enumerate(frame.norms)])
     graph = replace(whole.graphs[0], frames=(replace(frame, norms=norms),))
     none = array("f", [reports.UNTOUCHED] * 40)
-    series = (*whole.parameters[:-1], replace(whole.parameters[-1], norms=none, touched=0))
-    return replace(whole, graphs=(graph,), parameters=series)
+    silent = replace(whole.parameters[-1], norms=none, touched=0)
+    return replace(whole, graphs=(graph,), parameters=(*whole.parameters[:-1], silent))

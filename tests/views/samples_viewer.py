@@ -7,7 +7,7 @@ from array import array
 from dataclasses import replace
 
 from tensormagic import reports
-from tests.views.samples_trace import Builder
+from tests.views.samples_trace import Builder, series
 
 LINES = (
     "def forward(x, y):",
@@ -78,17 +78,17 @@ def _log(nodes: list[reports.Node]) -> int:
 
 
 def _series(graph: reports.Graph) -> tuple[reports.ParameterSeries, ...]:
+    """Return a series for every leaf: its norms in the passes of the graph."""
     leaves = [node for node in graph.nodes if node.kind == "accumulate"]
-    norms = [array("f", [frame.norms[node.index] for frame in graph.frames]) for node in leaves]
     return tuple(
-        reports.ParameterSeries(
-            node.variable, (16, 3, 3), "float32", 144, True, True, True, "net", each, len(graph.frames)
-        )
-        for node, each in zip(leaves, norms, strict=True)
-    )
+        series(node, shape=(16, 3, 3), numel=144, touched=len(graph.frames),
+               norms=array("f", [frame.norms[node.index] for frame in graph.frames]))
+        for node in leaves
+    )  # fmt: skip
 
 
-def _run(passes: int, broken_at: float = math.inf) -> reports.TraceReport:
+def calm_run(passes: int = 40, broken_at: float = math.inf) -> reports.TraceReport:
+    """Return a run without problems, or with NaN gradients from that pass on."""
     build = _skeleton()
     nodes = build.nodes
     frames = [_frame(nodes, number, number >= broken_at) for number in range(1, passes + 1)]
@@ -106,14 +106,9 @@ def _run(passes: int, broken_at: float = math.inf) -> reports.TraceReport:
     )  # fmt: skip
 
 
-def calm_run(passes: int = 40) -> reports.TraceReport:
-    """A run without problems."""
-    return _run(passes)
-
-
 def standing() -> reports.TraceReport:
     """A graph that was drawn before any backward ran through it, as ``%gradgraph`` draws it."""
-    report = _run(1)
+    report = calm_run(1)
     graph = replace(report.graphs[0], passes_seen=0, frames=())
     return replace(
         report, title="loss", state="drawn", seconds=0.0, own_seconds=0.0, graphs=(graph,), passes=(), passes_seen=0,
@@ -123,7 +118,7 @@ def standing() -> reports.TraceReport:
 
 def broken_run(passes: int = 37, at: int = 31) -> reports.TraceReport:
     """A run in which ``p.log()`` gives NaN gradients from pass ``at`` on, with its finding and a gap."""
-    report = _run(passes, at)
+    report = calm_run(passes, at)
     finding = reports.Finding(
         "TM402", "error", "the first NaN gradient is born in `log`: its input holds 3 zeros", _location(6),
         {"nan": 3, "zeros": 3, "pass": at},
@@ -169,7 +164,7 @@ def large_run(count: int = 2000, passes: int = 40, *, branches: int = 3) -> repo
         for number in range(1, passes + 1)
     ]
     graph = build.traced(frames)
-    return replace(_run(passes), title=f"encoder of {count}", graphs=(graph,), parameters=_series(graph))
+    return replace(calm_run(passes), title=f"encoder of {count}", graphs=(graph,), parameters=_series(graph))
 
 
 def live_frame(report: reports.TraceReport, number: int, reached: int, *, structure: int = 1) -> reports.LiveFrame:

@@ -22,11 +22,9 @@ CELLS = Cells(
 PARTLY = Cells([Row("b", [Cell(colour="#56b4e9", share=share) for share in (1, 0.75, 0.25, 0)], look="tm-strip")])
 
 
-def framed(cells: Cells, width: int = 80) -> list[str]:
+def framed(cells: Cells) -> list[str]:
     """Return the lines with frames."""
-    found = cells.framed(width)
-    assert found is not None
-    return found[0].lines()
+    return cells.framed(80)[0].lines()
 
 
 def test_frames_in_a_terminal():

@@ -100,30 +100,18 @@ def test_the_cost_is_that_of_the_sampling_thread():
 PARENT = {"header": {"msg_id": "the cell", "msg_type": "execute_request"}}
 
 
-class Socket:
-    """Keeps what is sent."""
-
-    def __init__(self) -> None:
-        self.sent: list[list[bytes]] = []
-
-    def send_multipart(self, parts: list[bytes]) -> None:
-        self.sent.append(parts)
-
-
-class Widget:
-    """A widget with a kernel's channel, or any other."""
-
-    def __init__(self, comm: Any) -> None:
-        self.comm = comm
-        self.plain: list[tuple[Any, list[bytes]]] = []
-
-    def send(self, content: Any, buffers: list[bytes]) -> None:
-        self.plain.append((content, buffers))
-
-
 def _comm(session: Session) -> Any:
-    kernel = SimpleNamespace(session=session, iopub_socket=Socket(), get_parent=lambda: PARENT)
+    """A kernel's channel, which keeps what is sent."""
+    sent: list[list[bytes]] = []
+    socket = SimpleNamespace(sent=sent, send_multipart=sent.append)
+    kernel = SimpleNamespace(session=session, iopub_socket=socket, get_parent=lambda: PARENT)
     return SimpleNamespace(kernel=kernel, comm_id="abc", topic=b"comm-abc")
+
+
+def _widget(comm: Any) -> Any:
+    """A widget with a kernel's channel, or any other; what it sends by itself is kept."""
+    plain: list[tuple[Any, list[bytes]]] = []
+    return SimpleNamespace(comm=comm, plain=plain, send=lambda content, buffers: plain.append((content, buffers)))
 
 
 @pytest.fixture
@@ -135,7 +123,7 @@ def session() -> Session:
 @pytest.mark.parametrize("key", [b"secret", b""])
 def test_messages_are_read_as_a_widgets_own_are(key: bytes) -> None:
     """Address, signature, type, parent and content are those of `Widget.send`; the buffer is its own."""
-    widget = Widget(_comm(Session(key=key)))
+    widget = _widget(_comm(Session(key=key)))
     Wire(widget).send(b"12345678")
     reader = Session(key=key)
     to, rest = reader.feed_identities(widget.comm.kernel.iopub_socket.sent[0])
@@ -150,7 +138,7 @@ def test_messages_are_read_as_a_widgets_own_are(key: bytes) -> None:
 
 def test_every_message_has_a_number_and_a_signature_of_its_own(session: Session) -> None:
     """A reader refuses one that it has seen: all of a run go by the same reader."""
-    widget, reader = Widget(_comm(session)), Session(key=b"secret")
+    widget, reader = _widget(_comm(session)), Session(key=b"secret")
     wire = Wire(widget)
     for at in range(12):
         wire.send(bytes([at]))
@@ -163,7 +151,7 @@ def test_every_message_has_a_number_and_a_signature_of_its_own(session: Session)
 @pytest.mark.parametrize("comm", [None, SimpleNamespace(comm_id="of another kernel")])
 def test_other_kernels_get_what_the_widget_sends(comm: Any) -> None:
     """Without a Jupyter kernel's channel the widget's own way is taken, every time."""
-    widget = Widget(comm)
+    widget = _widget(comm)
     wire = Wire(widget)
     wire.send(b"1")
     wire.send(b"2")
@@ -173,7 +161,7 @@ def test_other_kernels_get_what_the_widget_sends(comm: Any) -> None:
 def test_messages_that_are_no_json_are_left_to_the_session(session: Session) -> None:
     """A kernel may pack its messages otherwise: then nothing is put into them."""
     session.pack = lambda found: b"\x80" + repr(found).encode()
-    widget = Widget(_comm(session))
+    widget = _widget(_comm(session))
     Wire(widget).send(b"1")
     assert (widget.plain, widget.comm.kernel.iopub_socket.sent) == ([({}, [b"1"])], [])
 
@@ -192,7 +180,7 @@ IN_THE_WAY = {
 def test_what_cannot_go_the_short_way_goes_the_long_one(case: str, session: Session, monkeypatch) -> None:
     """The message is not lost: the widget knows what to do with it."""
     comm = _comm(session)
-    widget = Widget(comm)
+    widget = _widget(comm)
     wire = Wire(widget)
     wire.send(b"1")
     IN_THE_WAY[case](widget, monkeypatch)

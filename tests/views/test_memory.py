@@ -44,9 +44,8 @@ def test_shared_pages_never_make_a_negative_part() -> None:
     device = DeviceMemory("cpu", live=9 * GIB, storages=1, tensors=1, free=GIB, total=16 * GIB, process=GIB,
                           others=(ProcessUse(1, "x", None),))  # fmt: skip
     bar = device_bar(device, [storage("x", 9 * GIB, "other", device="cpu")])
-    assert [(part.kind, part.nbytes) for part in bar.parts] == [
-        ("tensors", 9 * GIB), ("rest", 6 * GIB), ("free", GIB),
-    ]  # fmt: skip
+    parts = [(part.kind, part.nbytes) for part in bar.parts]
+    assert parts == [("tensors", 9 * GIB), ("rest", 6 * GIB), ("free", GIB)]
 
 
 LOSSES = "del losses 693 MiB 24 storages"

@@ -53,10 +53,6 @@ def spacing(request):
     return SPACINGS[request.param]
 
 
-def rectangles(sizes, layout):
-    return [(x, y, x + width, y + height) for (width, height), (x, y) in zip(sizes, layout.positions, strict=True)]
-
-
 def test_a_layout_is_sound(graph, spacing):
     """However dense the graph, and however it is broken into rows: boxes stand clear of each other and of lines.
 
@@ -65,7 +61,8 @@ def test_a_layout_is_sound(graph, spacing):
     """
     layout = lay_out(*graph, spacing)
     assert layout == lay_out(*graph, spacing)
-    places = rectangles(graph[0], layout)
+    boxes = zip(graph[0], layout.positions, strict=True)
+    places = [(x, y, x + width, y + height) for (width, height), (x, y) in boxes]
     ordered = sorted(places)
     for number, (_, top, right, bottom) in enumerate(ordered):
         for other in ordered[number + 1 :]:

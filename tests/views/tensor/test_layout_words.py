@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from tensormagic.collectors.geometry.layout import layout
-from tensormagic.reports import LayoutReport
 from tensormagic.views.panels.tensor import verdicts
 
 MATRIX = torch.arange(24.0).reshape(4, 6)
@@ -80,15 +79,10 @@ CASES = {
 }
 
 
-def layout_of(x: torch.Tensor) -> LayoutReport:
-    """The layout of a tensor whose storage is that of its base."""
-    elements = x.untyped_storage().nbytes() // x.element_size()
-    sizes = {"storage_elements": elements, "element_size": x.element_size()}
-    return layout(x.shape, x.stride(), x.storage_offset(), **sizes)
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_verdicts(case: str) -> None:
-    """Each verdict that has something to say says exactly this."""
+    """Each verdict that has something to say says exactly this; the storage of each tensor is that of its base."""
     x, expected = CASES[case]
-    assert dict(verdicts(layout_of(x))) == expected
+    size = x.element_size()
+    sizes = {"storage_elements": x.untyped_storage().nbytes() // size, "element_size": size}
+    assert dict(verdicts(layout(x.shape, x.stride(), x.storage_offset(), **sizes))) == expected

@@ -10,7 +10,6 @@ import pytest
 from tensormagic.reports import NOTHING, CopyVerdict, Holder, HoldersReport, Path, PathNode, Sharing, Step
 from tensormagic.views.graph.words import FORMULAS, formulas
 from tensormagic.views.nodes import Paragraph, Table, Words
-from tensormagic.views.panels.tensor import badges, size_in_memory
 from tensormagic.views.panels.tensor_autograd import broken, lines, sent_rows, summary
 from tensormagic.views.panels.tensor_memory import (
     holders_nodes,
@@ -33,7 +32,6 @@ META = replace(SAMPLES["vector"], storage=replace(SAMPLES["vector"].storage, add
 WINDOW = SAMPLES["vector"].layout
 WINDOW = replace(WINDOW, strip=replace(WINDOW.strip, start=2, stop=6, cells=WINDOW.strip.cells[2:6]))
 SAID = [
-    (tensor_elements.formula, (SLICED.layout,), "offset(i, j) = 1 + 1·i + 12·j"),
     (tensor_elements.formula_at, (SLICED.layout, (2, 1)), "offset(2, 1) = 1 + 1·2 + 12·1 = 15"),
     (tensor_elements.bases_index, (SLICED, 15), "a[2, 3]"),
     # An index of the base cannot be known from the offset alone where the base does not fill the storage.
@@ -46,13 +44,6 @@ SAID = [
     (tensor_elements.strip_shown, (replace(SAMPLES["vector"], layout=WINDOW),), "elements 2 to 5 of 10 are drawn"),
     # A meta tensor's storage has a size and no first byte.
     (memory_summary, (META,), "none: on the meta device; elsewhere it would take 40 B"),
-    (size_in_memory, (SLICED,), ("32 B", "of a 96 B storage")),
-    (size_in_memory, (EXPANDED,), ("16 B", "stored, seen as 96 B")),
-    (size_in_memory, (SCORES,), ("128 MiB", "")),
-    (badges, (SLICED,), ["not contiguous", "requires_grad=False"]),
-    (badges, (SAMPLES["channels"],), ["channels_last", "requires_grad=False"]),
-    (badges, (EXPANDED,), ["not contiguous", "requires grad, not a leaf"]),
-    (badges, (SAMPLES["all_missing"],), []),
     # A value that is too long has fewer digits; none is cut off without a sign.
     *((tensor_elements.narrowed, (number, room), short) for number, room, short in (
         ("-0.01371", 8, "-0.01371"), ("-0.01371", 7, "-0.0137"), ("-0.01371", 5, "-0.01"), ("1.234e-05", 6, "1e-05"),
@@ -63,9 +54,8 @@ SAID = [
     # Formulas are not guessed: an op that is not known, or has another number of inputs, has none.
     (formulas, ("NoSuchBackward0", 2), ("", "")),
     (formulas, ("MulBackward0", 3), ("", "", "")),
-    # All drawn says nothing; part of a known number says both; past the bound says more than.
+    # All drawn says nothing; past the bound says more than.
     (path_note, (replace(graph_path(), walked=6),), ""),
-    (path_note, (graph_path(),), "the nearest 6 of 34 nodes are drawn"),
     (path_note, (replace(graph_path(), walked=10_000, complete=False),),
      "the nearest 6 nodes are drawn; there are more than 10\u00a0000"),
     (verdict_nodes, (None,), []),

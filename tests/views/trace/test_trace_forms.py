@@ -37,12 +37,10 @@ NAMESPACE = "{http://www.w3.org/2000/svg}"
 
 def texts(svg):
     """Return what is written, tooltips apart."""
-    found = ElementTree.fromstring(svg).iter(NAMESPACE + "text")
-    return ["".join([element.text or "", *(_inner(child) for child in element)]) for element in found]
-
-
-def _inner(child):
-    return ("" if child.tag.endswith("title") else child.text or "") + (child.tail or "")
+    root = ElementTree.fromstring(svg)
+    for tip in root.iter(NAMESPACE + "title"):
+        tip.text = ""
+    return ["".join(element.itertext()) for element in root.iter(NAMESPACE + "text")]
 
 
 @pytest.mark.parametrize("name", CASES)
