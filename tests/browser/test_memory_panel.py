@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
+import torch
 from playwright.sync_api import Page, expect
 
+import tensormagic as tm
 from tensormagic import views
 from tests.support.lab import LabNotebook
 from tests.views.samples_memory import SAMPLES
@@ -103,6 +106,20 @@ def test_the_timeline_is_switched_without_scripts(static_page: Callable[..., Pag
     expect(second.locator(".tm-by-category")).to_be_visible()
     page.keyboard.press("Enter")
     expect(first.locator(".tm-by-line")).to_be_visible()
+
+
+def test_a_short_run_is_no_needle_where_style_sheets_are_stripped(static_page: Callable[..., Page]) -> None:
+    """As in an untrusted notebook: a run of few operations is as wide there as a long one."""
+    with tm.track_memory() as run:
+        kept = [torch.ones(100) for _ in range(5)]
+    assert len(kept) == 5
+    html = re.sub(r"<style>.*?</style>", "", views.render(run.report, "html"), flags=re.DOTALL)
+    image = (
+        static_page(f"<style>img{{max-width:100%;height:auto}}</style>{html}", scripts=False)
+        .locator(".tm-plot img")
+        .first
+    )
+    assert image.evaluate("one => one.offsetWidth / one.offsetHeight") > 2
 
 
 def test_the_mark_of_the_peak_stands_on_the_picture(static_page: Callable[..., Page]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -65,6 +66,15 @@ def test_a_complex_number_has_both_its_parts(static_page: Callable[..., Page]) -
     page.get_by_role("button", name="offset", exact=True).click()
     page.get_by_role("button", name="value", exact=True).click()
     expect(cells).to_have_text(["-0.84-0.52j 0", "2+1.5j 1", "1e-07+3j 2", "0+1j 3"])
+
+
+def test_bars_are_seen_where_style_sheets_are_stripped(static_page: Callable[..., Page]) -> None:
+    """An untrusted notebook keeps what is written at the elements: an empty cell would have no width."""
+    html = re.sub(r"<style>.*?</style>", "", views.render(tm.inspect(torch.arange(50.0)), "html"), flags=re.DOTALL)
+    page = static_page(f"{HEAD}<style>td{{padding:6px}}</style>{html}", scripts=False)
+    bars = page.locator("table.tm-bars td[title] div")
+    assert bars.count() > 5
+    assert all(bar.evaluate("one => one.offsetWidth") >= 3 for bar in bars.all())
 
 
 def test_a_pixel_keeps_its_colour(static_page: Callable[..., Page]) -> None:

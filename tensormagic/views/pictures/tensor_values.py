@@ -164,7 +164,7 @@ def _bars(counts: tuple[int, ...], edges: tuple[float, ...]) -> str:
 
 def _bar(found: int, height: int, title: str, *, labelled: bool, class_: str | None = None) -> str:
     height = max(height, 1) if found else 0
-    look = f"height:{height}px;background:{role('bar')}"
+    look = f"min-width:3px;height:{height}px;background:{role('bar')}"  # a cell without styles is as wide as this
     if labelled and found:
         label = tag("div", short_count(found), class_="tm-count")
         return tag("td", label, tag("div", class_=class_, style=look), title=title, style="vertical-align:bottom")

@@ -36,6 +36,7 @@ from tensormagic.words import count, number_of_bytes, percent, seconds_text, sho
 # read on white and on near-black. It is stretched to the width of the panel.
 
 COLUMNS, ROWS = 460, 400  # units of the picture: some two pixels across, half a pixel down
+PLAIN = 150  # pixels that it is high where there is no style sheet, and COLUMNS wide
 HEADROOM = 1.12
 EDGE = 4  # units that the line along the top of an area is high: one and a half pixels in a panel
 
@@ -194,7 +195,7 @@ def _chart(timeline: Timeline, layers: Sequence[Layer], unit: str, alternative: 
         for nbytes, words in _ticks(top)
     )
     wide, inner = areas(timeline, layers)  # from nothing at the bottom to `scale_top` at the top
-    size = f'viewBox="0 0 {wide} {ROWS}" width="{wide}" height="{ROWS}" preserveAspectRatio="none"'
+    size = f'viewBox="0 0 {wide} {ROWS}" width="{COLUMNS}" height="{PLAIN}" preserveAspectRatio="none"'
     image = svg_image(f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{inner}</svg>', alternative)
     plot = tag("div", image, _peak(timeline, top), class_="tm-plot")
     return tag("div", marks, " ", plot, class_="tm-chart") + _axis(timeline, unit)
