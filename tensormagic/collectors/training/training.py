@@ -164,7 +164,7 @@ class TrainingWatcher(TracePart):
         self._pass_log, self._recorder = passes, recorder
         self._home, self._late = get_ident(), passes.late
         self._followed: dict[int, Followed] = {}
-        self._gone: list[Followed] = []
+        self._optimizers: list[Followed] = []  # as they were met, those that are no more included
         self._beyond: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
         self._by_hand = ByHand(leaves, self._brought, recorder.autograd.blind, passes.late)
         self._elsewhere, self._frozen = Elsewhere(leaves), FrozenMoves(leaves, namespace, passes)
@@ -247,7 +247,7 @@ class TrainingWatcher(TracePart):
         self._guarded(self._finish)
 
     def _finish(self) -> None:
-        held = {number for optimizer in self._all() for number in optimizer.held.numbers}
+        held = {number for optimizer in list(self._optimizers) for number in optimizer.held.numbers}
         known = enumerate(self._leaves.known)
         asking = {number for number, leaf in known if leaf.is_parameter and leaf.owner and leaf.requires_grad}
         if held:
@@ -258,7 +258,7 @@ class TrainingWatcher(TracePart):
         self._idle = tuple(IdleOptimizer(name=name_of(optimizer, names), holds=tuple(sorted(numbers)))
                            for optimizer, numbers in idle)  # fmt: skip
         self._names, self._elsewhere.idle = names_of_one(self._namespace), []
-        for optimizer in self._all():
+        for optimizer in list(self._optimizers):
             optimizer.held.find_owner(self._namespace)
         self._finished = True
 
@@ -333,9 +333,8 @@ class TrainingWatcher(TracePart):
             return None
         self.optimizers_seen += 1
         self._recorder.cuts.trained.step(optimizer)
-        if (gone := self._followed.pop(id(optimizer), None)) is not None:
-            self._gone.append(gone)
-        if len(self._followed) + len(self._gone) >= MOST_OPTIMIZERS:
+        self._followed.pop(id(optimizer), None)
+        if len(self._optimizers) >= MOST_OPTIMIZERS:
             self._beyond.add(optimizer)
             return None
         stepping = Stepping(probes_of(held_by(optimizer)), self._brought, self._late)
@@ -346,12 +345,10 @@ class TrainingWatcher(TracePart):
             found.again = known is not None and known() is first
             self._met[id(first)] = weakref.ref(first)
         self._followed[id(optimizer)] = found
+        self._optimizers.append(found)
         stepping.begin()
         self._by_hand.leave_to(held_by(optimizer))
         return found
-
-    def _all(self) -> list[Followed]:
-        return [*self._gone, *list(self._followed.values())]
 
     def _alive(self) -> list[Followed]:
         return [followed for followed in self._followed.values() if followed.reference() is not None]
@@ -395,11 +392,11 @@ class TrainingWatcher(TracePart):
 
     def fields(self, _graphs: Sequence[Graph]) -> dict[str, Any]:
         """Return what is known so far; nothing where nothing trained."""
-        optimizers = tuple(followed.use() for followed in self._all())
+        optimizers = tuple(followed.use() for followed in list(self._optimizers))
         by_hand = self._by_hand.use()
         if not self._passes and not optimizers and not self._loads.found:
             return {}
-        held = (followed.held.numbers for followed in self._all())
+        held = (followed.held.numbers for followed in list(self._optimizers))
         return {"training": Training(
             optimizers=optimizers,
             optimizers_seen=self.optimizers_seen,

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import tensormagic as tm
+from tensormagic.collectors.training import training
 
 
 def loss_of(net):
@@ -372,3 +373,21 @@ def test_the_mode_of_a_model_at_each_step():
     (mode,) = trace.report.training.modes
     assert (mode.model, mode.steps, mode.eval_steps, mode.longest, mode.first) == ("net", 5, 3, 3, 3)
     assert (mode.dropouts, mode.norms, mode.unused_norms) == (1, 1, 0)
+
+
+def test_optimizers_are_listed_in_the_order_in_which_they_step(monkeypatch):
+    """One that takes the address of one that is no more, as the next in a loop often does, comes after the others."""
+    addresses = {}
+    monkeypatch.setattr(training, "id", lambda x: addresses.get(id(x), id(x)), raising=False)
+    net = nn.Linear(4, 2)
+    with tm.trace() as trace:
+        loss_of(net).backward()
+        first, second = (torch.optim.SGD(net.parameters(), lr=rate) for rate in (1.0, 0.5))
+        first.step()
+        second.step()
+        address = id(second)
+        del second
+        third = torch.optim.SGD(net.parameters(), lr=0.25)
+        addresses[id(third)] = address
+        third.step()
+    assert [one.rate for one in trace.report.training.optimizers] == [1.0, 0.5, 0.25]
