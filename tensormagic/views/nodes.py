@@ -18,7 +18,7 @@ from tensormagic.reports import Finding, Gap, Location
 from tensormagic.words import ELLIPSIS, number_of_bytes, plural
 
 Cell: TypeAlias = "str | Words | Noted | Clash | Shape | Chip | Bar | Strip | tuple[Cell, ...] | None"
-Node: TypeAlias = "str | Findings | Section | Paragraph | Items | Table | Source | Parts | Strip | Picture"
+Node: TypeAlias = "str | Findings | Section | Paragraph | Items | Table | Source | Parts | Picture"
 # How words look; "left" and "right": the name of one of two runs, "up" and "down": the sign of which has more.
 Look = Literal["quiet", "strong", "code", "badge", "error", "failed", "warning", "left", "right", "up", "down"]
 
@@ -225,24 +225,19 @@ class Parts:
 
 
 class Picture(ABC):
-    """A node that is a drawing: it draws itself in each form, and says in words what is to be seen."""
+    """A node that is a drawing: it draws itself in each form that shows it; what a page folds, no SVG shows."""
 
     @abstractmethod
     def html(self) -> str:
         """Return it as markup."""
 
-    @abstractmethod
-    def text(self, width: int) -> Iterable[str]:
+    def text(self, width: int) -> Iterable[str]:  # noqa: ARG002  (for those that draw)
         """Return it as lines of a terminal, of at most ``width`` columns."""
+        return ()
 
-    @abstractmethod
-    def svg(self, width: float) -> tuple[str, float]:
+    def svg(self, width: float) -> tuple[str, float]:  # noqa: ARG002  (for those that draw)
         """Return it as SVG content of that width, and its height."""
-
-    @property
-    @abstractmethod
-    def sentence(self) -> str:
-        """What is to be seen, in a sentence."""
+        return "", 0.0
 
 
 def table_of(columns: Sequence[Column], items: Iterable[Any], **options: Any) -> Table:

@@ -423,11 +423,6 @@ def _dots(colour: int, share: float | None) -> list[int]:
 
 
 @html.register
-def _(node: Strip) -> str:
-    return cell(node)
-
-
-@html.register
 def _(node: Parts) -> str:
     bar = "".join(tag("span", class_=part.ground, style=f"width:{100 * part.share:.2f}%",
                       title=_sentence(part)) for part in node.parts)  # fmt: skip

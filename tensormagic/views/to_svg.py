@@ -49,32 +49,20 @@ _GROUNDS |= {"tm-df": _PAPER, "tm-dr": role("skip"), "tm-du": role("hatch"), "tm
 
 
 class Page:
-    """A card of a fixed width: things are put below one another."""
+    """A card, `WIDTH` wide inside of its margins: things are put below one another."""
 
-    def __init__(self, width: float) -> None:
-        """Start empty, ``width`` pixels wide inside of its margins."""
-        self._width, self._height, self._parts = width, _MARGIN, list[str]()
+    def __init__(self) -> None:
+        """Start empty."""
+        self._height, self._parts = _MARGIN, list[str]()
 
     def put(self, content: str, height: float) -> None:
         """Add SVG content of that height."""
         self._parts.append(f'<g transform="translate({_MARGIN:.0f},{number(self._height)})">{content}</g>')
         self._height += height + 8
 
-    def heading(self, words: str) -> None:
-        """Add a heading."""
-        self.put(text_svg(0, 15, fitted(" ".join(words.split()), self._width, 16, bold=True), bold=True, size=16), 18)
-
-    def text(self, words: str) -> None:
-        """Add a line of text."""
-        self.put(text_svg(0, 12, fitted(words, self._width, 13), size=13), 14)
-
-    def legend(self, entries: Sequence[tuple[str, str]]) -> None:
-        """Add a legend: colour and words each; in as many lines as it needs."""
-        self.put(*legend_svg(entries, self._width))
-
     def svg(self, alternative: str) -> str:
         """Return the whole picture; ``alternative`` says what it shows."""
-        wide, high = self._width + 2 * _MARGIN, self._height + _MARGIN / 2
+        wide, high = WIDTH + 2 * _MARGIN, self._height + _MARGIN / 2
         size = f'width="{wide:.0f}" height="{high:.0f}" viewBox="0 0 {wide:.0f} {high:.0f}"'
         ground = f'<rect width="{wide:.0f}" height="{high:.0f}" fill="{_PAPER}"/>'
         sentence = tag("title", escape(one_line(alternative)))
@@ -130,15 +118,15 @@ _TONES = {"error": "error", "warning": "warning", "note": "note", "mark": "ink-2
 
 def render(view: Panel) -> str:
     """Return a panel as a picture; its folded parts are left out."""
-    page = Page(WIDTH)
-    sentence = _draw_panel(view, page)
-    return page.svg(sentence)
+    page = Page()
+    return page.svg(_draw_panel(view, page))
 
 
 def _draw_panel(view: Panel, page: Page) -> str:
     """Put a panel on a page, and return what it is about."""
     facts = " \u00b7 ".join(filter(None, map(_one_line, view.facts)))
-    page.heading(plain(view.title))
+    title = " ".join(plain(view.title).split())
+    page.put(text_svg(0, 15, fitted(title, WIDTH, 16, bold=True), bold=True, size=16), 18)
     _paragraph(page, facts)
     for words in filter(None, view.second):
         _paragraph(page, plain(words), ink=_QUIET)
@@ -383,12 +371,6 @@ def _box(x: float, y: float, wide: float, high: float, colour: str) -> str:
 
 
 @draw.register
-def _(node: Strip, page: Page) -> None:
-    if node.shares:
-        page.put(_strip(node, 0, 0), 16)
-
-
-@draw.register
 def _(node: Parts, page: Page) -> None:
     x, drawn = 0.0, []
     for part in node.parts:
@@ -397,7 +379,7 @@ def _(node: Parts, page: Page) -> None:
                      f'stroke="{theme.role("line-2")}" stroke-width=".5"/>')  # fmt: skip
         x += wide
     page.put("".join(drawn), 22)
-    page.legend([(ground_colour(part.ground), f"{part.words} {part.amount}") for part in node.parts])
+    page.put(*legend_svg([(ground_colour(part.ground), f"{part.words} {part.amount}") for part in node.parts], WIDTH))
     _paragraph(page, plain(node.note), ink=_QUIET)
 
 

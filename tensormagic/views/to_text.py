@@ -327,11 +327,6 @@ def _(node: Strip) -> str:
 
 
 @text.register
-def _(node: Strip, width: int) -> Iterable[str]:
-    return wrapped(inline(node), width, "  ", "  ")
-
-
-@text.register
 def _(node: Parts, width: int) -> Iterator[str]:
     rows = [(part.words, inline(Bar(part.share)), part.amount, part.of) for part in node.parts]
     yield from table(rows, indent=2, gap=2, width=width, right=(2, 3)) if rows else ()

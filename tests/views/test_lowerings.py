@@ -69,7 +69,7 @@ NODES = {
     "words": (Table([Column()], [[Words("odd", "error")]]), "odd"),
     "noted": (Table([Column()], [[Noted("main", ["beneath"])]]), "beneath"),
     "chip": (Table([Column()], [[Chip(27)]]), "AA"),
-    "strip": (Strip([0.0, 0.5, 1.0, None], "half of it"), ""),
+    "strip": (Table([Column()], [[Strip([0.0, 0.5, 1.0, None], "half of it")]]), ""),
     "parts": (Parts([Part("used", "3 MiB", 0.75, "tm-cp")], "not to scale"), "used"),
     "bar": (Table([Column()], [[Bar(0.5)]]), ""),
 }
@@ -94,7 +94,7 @@ def test_what_is_markup_stays_text(hostile):
             hostile, [Table([Column(hostile)], [[Noted(hostile, [Words(hostile, "code")])]], label=hostile)], hostile
         ),
         Source([Line(1, hostile, [hostile], [hostile])], (hostile, hostile)),
-        Strip([1.0], hostile),
+        Table([Column()], [[Strip([1.0], hostile)]]),
         Parts([Part(hostile, hostile, 1.0, "tm-cp")], hostile),
         Items([hostile], more=(hostile, hostile), left_out=1),
     )

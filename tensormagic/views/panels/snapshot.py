@@ -32,11 +32,8 @@ from tensormagic.views.nodes import (
     table_of,
 )
 from tensormagic.views.pictures.timeline import TimelinePicture
-from tensormagic.views.pictures.timeline_stack import BEFORE, OTHER_LINES, Layer, line_colour, line_ranks
+from tensormagic.views.pictures.timeline_stack import BEFORE, OTHER_LINES, Layer, line_ranks
 from tensormagic.views.pictures.treemap import LEFT_OUT, Tile, TreemapPicture
-from tensormagic.views.svg_paths import number
-from tensormagic.views.theme import role
-from tensormagic.views.to_svg import text_svg
 from tensormagic.words import DOT, count, number_of_bytes, percent, plural, seconds_text, shortened
 
 # Segments of a CUDA allocator: what it has reserved, each as long as it is large, and the blocks in it.
@@ -59,11 +56,6 @@ class SegmentsPicture(Picture):
     segments: Sequence[Segment]  # What is drawn.
     ranks: dict[int, int]  # The lines that have a colour.
     line_words: Callable[[int], str]  # Names a line by its number.
-
-    @property
-    def sentence(self) -> str:
-        """How many there are."""
-        return plural(len(self.segments), "segment")
 
     def html(self) -> str:
         """Return a bar a segment, below its words, and a legend."""
@@ -96,21 +88,6 @@ class SegmentsPicture(Picture):
         for segment in self.segments:
             yield f"  {segment.device}  {segment_words(segment)}"
             yield f"  \u2502{_drawn(segment, max(round((width - 4) * segment.nbytes / largest), 1))}\u2502"
-
-    def svg(self, width: float) -> tuple[str, float]:
-        """Return a bar a segment, below its words."""
-        largest, parts = self.segments[0].nbytes or 1, list[str]()
-        inks = {"free": role("bg"), "mixed": role("n0"), "awaiting free": role("hatch")}
-        for at, segment in enumerate(self.segments):
-            x, top = 0.0, 40.0 * at
-            parts.append(text_svg(0, top + 12, f"{segment.device}  {segment_words(segment)}", size=12))
-            for one in drawn_stretches(segment):
-                wide = width * one.nbytes / largest
-                place = f'x="{number(x)}" y="{number(top + 17)}" width="{number(wide)}" height="16"'
-                ink = inks.get(one.state) or line_colour(self.ranks.get(one.line, len(self.ranks)))
-                parts.append(f'<rect {place} fill="{ink}" stroke="{role("line-2")}" stroke-width=".5"/>')
-                x += wide
-        return "".join(parts), 40.0 * len(self.segments)
 
 
 def segment_words(segment: Segment) -> str:

@@ -324,7 +324,7 @@ def _large(kind: KindReport) -> Section:
 
 @dataclass(frozen=True, slots=True)
 class Metadata(Picture):
-    """Every field that torch has of a tensor: in a page alone, where it is one click away."""
+    """Every field that torch has of a tensor: in a page alone, one click away; a terminal asks for the one it wants."""
 
     report: TensorReport
 
@@ -342,13 +342,3 @@ class Metadata(Picture):
         )
         data = tag("pre", escape(self.report.data_text[:_DATA_WIDTH])) if self.report.data_text else ""
         return tag("dl", *pairs) + (tag("p", "data", class_="quiet") + data if data else "")
-
-    def text(self, width: int) -> tuple[str, ...]:
-        """Return nothing: a terminal asks for the one field that it wants."""
-        del width
-        return ()
-
-    def svg(self, width: float) -> tuple[str, float]:
-        """Return nothing."""
-        del width
-        return "", 0.0

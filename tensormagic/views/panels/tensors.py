@@ -37,11 +37,6 @@ class TensorRows(Picture):
 
     table: TensorTable  # Its rows, and the panels of the first of them.
 
-    @property
-    def sentence(self) -> str:
-        """How many there are."""
-        return plural(len(self.table.rows), "row")
-
     def html(self) -> str:
         """Return the rows, the folded panels, and the viewer with its data."""
         return _rows(self.table) + _panels(self.table) + _viewer(self.table)

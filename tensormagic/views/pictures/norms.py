@@ -41,12 +41,6 @@ class Norms(Picture):
 
     report: TraceReport
 
-    @property
-    def sentence(self) -> str:
-        """How many parameters there are, over how many passes."""
-        passes = plural(len(self.report.passes), "pass", "passes")
-        return f"Gradient norms of {plural(len(self.report.parameters), 'parameter')} in {passes}"
-
     def html(self) -> str:
         """Return the parameters and the last passes as tables."""
         return to_html.html(_parameter_table(self.report)) + to_html.html(_pass_table(self.report))

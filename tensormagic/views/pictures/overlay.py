@@ -15,7 +15,7 @@ from tensormagic.views import theme
 from tensormagic.views.nodes import Picture
 from tensormagic.views.pictures.cells import CHARACTER, Cell, Cells, Row, lettered
 from tensormagic.views.theme import code_of, loader
-from tensormagic.words import count, plural, shortened
+from tensormagic.words import count, shortened
 
 WIDTH = 840  # pixels that the cells have where the panel is as wide as it can be
 UNIT = 46  # pixels of a cell at most
@@ -31,11 +31,6 @@ class OverlayPicture(Picture):
     report: OverlayReport  # Whose members they are.
     storage: OverlayStorage  # In which they lie.
     viewer: bool = False  # Whether the script comes with it that lights what lies over the same bytes: once a panel.
-
-    @property
-    def sentence(self) -> str:
-        """What is drawn."""
-        return f"{plural(len(self.storage.rows), 'tensor')} over one storage"
 
     def html(self) -> str:
         """Return a table of cells, coloured where they are read."""

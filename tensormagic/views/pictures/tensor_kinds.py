@@ -56,11 +56,6 @@ class Stored(Picture):
 
     kind: KindReport
 
-    @property
-    def sentence(self) -> str:
-        """How the stored elements lie."""
-        return stored_sentence(self.kind.map) if self.kind.map else ""
-
     def html(self) -> str:
         """Return map and arrays side by side."""
         stored, arrays = self.kind.stored, ""
@@ -96,11 +91,6 @@ class Components(Picture):
     """The tensors that a tensor consists of, each with a small picture of its values."""
 
     components: Sequence[Component]
-
-    @property
-    def sentence(self) -> str:
-        """What there is."""
-        return "; ".join(f"{each.name}: {each.role}" for each in self.components)
 
     def html(self) -> str:
         """Return a card each."""

@@ -78,14 +78,6 @@ class Histogram(Picture):
 
     statistics: Statistics
 
-    @property
-    def sentence(self) -> str:
-        """From where to where, and the height of the highest bar."""
-        edges, counts = self.statistics.histogram_edges, self.statistics.histogram_counts
-        if len(counts) < 2:
-            return ""
-        return f"{short_number(edges[0])} {sparkline(counts)} {short_number(edges[-1])}   {_highest(counts)}"
-
     def html(self) -> str:
         """Return bars that each say their count where styles are stripped; nothing without numbers."""
         bars, edges = _fewer(self.statistics)
@@ -266,11 +258,6 @@ class SliceRows(Picture):
     """The slices along each dimension as a row of colour, and their story in sentences."""
 
     report: TensorReport
-
-    @property
-    def sentence(self) -> str:
-        """What each row shows."""
-        return " ".join(row_sentence(self.report, each) for each in self.report.slices)
 
     def html(self) -> str:
         """Return the sentences, the rows, and what their colours mean."""

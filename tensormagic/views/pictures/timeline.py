@@ -100,11 +100,6 @@ class TimelinePicture(Picture):
         """Return what is stacked first, the lowest first."""
         return list(by_line(self.timeline) if self.only_lines else by_category(self.timeline))
 
-    @property
-    def sentence(self) -> str:
-        """How the live bytes went, and what the peak is made of."""
-        return timeline_alternative(self.timeline, self.layers(), self.words, unit=self.unit)
-
     def html(self) -> str:
         """Return it by category, and one click away by line."""
         first = self._layers_html(self.layers())
