@@ -36,7 +36,6 @@ from tensormagic.reports.base import (
     Gap,
     Location,
     RelatedLine,
-    Renderers,
     Report,
     Severity,
 )
@@ -357,7 +356,6 @@ __all__ = [
     "RelatedLine",
     "Release",
     "ReleaseKind",
-    "Renderers",
     "RepeatedModule",
     "Report",
     "RngComparison",

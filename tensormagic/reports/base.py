@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass, 
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from tensormagic.errors import ReportFormatError
 
@@ -248,34 +248,13 @@ def _hints(cls: type) -> dict[str, Any]:
 
 # What every report can do: be saved, loaded, compared, and drawn.
 #
-# Reports are plain data and know nothing of renderers. ``save`` and ``figure`` go through the `Renderers` of a module
-# that is imported when a report is first drawn: until then it costs nothing.
+# Reports are plain data and know nothing of renderers: modules above them, named here and imported when a report is
+# first drawn. Until then they cost nothing.
 
 FORMAT_VERSION = 1
-_DRAWS = "tensormagic.views.page.files"  # a name, no import: plain data needs nothing that is above it
+_VIEWS, _FILES = "tensormagic.views", "tensormagic.views.page.files"
 
 ReportType = TypeVar("ReportType", bound="Report")
-
-
-class Renderers(Protocol):
-    """What the layer above reports provides: ways out of plain data."""
-
-    def save(self, report: Report, path: str | os.PathLike[str], *, slide: bool = False) -> None:
-        """Write the report in the format that the file's ending names; ``slide``: for a wall."""
-
-    def figure(self, report: Report, kind: str) -> Any:
-        """Return a plotly figure of that kind."""
-
-    def text(self, report: Report) -> str:
-        """Return the report as plain text."""
-
-    def bundle(self, report: Report) -> dict[str, str]:
-        """Return the report by media type, in all forms that a host may choose from; this never raises."""
-
-
-def _outlet() -> Renderers:
-    found: Renderers = import_module(_DRAWS).Renderers()
-    return found
 
 
 def _require_format(version: object) -> None:
@@ -342,23 +321,25 @@ class Report:
             TensorMagicError: for an ending that no format has, or a report that has not this format.
             OSError: where the file cannot be written; what stood there is left.
         """
-        _outlet().save(self, path, slide=slide)
+        import_module(_FILES).save(self, path, slide=slide)
 
     def figure(self, kind: str) -> Any:
         """Return a ``plotly.graph_objects.Figure`` of that kind."""
-        return _outlet().figure(self, kind)
+        return import_module(_VIEWS).figure(self, kind)
 
     def __str__(self) -> str:
         """Return the report as plain text, at most 100 columns wide."""
-        return _outlet().text(self)
+        text: str = import_module(_VIEWS).render(self, "txt")
+        return text
 
     def _repr_mimebundle_(self, **_include_exclude: Any) -> dict[str, str]:
-        """Show the report as the value of a cell, also where the extension is not loaded."""
-        return _outlet().bundle(self)
+        """Show the report as the value of a cell, also where the extension is not loaded; this never raises."""
+        bundle: dict[str, str] = import_module(_FILES).bundle(self)
+        return bundle
 
     def _repr_html_(self) -> str:
         """Show the report in hosts that ask for HTML alone, such as marimo."""
-        return _outlet().bundle(self)["text/html"]
+        return self._repr_mimebundle_()["text/html"]
 
 
 # Makes frozen records in a quarter of the time: a graph of a hundred thousand nodes has half a million of them.

@@ -17,7 +17,7 @@ from typing import Any
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import Report, RunReport, TraceReport
 from tensormagic.reports.base import gc_paused
-from tensormagic.views.markup import escape, in_address, made_once, packed, plain, plain_report, tag
+from tensormagic.views.markup import in_address, made_once, packed, plain_report, tag
 from tensormagic.views.theme import EITHER_SIDE, code, module, once_each, static, with_loader
 
 PANELS: dict[str, str] = {
@@ -91,22 +91,21 @@ def render(report: Report, form: str, *, in_file: bool = False, slide: bool = Fa
     if form not in forms_of(type(report)):
         forms = ", ".join([*forms_of(type(report)), "json"])
         raise TensorMagicError(f"a {report.kind_name} report has no form {form!r}; there are: {forms}")
-    if isinstance(report, RunReport):
-        with gc_paused(), made_once():
-            return _render_parts(plain_report(report), form, in_file=in_file, slide=slide, **options)
-    if slide and isinstance(report, TraceReport):
-        options["wall"] = True
     with gc_paused(), made_once():
         if form == "html" and isinstance(report, TraceReport):
-            text: str = import_module(PANELS["trace"]).render(plain_report(report), **options)
+            text: str = import_module(PANELS["trace"]).render(plain_report(report), wall=slide, **options)
         else:
             text = draw(plain_report(report), form, **options)
-        if form != "html":
+        if form == "html":
+            text = print_styles(text)
+            most = MOST_IN_FILE if in_file else MOST_CARRIED
+            text = with_slides(text) if slide else with_export(report, text, most=most)
+        if not isinstance(report, RunReport):
             return text
-        text = print_styles(text)
-        if slide:
-            return with_slides(text)
-        return with_export(report, text, most=MOST_IN_FILE if in_file else MOST_CARRIED)
+        every = [text, *(render(part, form, in_file=in_file, slide=slide, **options) for part in report.parts)]
+        if form == "html":
+            return once_each("".join(every))
+        return _stacked(every) if form == "svg" else "\n".join(every)
 
 
 def draw(report: Report, form: str, **options: Any) -> str:
@@ -115,19 +114,6 @@ def draw(report: Report, form: str, **options: Any) -> str:
     panel = import_module(PANELS[report.kind_name]).view(report, **given)
     drawn: str = import_module(FORMS[form]).render(panel, **options)
     return drawn
-
-
-def _render_parts(report: RunReport, form: str, *, in_file: bool = False, slide: bool = False, **options: Any) -> str:
-    """Return all of it in one form: ``"html"``, ``"svg"`` or ``"txt"``; the options are those of every panel."""
-    top = draw(report, form, **options)
-    if form == "html":
-        top = print_styles(top)
-        most = MOST_IN_FILE if in_file else MOST_CARRIED
-        top = with_slides(top) if slide else with_export(report, top, most=most)
-        parts = [render(part, form, in_file=in_file, slide=slide) for part in report.parts]
-        return once_each("".join([top, *parts]))
-    parts = [render(part, form, **options) for part in report.parts]
-    return _stacked([top, *parts]) if form == "svg" else "\n".join([top, *parts])
 
 
 def _stacked(pictures: list[str]) -> str:
@@ -158,11 +144,6 @@ def folded(report: Report) -> str:
     """Return a tensor's panel as HTML that takes one line until it is opened: below a picture of several."""
     inside = import_module("tensormagic.views.panels.tensors").folded(plain_report(report))
     return f'<section class="tm tm-folded">{inside}</section>'
-
-
-def sentence(text: str, form: str) -> str:
-    """Return one sentence that is in the place of a report, in the same form."""
-    return escape(plain(text)) if form in {"html", "svg"} else plain(text)
 
 
 def figure(report: Report, kind: str) -> Any:

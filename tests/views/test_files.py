@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from xml.etree import ElementTree as ET
@@ -17,10 +19,10 @@ import tensormagic as tm
 from tensormagic import reports, views
 from tensormagic.api import showing
 from tensormagic.errors import TensorMagicError
-from tensormagic.views.markup import in_address
+from tensormagic.views.markup import in_address, unpacked
 from tensormagic.views.page import files
 from tensormagic.views.theme import EITHER_SIDE
-from tests.views import samples_sharing, samples_trace, test_every_renderer
+from tests.views import samples_run, samples_sharing, samples_trace, test_every_renderer
 from tests.views.markup_reader import Page
 
 FORMS = ("html", "htm", "json", "txt", "svg")
@@ -207,6 +209,15 @@ def test_a_pipe_that_nobody_writes_into(tmp_path):
 
 
 KEYS = ["text/html", "text/latex", "text/plain"]
+
+
+def test_what_a_page_exports_keeps_every_character():
+    """Of several questions to one run, too: what is shown is made harmless, what is carried is the report."""
+    report = replace(samples_run.healthy(), title="net\x1b[31m")
+    page = views.render(report, "html", in_file=True)
+    carried = re.search(r'class="tm-report"[^>]*>([^<]+)<', page)
+    assert reports.RunReport.from_dict(json.loads(unpacked(carried[1]))) == report
+    assert "\x1b" not in page
 
 
 def test_a_report_shows_itself_where_the_extension_is_not_loaded():

@@ -19,23 +19,24 @@ def test_a_device_is_a_bar_that_adds_up() -> None:
     """Tensors, what no tensor was found for, the reserve, the context, others, what is free: the device."""
     device = SAMPLES["gpt"].devices[0]
     bar = device_bar(device, SAMPLES["gpt"].every())
-    amounts = {part.kind: part.nbytes for part in bar.parts if part.kind != "tensors"}
-    assert amounts == {
-        "unexplained": 36 * MIB, "unused": 664 * MIB, "context": 310 * MIB, "others": 700 * MIB,
-        "unaccounted": 6 * GIB - 2 * GIB - device.reserved - 1010 * MIB, "free": 2 * GIB,
-    }  # fmt: skip
-    assert sum(part.nbytes for part in bar.parts) == device.total
+    amounts = {part.words: part.share * device.total for part in bar.parts if not part.ground.startswith("tm-c")}
+    assert amounts == pytest.approx({
+        "in use, no tensor found": 36 * MIB, "reserved, unused": 664 * MIB, "context and libraries": 310 * MIB,
+        "other processes": 700 * MIB, "not accounted for": 6 * GIB - 2 * GIB - device.reserved - 1010 * MIB,
+        "free": 2 * GIB,
+    })  # fmt: skip
+    assert (bar.parts[-1].amount, bar.parts[-1].of) == ("2 GiB", "33 %")
     assert sum(part.share for part in bar.parts) == pytest.approx(1)
-    assert not bar.cut
+    assert bar.note == ""
 
 
 def test_a_device_with_room_to_spare_is_cut() -> None:
     """Free memory of more than half is drawn as long as the rest; without counters the bar is the tensors."""
     report = SAMPLES["small"]
     bar = device_bar(report.devices[0], report.every())
-    assert (bar.cut, bar.parts[-1].share) == (True, 0.5)
+    assert (bar.note, bar.parts[-1].share) == ("(free part not to scale)", 0.5)
     bar = device_bar(DeviceMemory("cpu", live=6272, storages=3, tensors=4), report.every())
-    assert [(part.kind, part.category) for part in bar.parts] == [("tensors", "parameter"), ("tensors", "input")]
+    assert [part.words for part in bar.parts] == ["parameters", "inputs"]
     assert sum(part.share for part in bar.parts) == pytest.approx(1)
 
 
@@ -44,8 +45,8 @@ def test_shared_pages_never_make_a_negative_part() -> None:
     device = DeviceMemory("cpu", live=9 * GIB, storages=1, tensors=1, free=GIB, total=16 * GIB, process=GIB,
                           others=(ProcessUse(1, "x", None),))  # fmt: skip
     bar = device_bar(device, [storage("x", 9 * GIB, "other", device="cpu")])
-    parts = [(part.kind, part.nbytes) for part in bar.parts]
-    assert parts == [("tensors", 9 * GIB), ("rest", 6 * GIB), ("free", GIB)]
+    parts = [(part.words, part.amount) for part in bar.parts]
+    assert parts == [("other", "9 GiB"), ("other programs", "6 GiB"), ("free", "1 GiB")]
 
 
 LOSSES = "del losses 693 MiB 24 storages"

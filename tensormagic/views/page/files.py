@@ -11,14 +11,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 from tensormagic import views
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import Report
 from tensormagic.reports.base import gc_paused
-from tensormagic.views.markup import escape, made_once, tag
+from tensormagic.views.markup import escape, made_once, plain, tag
 from tensormagic.views.text_canvas import LOOKALIKES
 from tensormagic.words import error_text
 
@@ -155,8 +154,8 @@ def _or_reason(report: Report, form: str, render: Callable[[Report], str] | None
     try:
         return render(report) if render else views.render(report, form)
     except Exception as error:  # noqa: BLE001  (showing never raises)
-        reason = f"tensormagic could not draw this report as {form}: {error_text(error)}"
-        return views.sentence(reason, form)
+        reason = plain(f"tensormagic could not draw this report as {form}: {error_text(error)}")
+        return escape(reason) if form == "html" else reason
 
 
 # The ways out of a report: files, figures and text; the first report that is drawn imports this.
@@ -198,33 +197,18 @@ def _advice(suffix: str) -> str:
     return ""
 
 
-class Renderers:
-    """Connects `Report.save`, `Report.figure` and ``str(report)`` with the renderers."""
-
-    def save(self, report: Report, path: str | os.PathLike[str], *, slide: bool = False) -> None:
-        """Write ``report`` in the form that the ending of ``path`` names; a folder that is not there is made."""
-        form = form_of(path)
-        if slide and form != "html":
-            raise TensorMagicError(f"slides are a page: save to .html, not to {os.fspath(path)!r}")
-        try:
-            target = Path(path).expanduser().resolve()
-        except (ValueError, RuntimeError) as error:  # a NUL in it, a link to itself, a ~ of nobody
-            raise TensorMagicError(f"cannot create the file {os.fspath(path)!r}: {error}") from error
-        text = _as_file(report, form, slide=slide)
-        _make_folder(target.parent)
-        _replace(target, text)
-
-    def figure(self, report: Report, kind: str) -> Any:
-        """Return a plotly figure."""
-        return views.figure(report, kind)
-
-    def text(self, report: Report) -> str:
-        """Return plain text."""
-        return views.render(report, "txt")
-
-    def bundle(self, report: Report) -> dict[str, str]:
-        """Return all forms that a host may choose from."""
-        return bundle(report)
+def save(report: Report, path: str | os.PathLike[str], *, slide: bool = False) -> None:
+    """Write ``report`` in the form that the ending of ``path`` names; a folder that is not there is made."""
+    form = form_of(path)
+    if slide and form != "html":
+        raise TensorMagicError(f"slides are a page: save to .html, not to {os.fspath(path)!r}")
+    try:
+        target = Path(path).expanduser().resolve()
+    except (ValueError, RuntimeError) as error:  # a NUL in it, a link to itself, a ~ of nobody
+        raise TensorMagicError(f"cannot create the file {os.fspath(path)!r}: {error}") from error
+    text = _as_file(report, form, slide=slide)
+    _make_folder(target.parent)
+    _replace(target, text)
 
 
 def _make_folder(folder: Path) -> None:

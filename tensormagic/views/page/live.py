@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from tensormagic.reports import Cell, TraceReport
 from tensormagic.views import to_text
@@ -19,7 +19,7 @@ from tensormagic.views.markup import plain_report
 from tensormagic.views.page.columns import pack_delta
 from tensormagic.views.page.document import LIVE_LIMITS, trace_document
 from tensormagic.views.page.files import bundle
-from tensormagic.views.page.sampler import Sampler
+from tensormagic.views.page.sampler import Sampler, Sender
 from tensormagic.views.panels import trace
 
 if TYPE_CHECKING:
@@ -131,21 +131,6 @@ KEEP_INTERVAL = 3.0  # seconds between two pictures that a saved notebook shows 
 HTML_BYTES = 100_000  # larger pictures are left out of the updates of the html mode
 
 
-class Sender(Protocol):
-    """Where the states go."""
-
-    refresh: float  # Seconds after which a whole document is sent again where only numbers changed.
-
-    def document(self, report: TraceReport) -> None:
-        """Show a whole report."""
-
-    def delta(self, frame: LiveFrame) -> None:
-        """Show what changed since."""
-
-    def close(self) -> None:
-        """Nothing more will come."""
-
-
 @dataclass(frozen=True, slots=True)
 class Substitutes:
     """What a test puts in the place of the clock, the pace and the page."""
@@ -187,7 +172,6 @@ class LivePanel(Sampler):
         substitutes = substitutes or Substitutes()
         self._wall = wall
         super().__init__(substitutes.interval or (HTML_INTERVAL if mode == "html" else None))
-        self.mode = mode
         self.sender = substitutes.sender or self._sender_of(mode, report, update)
         self._frame, self._report, self._clock = frame, report, substitutes.clock
         self._structure: int | None = None
@@ -204,17 +188,17 @@ class LivePanel(Sampler):
         if mode == "html" and update is not None:
             return HtmlSender(update)
         if mode != "widget":
-            return NoSender()
+            return Sender()
         try:
             return WidgetSender(report(), wall=self._wall)
         except Exception as error:  # noqa: BLE001  (a broken widget installation must not stop the run)
             self.note(error)
-            return NoSender()
+            return Sender()
 
     @property
     def shows_nothing(self) -> bool:
         """Whether there is nobody to look for."""
-        return isinstance(self.sender, NoSender)
+        return type(self.sender) is Sender
 
     def close(self) -> None:
         """Stop, and take the live output away: the final bundle stands in its place by then."""
@@ -228,7 +212,7 @@ class LivePanel(Sampler):
         is opened again, what it has saved is a view of this widget, and asks the kernel for it.
         """
         self.stop()
-        keep_retired(self.sender)
+        keep_retired(self.sender.close)
 
     def bundle(self) -> Bundle:
         """Return the mimebundle to display before the run: the widget's view where there is one, and fallbacks."""
@@ -273,45 +257,23 @@ class LivePanel(Sampler):
             self._rest = (self._last_rebuild - start) / REBUILD_SHARE
 
 
-class Closable(Protocol):
-    """What showed a run in the page, and can be taken away."""
-
-    def close(self) -> None:
-        """Take it away."""
+_retired: list[Callable[[], None]] = []  # at most one: closes what showed a run, without the run
 
 
-_retired: list[Closable] = []  # at most one, without the run that it showed
-
-
-def keep_retired(shown: Closable) -> None:
-    """Leave what showed a run as the run ended, in the place of what did before."""
+def keep_retired(close: Callable[[], None]) -> None:
+    """Leave what showed a run as the run ended, in the place of what did before; ``close`` will take it away."""
     dismiss_retired()
-    _retired.append(shown)
+    _retired.append(close)
 
 
 def dismiss_retired() -> None:
     """Close the widget of the last run that retired; nothing is left of it in the kernel then."""
     while _retired:
         with contextlib.suppress(Exception):  # its kernel may have gone
-            _retired.pop().close()
+            _retired.pop()()
 
 
-class NoSender:
-    """Shows nothing while the cell runs."""
-
-    refresh = math.inf
-
-    def document(self, report: TraceReport) -> None:
-        """Drop it."""
-
-    def delta(self, frame: LiveFrame) -> None:
-        """Drop it."""
-
-    def close(self) -> None:
-        """Nothing to close."""
-
-
-class HtmlSender:
+class HtmlSender(Sender):
     """Replaces the output by static HTML: for hosts that cannot show a widget.
 
     A delta has no picture of its own here, so whole documents are shown, and oftener.
@@ -327,14 +289,8 @@ class HtmlSender:
         """Replace the output by the report as it is now."""
         self._update(running_bundle(report))
 
-    def delta(self, frame: LiveFrame) -> None:
-        """Drop it: the next document shows it."""
 
-    def close(self) -> None:
-        """Nothing to close."""
-
-
-class WidgetSender:
+class WidgetSender(Sender):
     """Sends to an anywidget: documents as a synced trait, deltas as binary messages."""
 
     refresh = REFRESH_INTERVAL

@@ -84,7 +84,7 @@ class MemoryPanel(Sampler):
     def retire(self) -> None:
         """Stop, and leave the widget as the run ended, until the next one retires: see `LivePanel.retire`."""
         self.stop()
-        keep_retired(self.widget)
+        keep_retired(self.widget.close)
 
 
 def _document(report: MemoryRunReport) -> dict[str, Any]:

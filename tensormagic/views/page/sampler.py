@@ -1,7 +1,8 @@
-"""Looks at a run while it goes on, at a pace that costs little."""
+"""Looks at a run while it goes on, at a pace that costs little, and where what was seen is sent."""
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from typing_extensions import Self
+
+    from tensormagic.reports import LiveFrame, TraceReport
 
 
 # How often a run is looked at: as often as an eye can use, and as seldom as keeps the cost of looking small.
@@ -162,3 +165,18 @@ class Sampler(ABC):
     ) -> None:
         """Stop; an exception goes on."""
         self.stop()
+
+
+class Sender:
+    """Where the states go; as it is here, nowhere: nothing is shown while the cell runs."""
+
+    refresh = math.inf  # Seconds after which a whole document is sent again where only numbers changed.
+
+    def document(self, report: TraceReport) -> None:
+        """Show a whole report."""
+
+    def delta(self, frame: LiveFrame) -> None:
+        """Show what changed since."""
+
+    def close(self) -> None:
+        """Nothing more will come."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from tensormagic import views
 from tensormagic.reports import UNTOUCHED, LiveFrame, Report, TraceReport
 from tensormagic.views.markup import plain_report
+from tensormagic.views.page.sampler import Sender
 from tensormagic.views.panels.trace_words import measured, norm_text, overhead_text, touched
 from tensormagic.views.text_canvas import bars, curve, is_terminal, writable
 from tensormagic.views.theme import norm_scale
@@ -280,7 +281,7 @@ def terminal_sender() -> TerminalSender | None:
     return None if console is None or console.legacy_windows else TerminalSender(console)
 
 
-class TerminalSender:
+class TerminalSender(Sender):
     """Shows a running trace in the bottom rows of a terminal; it is gone when the run has ended."""
 
     refresh = REFRESH

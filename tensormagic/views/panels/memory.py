@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from tensormagic.reports import DeviceMemory, Holder, LiveStorage, MemoryReport, Release
 from tensormagic.views.nodes import (
@@ -58,14 +57,7 @@ def device_section(report: MemoryReport, device: DeviceMemory, height: float, *,
     """Return a device as a bar and a map of what is alive on it."""
     total = f"{number_of_bytes(device.total)} in total" if device.total is not None else ""
     about = f" {DOT} ".join(filter(None, (device.name, total, *device_notes(device))))
-    bar = device_bar(device, report.every())
-    whole = device.total or sum(one.nbytes for one in bar.parts)
-    parts = []
-    for one in bar.parts:
-        ground = f"tm-c{LETTERS[one.category]}" if one.category else f"tm-d{_GROUNDS[one.kind]}"
-        ground += " tm-cut" if bar.cut and one.kind == "free" else ""
-        parts.append(Part(one.words, number_of_bytes(one.nbytes), one.share, ground, percent(one.nbytes, whole)))
-    body: list[Node] = [Parts(parts, "(free part not to scale)" if bar.cut else "")]
+    body: list[Node] = [device_bar(device, report.every())]
     if device.live:
         body.append(TreemapPicture(tiles(report, device.device), f"live memory on {device.device}", height))
     if not folded:
@@ -291,82 +283,54 @@ def release_notes(release: Release) -> str:
 
 # Tensors by category, then what else takes memory, then what is free. The parts of a device that has room to spare
 # would be too thin to see: then the free part is drawn as long as the rest, and is said not to be to scale.
-PartKind = Literal[
-    "tensors", "unexplained", "unused", "context", "process", "others", "rest", "unaccounted", "free"
-]  # fmt: skip
 FREE_AT_MOST = 0.5  # of the bar: a longer one is cut
 
-_WORDS: dict[PartKind, str] = {
-    "tensors": "tensors",
-    "unexplained": "in use, no tensor found",
-    "unused": "reserved, unused",
-    "context": "context and libraries",
-    "process": "this process besides tensors",
-    "others": "other processes",
-    "rest": "other programs",
-    "unaccounted": "not accounted for",
-    "free": "free",
+# What takes memory besides tensors, and the letter of its style class.
+_BEYOND = {
+    "in use, no tensor found": "u",
+    "reserved, unused": "r",
+    "context and libraries": "k",
+    "this process besides tensors": "k",
+    "other processes": "t",
+    "other programs": "t",
+    "not accounted for": "t",
 }
-_GROUNDS: dict[PartKind, str] = {
-    "unexplained": "u", "unused": "r", "context": "k", "process": "k", "others": "t", "rest": "t", "unaccounted": "t",
-    "free": "f",
-}  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """A stretch of the bar."""
-
-    kind: PartKind  # What takes it.
-    category: str  # Of tensors, which; empty for all else.
-    nbytes: int  # How much.
-    share: float  # How long it is drawn, of the whole bar.
-
-    @property
-    def words(self) -> str:
-        """What it is called in a legend."""
-        return PLURALS[self.category] if self.category else _WORDS[self.kind]
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceBar:
-    """The parts of one device, and whether the free one is drawn shorter than it is."""
-
-    device: DeviceMemory
-    parts: tuple[Stretch, ...]
-    cut: bool
-
-
-def device_bar(device: DeviceMemory, storages: Iterable[LiveStorage]) -> DeviceBar:
+def device_bar(device: DeviceMemory, storages: Iterable[LiveStorage]) -> Parts:
     """Return the bar of a device; ``storages`` are those of the report, sums included, on whatever device."""
     here = [one for one in storages if one.device == device.device]
-    amounts: list[tuple[PartKind, str, int]] = [("tensors", name, nbytes) for name, nbytes in by_category(here)]
-    amounts += [(kind, "", nbytes) for kind, nbytes in _beyond_tensors(device) if nbytes > 0]
+    amounts = [(PLURALS[name], f"tm-c{LETTERS[name]}", nbytes) for name, nbytes in by_category(here)]
+    amounts += [(words, f"tm-d{_BEYOND[words]}", nbytes) for words, nbytes in _beyond_tensors(device) if nbytes > 0]
     taken, free = sum(nbytes for _, _, nbytes in amounts), device.free or 0
     cut = free > taken
-    whole = 2 * taken if cut else taken + free
-    parts = [Stretch(kind, category, nbytes, nbytes / whole) for kind, category, nbytes in amounts if whole]
+    drawn = 2 * taken if cut else taken + free
+    shares = [(*one, one[-1] / drawn) for one in amounts if drawn]
     if free:
-        parts.append(Stretch("free", "", free, FREE_AT_MOST if cut and taken else free / max(whole, free)))
-    return DeviceBar(device, tuple(parts), cut and taken > 0)
+        ground = "tm-df tm-cut" if cut and taken else "tm-df"
+        shares.append(("free", ground, free, FREE_AT_MOST if cut and taken else free / max(drawn, free)))
+    whole = device.total or taken + free
+    parts = [Part(words, number_of_bytes(nbytes), share, ground, percent(nbytes, whole))
+             for words, ground, nbytes, share in shares]  # fmt: skip
+    return Parts(parts, "(free part not to scale)" if cut and taken else "")
 
 
-def _beyond_tensors(device: DeviceMemory) -> Iterable[tuple[PartKind, int]]:
-    """Return what is taken besides tensors that were found; what is not known is not there."""
+def _beyond_tensors(device: DeviceMemory) -> Iterator[tuple[str, int]]:
+    """Yield what is taken besides tensors that were found; what is not known is not there."""
     own = device.live
     if device.allocated is not None:
-        yield "unexplained", device.allocated - device.live
+        yield "in use, no tensor found", device.allocated - device.live
         own = max(own, device.allocated)
     if device.reserved is not None:
-        yield "unused", device.reserved - own
+        yield "reserved, unused", device.reserved - own
         own = max(own, device.reserved)
     if device.context is not None:
-        yield "context", device.context
+        yield "context and libraries", device.context
         own += device.context
     elif device.process is not None:
-        yield "process", device.process - own
+        yield "this process besides tensors", device.process - own
         own = max(own, device.process)
     others = sum(other.nbytes or 0 for other in device.others)
-    yield "others", others
+    yield "other processes", others
     if device.total is not None and device.free is not None:
-        yield "unaccounted" if others else "rest", device.total - device.free - own - others
+        yield "not accounted for" if others else "other programs", device.total - device.free - own - others
