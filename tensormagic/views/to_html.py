@@ -167,7 +167,9 @@ def _style(view: Panel) -> str:
 
 
 def _has(body: Iterable[Node], kind: type[Source | Table]) -> bool:
-    return any(isinstance(node, kind) or (isinstance(node, Section) and _has(node.body, kind)) for node in body)
+    """Say whether a node of that kind is in a body or in its sections; a table without rows is not there."""
+    nodes = [node for node in body if not isinstance(node, Table) or node.rows]
+    return any(isinstance(node, kind) or (isinstance(node, Section) and _has(node.body, kind)) for node in nodes)
 
 
 def inside(view: Panel) -> list[str]:

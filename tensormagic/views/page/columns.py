@@ -97,14 +97,9 @@ def code_changes(rows: Iterable[Sequence[Code]]) -> list[list[Code]]:
     return changed
 
 
-def rounded(value: float, digits: int = 4) -> float | str:
-    """Return ``value`` with so many significant digits, or its name where JSON has no number for it."""
-    return float(f"{value:.{digits}g}") if math.isfinite(value) else str(value)
-
-
-def plain(value: float | str | None) -> float | str | None:
-    """Return a scalar as JSON can hold it: non-finite floats by name."""
-    return rounded(value) if isinstance(value, float) else value
+def rounded(value: float) -> float | str:
+    """Return ``value`` with four significant digits, or its name where JSON has no number for it."""
+    return float(f"{value:.4g}") if math.isfinite(value) else str(value)
 
 
 def is_finite(frame: Frame) -> bool:

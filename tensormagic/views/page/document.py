@@ -28,7 +28,6 @@ from tensormagic.views.page.columns import (
     node_columns,
     norm_codes,
     part_columns,
-    plain,
     rounded,
     steps,
     tenths,
@@ -241,7 +240,7 @@ class _Builder:
     def passes(self) -> list[list[Any]]:
         rows = [self.report.passes[place] for place in self._pass_places()]
         self._cut(len(rows), len(self.report.passes), "kept passes are shown in the charts")
-        values = ((plain(one.value), "" if one.value is None else short_number(one.value)) for one in rows)
+        values = ((None, "") if one.value is None else (rounded(one.value), short_number(one.value)) for one in rows)
         return [[one.number, one.location, *value] for one, value in zip(rows, values, strict=True)]
 
     def _pass_places(self) -> list[int]:

@@ -96,14 +96,14 @@ def _further(groups: Sequence[AliasGroup], unlisted: int) -> list[Node]:
 def _card(group: AliasGroup, *, folded: bool) -> Section:
     quiet = [Paragraph(note, "quiet") for note in group_notes(group)]
     notes = [Paragraph(note, "warning") for note in transparent(group)]
-    pairs = [] if is_matrix(group, MOST_MATRIX) else [_pairs(group.pairs)]
+    pairs = [] if is_matrix(group) else [_pairs(group.pairs)]
     title = group_line(group) if folded else group_title(group)
     return Section(title, [*notes, *_members(group), *pairs, *quiet], folded=folded, chip=group.number)
 
 
 def _members(group: AliasGroup) -> list[Node]:
     """Return who lies in a piece of memory, the further ones folded."""
-    matrix = group.members if is_matrix(group, MOST_MATRIX) else ()
+    matrix = group.members if is_matrix(group) else ()
     drawn = any(member.coverage for member in group.members)
     columns = [
         Column("number", look="silent quiet"),
@@ -218,9 +218,9 @@ def pair_line(pair: AliasPair) -> str:
     return f"{plural(pair.overlap_elements, 'element')} of `{left}` {verb} in `{right}`"
 
 
-def is_matrix(group: AliasGroup, most: int) -> bool:
+def is_matrix(group: AliasGroup) -> bool:
     """Return whether a group is small enough for every two of its members to be listed in a square table."""
-    return group.pairs_complete and 1 < group.found == len(group.members) <= most
+    return group.pairs_complete and 1 < group.found == len(group.members) <= MOST_MATRIX
 
 
 def group_notes(group: AliasGroup) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ def view(report: MemoryReport, *, brief: bool = False) -> Panel:
     others = (each for each in report.devices if each in ranked[1:])
     body += [device_section(report, each, SMALL_HEIGHT, folded=True) for each in others]
     body += freed if brief else []
-    body += storages_sections("Storages by size", report.storages, report.left_out)
+    body.append(storages_section("Storages by size", report.storages, report.left_out))
     name, label = shortened(title(report), 120), f"Where the {title(report)} is"
     return Panel("memory", "memory", name, [summary(report)], body, label, sheets=("memory.css",))
 
@@ -97,12 +97,8 @@ def _release_notes(release: Release) -> Cell:
     return Noted(release_notes(release), [f"or inside: {inside}"] if inside else [])
 
 
-def storages_sections(
-    name: str, storages: Sequence[LiveStorage], left_out: Sequence[LiveStorage] = ()
-) -> list[Section]:
+def storages_section(name: str, storages: Sequence[LiveStorage], left_out: Sequence[LiveStorage] = ()) -> Section:
     """Return the largest storages with their holders, folded, and how many more there are."""
-    if not storages:
-        return []
     columns = [
         Column("storage", lambda one: f"`{shortened(called(one), 90)}`", "name"),
         Column("bytes", lambda one: number_of_bytes(one.nbytes), "number"),
@@ -116,8 +112,8 @@ def storages_sections(
     table = table_of(columns, storages, most=(40, 12), more=("smaller", "smaller"), left_out=smaller,
                      nbytes=[one.nbytes for one in storages], label=name)  # fmt: skip
     nbytes = number_of_bytes(sum(one.nbytes for one in storages) + smaller[1])
-    return [Section(name, [table], f"{plural(len(storages) + smaller[0], 'storage')}, {nbytes}, and what holds them",
-                    folded=True)]  # fmt: skip
+    return Section(name, [table], f"{plural(len(storages) + smaller[0], 'storage')}, {nbytes}, and what holds them",
+                   folded=True)  # fmt: skip
 
 
 def _line(one: LiveStorage) -> Cell:
@@ -237,10 +233,10 @@ def kind(one: LiveStorage) -> str:
     return ", ".join(filter(None, (what, more, "memory shared with something outside torch" if one.shared else "")))
 
 
-def held_by(one: LiveStorage, *, most: int = MOST_HOLDERS) -> str:
+def held_by(one: LiveStorage) -> str:
     """Return who holds a storage besides what it is called after."""
     paths = [_holder(holder) for holder in one.holders if holder.path != called(one)]
-    return listed(paths, most=most, found=len(paths) + max(one.found - len(one.holders), 0))
+    return listed(paths, most=MOST_HOLDERS, found=len(paths) + max(one.found - len(one.holders), 0))
 
 
 def _holder(holder: Holder) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 
 from tensormagic.reports import (
     AllocatedBlock,
@@ -33,7 +33,7 @@ from tensormagic.views.nodes import (
     listing,
     table_of,
 )
-from tensormagic.views.panels.memory import NO_NAME, kind, releases_sections, storage_lines, storages_sections, tile
+from tensormagic.views.panels.memory import NO_NAME, kind, releases_sections, storage_lines, storages_section, tile
 from tensormagic.views.pictures.timeline import TimelinePicture
 from tensormagic.views.pictures.timeline_stack import BEFORE, OTHER_LINES, PLURALS, Layer, line_ranks, main_timeline
 from tensormagic.views.pictures.treemap import LEFT_OUT, Tile, TreemapPicture
@@ -65,14 +65,14 @@ def view(report: MemoryRunReport) -> Panel:
         note = f"peak {number_of_bytes(max(timeline.live))}" if folded else ""
         drawing = TimelinePicture(timeline, partial(layer_words, report))
         body.append(Section(f"Alive on `{timeline.device}`", [drawing], note, folded=folded))
-    lines = source(run_rows(report), ranks)
+    lines = source(report, run_rows(report), ranks)
     place = len(body) if died or not ranked else len(body) - len(ranked) + 1  # what is folded stands together
     body[place:place] = [Section("Line by line", [lines], _ABOUT_LINES, folded=died)] if lines.lines else []
     body += [] if drawn or report.gaps else ["no operation allocated anything"]
     body += [_function(report, function, ranks) for function in report.functions]
-    body += [*_leaks(report.leaks), *([] if died else _peak(report))]
-    body += storages_sections("Alive when it failed" if report.error else "Alive after the run", report.at_end)
-    body += blocks_sections("Allocated here and still alive", report.kept, report.kept_left_out, report)
+    body += [_leaks(report.leaks), *([] if died else _peak(report))]
+    body.append(storages_section("Alive when it failed" if report.error else "Alive after the run", report.at_end))
+    body.append(_blocks("Allocated here and still alive", report.kept, report.kept_left_out, report))
     body += [] if died else releases_sections(report.releases, folded=True)
     body += map(_allocator, report.allocator)
     sentence = report.state if report.out_of_memory is not None else state(report)  # what ran out is named right below
@@ -97,21 +97,19 @@ def _function(report: MemoryRunReport, function: FunctionMemory, ranks: dict[int
     found = {(place.filename, place.line): index for place, index in zip(places, indices, strict=True)}
     cell = CellSource(places[0].filename if places else "", None, function.source)
     rows = _rows(report, cell, found, function.first)
-    took = any(row.memory is not None for row in rows)
-    body: list[Node] = [source(rows, ranks) if took else Paragraph("no line of it allocated anything", "quiet")]
-    return Section(f"In `{shortened(function.name, 80)}`", body, folded=True)
+    lines = source(report, rows, ranks)
+    body = lines if lines.lines else Paragraph("no line of it allocated anything", "quiet")
+    return Section(f"In `{shortened(function.name, 80)}`", [body], folded=True)
 
 
-def _leaks(leaks: Sequence[Leak]) -> list[Section]:
-    if not leaks:
-        return []
+def _leaks(leaks: Sequence[Leak]) -> Section:
     columns = (
         Column(cell=lambda leak: f"`{_stored(leak).text or leak.location.text}`", look="name"),
         Column(cell=lambda leak: _stored(leak).label, look="quiet"),
         Column(cell=leak_words, look="wide"),
     )
     table = table_of(columns, leaks, most=(MOST_LEAKS, MOST_LEAKS))
-    return [Section("What grows with every iteration", [table], plural(len(leaks), "line"), folded=True)]
+    return Section("What grows with every iteration", [table], plural(len(leaks), "line"), folded=True)
 
 
 def _stored(leak: Leak) -> Location:
@@ -126,16 +124,12 @@ def _peak(report: MemoryRunReport) -> list[Section]:
     number = len(report.peak_blocks) + report.peak_left_out[0]
     words = f"{plural(number, 'storage')}, by the line that allocated them"
     drawn = TreemapPicture(tiles, "what was alive at the peak", MAP_HEIGHT, MOST_CELLS)
-    table = blocks_sections("What was alive at the peak", report.peak_blocks, report.peak_left_out, report)
-    return [Section("Alive at the peak", [drawn, *table], words, folded=True)]
+    table = _blocks("What was alive at the peak", report.peak_blocks, report.peak_left_out, report)
+    return [Section("Alive at the peak", [drawn, table], words, folded=True)]
 
 
-def blocks_sections(
-    name: str, blocks: Sequence[AllocatedBlock], left_out: tuple[int, int], report: MemoryRunReport
-) -> list[Section]:
+def _blocks(name: str, blocks: Sequence[AllocatedBlock], left_out: tuple[int, int], report: MemoryRunReport) -> Section:
     """Return blocks as a table, folded, and how many more there are."""
-    if not blocks:
-        return []
     columns = (
         Column("storage", lambda block: Noted(f"`{shortened(block.storage.name, 80) or NO_NAME}`",
                                               [kind(block.storage)]), "name"),
@@ -149,7 +143,7 @@ def blocks_sections(
     table = table_of(columns, blocks, most=(MOST_BLOCKS, 10), more=("smaller", "smaller"), left_out=left_out,
                      nbytes=sizes, label=name)  # fmt: skip
     total = number_of_bytes(sum(sizes) + left_out[1])
-    return [Section(name, [table], f"{plural(len(blocks) + left_out[0], 'storage')}, {total}", folded=True)]
+    return Section(name, [table], f"{plural(len(blocks) + left_out[0], 'storage')}, {total}", folded=True)
 
 
 def _allocator(run: AllocatorRun) -> Section:
@@ -172,37 +166,30 @@ def _allocator(run: AllocatorRun) -> Section:
 # -- the listing -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class SourceRow:
-    """A line of a listing."""
-
-    number: int  # From 1; 0 for a heading, or, without text, for lines left out.
-    text: str  # As it is.
-    memory: LineMemory | None = None  # What it did; None where it did nothing.
-    index: int = -1  # Of its memory in the report; -1 where there is none.
+Rows = list[tuple[int, str, int]]  # of each line number and text, see `listing`; which of the report's it is, or -1
 
 
-def source(rows: Sequence[SourceRow], ranks: dict[int, int]) -> Source:
+def source(report: MemoryRunReport, rows: Rows, ranks: dict[int, int]) -> Source:
     """Return a listing with the bytes of each line; ``ranks`` are the lines that have a colour in the timeline."""
-    memories = [row.memory for row in rows if row.memory is not None]
+    memories = [report.lines[index] for _, _, index in rows if index >= 0]
     if not memories:
         return Source([])
     alive = max(max(one.at_peak, one.kept) for one in memories) or 1
     moved = max(max(one.allocated, one.freed) for one in memories) or 1
     counted = any(one.executions for one in memories)
-    lines = [_line(row, ranks, (alive, moved), counted=counted) for row in rows]
+    lines = []
+    for number, text, index in rows:
+        amounts = _amounts(report.lines[index], (alive, moved), counted=counted) if index >= 0 else ()
+        lines.append(Line(number, text, amounts=amounts, ground=f"tm-l{ranks[index]}" if index in ranks else ""))
     return Source(lines, ("source", ""), (*COLUMNS, "times" if counted else "operations"))
 
 
-def _line(row: SourceRow, ranks: dict[int, int], tops: tuple[int, int], *, counted: bool) -> Line:
-    ground = f"tm-l{ranks[row.index]}" if row.index in ranks else ""
-    if row.memory is None:
-        return Line(row.number, row.text, ground=ground)
-    one, (alive, moved) = row.memory, tops
+def _amounts(one: LineMemory, tops: tuple[int, int], *, counted: bool) -> list[Cell]:
+    alive, moved = tops
     amounts = ((one.at_peak, alive, "p"), (one.allocated, moved, "a"), (one.freed, moved, "a"), (one.kept, alive, "k"))
     bars: list[Cell] = [Bar(nbytes / top, number_of_bytes(nbytes), f"tm-b{letter}") if nbytes else None
                         for nbytes, top, letter in amounts]  # fmt: skip
-    return Line(row.number, row.text, amounts=[*bars, _times(one, counted=counted)], ground=ground)
+    return [*bars, _times(one, counted=counted)]
 
 
 def _times(memory: LineMemory, *, counted: bool) -> Cell:
@@ -213,7 +200,7 @@ def _times(memory: LineMemory, *, counted: bool) -> Cell:
     return Words(count(times) if times else "", "quiet", sentence)
 
 
-def run_rows(report: MemoryRunReport) -> list[SourceRow]:
+def run_rows(report: MemoryRunReport) -> Rows:
     """Return the cell, then the lines of other files that did something, each file under a heading."""
     asked = {index for function in report.functions for index in function.lines}
     found: dict[tuple[str, int], int] = {}
@@ -223,17 +210,13 @@ def run_rows(report: MemoryRunReport) -> list[SourceRow]:
     return _rows(report, report.cell, shown)
 
 
-def _rows(
-    report: MemoryRunReport, cell: CellSource, found: dict[tuple[str, int], int], first: int = 1
-) -> list[SourceRow]:
+def _rows(report: MemoryRunReport, cell: CellSource, found: dict[tuple[str, int], int], first: int = 1) -> Rows:
     """Return a listing of source and of the lines ``found``: file and number → index in the report."""
-    rows = []
-    for filename, number, text in listing(
-        cell, [report.lines[at].location for at in found.values()], WHOLE, first=first
-    ):
-        index = found.get((filename, number), -1)
-        rows.append(SourceRow(number, text.rstrip(), report.lines[index] if index >= 0 else None, index))
-    return rows[:MOST]
+    places = [report.lines[at].location for at in found.values()]
+    return [
+        (number, text.rstrip(), found.get((filename, number), -1))
+        for filename, number, text in islice(listing(cell, places, WHOLE, first=first), MOST)
+    ]
 
 
 # -- words -----------------------------------------------------------------------------------------------------------

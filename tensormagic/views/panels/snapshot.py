@@ -154,10 +154,10 @@ def view(report: SnapshotReport) -> Panel:
         body += [Paragraph(refused_words(refused), "error"), f"`{way_words(refused.way)}`"]
     body.append(Findings(report.findings, report.gaps))
     body += [_timeline(report, timeline, folded=at > 0) for at, timeline in enumerate(ranked[:MOST_TIMELINES])]
-    body += [*_peak(report), *_lines(report), *_segments(report, ranked[:1])]
-    body += _blocks("Blocks in use at the peak", report, report.peak_blocks, report.peak_left_out)
-    body += _blocks("Blocks in use at the end", report, report.live, report.live_left_out)
-    body += _settings(report)
+    body += [*_peak(report), _lines(report), *_segments(report, ranked[:1])]
+    body.append(_blocks("Blocks in use at the peak", report, report.peak_blocks, report.peak_left_out))
+    body.append(_blocks("Blocks in use at the end", report, report.live, report.live_left_out))
+    body.append(_settings(report))
     facts: list[Cell] = [Words(shortened(report.source, 100), "quiet"), Words(summary(report), "strong")]
     second = [f"{one.device}: {f' {DOT} '.join(device_notes(one))}" for one in report.devices]
     name = "memory snapshot"
@@ -180,12 +180,10 @@ def _peak(report: SnapshotReport) -> list[Section]:
     return [Section("In use at the peak", [drawn], f"{total} by line", folded=True)]
 
 
-def _lines(report: SnapshotReport) -> list[Section]:
-    if not report.lines:
-        return []
+def _lines(report: SnapshotReport) -> Section:
     sizes = [one.allocated for one in report.lines]
     table = table_of(LINES, report.lines, most=(40, 14), left_out=report.lines_left_out, nbytes=sizes)
-    return [Section("Line by line", [table], "bytes asked for", folded=True)]
+    return Section("Line by line", [table], "bytes asked for", folded=True)
 
 
 def _size(nbytes: int) -> str:
@@ -214,21 +212,17 @@ def _segments(report: SnapshotReport, highest: Sequence[Timeline]) -> list[Secti
     return [Section("Segments", [drawn, *more], "what the allocator has reserved, and the blocks in it", folded=True)]
 
 
-def _blocks(
-    name: str, report: SnapshotReport, blocks: Sequence[SnapshotBlock], left_out: tuple[int, int]
-) -> list[Section]:
+def _blocks(name: str, report: SnapshotReport, blocks: Sequence[SnapshotBlock], left_out: tuple[int, int]) -> Section:
     """Return blocks, those that are described alike in one row, the largest first."""
     alike: dict[tuple[str, ...], list[SnapshotBlock]] = {}
     for block in blocks:
         alike.setdefault(_block_row(report, block), []).append(block)
-    if not alike:
-        return []
     columns = (*(Column(title, look="number") for title in ("blocks", "bytes each", "asked for", "device")),
                Column("allocated by", look="wide"))  # fmt: skip
     rows: list[Sequence[Cell]] = [(count(len(some)), *row[:-1], Words(row[-1], "code")) for row, some in alike.items()]
     sizes = [sum(block.nbytes for block in some) for some in alike.values()]
     table = Table(columns, rows, most=(40, 10), left_out=left_out, nbytes=sizes, label=name)
-    return [Section(name, [table], f"{count(len(blocks) + left_out[0])}, the largest first", folded=True)]
+    return Section(name, [table], f"{count(len(blocks) + left_out[0])}, the largest first", folded=True)
 
 
 def _block_row(report: SnapshotReport, block: SnapshotBlock) -> tuple[str, ...]:
@@ -238,7 +232,7 @@ def _block_row(report: SnapshotReport, block: SnapshotBlock) -> tuple[str, ...]:
     return number_of_bytes(block.nbytes) + state, number_of_bytes(block.requested), block.device, label + where
 
 
-def _settings(report: SnapshotReport) -> list[Section]:
+def _settings(report: SnapshotReport) -> Section:
     rows = [
         (
             f"events of {one.device}",
@@ -249,7 +243,7 @@ def _settings(report: SnapshotReport) -> list[Section]:
     ]
     rows += (report.settings or {}).items()
     table = Table((Column(look="name"), Column(look="wide")), [(name, shortened(value, 200)) for name, value in rows])
-    return [Section("Events and settings of the allocator", [table], folded=True)] if rows else []
+    return Section("Events and settings of the allocator", [table], folded=True)
 
 
 # -- words -----------------------------------------------------------------------------------------------------------
