@@ -231,15 +231,17 @@ def test_a_report_shows_itself_where_the_extension_is_not_loaded():
 
 
 def test_what_cannot_be_drawn_is_said(monkeypatch):
-    """Showing never raises."""
+    """Showing never raises, and the error's own words are no markup either."""
 
     def failing(*_, **__):
-        raise RuntimeError("ink ran out")
+        raise RuntimeError("ink ran out '<b>\x1b'")
 
     monkeypatch.setattr("tensormagic.views.render", failing)
     bundle = samples_trace.broken()._repr_mimebundle_(include=None, exclude=None)
     assert sorted(bundle) == KEYS
     assert all("ink ran out" in text for text in bundle.values())
+    assert r"RuntimeError: ink ran out &#x27;&lt;b&gt;\x1b&#x27;" in bundle["text/html"]
+    assert bundle["text/plain"].endswith(r"RuntimeError: ink ran out '<b>\x1b'")
 
 
 @pytest.mark.parametrize("inside", [True, False], ids=["in a marimo notebook", "in a script that imports marimo"])

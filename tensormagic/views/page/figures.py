@@ -139,12 +139,11 @@ def strides(plotly: Any, report: TensorReport) -> Any:
     """Draw the index grid, coloured by storage offset; hover tells index, offset and value."""
     picture = _picture(report, "strides")
     grid = picture.grid
-    drawn = plotly.Heatmap(
-        z=[list(row) for row in grid.offsets], x=[*map(str, grid.columns)], y=[*map(str, grid.rows)],
-        colorscale=_scale(), colorbar={"title": {"text": "offset"}, "outlinewidth": 0, "thickness": 12},
-        customdata=_value_texts(picture), hovertemplate=_hover(report, picture, "offset %{z}"), **_gaps(picture),
-    )  # fmt: skip
-    if len(grid.rows) * len(grid.columns) <= ANNOTATED_CELLS:
+    drawn = _grid_map(plotly, report, picture, "offset %{z}").update(
+        z=[list(row) for row in grid.offsets],
+        colorbar={"title": {"text": "offset"}, "outlinewidth": 0, "thickness": 12},
+    )
+    if drawn.xgap:
         drawn.update(texttemplate="%{z}")
     figure_ = plotly.Figure(drawn)
     note = shown(report) or formula_at(picture.layout, picture.index)
@@ -156,25 +155,23 @@ def _height(rows: int) -> int:
     return min(max(140 + 24 * rows, 220), 520)
 
 
-def _gaps(picture: DrawnLayout) -> dict[str, int]:
-    small = len(picture.grid.rows) * len(picture.grid.columns) <= ANNOTATED_CELLS
-    return {"xgap": int(small), "ygap": int(small)}
+def _grid_map(plotly: Any, report: TensorReport, picture: DrawnLayout, ending: str) -> Any:
+    """Return the cells of a grid, still without numbers; those of a small one are apart from each other.
 
-
-def _value_texts(picture: DrawnLayout) -> list[list[str]] | None:
-    values_ = picture.grid.values
-    return [[plain_text(shortened(text, 24)) for text in row] for row in values_] if values_ else None
-
-
-def _hover(report: TensorReport, picture: DrawnLayout, ending: str) -> str:
-    """Return one template for all cells: the index from the axes, the value from the cell's own data."""
+    They have one template for what is said of them: the index from the axes, the value from the cell's own data.
+    """
     grid = picture.grid
     axes = {grid.row_dim: "%{y}", grid.column_dim: "%{x}"}
     index = ", ".join(axes.get(dim, str(at)) for dim, at in enumerate(grid.fixed))
     value = " = %{customdata}" if grid.values else ""
     own_name = plain_text(name(report)).replace("%{", "% {")
     parts = [f"{own_name}[{index}]{value}" if index else own_name + value, ending]
-    return ", ".join(part for part in parts if part) + "<extra></extra>"
+    apart = int(len(grid.rows) * len(grid.columns) <= ANNOTATED_CELLS)
+    return plotly.Heatmap(
+        x=[*map(str, grid.columns)], y=[*map(str, grid.rows)], colorscale=_scale(), xgap=apart, ygap=apart,
+        customdata=[[plain_text(shortened(text, 24)) for text in row] for row in grid.values] or None,
+        hovertemplate=", ".join(filter(None, parts)) + "<extra></extra>",
+    )  # fmt: skip
 
 
 def _hover_text(report: TensorReport, picture: DrawnLayout, row: int, column: int) -> str:
@@ -244,11 +241,8 @@ def _value_map(plotly: Any, report: TensorReport, picture: DrawnLayout, scale: t
     grid = picture.grid
     finite = [[float(f"{level:.4g}") if math.isfinite(level) else None for level in row] for row in grid.levels]
     low, high = scale or (0.0, 1.0)
-    return plotly.Heatmap(
-        z=finite, x=[*map(str, grid.columns)], y=[*map(str, grid.rows)], colorscale=_scale(), zmin=low, zmax=high,
-        customdata=_value_texts(picture), hovertemplate=_hover(report, picture, ""), hoverongaps=True,
-        colorbar={"x": 0.575, "thickness": 10, "outlinewidth": 0}, **_gaps(picture),
-    )  # fmt: skip
+    look = {"colorbar": {"x": 0.575, "thickness": 10, "outlinewidth": 0}, "hoverongaps": True}
+    return _grid_map(plotly, report, picture, "").update(z=finite, zmin=low, zmax=high, **look)
 
 
 def _mark_bad(plotly: Any, figure_: Any, report: TensorReport, picture: DrawnLayout) -> None:

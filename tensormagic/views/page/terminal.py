@@ -91,16 +91,12 @@ WIDEST_PAGE = 100  # columns: longer lines are hard to read
 def print_markdown(text: str, stream: TextIO | None = None) -> None:
     """Print a page of Markdown: set and coloured in a terminal, and plain into anything else."""
     out = stream or sys.stdout
-    try:
-        from rich.console import Console
-        from rich.markdown import Markdown
-    except ImportError:
+    console = _console(out)
+    if console is None:
         print(text, file=out)
         return
-    if not is_terminal(out):
-        print(text, file=out)
-        return
-    console = Console(file=out, force_jupyter=False)
+    from rich.markdown import Markdown
+
     page = Markdown(text, code_theme="ansi_dark", hyperlinks=False)
     console.print(page, width=min(console.width, WIDEST_PAGE))
 

@@ -154,7 +154,10 @@ def view(report: SnapshotReport) -> Panel:
         body += [Paragraph(refused_words(refused), "error"), f"`{way_words(refused.way)}`"]
     body.append(Findings(report.findings, report.gaps))
     body += [_timeline(report, timeline, folded=at > 0) for at, timeline in enumerate(ranked[:MOST_TIMELINES])]
-    body += [*_peak(report), _lines(report), *_segments(report, ranked[:1])]
+    lines = table_of(LINES, report.lines, most=(40, 14), left_out=report.lines_left_out,
+                     nbytes=[one.allocated for one in report.lines])  # fmt: skip
+    body += [*_peak(report), Section("Line by line", [lines], "bytes asked for", folded=True)]
+    body += _segments(report, ranked[:1])
     body.append(_blocks("Blocks in use at the peak", report, report.peak_blocks, report.peak_left_out))
     body.append(_blocks("Blocks in use at the end", report, report.live, report.live_left_out))
     body.append(_settings(report))
@@ -178,12 +181,6 @@ def _peak(report: SnapshotReport) -> list[Section]:
     drawn = TreemapPicture(tiles, "what was in use at the peak, by line", MAP_HEIGHT, MOST_CELLS)
     total = number_of_bytes(sum(one.nbytes for one in tiles))
     return [Section("In use at the peak", [drawn], f"{total} by line", folded=True)]
-
-
-def _lines(report: SnapshotReport) -> Section:
-    sizes = [one.allocated for one in report.lines]
-    table = table_of(LINES, report.lines, most=(40, 14), left_out=report.lines_left_out, nbytes=sizes)
-    return Section("Line by line", [table], "bytes asked for", folded=True)
 
 
 def _size(nbytes: int) -> str:

@@ -102,7 +102,8 @@ class Histogram(Picture):
         bins, edges = self.statistics.histogram_counts, self.statistics.histogram_edges
         for together in range(1, len(bins) + 1 if len(bins) > 1 else 1):
             bars = tuple(sum(bins[at : at + together]) for at in range(0, len(bins), together))
-            line = f"  {short_number(edges[0])} {sparkline(bars)} {short_number(edges[-1])}   {_highest(bars)}"
+            drawn = f"{short_number(edges[0])} {sparkline(bars)} {short_number(edges[-1])}"
+            line = f"  {drawn}   highest bar {short_count(max(bars))}"
             if len(line) <= width:
                 yield line
                 return
@@ -127,10 +128,6 @@ class Histogram(Picture):
             parts.append(text_svg(x, _HEIGHT + 14, f"{label} {short_count(found)}"))
             x += _SPECIAL + 30
         return "".join(parts), _HEIGHT + 18.0
-
-
-def _highest(bars: Sequence[int]) -> str:
-    return f"highest bar {short_count(max(bars))}"
 
 
 def _fewer(statistics: Statistics) -> tuple[tuple[int, ...], tuple[float, ...]]:
