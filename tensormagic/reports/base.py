@@ -252,7 +252,7 @@ def _hints(cls: type) -> dict[str, Any]:
 # first drawn. Until then they cost nothing.
 
 FORMAT_VERSION = 1
-_VIEWS, _FILES = "tensormagic.views", "tensormagic.views.page.files"
+_VIEWS = "tensormagic.views"
 
 ReportType = TypeVar("ReportType", bound="Report")
 
@@ -321,11 +321,11 @@ class Report:
             TensorMagicError: for an ending that no format has, or a report that has not this format.
             OSError: where the file cannot be written; what stood there is left.
         """
-        import_module(_FILES).save(self, path, slide=slide)
+        import_module(f"{_VIEWS}.page.files").save(self, path, slide=slide)
 
     def figure(self, kind: str) -> Any:
         """Return a ``plotly.graph_objects.Figure`` of that kind."""
-        return import_module(_VIEWS).figure(self, kind)
+        return import_module(f"{_VIEWS}.page.figures").figure(self, kind)
 
     def __str__(self) -> str:
         """Return the report as plain text, at most 100 columns wide."""
@@ -334,7 +334,7 @@ class Report:
 
     def _repr_mimebundle_(self, **_include_exclude: Any) -> dict[str, str]:
         """Show the report as the value of a cell, also where the extension is not loaded; this never raises."""
-        bundle: dict[str, str] = import_module(_FILES).bundle(self)
+        bundle: dict[str, str] = import_module(f"{_VIEWS}.page.files").bundle(self)
         return bundle
 
     def _repr_html_(self) -> str:

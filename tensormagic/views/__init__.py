@@ -146,11 +146,6 @@ def folded(report: Report) -> str:
     return f'<section class="tm tm-folded">{inside}</section>'
 
 
-def figure(report: Report, kind: str) -> Any:
-    """Return a plotly figure of ``report``; see `tensormagic.views.page.figures`."""
-    return import_module("tensormagic.views.page.figures").figure(plain_report(report), kind)
-
-
 def with_export(report: Report, html: str, *, most: int = MOST_CARRIED) -> str:
     """Return a panel with what offers to export it; unchanged where the fragment is no section.
 

@@ -8,34 +8,9 @@ from functools import singledispatch
 from itertools import groupby
 
 from tensormagic.reports import Finding, Gap
-from tensormagic.views import svg_paths, theme
+from tensormagic.views import nodes, svg_paths, theme
 from tensormagic.views.markup import corner, escape, tag
-from tensormagic.views.nodes import (
-    Bar,
-    Cell,
-    Chip,
-    Clash,
-    Column,
-    Findings,
-    Items,
-    Line,
-    Look,
-    Node,
-    Noted,
-    Panel,
-    Paragraph,
-    Part,
-    Parts,
-    Picture,
-    Section,
-    Shape,
-    Source,
-    Strip,
-    Table,
-    Words,
-    left_out_words,
-    letters,
-)
+from tensormagic.views.nodes import Cell, Node
 from tensormagic.views.pictures.timeline_stack import category_style
 from tensormagic.views.theme import icon, sheet, static
 from tensormagic.words import evidence_text
@@ -72,7 +47,7 @@ def with_code(text: str) -> str:
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
-def findings_html(node: Findings) -> str:
+def findings_html(node: nodes.Findings) -> str:
     """Return the findings strip, errors with their remedies shown; nothing where there is no finding."""
     if node.where:
         pairs = zip(node.findings, node.where, strict=True)
@@ -135,7 +110,7 @@ def gaps_html(gaps: Iterable[Gap]) -> str:
 # What a node looks like stands in ``static/view.css``, a listing in ``source.css``; all text passes through
 # `basics.markup`. Everything works without scripts, and reads in order where styles are stripped.
 
-_CLASSES: dict[Look, str] = {
+_CLASSES: dict[nodes.Look, str] = {
     "quiet": "quiet", "badge": "tm-badge", "error": "tm-failed", "failed": "tm-what", "warning": "tm-unseen",
     "left": "tm-chip tm-a", "right": "tm-chip tm-b", "up": "tm-sign tm-up", "down": "tm-sign tm-down",
 }  # fmt: skip
@@ -144,7 +119,7 @@ _COLOURS = 254  # of a PNG of one byte a pixel
 _DOT, _DOTS_WIDE, _DOTS_HIGH, _ROW_GAP = 3, 80, 6, 2  # pixels of a dot of a strip; dots along its sides, between rows
 
 
-def render(view: Panel, *, below: bool = False) -> str:
+def render(view: nodes.Panel, *, below: bool = False) -> str:
     """Return a panel as a ``<section>`` that needs nothing from outside, and those that stand below it."""
     label = (view.label or view.title.capitalize()).replace("`", "")
     own = _style(view)  # the panel above brings what all share
@@ -153,26 +128,26 @@ def render(view: Panel, *, below: bool = False) -> str:
     return drawn + "".join(render(each, below=True) for each in view.after)
 
 
-def top(view: Panel) -> str:
+def top(view: nodes.Panel) -> str:
     """Return a panel as the top of another one."""
     style = tag("style", static("view.css"), _style(view))
     return style + tag("div", *inside(view), class_=f"tm tm-{view.kind} tm-top")
 
 
-def _style(view: Panel) -> str:
+def _style(view: nodes.Panel) -> str:
     """Return the style of a panel's pictures, and of listings, tables and kinds of memory where it has any."""
-    sheets = ("source.css", *view.sheets) if _has(view.body, Source) else tuple(view.sheets)
-    sheets += ("table.css",) if view.kind != "tensor" and _has(view.body, Table) else ()  # a tensor's are narrow
+    sheets = ("source.css", *view.sheets) if _has(view.body, nodes.Source) else tuple(view.sheets)
+    sheets += ("table.css",) if view.kind != "tensor" and _has(view.body, nodes.Table) else ()  # a tensor's are narrow
     return "".join(map(static, sheets)) + (category_style() if "memory.css" in sheets else "")
 
 
-def _has(body: Iterable[Node], kind: type[Source | Table]) -> bool:
+def _has(body: Iterable[Node], kind: type[nodes.Source | nodes.Table]) -> bool:
     """Say whether a node of that kind is in a body or in its sections; a table without rows is not there."""
-    nodes = [node for node in body if not isinstance(node, Table) or node.rows]
-    return any(isinstance(node, kind) or (isinstance(node, Section) and _has(node.body, kind)) for node in nodes)
+    there = [node for node in body if not isinstance(node, nodes.Table) or node.rows]
+    return any(isinstance(node, kind) or (isinstance(node, nodes.Section) and _has(node.body, kind)) for node in there)
 
 
-def inside(view: Panel) -> list[str]:
+def inside(view: nodes.Panel) -> list[str]:
     """Return the header and the parts of a panel."""
     facts = filter(None, (cell(fact) for fact in view.facts if not _is_badge(fact)))
     described = (fact if fact.startswith("<") else tag("span", fact) for fact in facts)
@@ -191,13 +166,13 @@ def inside(view: Panel) -> list[str]:
 
 
 def _is_badge(fact: Cell) -> bool:
-    return isinstance(fact, Words) and fact.look == "badge"
+    return isinstance(fact, nodes.Words) and fact.look == "badge"
 
 
 def _blocks(body: Iterable[Node]) -> Iterable[str]:
     """Yield the parts of a panel: folded ones side by side, and plain ones framed together, where they follow."""
-    for kind, nodes in groupby(body, _framing):
-        inner = [html(node) for node in nodes]
+    for kind, parts in groupby(body, _framing):
+        inner = [html(node) for node in parts]
         if kind == "folded":
             yield folds(*inner)
         elif kind == "framed":
@@ -207,9 +182,9 @@ def _blocks(body: Iterable[Node]) -> Iterable[str]:
 
 
 def _framing(node: Node) -> str:
-    if isinstance(node, Section):
+    if isinstance(node, nodes.Section):
         return "folded" if node.folded else "framed"
-    return "framed" if isinstance(node, Findings) else "listing" if isinstance(node, Source) else "plain"
+    return "framed" if isinstance(node, nodes.Findings) else "listing" if isinstance(node, nodes.Source) else "plain"
 
 
 @singledispatch
@@ -225,17 +200,17 @@ def cell(node: Cell) -> str:
 
 
 @html.register
-def _(node: Findings) -> str:
+def _(node: nodes.Findings) -> str:
     clear = tag("p", icon("ok"), " ", escape(node.clear), class_="tm-clear") if node.clear else ""
     return (findings_html(node) or clear) + gaps_html(node.gaps)
 
 
 @html.register
-def _(node: Section) -> str:
+def _(node: nodes.Section) -> str:
     body = "".join(map(html, node.body))
     if not body:
         return ""
-    chip = f"{cell(Chip(node.chip))} " if node.chip else ""
+    chip = f"{cell(nodes.Chip(node.chip))} " if node.chip else ""
     title = chip + with_code(node.title)
     note = f" {tag('span', with_code(node.note), class_='quiet')}" if node.note else ""
     if node.folded:
@@ -245,13 +220,13 @@ def _(node: Section) -> str:
 
 
 @html.register
-def _(node: Paragraph) -> str:
+def _(node: nodes.Paragraph) -> str:
     sign = f"{icon(node.look)} " if node.look in {"warning", "error"} else ""
     return tag("p", sign, cell(node.text), class_=_CLASSES[node.look] if node.look else None)
 
 
 @html.register
-def _(node: Items) -> str:
+def _(node: nodes.Items) -> str:
     more = [tag("li", escape(node.rest), class_="quiet")] if node.rest else []
     return tag("ul", *(tag("li", cell(item)) for item in node.items[: node.most]), *more)
 
@@ -260,7 +235,7 @@ def _(node: Items) -> str:
 
 
 @html.register
-def _(node: Table) -> str:
+def _(node: nodes.Table) -> str:
     if not node.rows:
         return ""
     shown = node.rows[: node.most[0]]
@@ -268,12 +243,12 @@ def _(node: Table) -> str:
     body = tag("tbody", *(tag("tr", *cells) for cells in rows))
     full = any({"wide", "bars"} & {*column.look.split()} for column in node.columns)
     table = tag("table", _head(node.columns), body, class_="tm-list tm-full" if full else "tm-list")
-    left = left_out_words(node, len(shown))
+    left = nodes.left_out_words(node, len(shown))
     table += tag("p", escape(left), class_="quiet") if left else ""
     return scroll(node.label, table) if node.label else table
 
 
-def _head(columns: Sequence[Column]) -> str:
+def _head(columns: Sequence[nodes.Column]) -> str:
     if not any(column.title for column in columns):
         return ""
     above = ""
@@ -287,12 +262,12 @@ def _head(columns: Sequence[Column]) -> str:
     return tag("thead", above, tag("tr", *map(_title, columns)))
 
 
-def _title(column: Column) -> str:
+def _title(column: nodes.Column) -> str:
     if "silent" in column.look.split():
         return corner(column.title, scope="col")
     looks = column.look.split()
-    side: Look | None = "left" if "left" in looks else "right" if "right" in looks else None
-    title = cell(Words(column.title, side)) if side else with_code(column.title)
+    side: nodes.Look | None = "left" if "left" in looks else "right" if "right" in looks else None
+    title = cell(nodes.Words(column.title, side)) if side else with_code(column.title)
     right = "tm-num" if "number" in looks else None
     return tag("th", title, scope="col" if column.title else None, class_=right)
 
@@ -305,7 +280,7 @@ def _cell(each: Cell, looks: Sequence[str]) -> str:
 
 
 @html.register
-def _(node: Source) -> str:
+def _(node: nodes.Source) -> str:
     if not node.lines:
         return ""
     signs, beside = any(line.sign for line in node.lines), any(line.beside for line in node.lines)
@@ -319,7 +294,7 @@ def _(node: Source) -> str:
     return scroll("The source, line by line", tag("table", head, tag("tbody", *rows), class_="tm-code"))
 
 
-def _line(line: Line, has: tuple[int, bool, bool]) -> str:
+def _line(line: nodes.Line, has: tuple[int, bool, bool]) -> str:
     """Return a line; ``has`` says how many numbers are at its left, and whether there are signs, and things beside."""
     columns, signs, beside = has
     if not line.number:
@@ -350,7 +325,7 @@ def _(node: tuple[Cell, ...]) -> str:
 
 
 @cell.register
-def _(node: Words) -> str:
+def _(node: nodes.Words) -> str:
     hint = node.hint or None
     if node.look == "code":
         return tag("code", escape(node.text), title=hint)
@@ -359,34 +334,34 @@ def _(node: Words) -> str:
 
 
 @cell.register
-def _(node: Noted) -> str:
+def _(node: nodes.Noted) -> str:
     notes = (tag("span", with_code(each), class_="tm-sub") if isinstance(each, str) else cell(each)
              for each in node.notes if each)  # fmt: skip
     return cell(node.text) + "".join(f" {note}" for note in notes)
 
 
 @cell.register
-def _(node: Clash) -> str:
+def _(node: nodes.Clash) -> str:
     return tag("span", tag("b", with_code(node.text)), " ", tag("i", escape(node.because)), class_="tm-dim tm-not")
 
 
 @cell.register
-def _(node: Shape) -> str:
+def _(node: nodes.Shape) -> str:
     comma = "," if len(node.sizes) == 1 else ""
     return tag("span", "(", ", ".join(map(cell, node.sizes)), comma, ")", class_="tm-dims")
 
 
 @cell.register
-def _(node: Chip) -> str:
+def _(node: nodes.Chip) -> str:
     if not node.number:
         return ""
     colour = theme.CHIP_COLOURS[(node.number - 1) % len(theme.CHIP_COLOURS)]
     style = f"background-color:{colour};color:{theme.ink_on(colour)}"
-    return tag("span", letters(node.number), class_="tm-chip", style=style)
+    return tag("span", nodes.letters(node.number), class_="tm-chip", style=style)
 
 
 @cell.register
-def _(node: Bar) -> str:
+def _(node: nodes.Bar) -> str:
     if node.words:
         return tag(
             "span", escape(node.words), class_=f"tm-amount {node.ground}".strip(), style=f"--w:{100 * node.share:.0f}%"
@@ -395,7 +370,7 @@ def _(node: Bar) -> str:
 
 
 @cell.register
-def _(node: Strip) -> str:
+def _(node: nodes.Strip) -> str:
     """Return a small picture: coloured by place where it is used, hatched where it is not, crossed where unknown."""
     cells = len(node.shares)
     if not cells:
@@ -425,7 +400,7 @@ def _dots(colour: int, share: float | None) -> list[int]:
 
 
 @html.register
-def _(node: Parts) -> str:
+def _(node: nodes.Parts) -> str:
     bar = "".join(tag("span", class_=part.ground, style=f"width:{100 * part.share:.2f}%",
                       title=_sentence(part)) for part in node.parts)  # fmt: skip
     sentence = "; ".join(map(_sentence, node.parts))
@@ -436,10 +411,10 @@ def _(node: Parts) -> str:
     return drawn + tag("div", " ".join(keys), class_="tm-keys")
 
 
-def _sentence(part: Part) -> str:
+def _sentence(part: nodes.Part) -> str:
     return f"{part.words}: {part.amount}" + (f", {part.of}" if part.of else "")
 
 
 @html.register
-def _(node: Picture) -> str:
+def _(node: nodes.Picture) -> str:
     return node.html()

@@ -9,27 +9,9 @@ from functools import singledispatch
 from itertools import accumulate
 
 from tensormagic.reports import Finding
-from tensormagic.views import theme
+from tensormagic.views import nodes, theme
 from tensormagic.views.markup import escape, fitted, tag, text_width, wrapped
-from tensormagic.views.nodes import (
-    Bar,
-    Cell,
-    Column,
-    Findings,
-    Items,
-    Line,
-    Node,
-    Panel,
-    Paragraph,
-    Parts,
-    Picture,
-    Section,
-    Source,
-    Strip,
-    Table,
-    left_out_words,
-    letters,
-)
+from tensormagic.views.nodes import Cell, Node
 from tensormagic.views.pictures.timeline_stack import COLOURS, LETTERS, LINE_COLOURS
 from tensormagic.views.pictures.timeline_stack import OTHER as OTHER_LINES
 from tensormagic.views.svg_paths import number
@@ -116,13 +98,13 @@ _CODE, _MARK = re.compile(r"`([^`]+)`"), "\x00"  # no character that a text coul
 _TONES = {"error": "error", "warning": "warning", "note": "note", "mark": "ink-2"}
 
 
-def render(view: Panel) -> str:
+def render(view: nodes.Panel) -> str:
     """Return a panel as a picture; its folded parts are left out."""
     page = Page()
     return page.svg(_draw_panel(view, page))
 
 
-def _draw_panel(view: Panel, page: Page) -> str:
+def _draw_panel(view: nodes.Panel, page: Page) -> str:
     """Put a panel on a page, and return what it is about."""
     facts = " \u00b7 ".join(filter(None, map(_one_line, view.facts)))
     title = " ".join(plain(view.title).split())
@@ -154,7 +136,7 @@ def draw(node: Node, page: Page) -> None:
 
 
 @draw.register
-def _(node: Findings, page: Page) -> None:
+def _(node: nodes.Findings, page: Page) -> None:
     for at, finding in enumerate(node.findings[: node.most]):
         page.put(*_finding(finding, f"{_one_line(node.where[at])}: " if node.where else ""))
     _paragraph(page, node.rest, ink=_QUIET)
@@ -198,11 +180,11 @@ def _prose(text: str) -> list[str]:
 
 
 @draw.register
-def _(node: Section, page: Page) -> None:
+def _(node: nodes.Section, page: Page) -> None:
     if node.folded:
         return
     if node.title:
-        chip = f"{letters(node.chip)}  " if node.chip else ""
+        chip = f"{nodes.letters(node.chip)}  " if node.chip else ""
         _paragraph(page, chip + plain(node.title), bold=True)
         _paragraph(page, plain(node.note), ink=_QUIET)
     for part in node.body:
@@ -210,13 +192,13 @@ def _(node: Section, page: Page) -> None:
 
 
 @draw.register
-def _(node: Paragraph, page: Page) -> None:
+def _(node: nodes.Paragraph, page: Page) -> None:
     roles = {"quiet": "ink-2", "warning": "warning", "error": "error"}
     _paragraph(page, _one_line(node.text), ink=role(roles.get(node.look or "", "ink")))
 
 
 @draw.register
-def _(node: Items, page: Page) -> None:
+def _(node: nodes.Items, page: Page) -> None:
     for item in node.items[: node.most]:
         _paragraph(page, _one_line(item), indent=12)
     _paragraph(page, node.rest, ink=_QUIET, indent=12)
@@ -226,15 +208,15 @@ def _(node: Items, page: Page) -> None:
 
 
 @draw.register
-def _(node: Table, page: Page) -> None:
+def _(node: nodes.Table, page: Page) -> None:
     if not node.rows:
         return
     page.put(*table_svg(node, WIDTH))
-    left = left_out_words(node, min(len(node.rows), node.most[0], MOST_ROWS))
+    left = nodes.left_out_words(node, min(len(node.rows), node.most[0], MOST_ROWS))
     _paragraph(page, left, ink=_QUIET)
 
 
-def table_svg(node: Table, room: float) -> tuple[str, float]:
+def table_svg(node: nodes.Table, room: float) -> tuple[str, float]:
     """Return the first rows of a table, and how high they are."""
     shown = node.rows[: min(node.most[0], MOST_ROWS)]
     if not shown:
@@ -257,7 +239,7 @@ def table_svg(node: Table, room: float) -> tuple[str, float]:
     return "".join(parts), y - 4
 
 
-def _widths(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], wide: float) -> list[float]:
+def _widths(columns: Sequence[nodes.Column], rows: Sequence[Sequence[Cell]], wide: float) -> list[float]:
     """Return how wide each column is: as its widest cell, and where that is too much, the widest are narrowed."""
     widths = [max(text_width(plain(column.title), SIZE), *(_width(row[at]) for row in rows))
               for at, column in enumerate(columns)]  # fmt: skip
@@ -269,28 +251,28 @@ def _widths(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], wide: flo
 
 
 def _width(each: Cell) -> float:
-    if isinstance(each, Bar):
+    if isinstance(each, nodes.Bar):
         return _BAR_WIDTH
-    if isinstance(each, Strip):
+    if isinstance(each, nodes.Strip):
         return _STRIP_WIDTH if each.shares else 0.0
     return max((text_width(line, SIZE) for line in inline(each).split("\n")), default=0.0)
 
 
-def _cell(each: Cell, x: float, y: float, wide: float, column: Column) -> tuple[str, int]:
+def _cell(each: Cell, x: float, y: float, wide: float, column: nodes.Column) -> tuple[str, int]:
     """Return a cell, and how many lines it takes."""
-    if isinstance(each, Bar):
+    if isinstance(each, nodes.Bar):
         stretches = ((_BAR_WIDTH, "skip"), (_BAR_WIDTH * each.share, "n3"))
         return "".join(
             f'<rect x="{number(x)}" y="{number(y + 3)}" height="10" rx="2" width="{number(long)}" fill="{role(ink)}"/>'
             for long, ink in stretches
         ), 1
-    if isinstance(each, Strip):
+    if isinstance(each, nodes.Strip):
         return _strip(each, x, y + 1), 1
     lines = [part for line in inline(each).split("\n") for part in wrapped(line, wide + 1, SIZE, _CELL_LINES)]
     return "".join(_words(line, x, y + at * (LINE - 3), wide, column) for at, line in enumerate(lines)), len(lines)
 
 
-def _words(words: str, x: float, y: float, wide: float, column: Column) -> str:
+def _words(words: str, x: float, y: float, wide: float, column: nodes.Column) -> str:
     looks, shown = column.look.split(), fitted(words, wide + 1, SIZE)
     ink = _QUIET if "quiet" in looks else None
     if "number" in looks:
@@ -299,7 +281,7 @@ def _words(words: str, x: float, y: float, wide: float, column: Column) -> str:
 
 
 @draw.register
-def _(node: Source, page: Page) -> None:
+def _(node: nodes.Source, page: Page) -> None:
     left = _AMOUNT * len(node.columns)
     drawn = [_line(line, left) for line in node.lines[:MOST_LINES]]
     if node.columns:
@@ -315,7 +297,7 @@ def _(node: Source, page: Page) -> None:
     _paragraph(page, f"and {count(left)} more lines" if left > 0 else "", ink=_QUIET)
 
 
-def _line(line: Line, left: float) -> tuple[str, float]:
+def _line(line: nodes.Line, left: float) -> tuple[str, float]:
     """Return a line, its number behind ``left`` pixels of amounts, and how high it is with what is below it."""
     if not line.number:
         return text_svg(left + 40, 13, line.text or "\u22ee", size=12, ink=_QUIET, bold=bool(line.text)), LINE
@@ -344,7 +326,7 @@ def _line(line: Line, left: float) -> tuple[str, float]:
 
 
 def _amount(amount: Cell, x: float) -> str:
-    share = amount.share if isinstance(amount, Bar) else 0.0
+    share = amount.share if isinstance(amount, nodes.Bar) else 0.0
     wide = (_AMOUNT - 8) * share
     behind = _box(x + _AMOUNT - wide, 1, wide, LINE - 2, theme.role("n0")).replace("/>", ' fill-opacity=".3"/>')
     return (behind if wide else "") + text_svg(x + _AMOUNT - 2, 13, _one_line(amount), size=12, anchor="end")
@@ -353,7 +335,7 @@ def _amount(amount: Cell, x: float) -> str:
 # -- drawings --------------------------------------------------------------------------------------------------------
 
 
-def _strip(node: Strip, x: float, y: float) -> str:
+def _strip(node: nodes.Strip, x: float, y: float) -> str:
     cells, high = max(len(node.shares), 1), 14
     each = _STRIP_WIDTH / cells
     drawn = [_box(x, y, _STRIP_WIDTH, high, theme.role("skip"))]
@@ -371,7 +353,7 @@ def _box(x: float, y: float, wide: float, high: float, colour: str) -> str:
 
 
 @draw.register
-def _(node: Parts, page: Page) -> None:
+def _(node: nodes.Parts, page: Page) -> None:
     x, drawn = 0.0, []
     for part in node.parts:
         wide = part.share * WIDTH
@@ -384,5 +366,5 @@ def _(node: Parts, page: Page) -> None:
 
 
 @draw.register
-def _(node: Picture, page: Page) -> None:
+def _(node: nodes.Picture, page: Page) -> None:
     page.put(*node.svg(WIDTH))

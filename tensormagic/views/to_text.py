@@ -12,30 +12,8 @@ from functools import singledispatch
 from itertools import chain, groupby
 
 from tensormagic.reports import Finding
-from tensormagic.views.nodes import (
-    Bar,
-    Cell,
-    Chip,
-    Clash,
-    Column,
-    Findings,
-    Items,
-    Line,
-    Node,
-    Noted,
-    Panel,
-    Paragraph,
-    Parts,
-    Picture,
-    Section,
-    Shape,
-    Source,
-    Strip,
-    Table,
-    Words,
-    left_out_words,
-    letters,
-)
+from tensormagic.views import nodes
+from tensormagic.views.nodes import Cell, Node
 from tensormagic.views.text_canvas import columns_of, cut, printable, share_bar, table, wrapped
 from tensormagic.views.theme import SIGNS
 from tensormagic.words import NOT_EQUAL, evidence_text, plural, tuple_text
@@ -50,7 +28,7 @@ _RULE, _OVERLINE = "\u2500", "\u203e"
 _SPACES = re.compile(r"[ \t\r\n]+")  # no-break spaces stay: they hold a number together
 
 
-def render(view: Panel, *, width: int = 100, brief: bool = False) -> str:
+def render(view: nodes.Panel, *, width: int = 100, brief: bool = False) -> str:
     """Return a panel as text, no line wider than ``width`` (at least 40) columns.
 
     Args:
@@ -61,38 +39,39 @@ def render(view: Panel, *, width: int = 100, brief: bool = False) -> str:
     width = max(width, NARROWEST)
     if brief:
         body, named = _unfolded(view.body)
-        more = [Paragraph(f"with --text also: {', '.join(named)}", "quiet")] if named else []
+        more = [nodes.Paragraph(f"with --text also: {', '.join(named)}", "quiet")] if named else []
         view = replace(view, body=[*body, *more])
     drawn = "\n".join(lines(view, width))
     return "\n".join([drawn, *(f"\n{render(each, width=width).rstrip()}" for each in view.after)]) + "\n"
 
 
-def _unfolded(nodes: Sequence[Node]) -> tuple[list[Node], list[str]]:
+def _unfolded(body: Sequence[Node]) -> tuple[list[Node], list[str]]:
     """Return nodes without their folded sections, and what these are called."""
     kept: list[Node] = []
     named: list[str] = []
-    for node in nodes:
-        if not isinstance(node, Section):
+    for node in body:
+        if not isinstance(node, nodes.Section):
             kept.append(node)
         elif node.folded and node.title:
             if any(True for _ in text(node, NARROWEST)):  # what has no text is not there with --text either
                 named.append(f"{node.title} ({plain(node.note)})" if node.note else node.title)
         else:
-            body, inner = _unfolded(node.body)
-            kept.append(replace(node, body=body))
+            unfolded, inner = _unfolded(node.body)
+            kept.append(replace(node, body=unfolded))
             named += inner
     return kept, named
 
 
-def lines(view: Panel, width: int) -> list[str]:
+def lines(view: nodes.Panel, width: int) -> list[str]:
     """Return a panel's own lines, without those that stand below it."""
-    parts = groupby(view.body, lambda node: isinstance(node, str | Paragraph) or id(node))  # paragraphs stand together
-    blocks = [_head(view, width), *([line for node in nodes for line in text(node, width)] for _, nodes in parts)]
+    # Paragraphs stand together.
+    parts = groupby(view.body, lambda node: isinstance(node, str | nodes.Paragraph) or id(node))
+    blocks = [_head(view, width), *([line for node in each for line in text(node, width)] for _, each in parts)]
     every = "\n\n".join("\n".join(block) for block in blocks if block).split("\n")
     return [cut(printable(line.replace("\u00a0", " ")), width) for line in every]
 
 
-def _head(view: Panel, width: int) -> list[str]:
+def _head(view: nodes.Panel, width: int) -> list[str]:
     """Return the title and the facts, ruled to the right edge where one line holds them, and the quiet lines below."""
     facts = [fact for fact in map(inline, view.facts) if fact]
     lead = f"{_RULE * 2} {plain(view.title)} " + (f"{_RULE * 2} " if facts else "")
@@ -142,7 +121,7 @@ def inline(node: Cell) -> str:
 
 
 @text.register
-def _(node: Findings, width: int) -> Iterator[str]:
+def _(node: nodes.Findings, width: int) -> Iterator[str]:
     for at, finding in enumerate(node.findings):
         before = f"{inline(node.where[at])}: " if node.where else ""
         if at < node.most:
@@ -158,7 +137,7 @@ def _(node: Findings, width: int) -> Iterator[str]:
 
 
 @text.register
-def _(node: Section, width: int) -> Iterator[str]:
+def _(node: nodes.Section, width: int) -> Iterator[str]:
     inner = [list(text(part, width)) for part in node.body]
     if not any(inner):
         return
@@ -166,16 +145,16 @@ def _(node: Section, width: int) -> Iterator[str]:
     below = note if note.endswith(".") or "(" in note else ""  # a sentence, or what has parentheses of its own
     note = f" ({note})" if note and not below else ""
     if node.chip:
-        yield from wrapped(plain(node.title) + note, width, f" {letters(node.chip)}  ", "    ")
+        yield from wrapped(plain(node.title) + note, width, f" {nodes.letters(node.chip)}  ", "    ")
     elif node.title:
         yield from wrapped(_capitals(node.title) + note, width)
     yield from wrapped(below, width, "  ", "  ") if below else ()
     above = False
     for part, lines in zip(node.body, inner, strict=True):
-        if above and lines and isinstance(part, Section) and part.title and not node.title:
+        if above and lines and isinstance(part, nodes.Section) and part.title and not node.title:
             yield ""
         above = above or bool(lines)
-        short = isinstance(part, Section) and part.folded and len(lines) > _FOLDED + 1
+        short = isinstance(part, nodes.Section) and part.folded and len(lines) > _FOLDED + 1
         yield from lines[:_FOLDED] if short else lines
         if short:
             yield f"    and {plural(len(lines) - _FOLDED, 'more line')}"
@@ -188,13 +167,13 @@ def _capitals(title: str) -> str:
 
 
 @text.register
-def _(node: Paragraph, width: int) -> Iterable[str]:
+def _(node: nodes.Paragraph, width: int) -> Iterable[str]:
     sign = f" {SIGNS[node.look]} " if node.look in SIGNS else "  "
     return wrapped(inline(node.text), width, sign, " " * len(sign))
 
 
 @text.register
-def _(node: Items, width: int) -> Iterator[str]:
+def _(node: nodes.Items, width: int) -> Iterator[str]:
     for item in node.items[: node.most]:
         yield from wrapped(inline(item).replace("\n", "  "), width, "    ", "      ")
     if node.rest:
@@ -202,7 +181,7 @@ def _(node: Items, width: int) -> Iterator[str]:
 
 
 @text.register
-def _(node: Table, width: int) -> Iterator[str]:
+def _(node: nodes.Table, width: int) -> Iterator[str]:
     kept = [at for at, column in enumerate(node.columns) if column.in_terminal]
     cells = [[inline(row[at]).split("\n") for at in kept] for row in node.rows[: node.most[1]]]
     shown = [["\n".join(cut(line, _CELL) for line in cell) for cell in row] for row in cells]
@@ -212,12 +191,12 @@ def _(node: Table, width: int) -> Iterator[str]:
     head = [titles] if any(titles) else []
     right = [place for place, at in enumerate(kept) if "number" in node.columns[at].look.split()]
     yield from table([*head, *shown], indent=2, gap=2, width=width, right=right)
-    left = left_out_words(node, len(shown))
+    left = nodes.left_out_words(node, len(shown))
     if left:
         yield f"  {left}"
 
 
-def _title(column: Column) -> str:
+def _title(column: nodes.Column) -> str:
     looks = set(column.look.split())
     if "silent" in looks:
         return ""
@@ -225,7 +204,7 @@ def _title(column: Column) -> str:
 
 
 @text.register
-def _(node: Source, width: int) -> Iterator[str]:
+def _(node: nodes.Source, width: int) -> Iterator[str]:
     if node.columns:
         yield from _with_amounts(node, width)
         return
@@ -234,7 +213,7 @@ def _(node: Source, width: int) -> Iterator[str]:
         yield from _line(line, width, signs=signs)
 
 
-def _line(line: Line, width: int, *, signs: bool) -> Iterator[str]:
+def _line(line: nodes.Line, width: int, *, signs: bool) -> Iterator[str]:
     if not line.number:
         yield f" {printable(line.text)}" if line.text else "     \u22ee"
         return
@@ -252,14 +231,14 @@ def _line(line: Line, width: int, *, signs: bool) -> Iterator[str]:
         yield from wrapped(inline(part).replace("\n", "  "), width, " " * 9, further)
 
 
-def _mark(line: Line, lead: str, width: int) -> Iterator[str]:
+def _mark(line: nodes.Line, lead: str, width: int) -> Iterator[str]:
     """Yield the mark below a part of a line, where the line is not broken."""
     at = line.text.find(line.marked) if line.marked else -1
     if at >= 0 and columns_of(lead + line.text) <= width:
         yield " " * columns_of(lead + line.text[:at]) + _OVERLINE * columns_of(line.marked)
 
 
-def _with_amounts(node: Source, width: int) -> Iterator[str]:
+def _with_amounts(node: nodes.Source, width: int) -> Iterator[str]:
     """Yield a listing with numbers at the left of each line; where that leaves the code no room, below it."""
     empty = [""] * len(node.columns)
     rows = [[inline(amount) for amount in line.amounts] or empty for line in node.lines]
@@ -285,7 +264,7 @@ def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "".join("  " + " " * (width - columns_of(cell)) + cell for cell, width in zip(cells, widths, strict=True))
 
 
-def _code_of(line: Line) -> str:
+def _code_of(line: nodes.Line) -> str:
     return printable(line.text.expandtabs(4)) if line.number or line.text else "\u22ef"
 
 
@@ -300,26 +279,26 @@ def _code(lead: str, code: str, width: int) -> Iterator[str]:
 
 
 inline.register(tuple, lambda node: "  ".join(filter(None, map(inline, node))))
-inline.register(Words, lambda node: plain(node.text))
-inline.register(Shape, lambda node: tuple_text(tuple(map(inline, node.sizes))))
-inline.register(Chip, lambda node: letters(node.number))
-inline.register(Bar, lambda node: plain(node.words) or share_bar(node.share, _BAR))
+inline.register(nodes.Words, lambda node: plain(node.text))
+inline.register(nodes.Shape, lambda node: tuple_text(tuple(map(inline, node.sizes))))
+inline.register(nodes.Chip, lambda node: nodes.letters(node.number))
+inline.register(nodes.Bar, lambda node: plain(node.words) or share_bar(node.share, _BAR))
 
 
 @inline.register
-def _(node: Clash) -> str:
+def _(node: nodes.Clash) -> str:
     because = plain(node.because)
     return f"{SIGNS['error']}{plain(node.text)} {because if because.startswith(NOT_EQUAL) else f'({because})'}"
 
 
 @inline.register
-def _(node: Noted) -> str:
+def _(node: nodes.Noted) -> str:
     """Return what a cell says, each note on a line of its own below it."""
     return "\n".join(filter(None, map(inline, (node.text, *node.notes))))
 
 
 @inline.register
-def _(node: Strip) -> str:
+def _(node: nodes.Strip) -> str:
     return "".join("?" if share is None else _SHADES[(share > 0) + (share == 1)] for share in node.shares)
 
 
@@ -327,13 +306,13 @@ def _(node: Strip) -> str:
 
 
 @text.register
-def _(node: Parts, width: int) -> Iterator[str]:
-    rows = [(part.words, inline(Bar(part.share)), part.amount, part.of) for part in node.parts]
+def _(node: nodes.Parts, width: int) -> Iterator[str]:
+    rows = [(part.words, inline(nodes.Bar(part.share)), part.amount, part.of) for part in node.parts]
     yield from table(rows, indent=2, gap=2, width=width, right=(2, 3)) if rows else ()
     if node.note:
         yield from wrapped(plain(node.note), width, "  ", "  ")
 
 
 @text.register
-def _(node: Picture, width: int) -> Iterable[str]:
+def _(node: nodes.Picture, width: int) -> Iterable[str]:
     return node.text(width)

@@ -19,21 +19,7 @@ from tensormagic.views.graph.marks import Crash, forward_mark, marks_of, placed_
 from tensormagic.views.graph.words import cut_label, cut_sentence, whole_shape
 from tensormagic.views.markup import fitted
 from tensormagic.views.nodes import listing
-from tensormagic.views.page.columns import (
-    Interned,
-    code_steps,
-    edge_columns,
-    frame_rows,
-    is_finite,
-    node_columns,
-    norm_codes,
-    part_columns,
-    rounded,
-    steps,
-    tenths,
-    thinned,
-    value_words,
-)
+from tensormagic.views.page import columns
 from tensormagic.views.panels.trace_words import (
     first_nonfinite_text,
     move_text,
@@ -128,7 +114,7 @@ def _header(report: TraceReport) -> dict[str, Any]:
         "cost": paced_text(report) or overhead_text(report),
         "below": list(run_lines(report)),
         "scale": list(run_scale(report)) if any(graph.frames for graph in report.graphs) else None,
-        "seconds": rounded(report.seconds),
+        "seconds": columns.rounded(report.seconds),
         "passes_seen": report.passes_seen,
         "passes_traced": report.passes_traced,
         "steps_seen": report.steps_seen,
@@ -167,7 +153,7 @@ class _Builder:
 
     def __init__(self, report: TraceReport, limits: Limits, draw: Draw, crash: Crash | None) -> None:
         self.report, self.limits, self.draw, self.crash = report, limits, draw, crash
-        self.strings, self.saved = Interned(), Interned()
+        self.strings, self.saved = columns.Interned(), columns.Interned()
         self.cuts: list[str] = []
 
     def graphs(self) -> list[dict[str, Any]]:
@@ -189,7 +175,7 @@ class _Builder:
         return kept
 
     def _graph(self, graph: Graph, place: int, most: int) -> dict[str, Any]:
-        frames = thinned(graph.frames, most, keep=lambda frame: not is_finite(frame))
+        frames = columns.thinned(graph.frames, most, keep=lambda frame: not columns.is_finite(frame))
         self._cut(len(frames), len(graph.frames), f"kept passes of graph {graph.number} are shown node by node")
         drawing = self.draw(graph, max_boxes=self.limits.boxes)
         edges = [wire.edges for wire in drawing.wires]
@@ -199,8 +185,8 @@ class _Builder:
         marks = placed_marks(drawing, marks_of(self.report, graph), around)
         counts = [node.statistics.count if node.statistics else 0 for node in graph.nodes]
         share = min(self.limits.measure_values, max(2_500, 4 * len(graph.nodes))) // len(self.report.graphs)
-        rows = frame_rows(frames, share, counts, {one.number: pass_text(one) for one in self.report.passes})
-        rows = [row | value_words(graph, edges, frame) for row, frame in zip(rows, frames, strict=True)]
+        rows = columns.frame_rows(frames, share, counts, {one.number: pass_text(one) for one in self.report.passes})
+        rows = [row | columns.value_words(graph, edges, frame) for row, frame in zip(rows, frames, strict=True)]
         described = {row["pass"] for row in rows if "measures" in row}
         passes = plural(graph.passes_seen, "pass", "passes")
         if self.crash is not None and self.crash.graph == place and not graph.passes_seen:
@@ -211,11 +197,11 @@ class _Builder:
             "said": "" if self.report.state == "running" else trace_alternative(self.report, graph=place),
             "passes_seen": graph.passes_seen,
             "nodes": {
-                **node_columns(graph.nodes, self.strings, self.saved, described),
+                **columns.node_columns(graph.nodes, self.strings, self.saved, described),
                 **cost_columns(self.report, graph),
             },
-            "edges": edge_columns(graph.edges),
-            "order": steps(graph.order),
+            "edges": columns.edge_columns(graph.edges),
+            "order": columns.steps(graph.order),
             "frames": rows,
             "shared_edges": list(graph.shared_edges),
             "first_nonfinite": [_nonfinite(one, places) for one in graph.first_nonfinite],
@@ -223,7 +209,7 @@ class _Builder:
             "marks": [[mark.node, mark.words, mark.severity, list(place or ())] for mark, _, place in marks],
             "drawing": _drawing(drawing),
             "ends": ends_document(self.report, graph, drawing),
-            "parts": part_columns(drawing, self.strings),
+            "parts": columns.part_columns(drawing, self.strings),
         }
 
     def parameters(self) -> list[dict[str, Any]]:
@@ -240,14 +226,15 @@ class _Builder:
     def passes(self) -> list[list[Any]]:
         rows = [self.report.passes[place] for place in self._pass_places()]
         self._cut(len(rows), len(self.report.passes), "kept passes are shown in the charts")
-        values = ((None, "") if one.value is None else (rounded(one.value), short_number(one.value)) for one in rows)
+        losses = (one.value for one in rows)
+        values = ((None, "") if loss is None else (columns.rounded(loss), short_number(loss)) for loss in losses)
         return [[one.number, one.location, *value] for one, value in zip(rows, values, strict=True)]
 
     def _pass_places(self) -> list[int]:
         passes = self.report.passes
         series = min(len(self.report.parameters), self.limits.parameters)
         most = max(min(self.limits.series_values, max(2_500, 32 * series)) // max(series, 1), 12)
-        return thinned(range(len(passes)), most, keep=lambda place: not passes[place].finite)
+        return columns.thinned(range(len(passes)), most, keep=lambda place: not passes[place].finite)
 
     def _cut(self, kept: int, total: int, what: str) -> None:
         if kept < total:
@@ -275,7 +262,7 @@ def _parameter(parameter: ParameterSeries, short: str, places: list[int]) -> dic
         "said": f"{parameter.name}  {whole_shape(parameter.shape)}  {parameter.dtype}, {elements}",
         "requires_grad": parameter.requires_grad,
         "used": parameter.used,
-        "norms": code_steps(norm_codes(norms[place] for place in places if place < len(norms))),
+        "norms": columns.code_steps(columns.norm_codes(norms[place] for place in places if place < len(norms))),
         "updates": [move_text(updates[place]) for place in places if place < len(updates)] if any_update else [],
     }
 
@@ -283,18 +270,18 @@ def _parameter(parameter: ParameterSeries, short: str, places: list[int]) -> dic
 def _drawing(drawing: Drawing) -> dict[str, Any]:
     places = {box.id: place for place, box in enumerate(drawing.boxes)}
     return {
-        "width": tenths(drawing.width),
-        "height": tenths(drawing.height),
+        "width": columns.tenths(drawing.width),
+        "height": columns.tenths(drawing.height),
         "note": drawing.note,
         "boxes": [_box(box) for box in drawing.boxes],
         "wires": [[places[wire.source], places[wire.target], _flat(wire.points)] for wire in drawing.wires],
-        "margin": tenths(drawing.margin),
-        "rows": [tenths(end) for end in drawing.row_ends],
+        "margin": columns.tenths(drawing.margin),
+        "rows": [columns.tenths(end) for end in drawing.row_ends],
     }
 
 
 def _box(box: Box) -> list[Any]:
-    place = [tenths(value) for value in (box.x, box.y, box.width, box.height)]
+    place = [columns.tenths(value) for value in (box.x, box.y, box.width, box.height)]
     label = fitted(box.label, box.width - 8, LABEL_SIZE, bold=True)
     detail = fitted(box.detail, box.width - 6, DETAIL_SIZE)
     badges = [[badge.node, fitted(badge.label, box.width - 18, BADGE_SIZE)] for badge in box.badges]
@@ -302,7 +289,7 @@ def _box(box: Box) -> list[Any]:
 
 
 def _flat(points: Iterable[tuple[float, float]]) -> list[float]:
-    return [tenths(value) for point in points for value in point]
+    return [columns.tenths(value) for point in points for value in point]
 
 
 # -- cuts -------------------------------------------------------------------------------------------------------------
@@ -350,9 +337,9 @@ def cost_columns(report: TraceReport, graph: Graph) -> dict[str, list[float]]:
     costs = next((one for one in report.ops.nodes if one.graph == graph.number), None) if report.ops else None
     if costs is None:
         return {}
-    columns = {name: getattr(costs, name) for name in COST_COLUMNS}
+    means = {name: getattr(costs, name) for name in COST_COLUMNS}
     # Three significant digits: more are noise, and cost bytes.
-    rough = {name: [float(f"{value:.3g}") for value in values] for name, values in columns.items() if any(values)}
+    rough = {name: [float(f"{value:.3g}") for value in values] for name, values in means.items() if any(values)}
     return {name: [int(number) if number == int(number) else number for number in values]
             for name, values in rough.items()}  # fmt: skip
 

@@ -31,6 +31,7 @@ from tensormagic.reports import (
     TraceReport,
 )
 from tensormagic.views import theme
+from tensormagic.views.markup import plain_report
 from tensormagic.views.page import figures_panels
 from tensormagic.views.page.figures_panels import plain_text
 from tensormagic.views.panels.trace_words import NOT_MEASURABLE, touched
@@ -75,7 +76,10 @@ def figure(report: Report, kind: str) -> Any:
         if not known:
             raise TensorMagicError(f"there is no figure of a {report.kind_name} report")
         raise TensorMagicError(f'there is no figure "{kind}" of a {report.kind_name} report; it has: {known}')
-    return chosen.draw(_plotly(), report)
+    made = chosen.draw(_plotly(), plain_report(report))
+    if isinstance(made, figures_panels.Framed):
+        return _styled(made.figure, made.title, made.note, height=made.height)
+    return made
 
 
 def kinds_of(report: Report) -> tuple[str, ...]:
@@ -112,14 +116,6 @@ def _styled(figure_: Any, title: str, note: str = "", *, height: int = 340) -> A
     figure_.update_xaxes(**axis)
     figure_.update_yaxes(**axis)
     return figure_
-
-
-def _framed(draw: Callable[[Any, Any], figures_panels.Framed]) -> Callable[[Any, Any], Any]:
-    def framed(plotly: Any, report: Any) -> Any:
-        made = draw(plotly, report)
-        return _styled(made.figure, made.title, made.note, height=made.height)
-
-    return framed
 
 
 def _scale() -> list[list[Any]]:
@@ -358,10 +354,10 @@ KINDS = {
     "storage": Kind(TensorReport, storage),
     "values": Kind(TensorReport, values),
     "gradient_flow": Kind(TraceReport, gradient_flow),
-    "memory_map": Kind(AliasReport, _framed(figures_panels.memory_map)),
-    "sizes": Kind(TensorTable, _framed(figures_panels.sizes)),
-    "treemap": Kind((MemoryReport, MemoryRunReport), _framed(figures_panels.treemap)),
-    "timeline": Kind(MemoryRunReport, _framed(figures_panels.timeline)),
-    "lines": Kind(MemoryRunReport, _framed(figures_panels.lines)),
-    "gradient_ratio": Kind(ComparisonReport, _framed(figures_panels.gradient_ratio)),
+    "memory_map": Kind(AliasReport, figures_panels.memory_map),
+    "sizes": Kind(TensorTable, figures_panels.sizes),
+    "treemap": Kind((MemoryReport, MemoryRunReport), figures_panels.treemap),
+    "timeline": Kind(MemoryRunReport, figures_panels.timeline),
+    "lines": Kind(MemoryRunReport, figures_panels.lines),
+    "gradient_ratio": Kind(ComparisonReport, figures_panels.gradient_ratio),
 }

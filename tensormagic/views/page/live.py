@@ -216,7 +216,7 @@ class LivePanel(Sampler):
 
     def bundle(self) -> Bundle:
         """Return the mimebundle to display before the run: the widget's view where there is one, and fallbacks."""
-        view = self.sender.view() if isinstance(self.sender, WidgetSender) else {}
+        view = view_of(self.sender.widget) if isinstance(self.sender, WidgetSender) else {}
         report = plain_report(self._report())
         return {**view, "text/html": trace.render_static(report), "text/plain": to_text.render(trace.view(report))}
 
@@ -312,10 +312,6 @@ class WidgetSender(Sender):
         if key not in self._drawings:
             self._drawings[key] = draw(graph, max_boxes=max_boxes)
         return self._drawings[key]
-
-    def view(self) -> Bundle:
-        """Return the part of a mimebundle that displays the widget."""
-        return view_of(self.widget)
 
     def document(self, report: TraceReport) -> None:
         """Replace the document."""
