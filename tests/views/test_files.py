@@ -213,7 +213,7 @@ KEYS = ["text/html", "text/latex", "text/plain"]
 
 def test_what_a_page_exports_keeps_every_character():
     """Of several questions to one run, too: what is shown is made harmless, what is carried is the report."""
-    report = replace(samples_run.healthy(), title="net\x1b[31m")
+    report = replace(samples_run.SAMPLES["healthy"], title="net\x1b[31m")
     page = views.render(report, "html", in_file=True)
     carried = re.search(r'class="tm-report"[^>]*>([^<]+)<', page)
     assert reports.RunReport.from_dict(json.loads(unpacked(carried[1]))) == report
