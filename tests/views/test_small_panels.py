@@ -11,7 +11,7 @@ import pytest
 
 from tensormagic import views
 from tensormagic.reports import AliasPair, Cell, DeviceGain, Gap
-from tensormagic.views import figure, to_text
+from tensormagic.views import to_text
 from tensormagic.views.markup import unpacked
 from tensormagic.views.nodes import Column, Findings, Paragraph, Section, Table, Words
 from tensormagic.views.panels import aliases, freeing, overlay, rng, snapshot, watch, writes
@@ -299,9 +299,9 @@ def test_long_names_keep_both_ends():
 
 def test_figures():
     """Bars for what is read; the largest tensors first."""
-    drawn = figure(ALIASES["asked"], "memory_map")
+    drawn = ALIASES["asked"].figure("memory_map")
     assert [round(start) for start in drawn.data[0].base[:3]] == [0, 4, 8]
     assert set(drawn.data[0].y) == {"A  a", "A  x", "A  n", "A  q", "A  e"}
-    sizes = figure(TABLES["few"], "sizes")
+    sizes = TABLES["few"].figure("sizes")
     assert list(sizes.data[0].x)[:2] == [60_000_000, 96]
     assert sizes.data[0].y[1].endswith("  A")
