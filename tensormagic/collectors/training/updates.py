@@ -253,6 +253,7 @@ SAMPLE = 1 << 16  # elements of one parameter that are compared
 SAMPLES_THERE = 1 << 22  # elements of all parameters, where a device holds them
 
 _HALF = (torch.bfloat16, torch.float16)
+_RELIABLE = (1e-18, 1e18)  # norms beyond which squares of float32 vanish or overflow
 
 Ratios = dict[int, float]  # id of a parameter → norm of its change over its norm before; infinite where that was 0
 
@@ -367,7 +368,7 @@ class UpdateWatcher:
     def _keep(self, optimizer: torch.optim.Optimizer) -> None:
         numbers, parameters, gradients = self._of(optimizer)
         if self.reads_gradients():
-            norms = list(torch._foreach_norm(gradients)) if gradients else []
+            norms = _norms([torch.view_as_real(x.resolve_conj()) if x.is_complex() else x for x in gradients])
             _read(self._late, norms, partial(self._tell_used, numbers))
         most = _sample_size(parameters)
         self._before.append((id(optimizer), numbers, [_sample(parameter, most).clone() for parameter in parameters]))
@@ -384,7 +385,7 @@ class UpdateWatcher:
             most = _sample_size(parameters)
             after = [_sample(parameter, most) for parameter in parameters]
             halves = list(_halves(numbers, gradients, before, after))
-            norms = [*torch._foreach_norm(torch._foreach_sub(after, before)), *torch._foreach_norm(before)]
+            norms = [*_norms(torch._foreach_sub(after, before)), *_norms(before)]
             counts = [count for _, *counts in halves for count in counts]
             _read(self._late, [*norms, *counts], partial(self._tell, numbers, [number for number, *_ in halves]))
 
@@ -446,8 +447,21 @@ def _sample(parameter: torch.Tensor, most: int) -> torch.Tensor:
         stride = flat.stride()
         flat = flat.permute(sorted(range(flat.dim()), key=lambda dim: -stride[dim]))
     flat = flat.reshape(-1)
+    flat = torch.view_as_real(flat.resolve_conj()).reshape(-1) if flat.is_complex() else flat
     step = -(-flat.numel() // most)
     return flat[::step] if step > 1 else flat
+
+
+def _norms(tensors: list[torch.Tensor] | tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+    """Return the norm of each, of real numbers, in no narrower type than float32: float16 ends at 65504."""
+    if any(map(devices.there.holds, tensors)):
+        wide = torch.float64 if any(x.dtype is torch.float64 for x in tensors) else torch.float32
+        return list(torch._foreach_norm(tensors, dtype=wide))
+    norms = torch._foreach_norm(tensors) if tensors else ()
+    return [
+        norm if norm.dtype not in _HALF and _RELIABLE[0] < norm < _RELIABLE[1] else torch.linalg.vector_norm(x.double())
+        for norm, x in zip(norms, tensors, strict=True)
+    ]
 
 
 def _read(late: Late, norms: list[torch.Tensor], keep: Callable[[list[float]], None]) -> None:

@@ -73,6 +73,29 @@ def test_of_a_large_parameter_an_even_sample_is_compared():
     assert series["net.weight"].updates[0] == pytest.approx(change.item(), rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (torch.ones(3), torch.full((3,), 1e25)),  # squares beyond float32
+        (torch.full((3,), 1e-30), torch.full((3,), 1e-24)),
+        (torch.full((9000,), 1000.0, dtype=torch.float16), torch.full((9000,), 1100.0, dtype=torch.float16)),
+        (torch.full((3,), 3 + 4j), torch.full((3,), 3 + 4.5j)),
+    ],
+    ids=["overflow", "underflow", "half", "complex"],
+)
+def test_the_ratio_is_right_at_the_ends_of_the_types(before, after):
+    """Weights that explode have a finite ratio while they are finite, and tiny ones have one, too."""
+    w = before.clone().requires_grad_()
+    optimizer = torch.optim.SGD([w], lr=1.0)
+    with tm.trace(namespace={"w": w}) as trace:
+        (w * w).abs().sum().backward()
+        w.grad = before - after
+        optimizer.step()
+    wide = torch.complex128 if w.is_complex() else torch.float64
+    moved = (w.detach().to(wide) - before.to(wide)).norm() / before.to(wide).norm()
+    assert list(trace.report.parameters[0].updates) == pytest.approx([moved.item()], rel=1e-3)
+
+
 def test_a_parameter_without_gradient_was_not_moved():
     """It has no ratio, rather than a ratio of zero; one that was all zero before has an infinite one."""
     net = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 3))
