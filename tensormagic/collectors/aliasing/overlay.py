@@ -109,7 +109,6 @@ class _Holder:
     low: int  # Address of the first byte of its memory; 0 where there is none.
     nbytes: int  # Size of its memory.
     region: Region  # What it reads, from that address on.
-    flipped: tuple[int, ...] = ()  # Dimensions that it walks backwards.
 
     def touches(self, other: _Holder) -> bool:
         """Return whether the two lie in the same memory."""
@@ -164,8 +163,7 @@ def _array_holder(name: str, array: np.ndarray) -> _Holder:
     dtype = str(np.ndarray.dtype.__get__(array))
     member = OverlayMember(name, type(array).__name__, dtype, shape, stride, size, None, None, None)
     nbytes = region.stop - region.start if 0 not in shape else 0
-    flipped = tuple(dim for dim, step in enumerate(steps) if step < 0)
-    return _Holder(member, None, "cpu", region.start, nbytes, replace(region, start=0), flipped)
+    return _Holder(member, None, "cpu", region.start, nbytes, replace(region, start=0))
 
 
 def _groups(holders: Sequence[_Holder]) -> list[list[int]]:
@@ -206,7 +204,7 @@ def _storage(holders: Sequence[_Holder], group: list[int]) -> OverlayStorage:
     start, stop, cell, single = _cut(list(regions.values()), nbytes)
     cells = range(start, stop, cell)
     read = {at: total(_joined(_bytewise(region).pattern), cells, stop) for at, region in regions.items()}
-    elements = {at: _elements(region, holders[at].flipped) for at, region in regions.items()} if single else {}
+    elements = {at: _elements(region) for at, region in regions.items()} if single else {}
     rows = tuple(
         OverlayRow(at, tuple(distinct for distinct, _, _ in read[at][0]), elements.get(at, ())) for at in group
     )
@@ -254,7 +252,7 @@ def _joined(pattern: Pattern | None) -> Pattern | None:
     return united if united.nests else pattern
 
 
-def _elements(region: Region, flipped: tuple[int, ...]) -> tuple[OverlayElement, ...]:
+def _elements(region: Region) -> tuple[OverlayElement, ...]:
     pattern = region.pattern
     if pattern is None:
         return ()
@@ -262,18 +260,16 @@ def _elements(region: Region, flipped: tuple[int, ...]) -> tuple[OverlayElement,
     order = np.lexsort((ranks, starts))
     places, firsts, counts = np.unique(starts[order], return_index=True, return_counts=True)
     return tuple(
-        OverlayElement(
-            int(place), _index(int(ranks[order[first]]), region.shape, flipped), int(times) * pattern.repeats
-        )
+        OverlayElement(int(place), _index(int(ranks[order[first]]), region), int(times) * pattern.repeats)
         for place, first, times in zip(places, firsts, counts, strict=True)
     )
 
 
-def _index(rank: int, shape: tuple[int, ...], flipped: tuple[int, ...]) -> tuple[int, ...]:
+def _index(rank: int, region: Region) -> tuple[int, ...]:
     index: list[int] = []
-    for dim in reversed(range(len(shape))):
-        rank, at = divmod(rank, shape[dim])
-        index.append(shape[dim] - 1 - at if dim in flipped else at)
+    for dim in reversed(range(len(region.shape))):
+        rank, at = divmod(rank, region.shape[dim])
+        index.append(region.shape[dim] - 1 - at if dim in region.turned else at)
     return tuple(reversed(index))
 
 

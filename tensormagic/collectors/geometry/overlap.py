@@ -32,13 +32,15 @@ class Region:
     shape: tuple[int, ...]  # sizes
     stride: tuple[int, ...]  # in bytes; not negative
     itemsize: int  # bytes an element
+    turned: tuple[int, ...] = ()  # dimensions that NumPy walks backwards, turned round here
 
     @classmethod
     def of(cls, start: int, shape: Sequence[int], stride: Sequence[int], itemsize: int) -> Region:
-        """Return a region, dimensions that NumPy walks backwards turned round."""
+        """Return a region, of any strides."""
         for size, step in zip(shape, stride, strict=True):
             start += min((size - 1) * step, 0) if size else 0
-        return cls(start, tuple(shape), tuple(abs(step) for step in stride), itemsize)
+        turned = tuple(dim for dim, step in enumerate(stride) if step < 0)
+        return cls(start, tuple(shape), tuple(abs(step) for step in stride), itemsize, turned)
 
     @property
     def elements(self) -> int:
@@ -169,7 +171,8 @@ def touched(other: Region, written: Region, mask: np.ndarray | None = None) -> T
     if max(high - low, other.elements * other.itemsize, written.elements * written.itemsize) <= PICTURE_LIMIT:
         return _by_picture(other, written, mask, low, high)
     count = overlap_elements(other, written)
-    in_order = all(step >= following for step, following in pairwise(other.stride))  # bytes come as they are read
+    falling = all(step >= following for step, following in pairwise(other.stride))
+    in_order = falling and not other.turned  # bytes come as they are read
     first = index_at(other, written.start) if in_order else None
     return Touched(count, first, "9" if count == other.elements else "")
 
@@ -181,7 +184,7 @@ def _by_picture(other: Region, written: Region, mask: np.ndarray | None, low: in
         cells[...] = True
     else:
         np.logical_or(cells, mask[..., None], out=cells)
-    hit = np.asarray(_bytes_of(picture, other, low).any(axis=-1))
+    hit = np.flip(_bytes_of(picture, other, low).any(axis=-1), other.turned)
     count = int(np.count_nonzero(hit))
     if not count:
         return Touched(0, None)

@@ -102,6 +102,15 @@ def test_the_first_element_and_where_they_lie():
     assert (changed.certain, changed.noticed, changed.relation) == (True, True, "base")
 
 
+def test_an_array_that_walks_backwards_is_told_in_its_own_order():
+    """NumPy has negative strides: the first changed element and the marks are those of the array as it is indexed."""
+    source = "b = a.numpy()[::-1, ::2]\na[0, 1:] = 7"
+    names = {"a": torch.arange(12.0).view(3, 4).clone()}
+    (changed,) = watched(source, names).writes[0].changed
+    assert (changed.elements, changed.first, changed.marks) == (1, (2, 1), "000009")
+    assert names["a"].numpy()[::-1, ::2][changed.first] == 7
+
+
 @pytest.mark.parametrize(
     ("source", "wrong", "index", "got", "expected"),
     [
