@@ -14,6 +14,7 @@ from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from tensormagic.collectors import devices
 from tensormagic.collectors.gradients.gradient_statistics import (
@@ -29,6 +30,7 @@ from tensormagic.collectors.gradients.measures import (
     NORM_RELIABLE,
     Measured,
     bytes_at,
+    elements_read,
     float32,
     squared,
     vdot,
@@ -76,7 +78,7 @@ class ForwardMeter:
         self._far = DeviceNumbers(0)
         self._rows: deque[dict[int, Row | _Coming]] = deque([{}], maxlen=GENERATIONS)
         self._given: dict[int, bool | None] = {}
-        self._last: tuple[Any, Row | None] = (None, None)
+        self._last: tuple[Any, StorageWeakRef | None, Row | None] = (None, None, None)
         self.seconds = 0.0
         self.gap = ""
 
@@ -116,11 +118,16 @@ class ForwardMeter:
             coming = _Coming()
             self._far.ask(x, coming.came, full=True)
             return coming
-        key = (x.data_ptr(), x.numel(), x._version, x.dtype) if x.layout is torch.strided and not x.is_nested else None
-        if key is None or key != self._last[0] or self._last[1] is None:
-            self._last = (key, survey(x, 0))
-        assert self._last[1] is not None
-        return self._last[1]
+        if x.layout is not torch.strided or x.is_nested:
+            return survey(x, 0)
+        storage = x.untyped_storage()
+        key = (storage._cdata, x.data_ptr(), elements_read(x), x._version, x.dtype)
+        _, _, row = self._last if key == self._last[0] else (None, None, None)
+        if row is None:
+            row = survey(x, 0)
+            # while the reference lives, no other storage gets this one's `_cdata`, wherever its memory lies
+            self._last = (key, StorageWeakRef(storage), row)  # type: ignore[no-untyped-call]
+        return row
 
     def take(
         self, nodes: Sequence[Any], structure: GraphStructure, pass_number: int, *, full: bool
@@ -318,14 +325,14 @@ class Memory:
     Three lists, and no tuple for each node: what Python has to look through for garbage, it looks through often.
     """
 
-    __slots__ = ("addresses", "counts", "versions")
+    __slots__ = ("addresses", "reads", "versions")
 
     def __init__(self, size: int) -> None:
-        self.addresses, self.counts, self.versions = [0] * size, [0] * size, [0] * size
+        self.addresses, self.reads, self.versions = [0] * size, [0] * size, [0] * size
 
     def note(self, index: int, gradient: torch.Tensor) -> None:
         """Say what a node received."""
-        self.addresses[index], self.counts[index] = gradient.data_ptr(), gradient.numel()
+        self.addresses[index], self.reads[index] = gradient.data_ptr(), elements_read(gradient)
         self.versions[index] = gradient._version
 
     def holds(self, index: int, gradient: torch.Tensor) -> bool:
@@ -333,8 +340,8 @@ class Memory:
         address = gradient.data_ptr()
         return (
             address == self.addresses[index] != 0
-            and gradient.numel() == self.counts[index]
             and gradient._version == self.versions[index]
+            and elements_read(gradient) == self.reads[index]
         )
 
 
@@ -399,7 +406,7 @@ def fast_norm(
     """
     values, memory, hand_on = recorder.values, recorder.memory, recorder.hand_on
     norms, bad, reached = values.norms, values.bad, values.order.append
-    addresses, counts, versions = memory.addresses, memory.counts, memory.versions
+    addresses, reads, versions = memory.addresses, memory.reads, memory.versions
     index_of, feeder, there = known
     tensor, single, full = torch.Tensor, torch.float32, small is not None
     take, most = (_norms_of(recorder), MOST_ALONE) if small is None else (_copies_of(recorder, small), MOST_ELEMENTS)
@@ -414,13 +421,15 @@ def fast_norm(
             if (
                 type(x) is tensor and x.dtype is single and x.is_cpu and (full or there[index])
                 and norms[index] == UNTOUCHED and len(gradients) == 1
+                # by rows, or by columns as the gradients of weights are: `is_transposed`, without a call
+                and (x.is_contiguous() or (len(s := x.stride()) == 2 and s[0] == 1 and s[1] == x.size(0)))
             ):  # fmt: skip
                 addresses[index] = address = x.data_ptr()
-                counts[index] = count = x.numel()
+                reads[index] = count = x.numel()  # `elements_read` of such a one, without a call
                 versions[index] = version = x._version
                 source = feeder[index]
                 if source >= 0 and address == addresses[source] != 0 and (
-                    (count, version) == (counts[source], versions[source])
+                    (count, version) == (reads[source], versions[source])
                 ):  # fmt: skip
                     if full or source in bad:
                         hand_on(source, index)
@@ -428,11 +437,7 @@ def fast_norm(
                         norms[index] = norms[source]
                     recorder.seconds += perf_counter() - began
                     return
-                if (  # by rows, or by columns as the gradients of weights are: `is_transposed`, without a call
-                    0 < count <= most and address
-                    and (x.is_contiguous() or (len(s := x.stride()) == 2 and s[0] == 1 and s[1] == x.size(0)))
-                    and take(index, x, view(bytes_at(address), float32, count), count)
-                ):  # fmt: skip
+                if 0 < count <= most and address and take(index, x, view(bytes_at(address), float32, count), count):
                     recorder.seconds += perf_counter() - began
                     return
         except Exception:  # noqa: S110  (no memory of its own, as a sparse one: the other look says what it is)

@@ -58,6 +58,19 @@ def squared(numbers: Any, count: int) -> float:
     return sum(every) + float(vdot(rest, rest))
 
 
+def elements_read(x: torch.Tensor) -> int:
+    """Return a number that two strided tensors at one address share only where they read the same elements.
+
+    Without gaps, the order of these does not matter. The real part of complex numbers, or a row repeated by a stride
+    of 0, begins at the address of the whole and may have as many elements.
+    """
+    if x.is_nested:
+        return -x.numel()
+    if x.is_complex() or x.is_neg() or torch._debug_has_internal_overlap(x):  # 0: none, and no gaps
+        return hash((x.is_complex(), x.is_neg(), x.shape, x.stride()))
+    return x.numel()
+
+
 def small_as_it_lies(gradient: torch.Tensor) -> Any:
     """Return the numbers of a strided float32 tensor on a CPU, in the order of memory; sound while the tensor lives.
 
@@ -118,14 +131,21 @@ def flat(gradient: torch.Tensor) -> tuple[torch.Tensor, int]:
     """
     if gradient.layout is not torch.strided or gradient.is_nested:
         gradient = dense(gradient)
-    if gradient.is_complex():
-        gradient = gradient.abs()
+    gradient = magnitudes(gradient)
     repeated = 1
     if not gradient.is_contiguous():
         gradient, repeated = as_it_lies(gradient)
     if gradient.dtype in _WITHOUT_REDUCTIONS:
         gradient = gradient.float()
     return gradient.detach().reshape(-1), repeated
+
+
+def magnitudes(values: torch.Tensor) -> torch.Tensor:
+    """Return real numbers as they are, and of complex ones magnitudes: NaN where a part is, also beside an Inf."""
+    if not values.is_complex():
+        return values
+    wide = values.to(torch.complex64) if values.dtype is torch.complex32 else values
+    return wide.abs().masked_fill_(wide.isnan(), math.nan)
 
 
 def as_it_lies(gradient: torch.Tensor) -> tuple[torch.Tensor, int]:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from tensormagic.collectors.gradients.gradient_statistics import StatisticsTable
-from tensormagic.collectors.gradients.measures import as_array, count_where, flat, measure
+from tensormagic.collectors.gradients.measures import as_array, count_where, elements_read, flat, measure
 from tensormagic.collectors.graphs.live_nodes import next_nodes
 from tensormagic.collectors.graphs.saved_tensors import each_saved_tensor, saved_tensor
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk, is_accumulate
@@ -276,7 +276,7 @@ class _Look:
         """Count the NaN and Inf of a tensor; None where it cannot be looked at at once."""
         if not x.is_cpu or not (x.is_floating_point() or x.is_complex()) or x.layout is not torch.strided:
             return None
-        key = (x.data_ptr(), x.numel(), x.dtype)
+        key = (x.data_ptr(), elements_read(x), x.dtype)
         if key not in self._known:
             self._left -= x.numel()
             self._known[key] = None
@@ -287,12 +287,12 @@ class _Look:
 
     def _name_of(self, x: torch.Tensor) -> str:
         """Return the name under which the user holds this tensor, or one of the same elements; empty if none."""
-        where = (x.data_ptr(), x.numel())
+        where = (x.data_ptr(), elements_read(x))
         same = (
             name
             for name, value in list(self._names.items())
             if type(value) is torch.Tensor and not name.startswith("_") and value.layout is torch.strided
-            if (value.data_ptr(), value.numel()) == where
+            if value.data_ptr() == where[0] and elements_read(value) == where[1]
         )
         return next(same, "")
 

@@ -24,7 +24,14 @@ import torch
 
 from tensormagic.collectors import devices
 from tensormagic.collectors.devices import Arrival
-from tensormagic.collectors.gradients.measures import NORM_RELIABLE, Measured, as_it_lies, dense, vector_norm
+from tensormagic.collectors.gradients.measures import (
+    NORM_RELIABLE,
+    Measured,
+    as_it_lies,
+    dense,
+    magnitudes,
+    vector_norm,
+)
 from tensormagic.reports import GradientStatistics
 
 SMALL = 1 << 15  # elements of a gradient that is copied, to be looked at together with others of its length
@@ -179,12 +186,12 @@ class DeviceNumbers:
             if stream.elements + asked.count > _WINDOW:
                 stream.settle()
             stream.elements += asked.count
-            copy = _real(values).to(wide, copy=not values.is_complex(), memory_format=torch.contiguous_format)
+            copy = magnitudes(values).to(wide, copy=not values.is_complex(), memory_format=torch.contiguous_format)
             key = (asked.count, wide, narrow if asked.full else None, asked.full)
             stream.copies.setdefault(key, []).append((copy.view(-1), asked))
         elif asked.full or careful or values.dtype not in _NORMED:
             for piece in _pieces(values):
-                row = _real(piece).to(wide).reshape(1, -1)
+                row = magnitudes(piece).to(wide).reshape(1, -1)
                 asked.sizes.append(piece.numel())
                 stream.add(_reckoned(row, narrow, full=asked.full), [asked])
         else:
@@ -291,10 +298,6 @@ def _own_types() -> Iterator[None]:
                 yield
         else:
             yield
-
-
-def _real(values: torch.Tensor) -> torch.Tensor:
-    return values.abs() if values.is_complex() else values
 
 
 def _pieces(values: torch.Tensor) -> Iterator[torch.Tensor]:

@@ -54,6 +54,27 @@ def test_numbers_are_those_of_the_outputs():
         assert row(graph, node(graph, op))[:5] == pytest.approx(expected(value), rel=1e-5), op
 
 
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda x: torch.where(x.abs() > 1, x, x.flip(0)),  # takes the memory that the magnitudes had
+        lambda x: (x * 2).as_strided((3, 3), (0, 0)),
+        lambda x: [(y := x * 2)[0], y[:, 0]][1],
+        lambda x: [(y := x * 2)[:, 0], y[0]][1],
+    ],
+    ids=["where", "as_strided", "a column after a row", "a row after a column"],
+)
+def test_a_value_at_the_address_of_the_one_before_is_measured_itself(run):
+    """Memory that was freed is used again, and a row and a column begin with the same element."""
+    torch.manual_seed(0)
+    x = torch.randn(3, 3, requires_grad=True)
+    made = []
+    report = traced(lambda: (made.append(run(x)), made[0].sum().backward()), x=x)
+    (graph,) = report.graphs
+    measured = row(graph, graph.roots[0] - 1)[:5]
+    assert measured == pytest.approx(expected(made[0]), rel=1e-5, abs=1e-7)
+
+
 def test_several_outputs_of_one_node_are_told_together():
     """``unbind`` makes three tensors: their numbers are those of what they are pieces of."""
     x = torch.randn(3, 4, requires_grad=True)

@@ -41,11 +41,18 @@ CASES = {
     "one row infinite": _random(200, 200).index_fill(0, torch.tensor([3]), -math.inf),
     "NaN and infinite": torch.tensor([1.0, math.nan, 2.0, math.inf, 0.0]),
     "nothing finite": torch.full((3,), math.nan),
+    "complex": _random(30, 2, dtype=torch.complex64),
+    "complex, infinite and NaN at once": torch.tensor([complex(math.inf, math.nan), complex(math.inf, 1), 1j]),
+    "complex half": torch.view_as_complex(_random(40, 2, dtype=torch.float16) * 1e4),
 }
 
 
 def _by_definition(gradient):
-    values = gradient.double().reshape(-1)
+    values = gradient.reshape(-1)
+    if gradient.is_complex():  # NaN where a part is
+        parts = torch.view_as_real(values.to(torch.complex128))
+        values = torch.where(parts.isnan().any(1), math.nan, torch.hypot(*parts.unbind(1)))
+    values = values.double()
     finite = values[values.isfinite()]
     nan, inf = int(values.isnan().sum()), int(values.isinf().sum())
     worst = math.nan if nan else math.inf if inf else None

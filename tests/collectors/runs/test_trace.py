@@ -691,6 +691,26 @@ def test_what_an_addition_hands_on_is_told_without_being_read_again():
     assert sent_to_h(tenfold) == {"add": round(math.sqrt(2), 5), "mul": round(math.sqrt(800), 5)}
 
 
+def test_what_begins_at_the_same_address_is_not_taken_for_the_same():
+    """The real part of a gradient, or one element repeated, begins where the whole does and has as many elements."""
+
+    def real_plus_complex(x):
+        return ((x * 1.0) + torch.tensor([3 + 4j, 1 + 2j])).abs()
+
+    def with_a_hook(x):
+        y = x * 1.0
+        y.register_hook(lambda gradient: gradient[:1].expand(2))
+        return y * torch.tensor([3.0, 4.0])
+
+    for forward, expected in ((real_plus_complex, [0.6, 1 / math.sqrt(5)]), (with_a_hook, [3.0, 3.0])):
+        x = torch.zeros(2, requires_grad=True)
+        report = traced(lambda: [forward(x).sum().backward() for _ in range(3)], x=x)  # noqa: B023
+        first = min(found.index for found in report.nodes if found.op == "mul")
+        for frame in report.graphs[0].frames:
+            assert frame.norms[first] == pytest.approx(math.hypot(*expected))
+            assert (frame.measured(first) or [max(expected)])[0] == pytest.approx(max(expected))
+
+
 @pytest.mark.parametrize(
     ("parts_of", "expected"),
     [
