@@ -180,10 +180,7 @@ def touched(other: Region, written: Region, mask: np.ndarray | None = None) -> T
 def _by_picture(other: Region, written: Region, mask: np.ndarray | None, low: int, high: int) -> Touched:
     picture = np.zeros(high - low, dtype=np.bool_)
     cells = _bytes_of(picture, written, low)
-    if mask is None:
-        cells[...] = True
-    else:
-        np.logical_or(cells, mask[..., None], out=cells)
+    cells[... if mask is None else mask] = True  # by assignment: an element may be several of its indices
     hit = np.flip(_bytes_of(picture, other, low).any(axis=-1), other.turned)
     count = int(np.count_nonzero(hit))
     if not count:

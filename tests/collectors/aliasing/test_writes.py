@@ -102,6 +102,27 @@ def test_the_first_element_and_where_they_lie():
     assert (changed.certain, changed.noticed, changed.relation) == (True, True, "base")
 
 
+@pytest.mark.filterwarnings("ignore:Use of")
+@pytest.mark.parametrize("source", [
+    "x.unfold(0, 2, 1).masked_fill_(mask, 7)", "x.expand(2, 4).index_fill_(0, torch.tensor([0]), 7)",
+    "x.expand(2, 4)[wide] = 7",
+])  # fmt: skip
+def test_some_elements_of_what_overlaps_itself(source):
+    """An element that several indices are was changed where any of them was written to."""
+    names = {"x": torch.zeros(4), "mask": torch.tensor([[False, True], [False, False], [False, False]])}
+    names |= {"wide": torch.tensor([[False, True, False, True], [True, False, False, False]]), "y": names["x"].numpy()}
+    (write,) = watched(source, names).writes
+    (changed,) = (one for one in write.changed if one.name == "y")
+    assert changed.marks == "".join("9" if value else "0" for value in names["y"])
+
+
+def test_float8_that_overlaps_itself_is_inspected():
+    """float8 has no arithmetic of its own."""
+    source = "u = x.unfold(0, 2, 1)\nu[torch.tensor([0, 1])] = 1"
+    report = watched(source, {"x": torch.zeros(4).to(torch.float8_e4m3fn)})
+    assert (report.writes_seen, report.gaps) == (1, ())
+
+
 def test_an_array_that_walks_backwards_is_told_in_its_own_order():
     """NumPy has negative strides: the first changed element and the marks are those of the array as it is indexed."""
     source = "b = a.numpy()[::-1, ::2]\na[0, 1:] = 7"
