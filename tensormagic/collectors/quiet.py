@@ -29,7 +29,7 @@ def number(size: Any) -> int:
     """
     if type(size) is int:
         return size
-    hint = size.node.hint
+    hint = getattr(size.node, "hint", None)  # the length of a jagged dimension has none
     return hint if type(hint) is int else -1
 
 

@@ -88,6 +88,17 @@ def test_no_size_becomes_a_condition(follower, tmp_path):
     assert not [gap for gap in run.report.gaps if "Error" in gap.reason]
 
 
+@pytest.mark.parametrize("look", [tm.tensors, tm.aliases, tm.memory, tm.check, tm.inspect])
+def test_no_look_makes_a_size_a_condition(look):
+    """Nor does one at what `torch.export` leaves: its example would be the only size that the program takes."""
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    fake = mode.from_tensor(torch.ones(5, 7))
+    look(fake if look is tm.inspect else {"fake": fake, "row": fake[1:]}).to_dict()
+    assert any(type(size) is torch.SymInt for size in fake.shape)
+    assert not mode.shape_env.guards
+    assert not mode.shape_env.replacements
+
+
 @pytest.mark.usefixtures("no_garbage")
 def test_fake_tensors_are_no_memory():
     """What they would take is counted nowhere: not before a run, not in it, not by operation."""

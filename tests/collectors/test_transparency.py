@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from contextlib import nullcontext
 
 import pytest
 import torch
 
+import tensormagic as tm
 from tests.sweeps import transparency
 from tests.sweeps.transparency import LEVELS, SEED, Call, WriteTotal
 
@@ -77,3 +79,27 @@ def test_what_changes_by_itself_now_and_then_is_counted_apart():
     tally.add(Call("now and then", lambda: (torch.ones(3, requires_grad=True),), run))
     assert tally.restless == ["now and then"]
     assert not tally.different
+
+
+@pytest.mark.parametrize("follow", [
+    nullcontext, tm.trace, lambda: tm.trace(level="ops"), tm.track_memory, tm.watch_writes, tm.track_rng,
+    lambda: tm.trace(memory=True, writes=True, draws=True),
+])  # fmt: skip
+def test_versions_of_tensors_in_a_list_are_counted(follow):
+    """An optimizer that writes to all weights at once spoils what was saved of them, and autograd still refuses it."""
+    weight, halves = torch.nn.Parameter(torch.ones(3)), torch.ones(4)
+    optimizer = torch.optim.AdamW([weight], foreach=True)
+    with follow():
+        weight.square().sum().backward()
+        loss = weight.square().sum()
+        optimizer.step()
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+        torch.split_copy(halves, 2, out=[halves[:2], halves[2:]])
+        torch._foreach_zero_([halves])
+        with pytest.raises(RuntimeError, match="The size of tensor a"):
+            torch._foreach_add_([halves], [torch.ones(3)])
+    assert (weight._version, halves._version, torch._C._dispatch_tls_local_exclude_set().has(_COUNTS)) == (2, 3, False)
+
+
+_COUNTS = torch._C.DispatchKey.ADInplaceOrView

@@ -283,6 +283,19 @@ def jagged_nested_tensors():
     return [row.grad for row in rows], layer.weight.grad
 
 
+def _a_leaf_of_rows(report):
+    assert [leaf.shape for leaf in report.parameters] == [(2, 4), (2,), (2, -1, 4)]
+
+
+@program(1, check=_a_leaf_of_rows, measured=False)
+def a_jagged_leaf():
+    """Its length is a symbol that never had a number."""
+    leaf = torch.nested.nested_tensor([torch.ones(3, 4), torch.ones(5, 4)], layout=torch.jagged, requires_grad=True)
+    layer = torch.nn.Linear(4, 2)
+    layer(leaf).values().sum().backward()
+    return leaf.grad.values(), layer.weight.grad
+
+
 def _not_measurable(report):
     assert set(norms(report, "accumulate")) == {UNREADABLE}
 

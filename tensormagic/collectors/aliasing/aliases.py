@@ -83,8 +83,8 @@ def _described(x: torch.Tensor, named: Iterable[tuple[str, Any]]) -> list[tuple[
 def region_of(x: torch.Tensor, shift: int) -> Region:
     """Return the bytes a strided tensor reads, its storage starting at byte ``shift``."""
     size = x.element_size()
-    start = shift + int(x.storage_offset()) * size
-    return Region.of(start, tuple(x.shape), tuple(step * size for step in x.stride()), size)
+    start = shift + number(x.storage_offset()) * size
+    return Region.of(start, numbers(x.shape), tuple(step * size for step in numbers(x.stride())), size)
 
 
 def array_region(array: Any, origin: int = 0) -> Region:
@@ -226,7 +226,7 @@ def _of_tensor(x: torch.Tensor) -> Footprint:
     return Footprint(
         pieces=_otherwise(lambda: tuple(Piece(Memory.of(part), region_of(part, 0)) for part in components(x)), None),
         shape=_otherwise(lambda: numbers(x.shape), ()),
-        stride=_otherwise(lambda: tuple(int(step) for step in x.stride()), ()) if strided else (),
+        stride=_otherwise(lambda: numbers(x.stride()), ()) if strided else (),
         dtype=str(x.dtype).removeprefix("torch."),
         device=str(x.device),
         nbytes=_otherwise(lambda: number(x.numel()) * x.element_size(), 0),

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.quiet import outside_inference, quiet
+from tensormagic.collectors.quiet import number, outside_inference, quiet
 from tensormagic.reports.storage import contiguous_stride
 from tensormagic.words import ordinal
 
@@ -256,7 +256,7 @@ class Memory:
     def of(cls, x: torch.Tensor) -> Memory:
         """Return the memory of a tensor's storage. Raises where the tensor has none."""
         storage = x.untyped_storage()
-        return cls(storage._cdata, str(storage.device), _address(x, storage), storage.nbytes())
+        return cls(storage._cdata, str(storage.device), _address(x, storage), number(storage.nbytes()))
 
     def shift(self, other: Memory) -> int | None:
         """Return how many bytes after this memory the other one starts; None where they have no byte in common.

@@ -322,6 +322,29 @@ def _plainly(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) ->
     return func(*args, **kwargs) if kwargs else func(*args)
 
 
+def _writes_to_a_list(schema: Any) -> bool:
+    written = (argument for argument in schema.arguments if argument.alias_info and argument.alias_info.is_write)
+    return any(argument.type.kind() == "ListType" for argument in written)
+
+
+def _counting_versions(op: Any) -> Callable[..., Any]:
+    """Return what calls an operation such as ``_foreach_add_`` so that versions are counted as they are without a mode.
+
+    On a CPU it writes to one tensor after another, by operations that count; but below a mode torch leaves out that
+    layer of the dispatcher. Then autograd would not notice that a tensor which it saved is another one by now.
+    """
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        included, excluded = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
+        with torch._C._ForceDispatchKeyGuard(included, excluded.remove(_COUNTS_VERSIONS)):
+            return op(*args, **kwargs)
+
+    return call
+
+
+_COUNTS_VERSIONS = torch._C.DispatchKey.ADInplaceOrView
+
+
 class OperationMode(SharedMode, TorchDispatchMode):  # type: ignore[no-untyped-call]
     """The dispatch mode: makes every operation as its own line would, and hands it to those that want it.
 
@@ -373,7 +396,9 @@ class OperationMode(SharedMode, TorchDispatchMode):  # type: ignore[no-untyped-c
 
     def _new_plan(self, op: Any) -> _Plan:
         *inner, (last, known) = [step for follower in self.there for step in follower.steps(op)] or [(None, None)]
-        call = op._op if type(op) is torch._ops.OpOverload else op
+        call = op
+        if type(op) is torch._ops.OpOverload:
+            call = _counting_versions(op._op) if _writes_to_a_list(op._schema) else op._op
         plan = self._plans[id(op)] = _Plan(op, call, tuple(inner), last, known)
         return plan
 

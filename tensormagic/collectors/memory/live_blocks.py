@@ -220,7 +220,11 @@ def note_lines(every: Iterable[tuple[torch.UntypedStorage, Origin]]) -> None:
     """Remember which lines allocated storages (1 µs each); keeps none of them alive."""
     for storage, origin in every:
         known = _Noted(storage, _forget)
-        known.key, known.nbytes, known.address = storage._cdata, storage.nbytes(), storage.data_ptr()
+        known.key, known.nbytes = storage._cdata, storage.nbytes()
+        try:
+            known.address = storage.data_ptr()
+        except RuntimeError:  # what jvp makes of zeros has no memory, and no address
+            continue
         known.origin = origin
         _noted.pop(known.key, None)
         _noted[known.key] = known

@@ -39,7 +39,7 @@ from tensormagic.collectors.memory_runs.leaks import (
 )
 from tensormagic.collectors.objects.reach import Place
 from tensormagic.collectors.ops import has_memory
-from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.quiet import number, quiet
 from tensormagic.collectors.session.session_walk import THOROUGH, CellNumber, ObjectWalk, no_cell
 from tensormagic.reports import Gap, Leak, Location
 from tensormagic.reports.memory import CATEGORIES, Category, DeviceMemory, LiveStorage
@@ -172,7 +172,7 @@ class Account:
             device=str(block.device),
             category=block.category or "other",
             dtype=str(block.dtype).removeprefix("torch.") if block.dtype is not None else "",
-            shape=tuple(block.shape),
+            shape=tuple(map(number, block.shape)),
             module=_module(block),
             location=self._location(block.site),
             backward=_is_of_backward(block),

@@ -107,17 +107,21 @@ def collect_model(net: nn.Module, name: str, seen: Seen) -> ModelReport:
         rows = tuple(_row(path, module, path.count(".") - root_depth, seen, held) for path, module in shown)
         parameters, buffers = _parts(net, "_parameters"), _parts(net, "_buffers")
         gradients = [one for parameter in parameters.values() if (one := gradient_there(parameter)) is not None]
+        meta_bytes = sum(x.nbytes for x in (*parameters.values(), *buffers.values()) if _numel(x) and x.is_meta)
+        parameter_bytes, buffer_bytes, gradient_bytes = (
+            sum(map(_nbytes, every)) for every in (parameters.values(), buffers.values(), gradients)
+        )
     left_out = len(modules) - len(shown)
     gaps = [Gap("modules", f"{left_out} of {len(modules)} are deeper than {deepest} levels")] if left_out else []
     return ModelReport(
         model=name,
         rows=rows,
         modules=len(modules),
-        parameter_bytes=sum(map(_nbytes, parameters.values())),
-        buffer_bytes=sum(map(_nbytes, buffers.values())),
-        gradient_bytes=sum(map(_nbytes, gradients)),
+        parameter_bytes=parameter_bytes,
+        buffer_bytes=buffer_bytes,
+        gradient_bytes=gradient_bytes,
         state_bytes=sum(held.nbytes.get(key, 0) for key in parameters),
-        meta_bytes=sum(one.nbytes for one in (*parameters.values(), *buffers.values()) if _numel(one) and one.is_meta),
+        meta_bytes=meta_bytes,
         optimizers=tuple(dict.fromkeys(each for key in parameters for each in held.names.get(key, ()))),
         shapes_from="" if not any(row.shapes for row in rows) else "forward" if seen.forward is not None else "trace",
         gaps=tuple(gaps),

@@ -16,6 +16,8 @@ from typing import Any, TypeGuard
 import torch
 from torch import nn
 
+from tensormagic.collectors.aliasing.aliases import components
+from tensormagic.collectors.geometry.strides import Memory
 from tensormagic.collectors.graphs.live_nodes import next_nodes
 from tensormagic.collectors.graphs.saved_tensors import live_saved
 from tensormagic.collectors.graphs.structure import is_accumulate
@@ -53,6 +55,18 @@ class Held:
 def memory_of(storage: torch.UntypedStorage) -> int:
     """Return the bytes of memory that a storage takes: none on the meta device, where those of fake tensors lie too."""
     return 0 if storage.device.type == "meta" else storage.nbytes()
+
+
+def memory_behind(x: torch.Tensor) -> int:
+    """Return the bytes of memory of a tensor's storage: none where it only says how large it would be.
+
+    So does one on the meta device, where those of fake tensors lie too, and that of a jagged tensor and other wrappers.
+    """
+    try:
+        memory = Memory.of(x)
+    except RuntimeError:  # torch does not give an address where there is none
+        return 0
+    return memory.nbytes if memory.address else 0
 
 
 @dataclass(slots=True)
@@ -116,12 +130,13 @@ class ObjectWalk(ReferenceWalk):
         self.names.setdefault(x._cdata, place.path)
         self.tensors += is_new
         try:
-            storage = x.untyped_storage()
-            held = self.storages.setdefault(storage._cdata, Held(x, memory_of(storage)))
+            for part in components(x) if x.layout is torch.jagged else (x,):
+                key = part.untyped_storage()._cdata
+                held = self.storages.setdefault(key, Held(part, memory_behind(part)))
+                if len(held.places) < 8:
+                    held.places.append(place)
         except Exception:  # it has no storage, or none that can be asked for
             return
-        if len(held.places) < 8:
-            held.places.append(place)
 
     def outermost(self) -> list[tuple[str, nn.Module]]:
         """Return the modules that lie registered in no other, by name."""
@@ -190,7 +205,7 @@ class _Walked:
             except (RuntimeError, NotImplementedError):
                 continue
             if storage is not None and storage._cdata not in self.own:
-                self.sizes[storage._cdata] = memory_of(storage)
+                self.sizes[storage._cdata] = memory_behind(tensor)
 
     def described(self, name: str, form: GraphForm, items: list[torch.Tensor], where: Location | None) -> StoredGraph:
         """Return what was met as a report's part."""

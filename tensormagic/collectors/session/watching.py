@@ -15,16 +15,17 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.aliasing.aliases import holders
+from tensormagic.collectors.aliasing.aliases import components, holders
 from tensormagic.collectors.objects.namespace import is_history, nearest, telling
 from tensormagic.collectors.objects.reach import Budget
-from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.quiet import number, quiet
 from tensormagic.collectors.session.session_walk import (
     THOROUGH,
     CellNumber,
     Held,
     ObjectWalk,
     grown,
+    memory_behind,
     no_cell,
     sources,
     stored_graphs,
@@ -227,6 +228,6 @@ def _sizes(walk_session: ObjectWalk) -> tuple[HeldSize, ...]:
 
 def _nbytes(x: torch.Tensor) -> int:
     try:
-        return 0 if x.is_meta else x.numel() * x.element_size()
+        return sum(number(part.numel()) * part.element_size() for part in components(x) if memory_behind(part))
     except Exception:  # an odd tensor may refuse
         return 0

@@ -84,6 +84,18 @@ def test_what_is_no_tensor_is_refused_or_left_out():
     assert tm.copy_or_view(torch.zeros(2), {"n": 3, "s": "text", "net": torch.nn.ReLU()}).operands == ()
 
 
+def test_code_of_a_class_of_tensors_is_not_run():
+    """It may count, print or fail: sizes and addresses are asked of torch itself."""
+
+    class Asked(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, *_):
+            raise AssertionError
+
+    x = torch.ones(3, 4)
+    assert tm.copy_or_view(x.as_subclass(Asked), {"x": x}).operands[0].elements == 12
+
+
 def test_wrappers_of_function_transforms_are_looked_into():
     """Inside vmap a view is a view of what the wrapper wraps."""
     seen = []

@@ -45,6 +45,15 @@ def test_what_a_run_saw_is_told_afterwards():
     assert (found["before"], found["net.weight"]) == (None, None)
 
 
+def test_a_storage_without_memory_hides_no_line():
+    """The tangent of a constant is zeros that torch does not store: their storage has no address."""
+    with tm.track_memory() as run:
+        _, tangent = torch.func.jvp(nn.Linear(3, 2), (torch.ones(4, 3),), (torch.ones(4, 3),))
+        x = torch.ones(4, 3)
+    assert run.report.gaps == ()
+    assert told(x=x, tangent=tangent)["x"] == "x = torch.ones(4, 3)"
+
+
 def test_a_later_run_tells_the_lines_of_an_earlier_one():
     """What was there before a run keeps the line that another run has seen."""
     with tm.track_memory():

@@ -153,7 +153,12 @@ def test_a_large_model_ends_at_a_depth(monkeypatch):
 
 
 def test_code_of_the_persons_is_not_run():
-    """Neither properties nor ``extra_repr`` of their classes."""
+    """Neither properties nor ``extra_repr`` of their classes, nor what a class of tensors answers."""
+
+    class Asked(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, *_):
+            raise AssertionError
 
     class Loud(nn.Linear):
         def extra_repr(self):
@@ -163,9 +168,12 @@ def test_code_of_the_persons_is_not_run():
         def trap(self):
             raise AssertionError
 
-    report = tm.model(nn.Sequential(Loud(1, 1), nn.LazyLinear(3)), "net")
+    net = nn.Sequential(Loud(1, 1), nn.LazyLinear(3))
+    net.register_buffer("mine", torch.ones(3).as_subclass(Asked))
+    report = tm.model(net, "net")
     assert [row.details for row in report.rows] == ["", "", "in_features=0, out_features=3, bias=True"]
     assert report.rows[2].parameters == 0
+    assert report.buffer_bytes == 12
 
 
 def test_the_meta_device_holds_nothing():

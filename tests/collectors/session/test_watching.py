@@ -243,6 +243,13 @@ def test_tensors_without_memory_keep_none():
     assert {size.nbytes for size in report.sizes if size.name == "row"} == {0}
 
 
+def test_memory_of_a_jagged_tensor_counts_once():
+    """Its own storage only says how large it would be: what it holds lies in its values and offsets."""
+    jagged = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)], layout=torch.jagged)
+    report = tm.check({"jagged": jagged})
+    assert report.nbytes == sum(size.nbytes for size in report.sizes if size.name == "jagged") == 6 * 3 * 4 + 3 * 8
+
+
 def test_misuse_is_told_plainly():
     """What was given, and what would work."""
     with pytest.raises(TensorMagicError, match="takes names and their values, but was given a list"):
