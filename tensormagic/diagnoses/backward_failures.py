@@ -70,6 +70,8 @@ def _kept_graph(modified: ModifiedSavedTensor, location: Location | None, first:
     )
     if first is None or first.kind != "step" or backward is None or "retain_graph=True" not in backward.text:
         return ""
+    if backward.text.count("backward(") > 1:  # of several on one line it is the others that kept their graph
+        return ""
     again = rf"\b{re.escape(carried[0])}\b.*=.*\b{re.escape(carried[0])}\b" if len(carried) == 1 else "$^"
     is_carried = modified.location is not None and re.search(again, modified.location.text) is not None
     detach = _cut_off(carried, modified.location) if is_carried else "h = h.detach()"

@@ -176,14 +176,15 @@ def _into_a_copy(name: str, node: ast.AST | None) -> str:
 
 
 def assigned(location: Location | None) -> list[str]:
-    """Return the names that a line binds; of several, those that it also reads (states that are handed on)."""
-    for statement in parsed(location):
-        if isinstance(statement, ast.Assign):
-            names = [ast.unparse(item) for target in statement.targets for item in _items(target)]
-            value = ast.unparse(statement.value)
-            read = [name for name in names if re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", value)]
-            return names if len(names) == 1 else read
-    return []
+    """Return the name that a line binds; of several, or of several statements, those it also reads and hands on."""
+    statements = [statement for statement in parsed(location) if isinstance(statement, ast.Assign)]
+    found: list[str] = []
+    for statement in statements:
+        names = [ast.unparse(item) for target in statement.targets for item in _items(target)]
+        value = ast.unparse(statement.value)
+        read = [name for name in names if re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", value)]
+        found += names if len(names) == len(statements) == 1 else read
+    return found
 
 
 def _items(target: ast.expr) -> list[ast.expr]:

@@ -39,6 +39,21 @@ def a_hidden_state_handed_from_batch_to_batch():
     return refused(program, rnn=rnn, head=head)
 
 
+@ill("TM304", line="loss.backward()", related=("loss.backward()", "out, hidden = rnn(x, hidden)"), says=(
+    "hidden belongs to a graph", "`hidden = hidden.detach()`"))  # fmt: skip
+def a_hidden_state_handed_on_in_a_line_of_several_statements():
+    rnn, head = nn.RNN(3, 4, batch_first=True), nn.Linear(4, 1)
+
+    def program():
+        hidden = torch.zeros(1, 2, 4)
+        for _ in range(3):
+            x = torch.randn(2, 5, 3); out, hidden = rnn(x, hidden)  # noqa: E702  # fmt: skip
+            loss = head(out[:, -1]).square().mean()
+            loss.backward()
+
+    return refused(program, rnn=rnn, head=head)
+
+
 @ill("TM304", line="loss.backward()", related=("loss.backward()", "penalty = net.weight.square().sum()"), says=(
     "penalty", "Compute penalty again in each step"))  # fmt: skip
 def a_penalty_computed_once_before_the_loop():

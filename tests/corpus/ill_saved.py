@@ -91,6 +91,19 @@ def an_actor_loss_after_the_critics_step():
     return refused(program, actor=actor, critic=critic, optimizer=optimizer)
 
 
+@ill("TM301", line="optimizer.step()", says=("changed in place by `optimizer.step()`", "Call every backward"))
+def an_actor_loss_on_the_line_of_the_critics_step():
+    """It is the other backward of the line that keeps its graph."""
+    actor, critic = nn.Linear(3, 2), nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 1))
+    optimizer = torch.optim.Adam(critic.parameters(), lr=1e-2)
+
+    def program():
+        value = critic(actor(torch.randn(5, 3)))
+        value.mean().backward(retain_graph=True); optimizer.step(); (-value).mean().backward()  # noqa: E702  # fmt: skip
+
+    return refused(program, actor=actor, critic=critic, optimizer=optimizer)
+
+
 @ill("TM301", line="discriminator_optimizer.step()", related=("score = gan(noise)",), says=(
     "gan.2.weight was changed in place by `discriminator_optimizer.step()`",))  # fmt: skip
 def both_steps_before_the_second_backward():
