@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from tensormagic.diagnoses.graph_cuts import names_behind_cuts
 from tensormagic.diagnoses.rule import COPIED, as_code, fixed, optimizer_code, shortest, step_line, twin_of
 from tensormagic.reports import (
+    UNTOUCHED,
     Finding,
     OptimizerUse,
     ParameterSeries,
@@ -208,7 +209,15 @@ def _added(first: str, of: Sequence[str], optimizer: str, code: str) -> str:
 
 
 def _is_meant(report: TraceReport, missing: _Numbers, stepped: _Numbers) -> bool:
-    """Return whether the last layers alone are trained, or a small part that is not the first layers."""
+    """Return whether the last layers alone are trained, or a small part that is not the first layers.
+
+    What was unfrozen after the optimizer was made is to be trained.
+    """
+    before, after = ([report.parameters[number].norms for number in some] for some in (stepped, missing))
+    if all(each and each[0] == UNTOUCHED != each[-1] for each in after) and all(
+        each[0] != UNTOUCHED for each in before if each
+    ):
+        return False
     numbers = {series.name: number for number, series in enumerate(report.parameters)}
     leaves = (node for node in report.nodes if node.kind == "accumulate" and node.variable in numbers)
     places = {numbers[node.variable]: node.index for node in leaves}

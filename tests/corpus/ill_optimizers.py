@@ -35,6 +35,22 @@ def _train(net, optimizer, steps=4):
     return trace.report
 
 
+@ill("TM602", severity="warning", line="optimizer.step()", subject="net.0.weight", says=(
+    "net.0 gets gradients but is in no optimizer", "add_param_group"))  # fmt: skip
+def a_layer_that_is_unfrozen_after_the_optimizer_was_made():
+    net = mlp(64, 16, 10)
+    net[0].requires_grad_(False)
+    optimizer = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], lr=0.1)
+    with tm.trace(namespace={"net": net, "optimizer": optimizer}) as trace:
+        for at, (images, classes) in enumerate(batches(6, 8)):
+            if at == 2:
+                net[0].requires_grad_(True)
+            optimizer.zero_grad()
+            F.cross_entropy(net(images.flatten(1)), classes).backward()
+            optimizer.step()
+    return trace.report
+
+
 @ill("TM602", severity="warning", line="optimizer.step()", subject="net.fc.weight", says=(
     "net.fc gets gradients but is in no optimizer", "2 of the 4 parameters of net, and still holds 2 "))  # fmt: skip
 def the_head_is_replaced_after_the_optimizer_was_made():

@@ -350,7 +350,8 @@ class PassLog:
         used, touched, replaced = self._used, self._touched.get, self._leaves.replaced
         return tuple([
             ParameterSeries(
-                leaf.name, leaf.shape, leaf.dtype, leaf.numel, leaf.is_parameter, leaf.requires_grad,
+                leaf.name, leaf.shape, leaf.dtype, leaf.numel, leaf.is_parameter,
+                leaf.requires_grad or touched(number, 0) > 0,  # it was looked at before it was unfrozen
                 number in used, leaf.owner, norms[number], touched(number, 0), updates[number], number in replaced,
                 stepped[number], lost.get(number, -1.0),
             )
