@@ -204,7 +204,7 @@ class _Walked:
                 storage = None if tensor is None else tensor.untyped_storage()
             except (RuntimeError, NotImplementedError):
                 continue
-            if storage is not None and storage._cdata not in self.own:
+            if tensor is not None and storage is not None and storage._cdata not in self.own:
                 self.sizes[storage._cdata] = memory_behind(tensor)
 
     def described(self, name: str, form: GraphForm, items: list[torch.Tensor], where: Location | None) -> StoredGraph:
