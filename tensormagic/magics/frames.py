@@ -185,16 +185,6 @@ def _uninstall(shell: Any, ended: Callable[[Any], None]) -> None:
 # -- what is shown of a report ----------------------------------------------------------------------------------------
 
 REPORT = ("tensormagic.reports.base", "Report")  # the base of all reports, by name: IPython takes that as well
-DEFAULT_FIGURES = {  # by the kind of report
-    "aliases": "memory_map",
-    "comparison": "gradient_ratio",
-    "memory": "treemap",
-    "memory run": "timeline",
-    "run": "gradient_flow",
-    "tensor": "strides",
-    "tensors": "sizes",
-    "trace": "gradient_flow",
-}
 
 
 def is_notebook(shell: Any) -> bool:
@@ -244,9 +234,7 @@ def deliver(shell: Any, report: Report, output: Output, *, shown: bool = False, 
         shell.user_ns[output.into] = report
     failed = [_attempt(functools.partial(_save, report, given, slide=output.slide)) for given in output.save]
     if output.figure is not None:
-        failed.append(
-            _attempt(lambda: _show_figure(report, output.figure or DEFAULT_FIGURES.get(report.kind_name, "")))
-        )
+        failed.append(_attempt(functools.partial(_show_figure, report, output.figure)))
         if failed[-1] and not shown:
             show(report, slide=output.slide)
     elif output.text:

@@ -323,8 +323,8 @@ class Report:
         """
         import_module(f"{_VIEWS}.page.files").save(self, path, slide=slide)
 
-    def figure(self, kind: str) -> Any:
-        """Return a ``plotly.graph_objects.Figure`` of that kind."""
+    def figure(self, kind: str = "") -> Any:
+        """Return a ``plotly.graph_objects.Figure`` of that kind; without one, of the first that the report has."""
         return import_module(f"{_VIEWS}.page.figures").figure(self, kind)
 
     def __str__(self) -> str:

@@ -131,6 +131,16 @@ def test_figures_are_small_and_hold_no_markup_of_a_person(name: str) -> None:
         assert figure.layout.paper_bgcolor == figure.layout.plot_bgcolor == "#fff"
 
 
+@pytest.mark.parametrize(
+    ("report", "kind"),
+    [(SAMPLES[DRAWN[0]], "strides"), (MEMORY["gpt"], "treemap"), (RUNS["training"], "timeline")],
+    ids=["tensor", "memory", "run"],
+)
+def test_without_a_kind_the_first_figure_is_drawn(report, kind) -> None:
+    """The same that ``--figure`` alone shows."""
+    assert report.figure() == report.figure(kind)
+
+
 def test_plotly_is_imported_on_the_first_figure_only() -> None:
     """Importing the module does not import plotly."""
     code = "import sys; import tensormagic.views.page.figures; print('plotly' in sys.modules)"

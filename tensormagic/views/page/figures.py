@@ -62,12 +62,13 @@ def figure(report: Report, kind: str) -> Any:
 
     Args:
         report: A tensor's or a trace's report.
-        kind: One of `kinds_of` the report.
+        kind: One of `kinds_of` the report; empty: the first of them.
 
     Raises:
         TensorMagicError: for a kind that this report does not have, or has no data for.
         RequirementError: where plotly is not installed.
     """
+    kind = kind or next(iter(kinds_of(report)), "")
     if isinstance(report, RunReport):
         return figure(next((part for part in report.parts if kind in kinds_of(part)), report.trace), kind)
     chosen = KINDS.get(kind)
@@ -349,15 +350,15 @@ class Kind:
     draw: Callable[[Any, Any], Any]
 
 
-KINDS = {
+KINDS = {  # of a report that has several, the first is what ``--figure`` alone shows
     "strides": Kind(TensorReport, strides),
     "storage": Kind(TensorReport, storage),
     "values": Kind(TensorReport, values),
     "gradient_flow": Kind(TraceReport, gradient_flow),
     "memory_map": Kind(AliasReport, figures_panels.memory_map),
     "sizes": Kind(TensorTable, figures_panels.sizes),
-    "treemap": Kind((MemoryReport, MemoryRunReport), figures_panels.treemap),
     "timeline": Kind(MemoryRunReport, figures_panels.timeline),
+    "treemap": Kind((MemoryReport, MemoryRunReport), figures_panels.treemap),
     "lines": Kind(MemoryRunReport, figures_panels.lines),
     "gradient_ratio": Kind(ComparisonReport, figures_panels.gradient_ratio),
 }
