@@ -109,7 +109,7 @@ def test_in_a_notebook_the_magics_are_a_table(notebook, cell):
     assert [api.help_page(line).title for line in lines if line != "%%rng"] == [
         line for line in lines if line != "%%rng"
     ]
-    assert "| `%tensormagic explain on\\|off` | explain PyTorch errors" in shown["text/markdown"]
+    assert "| `%tensormagic explain on\\|off` | PyTorch errors are explained" in shown["text/markdown"]
     assert shown["text/plain"].startswith("%tensor  ")
 
 
