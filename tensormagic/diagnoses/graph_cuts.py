@@ -402,6 +402,10 @@ _ASK = "Require gradients before you compute: `x = torch.tensor([1.0], requires_
 _UNSEEN = "it was made under `torch.no_grad()`, or from values without a graph"
 _WATCH = f"Run the cell under `%%tracegrad`: it finds the line that cut the gradient. {_ASK}"
 _NOTHING = "nothing it was made from requires a gradient"
+_CONSTANT = (
+    f"{_NOTHING}. The gradient of a linear function is constant: nothing leads back from it",
+    "Compute that gradient from a loss that is not linear in what you ask about; else leave this backward out.",
+)
 
 
 def backward_without_history(report: TraceReport) -> Iterator[Finding]:
@@ -410,6 +414,8 @@ def backward_without_history(report: TraceReport) -> Iterator[Finding]:
         cut = report.cuts[one.cut] if one.cut is not None else None
         why, remedy = _of_cut(report, cut) if cut is not None else _of_nothing(one)
         called, ended = report.location(one.location), report.location(cut.location if cut is not None else None)
+        if remedy == _ASK and any(_keeps_graph(report, one.location) for one in report.passes):
+            why, remedy = _CONSTANT
         asked = re.search(r"\bgrad\(\w+(?:\.\w+\(\))?, (\w+)", called.text) if called is not None else None
         if remedy == _ASK and asked is not None:
             remedy = f"Require gradients before you compute: `{asked[1]}.requires_grad_()`."
@@ -425,6 +431,11 @@ def backward_without_history(report: TraceReport) -> Iterator[Finding]:
             subject=one.name,
             related=second,
         )
+
+
+def _keeps_graph(report: TraceReport, location: int | None) -> bool:
+    place = report.location(location)
+    return place is not None and "create_graph=True" in place.text
 
 
 def refused_backward(report: FailureReport) -> Iterator[Finding]:

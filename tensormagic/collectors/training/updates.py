@@ -459,7 +459,9 @@ def _norms(tensors: list[torch.Tensor] | tuple[torch.Tensor, ...]) -> list[torch
         return list(torch._foreach_norm(tensors, dtype=wide))
     norms = torch._foreach_norm(tensors) if tensors else ()
     return [
-        norm if norm.dtype not in _HALF and _RELIABLE[0] < norm < _RELIABLE[1] else torch.linalg.vector_norm(x.double())
+        norm
+        if norm.dtype not in _HALF and _RELIABLE[0] < norm.item() < _RELIABLE[1]
+        else torch.linalg.vector_norm(x.double())
         for norm, x in zip(norms, tensors, strict=True)
     ]
 

@@ -136,3 +136,10 @@ def test_the_model_that_a_function_mentions():
 def test_no_model():
     """Where the code mentions none, none is named."""
     assert said_of("x.sum().backward()\n") == "nothing it was made from requires a gradient."
+
+
+def test_a_gradient_that_is_constant():
+    """Its input asks for a gradient already: not that is said, but that a linear function has a constant one."""
+    before = "x = torch.ones(2, requires_grad=True)\n(g,) = torch.autograd.grad((2 * x).sum(), x, create_graph=True)\n"
+    linear = "The gradient of a linear function is constant: nothing leads back from it."
+    assert said_of(f"{before}(g**2).sum().backward()\n") == f"nothing it was made from requires a gradient. {linear}"
