@@ -12,8 +12,8 @@ from tensormagic.words import count, listed, part_of, plural, tuple_text
 
 WIDE, FAR = 10.0, 10.0  # the spread of inputs, and how far their mean lies from 0, from which they are to be scaled
 HIGH, EXCESS = 1.5, 0.5  # the initial loss: so many times the expected one, and so much above it
-LEARNED, FELL = 0.1, 0.7  # what is left of the loss of a few samples
-FEWEST = 20  # steps that have to be made before it is said that nothing was learned
+LEARNED, FELL, FALLS = 0.1, 0.7, 0.9  # what is left of the loss of a few samples
+FEWEST, ENOUGH = 20, 50  # steps that have to be made before it is said that nothing was learned; while the loss falls
 
 
 def probes_of(report: StartReport) -> tuple[Probe, ...]:
@@ -228,12 +228,12 @@ def _overfit(report: StartReport) -> Iterator[Probe]:
         yield Probe("learns by heart", "fine", text)
     elif tried.last <= FELL * tried.first:
         yield Probe("learns by heart", "fine", f"{text}, and still falls")
-    elif tried.steps < FEWEST:
+    elif tried.steps < FEWEST or (tried.steps < ENOUGH and tried.last < FALLS * tried.first):
         yield Probe("learns by heart", "unknown", f"{text}: too few steps to tell")
     else:
         yield Probe(
             "learns by heart",
             "look",
             text,
-            "A model that cannot learn a few samples has a bug: run `%%tracegrad` on one step",
+            "A model that cannot learn a few samples usually has a bug: run `%%tracegrad` on one step",
         )

@@ -53,7 +53,8 @@ def test_the_initial_loss(value, expected, said):
 @pytest.mark.parametrize(
     ("tried", "said"),
     [(Overfit(8, 50, 2.0, 0.01), "fine"), (Overfit(8, 50, 2.0, 1.2), "fine"), (Overfit(8, 50, 2.0, 1.9), "look"),
-     (Overfit(8, 5, 2.0, 1.9), "unknown"), (Overfit(8, 50, -1.0, -4.0), "fine"), (None, "")],
+     (Overfit(8, 5, 2.0, 1.9), "unknown"), (Overfit(8, 32, 2.0, 1.7), "unknown"), (Overfit(8, 50, 2.0, 1.7), "look"),
+     (Overfit(8, 32, 2.0, 1.9), "look"), (Overfit(8, 50, -1.0, -4.0), "fine"), (None, "")],
 )  # fmt: skip
 def test_learning_by_heart(tried, said):
     """A loss that still falls is on its way; too few steps tell nothing; a loss may be negative."""
