@@ -83,7 +83,7 @@ def holders_nodes(report: HoldersReport | None, name: str) -> list[Node]:
     if report is None:
         return []
     if [(holder.path, holder.holds) for holder in report.holders] == [(name, "tensor")]:
-        return [f"Held only by `{name}`.", *notes(report, name)]
+        return [f"Held {_only(report)}by `{name}`.", *notes(report, name)]
     return [table_of(HOLDERS, report.holders[:MOST_HOLDERS]), *notes(report, name)]
 
 
@@ -260,8 +260,12 @@ def holders_summary(report: HoldersReport | None, name: str) -> str:
         telling = sorted(others, key=lambda holder: _TELLING_ORDER.index(holder.kind))
         return f"held by {listed(dict.fromkeys(map(_root, telling)), most=_TELLING)}"
     if report.of_tensor:
-        return f"held only by {name}" if not report.of_storage else "others hold its storage"
+        return f"held {_only(report)}by {name}" if not report.of_storage else "others hold its storage"
     return "held by no name" if not report.of_storage else "held by no name, but its storage is"
+
+
+def _only(report: HoldersReport) -> str:
+    return "" if report.cut else "only "  # a search that was cut short may have missed others
 
 
 def _root(holder: Holder) -> str:

@@ -211,6 +211,7 @@ NOBODY = HoldersReport((Holder("a", "name", "storage", 96),), found=1, looked=3,
     [
         (MANY, "held by the last error (ValueError), graph of loss and 3 more"),
         (ALONE, "held only by x"),
+        (replace(ALONE, cut="after 3 objects"), "held by x"),
         (replace(ALONE, holders=(*ALONE.holders, *NOBODY.holders)), "others hold its storage"),
         (NOBODY, "held by no name, but its storage is"),
         (replace(NOBODY, holders=()), "held by no name"),
@@ -231,6 +232,7 @@ def test_a_row_for_each_holder() -> None:
     ]  # fmt: skip
     assert table.rows[6][1] == "storage, 96 B"
     assert holders_nodes(ALONE, "x") == ["Held only by `x`."]
+    assert holders_nodes(replace(ALONE, cut="after 3 objects"), "x")[0] == "Held by `x`."
 
 
 def test_what_is_not_known_of_holders_is_said() -> None:
