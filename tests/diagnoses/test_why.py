@@ -482,3 +482,12 @@ def test_the_optimizer_has_its_own_name():
     assert ask(net.weight, names, trace=trace).remedy[0].startswith("sgd.zero_grad()")
     names["sgd"].zero_grad(set_to_none=False)
     assert "`sgd.zero_grad()`" in ask(net.weight, names, trace=trace).remedy[0]
+
+
+def test_a_loop_variable_is_no_name_of_a_parameter_of_the_model():
+    """What a loop over the parameters leaves behind is a name of the last one; it is called by its way in the model."""
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+    for p in net.parameters():
+        p.grad = torch.ones_like(p)
+    report = ask(net, {"net": net, "p": p}, "net")
+    assert [group.names for group in report.groups] == [("net",)]
