@@ -84,13 +84,13 @@ def why(
     names, run = names_of(seen), _report(trace)
     with readable(x, name or "x"):
         if is_module(x):
-            found = name or next((label for label, each in seen.items() if each is x), "")
-            facts = []
-            for label, each in parameters_of(x, found or type(x).__name__):
-                fact = replace(gradient_facts(each, label, names), seen=was_met(run, each))
+            named = name or next((label for label, each in seen.items() if each is x), "")
+            every = []
+            for label, each in parameters_of(x, named or type(x).__name__):
+                one = replace(gradient_facts(each, label, names), seen=was_met(run, each))
                 # by its way from the module that is asked about: a loop's `p` may be a name of it, too
-                facts.append(replace(fact, name=label, expression="") if found else fact)
-            return explain_module(found or type(x).__name__, facts, run)
+                every.append(replace(one, name=label, expression="") if named else one)
+            return explain_module(named or type(x).__name__, every, run)
         if not requirements.is_tensor(x):
             called = name or "x"
             if x is None and called.endswith(".grad"):

@@ -76,7 +76,7 @@ PANELS = (
     ("rng", samples_rng.SAMPLES, 40_000, 12_000),
     ("run", samples_run.SAMPLES, 60_000, 12_000),
     ("start", samples_start.SAMPLES, 40_000, 12_000),
-    ("tensor", TENSORS, 63_000, 24_000),
+    ("tensor", TENSORS, 64_000, 24_000),
     ("tensors", samples_sharing.TABLES, 200_000, 24_000),
     ("watch", samples_watch.SAMPLES, 60_000, 24_000),
     ("why", samples_why.SAMPLES, 30_000, 12_000),

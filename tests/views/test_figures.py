@@ -98,7 +98,7 @@ def test_gradient_flow_of_many_passes_or_parameters_says_what_is_drawn() -> None
 
 
 NO_SUCH = 'there is no figure "{}" of a tensor report; it has: "strides", "storage", "values"$'
-OF_TENSORS, OF_RUNS = ("strides", "storage", "values"), ("treemap", "timeline", "lines")
+OF_TENSORS, OF_RUNS = ("strides", "storage", "values"), ("timeline", "treemap", "lines")
 REFUSED = [
     (trace(series("net.w", [UNTOUCHED])), "gradient_flow", "no parameter received a gradient"),
     (SAMPLES["transpose_slice"], "gradient_flow", NO_SUCH.format("gradient_flow")),
