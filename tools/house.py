@@ -232,7 +232,7 @@ def _is_inherited(call: ast.expr) -> bool:
 
 
 def _could_go_inline(function: Function) -> bool:
-    private = function.name.startswith("_") and not function.name.startswith("__")
+    private = function.name.startswith("_") and not function.name.endswith("_")  # IPython asks for `_repr_html_`
     yields = any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
     return private and not yields and not function.decorator_list and body_lines(function) <= SMALL_FUNCTION
 

@@ -414,7 +414,8 @@ def backward_without_history(report: TraceReport) -> Iterator[Finding]:
         cut = report.cuts[one.cut] if one.cut is not None else None
         why, remedy = _of_cut(report, cut) if cut is not None else _of_nothing(one)
         called, ended = report.location(one.location), report.location(cut.location if cut is not None else None)
-        if remedy == _ASK and any(_keeps_graph(report, one.location) for one in report.passes):
+        traced = (report.location(step.location) for step in report.passes)
+        if remedy == _ASK and any(place is not None and "create_graph=True" in place.text for place in traced):
             why, remedy = _CONSTANT
         asked = re.search(r"\bgrad\(\w+(?:\.\w+\(\))?, (\w+)", called.text) if called is not None else None
         if remedy == _ASK and asked is not None:
@@ -431,11 +432,6 @@ def backward_without_history(report: TraceReport) -> Iterator[Finding]:
             subject=one.name,
             related=second,
         )
-
-
-def _keeps_graph(report: TraceReport, location: int | None) -> bool:
-    place = report.location(location)
-    return place is not None and "create_graph=True" in place.text
 
 
 def refused_backward(report: FailureReport) -> Iterator[Finding]:

@@ -322,11 +322,6 @@ def _plainly(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) ->
     return func(*args, **kwargs) if kwargs else func(*args)
 
 
-def _writes_to_a_list(schema: Any) -> bool:
-    written = (argument for argument in schema.arguments if argument.alias_info and argument.alias_info.is_write)
-    return any(argument.type.kind() == "ListType" for argument in written)
-
-
 def _counting_versions(op: Any) -> Callable[..., Any]:
     """Return what calls an operation such as ``_foreach_add_`` so that versions are counted as they are without a mode.
 
@@ -398,7 +393,9 @@ class OperationMode(SharedMode, TorchDispatchMode):  # type: ignore[no-untyped-c
         *inner, (last, known) = [step for follower in self.there for step in follower.steps(op)] or [(None, None)]
         call = op
         if type(op) is torch._ops.OpOverload:
-            call = _counting_versions(op._op) if _writes_to_a_list(op._schema) else op._op
+            written = [one for one in op._schema.arguments if one.alias_info and one.alias_info.is_write]
+            lists = any(one.type.kind() == "ListType" for one in written)
+            call = _counting_versions(op._op) if lists else op._op
         plan = self._plans[id(op)] = _Plan(op, call, tuple(inner), last, known)
         return plan
 
