@@ -19,6 +19,7 @@ import torch
 from tensormagic.collectors import devices
 from tensormagic.collectors.devices import Late
 from tensormagic.collectors.faults.autograd_watch import AutogradWatch
+from tensormagic.collectors.gradients.measures import NORM_RELIABLE
 from tensormagic.collectors.graphs.in_place import UntrackedWrites
 from tensormagic.collectors.graphs.structure import GraphStructure
 from tensormagic.collectors.objects.identity import Leaves
@@ -253,7 +254,6 @@ SAMPLE = 1 << 16  # elements of one parameter that are compared
 SAMPLES_THERE = 1 << 22  # elements of all parameters, where a device holds them
 
 _HALF = (torch.bfloat16, torch.float16)
-_RELIABLE = (1e-18, 1e18)  # norms beyond which squares of float32 vanish or overflow
 
 Ratios = dict[int, float]  # id of a parameter → norm of its change over its norm before; infinite where that was 0
 
@@ -460,7 +460,7 @@ def _norms(tensors: list[torch.Tensor] | tuple[torch.Tensor, ...]) -> list[torch
     norms = torch._foreach_norm(tensors) if tensors else ()
     return [
         norm
-        if norm.dtype not in _HALF and _RELIABLE[0] < norm.item() < _RELIABLE[1]
+        if norm.dtype not in _HALF and NORM_RELIABLE[0] < norm.item() < NORM_RELIABLE[1]
         else torch.linalg.vector_norm(x.double())
         for norm, x in zip(norms, tensors, strict=True)
     ]
