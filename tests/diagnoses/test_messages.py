@@ -30,14 +30,14 @@ def read(says: Messages, operands=(GIVEN, WEIGHT, DIM), error=ERROR):
 
 def explained(explain, *messages, operands=(GIVEN, WEIGHT, DIM), **fixed):
     """Return the rules that the rows of one function give for a message."""
-    says = Messages()
+    says = Messages({})
     says(*messages, **fixed)(explain)
     return [None if one is None else one.rule for one in read(says, operands)]
 
 
 def written(text, operands=(GIVEN, WEIGHT, DIM)):
     """Return what the rows of a text make of the message."""
-    says = Messages()
+    says = Messages({})
     says.table(text)
     return read(says, operands)
 
@@ -182,12 +182,7 @@ def test_a_name_is_given_to_an_operand_that_is_looked_for():
 
 def test_a_row_can_take_its_values_apart_and_call_a_helper_of_its_subject():
     """The names of a row are known inside of a comprehension as well."""
-    says = Messages()
-
-    @says.helper
-    def _half(size: int) -> int:
-        return size // 2
-
+    says = Messages({"half": lambda size: size // 2})
     says.table(
         "sizes\n    with pairs: [(at, first[at]) for at in range(first.ndim) if first[at] != dim]\n"
         "    shape: {len(pairs)}.\n    parts: first[at] must be {half(size)} for at, size in pairs\n"
@@ -217,6 +212,7 @@ def test_every_row_names_what_there_is(row: Row):
     if isinstance(row.explain, tuple):
         named, defined = names_of(row.explain)
         assert named <= groups | defined | set(row.fixed) | set(OPERANDS) | set(FUNCTIONS) | {"call", "one"}
+        assert not set(OPERANDS) & set(row.fixed), "a name of the file that hides an operand"
         assert groups <= named
     else:
         asked = inspect.signature(row.explain).parameters

@@ -14,9 +14,8 @@ from tensormagic.diagnoses.mismatches.products import linear, product
 from tensormagic.diagnoses.mismatches.shapes import do_not_broadcast
 from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.reports import Mismatch
-from tensormagic.words import plural
 
-says = Messages()
+says = Messages(globals())
 
 says.table(r"""
 # -- what is no tensor at all: several results, None in place of a gradient, a module, text, a table
@@ -202,6 +201,20 @@ unsupported operand type\(s\) for (?P<sign>\S+): '(?P<left>\w+)' and '(?P<right>
     with what: "None (a function without return?)" if kind == "NoneType" else article(kind)
     argument: The operator {sign} combines a tensor with a tensor or a number, not with {what}.
     parts: one is {kind} must be Tensor for one in wrong
+
+Error\(s\) in loading state_dict for (?P<model>\w+).*?size mismatch for (?P<name>\S+): copying a param with shape \
+torch\.Size\(\[{saved:shape}\]\) from checkpoint, the shape in current model is torch\.Size\(\[{own:shape}\]\)
+    with there: sizes(saved) if saved else "a single number"; with here: sizes(own) if own else "a single number"
+    with others: call.error.count("size mismatch for ") - 1
+    with rest: f", and {plural(others, 'other parameter')} as well" if others else ""
+    argument: The checkpoint is from a {model} with other sizes: {name} is {there} there and {here} here{rest}.
+
+Error\(s\) in loading state_dict for (?P<model>\w+).*?(?P<which>Missing|Unexpected) key\(s\) in state_dict: \
+"(?P<name>.*?)"(?P<others>.*)
+    with where: "not in it" if which == "Missing" else "in it and in no layer"
+    with prefix: " If all its names begin with module., it was saved from nn.DataParallel: remove that prefix."
+    argument: The checkpoint must have the names of the {model}: {name} is
+        {where}.{prefix if "module." in name + others else ""}
 """)
 
 
@@ -216,8 +229,7 @@ _RESULTS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-@says.helper
-def _results(text: str, code: str = "") -> tuple[str, ...]:
+def results(text: str, code: str = "") -> tuple[str, ...]:
     """Return the names of the results that an operand is: by its class, or by the call that it is the result of."""
     kind = re.match(r"torch\.return_types\.(?:linalg_)?(\w+)", text)
     if kind:
@@ -241,8 +253,7 @@ _CONSTRAINTS = {
 _BOUND = re.compile(r"(lower|upper)_bound=(?:tensor\()?\[*(-?[\d.]+(?:e[-+]?\d+)?)(?![\d.]|\]*,\s*\[*[-\d])")
 
 
-@says.helper
-def _must(constraint: str, values: str) -> str:
+def must(constraint: str, values: str) -> str:
     """Return what a constraint of a distribution asks for, in words."""
     if "nan" in values:
         return "holds NaN: what computed it went wrong before this line"
@@ -251,32 +262,6 @@ def _must(constraint: str, values: str) -> str:
     found = dict(_BOUND.findall(constraint))
     bounds = {"lower": "its lower bound", "upper": "its upper bound"}
     return "must " + words.format(**bounds | {side: f"{float(number):g}" for side, number in found.items()})
-
-
-_SHAPE = r"torch\.Size\(\[(.*?)\]\)"
-_SIZE_MISMATCH = re.compile(
-    rf"size mismatch for (\S+): copying a param with shape {_SHAPE} from checkpoint, "
-    rf"the shape in current model is {_SHAPE}"
-)
-
-
-@says(r"Error\(s\) in loading state_dict for (?P<model>\w+)")
-def _checkpoint(call: Call, model: str) -> Mismatch:
-    sizes_differ = _SIZE_MISMATCH.findall(call.error)
-    if sizes_differ:
-        name, *shapes = sizes_differ[0]
-        there, here = (shape.replace(", ", " × ") or "a single number" for shape in shapes)
-        rest = f", and {plural(len(sizes_differ) - 1, 'other parameter')} as well" if len(sizes_differ) > 1 else ""
-        rule = f"The checkpoint is from a {model} with other sizes: {name} is {there} there and {here} here{rest}."
-        return mismatch("argument", rule)
-    patterns = (rf"{word} key\(s\) in state_dict: (.*?)\.\s" for word in ("Missing", "Unexpected"))
-    names = [keys for pattern in patterns for keys in re.findall(pattern, call.error)]
-    first = names[0].partition(",")[0].strip().strip('"')
-    where = "not in it" if "Missing" in call.error else "in it and in no layer"
-    rule = f"The checkpoint must have the names of the {model}: {first} is {where}."
-    if "module." in "".join(names):
-        rule += " If all its names begin with module., it was saved from nn.DataParallel: remove that prefix."
-    return mismatch("argument", rule)
 
 
 @says(r"(?P<function>\w+)\(\) received an invalid combination of arguments - got \((?P<given>.*?)\), but expected")

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from tensormagic.diagnoses.rule import as_code
 from tensormagic.reports import Clashing, FailureReport, Mismatch, Operand
 from tensormagic.reports.failure import MismatchKind
+from tensormagic.reports.storage import resolved, why_not
 from tensormagic.words import count, listed, plural
 
 # What torch calls an operand (``weight``) is known where the collector found it; otherwise its place among the
@@ -57,16 +58,11 @@ _CLASS = re.compile(r"[A-Z]\w*[a-z]")
 
 
 class Given:
-    """One operand of a call.
-
-    Attributes:
-        index: Its index among the report's operands.
-        operand: What is known of it; its shape, dtype, device, role, place and text are at hand here as well.
-        position: Its place among the arguments, from 0; members of a list share theirs.
-    """
+    """One operand of a call: what is known of it, most of it at hand here as well, and which argument it is."""
 
     def __init__(self, index: int, operand: Operand, position: int) -> None:
-        self.index, self.operand, self.position = index, operand, position
+        self.index, self.operand = index, operand  # the index is that among the report's operands
+        self.position = position  # among the arguments, from 0; members of a list share theirs
         self.shape, self.dtype, self.device = operand.shape, operand.dtype, operand.device
         self.role, self.place, self.text = operand.role, operand.place, operand.text
         self.is_tensor, self.ndim, self.numel = operand.is_tensor, len(operand.shape), prod(operand.shape)
@@ -135,21 +131,13 @@ def as_args(shape: Shape) -> str:
 
 
 class Call:
-    """A failed call: its function in one word, torch's message, and what it was given.
-
-    Attributes:
-        report: What was seen.
-        error: Torch's message.
-        function: The last word of the function's name, without underscores around it: ``"matmul"``, ``"getitem"``.
-        family: What the function does: ``"elementwise"``, ``"product"`` or ``"linear"``; empty where it is another.
-    """
+    """A failed call: its function in one word, torch's message, and what it was given."""
 
     def __init__(self, report: FailureReport) -> None:
-        self.report = report
-        self.error = report.error
+        self.report, self.error = report, report.error
         last = report.function.strip().rsplit(".", 1)[-1].strip("()")
-        self.function = _SIGNS.get(last, last.strip("_") or last)
-        self.family = _FAMILY_OF.get(self.function, "")
+        self.function = _SIGNS.get(last, last.strip("_") or last)  # "matmul", "getitem": no underscores around it
+        self.family = _FAMILY_OF.get(self.function, "")  # "elementwise", "product" or "linear", else empty
 
     @property
     def title(self) -> str:
@@ -361,6 +349,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     each.__name__: each
     for each in (
         abs, as_args, as_code, as_dtype, article, clashing, count, dict, dtype_of, floating, hidden_state, int,
-        len, listed, map, max, min, numbers, pairwise, plural, prod, range, sizes, sorted, str, sum, unlike, zip,
+        len, listed, map, max, min, numbers, pairwise, plural, prod, range, resolved, sizes, sorted, str, sum, unlike,
+        why_not, zip,
     )
 }  # fmt: skip

@@ -9,7 +9,7 @@ from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.reports import Mismatch
 from tensormagic.words import is_or_are, listed
 
-says = Messages()
+says = Messages(globals())
 
 # Names of operands that are data, and are made to fit their partner; a model's parameters are not.
 _PARAMETER = re.compile(r"(^|\.)(weight|bias|running_mean|running_var|in_proj_weight|in_proj_bias)\w*$")

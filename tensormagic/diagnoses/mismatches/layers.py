@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tensormagic.diagnoses.mismatches.table import Messages
 
-says = Messages()
+says = Messages(globals())
 
 says.table(r"""
 # -- recurrent layers

@@ -10,7 +10,7 @@ from tensormagic.diagnoses.mismatches.call import Call, Given, Shape, clashing, 
 from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.reports import Mismatch
 
-says = Messages()
+says = Messages(globals())
 
 says.table(r"""
 # -- losses: what the target must look like for the input that it is compared with

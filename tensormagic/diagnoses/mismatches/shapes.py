@@ -6,18 +6,17 @@ Broadcasting compares dimensions from the right: they must be equal, or one of t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import combinations
+from itertools import accumulate, combinations
 from math import prod
+from operator import mul
 
 from tensormagic.diagnoses.mismatches.call import Call, Given, Shape, as_args, clashing, mismatch, numbers, unlike
 from tensormagic.diagnoses.mismatches.table import Messages
 from tensormagic.reports import Clashing, Mismatch
-from tensormagic.reports.storage import resolved, why_not
+from tensormagic.reports.storage import why_not
 from tensormagic.words import listed
 
-says = Messages()
-says.helper(resolved)
-says.helper(why_not)
+says = Messages(globals())
 
 # The last dimensions of these are no batch: the product takes them.
 _MATRIX_DIMENSIONS = {"matmul": 2, "solve": 2, "baddbmm": 2, "lstsq": 2}
@@ -170,15 +169,14 @@ Target sizes: \[{target:shape}\]\.\s+Tensor sizes: \[{have:shape}\]
 """)
 
 
-@says.helper
-def _fits_into(shape: Shape, target: Shape) -> bool:
+def fits_into(shape: Shape, target: Shape) -> bool:
     """Whether a shape broadcasts to ``target`` and no further."""
     aligned = zip(reversed(shape), reversed(target), strict=False)
     return len(shape) <= len(target) and all(size in {1, wanted} for size, wanted in aligned)
 
 
-@says.helper
-def _first_four(members: list[Given]) -> str:
+def first_four(members: list[Given]) -> str:
+    """Return the first of several tensors as code, with dots where there are more."""
     return ", ".join(one.code for one in members[:4]) + (", …" if len(members) > 4 else "")
 
 
@@ -191,13 +189,12 @@ def _stacked(members: list[Given]) -> Mismatch:
         parts += [one.size(at, other[at]) for at in unlike(one.shape, other.shape)] if alike else [one.dims(other.ndim)]
     rule = f"A stack takes tensors of one shape: {first} and {listed(map(str, wrong))}."
     same_rest = len({one.shape[1:] for one in members}) == 1 and first.ndim > 0
-    names = _first_four(members)
+    names = first_four(members)
     ways = [f"torch.cat([{names}])", f"nn.utils.rnn.pad_sequence([{names}])"] if same_rest else []
     return mismatch("shape", rule, *parts, works=ways)
 
 
-@says.helper
-def _asked_for(call: Call) -> Shape:
+def asked_for(call: Call) -> Shape:
     """Return the shape that was asked for, from the arguments after the tensor."""
     other = call.tensor("other", 1)
     if call.function in {"view_as", "reshape_as"} and other is not None:
@@ -206,8 +203,7 @@ def _asked_for(call: Call) -> Shape:
     return numbers(" ".join(text.replace("torch.Size", "") for text in after))
 
 
-@says.helper
-def _in_memory_order(given: Given, wanted: Shape, text: str) -> list[str]:
+def in_memory_order(given: Given, wanted: Shape, text: str) -> list[str]:
     """Return the view of the dimensions put back as they lie in memory, where the wanted shape merges those.
 
     A reshape would run too, but put elements together that do not belong together (the heads of an attention): it is
@@ -227,18 +223,10 @@ def _in_memory_order(given: Given, wanted: Shape, text: str) -> list[str]:
 
 def _merges(shape: Shape, wanted: Shape) -> bool:
     """Whether each wanted size is the product of neighbouring ones."""
-    left = [each for each in shape if each != 1]
-    for each in (each for each in wanted if each != 1):
-        product = 1
-        while product < each and left:
-            product *= left.pop(0)
-        if product != each:
-            return False
-    return not left
+    return {*accumulate(wanted, mul)} <= {1, *accumulate(shape, mul)} and prod(shape) == prod(wanted)
 
 
-@says.helper
-def _reshapes(given: Given, wanted: Shape) -> list[str]:
+def reshapes(given: Given, wanted: Shape) -> list[str]:
     """Return shapes near the wanted one that have as many elements as there are."""
     ways, code, shape = [], given.code, given.shape
     if len(wanted) == 2 and len(shape) > 2 and shape[0]:
@@ -284,15 +272,14 @@ def _ways(call: Call, left: Given, right: Given) -> list[str]:
     ways, pairs = list[str](), [(right, left), (left, right)]
     for mended, other in pairs if right.ndim <= left.ndim else pairs[::-1]:
         others = [one.shape for one in call.tensors if one not in (mended, other)]
-        for shape, code in _changes(mended):
-            fits = _fits_into(shape, other.shape) or (len(shape) == other.ndim and _fits_into(other.shape, shape))
+        for shape, code in changes(mended):
+            fits = fits_into(shape, other.shape) or (len(shape) == other.ndim and fits_into(other.shape, shape))
             if fits and not any(clashing(shape, each) for each in others):
                 ways.append(code)
     return ways[:2]
 
 
-@says.helper
-def _changes(given: Given) -> Iterator[tuple[Shape, str]]:
+def changes(given: Given) -> Iterator[tuple[Shape, str]]:
     """Yield shapes that a tensor can be given by one simple call, with that call."""
     shape, code = given.shape, given.code
     if given.ndim == 2:

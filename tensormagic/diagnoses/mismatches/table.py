@@ -20,7 +20,7 @@ of the operands that do not fit, and the code that would have worked::
 - ``with wrong: first one.ndim > 2`` names the first tensor of which that holds; ``last``, ``every`` (one or more) and
   ``all`` (or none) go likewise, and ``with at: dim % first.ndim`` names a value.
 - One of parts or ways ends in ``for one in wrong`` to stand for each, in ``when …`` to stand where that holds.
-- The expressions can call `FUNCTIONS`, and what the subject declares with ``@says.helper``.
+- The expressions can call `FUNCTIONS`, and name whatever the file of the row defines.
 - Several of these may share a line: ``parts: x[0] must be 1; try: {x.code}[:1]``.
 
 A message that takes more than this has a function, whose parameters ask for the same names::
@@ -36,9 +36,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import import_module
+from operator import itemgetter
 from types import CodeType
 from typing import Any, TypeVar, cast
 
@@ -58,6 +58,23 @@ from tensormagic.reports import Clashing, FailureReport, Finding, Mismatch, Oper
 from tensormagic.reports.base import Scalar
 from tensormagic.reports.failure import MismatchKind
 
+Lines = tuple[tuple[str, str], ...]  # what stands below a message in the table, by the word before the colon
+Explain = Callable[..., Mismatch | None]
+ExplainT = TypeVar("ExplainT", bound=Explain)
+
+_FIELD = re.compile(r"\{([a-z_]+)(?::([a-z]+))?\}")
+_GROUPS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    "": (r"-?\d+", int), "word": (r"[\w.]+", str), "dtype": (r"\w+", dtype_of), "shape": (r"[-\d, ]*", numbers),
+    "counts": (r"\dD(?:, \dD)*(?: (?:\(unbatched\) )?(?:or|and) \dD)?", numbers),
+}  # fmt: skip
+_BLOCK = re.compile(r"((?:^\S.*\n)+)((?:^ {4}.*\n)+)", re.MULTILINE)
+_ENTRIES = re.compile(r"; (?=(?:if|with \w+|parts|try): )")
+_PART = re.compile(r"(\w+)(?:\[(.+?)\]|\.(\w+))?(?: is (.+?))?(?: must be (.+))?")
+_EQUAL = re.compile(r"(\w+)\[(.+?)\] must equal (\w+)\[(.+?)\]")
+_CHOICES: Mapping[str, Callable[[list[Given]], Any]] = {
+    "first": itemgetter(0), "last": itemgetter(-1), "every": lambda found: found or needed(None), "all": list,
+}  # fmt: skip
+
 
 class Names(dict[str, Any]):
     """What a row can name: what was found in the message, helpers, and operands, which are looked for when asked."""
@@ -73,36 +90,20 @@ class Names(dict[str, Any]):
         return self[name]
 
 
-# -- the rows --------------------------------------------------------------------------------------------------------
-
-_FIELD = re.compile(r"\{([a-z_]+)(?::([a-z]+))?\}")
-_GROUPS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
-    "": (r"-?\d+", int), "word": (r"[\w.]+", str), "dtype": (r"\w+", dtype_of), "shape": (r"[-\d, ]*", numbers),
-    "counts": (r"\dD(?:, \dD)*(?: (?:\(unbatched\) )?(?:or|and) \dD)?", numbers),
-}  # fmt: skip
-_BLOCK = re.compile(r"((?:^\S.*\n)+)((?:^ {4}.*\n)+)", re.MULTILINE)
-_ENTRIES = re.compile(r"; (?=(?:if|with \w+|parts|try): )")
-_PART = re.compile(r"(\w+)(?:\[(.+?)\]|\.(\w+))?(?: is (.+?))?(?: must be (.+))?")
-_EQUAL = re.compile(r"(\w+)\[(.+?)\] must equal (\w+)\[(.+?)\]")
-
-Lines = tuple[tuple[str, str], ...]  # what stands below a message in the table, by the word before the colon
-Explain = Callable[..., Mismatch | None]
-ExplainT = TypeVar("ExplainT", bound=Explain)
-HelperT = TypeVar("HelperT", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True, slots=True)
 class Row:
-    """What torch says, and what explains it; the pattern is compiled where it is first needed, after an error."""
+    """What torch says, as it stands in the table, and what explains it.
 
-    says: str  # As it stands in the table.
-    explain: Explain | Lines
-    fixed: Mapping[str, Any]  # What it can name besides.
+    Attributes:
+        fixed: What it can name besides the groups of the message and the operands.
+    """
 
-    @property
+    def __init__(self, says: str, explain: Explain | Lines, fixed: Mapping[str, Any]) -> None:
+        self.says, self.explain, self.fixed = says, explain, fixed
+
+    @cached_property
     def pattern(self) -> str:
-        """The regular expression."""
-        return _pattern(self.says)
+        """The regular expression; it is compiled where it is first needed, after an error."""
+        return _FIELD.sub(lambda field: f"(?P<{field[1]}>{_GROUPS[field[2] or ''][0]})", self.says)
 
     def mismatch(self, call: Call) -> Mismatch | None:
         """Return what did not fit; None where torch says something else, or an operand that is needed is not there."""
@@ -112,8 +113,8 @@ class Row:
         kinds = dict(_FIELD.findall(self.says))
         groups = {name: _GROUPS[kinds[name]][1](text) if name in kinds and text is not None else text
                   for name, text in found.groupdict().items()}  # fmt: skip
+        names = Names(call, {**self.fixed, **groups})
         try:
-            names = Names(call, {**groups, **self.fixed})
             if isinstance(self.explain, tuple):
                 return _read(self.explain, names)
             asked = self.explain.__annotations__.keys() & (names.keys() | OPERANDS.keys())
@@ -122,17 +123,16 @@ class Row:
             return None
 
 
-@cache
-def _pattern(says: str) -> str:
-    return _FIELD.sub(lambda field: f"(?P<{field[1]}>{_GROUPS[field[2] or ''][0]})", says)
-
-
 class Messages:
-    """The rows of one subject, in the order in which they are compared with a message."""
+    """The rows of one subject, in the order in which they are compared with a message.
 
-    def __init__(self) -> None:
+    Args:
+        defined: The names of its file, which rows of text can use.
+    """
+
+    def __init__(self, defined: Mapping[str, Any]) -> None:
         self.rows: list[Row] = []
-        self.helpers: dict[str, Callable[..., Any]] = {}
+        self.defined = defined
 
     def __call__(self, *messages: str, **fixed: object) -> Callable[[ExplainT], ExplainT]:
         """Return a decorator: the function below it explains these messages."""
@@ -143,11 +143,6 @@ class Messages:
 
         return add
 
-    def helper(self, function: HelperT) -> HelperT:
-        """Let the rows of text call a function by its name, less the underscore before it."""
-        self.helpers[function.__name__.lstrip("_")] = function
-        return function
-
     def table(self, text: str) -> None:
         """Add rows of text."""
         joined = re.sub(r"\n {8,}", " ", text.replace("\\\n", ""))
@@ -155,7 +150,7 @@ class Messages:
             entries = (entry for line in body.splitlines() for entry in _ENTRIES.split(line.strip()))
             explain = tuple((key, rest) for key, _, rest in (entry.partition(": ") for entry in entries))
             said = (line for line in messages.splitlines() if not line.startswith("# "))
-            self.rows += [Row(says, explain, self.helpers) for says in said]
+            self.rows += [Row(says, explain, self.defined) for says in said]
 
 
 def _read(lines: Lines, names: Names) -> Mismatch | None:
@@ -180,15 +175,10 @@ def _read(lines: Lines, names: Names) -> Mismatch | None:
 def _defined(text: str, names: Names) -> Any:
     """Return what a name of the row stands for; raises IndexError where there is none."""
     which, _, condition = text.partition(" ")
-    if which in {"first", "last", "every", "all"}:
-        found = []
-        for one in names["call"].tensors:
-            names["one"] = one
-            found += [one] if _value(condition, names) else []
-        if not found and which != "all":
-            raise IndexError(condition)
-        return found[0] if which == "first" else found[-1] if which == "last" else found
-    return needed(_value(text, names))
+    if which not in _CHOICES:
+        return needed(_value(text, names))
+    found = [one for one in names["call"].tensors if _value(condition, names, one=one)]
+    return _CHOICES[which](found)
 
 
 def _repeated(text: str, names: Names) -> Iterator[str]:
@@ -231,7 +221,8 @@ def _filled(template: str, names: Names) -> str:
     return str(_value(f"f'''{template}'''", names)) if "{" in template else template
 
 
-def _value(expression: str, names: Names) -> Any:
+def _value(expression: str, names: Names, **more: object) -> Any:
+    names.update(more)
     return eval(_compiled(expression), names)  # noqa: S307  (the text of the table above, never a message)
 
 
@@ -239,7 +230,7 @@ def _value(expression: str, names: Names) -> Any:
 
 # In this order, as far as two rows fit one message: those that ask for a certain function stand first. A subject is
 # imported where no row of those before it explains the message.
-_SUBJECTS = ("layers", "dtypes", "products", "shapes", "indices", "dimensions", "arguments")
+_SUBJECTS = ("layers", "dtypes", "products", "shapes", "dimensions", "arguments")
 
 
 def mismatch_of(report: FailureReport) -> Mismatch | None:
