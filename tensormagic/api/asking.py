@@ -20,10 +20,8 @@ from tensormagic.api.running import Trace, last_trace, was_met
 from tensormagic.collectors import requirements
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.comparisons import compare_draws, compare_traces
-from tensormagic.comparisons.ranks import Given as Ranks
-from tensormagic.comparisons.ranks import ranks_of
-from tensormagic.diagnoses.why import explain as explain_gradient
-from tensormagic.diagnoses.why import explain_module
+from tensormagic.comparisons.ranks import Given as Ranks, ranks_of
+from tensormagic.diagnoses.why import explain as explain_gradient, explain_module
 from tensormagic.errors import NotATensorError, ReportFormatError, TensorMagicError
 from tensormagic.reports import (
     ComparisonReport,

@@ -232,10 +232,8 @@ def start(parts: Sequence[Any], namespace: Mapping[str, Any]) -> StartReport:
     Raises:
         TensorMagicError: where there is no model among them, or two of a kind.
     """
-    from tensormagic.collectors.session.first_look import look as look_first
-    from tensormagic.collectors.session.first_look import sorted_out
-    from tensormagic.collectors.session.function_check import check as check_function
-    from tensormagic.collectors.session.function_check import function_of
+    from tensormagic.collectors.session.first_look import look as look_first, sorted_out
+    from tensormagic.collectors.session.function_check import check as check_function, function_of
     from tensormagic.collectors.session.unregistered import TiedWeights, modules_report
 
     if (kind := function_of(parts[0])) is not None:

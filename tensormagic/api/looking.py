@@ -158,8 +158,7 @@ def overlay(tensors: Mapping[str, Any]) -> OverlayReport:
     0
     """
     require_torch()
-    from tensormagic.collectors.aliasing.overlay import MOST_MEMBERS
-    from tensormagic.collectors.aliasing.overlay import overlay as collect_overlay
+    from tensormagic.collectors.aliasing.overlay import MOST_MEMBERS, overlay as collect_overlay
 
     if not 2 <= len(tensors) <= MOST_MEMBERS:
         raise TensorMagicError(f"overlay() takes 2 to {MOST_MEMBERS} tensors by name, but was given {len(tensors)}")

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from tensormagic.reports import Cell as CellSource
-from tensormagic.reports import Finding, Gap, Location
+from tensormagic.reports import Cell as CellSource, Finding, Gap, Location
 from tensormagic.words import ELLIPSIS, number_of_bytes, plural
 
 Cell: TypeAlias = "str | Words | Noted | Clash | Shape | Chip | Bar | Strip | tuple[Cell, ...] | None"

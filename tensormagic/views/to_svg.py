@@ -12,8 +12,7 @@ from tensormagic.reports import Finding
 from tensormagic.views import nodes, theme
 from tensormagic.views.markup import escape, fitted, tag, text_width, wrapped
 from tensormagic.views.nodes import Cell, Node
-from tensormagic.views.pictures.timeline_stack import COLOURS, LETTERS, LINE_COLOURS
-from tensormagic.views.pictures.timeline_stack import OTHER as OTHER_LINES
+from tensormagic.views.pictures.timeline_stack import COLOURS, LETTERS, LINE_COLOURS, OTHER as OTHER_LINES
 from tensormagic.views.svg_paths import number
 from tensormagic.views.text_canvas import printable
 from tensormagic.views.theme import role

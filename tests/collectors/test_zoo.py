@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from tensormagic import api
-from tensormagic.collectors.kinds import kind as kind_module
-from tensormagic.collectors.kinds import study
+from tensormagic.collectors.kinds import kind as kind_module, study
 from tensormagic.reports import TensorReport
 from tests.support import zoo_classes
 from tests.support.zoo import ZOO

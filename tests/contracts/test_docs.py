@@ -15,8 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import tensormagic
-from tensormagic.commands import COMMANDS
-from tensormagic.commands import parser as command_parser
+from tensormagic.commands import COMMANDS, parser as command_parser
 from tensormagic.diagnoses import RULES
 from tensormagic.magics import about
 from tensormagic.magics.extension import TensorMagic

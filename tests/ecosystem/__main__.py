@@ -20,8 +20,7 @@ import torch
 from tests.benchmarks.peers import environment
 from tests.benchmarks.peers.tables import table
 from tests.ecosystem import models, science, training  # noqa: F401  (imported for the programs in them)
-from tests.ecosystem.launchers import LAUNCHERS
-from tests.ecosystem.launchers import faults as faults_of_ranks
+from tests.ecosystem.launchers import LAUNCHERS, faults as faults_of_ranks
 from tests.ecosystem.libraries import LIBRARIES, REQUIREMENTS
 from tests.support.kernel import ROOT
 

@@ -6,8 +6,7 @@ import sys
 
 import pytest
 
-from tests.gpu import __main__ as program
-from tests.gpu import parts, rows
+from tests.gpu import __main__ as program, parts, rows
 from tests.gpu.workloads import CUDA
 
 

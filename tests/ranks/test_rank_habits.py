@@ -6,8 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import tensormagic as tm
 from tensormagic.comparisons.rank_files import Begun, Facts, OnePass, OneStep

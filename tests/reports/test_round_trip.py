@@ -8,8 +8,7 @@ from array import array
 from dataclasses import fields, is_dataclass, replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as some
+from hypothesis import given, strategies as some
 
 from tensormagic import reports
 from tests.reports.samples import (

@@ -7,8 +7,7 @@ from math import prod
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tensormagic.reports import Barrier
 from tensormagic.reports.storage import resolved, view_stride, views, why_not

@@ -14,8 +14,7 @@ from tensormagic.reports import Graph, Report, TraceReport
 from tensormagic.views import theme
 from tensormagic.views.page.files import bundle
 from tests.support.kernel import ROOT
-from tests.views import samples_trace as samples
-from tests.views import samples_viewer
+from tests.views import samples_trace as samples, samples_viewer
 from tests.views.test_every_renderer import SAMPLES
 
 SMALL, LARGE = 130_000, 300_000  # of about 200 nodes, of about 2,000

@@ -16,8 +16,7 @@ from tensormagic.views.markup import unpacked
 from tensormagic.views.nodes import Column, Findings, Paragraph, Section, Table, Words
 from tensormagic.views.panels import aliases, freeing, overlay, rng, snapshot, watch, writes
 from tensormagic.views.panels.tensors import TensorRows, row_cells
-from tensormagic.views.panels.why import line_words
-from tensormagic.views.panels.why import view as why_view
+from tensormagic.views.panels.why import line_words, view as why_view
 from tests.views import samples_rng, samples_snapshot, samples_writes
 from tests.views.markup_reader import Page
 from tests.views.samples_freeing import SAMPLES as FREEING

@@ -6,8 +6,7 @@ import re
 from array import array
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tensormagic import views
 from tensormagic.reports import Timeline

@@ -24,8 +24,7 @@ from tensormagic.views.markup import once
 from tensormagic.words import plural, shortened
 
 if TYPE_CHECKING:
-    from tensormagic.reports import Edge as GraphEdge
-    from tensormagic.reports import Graph, Node
+    from tensormagic.reports import Edge as GraphEdge, Graph, Node
 
 
 VIEW_OPS = frozenset({

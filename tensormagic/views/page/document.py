@@ -13,8 +13,16 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tensormagic.views.graph.drawing import BADGE_SIZE, CUT_INDENT, DETAIL_SIZE, LABEL_SIZE, Box, Drawing, badge_rows
-from tensormagic.views.graph.drawing import draw as lay_out
+from tensormagic.views.graph.drawing import (
+    BADGE_SIZE,
+    CUT_INDENT,
+    DETAIL_SIZE,
+    LABEL_SIZE,
+    Box,
+    Drawing,
+    badge_rows,
+    draw as lay_out,
+)
 from tensormagic.views.graph.marks import Crash, forward_mark, marks_of, placed_marks, run_scale, words_around
 from tensormagic.views.graph.words import cut_label, cut_sentence, whole_shape
 from tensormagic.views.markup import fitted

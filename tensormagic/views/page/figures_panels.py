@@ -20,8 +20,7 @@ from tensormagic.reports import (
 from tensormagic.views.nodes import clipped, letters
 from tensormagic.views.panels import memory_run
 from tensormagic.views.panels.aliases import aliases_summary
-from tensormagic.views.panels.comparison import factor, shown_moment, when
-from tensormagic.views.panels.comparison import summary as comparison_summary
+from tensormagic.views.panels.comparison import factor, shown_moment, summary as comparison_summary, when
 from tensormagic.views.panels.memory import summary, tiles, title
 from tensormagic.views.panels.tensors import table_summary, table_title, total
 from tensormagic.views.pictures.tensor_elements import shape_text

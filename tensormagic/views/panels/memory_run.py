@@ -9,6 +9,7 @@ from itertools import islice
 from tensormagic.reports import (
     AllocatedBlock,
     AllocatorRun,
+    Cell as CellSource,
     FunctionMemory,
     Leak,
     LineMemory,
@@ -16,7 +17,6 @@ from tensormagic.reports import (
     MemoryRunReport,
     OutOfMemory,
 )
-from tensormagic.reports import Cell as CellSource
 from tensormagic.views.nodes import (
     Bar,
     Cell,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tensormagic.reports import Cell as CellSource
-from tensormagic.reports import Location
+from tensormagic.reports import Cell as CellSource, Location
 from tensormagic.reports.rng import Draw, DrawSum, GeneratorState, RngComparison, RngReport, RngRunReport
 from tensormagic.views.nodes import Cell, Column, Findings, Line, Node, Panel, Source, Table, Words, table_of
 from tensormagic.words import TIMES, count, listed, plural, shortened

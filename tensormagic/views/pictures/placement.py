@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from tensormagic.reports import Arrivals, Placed
 from tensormagic.views.markup import escape, tag
 from tensormagic.views.nodes import Picture
-from tensormagic.views.pictures.cells import PAPER, Box, Cell, Cells, Row
-from tensormagic.views.pictures.cells import lettered as code_lettered
+from tensormagic.views.pictures.cells import PAPER, Box, Cell, Cells, Row, lettered as code_lettered
 from tensormagic.views.svg_paths import number
 from tensormagic.views.text_canvas import wrapped
 from tensormagic.views.theme import BAD_COLOUR, DIVERGING, OTHER_COLOUR, role

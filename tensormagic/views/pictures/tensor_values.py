@@ -15,8 +15,7 @@ from tensormagic.views.nodes import Cell, Picture, Words
 from tensormagic.views.pictures.cells import HATCHED, PALETTE, SKIP, fraction, image, lettered, patches, text
 from tensormagic.views.pictures.tensor_elements import TABLE_CELLS
 from tensormagic.views.svg_paths import number
-from tensormagic.views.text_canvas import BLOCKS, ZERO, fewer, sparkline, wrapped
-from tensormagic.views.text_canvas import NOT_FINITE as BAD
+from tensormagic.views.text_canvas import BLOCKS, NOT_FINITE as BAD, ZERO, fewer, sparkline, wrapped
 from tensormagic.views.theme import role
 from tensormagic.views.to_html import with_code
 from tensormagic.views.to_svg import text_svg

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as some
+from hypothesis import given, settings, strategies as some
 
 from tensormagic.collectors.aliasing.alias_groups import collect_aliases, compare, meeting
 from tensormagic.collectors.aliasing.overlay import tensor_region

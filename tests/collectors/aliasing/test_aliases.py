@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from torch import nn
 
 from tensormagic.collectors.aliasing.aliases import MOST, find_aliases
-from tensormagic.collectors.geometry import overlap as overlap_module
-from tensormagic.collectors.geometry import strides
+from tensormagic.collectors.geometry import overlap as overlap_module, strides
 from tensormagic.collectors.geometry.overlap import Region, overlap, overlap_elements
 from tensormagic.collectors.geometry.strides import shares_version
 from tensormagic.collectors.objects.namespace import Walk, walk_arrays

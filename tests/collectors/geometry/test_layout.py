@@ -7,8 +7,7 @@ from math import prod
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tensormagic.collectors.geometry import layout as strip_module
 from tensormagic.collectors.geometry.layout import Rows, cut_of, evenly, layout, memory_formats, strip

@@ -13,8 +13,7 @@ import pytest
 import torch
 from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.jit import script as script_by_its_own_name
-from torch.jit import trace as trace_by_its_own_name
+from torch.jit import script as script_by_its_own_name, trace as trace_by_its_own_name
 
 import tensormagic as tm
 from tests.support.kernel import ROOT

@@ -8,8 +8,7 @@ import weakref
 
 import pytest
 import torch
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from tensormagic.collectors.memory.live_memory import collect_memory

@@ -16,8 +16,7 @@ import tracemalloc
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as some
+from hypothesis import given, settings, strategies as some
 
 from tensormagic import SnapshotError
 from tensormagic.collectors.memory.snapshot_reading import load, read_file

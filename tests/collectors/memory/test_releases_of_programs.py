@@ -5,8 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, note, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, note, settings, strategies as st
 
 from tensormagic.collectors.memory.freed import collect_releases
 from tests.collectors.memory.freeing_programs import freed_by, programs, quick_collections, run

@@ -9,8 +9,7 @@ import gc
 import warnings
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import tensormagic as tm
 from tests.collectors.memory.programs import STEPS, Count, Program

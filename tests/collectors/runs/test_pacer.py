@@ -6,8 +6,7 @@ import random
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tensormagic.collectors.runs.pacer import FOLLOW_UP, LISTED, Costs, Pacer, Stretches, Times
 from tensormagic.reports import Pace

@@ -9,13 +9,10 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tensormagic.collectors.geometry.strides import chunks, ordinal, thinned
-from tensormagic.collectors.tensors import reductions
-from tensormagic.collectors.tensors import reductions as sweep_module
-from tensormagic.collectors.tensors import statistics as statistics_module
+from tensormagic.collectors.tensors import reductions, reductions as sweep_module, statistics as statistics_module
 from tensormagic.collectors.tensors.statistics import statistics, values
 from tensormagic.reports import Statistics
 

@@ -14,8 +14,7 @@ from tensormagic.reports.tensor import BadSlice
 from tensormagic.views.pictures.losses import losses_alternative
 from tensormagic.views.pictures.tensor_elements import DrawnLayout, drawn_layout
 from tensormagic.views.pictures.tensor_grid import offsets_sentence, strip_sentence, values_sentence
-from tensormagic.views.pictures.tensor_kinds import stored_sentence
-from tensormagic.views.pictures.tensor_kinds import values_sentence as values_sentence_of
+from tensormagic.views.pictures.tensor_kinds import stored_sentence, values_sentence as values_sentence_of
 from tensormagic.views.pictures.tensor_shot import Shot
 from tensormagic.views.pictures.tensor_values import row_sentence
 from tensormagic.views.pictures.timeline import timeline_alternative

@@ -10,8 +10,7 @@ import pytest
 
 from tensormagic.views.graph import folding as graph_folding
 from tensormagic.views.graph.drawing import BADGE_HEIGHT, DETAIL_SIZE, HEAD_HEIGHT, LABEL_SIZE, Inside, badge_rows, draw
-from tensormagic.views.graph.folding import _leaf_side as leaf_side
-from tensormagic.views.graph.folding import fold
+from tensormagic.views.graph.folding import _leaf_side as leaf_side, fold
 from tensormagic.views.markup import fitted, made_once, text_width, wrapped
 from tensormagic.views.page.document import SAVED_LIMITS
 from tests.views import samples_trace as samples

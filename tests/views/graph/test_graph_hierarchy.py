@@ -12,8 +12,7 @@ from tensormagic.views.graph.drawing import HEAD_HEIGHT, draw
 from tensormagic.views.graph.folding import fold
 from tensormagic.views.graph.inside import BORDER, MOST_INSIDE, Part
 from tensormagic.views.page.document import SAVED_LIMITS, trace_document
-from tests.views import samples_trace as samples
-from tests.views import samples_viewer
+from tests.views import samples_trace as samples, samples_viewer
 
 
 def _graph(count: int) -> Graph:

@@ -24,8 +24,7 @@ from tensormagic.views.pictures.tensor_values import SliceRows, slices_lines, sl
 from tensormagic.views.text_canvas import ZERO, sparkline
 from tests.views.markup_reader import Page
 from tests.views.samples_tensor import SAMPLES, as_html, as_svg, as_text, colour, images, packed, signals
-from tests.views.samples_values import SAMPLES as VALUES
-from tests.views.samples_values import autograd_html, bad_item, graph, graph_path, nothing_finite
+from tests.views.samples_values import SAMPLES as VALUES, autograd_html, bad_item, graph, graph_path, nothing_finite
 from tests.views.snapshots import assert_snapshot
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -27,8 +27,7 @@ from tensormagic.views.pictures.graph_svg import STYLE
 from tensormagic.views.pictures.norms import Norms, chosen, scale_of
 from tensormagic.views.text_canvas import bar, bars, largest
 from tensormagic.views.theme import norm_level
-from tests.views import samples_failure, samples_viewer, trace_forms
-from tests.views import samples_trace as samples
+from tests.views import samples_failure, samples_trace as samples, samples_viewer, trace_forms
 from tests.views.snapshots import assert_snapshot
 from tests.views.trace_forms import CASES
 

@@ -26,8 +26,7 @@ from tensormagic.views.panels.trace_words import (
     verdict,
 )
 from tests.reports.samples import trace_report
-from tests.views import samples_ops, trace_forms
-from tests.views import samples_trace as samples
+from tests.views import samples_ops, samples_trace as samples, trace_forms
 from tests.views.snapshots import assert_snapshot
 
 OPS = {node.index: node.op for node in trace_report().graphs[0].nodes}
