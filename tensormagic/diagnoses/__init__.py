@@ -139,7 +139,7 @@ RULES: tuple[Rule, ...] = (
     Rule("TM615", "an attribute that freezes nothing", TraceReport, modules.flags_without_effect),
     Rule("TM615", "an attribute that freezes nothing", WatchReport, modules.flags_without_effect),
     Rule("TM616", "an optimizer made again in every step", TraceReport, steps.made_anew),
-    Rule("TM617", "steps that leave the weights where they are", TraceReport, steps.standing_still),
+    Rule("TM617", "steps that leave the weights where they are", TraceReport, steps.parameters_not_updating),
     Rule("TM618", "clip_grad_norm_ without effect", TraceReport, steps.clipping_without_effect, "training.clips"),
     Rule("TM619", "a frozen batch normalisation that drifts", TraceReport, steps.drifting_norms, "training.drifting"),
     Rule("TM620", "an iterator that is used up", TraceReport, several_networks.used_up_iterators, "training.used_up"),

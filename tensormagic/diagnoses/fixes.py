@@ -217,7 +217,7 @@ def _on_the_device(_finding: Finding, _report: Report, line: str) -> str:
     return f"{line.removesuffix('.item()')}.detach()" if read and line.endswith(".item()") else ""
 
 
-def _told_the_epoch(finding: Finding, _report: Report, line: str) -> str:
+def _epoch_set(finding: Finding, _report: Report, line: str) -> str:
     span = next(iter(spans(finding)), "")
     return f"{span}\n{line}" if ".set_epoch(" in span and line.startswith("for ") else ""
 
@@ -319,5 +319,5 @@ FIXES: dict[str, Fix] = {
     "TM803": _on_the_device,
     "TM804": tried_way,
     "TM805": _before,
-    "TM905": _told_the_epoch,
+    "TM905": _epoch_set,
 }

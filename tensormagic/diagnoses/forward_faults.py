@@ -51,7 +51,7 @@ class Fault(NamedTuple):
 def forward_fault(report: TraceReport) -> Fault | None:
     """Return where the run's forward went wrong, where nothing else is known of it."""
     found = _searched(report) or _measured(report)
-    if found is None or _is_told_better(report, found):
+    if found is None or _has_better_finding(report, found):
         return None
     return found
 
@@ -104,7 +104,7 @@ def _first_nan(report: TraceReport, at: int, frame: Frame) -> Fault | None:
     return Fault(at, first, fed_well=False)
 
 
-def _is_told_better(report: TraceReport, found: Fault) -> bool:
+def _has_better_finding(report: TraceReport, found: Fault) -> bool:
     """Whether TM402 or TM406 says more: the gradient's NaN is older, of the same op, or of a branch not taken."""
     born = first_nonfinite(report)
     if born is None:

@@ -131,7 +131,7 @@ def _of(one: Difference, everything: str) -> str:
     return everything if one.names[0] == EVERYTHING else f"{count(one.count)} of {plural(one.of, 'parameter')}"
 
 
-_MOST_TOLD = 4
+_MOST_LISTED = 4
 
 
 def _by_rank(one: Difference) -> list[str]:
@@ -141,10 +141,10 @@ def _by_rank(one: Difference) -> list[str]:
 def _values(one: Difference) -> str:
     described = _by_rank(one)
     usual = [value for rank, value in one.values if rank not in one.ranks]
-    if len(described) > _MOST_TOLD and 2 * len(usual) > len(described):
+    if len(described) > _MOST_LISTED and 2 * len(usual) > len(described):
         odd = [words for words, (rank, _) in zip(described, one.values, strict=True) if rank in one.ranks]
         described = [f"{short_number(usual[0])} on most ranks", *odd]
-    return listed(described, most=_MOST_TOLD)
+    return listed(described, most=_MOST_LISTED)
 
 
 def _first(words: str) -> str:
@@ -238,7 +238,7 @@ def uneven_batches(report: RankReport) -> Iterator[Finding]:
         yield Finding(
             code="TM910", severity="note",
             message=f"Batches were of different sizes in {count(one.count)} of {plural(one.of, 'forward')}, first in "
-            f"pass {count(one.after_pass)}{where}: {listed(_by_rank(one), most=_MOST_TOLD)}.",
+            f"pass {count(one.after_pass)}{where}: {listed(_by_rank(one), most=_MOST_LISTED)}.",
             evidence={"forwards": one.count},
             remedy="The mean over ranks weights the samples of a small batch more: `drop_last=True`, or "
             "scale each loss by its share of the samples.",
@@ -304,7 +304,7 @@ def clipped_by_shard(report: RankReport) -> Iterator[Finding]:
         yield Finding(
             code="TM913", severity="error",
             message=f"Before step {count(one.step)} the ranks scaled the shards of their gradients by different "
-            f"factors: {listed(_by_rank(one), most=_MOST_TOLD)}. Each clipped by the norm of its own shard.",
+            f"factors: {listed(_by_rank(one), most=_MOST_LISTED)}. Each clipped by the norm of its own shard.",
             evidence={"step": one.step},
             remedy="`torch.nn.utils.clip_grad_norm_(net.parameters(), most)` computes the norm over all shards.",
         )  # fmt: skip

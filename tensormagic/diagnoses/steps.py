@@ -261,7 +261,7 @@ MOST_LOST, MUCH_LOST = 0.95, 0.6  # of the elements with a gradient: proven, wor
 LEAST_SHARE = 0.1  # of the steps
 
 
-def standing_still(report: TraceReport) -> Iterator[Finding]:
+def parameters_not_updating(report: TraceReport) -> Iterator[Finding]:
     """TM617: steps that come to nothing: the learning rate fell to zero, or half precision rounds the updates away."""
     for use in report.training.optimizers if report.training is not None else ():
         if use.rate and use.resting >= FEWEST_MEASURED and use.resting >= LEAST_SHARE * use.steps:

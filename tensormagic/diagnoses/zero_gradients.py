@@ -182,7 +182,7 @@ _DRAWN = Flat(
     always=True,
 )
 _MASKED = Flat("its mask leaves nothing of it", "Look at the mask with `%tensor`: it takes the other side everywhere.")
-_OUTDONE = Flat("the other operand wins everywhere", "Look at both operands with `%tensor`.", hinge=True)
+_OTHER_OPERAND_WINS = Flat("the other operand wins everywhere", "Look at both operands with `%tensor`.", hinge=True)
 _ALONE = Flat(
     "over a dimension of size 1 it is constant",
     "For one score per sample use torch.sigmoid and F.binary_cross_entropy_with_logits, or give the last layer one "
@@ -199,7 +199,7 @@ FLAT: dict[str, Flat] = {
     "round": _STEPS, "floor": _STEPS, "ceil": _STEPS, "trunc": _STEPS, "sign": _STEPS,
     "normal": _DRAWN,
     "where": _MASKED, "masked_fill": _MASKED, "masked_scatter": _MASKED,
-    "maximum": _OUTDONE, "minimum": _OUTDONE,
+    "maximum": _OTHER_OPERAND_WINS, "minimum": _OTHER_OPERAND_WINS,
     "native_dropout": _DROPPED,
 }  # fmt: skip
 _OVER_ONE = frozenset({"softmax", "log_softmax"})

@@ -210,7 +210,7 @@ def bundle(
 
     shown = dict(files.bundle(report, folded=folded, slide=slide))
     if not slide:
-        shown["text/html"] = (place or Placement()).lean(shown["text/html"])
+        shown["text/html"] = (place or Placement()).deduplicate(shown["text/html"])
     return shown
 
 

@@ -93,7 +93,7 @@ class _Run:
     changed: bool
 
 
-class AllocationLog:
+class SharedPieces:
     """Which cells of one page carry which pieces of code, as far as the kernel can know."""
 
     def __init__(self) -> None:
@@ -149,27 +149,27 @@ class Pages:
 
     def __init__(self, shell: Any, mode: Callable[[], str]) -> None:
         self._shell, self._mode = shell, mode
-        self._allocation_logs: dict[str, AllocationLog] = {}
-        self._heard = ""
+        self._pieces_of_pages: dict[str, SharedPieces] = {}
+        self._last_request = ""
 
     def elsewhere(self, pieces: Iterable[str]) -> dict[str, int]:
         """Return which pieces the output that is about to be shown need not carry, and where they are."""
         request = self._request()
         if request is None or not self._shared(request):
             return {}
-        self._hear(request)
-        return self._allocation_logs[request.page].elsewhere(pieces, running_number(self._shell))
+        self._note_request(request)
+        return self._pieces_of_pages[request.page].elsewhere(pieces, running_number(self._shell))
 
     def note_run(self, _info: Any = None) -> None:
         """A cell is about to run; IPython calls this."""
         if (request := self._request()) is not None:
-            self._hear(request)
+            self._note_request(request)
 
     def note_message(self, message: dict[str, Any]) -> dict[str, Any]:
         """Something is about to be sent to the page; ipykernel calls this, and sends what is returned."""
         if message.get("msg_type") == "clear_output" and (request := self._request()) is not None:
-            self._hear(request)
-            self._allocation_logs[request.page].clear()
+            self._note_request(request)
+            self._pieces_of_pages[request.page].clear()
         return message
 
     def _request(self) -> Request | None:
@@ -186,17 +186,17 @@ class Pages:
         mode = self._mode()
         return mode == "once" or (mode == "auto" and request.on_one_page)
 
-    def _hear(self, request: Request) -> None:
+    def _note_request(self, request: Request) -> None:
         """Write down a request, once; and which cells are gone since the one before."""
-        if request.number == self._heard:
+        if request.number == self._last_request:
             return
-        self._heard = request.number
-        allocation_log = self._allocation_logs.pop(request.page, None) or AllocationLog()
-        self._allocation_logs[request.page] = allocation_log  # the newest last
-        while len(self._allocation_logs) > MOST_PAGES:
-            del self._allocation_logs[next(iter(self._allocation_logs))]
-        allocation_log.forget(request.deleted)
-        allocation_log.begin(request.cell or f"text {hash(request.code)}", request.code)
+        self._last_request = request.number
+        shared_pieces = self._pieces_of_pages.pop(request.page, None) or SharedPieces()
+        self._pieces_of_pages[request.page] = shared_pieces  # the newest last
+        while len(self._pieces_of_pages) > MOST_PAGES:
+            del self._pieces_of_pages[next(iter(self._pieces_of_pages))]
+        shared_pieces.forget(request.deleted)
+        shared_pieces.begin(request.cell or f"text {hash(request.code)}", request.code)
 
 
 def _widgets() -> tuple[Any, ...]:
@@ -215,7 +215,7 @@ class Placement:
         self._decided: frozenset[str] = frozenset()
         self._elsewhere: dict[str, int] = {}
 
-    def lean(self, html: str) -> str:
+    def deduplicate(self, html: str) -> str:
         """Return what is to be shown there without the code that another output of the page carries."""
         pages = _PAGES.get(id(get_ipython()))
         if pages is None:
@@ -225,7 +225,7 @@ class Placement:
         if new := theme.keys(html) - self._decided:
             self._elsewhere |= pages.elsewhere(sorted(new))
             self._decided |= new
-        return theme.lean(html, self._elsewhere)
+        return theme.deduplicate(html, self._elsewhere)
 
 
 def install(shell: Any, mode: Callable[[], str]) -> Callable[[], None]:

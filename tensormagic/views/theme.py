@@ -261,7 +261,7 @@ def _source(folder: str, name: str) -> str:
 # The code that the panels of a page share: each piece has a key, and lies packed in an element that runs nothing.
 #
 # An output by itself carries every piece it needs. In a notebook, whose outputs lie on one page, a piece need not be
-# there twenty times: `lean` takes it out of an output, and writes in its place which cell's output carries it. The
+# there twenty times: `deduplicate` takes it out of an output, and writes in its place which cell's output carries it. The
 # script ``shared_scripts.js``, of which every panel has one, brings the two together.
 
 _CARRIED = re.compile(r'<script type="text/plain" data-tm-code="([\w-]+)">([^<]+)</script>')
@@ -310,7 +310,7 @@ def elements(html: str) -> dict[str, str]:
     return {match[1]: match[0] for match in _CARRIED.finditer(html)}
 
 
-def lean(html: str, elsewhere: Mapping[str, int]) -> str:
+def deduplicate(html: str, elsewhere: Mapping[str, int]) -> str:
     """Return an output without the pieces that another carries; ``elsewhere``: in which cell, by key."""
 
     def pointer(match: re.Match[str]) -> str:

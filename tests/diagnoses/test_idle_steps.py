@@ -57,7 +57,7 @@ def test_optimizers_made_anew_for_each_epoch(kind, severity):
 @pytest.mark.parametrize(("resting", "told"), [(3, True), (2, False)])
 def test_a_learning_rate_of_zero(resting, told):
     """Three steps in a row are no end of a schedule."""
-    found = list(steps.standing_still(run_of(uses=[{"rate": 0.1, "resting": resting}])))
+    found = list(steps.parameters_not_updating(run_of(uses=[{"rate": 0.1, "resting": resting}])))
     assert [one.code for one in found] == ["TM617"] * told
 
 
@@ -66,7 +66,7 @@ def test_updates_that_are_lost_in_rounding(lost, severity):
     """A share of them is a note; most weights in half precision lose some."""
     norms = array("f", [1.0] * 4)
     weight = ParameterSeries("net.weight", (4,), "bfloat16", 4, True, True, True, "net", norms, 4, norms, lost=lost)
-    found = list(steps.standing_still(run_of(parameters=[weight], uses=[{"rate": 0.1, "holds": (0,)}])))
+    found = list(steps.parameters_not_updating(run_of(parameters=[weight], uses=[{"rate": 0.1, "holds": (0,)}])))
     assert [one.severity for one in found] == ([severity] if severity else [])
 
 

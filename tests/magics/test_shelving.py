@@ -9,7 +9,7 @@ import pytest
 from IPython.core.displaypub import CapturingDisplayPublisher
 
 from tensormagic.magics import extension
-from tensormagic.magics.shared_assets import AllocationLog, Request
+from tensormagic.magics.shared_assets import Request, SharedPieces
 from tensormagic.views import theme
 from tests.support.shell import KERNEL
 
@@ -20,7 +20,7 @@ PIECE = "export"
 class Notebook:
     """The cells of a notebook, and what the output of each carries."""
 
-    allocation_log: AllocationLog = field(default_factory=AllocationLog)
+    shared_pieces: SharedPieces = field(default_factory=SharedPieces)
     count: int = 0
     carried: dict[str, bool] = field(default_factory=dict)
     described: dict[str, int | None] = field(default_factory=dict)
@@ -29,15 +29,15 @@ class Notebook:
         """Run cells that show one panel each; returns those whose output now carries the piece, of all."""
         for cell in cells:
             self.count += 1
-            self.allocation_log.begin(cell, code)
-            found = self.allocation_log.elsewhere([PIECE], self.count)
+            self.shared_pieces.begin(cell, code)
+            found = self.shared_pieces.elsewhere([PIECE], self.count)
             self.carried[cell] = not found
             self.described.update({cell: found[PIECE]} if found else {})
         return [cell for cell, carries in self.carried.items() if carries]
 
     def delete(self, cell: str) -> None:
         del self.carried[cell]
-        self.allocation_log.forget([cell])
+        self.shared_pieces.forget([cell])
 
 
 CELLS = [f"cell{at}" for at in range(20)]
@@ -89,7 +89,7 @@ def test_a_carrier_that_is_edited_hands_over() -> None:
     """Where it shows nothing any more, the next output carries, of a new cell or an old one."""
     notebook = Notebook()
     notebook.run(*CELLS)
-    notebook.allocation_log.begin("cell0", "pass")
+    notebook.shared_pieces.begin("cell0", "pass")
     notebook.carried["cell0"] = False
     assert notebook.run("cell5", code="edited") == ["cell5"]
 
@@ -113,21 +113,21 @@ def test_a_carrier_that_is_run_again_alone_stays_it() -> None:
 
 def test_an_output_that_the_cell_clears_is_carried_again() -> None:
     """A loop with clear_output: the last panel is what stays."""
-    ledger = AllocationLog()
-    ledger.begin("loop", "code")
-    assert ledger.elsewhere([PIECE], 1) == {}
-    assert ledger.elsewhere([PIECE], 1) == {PIECE: 1}
-    ledger.clear()
-    assert ledger.elsewhere([PIECE], 1) == {}
+    pieces = SharedPieces()
+    pieces.begin("loop", "code")
+    assert pieces.elsewhere([PIECE], 1) == {}
+    assert pieces.elsewhere([PIECE], 1) == {PIECE: 1}
+    pieces.clear()
+    assert pieces.elsewhere([PIECE], 1) == {}
 
 
 def test_pieces_are_followed_one_by_one() -> None:
     """The first tensor carries its viewer, and not what the traced run before it carries."""
-    ledger = AllocationLog()
-    ledger.begin("traced", "code")
-    assert ledger.elsewhere(["export", "trace"], 1) == {}
-    ledger.begin("looked", "code")
-    assert ledger.elsewhere(["export", "tensor"], 2) == {"export": 1}
+    pieces = SharedPieces()
+    pieces.begin("traced", "code")
+    assert pieces.elsewhere(["export", "trace"], 1) == {}
+    pieces.begin("looked", "code")
+    assert pieces.elsewhere(["export", "tensor"], 2) == {"export": 1}
 
 
 LAB = {"cellId": "a1", "deletedCells": [], "recordTiming": False, "trusted": True}

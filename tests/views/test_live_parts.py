@@ -14,7 +14,7 @@ from tensormagic.reports import MemoryFrame
 from tensormagic.views.page import live, sampler
 from tensormagic.views.page.live import Wire
 from tensormagic.views.page.live_memory import MemoryPanel
-from tensormagic.views.page.sampler import FASTEST, HANDED_ON, HANDOVER, SHARE, SLOWEST, Pace
+from tensormagic.views.page.sampler import FASTEST, HANDED_ON, SHARE, SLOWEST, THREAD_SWITCH, Pace
 from tests.views.samples_memory_run import SAMPLES
 
 
@@ -37,7 +37,7 @@ def clock():
     ("looks", "interval"),
     [
         ([0.0001], FASTEST),
-        ([0.001], (0.001 + HANDED_ON + 2 * HANDOVER) / SHARE),
+        ([0.001], (0.001 + HANDED_ON + 2 * THREAD_SWITCH) / SHARE),
         ([3.0], SLOWEST),
         ([0.05, *[0.0001] * 40], FASTEST),
     ],

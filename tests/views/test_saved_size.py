@@ -96,7 +96,9 @@ def test_a_tensor_stays_small(name: str) -> None:
 def _lean(report: Report) -> int:
     """Bytes of an output, "Export" and its text included, whose code another output of the notebook carries."""
     html = views.render(report, "html")
-    return len(theme.lean(html, dict.fromkeys(theme.keys(html))).encode()) + len(views.render(report, "txt").encode())
+    return len(theme.deduplicate(html, dict.fromkeys(theme.keys(html))).encode()) + len(
+        views.render(report, "txt").encode()
+    )
 
 
 @pytest.mark.parametrize("graph", [samples.mlp(39), samples.transformer(5)], ids=["mlp", "transformer"])

@@ -31,7 +31,7 @@ from tensormagic.collectors.cuts.detachment_values import (
     OVERWRITE,
     VALUELESS,
     WRITTEN,
-    Behind,
+    DetachedLeaves,
     Detachment,
     Held,
     Mark,
@@ -100,7 +100,7 @@ class Cuts:
         self.seconds = 0.0
         self.gap = ""
         self.trained = Trained()
-        self._behind_places: dict[tuple[str, str, int | None], Behind] = {}
+        self._behind_places: dict[tuple[str, str, int | None], DetachedLeaves] = {}
 
     # -- called by the function mode ------------------------------------------------------------------------------
 
@@ -312,7 +312,7 @@ class Cuts:
             name = self._module_path(frame)  # of a network that is only evaluated, its path says more than its leaf
         detachment = Detachment(kind, op, site, number, leaf, name, listed, shape_of(result), dtype_of(result))
         detachment.by_library = region is not None and region.by_library
-        detachment.behind = self._behind_places.setdefault((kind, op, site), Behind())
+        detachment.behind = self._behind_places.setdefault((kind, op, site), DetachedLeaves())
         detachment.with_sources(() if source is None else (source,))
         if listed:
             self._wait(detachment)

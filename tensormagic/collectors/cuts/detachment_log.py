@@ -15,7 +15,14 @@ from typing import Any, NamedTuple
 import torch
 
 from tensormagic.collectors.cuts.cuts import Cuts
-from tensormagic.collectors.cuts.detachment_values import Behind, Detachment, Receiver, dtype_of, left_out, shape_of
+from tensormagic.collectors.cuts.detachment_values import (
+    DetachedLeaves,
+    Detachment,
+    Receiver,
+    dtype_of,
+    left_out,
+    shape_of,
+)
 from tensormagic.collectors.gradients.pass_log import Following, TracePart
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
@@ -127,7 +134,7 @@ class LossWithoutGraphLog:
 
 MOST_CUTS = 256  # different cuts kept over the whole run
 NO_GRAPH = 0
-PATIENCE = 2  # passes that a cut waits for its nodes
+PASSES_WAITED = 2  # passes that a cut waits for its nodes
 
 
 class Key(NamedTuple):
@@ -152,7 +159,7 @@ class Described:
     source_site: int | None
     shape: tuple[int, ...]
     dtype: str
-    behind: Behind | None = None
+    behind: DetachedLeaves | None = None
     quiet: bool = False
     by_library: bool = False
     count: int = 0
@@ -207,7 +214,7 @@ class CutLog(TracePart):
         """Say which nodes a pass that begins goes through. Never raises."""
         nodes, structure, number = found.nodes, followed.graph.structure, followed.begun.number
         try:
-            wanted = bool(self._cuts.open) or self._asked_late or number <= PATIENCE
+            wanted = bool(self._cuts.open) or self._asked_late or number <= PASSES_WAITED
             numbers = array("Q", [node._sequence_nr() for node in nodes] if wanted else [])
             starts = {nodes[place]._sequence_nr(): place for place in found.roots}
             now = Walked(number, structure, starts, numbers)
@@ -281,7 +288,7 @@ class CutLog(TracePart):
             self._locate(detachment, now)
             self._deliver(detachment, now)
             detachment.age += 1
-            if detachment.age >= PATIENCE or (detachment.place is not None and not detachment.receivers):
+            if detachment.age >= PASSES_WAITED or (detachment.place is not None and not detachment.receivers):
                 if detachment.place is None:
                     self._let_go(detachment, now.structure.number)
                 detachment.receivers.clear()

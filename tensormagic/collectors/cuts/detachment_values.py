@@ -82,31 +82,31 @@ def op_label(function: Any, kind: str) -> str:
 
 MOST_NODES = 20_000  # walked for one place of the source, over the whole run
 MOST_LEAVES = 512  # kept of one place
-FRUITLESS = 3  # walks in a row without a new leaf, after which a place is known
+MOST_FRUITLESS_WALKS = 3  # walks in a row without a new leaf, after which a place is known
 
 
-class Behind:
+class DetachedLeaves:
     """The leaves behind the values that one place of the source cut off.
 
     Attributes:
         leaves: By identity; an ``id`` counts only while its reference lives.
     """
 
-    __slots__ = ("_fruitless", "_nodes_left", "leaves")
+    __slots__ = ("_fruitless_walks", "_nodes_left", "leaves")
 
     def __init__(self) -> None:
         self.leaves: dict[int, weakref.ref[torch.Tensor]] = {}
-        self._nodes_left, self._fruitless = MOST_NODES, 0
+        self._nodes_left, self._fruitless_walks = MOST_NODES, 0
 
     def add(self, source: torch.Tensor) -> None:
         """Note a value that went in: the leaf that it is, or those that its history leads to."""
         if not has_history(source):
             self._keep(source)
-        elif self._fruitless < FRUITLESS and self._nodes_left > 0 and not is_stale(source):
+        elif self._fruitless_walks < MOST_FRUITLESS_WALKS and self._nodes_left > 0 and not is_stale(source):
             before = len(self.leaves)
             for leaf in self._walk(source.grad_fn):
                 self._keep(leaf)
-            self._fruitless = 0 if len(self.leaves) > before else self._fruitless + 1
+            self._fruitless_walks = 0 if len(self.leaves) > before else self._fruitless_walks + 1
 
     def _keep(self, leaf: torch.Tensor) -> None:
         known = self.leaves.get(id(leaf))
@@ -308,7 +308,7 @@ class Detachment:
     receivers: list[Receiver] = field(default_factory=list)  # What used it.
     age: int = 0  # How many passes it has waited for.
     place: tuple[int, int, int] | None = None  # ``(graph, node, pass)`` of what went in, once that is known.
-    behind: Behind | None = None  # The leaves behind all that this place of the source cut off.
+    behind: DetachedLeaves | None = None  # The leaves behind all that this place of the source cut off.
     # Whether the value was only written into what was used: noted where something is left out because of it.
     quiet: bool = False
     by_library: bool = False  # as in `Cut`

@@ -86,7 +86,7 @@ class Refused:
     order: tuple[str, ...] = ()  # Names of its parameters, where they are known without the function.
 
 
-def is_explicable(error: BaseException) -> bool:
+def can_be_explained(error: BaseException) -> bool:
     """Return whether an exception is of a kind that says that a call was refused."""
     return isinstance(error, Exception) and not isinstance(error, _UNEXPLAINED)
 

@@ -15,9 +15,9 @@ import torch
 from tensormagic.collectors.failures.failing_call import (
     Refused,
     Steps,
+    can_be_explained,
     function_of,
     is_backward,
-    is_explicable,
     is_own,
     message_of,
     modules_in,
@@ -125,7 +125,7 @@ def failure_of(error: BaseException, around: Surroundings) -> FailureReport | No
         error: With its traceback; read before this package's frames are taken out of it.
         around: What is known besides.
     """
-    if not is_explicable(error):
+    if not can_be_explained(error):
         return None
     try:
         steps = steps_of(error, around.mode_calls)

@@ -26,7 +26,7 @@ Outcome = Literal["works", "fails", "unknown"]
 # What a way may use of Python's own: nothing by name; torch imports some of its modules by what the running code has.
 _BUILTINS = {"__import__": __import__}
 MOST_VALUES = 1 << 20  # elements of all stand-ins together that are tried by value
-_UNTOLD = object()
+_UNKNOWN = object()
 _REFUSALS = (RuntimeError, ValueError, IndexError, AssertionError)  # torch's; what is given wrongly is a TypeError
 _CODES = {"self": "x", "input": "x", "mat1": "x", "mat2": "other", "vec2": "other"}
 _FACTORIES = frozenset({"zeros", "ones", "empty", "full", "tensor", "as_tensor", "empty_like", "zeros_like"})
@@ -72,7 +72,7 @@ class _CallAgain:
         self._names = dict(_codes(report.operands))
         self._keywords: bool | None = None
         with quiet():
-            self._values = [_UNTOLD if self._too_many else self._stand_in(one) for one in report.operands]
+            self._values = [_UNKNOWN if self._too_many else self._stand_in(one) for one in report.operands]
             self._keywords = next((way for way in (False, True) if self._is_faithful(way)), None)
 
     def outcome(self, way: str) -> Outcome:
@@ -91,9 +91,9 @@ class _CallAgain:
 
     def _stand_in(self, one: Operand) -> Any:
         if not one.is_tensor or not one.dtype:
-            return _literal(one.text) if not one.is_tensor else _UNTOLD
+            return _literal(one.text) if not one.is_tensor else _UNKNOWN
         if one.layout == "nested":
-            return _UNTOLD
+            return _UNKNOWN
         dtype = getattr(torch, one.dtype)
         if not self._by_value:
             strided = one.stride if one.layout == "strided" else ()
@@ -108,7 +108,7 @@ class _CallAgain:
 
     def _is_faithful(self, keywords: bool) -> bool:  # noqa: FBT001  (the one thing that is asked)
         """Whether the call, made again as it was, is refused as it was, or is one that the stand-ins do not refuse."""
-        if self._function is None or any(value is _UNTOLD for value in self._values):
+        if self._function is None or any(value is _UNKNOWN for value in self._values):
             return False
         try:
             self._call({}, keywords=keywords)
@@ -161,7 +161,7 @@ class _CallAgain:
 
     def _with(self, code: str, places: list[int]) -> Outcome:
         """Make the call with an operand as ``code`` gives it."""
-        if self._keywords is None or not places or self._values[places[0]] is _UNTOLD:
+        if self._keywords is None or not places or self._values[places[0]] is _UNKNOWN:
             return "unknown"
         value = self._value(code)
         if self._report.function.rpartition(".")[2] in _NUMBERS:  # code that is no tensor stands for the whole call
@@ -199,7 +199,7 @@ class _CallAgain:
 
         def put(name: str) -> None:
             value = self._values[self._names[name][0]]
-            if value is _UNTOLD:
+            if value is _UNKNOWN:
                 raise NameError(name)
             space[_placeholder(self._names, name)] = value
 
@@ -275,14 +275,14 @@ def _resolved(name: str) -> Callable[..., Any] | None:
 
 
 def _literal(text: str) -> Any:
-    """Return what a short text stands for: numbers, tuples, slices, dtypes; `_UNTOLD` for anything else."""
+    """Return what a short text stands for: numbers, tuples, slices, dtypes; `_UNKNOWN` for anything else."""
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
         pass
     if not re.fullmatch(r"(?:slice|None|Ellipsis|True|False|[-\d\s(),.\[\]]|torch\.[a-z]+\d*)+", text):
-        return _UNTOLD
+        return _UNKNOWN
     try:
         return eval(text, {"__builtins__": _BUILTINS, "slice": slice, "Ellipsis": ..., "torch": torch})  # noqa: S307  (no calls but slice)
     except Exception:
-        return _UNTOLD
+        return _UNKNOWN

@@ -211,7 +211,7 @@ class Place(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Told:
+class _ReadFacts:
     op: str
     number: int
     shape: tuple[int, ...]
@@ -234,7 +234,7 @@ class GradientReads:
     def __init__(self, sites: SourceLines) -> None:
         self._sites = sites
         self.leaf_name: Callable[[torch.Tensor], str] = _no_name
-        self._found: dict[Place, _Told] = {}
+        self._found: dict[Place, _ReadFacts] = {}
 
     def see(self, tensor: Any, frame: FrameType, passes: int) -> None:
         """Look at a tensor whose ``.grad`` was read in ``frame`` and was None, after so many backward passes."""
@@ -250,11 +250,11 @@ class GradientReads:
             described = self._found[place] = self._tell(tensor, passes)
         described.count += 1
 
-    def _tell(self, tensor: torch.Tensor, passes: int) -> _Told:
+    def _tell(self, tensor: torch.Tensor, passes: int) -> _ReadFacts:
         number, name = history_of(tensor)
         leaf = _only_leaf(tensor)
         called = self.leaf_name(leaf) if leaf is not None else ""
-        return _Told(op_name(name) if name else "", number, tuple(tensor.shape), called, leaf is not None, passes)
+        return _ReadFacts(op_name(name) if name else "", number, tuple(tensor.shape), called, leaf is not None, passes)
 
     def report(
         self, made: Callable[[int], Location | None], location: Callable[[int | None], Location | None]

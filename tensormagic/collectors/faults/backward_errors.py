@@ -37,7 +37,7 @@ from tensormagic.reports.failure import (
 
 # Finds the saved tensor at which a backward raised because something had changed it in place, and who that was.
 
-MOST_TOLD = 4  # writes
+MOST_WRITES = 4  # writes
 ARRAYS = frozenset({"numpy", "asarray", "as_tensor"})  # calls after which a NumPy array shares a tensor's memory
 
 _WAS_MODIFIED = re.compile(r"modified by an inplace operation.*is at version (\d+); expected version (\d+)", re.DOTALL)
@@ -127,7 +127,7 @@ class Blame:
             described.setdefault((one.call, location), SavedWrite(
                 call=one.call, kind=_kind(one), location=location, module=module, version=one.version,
             ))  # fmt: skip
-        return tuple(described.values())[:MOST_TOLD]
+        return tuple(described.values())[:MOST_WRITES]
 
 
 def _kind(record: WriteRecord) -> WriteKind:
@@ -235,7 +235,7 @@ class FreedBook:
 # Explains what autograd refuses of a custom Function's backward: which gradient, of which argument, on which line.
 
 
-class Complaint(NamedTuple):
+class ReturnError(NamedTuple):
     """One of autograd's complaints."""
 
     problem: ReturnProblem  # what it is about
@@ -255,12 +255,12 @@ _PATTERNS: tuple[tuple[ReturnProblem, str], ...] = (
     ("layout", _INVALID + r"expected layout (?P<expected>\S+) but got (?P<got>\S+)"),
     ("not a tensor", r"expected Variable or None \(got (?P<got>\S+?)\)"),
 )
-_COMPLAINTS = tuple(Complaint(problem, re.compile(pattern)) for problem, pattern in _PATTERNS)
+_RETURN_ERRORS = tuple(ReturnError(problem, re.compile(pattern)) for problem, pattern in _PATTERNS)
 
 
 def is_about_a_return(error: BaseException) -> bool:
     """Return whether autograd may be complaining of what a custom Function's backward returned."""
-    return isinstance(error, RuntimeError) and any(one.pattern.search(str(error)) for one in _COMPLAINTS)
+    return isinstance(error, RuntimeError) and any(one.pattern.search(str(error)) for one in _RETURN_ERRORS)
 
 
 def custom_function_return(
@@ -280,7 +280,7 @@ def custom_function_return(
         locate: Makes a location of a file name, a line and the name of a function.
     """
     found = next(
-        ((one.problem, described) for one in _COMPLAINTS if (described := one.pattern.search(str(error)))), None
+        ((one.problem, described) for one in _RETURN_ERRORS if (described := one.pattern.search(str(error)))), None
     )
     place = _place(nodes, reached, found[1].groupdict().get("node") if found else None)
     if found is None or place is None:

@@ -300,9 +300,9 @@ class Faults(TracePart):
     def fields(self, graphs: Sequence[Graph]) -> dict[str, Any]:
         """Return what the run has survived: the fields of a `TraceReport` that show it."""
         caught = tuple(replace(one, fault=_all_placed(one.fault, graphs)) for one in self._caught.every())
-        return {"swallowed_errors": caught, "silent_errors": self._quiet_faults(graphs)}
+        return {"swallowed_errors": caught, "silent_errors": self._silent_errors(graphs)}
 
-    def _quiet_faults(self, graphs: Sequence[Graph]) -> SilentErrors | None:
+    def _silent_errors(self, graphs: Sequence[Graph]) -> SilentErrors | None:
         unseen = tuple(_placed(one, graphs) for one in self._unseen.copy().values())
         reads = self._watch.reads.report(lambda number: self._origin(number)[0], self._sites.location)
         ignored = tuple(_placed(one, graphs) for one in self._ignored.found.copy().values())
@@ -320,7 +320,7 @@ class Faults(TracePart):
     def _name_of_leaf(self, leaf: torch.Tensor) -> str:
         number = self._leaves.find(leaf)
         known = self._leaves.known[number] if number is not None else None
-        return known.name if known is not None and not known.is_nameless else ""
+        return known.name if known is not None and not known.is_unnamed else ""
 
     def _name_of_maker(self, node: Any) -> str:
         return self._names.of_maker(node) if self._names is not None else ""
@@ -367,7 +367,7 @@ class Names:
     def _leaf(self, tensor: torch.Tensor) -> str:
         for leaf in list(self._leaves.known):
             known = leaf.reference()
-            if known is not None and not leaf.is_nameless and same_start(known, tensor):
+            if known is not None and not leaf.is_unnamed and same_start(known, tensor):
                 return leaf.name
         return ""
 

@@ -335,10 +335,10 @@ class SmallGradients:
         try:
             self.settle()
         finally:
-            self._keep = self._copy = _nobody
+            self._keep = self._copy = _ignore
 
 
-def _nobody(*_: Any) -> None:
+def _ignore(*_: Any) -> None:
     pass
 
 

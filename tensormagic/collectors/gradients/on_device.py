@@ -128,7 +128,7 @@ class _Stream:
             tensors = [copy for copy, _ in waiting]
             rows = torch.stack(tensors) if len(tensors) > 1 else tensors[0].unsqueeze(0)
             tensors.clear()
-            self.add(_reckoned(rows, narrow, full=full), [asked for _, asked in waiting])
+            self.add(_row_statistics(rows, narrow, full=full), [asked for _, asked in waiting])
 
 
 class DeviceNumbers:
@@ -193,7 +193,7 @@ class DeviceNumbers:
             for piece in _pieces(values):
                 row = magnitudes(piece).to(wide).reshape(1, -1)
                 asked.sizes.append(piece.numel())
-                stream.add(_reckoned(row, narrow, full=asked.full), [asked])
+                stream.add(_row_statistics(row, narrow, full=asked.full), [asked])
         else:
             half = values.dtype in {torch.float16, torch.bfloat16}
             stream.add(vector_norm(values, dtype=wide if half else None), [asked])
@@ -202,7 +202,7 @@ class DeviceNumbers:
         """Ask for one number as it is."""
         wide = _SUMMED_IN.get(value.dtype, torch.float32)
         with _own_types():
-            self._reckon([value.detach().to(wide, copy=True)], lambda read: keep(read[0][0]))
+            self._ask_for([value.detach().to(wide, copy=True)], lambda read: keep(read[0][0]))
 
     def counts(self, saved: torch.Tensor, keep: Callable[[int, int, int], None]) -> None:
         """Ask how many elements of a tensor are zero, negative, and not finite."""
@@ -213,9 +213,9 @@ class DeviceNumbers:
                 zero = row.shape[1] - vector_norm(row, 0, dim=1, dtype=wide)
                 bad = vector_norm(row - row, 0, dim=1, dtype=wide)
                 found.append(torch.cat((zero, (row < 0).sum(1, dtype=wide), bad)))
-            self._reckon(found, lambda read: keep(*(int(sum(column)) for column in zip(*read, strict=True))))
+            self._ask_for(found, lambda read: keep(*(int(sum(column)) for column in zip(*read, strict=True))))
 
-    def _reckon(self, numbers: list[torch.Tensor], keep: Callable[[list[list[float]]], None]) -> None:
+    def _ask_for(self, numbers: list[torch.Tensor], keep: Callable[[list[list[float]]], None]) -> None:
         def ignored(_: Measured | None, __: GradientStatistics | None) -> None:
             if not asked.lost:
                 keep(asked.parts)
@@ -264,7 +264,7 @@ class DeviceNumbers:
                     each.parts.append(numbers[at : at + width])
                     at += width
         for each in asked:
-            keep, each.keep = each.keep, _nobody  # the callback may hold the tensor
+            keep, each.keep = each.keep, _ignore  # the callback may hold the tensor
             keep(*(self._put_together(each) if each.count and not each.lost else (None, None)))
         for action in after:
             action()
@@ -280,7 +280,7 @@ class DeviceNumbers:
         return (found.norm, found.nan, found.inf), found if asked.full else None
 
 
-def _nobody(_: Measured | None, __: GradientStatistics | None) -> None:
+def _ignore(_: Measured | None, __: GradientStatistics | None) -> None:
     pass
 
 
@@ -312,7 +312,7 @@ def _pieces(values: torch.Tensor) -> Iterator[torch.Tensor]:
             yield from _pieces(half)
 
 
-def _reckoned(rows: torch.Tensor, narrow: torch.dtype | None, *, full: bool) -> torch.Tensor:
+def _row_statistics(rows: torch.Tensor, narrow: torch.dtype | None, *, full: bool) -> torch.Tensor:
     """Return the numbers about each row of float32 or float64, shape (rows, 4), or (rows, 9) where all is asked.
 
     They are: how many elements are not finite, and how many of these NaN; the largest magnitude, and the norm over it.

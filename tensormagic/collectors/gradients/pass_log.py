@@ -312,7 +312,7 @@ class PassLog:
         for leaf, found in brought.items():
             one = norms[leaf] == UNTOUCHED and len(found) == 1
             norms[leaf] = found[0] if one else UNREADABLE
-            clear &= one or self._leaves.known[leaf].is_nameless
+            clear &= one or self._leaves.known[leaf].is_unnamed
         return clear
 
     def wants_update(self, spent: float, seconds: float) -> bool:

@@ -283,18 +283,18 @@ class NodeThreads:
 # 2.13 some 200 bytes of stack a node, so that a chain of 40,000 steps, walked by anybody, ends the process when its
 # loss is let go. Looking must not do that.
 #
-# So every so many levels a node gets a `_Landing`: an object in its metadata that holds the nodes below it, which the
-# node holds anyway. When the node is freed, the landing hands them to a list that is emptied once the C code above
-# has returned: the fall is as deep as the distance between two landings, and the next one begins from there. Nothing
+# So every so many levels a node gets a `_DeallocStop`: an object in its metadata that holds the nodes below it, which
+# the node holds anyway. When the node is freed, the stop hands them to a list that is emptied once the C code above has
+# returned: the fall is as deep as the distance between two stops, and the next one begins from there. Nothing
 # lives longer by it than to the main thread's next call of a function or next turn of a loop.
 
-STRIDE = 1_000  # levels between two landings
+STRIDE = 1_000  # levels between two stops
 _KEY = "tensormagic"  # in the node's metadata
 
-Landings = tuple[tuple[int, tuple[int, ...]], ...]  # place of a node, places of the nodes below that it hands on
+DeallocStops = tuple[tuple[int, tuple[int, ...]], ...]  # place of a node, places of the nodes below that it hands on
 
 
-class _Trash:
+class _FreedLater:
     """Nodes that their last owner let go; dropped by the main thread at its next call or turn of a loop."""
 
     def __init__(self) -> None:
@@ -320,42 +320,42 @@ class _Trash:
                 pass
 
 
-class _Landing:
+class _DeallocStop:
     """Stands in the metadata of a node and catches the nodes below it."""
 
-    __slots__ = ("_nodes", "_trash")
+    __slots__ = ("_freed_later", "_nodes")
 
-    def __init__(self, nodes: tuple[Any, ...], trash: _Trash) -> None:
-        self._nodes, self._trash = nodes, trash
+    def __init__(self, nodes: tuple[Any, ...], later: _FreedLater) -> None:
+        self._nodes, self._freed_later = nodes, later
 
     def __del__(self) -> None:
-        self._trash.nodes.extend(self._nodes)
-        self._trash.ask_once()
+        self._freed_later.nodes.extend(self._nodes)
+        self._freed_later.ask_once()
 
 
-_trash = _Trash()
+_freed_later = _FreedLater()
 
 
-class Unwinding:
-    """Puts landings into walked graphs; those of equal structure are worked out once in a row."""
+class DeepGraphDealloc:
+    """Puts stops into walked graphs; those of equal structure are worked out once in a row."""
 
     def __init__(self) -> None:
-        self._known: tuple[array[int], Landings] = (array("i"), ())
+        self._known: tuple[array[int], DeallocStops] = (array("i"), ())
 
     def secure(self, nodes: Sequence[Any], signature: array[int]) -> None:
-        """Put landings into a graph; ``nodes`` and ``signature`` as in `structure.Walk`."""
+        """Put stops into a graph; ``nodes`` and ``signature`` as in `structure.Walk`."""
         if len(nodes) <= STRIDE:
             return
         if signature != self._known[0]:
-            self._known = (signature, landings(signature, len(nodes)))
+            self._known = (signature, dealloc_stops(signature, len(nodes)))
         for place, below in self._known[1]:
             metadata = nodes[place].metadata
             if _KEY not in metadata:
-                metadata[_KEY] = _Landing(tuple(nodes[other] for other in below), _trash)
+                metadata[_KEY] = _DeallocStop(tuple(nodes[other] for other in below), _freed_later)
 
 
-def landings(signature: array[int], count: int) -> Landings:
-    """Return where landings belong: at edges that lead over a whole stride's border, to something that is deep."""
+def dealloc_stops(signature: array[int], count: int) -> DeallocStops:
+    """Return where stops belong: at edges that lead over a whole stride's border, to something that is deep."""
     ends = list(_ends(signature))
     levels = _levels(ends, count)
     found = []

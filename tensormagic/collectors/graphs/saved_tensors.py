@@ -276,7 +276,7 @@ def kept_by(node: Any) -> Iterator[tuple[str, torch.Tensor | None]]:
         elif slot.state != "freed" and not slot.raw:
             yield slot.name, None
         else:  # what was changed in place since as it lies there, unchecked
-            yield from _lying_there(slot, of_torch=of_torch)
+            yield from _as_stored(slot, of_torch=of_torch)
     for name, value in [] if of_torch else list(vars(node).items()):
         if is_kind(value, torch.Tensor):
             yield f"ctx.{name}", value
@@ -285,7 +285,7 @@ def kept_by(node: Any) -> Iterator[tuple[str, torch.Tensor | None]]:
             yield from ((f"ctx.{name}[{at}]", item) for at, item in several if is_kind(item, torch.Tensor))
 
 
-def _lying_there(slot: SavedSlot, *, of_torch: bool) -> Iterator[tuple[str, torch.Tensor | None]]:
+def _as_stored(slot: SavedSlot, *, of_torch: bool) -> Iterator[tuple[str, torch.Tensor | None]]:
     """Yield saved tensors as they lie there, and those in what hooks have made of others, which may keep none here."""
     for at, each in enumerate(slot.raw):
         if each is not None and is_packed(each):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from tensormagic.collectors.graphs.live_nodes import NodeThreads, Unwinding
+from tensormagic.collectors.graphs.live_nodes import DeepGraphDealloc, NodeThreads
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import bare
 from tensormagic.collectors.where.caller import Origins
@@ -72,7 +72,7 @@ class Walker:
         self._origins = origins
         self._leaves = leaves
         self._types: dict[type, int] = {}
-        self._unwinding = Unwinding()
+        self._unwinding = DeepGraphDealloc()
         self._all_asked = False
         self.node_threads: NodeThreads | None = None
 

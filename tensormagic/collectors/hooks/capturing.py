@@ -90,7 +90,7 @@ class Captures:
 
     def __enter__(self) -> None:
         """Watch the doors."""
-        for path, name, make in self._doors():
+        for path, name, make in self._entries():
             module, _, inside = path.rpartition(".")
             owner = sys.modules.get(path) or getattr(sys.modules.get(module), inside, None)  # imported already
             if owner is not None and hasattr(owner, name):
@@ -100,16 +100,16 @@ class Captures:
         """Leave them as they were; may come before they are watched, and twice."""
         self._replaced.remove_all()
 
-    def _doors(self) -> Iterator[tuple[str, str, Callable[[Any], Any]]]:
+    def _entries(self) -> Iterator[tuple[str, str, Callable[[Any], Any]]]:
         for path, name, what in _DOORS:
-            yield path, name, functools.partial(self._door, self._leave, what)
+            yield path, name, functools.partial(self._entry, self._leave, what)
         if self._leave_dispatch is not None:
             for path in _CALLED:
                 yield path, "__call__", self._calling
             for path, name in _PRINTED:
-                yield path, name, functools.partial(self._door, self._leave_dispatch, "")
+                yield path, name, functools.partial(self._entry, self._leave_dispatch, "")
 
-    def _door(self, leave: Callable[[], Return | None], what: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _entry(self, leave: Callable[[], Return | None], what: str, original: Callable[..., Any]) -> Callable[..., Any]:
         @uncounted
         def captured(*args: Any, **kwargs: Any) -> Any:
             come_back = leave()

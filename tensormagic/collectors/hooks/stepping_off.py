@@ -214,7 +214,7 @@ class SteppingOff(OperationListener):
 
     def _replace(self, stack: Undoing, owner: Any, name: str, make: Callable[[list[Replacement], Any], Any]) -> None:
         if isinstance(owner, type) and name not in vars(owner):  # it is inherited
-            stack.callback(_disown, owner, name, getattr(owner, name))
+            stack.callback(_remove_if_inherited, owner, name, getattr(owner, name))
         itself: list[Replacement] = []
         itself.append(Replacement(owner, name, partial(make, itself)))
         self._replaced += itself
@@ -325,7 +325,7 @@ class SteppingOff(OperationListener):
         self._replaced.resume()
 
 
-def _disown(owner: type, name: str, inherited: Any) -> None:
+def _remove_if_inherited(owner: type, name: str, inherited: Any) -> None:
     if vars(owner).get(name) is inherited:
         delattr(owner, name)
 

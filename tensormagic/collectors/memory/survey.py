@@ -85,7 +85,7 @@ def _described(item: Any, x: torch.Tensor, libraries: dict[int, str]) -> str:
 
 
 MOST_SAVED = 4  # graphs listed for one block
-_NAMELESS = "a tensor without a name"
+_UNNAMED = "a tensor without a name"
 _REGISTRIES: tuple[tuple[str, Role], ...] = (("_parameters", "parameter"), ("_buffers", "buffer"))
 
 
@@ -107,7 +107,7 @@ class Survey:
         self._meet_registered()
         roots = [(node, place.path) for place, x in walk_session.visits if (node := graph_of(x)) is not None]
         if everything:
-            roots += self._meet_nameless()
+            roots += self._meet_unnamed()
         self._read_graphs(roots)
         for x, _ in list(self._of.values()):
             self._note_roles(x)
@@ -198,7 +198,7 @@ class Survey:
             blocks = self._blocks_of(x)
             self._mark(grad, "gradient", blocks[0].module if blocks else "")
 
-    def _meet_nameless(self) -> list[tuple[Any, str]]:
+    def _meet_unnamed(self) -> list[tuple[Any, str]]:
         """Meet the tensors that no name leads to, among all that Python's garbage collector knows; return the nodes.
 
         With memory that is missing it is these that people look for: what a cycle, a library's cache or an extension
@@ -212,7 +212,7 @@ class Survey:
         tensors = [x for x in tensors if id(x) not in known and is_readable(x)]
         for x in tensors:
             self._blocks_of(x)
-        roots = [(node, _NAMELESS) for x in tensors if (node := graph_of(x)) is not None]
+        roots = [(node, _UNNAMED) for x in tensors if (node := graph_of(x)) is not None]
         return roots + [(item, "a node without a name") for item in found if kinds[type(item)] == "node"]
 
     def _read_graphs(self, roots: Iterable[tuple[Any, str]]) -> None:

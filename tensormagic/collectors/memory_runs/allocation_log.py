@@ -282,7 +282,7 @@ Event = Block | Freed | Resized  # a block is the event of its allocation
 
 
 @dataclass(slots=True)
-class LineTally:
+class LineTotals:
     """What one line did to the memory of all devices; see `LineMemory`."""
 
     allocated: int = 0
@@ -308,7 +308,7 @@ class LineTally:
         self.ops[op] = self.ops.get(op, 0) + nbytes
 
 
-Totals = defaultdict["int | None", LineTally]
+Totals = defaultdict["int | None", LineTotals]
 
 
 class AllocationLog:

@@ -20,7 +20,7 @@ from tensormagic.collectors.memory_runs.allocation_log import (
     Block,
     Event,
     Iterations,
-    LineTally,
+    LineTotals,
     Place,
     Totals,
     blocks_of,
@@ -80,7 +80,7 @@ class MemoryRecorder(Listener):
         self._profile = LineProfile(functions, namespace, cell)
         walk, site_of = self._profile.walk(self._sites, modules.path_in)
         self.operations = self._seen = Allocations(walk, site_of, self._fold, self.run.clock)
-        self._totals: Totals = defaultdict(LineTally)
+        self._totals: Totals = defaultdict(LineTotals)
         self._iterations = Iterations()
         self._allocation_logs: dict[torch.device, AllocationLog] = {}
         self._lock = RLock()  # a live panel asks from another thread

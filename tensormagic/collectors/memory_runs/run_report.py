@@ -20,7 +20,7 @@ from tensormagic.collectors.memory_runs.allocation_log import (
     BEFORE,
     AllocationLog,
     Block,
-    LineTally,
+    LineTotals,
     Moment,
     Totals,
     blocks_of,
@@ -115,7 +115,7 @@ class Account:
         self._numbers: dict[int | None, int] = {}
         self.lines = self._lines(dict(totals))
 
-    def _lines(self, totals: Mapping[int | None, LineTally]) -> tuple[LineMemory, ...]:
+    def _lines(self, totals: Mapping[int | None, LineTotals]) -> tuple[LineMemory, ...]:
         kept, peak = _by_line(self.alive), _by_line(pair for pair in self.at_peak if not pair[0].before)
         sites = sorted(totals, key=lambda site: (-totals[site].allocated, -1 if site is None else site))
         every = [site for site in sites if site is not None or totals[site].allocated]

@@ -48,7 +48,7 @@ class Leaf:
     reference: weakref.ref[torch.Tensor]  # weak, to the tensor last seen under this name
 
     @property
-    def is_nameless(self) -> bool:
+    def is_unnamed(self) -> bool:
         """Whether nothing leads to it: it is called by its shape."""
         return self.name.startswith("leaf (")
 

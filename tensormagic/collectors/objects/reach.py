@@ -240,7 +240,7 @@ LOOKS = 5_000  # names, items and attributes of the user's
 LOOKS_IN_FUNCTION = 500
 ITEMS = 256  # of one container
 WHOLE_LOOKS = 16  # through everything, in a run; one in vain counts as four
-_IN_VAIN = 3
+_COST_OF_A_MISS = 3
 
 Roots = Callable[[], Iterable[tuple[str, nn.Module]]]
 Found = dict[int, tuple[weakref.ref[Any], str, bool]]  # by `id`: the leaf, its name, whether that is a function's
@@ -277,7 +277,7 @@ class DeepNames:
         hit = self._reached(tensor, whole=False)
         if hit is None and self._left > 0 and not self._looked_whole:
             hit = self._reached(tensor, whole=True)
-            self._left -= _IN_VAIN if hit is None else 0
+            self._left -= _COST_OF_A_MISS if hit is None else 0
         if hit is None:
             return "", False
         self._fruitful.add(hit[0].rpartition(".<locals>.")[2].partition(".")[0].partition("[")[0])

@@ -101,7 +101,7 @@ class Pace:
 
 
 @dataclass(slots=True)
-class Standing:
+class ParameterSnapshot:
     """A parameter as it is, and what it was at the last look."""
 
     name: str
@@ -163,18 +163,22 @@ class Standing:
         return Seen(weakref.ref(self.value), self.version, self.gradient, self.place, asks, self.is_trained, since)
 
 
-def standings(root: tuple[str, nn.Module], held: Mapping[int, Any], seen: Mapping[int, Seen]) -> list[Standing]:
+def snapshots(
+    root: tuple[str, nn.Module], held: Mapping[int, Any], seen: Mapping[int, Seen]
+) -> list[ParameterSnapshot]:
     """Return the plain parameters of a model, each once.
 
     By ``id``: the optimizer that holds a parameter, and what the last look saw.
     """
-    each: dict[int, Standing] = {}
+    each: dict[int, ParameterSnapshot] = {}
     for name, p in parameters_of(root[1]):
         if type(p) is nn.Parameter and id(p) not in each and p.is_leaf and not p.is_inference():
             optimizer = held.get(id(p))
             state = {} if optimizer is None else _registry(optimizer, "state").get(p) or {}
             place = (0 if optimizer is None else id(optimizer), id(root[1]))
-            each[id(p)] = Standing(f"{root[0]}.{name}", p, state, p._version, _gradient(p), place, seen.get(id(p)))
+            each[id(p)] = ParameterSnapshot(
+                f"{root[0]}.{name}", p, state, p._version, _gradient(p), place, seen.get(id(p))
+            )
     return list(each.values())
 
 
@@ -219,7 +223,7 @@ class _Model:
     """A model as it is at one look, with the optimizers that hold any of its parameters."""
 
     root: Root
-    parameters: list[Standing]
+    parameters: list[ParameterSnapshot]
     optimizers: dict[Place, tuple[str, Any]]
 
     @property
@@ -227,7 +231,7 @@ class _Model:
         """The place of what is in no optimizer."""
         return 0, id(self.root[1])
 
-    def of(self, place: Place) -> list[Standing]:
+    def of(self, place: Place) -> list[ParameterSnapshot]:
         """Return the parameters that one optimizer holds, or none does."""
         return [one for one in self.parameters if one.place == place]
 
@@ -269,7 +273,7 @@ class Learning:
         names = {id(optimizer): name for name, optimizer in optimizers}
         taken: set[int] = set()
         for root in roots:
-            parameters = [one for one in standings(root, held, self._seen) if id(one.value) not in taken]
+            parameters = [one for one in snapshots(root, held, self._seen) if id(one.value) not in taken]
             taken.update(id(one.value) for one in parameters)
             used = {one.place: held[id(one.value)] for one in parameters if one.is_held}
             yield _Model(root, parameters, {place: (names[place[0]], one) for place, one in used.items()})

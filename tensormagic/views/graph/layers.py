@@ -257,7 +257,7 @@ Extent = tuple[float, float]
 _PLACEMENTS = 10
 # How strongly an edge is kept level: between two nodes, a node and a bend, two bends.
 _STRENGTH = (4.0, 1.0, 8.0)
-_ADRIFT = 0.05  # the weight of an item that nothing pulls
+_WEIGHT_OF_THE_UNPULLED = 0.05  # the weight of an item that nothing pulls
 
 
 def isotonic(targets: Sequence[float], weights: Sequence[float]) -> list[float]:
@@ -326,7 +326,7 @@ class Placement:
 
     def _pull(self, item: int, sides: tuple[list[list[int]], ...]) -> tuple[float, float]:
         """Return where the neighbours want ``item``, and how strongly."""
-        total, weight = self.centre[item] * _ADRIFT, _ADRIFT
+        total, weight = self.centre[item] * _WEIGHT_OF_THE_UNPULLED, _WEIGHT_OF_THE_UNPULLED
         for neighbours in sides:
             for other in neighbours[item]:
                 bends = (item >= self._real) + (other >= self._real)

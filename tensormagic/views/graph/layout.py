@@ -23,7 +23,7 @@ _LANE = 8.0
 _BESIDE_BORDER = 14.0
 _EVEN_STEP = 30.0
 _STRETCH = 1.12
-_MOST_EVENED = 24  # in a longer picture one short row is not seen
+_MOST_ROWS_BALANCED = 24  # in a longer picture one short row is not seen
 _ABOVE_LANES = 10.0
 _BELOW_LANES = 28.0  # a number and the words of a mark can be written above a box of the next row
 _OVER_BOXES = 24.0  # of that, what stands above the boxes of the next row
@@ -117,7 +117,7 @@ class Page:
             wider = self._break(limit * _STRETCH)
             self._row_of, limit = (wider, limit * _STRETCH) if wider[-1] < self._row_of[-1] else (self._row_of, limit)
         rows = self._row_of[-1]
-        while limit is not None and 0 < rows <= _MOST_EVENED and (limit := limit - _EVEN_STEP) > 0:
+        while limit is not None and 0 < rows <= _MOST_ROWS_BALANCED and (limit := limit - _EVEN_STEP) > 0:
             earlier = self._break(limit)
             if earlier[-1] > rows:
                 break

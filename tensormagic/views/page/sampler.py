@@ -32,7 +32,7 @@ FASTEST = 1 / 30  # seconds between two looks: more than 30 a second no eye can 
 SLOWEST = 1 / 4
 SHARE = 0.02  # of the time, at most, goes into looking; documents, which are larger, have a share of their own
 HANDED_ON = 0.0002  # seconds of the kernel's own thread, which wakes up and sends what a look hands over: as measured
-HANDOVER = 0.0001  # seconds that the run loses, besides, each time another thread takes the interpreter: two a look
+THREAD_SWITCH = 0.0001  # seconds that the run loses, too, each time another thread takes the interpreter: two a look
 _NEW = 0.2  # weight of the newest look in the mean
 
 
@@ -50,7 +50,7 @@ class Pace:
     @property
     def interval(self) -> float:
         """Seconds from one look to the next."""
-        whole = self.cost + HANDED_ON + 2 * HANDOVER
+        whole = self.cost + HANDED_ON + 2 * THREAD_SWITCH
         return min(max(whole / SHARE, FASTEST), SLOWEST)
 
     def rest(self, interval: float) -> float:

@@ -227,7 +227,7 @@ def print_report(report: Report, stream: TextIO | None = None, *, brief: bool = 
     out, options = stream or sys.stdout, {"brief": True} if brief else {}
     console = _console(out)
     if console is None:
-        print(_writable(views.render(report, "txt", **_told_width(out), **options), out), file=out)
+        print(_writable(views.render(report, "txt", **_width_option(out), **options), out), file=out)
         return
     text = views.render(report, "txt", width=_bounded(console.width), **options)
     console.print(_coloured(_writable(text.rstrip("\n"), out)), soft_wrap=True)
@@ -237,7 +237,7 @@ def _bounded(columns: int) -> int:
     return min(max(columns, NARROWEST), WIDEST)
 
 
-def _told_width(stream: TextIO) -> dict[str, Any]:
+def _width_option(stream: TextIO) -> dict[str, Any]:
     """Return the width of a terminal that takes no more than text (``TERM=dumb``); nothing of a pipe or a file."""
     try:
         columns = os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0

@@ -47,7 +47,7 @@ _HOW = {
     "part": "part of {base}",
     "storage": "the storage itself",
 }
-_NAMELESS = {
+_UNNAMED = {
     "view": "view; its base has no name",
     "wraps": "memory from outside torch",
     "array": "NumPy array of an unnamed tensor",
@@ -177,7 +177,7 @@ def how(member: AliasMember) -> str:
     if member.base:
         text = template.format(base=f"`{clipped(member.base)}`").replace("``", "")
     else:
-        text = _NAMELESS.get(member.relation, "") or template.format(base="another tensor")
+        text = _UNNAMED.get(member.relation, "") or template.format(base="another tensor")
     text = text or shortened(member.relation, 60)  # a word from another version
     return f"{text}: {ARROW.join(member.operations)}" if member.operations else text
 

@@ -332,7 +332,7 @@ def _end(report: TraceReport, pacing: Pacing) -> Iterator[str]:
 
 # -- other processes --------------------------------------------------------------------------------------------------
 
-_MOST_TOLD = 3
+_MOST_LISTED = 3
 _OF = {
     "DDP": "norms of this rank's gradients, before they are reduced",
     "FSDP1": "norms of this rank's full gradients, before they are reduced and sharded",
@@ -392,15 +392,15 @@ def _used(report: TraceReport) -> Iterator[str]:
         return
     parallel = report.parallel
     here = " of this process's shards" if parallel is not None and set(parallel.kinds) - {"DDP"} else ""
-    shown = [f"{name} {norm_text(used)} ({norm_text(brought)})" for name, brought, used in described[:_MOST_TOLD]]
-    more = f", and {plural(len(described) - _MOST_TOLD, 'parameter')} more" if len(described) > _MOST_TOLD else ""
+    shown = [f"{name} {norm_text(used)} ({norm_text(brought)})" for name, brought, used in described[:_MOST_LISTED]]
+    more = f", and {plural(len(described) - _MOST_LISTED, 'parameter')} more" if len(described) > _MOST_LISTED else ""
     yield f"norms used at the optimizer's last step{here}, in brackets those before: {', '.join(shown)}{more}"
 
 
 # -- where a backward ran ---------------------------------------------------------------------------------------------
 
 
-def circumstances_text(report: TraceReport, one: Pass) -> str:
+def pass_context_text(report: TraceReport, one: Pass) -> str:
     """Return ``inside CheckpointFunction``, ``on thread worker-1``, ``in vmap > grad``; empty for most."""
     described = one.pass_context
     if described is None:

@@ -17,13 +17,13 @@ from tensormagic.views.markup import escape, fitted, text_width
 from tensormagic.views.nodes import Column, Picture, Section, Table
 from tensormagic.views.panels.trace_words import (
     NOT_MEASURABLE,
-    circumstances_text,
     last_move,
     last_used,
     loss_text,
     measured,
     move_text,
     norm_text,
+    pass_context_text,
     touched,
 )
 from tensormagic.views.pictures.graph_svg import styled
@@ -100,7 +100,7 @@ def _pass_table(report: TraceReport) -> Section:
     rows = []
     for one in report.passes[-_MOST_PASSES:]:
         place = report.location(one.location)
-        outcome = ", ".join(filter(None, (one.outcome, circumstances_text(report, one))))
+        outcome = ", ".join(filter(None, (one.outcome, pass_context_text(report, one))))
         loss = short_number(one.value) if one.value is not None else ""
         numbers = str(one.number), str(one.step), str(one.graph), outcome, seconds_text(one.seconds), str(one.reached)
         rows.append((*numbers, loss, "yes" if one.finite else "no", place.label if place else ""))

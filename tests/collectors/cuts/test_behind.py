@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.collectors.cuts.detachment_values import FRUITLESS, MOST_LEAVES, Behind, Trained
+from tensormagic.collectors.cuts.detachment_values import MOST_FRUITLESS_WALKS, MOST_LEAVES, DetachedLeaves, Trained
 
 
 def left_out(program, **namespace):
@@ -27,7 +27,7 @@ def leaf():
 def test_leaves_are_found_through_the_history():
     """However deep; and a leaf that went in itself."""
     a, b, c = leaf(), leaf(), leaf()
-    behind = Behind()
+    behind = DetachedLeaves()
     behind.add((a * 2 + b).exp())
     behind.add(c)
     assert {id(one) for one in behind.alive()} == {id(a), id(b), id(c)}
@@ -35,7 +35,7 @@ def test_leaves_are_found_through_the_history():
 
 def test_nothing_is_kept_alive():
     """Neither a leaf nor a graph."""
-    behind, a = Behind(), leaf()
+    behind, a = DetachedLeaves(), leaf()
     made = a * 2
     node, watched = weakref.ref(made), weakref.ref(a)
     behind.add(made)
@@ -46,12 +46,12 @@ def test_nothing_is_kept_alive():
 
 def test_a_place_that_is_known_is_not_walked_again():
     """After a few walks without anything new, nor beyond the bound."""
-    behind, a, b = Behind(), leaf(), leaf()
-    for _ in range(FRUITLESS + 1):
+    behind, a, b = DetachedLeaves(), leaf(), leaf()
+    for _ in range(MOST_FRUITLESS_WALKS + 1):
         behind.add(a * 2)
     behind.add(b * 2)
     assert [id(one) for one in behind.alive()] == [id(a)]
-    many, full = [leaf() for _ in range(MOST_LEAVES + 9)], Behind()
+    many, full = [leaf() for _ in range(MOST_LEAVES + 9)], DetachedLeaves()
     for one in many:
         full.add(one)
     assert sum(1 for _ in full.alive()) == MOST_LEAVES

@@ -11,7 +11,7 @@ from array import array
 import torch
 
 import tensormagic as tm
-from tensormagic.collectors.graphs.live_nodes import STRIDE, landings
+from tensormagic.collectors.graphs.live_nodes import STRIDE, dealloc_stops
 from tensormagic.collectors.graphs.structure import Walker
 from tensormagic.collectors.objects.identity import Leaves, ModuleNames
 from tensormagic.collectors.where.caller import Origins
@@ -98,11 +98,11 @@ def test_landings_lie_where_a_path_leaves_a_stride():
     """In a chain they are a stride apart, however many short ways lead past them; the last stride needs none."""
     count = 3 * STRIDE + 10
     chain = [(place + 1,) if place + 1 < count else () for place in range(count)]
-    found = landings(_signature(*chain), count)
+    found = dealloc_stops(_signature(*chain), count)
     assert [count - 1 - place for place, _ in found] == [3 * STRIDE, 2 * STRIDE]
     assert [below for place, below in found] == [(place + 1,) for place, _ in found]
     shortcuts = [(*ends, count - 1) for ends in chain]
-    assert landings(_signature(*shortcuts), count) == found
+    assert dealloc_stops(_signature(*shortcuts), count) == found
 
 
 def test_small_graphs_are_left_as_they_are():

@@ -17,7 +17,7 @@ from tensormagic.collectors.memory_runs.allocation_log import (
     Block,
     Freed,
     Iterations,
-    LineTally,
+    LineTotals,
 )
 from tests.support.gaps import own_gaps
 
@@ -43,7 +43,7 @@ class Line:
 def ledger_of(*blocks: Block, device: str = "cpu") -> tuple[AllocationLog, Iterations]:
     """Return what is known after some allocations."""
     beats = Iterations()
-    ledger = AllocationLog(device, defaultdict(LineTally), beats)
+    ledger = AllocationLog(device, defaultdict(LineTotals), beats)
     for each in blocks:
         ledger.fold([each])
     return ledger, beats

@@ -19,9 +19,9 @@ from tensormagic.views.panels import trace
 from tensormagic.views.panels.trace_words import (
     all_clear,
     asked_text,
-    circumstances_text,
     paced_text,
     pacing_lines,
+    pass_context_text,
     run_text,
     verdict,
 )
@@ -47,7 +47,7 @@ OPS = {node.index: node.op for node in trace_report().graphs[0].nodes}
 def test_where_a_backward_ran(told, words):
     """The node that made the call is named where it is known."""
     one = Pass(1, 1, 1, "finished", 0.1, 3, pass_context=told)
-    assert circumstances_text(replace(trace_report(), passes=(one,)), one) == words
+    assert pass_context_text(replace(trace_report(), passes=(one,)), one) == words
 
 
 def operations(run):
