@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -172,10 +173,11 @@ def read_snapshot(
         SnapshotError: where it is no snapshot, or more than plain data; the message says what and at which byte.
     """
     from tensormagic.collectors.memory.snapshot import snapshot_report
-    from tensormagic.collectors.memory.snapshot_reading import plain_data
+    from tensormagic.collectors.memory.snapshot_reading import read_file
 
-    data, name, size = plain_data(snapshot)
-    return snapshot_report(data, source=name, file_bytes=size, cell_number=cell_number)
+    if isinstance(snapshot, str | os.PathLike):
+        return snapshot_report(read_file(snapshot), source=Path(snapshot).name, cell_number=cell_number)
+    return snapshot_report(snapshot, cell_number=cell_number)
 
 
 # What only a session's history keeps in memory, and letting go of it.

@@ -145,6 +145,12 @@ class Accelerator:
 there = Accelerator()
 
 
+def _device_of(roots: tuple[Any, ...]) -> torch.device | None:
+    """Return where the first of the tensors lies that a backward is called on; None where that is no device."""
+    root = roots[0] if roots else None
+    return root.device if isinstance(root, torch.Tensor) and not root.is_meta and there.holds(root) else None
+
+
 class Stopwatch:
     """The seconds that a device takes for what is put on its stream, and not those that it takes to put it there."""
 
@@ -156,10 +162,8 @@ class Stopwatch:
     @classmethod
     def of(cls, roots: tuple[Any, ...]) -> Stopwatch | None:
         """Begin, where the first of the tensors that a backward is called on lies on a device."""
-        root = roots[0] if roots else None
-        if not isinstance(root, torch.Tensor) or root.is_meta or not there.holds(root):
-            return None
-        return cls(root.device)
+        device = _device_of(roots)
+        return None if device is None else cls(device)
 
     def end(self) -> None:
         """End with what is on the stream now."""
@@ -182,9 +186,7 @@ class PassTimer:
 
     def begin(self, roots: tuple[Any, ...]) -> None:
         """Note that a backward begins, and what it is called on."""
-        root = roots[0] if roots else None
-        there_is = isinstance(root, torch.Tensor) and not root.is_meta and there.holds(root)
-        if (device := root.device if there_is and root is not None else None) != self._device:
+        if (device := _device_of(roots)) != self._device:
             self._device, self._last = device, None
 
     def end(self, keep: Callable[[float], None]) -> bool:
@@ -265,8 +267,6 @@ class Late:
         except Exception as error:
             self._failed(error)
 
-
-# What each device says of its memory: one reader a kind of device.
 
 # The counters of torch's allocators on GPUs, and what the driver says besides.
 

@@ -21,8 +21,6 @@ from tensormagic.collectors.where.source import MARK, SourceLines, is_own_code
 from tensormagic.reports import Node
 from tensormagic.reports.ops import NodeCosts, Phase
 
-# Which operations ran where, and what each cost.
-
 # What one ATen operation does to memory: what its schema says, read once an op, and what a call allocated.
 #
 # A schema says which outputs are views and which are the written argument itself; the rest is new, nearly always. A
@@ -131,8 +129,6 @@ def has_memory(storage: torch.UntypedStorage) -> bool:
     except RuntimeError:  # a wrapper's, which has no address
         return False
 
-
-# Where an operation was called from: line, module and phase, found in one walk up the stack.
 
 # One walk up the stack: from where an operation was called to the user's line, the module and the phase.
 #

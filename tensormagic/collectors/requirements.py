@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import torch
 
 
-# What is needed: torch, in a version that is known, and what the machine has.
-
 # Says in one line what is needed, where torch is missing or too old. Imports torch only if it is there.
 
 OLDEST_TORCH = (2, 10)

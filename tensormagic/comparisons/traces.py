@@ -99,9 +99,7 @@ def _parameter(left: ParameterSeries, right: ParameterSeries, passes: Sequence[P
         [left.norms[pair.left_place] for pair in passes],
         [right.norms[pair.right_place] for pair in passes],
     )
-    return ParameterDifference(
-        left.name, right.name, left.shape, right.shape, norms, left.touched, right.touched
-    )  # fmt: skip
+    return ParameterDifference(left.name, right.name, left.shape, right.shape, norms)
 
 
 def _others(report: TraceReport, paired: Iterable[str]) -> tuple[str, ...]:

@@ -197,7 +197,6 @@ class OverlayMember:
     element_size: int  #: Bytes an element.
     #: Where its lowest byte lies, counted from the first byte of the memory; None without elements.
     first_byte: int | None
-    stop_byte: int | None  #: One past its highest.
     distinct_bytes: int | None  #: How many bytes it reads; None where that is too hard to count.
 
     @property

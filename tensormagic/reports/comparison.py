@@ -118,8 +118,6 @@ class ParameterDifference:
     shape_left: tuple[int, ...]  #: Its shape in the left run.
     shape_right: tuple[int, ...]  #: Its shape in the right run.
     norms: NormDifference  #: How the norms of its gradient differ.
-    touched_left: int = 0  #: How many passes of the whole left run brought it a gradient.
-    touched_right: int = 0  #: The same of the right run.
 
 
 @dataclass(frozen=True, slots=True)

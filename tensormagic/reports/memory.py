@@ -88,11 +88,6 @@ class DeviceMemory:
         unused = self.reserved - self.allocated
         return 1 - self.largest_free / unused if unused > 0 else 0.0
 
-    @property
-    def unexplained(self) -> int | None:
-        """Bytes that the allocator counts as in use and no storage was found for; None where it does not count."""
-        return None if self.allocated is None else self.allocated - self.live
-
 
 @dataclass(frozen=True, slots=True)
 class LiveStorage:

@@ -112,7 +112,3 @@ class OpsReport:
             groups.setdefault(key(use), []).append(use)
         totals = [(name, Total.of(group)) for name, group in groups.items()]
         return sorted(totals, key=lambda pair: -pair[1].seconds)
-
-    def of_graph(self, number: int) -> NodeCosts | None:
-        """Return what the nodes of one graph took; None where no pass through it was measured."""
-        return next((costs for costs in self.nodes if costs.graph == number), None)

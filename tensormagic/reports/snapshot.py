@@ -125,7 +125,6 @@ class SnapshotReport(Report):
     kind_name: ClassVar[str] = "memory snapshot"
 
     source: str = ""  #: Name of the file; empty where a dictionary was given.
-    file_bytes: int = 0  #: Its length.
     devices: tuple[SnapshotDevice, ...] = ()  #: Each device that has a segment or an event.
     segments: tuple[Segment, ...] = ()  #: The largest first.
     segments_left_out: tuple[int, int] = (0, 0)  #: How many more there are, and their bytes.

@@ -105,9 +105,6 @@ class StripCell:
     stop: int  #: One past the last; ``stop - start`` is 1 where every element has its own cell.
     distinct: int | None  #: How many of these storage elements the tensor reads at all (None: not known exactly).
     reads: int | None  #: How many of the tensor's elements lie here, repeats counted (None: not known exactly).
-    #: When the tensor, walked row by row (last index fastest), first reads here: 1 for its very first element; None
-    #: where it never does, or where the rank is not known.
-    first_rank: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

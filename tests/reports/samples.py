@@ -279,9 +279,9 @@ def _pacing() -> reports.Pacing:
 def overlay_report() -> reports.OverlayReport:
     """Return the report of a float32 and an int8 tensor over one storage of 8 bytes, and of one by itself."""
     members = (
-        reports.OverlayMember(HOSTILE, "Parameter", "float32", (2,), (1,), 4, 0, 8, 8),
-        reports.OverlayMember("bytes", "Tensor", "int8", (3,), (2,), 1, 1, 6, 3),
-        reports.OverlayMember("n", "ndarray", "float64", (0, 2), (-2, 1), 8, None, None, None),
+        reports.OverlayMember(HOSTILE, "Parameter", "float32", (2,), (1,), 4, 0, 8),
+        reports.OverlayMember("bytes", "Tensor", "int8", (3,), (2,), 1, 1, 3),
+        reports.OverlayMember("n", "ndarray", "float64", (0, 2), (-2, 1), 8, None, None),
     )
     rows = (
         reports.OverlayRow(
@@ -513,9 +513,7 @@ def _layout() -> reports.LayoutReport:
             values=(("nan", "inf", "-inf"), ("0", "1", "2")),
             levels=((math.nan, math.inf, -math.inf), (0.0, 0.5, 1.0)),
         ),
-        strip=reports.Strip(
-            start=0, stop=12, cell_elements=1, cells=(reports.StripCell(5, 6, distinct=1, reads=1, first_rank=1),)
-        ),
+        strip=reports.Strip(start=0, stop=12, cell_elements=1, cells=(reports.StripCell(5, 6, distinct=1, reads=1),)),
         formats=(reports.MemoryFormat("contiguous_format", holds=False, stride=(3, 1), breaking_dim=0),),
         lowest=5,
         highest=11,
@@ -736,7 +734,7 @@ def comparison_report() -> reports.ComparisonReport:
         ),
         graphs_only_left=1,
         graphs_only_right=2,
-        parameters=(reports.ParameterDifference("net.weight", HOSTILE, (3,), (3, 4), norms, 2, 1),),
+        parameters=(reports.ParameterDifference("net.weight", HOSTILE, (3,), (3, 4), norms),),
         parameters_only_left=(HOSTILE,),
         parameters_only_right=("b",),
         losses=(reports.LossPair(1, 2.5, None), reports.LossPair(2, math.nan, 1.0)),

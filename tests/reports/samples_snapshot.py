@@ -16,7 +16,6 @@ def snapshot_report() -> reports.SnapshotReport:
     return reports.SnapshotReport(
         findings=(finding(),),
         source=HOSTILE,
-        file_bytes=2**20,
         devices=(
             reports.SnapshotDevice(
                 "cuda:0", reserved=2**21, allocated=2**20, requested=2**20 - 100, awaiting=512, largest_free=2**19,

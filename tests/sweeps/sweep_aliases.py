@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tensormagic.collectors.aliasing.alias_groups import compare
-from tensormagic.collectors.aliasing.overlay import tensor_region
+from tensormagic.collectors.aliasing.aliases import region_of
 from tests.support.view_pairs import brute_overlap, chain_of, chained, storage_of, strided, view_of
 
 pytestmark = pytest.mark.sweep
@@ -24,7 +24,7 @@ class WriteTotal:
 
     def add(self, x, y):
         """Compare a pair both ways with brute force."""
-        pair = compare("x", tensor_region(x, 0), "y", tensor_region(y, 0))
+        pair = compare("x", region_of(x, 0), "y", region_of(y, 0))
         truth = brute_overlap(x, y), brute_overlap(y, x)
         self.pairs += 1
         self.overlapping += bool(truth[0])

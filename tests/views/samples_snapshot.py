@@ -37,7 +37,7 @@ def trained() -> dict:
 
 def training() -> SnapshotReport:
     """That training."""
-    return snapshot_report(trained(), source="memory.pickle", file_bytes=123_456)
+    return snapshot_report(trained(), source="memory.pickle")
 
 
 def longest() -> SnapshotReport:

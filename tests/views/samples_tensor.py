@@ -72,14 +72,13 @@ def strip(shape: tuple[int, ...], stride: tuple[int, ...], offset: int, storage:
     """Return the storage strip: element by element where small, else 64 cells read whole."""
     if storage > 4096:
         cell = storage // 64
-        cells = tuple(reports.StripCell(at, at + cell, cell, cell, at + 1) for at in range(0, storage, cell))
+        cells = tuple(reports.StripCell(at, at + cell, cell, cell) for at in range(0, storage, cell))
         return reports.Strip(0, storage, cell, cells)
-    walk = [
+    reads = Counter(
         offset + sum(a * s for a, s in zip(index, stride, strict=True))
         for index in itertools.product(*map(range, shape))
-    ]
-    reads, first = Counter(walk), {at: rank for rank, at in reversed(list(enumerate(walk, 1)))}
-    cells = tuple(reports.StripCell(at, at + 1, int(at in reads), reads[at], first.get(at)) for at in range(storage))
+    )
+    cells = tuple(reports.StripCell(at, at + 1, int(at in reads), reads[at]) for at in range(storage))
     return reports.Strip(0, storage, 1, cells)
 
 
@@ -245,7 +244,7 @@ def largest() -> reports.TensorReport:
     shape = (512, 4096, 4096)
     where = whole(shape, values=lambda at: math.sin(at) * 1e-5, most=64)
     cell = math.prod(shape) // 256
-    cells = tuple(reports.StripCell(at * cell, at * cell + cell, cell // 2, cell // 2, at + 1) for at in range(256))
+    cells = tuple(reports.StripCell(at * cell, at * cell + cell, cell // 2, cell // 2) for at in range(256))
     where = replace(where, strip=reports.Strip(0, math.prod(shape), cell, cells, exact=False))
     name = "model.encoder.layers[11].attention.self.query_key_value_projection.weight"
     findings = tuple(

@@ -334,9 +334,9 @@ def _whole_numbers(call: ast.Call) -> tuple[int, ...]:
     return tuple(sizes) if all(type(size) is int for size in sizes) else ()
 
 
-def _short(code: str, width: int = 48) -> str:
+def _short(code: str) -> str:
     line = " ".join(code.split())
-    return line if len(line) <= width else f"{line[: width // 2 - 1]}…{line[-width // 2 :]}"
+    return line if len(line) <= 48 else f"{line[:23]}…{line[-24:]}"
 
 
 def _name_of(value: Any) -> str:

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensormagic.collectors.aliasing.aliases import array_region
+from tensormagic.collectors.aliasing.aliases import array_region, region_of
 from tensormagic.collectors.aliasing.storage_aliases import Entry, Shared
 from tensormagic.collectors.geometry.layout import count_distinct, enumerate_reads, total
 from tensormagic.collectors.geometry.overlap import Region, marked, overlap, overlap_elements, solid_bytes
 from tensormagic.collectors.geometry.strides import Memory, Pattern, count_between
 from tensormagic.collectors.objects.namespace import is_kind
-from tensormagic.collectors.quiet import number, numbers, quiet
+from tensormagic.collectors.quiet import quiet
 from tensormagic.reports import (
     Gap,
     OverlayElement,
@@ -35,17 +35,10 @@ from tensormagic.words import plural
 def region_in(entry: Entry, piece: Shared) -> Region:
     """Return the region of an entry in a piece of memory. Memory is not read."""
     if entry.is_tensor:
-        return tensor_region(entry.item, piece.shift(entry))
+        return region_of(entry.item, piece.shift(entry))
     if is_kind(entry.item, np.ndarray):
         return array_region(entry.item, piece.address)
     return Region(piece.shift(entry), (entry.memory.nbytes if entry.memory else 0,), (1,), 1)
-
-
-def tensor_region(x: Any, shift: int) -> Region:
-    """Return the bytes a strided tensor reads, its storage starting at byte ``shift``."""
-    size = x.element_size()
-    stride = tuple(number(step) * size for step in x.stride())
-    return Region.of(shift + number(x.storage_offset()) * size, numbers(x.shape), stride, size)
 
 
 # Which part of a piece of memory a strided region reads, cell by cell: what the strips of ``%aliases`` are drawn
@@ -146,11 +139,11 @@ def _tensor_holder(name: str, x: torch.Tensor) -> _Holder:
         raise ValueError(f"its layout is {'nested' if x.is_nested else str(x.layout).removeprefix('torch.')}")
     memory, size = Memory.of(x), x.element_size()
     shape, stride = tuple(map(int, x.shape)), tuple(map(int, x.stride()))
-    region = tensor_region(x, 0)
+    region = region_of(x, 0)
     if region.elements and region.stop > memory.nbytes:
         raise ValueError(f"its storage has {plural(memory.nbytes, 'byte')}, it would read up to byte {region.stop}")
     dtype = str(x.dtype).removeprefix("torch.")
-    member = OverlayMember(name, type(x).__name__, dtype, shape, stride, size, None, None, None)
+    member = OverlayMember(name, type(x).__name__, dtype, shape, stride, size, None, None)
     return _Holder(member, memory.identity, memory.device, memory.address, memory.nbytes, region)
 
 
@@ -161,7 +154,7 @@ def _array_holder(name: str, array: np.ndarray) -> _Holder:
     whole = all(step % size == 0 for step in steps)
     stride = tuple(step // size for step in steps) if whole else tuple(steps)
     dtype = str(np.ndarray.dtype.__get__(array))
-    member = OverlayMember(name, type(array).__name__, dtype, shape, stride, size, None, None, None)
+    member = OverlayMember(name, type(array).__name__, dtype, shape, stride, size, None, None)
     nbytes = region.stop - region.start if 0 not in shape else 0
     return _Holder(member, None, "cpu", region.start, nbytes, replace(region, start=0))
 
@@ -189,9 +182,7 @@ def _settled(holder: _Holder, origin: int) -> OverlayMember:
     pattern = _bytewise(region).pattern
     if pattern is None:
         return replace(holder.member, distinct_bytes=0)
-    return replace(
-        holder.member, first_byte=region.start, stop_byte=region.stop, distinct_bytes=count_distinct(pattern)
-    )
+    return replace(holder.member, first_byte=region.start, distinct_bytes=count_distinct(pattern))
 
 
 def _storage(holders: Sequence[_Holder], group: list[int]) -> OverlayStorage:
@@ -205,9 +196,7 @@ def _storage(holders: Sequence[_Holder], group: list[int]) -> OverlayStorage:
     cells = range(start, stop, cell)
     read = {at: total(_joined(_bytewise(region).pattern), cells, stop) for at, region in regions.items()}
     elements = {at: _elements(region) for at, region in regions.items()} if single else {}
-    rows = tuple(
-        OverlayRow(at, tuple(distinct for distinct, _, _ in read[at][0]), elements.get(at, ())) for at in group
-    )
+    rows = tuple(OverlayRow(at, tuple(distinct for distinct, _ in read[at][0]), elements.get(at, ())) for at in group)
     readers = tuple(sum(bool(row.bytes_read[at]) for row in rows) for at in range(len(cells))) if single else ()
     pairs = tuple(_pair(left, right, regions) for left, right in combinations(group, 2))
     exact = all(certain for _, certain in read.values())

@@ -162,7 +162,7 @@ def place_of(x: torch.Tensor) -> Region:
 BUFFERS = (bytes, bytearray, memoryview, array.array, mmap.mmap)
 STORAGE_ALIASES = (torch.Tensor, np.ndarray, torch.UntypedStorage, *BUFFERS)
 PARTS = {**SPARSE_PARTS, torch.jagged: ("values", "offsets")}  # what a tensor without a storage of its own is made of
-_array_base: Any = np.ndarray.base.__get__
+array_base: Any = np.ndarray.base.__get__
 
 
 @dataclass(slots=True)
@@ -295,11 +295,11 @@ def memory_of(item: Any) -> Memory | None:
 
 def root_of(item: np.ndarray) -> np.ndarray:
     """Return the array at the end of an array's chain of bases: its own memory, where NumPy made it."""
-    while is_kind(base := _array_base(item), np.ndarray):
+    while is_kind(base := array_base(item), np.ndarray):
         item = base
     return item
 
 
 def owner_of(item: np.ndarray) -> object:
     """Return what an array's memory belongs to, where that is no array: a tensor, a buffer, a capsule; else None."""
-    return _array_base(root_of(item))
+    return array_base(root_of(item))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import ChainMap
 from collections.abc import Callable, Mapping
+from itertools import islice
 from time import process_time
 from types import FrameType
 from typing import Any
@@ -31,7 +32,7 @@ from tensormagic.collectors.geometry.strides import Written, counter_place, does
 from tensormagic.collectors.hooks.stepping_off import Listener, OperationListener
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.caller import Engine
-from tensormagic.collectors.where.source import SourceLines, is_own_frame, names_of
+from tensormagic.collectors.where.source import SourceLines, innermost_own, names_of, own_frames
 from tensormagic.reports import Clash, Gap, Write, WritesReport
 from tensormagic.words import error_text, plural, seconds_text
 
@@ -109,7 +110,7 @@ class WriteLog:
     def _swap(self, total: WriteTotal, call: Call, targets: list[torch.Tensor], frame: FrameType) -> Suspicion | None:
         if total.swaps is False or total.written.name != "copy_" or not isinstance(call[1][1], torch.Tensor):
             return None
-        own = own_frame(frame)
+        own = innermost_own(frame)
         if own is None:
             return None
         if total.swaps is None:
@@ -219,7 +220,7 @@ class WriteLog:
     def _through(
         self, total: WriteTotal, target: torch.Tensor, frame: FrameType | None
     ) -> tuple[Statement, Through | None]:
-        frame = own_frame(frame)
+        frame = innermost_own(frame)
         if frame is None or total.site is None:
             return Statement(), None
         statement = statement_at(frame.f_code.co_filename, frame.f_lineno)
@@ -248,22 +249,11 @@ def _arguments(target: torch.Tensor, frame: FrameType | None, *, named: bool) ->
     """
     found: dict[str, torch.Tensor] = {}
     written = [x for x in (target, target._base) if x is not None]
-    own = own_frame(frame)
-    for depth in range(CALLERS):
-        if own is None:
-            break
+    for depth, own in enumerate(islice(own_frames(frame), CALLERS)):
         passed = statement_at(own.f_code.co_filename, own.f_lineno).passed if depth or not named else ()
         values = names_of(own) if passed else {}
         found |= {name: values[name] for name in passed if any(values.get(name) is x for x in written)}
-        own = own_frame(own.f_back)
     return found
-
-
-def own_frame(frame: FrameType | None) -> FrameType | None:
-    """Return the innermost frame of the user's own code, at or above ``frame``."""
-    while frame is not None and not is_own_frame(frame):
-        frame = frame.f_back
-    return frame
 
 
 def _worse(first: Clash | None, second: Clash | None) -> Clash | None:

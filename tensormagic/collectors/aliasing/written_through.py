@@ -17,6 +17,7 @@ from tensormagic.collectors.geometry.overlap import overlap, touched
 from tensormagic.collectors.geometry.strides import Pattern, Written, is_same_place
 from tensormagic.collectors.objects.namespace import UNKNOWN, is_kind, stored
 from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.where.source import syntax_of
 from tensormagic.reports import Clash
 
 # Through which name a line writes: what the user wrote on the left of ``=``, before ``.add_(…)``, or as ``out=``.
@@ -56,12 +57,8 @@ def statement_at(filename: str, line: int) -> Statement:
 
 @lru_cache(maxsize=16)
 def _statements(source: str) -> dict[int, Statement]:
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
-        return {}
     found: dict[int, Statement] = {}
-    waiting: list[tuple[ast.AST, frozenset[str], frozenset[str]]] = [(tree, frozenset(), frozenset())]
+    waiting: list[tuple[ast.AST, frozenset[str], frozenset[str]]] = [(syntax_of(source), frozenset(), frozenset())]
     while waiting:
         node, names, sources = waiting.pop()
         if isinstance(node, ast.For | ast.AsyncFor):

@@ -9,6 +9,7 @@ import weakref
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -29,7 +30,7 @@ from tensormagic.collectors.graphs.structure import GraphStructure, Walk
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.objects.namespace import modules_in
 from tensormagic.collectors.where.caller import Origins
-from tensormagic.collectors.where.source import SourceLines, is_expected, is_own_code, name_in, names_of
+from tensormagic.collectors.where.source import SourceLines, is_expected, name_in, names_of, own_frames
 from tensormagic.reports import Gap, Graph
 from tensormagic.reports.failure import LossWithoutGraph, ModelInSight
 from tensormagic.reports.graph import Cut, CutKind
@@ -67,14 +68,10 @@ def look_at(root: torch.Tensor, caller: FrameType | None, site: int | None) -> L
 
 
 def _own_frames(frame: FrameType | None) -> Iterator[FrameType]:
-    found = 0
-    while frame is not None and found < MOST_FRAMES:
-        if is_own_code(frame.f_code.co_filename):
-            found += 1
-            yield frame
-            if not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
-                return  # the cell or the module; what runs it is another matter
-        frame = frame.f_back
+    for own in islice(own_frames(frame), MOST_FRAMES):
+        yield own
+        if not own.f_code.co_flags & inspect.CO_OPTIMIZED:
+            return  # the cell or the module; what runs it is another matter
 
 
 def _models(frames: list[FrameType]) -> tuple[ModelInSight, ...]:

@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 from tensormagic.collectors.failures.failing_source import Failing, failing_at
-from tensormagic.collectors.where.source import MARK, foreign_frames, is_own_code, names_of
+from tensormagic.collectors.where.source import foreign_frames, is_own_frame, names_of
 from tensormagic.errors import TensorMagicError
 
 _TORCH = str(Path(torch.__file__).parent)
@@ -110,7 +110,7 @@ def steps_of(error: BaseException, mode_calls: frozenset[CodeType]) -> Steps:
     kept = set(foreign_frames([entry.tb_frame for entry in entries]))
     steps = Steps([entry for entry in entries if entry.tb_frame in kept])
     steps.kind, steps.message = type(error), message_of(error)
-    steps.own = max((at for at, entry in enumerate(steps.entries) if is_own(entry.tb_frame)), default=-1)
+    steps.own = max((at for at, entry in enumerate(steps.entries) if is_own_frame(entry.tb_frame)), default=-1)
     own = entries.index(steps.entries[steps.own]) if steps.own >= 0 else -1
     modes = [at for at, entry in enumerate(entries) if at > own and entry.tb_frame.f_code in mode_calls]
     if modes:
@@ -124,11 +124,6 @@ def _entries(trace: TracebackType | None) -> list[TracebackType]:
         found.append(trace)
         trace = trace.tb_next
     return found
-
-
-def is_own(frame: FrameType) -> bool:
-    """Return whether a frame runs the user's code."""
-    return is_own_code(frame.f_code.co_filename) and frame.f_code.co_name != MARK
 
 
 def _note_call(steps: Steps, entries: list[TracebackType], mode: int) -> None:

@@ -18,7 +18,6 @@ from tensormagic.collectors.failures.failing_call import (
     can_be_explained,
     function_of,
     is_backward,
-    is_own,
     message_of,
     modules_in,
     of_arguments,
@@ -47,7 +46,14 @@ from tensormagic.collectors.objects.identity import Leaves, ModuleNames
 from tensormagic.collectors.objects.namespace import UNKNOWN
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.caller import Origins
-from tensormagic.collectors.where.source import CellNumber, location_in, location_of, names_of
+from tensormagic.collectors.where.source import (
+    CellNumber,
+    innermost_own,
+    is_own_frame,
+    location_in,
+    location_of,
+    names_of,
+)
 from tensormagic.reports import Edge, FailureReport, Gap, Graph, Location, Node, Operand, OutOfMemory
 from tensormagic.reports.failure import BackwardFault, Phase
 from tensormagic.words import error_text
@@ -146,22 +152,17 @@ def _report(error: BaseException, steps: Steps, refused: Refused, around: Surrou
     running = modules_in(steps)
     own = failing_at(steps.own_entry, around.source) if steps.own_entry is not None else None
     operands, gaps = _operands(steps, refused, modules, around)
-    phase: Phase = "backward" if is_backward(steps) else "forward"
     function = "" if _PYTHONS.search(steps.message) and not has_tensor(refused.given) else name_of(refused)
-    return FailureReport(
-        error_type=type(error).__name__,
-        error=message_of(error),
-        function=function,
-        phase=phase,
-        location=way[-1] if way else None,
-        way=way,
+    plain = _plain_report(error, steps, function, way)
+    return replace(
+        plain,
         module=modules.path(running[-1]) or f"({type(running[-1]).__name__})" if running else "",
         operands=operands,
         exact=refused.exact,
         gaps=gaps,
         call=own.text if own is not None else "",
         inside=inside,
-        graph=_graph(steps, refused, function, around) if phase == "forward" else None,
+        graph=_graph(steps, refused, function, around) if plain.phase == "forward" else None,
         backward=_backward_fault(error, steps, refused, around),
     )
 
@@ -175,16 +176,16 @@ def _without_memory(
     function = name_of(_as_called(steps, refused)[0]) if refused is not None else ""
     described = replace(described, op=function, location=way[-1] if way else None)
     described, memory = memory_at(error, described, around.namespace, around.cell_number)
+    return replace(_plain_report(error, steps, function, way), out_of_memory=described, memory=memory)
+
+
+def _plain_report(error: BaseException, steps: Steps, function: str, way: tuple[Location, ...]) -> FailureReport:
+    """Return what every report of a failure begins with: the error, whose call it ended, and where."""
+    phase: Phase = "backward" if is_backward(steps) else "forward"
     return FailureReport(
-        error_type=type(error).__name__,
-        error=message_of(error),
-        function=function,
-        phase="backward" if is_backward(steps) else "forward",
-        location=described.location,
-        way=way,
-        out_of_memory=described,
-        memory=memory,
-    )
+        error_type=type(error).__name__, error=message_of(error), function=function, phase=phase,
+        location=way[-1] if way else None, way=way,
+    )  # fmt: skip
 
 
 def _graph(steps: Steps, refused: Refused, function: str, around: Surroundings) -> Graph | None:
@@ -237,12 +238,10 @@ def _stem(name: str) -> str:
 
 
 def _way(steps: Steps, around: Surroundings) -> tuple[Location, ...]:
-    own = [entry for entry in steps.entries if is_own(entry.tb_frame)]
+    own = [entry for entry in steps.entries if is_own_frame(entry.tb_frame)]
     kept = own if len(own) <= _MOST_WAY else [*own[:2], *own[-_MOST_WAY + 2 :]]
     way = [_line_of(entry, around.cell_number) for entry in kept]
-    caller = steps.entries[0].tb_frame.f_back if around.source and way else None
-    while caller is not None and not is_own(caller):
-        caller = caller.f_back
+    caller = innermost_own(steps.entries[0].tb_frame.f_back) if around.source and way else None
     if caller is not None:  # an expression that a line hands over stands in that line
         line = location_in(caller, caller.f_lineno, around.cell_number)
         way[-1] = replace(line, text=" ".join(around.source.split()))
@@ -297,12 +296,12 @@ _DEVICES = {"CUDA": "cuda", "HIP": "cuda", "XPU": "xpu", "MPS": "mps", "PrivateU
 _ACCELERATOR = re.compile(rf"(?:\b(\w+) )?[Oo]ut of memory\. Tried to allocate {_SIZE}")
 _MPS = re.compile(rf"MPS backend out of memory \(MPS allocated: {_SIZE}")
 _ASYNC = re.compile(r"Allocation on device (\d+) would exceed allowed memory\. \(out of memory\)")
-_CPU = re.compile(r"(?:can't allocate memory|not enough memory): you tried to allocate (\d+) bytes")
-_MAPPED = re.compile(r"unable to mmap (\d+) bytes from file .*Cannot allocate memory", re.DOTALL)
-_NUMPY = re.compile(rf"Unable to allocate {_SIZE} for an array")
-_BARE = re.compile(
-    r"(?:CUDA|CUDA driver|HIP) error: out of memory|CUDNN_STATUS_ALLOC_FAILED|CUBLAS_STATUS_ALLOC_FAILED"
-    r"|CUSOLVER_STATUS_ALLOC_FAILED|CUFFT_ALLOC_FAILED"
+_PLAIN = (
+    (re.compile(r"(?:can't allocate memory|not enough memory): you tried to allocate (\d+) bytes"), "cpu"),
+    (re.compile(r"unable to mmap (\d+) bytes from file .*Cannot allocate memory", re.DOTALL), "cpu"),
+    (re.compile(rf"Unable to allocate {_SIZE} for an array"), "cpu"),
+    (re.compile(r"(?:CUDA|CUDA driver|HIP) error: out of memory|CUDNN_STATUS_ALLOC_FAILED"), "cuda"),
+    (re.compile(r"CUBLAS_STATUS_ALLOC_FAILED|CUSOLVER_STATUS_ALLOC_FAILED|CUFFT_ALLOC_FAILED"), "cuda"),
 )
 
 
@@ -368,23 +367,17 @@ def _malloc_async(message: str) -> OutOfMemory | None:
     )
 
 
-def _cpu(message: str) -> OutOfMemory | None:
-    found = _CPU.search(message) or _MAPPED.search(message)
-    return OutOfMemory("cpu", int(found[1]), message=message) if found else None
+def _plain(message: str) -> OutOfMemory | None:
+    """Read what says at most how much was asked for."""
+    for pattern, device in _PLAIN:
+        if found := pattern.search(message):
+            asked = found.groups()
+            nbytes = None if not asked else int(asked[0]) if len(asked) == 1 else _bytes(*asked)
+            return OutOfMemory(device, nbytes, message=message)
+    return None
 
 
-def _numpy(message: str) -> OutOfMemory | None:
-    found = _NUMPY.search(message)
-    return OutOfMemory("cpu", _bytes(found[1], found[2]), message=message) if found else None
-
-
-def _bare(message: str) -> OutOfMemory | None:
-    return OutOfMemory("cuda", None, message=message) if _BARE.search(message) else None
-
-
-_READERS: tuple[Callable[[str], OutOfMemory | None], ...] = (
-    _accelerator, _malloc_async, _mps, _cpu, _numpy, _bare,
-)  # fmt: skip
+_READERS: tuple[Callable[[str], OutOfMemory | None], ...] = (_accelerator, _malloc_async, _mps, _plain)
 
 
 def _first(message: str, *patterns: str) -> int | None:

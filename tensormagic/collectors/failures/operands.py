@@ -20,7 +20,6 @@ from tensormagic.collectors.failures.failing_call import (
     Steps,
     given_to_module,
     handed_to_module,
-    is_own,
     modules_in,
 )
 from tensormagic.collectors.failures.failing_source import failing_at, unpacked, written_call
@@ -28,7 +27,7 @@ from tensormagic.collectors.objects.holdings import is_kind
 from tensormagic.collectors.objects.identity import ModuleNames
 from tensormagic.collectors.objects.namespace import UNKNOWN, Walk, is_plain_tensor, still_value
 from tensormagic.collectors.quiet import answers_itself, numbers, quiet
-from tensormagic.collectors.where.source import names_of
+from tensormagic.collectors.where.source import is_own_frame, names_of
 from tensormagic.reports import Location, Operand
 
 # Tells what a call was given as plain data: of a tensor its shape and kind, of anything else a short text.
@@ -234,7 +233,7 @@ class OperandNames:
 
     def __init__(self, steps: Steps, refused: Refused, modules: ModuleNames) -> None:
         self._steps, self._refused, self._modules = steps, refused, modules
-        self._own_call = refused.caller is not None and is_own(refused.caller.tb_frame)
+        self._own_call = refused.caller is not None and is_own_frame(refused.caller.tb_frame)
         self._written = written_call(refused.failing) if refused.failing is not None else None
         self._positional, self._named = self._unpacked()
         self._spaces: list[dict[str, Any]] | None = None
@@ -367,7 +366,7 @@ class OperandNames:
 
 def _spaces(steps: Steps) -> Iterator[dict[str, Any]]:
     """Yield the names of the user's running functions, the innermost first, their modules' or cells' last."""
-    frames = [entry.tb_frame for entry in reversed(steps.entries) if is_own(entry.tb_frame)][:_MOST_FRAMES]
+    frames = [entry.tb_frame for entry in reversed(steps.entries) if is_own_frame(entry.tb_frame)][:_MOST_FRAMES]
     yield from (dict(names_of(frame)) for frame in frames)
     seen: set[int] = set()
     for frame in frames:

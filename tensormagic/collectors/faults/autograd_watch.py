@@ -193,8 +193,6 @@ def _is_followable(x: Any) -> bool:
     )  # fmt: skip
 
 
-# What the function mode is asked to remember for autograd's sake: writes in place, ``.data``, reads of ``.grad``.
-
 # Notes where ``.grad`` is read of a tensor that is no leaf and keeps no gradient: it is None, and stays so.
 #
 # Torch says so once a process, in a warning. Only what the user's own lines read is noted, and only what was None.

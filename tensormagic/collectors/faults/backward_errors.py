@@ -24,6 +24,7 @@ from tensormagic.collectors.graphs.saved_tensors import Saved, is_freed, memory_
 from tensormagic.collectors.graphs.structure import NO_NUMBER, start_nodes
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.caller import sequence_number
+from tensormagic.collectors.where.source import syntax_of
 from tensormagic.reports.base import Location
 from tensormagic.reports.failure import (
     BackwardFault,
@@ -373,10 +374,7 @@ def _counts(code: CodeType) -> dict[int, int]:
 
 def _tree(code: CodeType) -> ast.FunctionDef | None:
     """Return the function's syntax tree; None where its source cannot be read."""
-    try:
-        tree = ast.parse("".join(linecache.getlines(code.co_filename)))
-    except (SyntaxError, ValueError):
-        return None
+    tree = syntax_of("".join(linecache.getlines(code.co_filename)))
     inside = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == code.co_name)
     starts = ((min([node.lineno, *(each.lineno for each in node.decorator_list)]), node) for node in inside)
     return next((node for first, node in starts if first == code.co_firstlineno), None)

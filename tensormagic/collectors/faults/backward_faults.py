@@ -8,6 +8,7 @@ import math
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from types import CodeType, FrameType
 from typing import Any, Protocol
 
@@ -33,8 +34,8 @@ from tensormagic.collectors.graphs.structure import Walk
 from tensormagic.collectors.hooks.replacing import BackwardCall
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.where.caller import Origins
-from tensormagic.collectors.where.source import SourceLines, is_expected, is_own_code, names_of
+from tensormagic.collectors.where.caller import Origins, with_causes
+from tensormagic.collectors.where.source import SourceLines, is_expected, is_own_code, names_of, own_frames
 from tensormagic.reports.base import Location
 from tensormagic.reports.failure import (
     BackwardFault,
@@ -158,7 +159,6 @@ def _unread_gradient(kind: Any) -> str:
 # is looked into as long as its nodes live; what is kept is plain data, for the exception that ends the run.
 
 MOST_UNSEEN = 16  # tensors modified unseen that are reported
-MOST_CHAIN = 16  # exceptions followed through __cause__ and __context__
 MOST_FRAMES = 12
 
 
@@ -280,7 +280,7 @@ class Faults(TracePart):
 
     def finish(self, error: BaseException | None) -> None:
         """Say that the run has ended, with an exception or without: others that backwards raised were caught."""
-        for each in _chain(error):
+        for each in with_causes(error):
             if (fault := self._caught.take_out(each)) is not None:
                 self._ended_by = (type(each).__name__, str(each), fault)
 
@@ -343,7 +343,7 @@ class Names:
 
     def __init__(self, caller: FrameType | None, namespace: Mapping[str, Any], leaves: Leaves) -> None:
         self._leaves = leaves
-        self._spaces: list[Mapping[str, Any]] = [*_own_locals(caller), namespace]
+        self._spaces: list[Mapping[str, Any]] = [*map(names_of, islice(own_frames(caller), MOST_FRAMES)), namespace]
 
     def _tensors(self) -> Iterable[tuple[str, torch.Tensor]]:
         for names in self._spaces:
@@ -370,23 +370,3 @@ class Names:
             if known is not None and not leaf.is_unnamed and same_start(known, tensor):
                 return leaf.name
         return ""
-
-
-def _own_locals(frame: FrameType | None) -> Iterable[Mapping[str, Any]]:
-    count = 0
-    while frame is not None and count < MOST_FRAMES:
-        if is_own_code(frame.f_code.co_filename):
-            count += 1
-            yield names_of(frame)
-        frame = frame.f_back
-
-
-def _chain(error: BaseException | None) -> Iterable[BaseException]:
-    waiting = [error]
-    seen: set[int] = set()
-    while waiting and len(seen) < MOST_CHAIN:
-        current = waiting.pop()
-        if current is not None and id(current) not in seen:
-            seen.add(id(current))
-            yield current
-            waiting += [current.__cause__, current.__context__]

@@ -101,7 +101,7 @@ def grid(shape: Sequence[int], stride: Sequence[int], offset: int, cut: Cut | No
     )
 
 
-# The storage strip: for every cell of the storage, how much of it a tensor reads, and how early.
+# The storage strip: for every cell of the storage, how much of it a tensor reads.
 #
 # Counts are exact wherever that is possible at a bounded price: by arithmetic where the dimensions nest, by
 # enumeration for overlapping patterns of up to `ENUMERATION_LIMIT` elements. Beyond that they are sampled, and the
@@ -166,38 +166,27 @@ def _run_length(elements: int, row_length: int) -> int:
     return row_length // fitting[-1] if fitting else even
 
 
-Count = tuple["int | None", "int | None", "int | None"]
+Count = tuple["int | None", "int | None"]
 
 
 def total(pattern: Pattern | None, starts: range, stop: int) -> tuple[Sequence[Count], bool]:
-    """Return (distinct, reads, first rank) for every cell of a strip up to ``stop``, and whether that is exact."""
+    """Return (distinct, reads) for every cell of a strip up to ``stop``, and whether that is exact."""
     if pattern is None:
-        return [(0, 0, None)] * len(starts), True
+        return [(0, 0)] * len(starts), True
     if pattern.nests:
-        return [_tally_nested(pattern, at, min(at + starts.step, stop)) for at in starts], True
+        distinct = (sum(pattern.boxes(at, min(at + starts.step, stop))) for at in starts)
+        return [(some, some * pattern.repeats) for some in distinct], True
     if pattern.steps <= ENUMERATION_LIMIT:
         return _tally_enumerated(pattern, starts), True
     return _tally_sampled(pattern, starts, stop), False
 
 
-def _tally_nested(pattern: Pattern, start: int, stop: int) -> Count:
-    boxes = list(pattern.boxes(start, stop))
-    distinct = sum(count for count, _ in boxes)
-    first = min((rank for _, rank in boxes), default=None)
-    return distinct, distinct * pattern.repeats, None if first is None else first + 1
-
-
 def _tally_enumerated(pattern: Pattern, starts: range) -> list[Count]:
-    offsets, ranks = enumerate_reads(pattern)
+    offsets, _ = enumerate_reads(pattern)
     cells = (offsets - starts.start) // starts.step
     reads = np.bincount(cells, minlength=len(starts)) * pattern.repeats
     distinct = np.bincount((np.unique(offsets) - starts.start) // starts.step, minlength=len(starts))
-    first = np.full(len(starts), np.iinfo(np.int64).max)
-    np.minimum.at(first, cells, ranks)
-    return [
-        (int(some), int(times), int(rank) + 1 if times else None)
-        for some, times, rank in zip(distinct, reads, first, strict=True)
-    ]
+    return [(int(some), int(times)) for some, times in zip(distinct, reads, strict=True)]
 
 
 def enumerate_reads(pattern: Pattern) -> tuple[np.ndarray, np.ndarray]:
@@ -217,7 +206,7 @@ def _tally_sampled(pattern: Pattern, starts: range, stop: int) -> list[Count]:
     cells = (_offsets_at(pattern, taken) - starts.start) // starts.step
     reads = np.bincount(cells, minlength=len(starts)) * (pattern.steps / len(taken) * pattern.repeats)
     bounds = ((at, min(at + starts.step, stop)) for at in starts)
-    return [(count_between(pattern, *bound), round(times), None) for bound, times in zip(bounds, reads, strict=True)]
+    return [(count_between(pattern, *bound), round(times)) for bound, times in zip(bounds, reads, strict=True)]
 
 
 def _offsets_at(pattern: Pattern, steps: np.ndarray) -> np.ndarray:

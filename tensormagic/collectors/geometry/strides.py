@@ -26,7 +26,7 @@ SPARSE_PARTS: Mapping[torch.layout, tuple[str, ...]] = {
 }
 
 # Integer arithmetic on strides: which storage elements a strided tensor reads, how often, and in which order.
-
+#
 # A strided tensor reads ``storage_offset + Σ strideₖ·indexₖ``. Where the dimensions *nest* (sorted by stride, each
 # step is at least as long as all that lies inside it), every question about a run of the storage has an exact answer
 # in a number of steps that depends on the number of dimensions alone, not on the number of elements. No memory is
@@ -117,34 +117,34 @@ class Pattern:
         united = self if self.nests else self.united()
         return united.steps if united.nests else None
 
-    def boxes(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    def boxes(self, start: int, stop: int) -> Iterator[int]:
         """Cut what is read in storage elements ``start`` to ``stop`` into boxes of whole inner axes.
 
         Only for patterns that nest: then each axis is cut at most twice, and the number of boxes is at most about
         twice the number of axes.
 
         Yields:
-            For each box how many elements it has, and the smallest rank (from 0) at which one of them is read.
+            For each box how many elements it has.
         """
         spans, counts = self._suffixes()
-        pending = [(0, start - self.offset, stop - self.offset, 0)]
+        pending = [(0, start - self.offset, stop - self.offset)]
         while pending:
-            level, low, high, rank = pending.pop()
+            level, low, high = pending.pop()
             low, high = max(low, 0), min(high, spans[level])
             if low >= high:
                 continue
             if high - low == spans[level]:
-                yield counts[level], rank
+                yield counts[level]
                 continue
             axis, inner = self.axes[level], spans[level + 1]
             first_whole, last_whole = -(-low // axis.stride), min((high - inner) // axis.stride, axis.size - 1)
             if first_whole <= last_whole:
-                yield (last_whole - first_whole + 1) * counts[level + 1], rank + first_whole * axis.weight
+                yield (last_whole - first_whole + 1) * counts[level + 1]
             ends = {max((low - inner) // axis.stride + 1, 0), min((high - 1) // axis.stride, axis.size - 1)}
             for at in ends:
                 if not first_whole <= at <= last_whole:
                     origin = at * axis.stride
-                    pending.append((level + 1, low - origin, high - origin, rank + at * axis.weight))
+                    pending.append((level + 1, low - origin, high - origin))
 
     def _suffixes(self) -> tuple[list[int], list[int]]:
         """Return, for each level, how far the axes from there inwards reach, and how many elements they read."""
@@ -167,7 +167,7 @@ def count_between(pattern: Pattern, start: int, stop: int) -> int | None:
     united = pattern if pattern.nests else pattern.united()
     if not united.nests:
         return None
-    return sum(count for count, _ in united.boxes(start, stop))
+    return sum(united.boxes(start, stop))
 
 
 # Reading a tensor of any size in pieces: no dimension of stride 0 twice, no huge tensor whole.

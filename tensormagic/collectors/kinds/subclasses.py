@@ -22,8 +22,6 @@ from tensormagic.collectors.quiet import number
 from tensormagic.reports import Fact, Placed
 from tensormagic.words import number_of_bytes, percent, plural, tuple_text
 
-# Subclasses of ``torch.Tensor``, and DTensor among them.
-
 # Other people's tensor classes: with memory of their own, or wrapped around other tensors.
 #
 # Their code is not run where that can be avoided: inner tensors are read from the instance's dictionary; only where

@@ -27,8 +27,6 @@ from tensormagic.collectors.kinds.kind import (
 from tensormagic.reports import Fact, StoredGroup, StoredLine, StoredList, StoredMap
 from tensormagic.words import count, listed, number_of_bytes, percent, plural, tuple_text
 
-# Tensors around other tensors or without readable numbers: opaque, masked, functional, functorch, quantized.
-
 # Layouts that torch keeps for a library: the numbers lie in an order that only the library knows.
 
 

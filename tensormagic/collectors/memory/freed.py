@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from tensormagic.collectors.devices import READERS, Reader, read_devices
+from tensormagic.collectors.devices import read_devices
 from tensormagic.collectors.memory.flow import Dominance, Flow, bits, flow_of, set_of
 from tensormagic.collectors.memory.references import References
 from tensormagic.collectors.memory.roots import Items, Root, is_foreign, items_of, join_foreign, session_roots, shell_of
@@ -205,9 +205,7 @@ def _together(members: int, roots: Sequence[Root], flow: Flow) -> Release | None
 # What a user's name leads to as well stays alive whatever the history does, and so stays in the history, too.
 
 
-def free_session(
-    namespace: Mapping[str, Any], *, drop: bool, readers: tuple[tuple[str, Reader], ...] = READERS
-) -> FreeingReport:
+def free_session(namespace: Mapping[str, Any], *, drop: bool) -> FreeingReport:
     """Return what only outputs and the last error keep; let go of it where asked to, and measure what that brought."""
     gc.collect()  # what lies in circles that nobody leads to is free already, and keeps nothing of these
     looked = look(namespace)
@@ -216,7 +214,7 @@ def free_session(
     entries.sort(key=lambda one: (-one.nbytes, -one.reaches))
     dropped = drop and bool(chosen)
     nothing: tuple[int, int, tuple[DeviceGain, ...]] = (0, 0, ())
-    freed, storages, gains = _drop([looked.roots[at] for at in chosen], namespace, readers) if dropped else nothing
+    freed, storages, gains = _drop([looked.roots[at] for at in chosen], namespace) if dropped else nothing
     return FreeingReport(
         entries=tuple(entries), nbytes=looked.flow.freed(set_of(chosen)).nbytes, dropped=dropped,
         freed=freed, storages=storages, gains=gains,
@@ -232,18 +230,16 @@ def _keeping(looked: Look) -> list[int]:
     return [at for at in session if looked.flow.alone[at].nbytes or at in shared]
 
 
-def _drop(
-    roots: Sequence[Root], namespace: Mapping[str, Any], readers: tuple[tuple[str, Reader], ...]
-) -> tuple[int, int, tuple[DeviceGain, ...]]:
+def _drop(roots: Sequence[Root], namespace: Mapping[str, Any]) -> tuple[int, int, tuple[DeviceGain, ...]]:
     """Let go of roots; returns the bytes and the number of the storages that are gone, and what the devices say."""
     watched = _watched(roots, namespace)
-    before = read_devices(readers)[0]
+    before = read_devices()[0]
     for root in roots:
         root.drop()
     gc.collect()
     _empty_caches()
     gone = [nbytes for weak, nbytes in watched if weak.expired()]  # type: ignore[no-untyped-call]
-    now = {device.device: device for device in read_devices(readers)[0]}
+    now = {device.device: device for device in read_devices()[0]}
     return sum(gone), len(gone), tuple(_gain(was, now[was.device]) for was in before if was.device in now)
 
 

@@ -19,7 +19,7 @@ from tensormagic.collectors.kinds.subclasses import dispatches, has_memory, inne
 from tensormagic.collectors.objects.reach import Place
 from tensormagic.collectors.quiet import number
 from tensormagic.collectors.where.caller import own_frame
-from tensormagic.collectors.where.source import is_own_code, location_in, location_of, names_of
+from tensormagic.collectors.where.source import location_in, location_of, names_of, own_frames
 from tensormagic.reports import Category, Holder, Location
 
 # What memory is for: from the roles in which a storage was met to one category.
@@ -170,16 +170,14 @@ def running(frame: FrameType | None, taken: set[str]) -> list[tuple[Place, Any]]
     A variable with a name that is ``taken``, that means something to the user already, is shown with its function.
     """
     found: list[tuple[Place, Any]] = []
-    while frame is not None:
-        code = frame.f_code
-        if code.co_flags & inspect.CO_OPTIMIZED and is_own_code(code.co_filename):
-            names = dict(names_of(frame))
-            location = location_in(frame, frame.f_lineno)
+    for own in own_frames(frame):
+        if own.f_code.co_flags & inspect.CO_OPTIMIZED:
+            names = dict(names_of(own))
+            location = location_in(own, own.f_lineno)
             for name, held in names.items():
-                path = f"{code.co_name}.<locals>.{name}" if name in taken else name
+                path = f"{own.f_code.co_name}.<locals>.{name}" if name in taken else name
                 found.append((Place(path, "name", 0, location), held))
             taken |= set(names)
-        frame = frame.f_back
     return found
 
 

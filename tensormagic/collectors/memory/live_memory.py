@@ -17,7 +17,7 @@ from tensormagic.collectors.memory.freed import collect_releases
 from tensormagic.collectors.memory.live_blocks import Block, Lines, Origin, category_of, nbytes_of, noted_line, running
 from tensormagic.collectors.memory.survey import Survey, note_unnamed_referrers
 from tensormagic.collectors.objects.namespace import OPTIMIZED
-from tensormagic.collectors.objects.reach import Budget, Place
+from tensormagic.collectors.objects.reach import Place
 from tensormagic.collectors.quiet import numbers, quiet
 from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk
 from tensormagic.collectors.session.watching import standing_out
@@ -119,7 +119,6 @@ def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by nam
     only: Mapping[str, Any] | None = None,
     devices: Collection[str] | None = None,
     most: int = MOST_LISTED,
-    budget: Budget = THOROUGH,
     readers: tuple[tuple[str, Reader], ...] = READERS,
 ) -> MemoryReport:
     """Return where the memory is. Changes nothing, keeps nothing.
@@ -131,17 +130,16 @@ def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by nam
         only: Show only the memory that these lead to.
         devices: Show only these: ``"cuda:0"``, ``"cuda"`` for all of a kind.
         most: How many storages to list; the others are summed up.
-        budget: How long to walk.
         readers: What reads the devices' counters.
     """
     with quiet(), uncollected():
-        walk_session = ObjectWalk(budget).through(namespace, [*running(frame, set(namespace)), *more])
+        walk_session = ObjectWalk(THOROUGH).through(namespace, [*running(frame, set(namespace)), *more])
         # Asked before anything else is met: whoever holds a tensor then keeps it.
         kept, views, graphs = standing_out(walk_session, namespace) if only is None else ((), (), ())
         survey = Survey(walk_session, everything=True)
         blocks = [block for block in survey.blocks if _is_asked_for(block.memory.device, devices)]
         if only is not None:  # what these lead to, by their names or their graphs
-            wanted = Survey(ObjectWalk(budget).below(only), everything=False).identities
+            wanted = Survey(ObjectWalk(THOROUGH).below(only), everything=False).identities
             blocks = [block for block in blocks if (block.identities | {block.memory.identity}) & wanted]
         blocks.sort(key=lambda block: -block.nbytes)
         note_unnamed_referrers(blocks, survey.ours)

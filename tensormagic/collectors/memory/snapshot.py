@@ -194,9 +194,7 @@ MOST_SEGMENTS = 60
 MOST_LISTED = 100
 
 
-def snapshot_report(
-    data: Any, *, source: str = "", file_bytes: int = 0, cell_number: CellNumber | None = None
-) -> SnapshotReport:
+def snapshot_report(data: Any, *, source: str = "", cell_number: CellNumber | None = None) -> SnapshotReport:
     """Return a snapshot, summed up.
 
     ``data`` is what ``torch.cuda.memory._snapshot()`` returned, or a file of it held.
@@ -210,7 +208,6 @@ def snapshot_report(
     live = sorted(read.in_use(), key=lambda block: -block.nbytes)
     return SnapshotReport(
         source=source,
-        file_bytes=file_bytes,
         devices=tuple(_devices(read)),
         segments=tuple(segment_report(area, lines.index) for area in areas[:MOST_SEGMENTS]),
         segments_left_out=_rest([area.nbytes for area in areas[MOST_SEGMENTS:]]),

@@ -7,7 +7,7 @@ import os
 import pickle
 import pickletools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -239,16 +239,15 @@ class _PlainUnpickler(pickle.Unpickler):
         raise SnapshotError(f"refused: it wants an object from outside the file ({given!r:.80})")
 
 
-def read_file(path: str | os.PathLike[str], *, most_bytes: int = MOST_BYTES) -> tuple[Any, int]:
-    """Return what the pickle in the file holds, and its length in bytes.
+def read_file(path: str | os.PathLike[str], *, most_bytes: int = MOST_BYTES) -> Any:
+    """Return what the pickle in the file holds.
 
     Raises:
         SnapshotError: where there is no such file, it is no pickle, damaged, too large, or more than plain data; the
             message names the file.
     """
     try:
-        data = _bytes_of(Path(path).expanduser(), most_bytes)
-        return load(data), len(data)
+        return load(_bytes_of(Path(path).expanduser(), most_bytes))
     except SnapshotError as error:
         raise SnapshotError(f"cannot read {os.fspath(path)!r} as a memory snapshot: {error}") from None
 
@@ -300,11 +299,3 @@ def _check_beginning(data: bytes) -> None:
         described = "it looks like JSON; a snapshot is a pickle"
     if described:
         raise SnapshotError(described)
-
-
-def plain_data(given: str | os.PathLike[str] | Mapping[str, Any] | list[Any]) -> tuple[Any, str, int]:
-    """Return the data of a file, or of what ``torch.cuda.memory._snapshot()`` returned; the file's name and length."""
-    if isinstance(given, str | os.PathLike):
-        data, size = read_file(given)
-        return data, Path(os.fspath(given)).name, size
-    return given, "", 0

@@ -22,14 +22,13 @@ from tensormagic.collectors.objects.reach import Place
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.session_walk import (
     THOROUGH,
-    CellNumber,
     ObjectWalk,
     emptied,
     graphs_and_storages,
     grown,
-    no_cell,
     sources,
 )
+from tensormagic.collectors.where.source import CellNumber, no_cell
 from tensormagic.reports import Leak, Location
 from tensormagic.reports.memory import Category
 from tensormagic.reports.memory_run import LeakForm

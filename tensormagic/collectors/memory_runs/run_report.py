@@ -40,7 +40,8 @@ from tensormagic.collectors.memory_runs.leaks import (
 from tensormagic.collectors.objects.reach import Place
 from tensormagic.collectors.ops import has_memory
 from tensormagic.collectors.quiet import number, quiet
-from tensormagic.collectors.session.session_walk import THOROUGH, CellNumber, ObjectWalk, no_cell
+from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk
+from tensormagic.collectors.where.source import CellNumber, no_cell
 from tensormagic.reports import Gap, Leak, Location
 from tensormagic.reports.memory import CATEGORIES, Category, DeviceMemory, LiveStorage
 from tensormagic.reports.memory_run import AllocatedBlock, LineMemory, Timeline

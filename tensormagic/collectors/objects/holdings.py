@@ -192,6 +192,16 @@ def registered(module: nn.Module, registry: str) -> dict[str, Any]:
     return dict(held.items()) if defining_module(type(held)).startswith("torch.") else {}
 
 
+def updated_by(optimizer: Any) -> list[Any]:
+    """Return what an optimizer updates, read without running code of its class."""
+    return [one for group in attributes_of(optimizer).get("param_groups") or () for one in group["params"]]
+
+
+def states_of(optimizer: Any) -> dict[Any, Any]:
+    """Return what an optimizer remembers of each that it updates, likewise."""
+    return attributes_of(optimizer).get("state") or {}
+
+
 def gradient_there(x: torch.Tensor, *, retained: bool = True) -> torch.Tensor | None:
     """Return the ``.grad`` of a leaf, or of what retains it; None also where torch refuses to say whether it is one.
 
@@ -435,6 +445,11 @@ _READERS: tuple[tuple[type, Callable[[Holdings, Any], Iterable[Reference]]], ...
 
 
 # Modules inside modules, and what they have registered, read without running code of their classes.
+
+
+def is_module(value: object) -> bool:
+    """Return whether a value is a module, whatever it says of itself."""
+    return is_a(value, nn.Module)
 
 
 def is_torch_own(kind: type) -> bool:

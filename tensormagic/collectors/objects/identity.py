@@ -363,11 +363,16 @@ _MODULE_CALL = nn.Module._call_impl.__code__
 
 def outermost_call(frame: FrameType | None) -> tuple[Any, ...] | None:
     """Return what the outermost module whose forward runs in ``frame`` or above it was given; None without one."""
-    found = None
+    calls = list(_module_calls(frame))
+    return (*calls[-1].f_locals["args"], calls[-1].f_locals["kwargs"]) if calls else None
+
+
+def _module_calls(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yield the frames at and above ``frame`` in which a module is called, the innermost first."""
     while frame is not None:
-        found = frame if frame.f_code is _MODULE_CALL else found
+        if frame.f_code is _MODULE_CALL:
+            yield frame
         frame = frame.f_back
-    return None if found is None else (*found.f_locals["args"], found.f_locals["kwargs"])
 
 
 class RunningModules:
@@ -389,11 +394,8 @@ class RunningModules:
         """Learn the outermost module that is running, and with it, as a rule, the path of ``module``."""
         if label := self._modules.unnamed_referrer(module):
             return label
-        outermost, above = module, frame.f_back
-        while above is not None:
-            if above.f_code is _MODULE_CALL:
-                outermost = above.f_locals["self"]
-            above = above.f_back
+        above = [each.f_locals["self"] for each in _module_calls(frame.f_back)]
+        outermost = above[-1] if above else module
         if self._modules.path(outermost) and all(inner is not module for _, inner in inside("", outermost)):
             return self._modules.add_unnamed_referrer(module)
         with gc_paused():

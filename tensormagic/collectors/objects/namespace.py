@@ -34,6 +34,7 @@ from tensormagic.collectors.objects.holdings import (
     is_torch_own,
     mro_of,
     registered,
+    states_of,
 )
 from tensormagic.collectors.quiet import quiet
 from tensormagic.words import listed
@@ -116,14 +117,13 @@ _STEPS = {
 
 def _optimizer_children(path: str, optimizer: Any, depth: int, label: Label) -> Iterator[Child]:
     """Yield what an optimizer updates, and what it remembers of each."""
-    attributes = attributes_of(optimizer)
     names: dict[int, str] = {}
-    for number, group in enumerate(attributes.get("param_groups") or ()):
+    for number, group in enumerate(attributes_of(optimizer).get("param_groups") or ()):
         held: Any = dict.get(group, "params") if is_kind(group, dict) else None
         for at, parameter in enumerate(list.__iter__(held) if is_kind(held, list) else ()):
             name = names[id(parameter)] = f"{path}.param_groups[{number}]['params'][{at}]"
             yield name, parameter, NO_FURTHER
-    for parameter, state in list(dict.items(attributes.get("state") or {})):
+    for parameter, state in list(dict.items(states_of(optimizer))):
         key = label(parameter) or names.get(id(parameter), repr(parameter) if is_opaque(parameter) else "?")
         yield f"{path}.state[{key}]", state, depth - 1
 

@@ -64,16 +64,15 @@ def _origin_of(state: bytes, position: int, most: int) -> Origin | None:
     return None
 
 
-def drawn_since(seed: int, state: Words, position: int, *, most: int = MOST_FORWARD) -> int | None:
-    """Return how many 32-bit numbers were drawn since ``seed``; None where the state is not met within ``most`` steps.
+def drawn_since(seed: int, state: Words, position: int) -> int | None:
+    """Return how many 32-bit numbers were drawn since ``seed``; None where the state is not met in so many steps.
 
     Args:
         seed: As torch is given it: the low 32 bits count.
         state: 624 words.
         position: How many of them were given; 0 or 624 for a state that was not stepped since its seed.
-        most: How many steps of 624 numbers to go forward at most.
     """
-    return distance(genrand(seed), SIZE, state, position or SIZE, most=most)
+    return distance(genrand(seed), SIZE, state, position or SIZE)
 
 
 def distance(start: Words, start_position: int, state: Words, position: int, *, most: int = MOST_FORWARD) -> int | None:

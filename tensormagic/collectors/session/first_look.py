@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data._utils.fetch import _MapDatasetFetcher
 
 from tensormagic.collectors.aliasing.aliases import components
-from tensormagic.collectors.objects.holdings import inside, is_a
+from tensormagic.collectors.objects.holdings import inside
 from tensormagic.collectors.where.source import is_own_code
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import Extent, Gap, Overfit, StartReport
@@ -253,11 +253,6 @@ def _in_eval(net: nn.Module) -> Iterator[str]:
         asks = any(parameter.requires_grad for parameter in module.parameters()) or isinstance(module, _DROPOUT)
         if isinstance(module, (*_NORMS, _DROPOUT)) and not module.training and asks:
             yield path.removeprefix(".")
-
-
-def is_module(value: object) -> bool:
-    """Return whether a value is a module."""
-    return is_a(value, nn.Module)
 
 
 Sorted = tuple[nn.Module, torch.optim.Optimizer | None, Any, Callable[..., Any] | None]

@@ -22,6 +22,8 @@ from tensormagic.collectors.objects.holdings import (
     is_torch_own,
     items_of,
     registered,
+    states_of,
+    updated_by,
 )
 from tensormagic.collectors.objects.namespace import Walk
 from tensormagic.collectors.quiet import number, quiet
@@ -186,11 +188,9 @@ def _held(namespace: Mapping[str, Any]) -> _Held:
         if id(optimizer) in met:
             continue
         met.add(id(optimizer))
-        attributes = attributes_of(optimizer)
-        for group in attributes.get("param_groups") or ():
-            for parameter in group["params"]:
-                found.names.setdefault(id(parameter), []).append(name)
-        for parameter, state in list(dict.items(attributes.get("state") or {})):
+        for parameter in updated_by(optimizer):
+            found.names.setdefault(id(parameter), []).append(name)
+        for parameter, state in list(dict.items(states_of(optimizer))):
             kept = [value for _, value in items_of(state) if type(value) in _PLAIN]
             found.nbytes[id(parameter)] = found.nbytes.get(id(parameter), 0) + sum(map(_nbytes, kept))
     return found

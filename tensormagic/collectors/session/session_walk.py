@@ -23,7 +23,7 @@ from tensormagic.collectors.graphs.saved_tensors import live_saved
 from tensormagic.collectors.graphs.structure import is_accumulate
 from tensormagic.collectors.objects.holdings import graph_of, registered
 from tensormagic.collectors.objects.reach import Budget, Place, ReferenceWalk, roots
-from tensormagic.collectors.where.source import is_own_code
+from tensormagic.collectors.where.source import CellNumber, is_own_code, no_cell, syntax_of
 from tensormagic.reports import Gap, GraphForm, Location, StoredGraph
 from tensormagic.words import listed
 
@@ -287,15 +287,8 @@ def _terms(node: Any) -> list[Any]:
 # A finding about what a module holds is of most use at the line that put it there. The source is what Python itself
 # remembers of it; where that is gone, there is no line.
 
-CellNumber = Callable[[str], "int | None"]
-
 _ADDING = {"append", "extend", "appendleft", "add", "insert"}
 _TAKING = {"pop", "popleft", "popitem", "clear", "remove"}
-
-
-def no_cell(_filename: str) -> int | None:
-    """Return None: no file is a cell."""
-    return None
 
 
 def assigned(kind: type, attribute: str, cell_number: CellNumber = no_cell) -> list[Location]:
@@ -381,20 +374,14 @@ def _only_line(
 @lru_cache(maxsize=128)
 def _bindings(source: str) -> tuple[tuple[int, str], ...]:
     """Return the lines of a source that assign to something, and to what; none of what is no Python."""
-    try:
-        assignments = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Assign)]
-    except (SyntaxError, ValueError):
-        return ()
+    assignments = [node for node in ast.walk(syntax_of(source)) if isinstance(node, ast.Assign)]
     return tuple((node.lineno, ast.unparse(target)) for node in assignments for target in node.targets)
 
 
 @lru_cache(maxsize=128)
 def _growing(source: str) -> tuple[tuple[int, str], ...]:
     """Return the lines of a source that put more into something, and into what; none of what is no Python."""
-    try:
-        found = [(node, _target(node)) for node in ast.walk(ast.parse(source))]
-    except (SyntaxError, ValueError):
-        return ()
+    found = [(node, _target(node)) for node in ast.walk(syntax_of(source))]
     return tuple((node.lineno, ast.unparse(target)) for node, target in found if target is not None)  # type: ignore[attr-defined]
 
 
@@ -421,10 +408,7 @@ def emptied(name: str, filenames: Iterable[str]) -> bool:
 @lru_cache(maxsize=128)
 def _emptying(source: str) -> tuple[str, ...]:
     """Return what the lines of a source take something out of; nothing of what is no Python."""
-    try:
-        return tuple(ast.unparse(target) for node in ast.walk(ast.parse(source)) for target in _taken(node))
-    except (SyntaxError, ValueError):
-        return ()
+    return tuple(ast.unparse(target) for node in ast.walk(syntax_of(source)) for target in _taken(node))
 
 
 def _taken(node: ast.AST) -> list[ast.expr]:

@@ -19,7 +19,8 @@ from tensormagic.collectors.objects.holdings import attributes_of, held_by, insi
 from tensormagic.collectors.objects.identity import ModuleNames
 from tensormagic.collectors.objects.namespace import Walk, is_kind
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.session.session_walk import CellNumber, assigned, no_cell, tied
+from tensormagic.collectors.session.session_walk import assigned, tied
+from tensormagic.collectors.where.source import CellNumber, no_cell
 from tensormagic.reports import (
     FlagWithoutEffect,
     Location,

@@ -11,11 +11,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from tensormagic.collectors.objects.holdings import attributes_of, registered
+from tensormagic.collectors.objects.holdings import registered, states_of, updated_by
 from tensormagic.collectors.objects.namespace import is_kind
 from tensormagic.collectors.quiet import quiet
-from tensormagic.collectors.session.session_walk import CellNumber, assigned, bound, no_cell
+from tensormagic.collectors.session.session_walk import assigned, bound
 from tensormagic.collectors.session.unregistered import parameters_of
+from tensormagic.collectors.where.source import CellNumber, no_cell
 from tensormagic.reports import Location, StillParameters
 
 # Where parameters lie in their model: beside others of the same make, and by which line they got there.
@@ -174,17 +175,12 @@ def snapshots(
     for name, p in parameters_of(root[1]):
         if type(p) is nn.Parameter and id(p) not in each and p.is_leaf and not p.is_inference():
             optimizer = held.get(id(p))
-            state = {} if optimizer is None else _registry(optimizer, "state").get(p) or {}
+            state = {} if optimizer is None else states_of(optimizer).get(p) or {}
             place = (0 if optimizer is None else id(optimizer), id(root[1]))
             each[id(p)] = ParameterSnapshot(
                 f"{root[0]}.{name}", p, state, p._version, _gradient(p), place, seen.get(id(p))
             )
     return list(each.values())
-
-
-def held_by(optimizer: Any) -> Iterable[Any]:
-    """Return what an optimizer updates, read without running code of its class."""
-    return [p for group in _registry(optimizer, "param_groups") or () for p in group["params"]]
 
 
 def steps_of(state: Mapping[str, Any]) -> int:
@@ -196,10 +192,6 @@ def steps_of(state: Mapping[str, Any]) -> int:
     if isinstance(count, torch.Tensor):
         return int(count.item()) if count.device.type == "cpu" and count.numel() == 1 else 0
     return int(count) if isinstance(count, int | float) else 0
-
-
-def _registry(optimizer: Any, name: str) -> Any:
-    return attributes_of(optimizer).get(name) or {}
 
 
 def _gradient(p: nn.Parameter) -> Gradient | None:
@@ -269,7 +261,7 @@ class Learning:
 
     def _models(self, roots: Iterable[Root], optimizers: list[tuple[str, Any]]) -> Iterator[_Model]:
         """Yield the models; a parameter that lies in two is the first one's."""
-        held = {id(p): optimizer for _, optimizer in optimizers for p in held_by(optimizer)}
+        held = {id(p): optimizer for _, optimizer in optimizers for p in updated_by(optimizer)}
         names = {id(optimizer): name for name, optimizer in optimizers}
         taken: set[int] = set()
         for root in roots:

@@ -21,17 +21,16 @@ from tensormagic.collectors.objects.reach import Budget
 from tensormagic.collectors.quiet import number, quiet
 from tensormagic.collectors.session.session_walk import (
     THOROUGH,
-    CellNumber,
     Held,
     ObjectWalk,
     grown,
     memory_behind,
-    no_cell,
     sources,
     stored_graphs,
 )
 from tensormagic.collectors.session.unregistered import TiedWeights, modules_report
 from tensormagic.collectors.session.update_tracking import Learning
+from tensormagic.collectors.where.source import CellNumber, no_cell
 from tensormagic.reports import (
     Growth,
     HeldSize,
@@ -102,13 +101,13 @@ def look(  # noqa: PLR0913  (a namespace; the rest are options, by name)
 
 
 def standing_out(
-    walk_session: ObjectWalk, namespace: Mapping[str, Any], filename: str = ""
+    walk_session: ObjectWalk, namespace: Mapping[str, Any]
 ) -> tuple[tuple[KeptMemory, ...], tuple[LoneView, ...], tuple[StoredGraph, ...]]:
     """Return what is alive and hardly meant to be, of what a walk has met.
 
     That is what only the session keeps, what a small view keeps, and what stored graphs keep.
     """
-    found = _Found(walk_session, namespace, sources(namespace, filename), no_cell)
+    found = _Found(walk_session, namespace, sources(namespace), no_cell)
     return found.kept(), found.views(), found.graphs()
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from tensormagic.collectors.aliasing.storage_aliases import array_base, owner_of, root_of
 from tensormagic.collectors.kinds import study
 from tensormagic.collectors.kinds.kind import MOST_COPIED
 from tensormagic.collectors.quiet import quiet
@@ -61,7 +62,7 @@ def collect_array(
         type_name=type(array).__name__,
         role=_role(array, others),
         dtype=str(plain.dtype),
-        is_view=_base(array) is not None,
+        is_view=array_base(array) is not None,
         version=None,
         flags={},
         autograd=None,
@@ -82,31 +83,20 @@ def elements_of(x: Any) -> torch.Tensor:
         return numbers.tensor.detach() if numbers is not None and same else subject.plain
 
 
-def _base(array: Any) -> Any:
-    return np.ndarray.base.__get__(array)
-
-
 def _owns(array: Any) -> bool:
     return bool(np.ndarray.flags.__get__(array).owndata)
 
 
-def _root(array: Any) -> Any:
-    """Return the array at the end of the chain of bases: the one whose memory it is, as far as arrays show."""
-    while ((base := _base(array)) is not None) and np.ndarray in type(base).__mro__:
-        array = base
-    return array
-
-
 def _role(array: Any, others: Mapping[str, object]) -> str:
-    base = _base(array)
+    base = array_base(array)
     if base is None:
         return "owns its memory" if _owns(array) else "another object owns its memory"
-    root = _root(array)
+    root = root_of(array)
     named = next((key for key, value in others.items() if value is base), "")
     named = named or next((key for key, value in others.items() if value is root), "")
     if named:
         return f"view of {named}"
-    owner = _base(root)
+    owner = owner_of(array)
     if owner is None:
         return "view (base has no name)"
     holder = next((key for key, value in others.items() if value is owner), "")
@@ -145,7 +135,7 @@ def _why_not(plain: np.ndarray) -> str:
 def _over_root(plain: np.ndarray, array: Any) -> torch.Tensor:
     """Return a tensor over an array's memory, placed in the memory of the array that owns it where that is whole."""
     tensor = torch.from_numpy(np.asarray(_Interface(plain)))
-    root = np.ndarray.view(_root(array), np.ndarray)
+    root = np.ndarray.view(root_of(array), np.ndarray)
     start = _address(plain) - _address(root)
     fits = (
         root.nbytes >= start + tensor.untyped_storage().nbytes() and start >= 0 and start % max(plain.itemsize, 1) == 0
@@ -256,10 +246,10 @@ def _order(flags: Any) -> str:
 
 
 def _owner_note(array: Any) -> str:
-    if _base(array) is None:
+    if array_base(array) is None:
         return ""
-    root = _root(array)
-    owner = root if (other := _base(root)) is None else other
+    root = root_of(array)
+    owner = root if (other := array_base(root)) is None else other
     if np.ndarray in type(owner).__mro__:
         return f"its base is an array of shape {np.ndarray.shape.__get__(owner)}"
     return f"its base is a {type(owner).__module__}.{type(owner).__qualname__}".replace("builtins.", "")

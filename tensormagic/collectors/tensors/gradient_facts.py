@@ -214,11 +214,6 @@ def scale_in(namespace: Mapping[str, Any]) -> float:
     return 1.0
 
 
-def is_module(value: object) -> bool:
-    """Return whether ``value`` is a module."""
-    return is_a(value, torch.nn.Module)
-
-
 def parameters_of(module: torch.nn.Module, name: str) -> list[tuple[str, torch.Tensor]]:
     """Return the parameters of a module by their paths; lazy ones that have no shape yet are left out."""
     lazy = torch.nn.parameter.is_lazy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from threading import Lock
 from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any, TypeVar
@@ -18,8 +18,6 @@ from tensormagic.reports import State
 
 __all__ = ["MARK", "Gathered", "own_frame"]
 
-
-# Frames of ours and torch's: calls in the name of the user's line, tracebacks, stacks that torch gathers.
 
 # Calls torch in the name of the user's own line.
 #
@@ -128,15 +126,21 @@ def state_after(error: BaseException | None) -> State:
 
 def strip_own_frames(error: BaseException) -> None:
     """Unlink the tracer's frames from the traceback of ``error``, and of what caused it, in place."""
-    waiting: list[BaseException] = [error]
+    for current in with_causes(error):
+        if current.__traceback__ is not None:
+            _relink(current.__traceback__, ends_at_own=isinstance(current, NonFiniteError))
+
+
+def with_causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an exception and those that it came of, each once."""
+    waiting = [error]
     seen: set[int] = set()
     while waiting and len(seen) < MAX_CHAIN:
         current = waiting.pop()
-        seen.add(id(current))
-        if current.__traceback__ is not None:
-            _relink(current.__traceback__, ends_at_own=isinstance(current, NonFiniteError))
-        causes = (current.__cause__, current.__context__)
-        waiting += [cause for cause in causes if cause is not None and id(cause) not in seen]
+        if current is not None and id(current) not in seen:
+            seen.add(id(current))
+            yield current
+            waiting += [current.__cause__, current.__context__]
 
 
 def _relink(head: TracebackType, *, ends_at_own: bool) -> None:

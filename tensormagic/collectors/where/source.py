@@ -8,6 +8,7 @@ import os.path
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, TypeGuard
@@ -37,7 +38,8 @@ MAX_SOURCE_LINES = 400  # a longer file is not put into the report as a whole; t
 CellNumber = Callable[[str], "int | None"]
 
 
-def _no_cell(_filename: str) -> int | None:
+def no_cell(_filename: str) -> int | None:
+    """Return None: no file is a cell."""
     return None
 
 
@@ -88,6 +90,20 @@ def is_own_frame(frame: FrameType) -> bool:
     return frame.f_code.co_name != MARK and is_own_code(frame.f_code.co_filename)
 
 
+def innermost_own(frame: FrameType | None) -> FrameType | None:
+    """Return the innermost frame of the user's own code, at or above ``frame``."""
+    while frame is not None and not is_own_frame(frame):
+        frame = frame.f_back
+    return frame
+
+
+def own_frames(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yield the frames of the user's own code at and above ``frame``, the innermost first."""
+    while (frame := innermost_own(frame)) is not None:
+        yield frame
+        frame = frame.f_back
+
+
 class SourceLines:
     """The lines met so far, each with a small number.
 
@@ -95,7 +111,7 @@ class SourceLines:
         cell_number: Gives the execution count of a cell from its file name; None for files that are no cell.
     """
 
-    def __init__(self, cell_number: CellNumber = _no_cell) -> None:
+    def __init__(self, cell_number: CellNumber = no_cell) -> None:
         self._cell_number = cell_number
         self._own: dict[str, bool] = {}
         self._numbers: dict[tuple[str, int], int] = {}
@@ -187,6 +203,14 @@ def _is_on_disk(filename: str) -> bool:
         return False
 
 
+def syntax_of(source: str) -> ast.Module:
+    """Return the syntax tree of a source; an empty one of what is no Python, as a cell with magics in it."""
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return ast.Module([], [])
+
+
 def _line_of(filename: str, line: int, names: dict[str, Any] | None = None) -> str:
     lines = lines_of(filename, names)
     return lines[line - 1].strip() if 0 < line <= len(lines) else ""
@@ -197,14 +221,14 @@ def location_in(frame: FrameType, line: int, cell_number: CellNumber | None = No
     filename, function = frame.f_code.co_filename, frame.f_code.co_name
     text = _line_of(filename, line, frame.f_globals)
     return Location(
-        filename, line, text, (cell_number or _no_cell)(filename), "" if function == "<module>" else function
+        filename, line, text, (cell_number or no_cell)(filename), "" if function == "<module>" else function
     )
 
 
 def location_of(filename: str, line: int, function: str, *, cell_number: CellNumber | None = None) -> Location:
     """Return a line of a file or cell that Python has read."""
     text = _line_of(filename, line)
-    return Location(filename, line, text, (cell_number or _no_cell)(filename), function)
+    return Location(filename, line, text, (cell_number or no_cell)(filename), function)
 
 
 def cell_of(frame: FrameType) -> Cell:
@@ -228,17 +252,13 @@ def running_spaces(frame: FrameType | None, outermost: Mapping[str, Any]) -> Ite
 
 def running_functions(frame: FrameType | None, outermost: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the user's functions that are running, by name, with their names, as `running_spaces` does."""
-    for _ in range(_FRAMES):
-        while frame is not None and not is_own_frame(frame):
-            frame = frame.f_back
-        if frame is None:
-            return
-        if not frame.f_code.co_flags & _OPTIMIZED:
-            if frame.f_locals is not outermost:
-                yield frame.f_code.co_name, frame.f_locals
-            return
-        yield frame.f_code.co_name, names_of(frame)
-        frame = frame.f_back
+    for own in islice(own_frames(frame), _FRAMES):
+        if own.f_code.co_flags & _OPTIMIZED:
+            yield own.f_code.co_name, names_of(own)
+            continue
+        if own.f_locals is not outermost:
+            yield own.f_code.co_name, own.f_locals
+        return
 
 
 def names_of(frame: FrameType) -> Mapping[str, Any]:
@@ -277,23 +297,16 @@ def is_expected(frame: FrameType | None) -> bool:
 
     What is in neither is called by somebody who catches it: ``self.assertRaises(RuntimeError, y.backward)``.
     """
-    looked = 0
-    while frame is not None and looked < MOST_FRAMES:
-        if is_own_frame(frame):
-            looked += 1
-            around = list(_around(frame))
-            if around:
-                return isinstance(around[-1], ast.With | ast.AsyncWith)
-        frame = frame.f_back
+    for own in islice(own_frames(frame), MOST_FRAMES):
+        around = list(_around(own))
+        if around:
+            return isinstance(around[-1], ast.With | ast.AsyncWith)
     return True
 
 
 def _around(frame: FrameType) -> Iterator[ast.AST]:
     """Yield what catches errors of the line that a frame runs, the outermost first."""
-    try:
-        tree = ast.parse("".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals)))
-    except (SyntaxError, ValueError):
-        return
+    tree = syntax_of("".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals)))
     for node in sorted(filter(_catches, ast.walk(tree)), key=lambda node: node.body[0].lineno):
         first, last = node.body[0], node.body[-1]
         # Of the same function, and the line stands in the body.

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings, strategies as some
 
 from tensormagic.collectors.aliasing.alias_groups import collect_aliases, compare, meeting
-from tensormagic.collectors.aliasing.overlay import tensor_region
+from tensormagic.collectors.aliasing.aliases import region_of
 from tests.support.view_pairs import brute_overlap, chain_of, chained, storage_of, strided, view_of
 
 SPEC = strided()
@@ -15,7 +15,7 @@ CHAIN = chained()
 
 def counted(x: torch.Tensor, y: torch.Tensor) -> tuple[str, int | None, int | None]:
     """What is told of two views of one storage."""
-    pair = compare("x", tensor_region(x, 0), "y", tensor_region(y, 0))
+    pair = compare("x", region_of(x, 0), "y", region_of(y, 0))
     return pair.overlap, pair.overlap_elements, pair.reverse_elements
 
 
@@ -50,7 +50,7 @@ def test_chains_of_view_operations_against_brute_force(one, other):
 def test_the_sweep_finds_every_two_ranges_that_meet(ranges):
     """Sorted and swept once gives the same pairs as comparing all with all; empty ones meet nothing."""
     x = torch.zeros(64, dtype=torch.int8)
-    regions = [(str(at), tensor_region(x[start : start + size], 0)) for at, (start, size) in enumerate(ranges)]
+    regions = [(str(at), region_of(x[start : start + size], 0)) for at, (start, size) in enumerate(ranges)]
     found = {frozenset((a[0], b[0])) for a, b in meeting(sorted(regions, key=lambda each: each[1].start))}
     spans = [(start, start + size) for start, size in ranges]
     assert found == {

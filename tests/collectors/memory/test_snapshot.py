@@ -243,7 +243,7 @@ def test_it_is_read_from_a_file_and_from_a_dictionary(tmp_path):
     path = tmp_path / "memory.pickle"
     path.write_bytes(pickle.dumps(given))
     report = tensormagic.read_snapshot(path)
-    assert (report.source, report.file_bytes) == ("memory.pickle", path.stat().st_size)
+    assert report.source == "memory.pickle"
     assert (
         tensormagic.read_snapshot(given).timelines == report.timelines == tensormagic.read_snapshot(str(path)).timelines
     )

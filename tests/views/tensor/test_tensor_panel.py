@@ -74,7 +74,7 @@ def test_a_drawing_is_a_card_and_nothing_lies_outside() -> None:
 def test_a_partly_read_strip_cell_shows_how_much() -> None:
     """A cell of which an eighth is read is filled an eighth of its height, never so little that it cannot be seen."""
     picture = drawn_layout(SAMPLES["causal_scores"])
-    strip = replace(picture.strip, cells=(StripCell(0, 800, 400, 400, 1), StripCell(800, 1600, 8, 8, 401)))
+    strip = replace(picture.strip, cells=(StripCell(0, 800, 400, 400), StripCell(800, 1600, 8, 8)))
     html = strip_html(SAMPLES["causal_scores"], replace(picture, layout=replace(picture.layout, strip=strip)))
     assert re.findall(r"height:(\d+)px", html) == ["11", "4"]
 
@@ -89,10 +89,10 @@ def test_typical_panel_is_small() -> None:
     ("cell", "title"),
     [
         (StripCell(5, 6, 0, 0), "offset 5: not read"),
-        (StripCell(15, 16, 1, 1, 6), "offset 15: read"),
-        (StripCell(3, 4, 1, 6, 4), "offset 3: read 6 times"),
-        (StripCell(0, 100, 100, 100, 1), "0 to 99: all read"),
-        (StripCell(0, 100, 50, 50, 1), "0 to 99: 50 of 100 read"),
+        (StripCell(15, 16, 1, 1), "offset 15: read"),
+        (StripCell(3, 4, 1, 6), "offset 3: read 6 times"),
+        (StripCell(0, 100, 100, 100), "0 to 99: all read"),
+        (StripCell(0, 100, 50, 50), "0 to 99: 50 of 100 read"),
         (StripCell(0, 100, None, None), "0 to 99: reads not counted"),
     ],
 )
