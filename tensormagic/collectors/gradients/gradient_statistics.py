@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from operator import attrgetter
@@ -24,6 +24,7 @@ from tensormagic.collectors.gradients.measures import (
     flat,
     of_numbers,
     pieces,
+    row_as_it_lies,
     small_as_it_lies,
     vdot,
     vector_norm,
@@ -63,16 +64,18 @@ class _Sums:
 
 def survey(gradient: torch.Tensor, pass_number: int) -> GradientStatistics:
     """Return the statistics of a gradient on a CPU; mean and standard deviation are those of its finite elements."""
-    values, repeated = flat(gradient)
+    values, repeated, row = gradient, 1, row_as_it_lies(gradient)
+    if row is None:
+        values, repeated = flat(gradient)
     count = values.numel()
     if not count:
         return GradientStatistics(pass_number, 0, 0.0, 0.0, 0.0, 0.0, 0, 0, 0)
-    with np.errstate(over="ignore"):  # a type that is left is one whose sums are taken again
-        sums = _summed(values)
+    sums = _summed(map(as_array, pieces(values)) if row is None else np.split(row, range(PIECE, count, PIECE)))
     largest = max(abs(sums.low), abs(sums.high))
     if not math.isfinite(largest):
-        return _of_non_finite(values, repeated, pass_number, gradient.dtype)
+        return _of_non_finite(flat(values)[0], repeated, pass_number, gradient.dtype)
     if not _SQUARES_RELIABLE[0] < largest < _SQUARES_RELIABLE[1] and largest:
+        values = flat(values)[0]
         sums.squares = float(vector_norm(values, dtype=torch.float64).item()) ** 2
         sums.total = float(values.sum(dtype=torch.float64).item())
     mean = sums.total / count
@@ -83,18 +86,18 @@ def survey(gradient: torch.Tensor, pass_number: int) -> GradientStatistics:
     )  # fmt: skip
 
 
-def _summed(values: torch.Tensor) -> _Sums:
+def _summed(parts: Iterable[Any]) -> _Sums:
     """Go through memory once. NumPy does it on one core: waiting for others at every piece takes longer."""
     sums = _Sums()
-    for part in map(as_array, pieces(values)):
+    for part in parts:
         low, high = float(_least(part)), float(_largest(part))
         if not math.isfinite(low + high):
             sums.low = sums.high = math.nan
             return sums
         numbers = part if part.dtype in _SUMMED_AS_THEY_ARE else part.astype(np.float32)
         sums.low, sums.high = min(sums.low, low), max(sums.high, high)
-        sums.total += float(np.dot(numbers, _ones(numbers.dtype.char)[: len(numbers)]))
-        sums.squares += float(np.dot(numbers, numbers))
+        sums.total += float(vdot(numbers, _ones(numbers.dtype.char)[: len(numbers)]))
+        sums.squares += float(vdot(numbers, numbers))  # what is left of a type here is taken again
         sums.zero += int(np.count_nonzero(part == 0)) if low <= 0 <= high else 0
     return sums
 
@@ -115,7 +118,7 @@ def _deviation(values: torch.Tensor, sums: _Sums, mean: float) -> float:
     square = sums.squares / values.numel()
     variance = square - mean * mean
     if variance < _CANCELS * square:
-        return values.double().std(correction=0).item()
+        return flat(values)[0].double().std(correction=0).item()
     return math.sqrt(variance)
 
 

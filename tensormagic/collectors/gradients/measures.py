@@ -82,6 +82,15 @@ def small_as_it_lies(gradient: torch.Tensor) -> Any:
     return view(bytes_at(address), float32, gradient.numel()) if address else None
 
 
+def row_as_it_lies(gradient: torch.Tensor) -> Any:
+    """Return the numbers of a plain gradient in the order of `flat`, without a tensor in between; None of any other."""
+    plain = type(gradient) is torch.Tensor and gradient.dtype is torch.float32 and gradient.layout is torch.strided
+    if not plain or gradient.is_nested or not gradient.is_cpu:
+        return None
+    in_order = gradient.is_contiguous() or gradient.numel() >= _WORTH_REORDERING
+    return small_as_it_lies(gradient) if in_order else None
+
+
 def as_array(piece: torch.Tensor) -> Any:
     """Return a row of numbers on a CPU as a NumPy array that shares its memory, and keeps ``piece`` alive.
 
