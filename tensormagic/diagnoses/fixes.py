@@ -205,9 +205,21 @@ def _frozen(_finding: Finding, _report: Report, line: str) -> str:
 def _unscaled(finding: Finding, report: Report, line: str) -> str:
     """The gradients lose the scaler's factor before they are clipped; the scaler is that of which the cell steps."""
     span = next((span for span in spans(finding) if span.startswith("scaler.unscale_(")), "")
+    scaler = _scaler(report)
+    return f"{span.replace('scaler', scaler, 1)}\n{line}" if span and scaler else ""
+
+
+def _stepped_by_the_scaler(_finding: Finding, report: Report, line: str) -> str:
+    """The scaler makes the step of the optimizer, whose line has nothing else."""
+    scaler, optimizer = _scaler(report), line.removesuffix(".step()")
+    return f"{scaler}.step({optimizer})\n{scaler}.update()" if scaler and optimizer.isidentifier() else ""
+
+
+def _scaler(report: Report) -> str:
+    """Return the name of the one ``GradScaler`` of which a cell scales; empty where there is none, or several."""
     lines = report.cell.lines if isinstance(report, TraceReport) else ()
     names = {found[1] for each in lines if (found := re.search(r"\b(\w+)\.scale\(", each))}
-    return f"{span.replace('scaler', names.pop(), 1)}\n{line}" if span and len(names) == 1 else ""
+    return names.pop() if len(names) == 1 else ""
 
 
 def _on_the_device(_finding: Finding, _report: Report, line: str) -> str:
@@ -315,6 +327,7 @@ FIXES: dict[str, Fix] = {
     "TM615": _frozen,
     "TM618": _unscaled,
     "TM620": _listed,
+    "TM625": _stepped_by_the_scaler,
     "TM802": tried_way,
     "TM803": _on_the_device,
     "TM804": tried_way,

@@ -372,6 +372,28 @@ def _clip(clip: Clipping, call: str, optimizer: str) -> tuple[int, str, str] | N
     return None
 
 
+# -- TM625: gradients that are still scaled ------------------------------------------------------------------------
+
+
+def scaled_gradients(report: TraceReport) -> Iterator[Finding]:
+    """TM625: a loss was scaled by a GradScaler, and the optimizer stepped by itself: its gradients are too large."""
+    for use in report.training.optimizers if report.training is not None else ():
+        if use.scaled:
+            step = _most([one for one in use.patterns if one.kind == "fresh"] or list(use.patterns))
+            backward, optimizer = report.location(step.backward), optimizer_code(use)
+            yield Finding(
+                code="TM625",
+                severity="warning",
+                message=f"{count(use.scaled)} of {plural(use.steps, 'step')} of {use.name} used gradients that are "
+                "too large by the GradScaler's factor: the loss was scaled, and nothing unscaled them before the step.",
+                location=report.location(step.location),
+                evidence={"steps": use.steps, "scaled": use.scaled},
+                remedy=f"Let the scaler step, which unscales first: `scaler.step({optimizer}); scaler.update()`",
+                subject=use.name,
+                related=related_lines(("scaled here", backward), besides=report.location(step.location)),
+            )
+
+
 # -- TM315: gradients that keep their graph ------------------------------------------------------------------------
 
 

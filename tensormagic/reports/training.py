@@ -120,6 +120,7 @@ class OptimizerUse:
     resting: int = 0  #: How many of the last steps in a row had none to speak of: less than a ten-millionth of that.
     #: How many of its steps used gradients that keep a graph of their own; by hand, how many passes left such.
     graphed: int = 0
+    scaled: int = 0  #: How many of its steps used gradients with the factor of a ``GradScaler``, which did not step.
     repeated: int = 0  #: How many different states of torch's generator came back at later steps: it was seeded anew.
     repeated_at: int = 0  #: The first such step; 0 where there is none.
     repeated_of: int = 0  #: The step that had the state before.

@@ -256,3 +256,64 @@ def a_discriminator_that_is_frozen_for_the_other_s_step():
             judge(fake).logsumexp(1).mean().backward()
             first.step()
     return trace.report
+
+
+def _scaled(after, *, enabled=True):
+    """Train with a scaled loss; ``after`` makes the step of an optimizer by a scaler."""
+    net = mlp(64, 16, 10)
+    optimizer, scaler = (
+        torch.optim.SGD(net.parameters(), lr=0.1),
+        torch.amp.GradScaler("cpu", init_scale=1024.0, enabled=enabled),
+    )
+    with tm.trace(namespace={"net": net, "optimizer": optimizer}) as trace:
+        for images, classes in batches(4):
+            optimizer.zero_grad()
+            scaler.scale(F.cross_entropy(net(images.flatten(1)), classes)).backward()
+            after(net, optimizer, scaler)
+    return trace.report
+
+
+@healthy(nearly="TM625")
+def a_step_after_unscaling():
+    def after(net, optimizer, scaler):
+        scaler.unscale_(optimizer)
+        if all(one.grad.isfinite().all() for one in net.parameters()):
+            optimizer.step()
+        scaler.update()
+
+    return _scaled(after)
+
+
+@healthy(nearly="TM625")
+def gradients_that_are_divided_by_hand():
+    """Also past their version counters."""
+
+    def after(net, optimizer, scaler):
+        for one in net.parameters():
+            one.grad.data.div_(scaler.get_scale())
+        optimizer.step()
+
+    return _scaled(after)
+
+
+@healthy(nearly="TM625")
+def a_scaler_that_is_off():
+    return _scaled(lambda _, optimizer, __: optimizer.step(), enabled=False)
+
+
+@healthy(nearly="TM625")
+def two_losses_of_which_one_is_scaled():
+    """The second optimizer steps after the first one's scaled backward, with gradients of its own."""
+    left, right = mlp(64, 16, 10), mlp(64, 16, 10)
+    first, second = torch.optim.SGD(left.parameters(), lr=0.1), torch.optim.SGD(right.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    with tm.trace(namespace={"left": left, "right": right}) as trace:
+        for images, classes in batches(4):
+            first.zero_grad()
+            second.zero_grad()
+            F.cross_entropy(right(images.flatten(1)), classes).backward()
+            scaler.scale(F.cross_entropy(left(images.flatten(1)), classes)).backward()
+            second.step()
+            scaler.step(first)
+            scaler.update()
+    return trace.report

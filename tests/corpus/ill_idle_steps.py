@@ -358,3 +358,34 @@ def frozen_normalisations_alone():
     net.body[1].requires_grad_(False)
     net.body[4].requires_grad_(False)
     return _tune(net)
+
+
+# TM625: a scaled loss and a plain step
+
+
+def _scaled(make, *, accumulate=1, steps=4):
+    net = mlp(64, 16, 10)
+    optimizer, scaler = make(net.parameters()), torch.amp.GradScaler("cpu", init_scale=1024.0)
+    with tm.trace(namespace={"net": net, "optimizer": optimizer}) as trace:
+        for number, (images, classes) in enumerate(batches(steps * accumulate)):
+            loss = F.cross_entropy(net(images.flatten(1)), classes)
+            (scaler.scale(loss) / accumulate).backward()
+            if number % accumulate == accumulate - 1:
+                optimizer.step()
+                optimizer.zero_grad()
+    return trace.report
+
+
+@ill("TM625", severity="warning", line="optimizer.step()", subject="optimizer", says=("4 of 4", "scaler.update()"))
+def a_scaled_loss_and_an_optimizer_that_steps_by_itself():
+    return _scaled(lambda parameters: torch.optim.SGD(parameters, lr=1e-4))
+
+
+@ill("TM625", severity="warning", line="optimizer.step()", subject="optimizer", says=("3 of 3", "scaler.step"))
+def scaled_gradients_of_two_batches_with_adam():
+    return _scaled(torch.optim.Adam, accumulate=2, steps=3)
+
+
+@ill("TM625", severity="warning", line="optimizer.step()", subject="optimizer", says=("1 of 1 step",))
+def one_step_with_scaled_gradients():
+    return _scaled(torch.optim.AdamW, steps=1)

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -37,7 +37,8 @@ PROFILED: Final[Any] = torch.ops.profiler._record_function_enter_new
 
 CLIPS: Final = ("stack", "tensor")  # what `clip_grad_norm_` calls once, with gradients and without
 _CLIP_FILE, _CLIP = "torch/nn/utils/clip_grad.py", "clip_grad_norm_"
-_SCALED_STEP = torch.amp.GradScaler.step.__code__
+_SCALE, _SCALED_STEP = torch.amp.GradScaler.scale.__code__, torch.amp.GradScaler.step.__code__
+FACTORS: Final = ("mul", "__mul__")  # with which `GradScaler.scale` multiplies a loss
 _MEASURES = 1e6  # a limit from which on nobody wants to clip, but to know the norm
 
 MOST_LINES = 64
@@ -57,6 +58,13 @@ class _Norm:
     batches: int = 0
     in_a_row: int = 0
     longest: int = 0
+
+
+def frame_of(code: CodeType, frame: FrameType | None) -> FrameType | None:
+    """Return the innermost call of a function, from a frame outwards; None where it does not run."""
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    return frame
 
 
 class UntrainedNorms:
@@ -113,6 +121,9 @@ class LoopNotes:
     clips: dict[int | None, list[int]] = field(default_factory=dict)
     # The ``GradScaler`` that steps an optimizer, by the optimizer's identity.
     scalers: dict[int, tuple[weakref.ref[Any], weakref.ref[Any]]] = field(default_factory=dict)
+    # The ``GradScaler`` that scaled a loss last, and the number of the node that did; None from each backward on.
+    scaled: tuple[weakref.ref[Any], int] | None = None
+    scaler: weakref.ref[Any] | None = None  # That whose factor the last backward began with.
     _lines: dict[int, _Line] = field(default_factory=dict)
 
     def sums(self) -> tuple[RunningSum, ...]:
@@ -122,10 +133,21 @@ class LoopNotes:
 
     def stepped_by(self, optimizer: Any, frame: FrameType | None) -> None:
         """Note the ``GradScaler`` that makes a step, if one does: clipping has to wait for its `unscale_`."""
-        while frame is not None and frame.f_code is not _SCALED_STEP:
-            frame = frame.f_back
-        if frame is not None:
+        if (frame := frame_of(_SCALED_STEP, frame)) is not None:
             self.scalers[id(optimizer)] = weakref.ref(optimizer), weakref.ref(frame.f_locals["self"])
+
+    def before_pass(self, nodes: Iterable[Any]) -> None:
+        """Note the ``GradScaler`` whose factor is in what a backward begins with."""
+        (scaler, number), self.scaled = self.scaled or (None, -1), None
+        there = scaler is not None and any(node._sequence_nr() == number or reaches(node, number) for node in nodes)
+        self.scaler = scaler if there else None
+
+    def scaler_of_step(self, optimizer: Any, frame: FrameType | None) -> Any:
+        """Return the ``GradScaler`` whose factor is in the gradients of a step that it does not make; else None."""
+        scaler = self.scaler
+        if scaler is None or not is_scaled(optimizer, scaler) or frame_of(_SCALED_STEP, frame) is not None:
+            return None
+        return scaler()
 
     def add(self, site: int, node: Any) -> None:
         """Note that a line has made a sum."""
@@ -154,6 +176,12 @@ def added(watch: NotesOfLoop, call: Call) -> None:
             watch.loop.add(site, result.grad_fn)
 
 
+def scaled(watch: NotesOfLoop, call: Call) -> None:
+    """Note the ``GradScaler`` that scales a loss."""
+    if call.frame.f_code is _SCALE and getattr(call.result, "grad_fn", None) is not None:
+        watch.loop.scaled = weakref.ref(call.frame.f_locals["self"]), call.result.grad_fn._sequence_nr()
+
+
 def normalised(watch: NotesOfLoop, call: Call) -> None:
     """Look at a normalisation in train mode: with gradients off, amid a training; or of a weight that is frozen."""
     graded = _is_grad_enabled()
@@ -167,9 +195,7 @@ def normalised(watch: NotesOfLoop, call: Call) -> None:
         return
     if weight is None or mean is None or weight.requires_grad is graded:
         return
-    frame: FrameType | None = call.frame
-    while frame is not None and frame.f_code is not _MODULE_CALL:
-        frame = frame.f_back
+    frame = frame_of(_MODULE_CALL, call.frame)
     module = frame.f_locals["self"] if frame is not None else None
     if module is not None and getattr(module, "momentum", None) is not None:  # None: to be computed anew, all of it
         kept, region = (watch.loop.drifting, None) if graded else (watch.loop.norms, watch.loop.region())
@@ -214,7 +240,8 @@ def clipped(watch: NotesOfLoop, call: Call) -> None:
     else:
         wanted = next((id(one) for one in parameters if one.grad is not None), 0)
         counts[1] += any(_holds(reference(), wanted) for reference in watch.loop.stepped.values())
-        counts[4] += any(_is_scaled(*pair, wanted) for pair in watch.loop.scalers.values())
+        pairs = [(owner(), scaler) for owner, scaler in watch.loop.scalers.values()]
+        counts[4] += any(_holds(owner, wanted) and is_scaled(owner, scaler) for owner, scaler in pairs)
 
 
 def _holds(optimizer: Any, wanted: int) -> bool:
@@ -223,12 +250,12 @@ def _holds(optimizer: Any, wanted: int) -> bool:
     return any(id(one) == wanted for group in groups for one in group["params"])
 
 
-def _is_scaled(optimizer: weakref.ref[Any], scaler: weakref.ref[Any], wanted: int) -> bool:
-    """Return whether the gradient of a parameter still has its scaler's factor: `unscale_` was not called yet."""
-    owner, scales = optimizer(), scaler()
-    if scales is None or not scales.is_enabled() or not _holds(owner, wanted):
+def is_scaled(optimizer: Any, scaler: weakref.ref[Any]) -> bool:
+    """Return whether an optimizer's gradients still have the scaler's factor: `unscale_` was not called yet."""
+    scales = scaler()
+    if scales is None or not scales.is_enabled():
         return False
-    state = scales._per_optimizer_states.get(id(owner))
+    state = scales._per_optimizer_states.get(id(optimizer))
     return state is None or state["stage"].name == "READY"
 
 
@@ -393,6 +420,7 @@ _LOOKS: tuple[tuple[Look, tuple[str, ...]], ...] = (
     (seen_calls.waited, seen_calls.WAITS),
     (normalised, NORMS),
     (clipped, CLIPS),
+    (scaled, FACTORS),
 )
 
 

@@ -222,6 +222,7 @@ class Stepping:
         self._probes = probes
         self._brought, self._late = brought, late
         self._unanswered = False  # whether the step that comes depends on what a device has not answered yet
+        self._as_brought = False  # whether the step uses what a backward brought, and nothing changed it since
         self._stale, self._changed, self._measured = AskedRarely(), AskedRarely(), AskedRarely()
         self._cleared_transparent: bool | None = None  # not known
         self._found_empty: bool | None = None
@@ -300,12 +301,26 @@ class Stepping:
         """Look before a step."""
         self._at_begin = passes
         changed = [probe for probe in self._probes if probe.before_step()]
+        self._as_brought = self._at_last_step >= 0 and not changed
         if changed and self._changed.now():
             self._ask(changed, "_found_empty")
         if changed and self._found_empty:
             for probe in changed:
                 probe.empty()
         self._unanswered |= bool(changed) and self._found_empty is None
+
+    def uses_scaled(self, scale: float | None) -> bool:
+        """Return whether the step uses what a backward of a scaled loss brought; what was divided by hand is smaller.
+
+        Args:
+            scale: The factor; None where it is on a device, for which nobody waits: then only versions are compared.
+        """
+        parameter = next((one for probe in self._probes if (one := probe.parameter()) is not None), None)
+        gradient, norm = gradient_of(parameter), self._brought(parameter)[1] if parameter is not None else None
+        if scale is None or norm is None or gradient is None:
+            return self._as_brought and gradient is not None
+        with quiet():
+            return float(torch.linalg.vector_norm(_values(gradient))) > norm / math.sqrt(scale) > 0
 
     def after_step(self, moment: Moment, parameters: Iterable[torch.Tensor]) -> None:
         """Judge a step and look after it; ``parameters`` are all of the optimizer's."""

@@ -87,6 +87,7 @@ class Followed:
         "reference",
         "restarts",
         "resting",
+        "scaled",
         "stepping",
         "type_name",
     )
@@ -99,7 +100,7 @@ class Followed:
         self.rate: float | None = None
         self.resting = 0
         self.restarts = Restarts()
-        self.graphed = 0
+        self.graphed = self.scaled = 0
         self.again = False
         self.before: tuple[tuple[int, bytes], ...] = ()  # of parameters, before a step of a class that is not torch's
 
@@ -132,6 +133,7 @@ class Followed:
             rate=self.rate,
             resting=self.resting,
             graphed=self.graphed,
+            scaled=self.scaled,
             again=self.again,
             foreign=sum(self.stepping.foreign.values()),
             foreign_at=next(iter(self.stepping.foreign.most_common(1)), (None, 0))[0],
@@ -200,6 +202,7 @@ class TrainingWatcher(TracePart):
     def _before_pass(self, site: int | None, nodes: Sequence[Any], caller: FrameType | None) -> None:
         self._running += 1
         self._loops.look(site, caller)
+        self._loop.before_pass(nodes)
         self._by_hand.before_pass(self._backward, self._passes)
         for optimizer in self._alive():
             optimizer.stepping.before_pass(self._backward, self._reached)
@@ -298,6 +301,10 @@ class TrainingWatcher(TracePart):
         followed.read_rate(optimizer)
         gradient = next((one.grad for one in held_by(optimizer) if one.grad is not None), None)
         followed.graphed += gradient is not None and gradient.requires_grad
+        scaler = self._loop.scaler_of_step(optimizer, sys._getframe(3))
+        if scaler is not None and not followed.held.numbers.isdisjoint(self._reached):
+            scale = scaler.get_scale() if scaler._scale.device.type == "cpu" else None
+            followed.scaled += followed.stepping.uses_scaled(scale)
         followed.restarts.look(followed.stepping.total.steps + 1)
         site, nodes = self._sites.of_frame(sys._getframe(3)), self._recorder.origins.nodes
         moment = Moment(
