@@ -35,7 +35,7 @@ def test_a_click_on_a_cut_tells_it(static_page: OpenPage) -> None:
     page = opened(static_page, samples.cuts())
     page.locator(".cut.row", has_text="detach").click()
     told = page.locator(".drawer .node-cuts")
-    expect(told).to_contain_text("detach, line 10: view (line 10) // addmm, input 1, 32×512 float32, 40 times")
+    expect(told).to_contain_text("detach, line 10: view (line 10) // linear, input 1, 32×512 float32, 40 times")
     expect(told.get_by_role("button", name="detach, line 10")).to_be_visible()
 
 

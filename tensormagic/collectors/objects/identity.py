@@ -21,6 +21,7 @@ from tensormagic.collectors.objects.holdings import attributes_of, inside, is_a,
 from tensormagic.collectors.objects.reach import DeepNames, sharded_in
 from tensormagic.collectors.quiet import number
 from tensormagic.reports.base import gc_paused
+from tensormagic.words import listed
 
 # Names for leaves and modules, without keeping any of them alive.
 #
@@ -198,16 +199,19 @@ class Leaves:
         """The modules met so far."""
         return self._modules
 
-    def model_name(self, reached: Collection[int]) -> str:
-        """Return the name of the first model that a leaf of these numbers belongs to, else of the first model.
+    def model_names(self, reached: Collection[int]) -> str:
+        """Return the names of the models that leaves of these numbers belong to, three at most, or of the first.
 
         Where only parts were called, and several of one model, it is the model's: ``net`` for ``net.0`` and ``net.2``.
         """
         known = list(self.known)
-        there = [leaf.owner for number, leaf in enumerate(known) if leaf.owner and number in reached]
-        first = next(iter(there), "") or next((leaf.owner for leaf in known if leaf.owner), "")
-        root = first.partition(".")[0]
-        return root if len({owner for owner in there if owner.startswith(f"{root}.")}) > 1 else first
+        there = dict.fromkeys(leaf.owner for number, leaf in enumerate(known) if leaf.owner and number in reached)
+        there = there or dict.fromkeys([leaf.owner for leaf in known if leaf.owner][:1])
+        roots: dict[str, list[str]] = {}
+        for owner in there:
+            roots.setdefault(owner.partition(".")[0], []).append(owner)
+        names = [root if len(owners) > 1 else owners[0] for root, owners in roots.items()]
+        return listed(names, most=3)
 
     def find(self, tensor: torch.Tensor) -> int | None:
         """Return the number of ``tensor`` where it is known, else None."""

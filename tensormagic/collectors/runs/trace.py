@@ -456,7 +456,7 @@ class Tracer(Listener):
         captured = [Gap("calls", self._captures.gap)] if self._captures.gap else []
         seen = (*self._recorder.gaps(), *(gap for part in self._parts for gap in part.gaps()))
         return TraceReport(
-            title=self._title or self._leaves.model_name(self._cuts.reached),
+            title=self._title or self._leaves.model_names(self._cuts.reached),
             **self.run.fields(),
             own_seconds=self.own_seconds,
             graphs=graphs,

@@ -247,7 +247,7 @@ def cut_sentences(report: TraceReport, graph: Graph) -> list[tuple[str, int | No
 
 def _node_name(graph: Graph, index: int) -> str:
     node = graph.nodes[index]
-    return node.variable or op_label(node)
+    return node.variable or op_label(node, [graph.nodes[edge.target] for edge in graph.edges if edge.source == index])
 
 
 # -- formulas ---------------------------------------------------------------------------------------------------------

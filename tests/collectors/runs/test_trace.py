@@ -744,3 +744,13 @@ def test_a_report_asked_for_meanwhile_has_the_line_of_all_it_tells(monkeypatch):
     with tm.trace(namespace={}) as trace:
         torch.ones(2, requires_grad=True).sum().backward()
         assert trace.report.locations[-1].line == 10_000
+
+
+def test_the_title_names_every_network_that_trained():
+    """A generator and a discriminator are one run of both; a frozen teacher that is only read is none of them."""
+    generator, discriminator, teacher = nn.Linear(2, 2), nn.Linear(2, 1), nn.Linear(2, 2).requires_grad_(False)
+    with tm.trace(namespace={"G": generator, "D": discriminator, "teacher": teacher}) as trace:
+        fake = generator(torch.randn(3, 2))
+        discriminator(fake.detach()).sum().backward()
+        (discriminator(fake).sum() + (fake - teacher(fake.detach())).square().sum()).backward()
+    assert trace.report.title == "G and D"

@@ -95,7 +95,7 @@ def test_the_document_tells_where_cuts_stand():
     assert [[boxes[source][5], boxes[target][5], cut] for source, target, _, cut in ends["wires"]] == [
         ["view ×2", "linear", 0]
     ]
-    assert ends["cuts"][0][-1] == ("detach, line 10: view (line 10) // addmm, input 1, 32×512 float32, 40 times")
+    assert ends["cuts"][0][-1] == ("detach, line 10: view (line 10) // linear, input 1, 32×512 float32, 40 times")
     assert trace_document(samples.report())["graphs"][0]["ends"] is None
     html = trace_html.render(report)
     assert "view (line 10)" in html
