@@ -243,9 +243,10 @@ def _widths(columns: Sequence[nodes.Column], rows: Sequence[Sequence[Cell]], wid
     widths = [max(text_width(plain(column.title), SIZE), *(_width(row[at]) for row in rows))
               for at, column in enumerate(columns)]  # fmt: skip
     room = wide - _GAP * (len(columns) - 1)
-    while sum(widths) > room and max(widths) > 60:
+    least = min(60.0, room / len(columns))
+    while sum(widths) > room and max(widths) > least:
         at = widths.index(max(widths))
-        widths[at] = max(60.0, widths[at] * 0.95)
+        widths[at] = max(least, widths[at] * 0.95)
     return widths
 
 

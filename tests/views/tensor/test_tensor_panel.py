@@ -7,7 +7,6 @@ import random
 import re
 import zlib
 from dataclasses import replace
-from xml.etree import ElementTree as ET
 
 import pytest
 import torch
@@ -26,8 +25,6 @@ from tests.views.markup_reader import Page
 from tests.views.samples_tensor import SAMPLES, as_html, as_svg, as_text, colour, images, packed, signals
 from tests.views.samples_values import SAMPLES as VALUES, autograd_html, bad_item, graph, graph_path, nothing_finite
 from tests.views.snapshots import assert_snapshot
-
-SVG = "{http://www.w3.org/2000/svg}"
 
 
 def shot(report: TensorReport) -> Shot:
@@ -58,17 +55,6 @@ STORED = {
 def test_form_is_as_stored(name: str) -> None:
     """Character for character, PNGs pixel for pixel."""
     assert_snapshot(name, STORED[name]())
-
-
-def test_a_drawing_is_a_card_and_nothing_lies_outside() -> None:
-    """An opaque white one over the whole picture comes before anything drawn on it; all shapes begin within."""
-    for report in SAMPLES.values():
-        root = ET.fromstring(as_svg(report))
-        card, size = root.find(f"{SVG}rect"), [root.get("width"), root.get("height")]
-        assert [card.get(name) for name in ("fill", "width", "height")] == ["#fff", *size]
-        for shape in (*root.iter(f"{SVG}text"), *root.findall(f"{SVG}rect")):
-            for name, most in zip("xy", size, strict=True):
-                assert 0 <= float(shape.get(name, 0)) <= float(most)
 
 
 def test_a_partly_read_strip_cell_shows_how_much() -> None:

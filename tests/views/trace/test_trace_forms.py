@@ -44,22 +44,9 @@ def texts(svg):
 
 @pytest.mark.parametrize("name", CASES)
 def test_forms_are_as_stored(name):
-    """Every kind of run has its text and its picture in ``tests/snapshots``; a change is seen there.
-
-    The picture stands alone, as an ``<img>``, and twice: no reference, no id, an opaque ground; texts begin inside.
-    """
-    svg = trace_forms.svg(CASES[name]())
+    """Every kind of run has its text and its picture in ``tests/snapshots``; a change is seen there."""
     assert_snapshot(f"trace_{name}.txt", trace_forms.text(CASES[name]()))
-    assert_snapshot(f"trace_{name}.svg", svg)
-    root = ElementTree.fromstring(svg)
-    assert {element.tag.removeprefix(NAMESPACE) for element in root.iter()} <= {
-        "svg", "style", "g", "rect", "path", "text", "tspan", "title", "circle",
-    }  # fmt: skip
-    assert not any(set(element.attrib) & {"id", "href", "onload"} for element in root.iter())
-    assert "url(" not in svg
-    assert root.find(NAMESPACE + "rect").get("fill") == "#fff"
-    for element in root.findall(f"{NAMESPACE}g/{NAMESPACE}text"):
-        assert 0 <= float(element.get("x", "0")) <= to_svg.WIDTH + 32
+    assert_snapshot(f"trace_{name}.svg", trace_forms.svg(CASES[name]()))
 
 
 @pytest.mark.parametrize("state", ["running", "interrupted"])
