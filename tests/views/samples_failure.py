@@ -19,10 +19,10 @@ from tensormagic.reports import (
     RelatedLine,
     TraceReport,
 )
+from tensormagic.reports.storage import contiguous_stride
 from tests.reports.samples import failure_report
 from tests.views import samples_trace
 from tests.views.samples_memory import small
-from tests.views.samples_tensor import contiguous_stride
 
 LINE = Location("model.py", 18, "x = self.fc1(x.flatten(1))", 5, "forward")
 CALLER = Location("model.py", 31, "loss = F.cross_entropy(net(images), labels)", 5)

@@ -1,92 +1,43 @@
 """Hand-made tensor reports: one for each thing that the renderers of ``%tensor`` have to get right.
 
-`strided` walks shape, stride and offset in plain Python, so that no sample depends on torch or on a collector.
+Where the elements lie is computed by the collector; all else is made by hand.
 """
 
 from __future__ import annotations
 
 import base64
-import itertools
 import math
 import zlib
-from collections import Counter
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from tensormagic import reports, views
+from tensormagic.collectors.geometry.layout import layout as collected_layout
+from tensormagic.reports.storage import contiguous_stride
+from tests.reports.samples import HOSTILE, finding
+from tests.views.hostile import everywhere
 
 NAN, INF = math.nan, math.inf
 as_html, as_text, as_svg = (partial(views.draw, form=form) for form in ("html", "txt", "svg"))
-LETTERS = ("i", "j", "k", "l", "m")
-HOSTILE = "</script><b onload=alert(1)>\"'&\u2028\x1b[31m"
-
-
-def contiguous_stride(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the stride of a contiguous tensor."""
-    stride, step = [], 1
-    for size in reversed(shape):
-        stride.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(stride))
 
 
 def layout(
-    shape: tuple[int, ...], stride: tuple[int, ...], offset: int, storage: int, *, values: Any = None, most: int = 32
+    shape: tuple[int, ...], stride: tuple[int, ...], offset: int, storage: int, *, values: Any = None
 ) -> reports.LayoutReport:
-    """Return where each index lies; ``values`` maps a storage offset to the number there."""
-    rank = len(shape)
-    row_dim, column_dim = (rank - 2 if rank > 1 else None), (rank - 1 if rank else None)
-    row_count = shape[row_dim] if row_dim is not None else 1
-    column_count = shape[column_dim] if column_dim is not None else 1
-    rows, columns = (tuple(range(0, count, max(1, -(-count // most)))) for count in (row_count, column_count))
-    steps = (stride[row_dim] if row_dim is not None else 0, stride[column_dim] if column_dim is not None else 0)
-    empty = math.prod(shape) == 0
-    offsets = () if empty else tuple(tuple(offset + r * steps[0] + c * steps[1] for c in columns) for r in rows)
-    numbers = tuple(tuple(values(at) for at in row) for row in offsets) if values else ()
-    grid = reports.Grid(
-        row_dim, column_dim, rows, columns, row_count, column_count, (0,) * rank, offsets,
-        tuple(tuple(f"{each:.4g}" if isinstance(each, float) else str(each) for each in row) for row in numbers),
-        tuple(tuple(float(abs(each) if isinstance(each, complex) else each) for each in row) for row in numbers),
-    )  # fmt: skip
-    span = sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
-    distinct = None if empty else math.prod(s for s, step in zip(shape, stride, strict=True) if step)
-    wanted = contiguous_stride(shape)
-    holds = wanted == stride
-    return reports.LayoutReport(
-        shape=shape, stride=stride, storage_offset=offset, dim_names=LETTERS[:rank], grid=grid,
-        strip=None if not storage else strip(shape, stride, offset, storage),
-        formats=(reports.MemoryFormat("contiguous_format", holds, wanted, None if holds else rank - 1),),
-        lowest=None if empty else offset, highest=None if empty else offset + span,
-        distinct=0 if empty else distinct, internal_overlap="yes" if 0 in stride else "no",
-        jumps=jumps(shape, stride), contiguous_bytes=0,
-    )  # fmt: skip
+    """Return where each index lies, as the collector finds it, and what ``values`` makes of each offset."""
+    where = collected_layout(shape, stride, offset, storage_elements=storage, element_size=4)
+    if values is None:
+        return where
+    rows = [[values(at) for at in row] for row in where.grid.offsets]
+    texts = tuple(tuple(f"{each:.4g}" if isinstance(each, float) else str(each) for each in row) for row in rows)
+    levels = tuple(tuple(float(abs(each) if isinstance(each, complex) else each) for each in row) for row in rows)
+    return replace(where, grid=replace(where.grid, values=texts, levels=levels))
 
 
 def whole(shape: tuple[int, ...], **how: Any) -> reports.LayoutReport:
     """Return the layout of a contiguous tensor that fills its storage."""
     return layout(shape, contiguous_stride(shape), 0, math.prod(shape), **how)
-
-
-def strip(shape: tuple[int, ...], stride: tuple[int, ...], offset: int, storage: int) -> reports.Strip:
-    """Return the storage strip: element by element where small, else 64 cells read whole."""
-    if storage > 4096:
-        cell = storage // 64
-        cells = tuple(reports.StripCell(at, at + cell, cell, cell) for at in range(0, storage, cell))
-        return reports.Strip(0, storage, cell, cells)
-    reads = Counter(
-        offset + sum(a * s for a, s in zip(index, stride, strict=True))
-        for index in itertools.product(*map(range, shape))
-    )
-    cells = tuple(reports.StripCell(at, at + 1, int(at in reads), reads[at]) for at in range(storage))
-    return reports.Strip(0, storage, 1, cells)
-
-
-def jumps(shape: tuple[int, ...], stride: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the first four differences between successive offsets."""
-    indices = itertools.islice(itertools.product(*map(range, shape)), 5)
-    first = [sum(a * s for a, s in zip(index, stride, strict=True)) for index in indices]
-    return tuple(b - a for a, b in itertools.pairwise(first))
 
 
 def autograd(**changes: Any) -> reports.AutogradReport:
@@ -103,12 +54,14 @@ def report(name: str, where: reports.LayoutReport, storage: int, **changes: Any)
     """Return a report of a float32 tensor on the CPU with that layout, with changes."""
     shape, numel = where.shape, math.prod(where.shape)
     size = changes.get("element_size", 4)
+    judged = where.views and replace(where.views, copy_bytes=numel * size)
     fields: dict[str, Any] = {
         "name": name, "type_name": "Tensor", "role": "owns its storage", "dtype": "float32", "shape": shape,
         "device": "cpu", "layout_name": "strided", "element_size": size, "nbytes": numel * size, "numel": numel,
         "version": 0, "is_view": False, "flags": {"is_conj": "False", "is_pinned": "False"},
         "data_text": "tensor([...])", "storage": reports.StorageReport(0x55D0C0DE, storage * size, storage, "cpu"),
-        "layout": replace(where, contiguous_bytes=numel * size), "autograd": autograd(), "aliases_searched": 12,
+        "layout": replace(where, contiguous_bytes=numel * size, views=judged), "autograd": autograd(),
+        "aliases_searched": 12,
     }  # fmt: skip
     return reports.TensorReport(**(fields | changes))
 
@@ -210,21 +163,8 @@ def vector() -> reports.TensorReport:
 
 def hostile() -> reports.TensorReport:
     """Every text a user could choose holds markup."""
-    finding = reports.Finding(
-        "TM999", "error", f"message {HOSTILE}", reports.Location("<cell>", 3, f"text {HOSTILE}", 5),
-        {"key" + HOSTILE: HOSTILE}, f"remedy {HOSTILE}", HOSTILE,
-    )  # fmt: skip
-    plain = transpose_slice()
-    assert plain.layout is not None
-    assert plain.layout.strip is not None
-    grid = replace(plain.layout.grid, values=((HOSTILE, HOSTILE),) * 4)
-    where = replace(plain.layout, grid=grid, strip=replace(plain.layout.strip, row_name="a" + HOSTILE))
-    return replace(
-        plain, name=HOSTILE, role=HOSTILE, type_name=HOSTILE, dtype=HOSTILE, device=HOSTILE, findings=(finding,),
-        data_text=HOSTILE, flags={HOSTILE: HOSTILE}, gaps=(reports.Gap(HOSTILE, HOSTILE),), layout=where,
-        autograd=autograd(grad_fn=HOSTILE, sentence=HOSTILE, leaves=(HOSTILE,), leaf_count=1),
-        aliases=(reports.Alias("a" + HOSTILE, HOSTILE, HOSTILE, (4, 6), 8, 24, "yes", 1, True),),
-    )  # fmt: skip
+    gaps = (reports.Gap("autograd", "freed"),)
+    return everywhere(replace(transpose_slice(), kinds=sparse().kinds, findings=(finding(),), gaps=gaps), HOSTILE)
 
 
 def all_missing() -> reports.TensorReport:
@@ -240,9 +180,9 @@ def all_missing() -> reports.TensorReport:
 
 
 def largest() -> reports.TensorReport:
-    """As much as any report brings: 64 x 64 sampled cells, 256 strip cells, long names, many aliases and findings."""
+    """As much as any report brings: 32 x 32 sampled cells, 256 strip cells, long names, many aliases and findings."""
     shape = (512, 4096, 4096)
-    where = whole(shape, values=lambda at: math.sin(at) * 1e-5, most=64)
+    where = whole(shape, values=lambda at: math.sin(at) * 1e-5)
     cell = math.prod(shape) // 256
     cells = tuple(reports.StripCell(at * cell, at * cell + cell, cell // 2, cell // 2) for at in range(256))
     where = replace(where, strip=reports.Strip(0, math.prod(shape), cell, cells, exact=False))
@@ -251,7 +191,7 @@ def largest() -> reports.TensorReport:
         reports.Finding(f"TM9{at:02}", "warning", "A long sentence about it. " * 8,
                         reports.Location("train.py", at + 1, "x = y " * 12),
                 {"elements": at}, "Something to do about it. " * 8)
-        for at in range(12)
+        for at in range(10)
     )  # fmt: skip
     aliases = tuple(
         reports.Alias(f"{name}_{at}", "view of the same base", "Tensor", shape, 7, 9, "yes", 1, True)
@@ -289,22 +229,11 @@ def sparse() -> reports.TensorReport:
                    kinds=(kind, roles))  # fmt: skip
 
 
-def hostile_kind() -> reports.TensorReport:
-    """Return a kind all of whose texts are markup, with ended rows, a hole and a map whose cells are joined."""
-    line = reports.StoredLine(HOSTILE, (HOSTILE, "2"))
-    kinds = tuple(
-        reports.KindReport(
-            HOSTILE, HOSTILE, HOSTILE, (reports.Fact(HOSTILE, HOSTILE, HOSTILE),) * 5,
-            (reports.Component(HOSTILE, HOSTILE, hostile()),), picture,
-            reports.StoredList(2, 2, (line, line), (reports.StoredGroup(HOSTILE, 1, 2),), HOSTILE, 0), (HOSTILE,), 3,
-        )
-        for picture in (
-            reports.StoredMap(HOSTILE, HOSTILE, 1, 2, 1, 1, ((1, 0),), ((0, reports.OUTSIDE),), ((HOSTILE, ""),),
-                              HOSTILE),
-            reports.StoredMap(HOSTILE, HOSTILE, 99, 99, 50, 50, ((7, 0), (1, 3)), title=HOSTILE, sampled=11),
-        )
-    )  # fmt: skip
-    return replace(all_missing(), name=HOSTILE, kinds=kinds)
+def joined() -> reports.TensorReport:
+    """Return that matrix with a map whose cells are joined, of which not every stored element was looked at."""
+    kind, roles = sparse().kinds
+    cells = reports.StoredMap("row", "column", 99, 99, 50, 50, ((7, 0), (1, 3)), title="by block", sampled=11)
+    return replace(sparse(), kinds=(replace(kind, map=cells), roles))
 
 
 def packed(*levels: int) -> str:
@@ -390,13 +319,9 @@ SAMPLES = {
     )),
     # An image batch in channels_last: four dimensions, a slice of it drawn, part of the rows left out.
     "channels": report(
-        "images", replace(layout((8, 3, 64, 48), (9216, 1, 144, 3), 0, 73_728, values=lambda at: (at % 97) / 97),
-                          formats=(reports.MemoryFormat("contiguous_format", holds=False, stride=(9216, 3072, 48, 1),
-                                                        breaking_dim=3),
-                                   reports.MemoryFormat("channels_last", holds=True, stride=(9216, 1, 144, 3)))),
-        73_728, statistics=numbers((760,) * 97, 0.0, 0.99, count=10_000, of=73_728, sampling="every 7th"),
-        type_name="Image",
+        "images", layout((8, 3, 64, 48), (9216, 1, 144, 3), 0, 73_728, values=lambda at: (at % 97) / 97), 73_728,
+        statistics=numbers((760,) * 97, 0.0, 0.99, count=10_000, of=73_728, sampling="every 7th"), type_name="Image",
     ),
-    "largest": largest(), "sparse": sparse(), "hostile_kind": hostile_kind(), "signals": signals(),
+    "largest": largest(), "sparse": sparse(), "joined": joined(), "signals": signals(),
     "asked": replace(images(), verdict=CHAIN, holders=MANY),
 }  # fmt: skip

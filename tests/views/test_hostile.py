@@ -11,7 +11,7 @@ import pytest
 from tensormagic import views
 from tensormagic.reports import Report
 from tests.views.hostile import ALL_MARKUP, MARK, TOGETHER, classes, covering, everywhere, in_class
-from tests.views.markup_reader import Page
+from tests.views.markup_reader import Page, svg_of
 from tests.views.test_every_renderer import FORMS, SAMPLES
 
 LARGEST = {"html": 1_500_000, "svg": 400_000, "txt": 4_000_000}  # every single text at its longest, all at once
@@ -35,11 +35,12 @@ def usual(kind: str, form: str) -> frozenset[tuple[str, str]]:
 
 
 def parts(form: str, output: str) -> set[tuple[str, str]]:
-    """Return the elements of an output, and each of their attributes' names."""
-    if form == "svg":
-        elements = [(one.tag.rsplit("}")[-1], list(one.attrib)) for one in ET.fromstring(output).iter()]
-    else:
-        elements = [(tag, list(attributes)) for tag, attributes in Page(output).elements]
+    """Return the elements of an output, those of pictures in addresses too, and each of their attributes' names."""
+    page = Page("" if form == "svg" else output)
+    sources = [image["src"] for image in page.attributes("img") if "svg" in image["src"][:20]]
+    elements = [(tag, list(attributes)) for tag, attributes in page.elements]
+    for picture in [output] if form == "svg" else map(svg_of, sources):
+        elements += [(one.tag.rsplit("}")[-1], list(one.attrib)) for one in ET.fromstring(picture).iter()]
     return {(tag, "") for tag, _ in elements} | {(tag, name) for tag, names in elements for name in names}
 
 

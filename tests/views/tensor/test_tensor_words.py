@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -24,7 +23,7 @@ from tensormagic.views.pictures.tensor_grid import base_rows
 from tensormagic.views.to_html import html
 from tensormagic.views.to_text import text
 from tests.views.markup_reader import Page
-from tests.views.samples_tensor import CHAIN, HOSTILE, MANY, SAMPLES, as_html, as_text, layout, report
+from tests.views.samples_tensor import CHAIN, MANY, SAMPLES, as_html, as_text, layout, report
 from tests.views.samples_values import autograd_html, graph, graph_path
 
 SLICED, EXPANDED, SCORES = (SAMPLES[name] for name in ("transpose_slice", "expanded", "causal_scores"))
@@ -259,15 +258,6 @@ def test_a_freed_graph_is_said_and_stays_closed() -> None:
     assert lines(freed)[-1].startswith("Another `backward()` would raise: its graph has been freed")
     assert 'class="freed"' in path_svg(way, "loss")
     assert "<h3>Autograd</h3>" not in as_html(freed)
-
-
-def test_names_that_are_markup_stay_text_in_the_picture() -> None:
-    """A leaf may be called anything. In a page the picture is an address, into which `test_hostile` does not look."""
-    node = PathNode(HOSTILE, HOSTILE, HOSTILE, (1,), inputs=(1,))
-    hostile = Path((node, PathNode("", "AccumulateGrad", HOSTILE, is_leaf=True)), 2, complete=True)
-    clean = "".join(char for char in path_svg(hostile, HOSTILE) if char.isprintable())
-    tags = {element.tag.rsplit("}")[-1] for element in ET.fromstring(clean).iter()}
-    assert tags <= {"svg", "style", "rect", "g", "path", "text"}
 
 
 def test_a_product_has_its_formula() -> None:
