@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
 
+from tensormagic.collectors.geometry.layout import layout as collected_layout
 from tensormagic.reports import NOTHING, CopyVerdict, Holder, HoldersReport, Path, PathNode, Sharing, Step
 from tensormagic.views.graph.words import FORMULAS, formulas
-from tensormagic.views.nodes import Paragraph, Table, Words
+from tensormagic.views.nodes import Paragraph, Table
+from tensormagic.views.panels.tensor import verdicts
 from tensormagic.views.panels.tensor_autograd import broken, lines, sent_rows, summary
 from tensormagic.views.panels.tensor_memory import (
     holders_nodes,
@@ -21,9 +24,8 @@ from tensormagic.views.panels.why import path_note, path_svg, tree
 from tensormagic.views.pictures import tensor_elements
 from tensormagic.views.pictures.tensor_grid import base_rows
 from tensormagic.views.to_html import html
-from tensormagic.views.to_text import text
 from tests.views.markup_reader import Page
-from tests.views.samples_tensor import CHAIN, MANY, SAMPLES, as_html, as_text, layout, report
+from tests.views.samples_tensor import CHAIN, MANY, SAMPLES, as_html, layout, report
 from tests.views.samples_values import autograd_html, graph, graph_path
 
 SLICED, EXPANDED, SCORES = (SAMPLES[name] for name in ("transpose_slice", "expanded", "causal_scores"))
@@ -130,35 +132,15 @@ def test_rows_of_a_base_with_more_dimensions_are_named_by_what_they_span() -> No
     assert tensor_elements.bases_index(deep, 15) == "a[1, 0, 0, 3]"
 
 
-def test_a_chain_is_a_row_for_each_step() -> None:
-    """What it gave, and why; at the heading what was copied; steps that are not shown are counted."""
-    (section,) = verdict_nodes(replace(CHAIN, more_steps=5))
-    assert (section.title, section.note) == ("Copy", "48 B copied")
-    _, table, more = section.body
-    assert [row[:2] for row in table.rows] == [
-        [Words("x.t()", "code"), "view of `x`"],
-        [Words(".contiguous()", "code"), "copy, 48 B"],
-        [Words(".view(-1)", "code"), "view"],
-    ]
-    assert table.rows[0][2] == "the strides are swapped; no element moves"
-    assert more == Paragraph("5 earlier steps not shown", "quiet")
-
-
-def test_a_long_reason_goes_on_under_itself() -> None:
-    """On a narrow terminal nothing is cut off."""
-    lines = list(text(verdict_nodes(CHAIN)[0], 60))
-    assert max(map(len, lines)) <= 60
-    words = " ".join(" ".join(lines).split())
-    assert all(part in words for part in ("contiguous() had to", "the stride was", "(1, 4), contiguous is"))
-
-
 def test_one_step_has_its_reason_below() -> None:
-    """No table for it."""
+    """No table for it, as for a chain; steps of a chain that are not shown are counted."""
     step = Step("x[1:, ::2]", "view", "x", 0, "basic indexing: another offset, other sizes and strides")
     (section,) = verdict_nodes(
         CopyVerdict("x[1:, ::2]", (Sharing("x", "overlap", 4, 12, shares_version=True),), (step,))
     )
     assert (section.title, section.body[1:]) == ("View", [Paragraph(step.reason, "quiet")])
+    (section,) = verdict_nodes(replace(CHAIN, more_steps=5))
+    assert section.body[-1] == Paragraph("5 earlier steps not shown", "quiet")
 
 
 WRITING = "writing to one changes the other"
@@ -189,18 +171,6 @@ def test_sentence_of_a_verdict(operands, steps, said: str) -> None:
     assert Page(html(section)).text.strip() == said
 
 
-def test_where_verdict_and_holders_stand() -> None:
-    """The one right below the header, before findings and layout; the others in memory, named in its summary."""
-    shown = replace(SLICED, verdict=CHAIN, name="x", holders=MANY)
-    page, lines = as_html(shown), as_text(shown)
-    assert page.index("<h3>Copy</h3>") < page.index('<div class="tm-find">') < page.index('<div class="tm-layout">')
-    assert lines.index("COPY (48 B copied)\n  shares no memory with x") < lines.index("TM401")
-    assert "96 B, held by the last error" in Page(page).text
-    assert "graph of loss: AddmmBackward0, saved as mat1" in Page(page).text
-    assert lines.index("MEMORY AND HOLDERS") < lines.index("  HELD BY ")
-    assert max(map(len, lines.split("\n"))) <= 100
-
-
 ALONE = HoldersReport((Holder("x", "name", "tensor"),), found=1, looked=3, unreached=0)
 NOBODY = HoldersReport((Holder("a", "name", "storage", 96),), found=1, looked=3, unreached=0)
 
@@ -222,14 +192,8 @@ def test_summary_of_holders_names_what_one_would_not_think_of(held: HoldersRepor
     assert holders_summary(held, "x") == said
 
 
-def test_a_row_for_each_holder() -> None:
-    """How it is reached, what it keeps, and what it is; a name alone needs no table."""
-    (table,) = holders_nodes(MANY, "x")
-    assert table.rows[4] == [
-        Words("the last error (ValueError), local of step", "code"), "tensor",
-        Words("an error's traceback, train.py, line 12", "quiet"),
-    ]  # fmt: skip
-    assert table.rows[6][1] == "storage, 96 B"
+def test_a_name_alone_needs_no_table() -> None:
+    """No more is claimed where the search was cut."""
     assert holders_nodes(ALONE, "x") == ["Held only by `x`."]
     assert holders_nodes(replace(ALONE, cut="after 3 objects"), "x")[0] == "Held by `x`."
 
@@ -283,3 +247,43 @@ def test_a_report_without_details_says_what_it_has() -> None:
     assert summary(EXPANDED).startswith("ExpandBackward0")
     assert "stays None" in autograd_html(EXPANDED)
     assert autograd_html(SAMPLES["all_missing"]) == ""
+
+
+JUDGED = {
+    "stepped, yet flat": (
+        torch.zeros(4, 6)[:, ::2],
+        {
+            "gaps": "11 of the 23 elements from 0 to 22 are skipped",
+            "format": "not contiguous: j has stride 2, a contiguous tensor has 1 there; `.contiguous()` copies 48 B",
+            "views": "every `.view(shape)` of 12 elements works, as does `.view(-1)`",
+        },
+    ),
+    "windows": (
+        torch.arange(12.0).unfold(0, 4, 2),
+        {
+            "repeats": "20 indices share 12 elements: writing to one changes several",
+            "format": "not contiguous: i has stride 2, a contiguous tensor has 4 there; `.contiguous()` copies 80 B",
+            "views": "i and j cannot merge: i has stride 2, but size·stride of j is 4·1 = 4; `.view(-1)` raises, "
+            "`.reshape(-1)` copies 80 B",
+        },
+    ),
+    "some channels": (
+        torch.zeros(2, 3, 5, 5)[:, 1:],
+        {
+            "gaps": "25 of the 125 elements from 25 to 149 are skipped",
+            "format": "neither contiguous nor channels_last: i has stride 75, a contiguous tensor has 50 there; "
+            "`.contiguous()` copies 400 B",
+            "views": "j·k·l merge: `.view(2, 50)` works; i and j cannot merge: i has stride 75, but size·stride of j "
+            "is 2·25 = 50; `.view(-1)` raises, `.reshape(-1)` copies 400 B",
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("case", JUDGED)
+def test_verdicts_on_a_layout(case: str) -> None:
+    """To the letter; those of what is contiguous, sliced, expanded or channels_last are in stored samples."""
+    x, expected = JUDGED[case]
+    size = x.element_size()
+    sizes = {"storage_elements": x.untyped_storage().nbytes() // size, "element_size": size}
+    assert dict(verdicts(collected_layout(x.shape, x.stride(), x.storage_offset(), **sizes))) == expected
