@@ -20,8 +20,7 @@ from tensormagic.views.pictures.gradient_graph import EndedGraph, trace_alternat
 from tensormagic.views.pictures.losses import losses_alternative
 from tensormagic.views.pictures.tensor_elements import drawn_layout
 from tensormagic.views.pictures.tensor_grid import offsets_sentence, strip_sentence, values_sentence
-from tensormagic.views.pictures.tensor_kinds import stored_sentence
-from tensormagic.views.pictures.tensor_kinds import values_sentence as component_sentence
+from tensormagic.views.pictures.tensor_kinds import stored_sentence, values_sentence as component_sentence
 from tensormagic.views.pictures.tensor_shot import Shot
 from tensormagic.views.pictures.tensor_values import row_sentence
 from tensormagic.views.pictures.timeline import timeline_alternative

@@ -18,6 +18,7 @@ from tensormagic.views.page import figures
 from tensormagic.views.page.figures_panels import MOST_TILES
 from tests.views.samples_memory import SAMPLES as MEMORY
 from tests.views.samples_memory_run import SAMPLES as RUNS
+from tests.views.samples_sharing import ALIASES, TABLES
 from tests.views.samples_tensor import SAMPLES
 
 
@@ -200,3 +201,13 @@ def test_the_svg_of_memory() -> None:
     assert "no tensor is alive" in views.render(MEMORY["empty"], "svg")
     assert ">peak 86.2 MiB<" in views.render(RUNS["training"], "svg")
     assert "no operation allocated anything" in views.render(replace(RUNS["empty"], gaps=()), "svg")
+
+
+def test_figures_of_shared_memory_and_of_many_tensors() -> None:
+    """Bars for what is read; the largest tensors first."""
+    drawn = ALIASES["asked"].figure("memory_map")
+    assert [round(start) for start in drawn.data[0].base[:3]] == [0, 4, 8]
+    assert set(drawn.data[0].y) == {"A  a", "A  x", "A  n", "A  q", "A  e"}
+    sizes = TABLES["few"].figure("sizes")
+    assert list(sizes.data[0].x)[:2] == [60_000_000, 96]
+    assert sizes.data[0].y[1].endswith("  A")

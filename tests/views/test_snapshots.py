@@ -9,7 +9,7 @@ from tests.views.snapshots import assert_snapshot
 from tests.views.test_every_renderer import SAMPLES
 
 SHOWN = {
-    "aliases": "slices", "comparison": "larger", "failure": "linear", "freeing": "listed", "memory": "small",
+    "aliases": "slices", "comparison": "larger", "failure": "recorded", "freeing": "listed", "memory": "gpt",
     "memory run": "functions", "memory snapshot": "training", "overlay": "bytes", "ranks": "broken", "rng": "standing",
     "rng comparison": "parted", "rng run": "run", "run": "every", "model": "trained", "start": "odd",
     "tensor": "transpose_slice", "tensors": "few", "watch": "everything", "why": "cut_off", "writes": "effects",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from array import array
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from torch import nn
 import tensormagic as tm
 from tensormagic.reports import UNTOUCHED, ForwardValues, Pace, Pass, PassContext
 from tensormagic.views import to_html, to_text
-from tensormagic.views.graph.marks import forward_mark
+from tensormagic.views.graph.marks import forward_mark, with_crash
 from tensormagic.views.page.document import trace_document
 from tensormagic.views.panels import trace
 from tensormagic.views.panels.trace_words import (
@@ -27,6 +28,8 @@ from tensormagic.views.panels.trace_words import (
 )
 from tests.reports.samples import trace_report
 from tests.views import samples_ops, samples_trace as samples, trace_forms
+from tests.views.markup_reader import Page, svg_of
+from tests.views.samples_failure import SAMPLES as FAILURES
 from tests.views.snapshots import assert_snapshot
 
 OPS = {node.index: node.op for node in trace_report().graphs[0].nodes}
@@ -231,3 +234,44 @@ def test_the_viewer_is_given_its_verdict():
     assert failed[:3] == ("failed", "the cell failed", "ValueError: expected 10 classes, got 11")
     assert verdict(replace(samples.failed(), passes_seen=0))[3] == "before any backward"
     assert verdict(samples.empty())[0] == "nothing"
+
+
+RUN = replace(samples.one_pass(), state="failed")
+
+
+def pictures_of(run):
+    """The pictures of a run's page."""
+    return [svg_of(source) for source in re.findall(r'src="(data:image/svg[^"]*)"', trace.render(run))]
+
+
+def test_a_run_that_failed_begins_with_the_refused_call():
+    """Above the run's own panel, in a page and in text; what was found about it is not told twice."""
+    run = replace(RUN, failure=FAILURES["linear"], findings=FAILURES["linear"].findings)
+    page, text = Page(trace.render(run)).text, trace_forms.text(run)
+    assert page.index("the shapes do not fit") < page.index("As text")
+    assert "".join(page.split()).count("takes784(in_features)") == 1
+    assert text.index("TM804") < text.index("  18 ✖ x = self.fc1(x.flatten(1))")
+    assert text.count("takes 784") == 1
+
+
+def test_where_a_run_failed_is_marked_in_one_picture():
+    """In the run's own graph; what a forward had recorded has solid lines and no scale of norms."""
+    (backward,) = pictures_of(replace(RUN, failure=FAILURES["backward"]))
+    assert backward.count("backward failed here: RuntimeError, train.py, line 5</text>") == 1
+    (forward,) = pictures_of(replace(RUN, failure=FAILURES["recorded"], graphs=(), passes=()))
+    assert "Graph so far" in forward
+    assert forward.count("torch refused this: RuntimeError, ") == 1
+    assert "gradient norm" not in forward
+
+
+def test_after_passes_the_graph_up_to_the_refused_call_comes_last_for_the_viewer():
+    """The graph of the passes stays the first; the block above keeps its picture."""
+    run = replace(RUN, failure=FAILURES["recorded"])
+    drawn, crash = with_crash(run)
+    document = trace_document(drawn, crash=crash)
+    assert document["crash"][:2] == [len(run.graphs), FAILURES["recorded"].graph.roots[0]]
+    assert [graph["passes_seen"] > 0 for graph in document["graphs"]] == [True] * len(run.graphs) + [False]
+    assert len({graph["number"] for graph in document["graphs"]}) == len(run.graphs) + 1
+    assert trace_document(samples.one_pass())["crash"] is None
+    assert "torch refused this" in pictures_of(run)[0]
+    assert "torch refused this" not in trace_forms.svg(run)

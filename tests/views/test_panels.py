@@ -1,25 +1,50 @@
-"""What small panels say of samples that no snapshot shows, as trees of nodes and as the words they are made of."""
+"""What panels say of samples that no stored one shows, as trees of nodes and as the words they are made of."""
 
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from functools import partial
 
 import pytest
 
 from tensormagic import views
-from tensormagic.reports import AliasPair, Cell, DeviceGain, Gap
+from tensormagic.reports import (
+    AliasPair,
+    AllocatedBlock,
+    Cell,
+    DeviceGain,
+    DeviceMemory,
+    FailureReport,
+    Gap,
+    Holder,
+    Location,
+    ProcessUse,
+    Release,
+)
 from tensormagic.views import to_text
 from tensormagic.views.markup import unpacked
-from tensormagic.views.nodes import Column, Findings, Paragraph, Section, Table, Words
-from tensormagic.views.panels import aliases, freeing, overlay, rng, snapshot, watch, writes
+from tensormagic.views.nodes import Clash, Column, Findings, Paragraph, Section, Shape, Table, Words
+from tensormagic.views.panels import (
+    aliases,
+    freeing,
+    memory,
+    memory_run,
+    overlay,
+    refused_call,
+    rng,
+    snapshot,
+    watch,
+    writes,
+)
 from tensormagic.views.panels.tensors import TensorRows, row_cells
 from tensormagic.views.panels.why import line_words, view as why_view
 from tests.views import samples_rng, samples_snapshot, samples_writes
 from tests.views.markup_reader import Page
+from tests.views.samples_failure import SAMPLES as FAILURES
 from tests.views.samples_freeing import SAMPLES as FREEING
+from tests.views.samples_memory import GIB, MIB, SAMPLES as MEMORY, storage
+from tests.views.samples_memory_run import SAMPLES as RUNS
 from tests.views.samples_overlay import SAMPLES as OVERLAYS
 from tests.views.samples_sharing import ALIASES, SLICES, TABLES, TIED, member, row
 from tests.views.samples_watch import found
@@ -48,6 +73,10 @@ NAMESAKES = replace(
     SLICES, pairs=(AliasPair("a.b", "a.b", "yes", 8, 8),),
     members=(member("a.b", requires_grad=True, counter=1), member("a.b", relation="array", version=None)),
 )  # fmt: skip
+HOLDERS = tuple(Holder(path, "name", "tensor") for path in ("x", "y", "Out[3]", "_", "_3"))
+NO_KERNEL = "Could not run 'aten::view' with arguments from the 'SparseCPU' backend."
+BACKENDS = "This could be because the operator doesn't exist for this backend, or was omitted. BackendSelect: …"
+UNSURE = replace(FAILURES["dtypes"].mismatch, works=(), maybe=("i.max()  # at most 9", "i.long()"))
 SAID = [
     *(
         (aliases.how, member("x", relation=relation, base=base, operations=operations), words)
@@ -89,6 +118,31 @@ SAID = [
     (freeing.gain_words, DeviceGain("cuda:0", allocated=0), "cuda:0: allocated as much as before"),
     (freeing.gain_words, DeviceGain("mps"), ""),
     (writes.headline, samples_writes.SAMPLES["nothing"], "no in-place write"),
+    # Holders and shared storages in words.
+    (memory.held_by, storage("x", 4, "other", holders=HOLDERS, found=9), "y, Out[3], _ and 5 more"),
+    (memory.release_notes, Release("x", "name", 10, 1, 10), ""),
+    (memory.release_notes, Release("x", "name", 0, 0, 2048, ("y", "z", "w", "v")),
+     "of 2 KiB that it reaches, shared with y, z, w and 1 more"),
+    (memory.summary, MEMORY["empty"], "no tensor is alive"),
+    # A missing kernel's message goes on with a hundred lines about every backend; the first sentence says it.
+    (refused_call.torch_said, FailureReport(error_type="NotImplementedError", error=f"{NO_KERNEL} {BACKENDS}"),
+     f"NotImplementedError: {NO_KERNEL}"),
+    # The call is marked in its line, also where it goes on in the next.
+    *(
+        (partial(refused_call.marked, call=call), Location("a.py", 1, text), part)
+        for text, call, part in (
+            ("y = net(x) + 1", "net(x)", "net(x)"),
+            ("y = torch.cat(", "torch.cat( [a, b])", "torch.cat("),
+            ("y = 1", "net(x)", ""),
+            ("", "net(x)", ""),
+        )
+    ),
+    # The rule and what works stand in the finding; without one they stand alone.
+    (refused_call.rule_nodes, FAILURES["linear"], []),
+    (refused_call.rule_nodes, FAILURES["dtypes"],
+     ["Both must be the same.", "works: `a + b.float()` or `a.double() + b`"]),
+    (refused_call.rule_nodes, replace(FAILURES["dtypes"], mismatch=UNSURE),
+     ["Both must be the same.", "try: `i.long()`", "check: `i.max()  # at most 9`"]),
 ]  # fmt: skip
 
 
@@ -174,14 +228,13 @@ def test_a_drop_says_what_was_measured():
     assert freeing.view(FREEING["nothing"]).facts == [freeing.NOTHING]
 
 
-def test_every_row_of_an_overlay_is_as_wide_as_the_ruler():
+@pytest.mark.parametrize("name", ["views", "bytes", "large", "eight"])
+def test_every_row_of_an_overlay_is_as_wide_as_the_ruler(name):
     """No row is longer or shorter than another, or the columns would not stand over each other."""
-    for name in ("views", "bytes", "large", "eight"):
-        strips = re.findall(r'<tr class="tm-strip">(.*?)</tr>', views.draw(OVERLAYS[name], "html"))
-        cells = (re.findall(r"<td(?: colspan=\"(\d+)\")?", row) for row in strips)
-        assert {sum(int(span or 1) for span in row) for row in cells} == {
-            len(OVERLAYS[name].shared[0].rows[0].bytes_read)
-        }
+    report = OVERLAYS[name]
+    drawn = overlay.OverlayPicture(report, report.shared[0])._cells()
+    wide = len(report.shared[0].rows[0].bytes_read)
+    assert {sum(cell.span for cell in line.cells) for line in drawn.rows if line.look == "tm-strip"} == {wide}
 
 
 def test_what_many_have_in_common_is_a_table():
@@ -204,15 +257,12 @@ def test_what_many_have_in_common_is_a_table():
 
 @pytest.mark.parametrize("name", ["training", "longest"])
 def test_segments_are_drawn_whole(name):
-    """What is drawn of a segment is all of it: joined stretches lose no byte, and the bar is full."""
+    """What is drawn of a segment is all of it: joined stretches lose no byte."""
     for segment in samples_snapshot.SAMPLES[name].segments:
         drawn = snapshot.drawn_stretches(segment)
         assert len(drawn) <= 2 * 48 + 1
         assert sum(one.nbytes for one in drawn) == segment.nbytes
         assert sum(one.used for one in drawn) == segment.allocated + segment.awaiting
-    html = views.draw(samples_snapshot.SAMPLES[name], "html")
-    for bar in re.findall(r'class="tm-bar tm-segment"[^>]*>(.*?)</div>', html):
-        assert sum(map(float, re.findall(r"width:([\d.]+)%", bar))) == pytest.approx(100, abs=0.5)
 
 
 def test_a_module_is_a_row_for_each_reason():
@@ -296,11 +346,134 @@ def test_long_names_keep_both_ends():
     assert name.endswith("dense.weight")
 
 
-def test_figures():
-    """Bars for what is read; the largest tensors first."""
-    drawn = ALIASES["asked"].figure("memory_map")
-    assert [round(start) for start in drawn.data[0].base[:3]] == [0, 4, 8]
-    assert set(drawn.data[0].y) == {"A  a", "A  x", "A  n", "A  q", "A  e"}
-    sizes = TABLES["few"].figure("sizes")
-    assert list(sizes.data[0].x)[:2] == [60_000_000, 96]
-    assert sizes.data[0].y[1].endswith("  A")
+def test_a_device_is_a_bar_that_adds_up():
+    """Tensors, what no tensor was found for, the reserve, the context, others, what is free: the device."""
+    device = MEMORY["gpt"].devices[0]
+    bar = memory.device_bar(device, MEMORY["gpt"].every())
+    amounts = {part.words: part.share * device.total for part in bar.parts if not part.ground.startswith("tm-c")}
+    assert amounts == pytest.approx({
+        "in use, no tensor found": 36 * MIB, "reserved, unused": 664 * MIB, "context and libraries": 310 * MIB,
+        "other processes": 700 * MIB, "not accounted for": 6 * GIB - 2 * GIB - device.reserved - 1010 * MIB,
+        "free": 2 * GIB,
+    })  # fmt: skip
+    assert (bar.parts[-1].amount, bar.parts[-1].of) == ("2 GiB", "33 %")
+    assert sum(part.share for part in bar.parts) == pytest.approx(1)
+    assert bar.note == ""
+
+
+def test_a_device_with_room_to_spare_is_cut():
+    """Free memory of more than half is drawn as long as the rest; without counters the bar is the tensors."""
+    report = MEMORY["small"]
+    bar = memory.device_bar(report.devices[0], report.every())
+    assert (bar.note, bar.parts[-1].share) == ("(free part not to scale)", 0.5)
+    bar = memory.device_bar(DeviceMemory("cpu", live=6272, storages=3, tensors=4), report.every())
+    assert [part.words for part in bar.parts] == ["parameters", "inputs"]
+    assert sum(part.share for part in bar.parts) == pytest.approx(1)
+
+
+def test_shared_pages_never_make_a_negative_part():
+    """Tensors of memory that the process has not touched yet are more than it takes: there is no part below nothing."""
+    device = DeviceMemory("cpu", live=9 * GIB, storages=1, tensors=1, free=GIB, total=16 * GIB, process=GIB,
+                          others=(ProcessUse(1, "x", None),))  # fmt: skip
+    bar = memory.device_bar(device, [storage("x", 9 * GIB, "other", device="cpu")])
+    parts = [(part.words, part.amount) for part in bar.parts]
+    assert parts == [("other", "9 GiB"), ("other programs", "6 GiB"), ("free", "1 GiB")]
+
+
+UNCOUNTED = replace(RUNS["training"], lines=tuple(replace(line, executions=0) for line in RUNS["training"].lines))
+TOLD = {
+    "no advice where nothing is unused": (MEMORY["small"], (), ("%gpumem --free --yes",)),
+    "a full device is not cut": (MEMORY["many"], (), ("(free part not to scale)",)),
+    "what was refused, where, and what was alive then": (RUNS["died"], (
+        "cuda:0 ran out of memory: aten.mm.default asked for 8 GiB, 310 MiB was free.",
+        "cell 7, line 5: out = net(batch)", "ALIVE WHEN IT FAILED (90 storages", "693 MiB 24 storages or inside",
+        "412 events of the allocator of cuda:0; at most 90 MiB in use, tensors by themselves at most 82 MiB",
+        "2 blocks without a tensor at the end, 1 MiB",
+        "cell 7, line 5: out = net(batch) 8 MiB 40 MiB 30 none of your lines: backward, libraries 1 MiB",
+    ), ("ALIVE AT THE PEAK", "loss.backward() 1 MiB")),
+    "lines of other files below": (RUNS["training"], (
+        "net.py 300 MiB 20 MiB 240 41 return F.relu(self.fc(x))", "freed kept times line",
+    ), ()),
+    "executions that were not counted": (UNCOUNTED, (
+        "freed kept operations line", "1.2 GiB 12 MiB 480 5 out = net(batch)",
+    ), ()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", TOLD)
+def test_what_is_told(case):
+    """Each of these words is there, and none of those."""
+    report, there, not_there = TOLD[case]
+    text = " ".join(views.render(report, "txt", width=200).split())
+    assert [words for words in there if words not in text] == []
+    assert [words for words in not_there if words in text] == []
+
+
+def test_the_map_of_the_peak_is_the_peak():
+    """Blocks that had been there before the run stand in their own group, and nothing is counted twice."""
+    run = RUNS["training"]
+    peak = run.timelines[0].live[run.timelines[0].peak]
+    assert sum(tile.nbytes for tile in memory_run.peak_tiles(run)) == peak
+    had = AllocatedBlock(storage("net.weight", 5 * MIB, "parameter", device="cpu"), "", -1, 0)
+    more = replace(run, peak_blocks=(*run.peak_blocks, had))
+    assert sum(tile.nbytes for tile in memory_run.peak_tiles(more)) == peak
+    groups = [tile.group for tile in memory_run.peak_tiles(more) if tile.label == "net.weight"]
+    assert groups == ["before the run"]
+
+
+def operands_of(name):
+    """The rows of a panel's operands, by the titles of their columns."""
+    drawn = refused_call.operands(FAILURES[name])
+    titles = [column.title for column in drawn.columns]
+    return [dict(zip(titles, row, strict=True)) for row in drawn.rows]
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "cells"),
+    [
+        ("dtypes", "dtype", ["float32", Clash("float64", "needs float32")]),
+        ("devices", "device", [Clash("cpu", "needs cuda:0"), Clash("cuda:0", "needs cpu")]),
+        ("view", "strides", [Clash("(1, 4)", "does not fit"), ""]),
+        ("argument", "shape", [Shape(("4", "3")), Clash("(5, 5)", "≠ 12")]),
+        ("afterwards", "shape", ["not kept", Shape(("4", "5"))]),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_marked_where_it_stands(name, column, cells):
+    """In its dimension, its dtype, its device or its strides; beside it, what would have fitted."""
+    assert [row[column] for row in operands_of(name)] == cells
+
+
+def test_columns_without_anything_are_left_out():
+    """No device where all are on the CPU; no line where none is known. A clash of dtypes has its sign in words."""
+    assert [*operands_of("dtypes")[0]] == ["operand", "given as", "shape", "dtype", "strides"]
+    assert "✖float64 (needs float32)" in views.draw(FAILURES["dtypes"], "txt")
+
+
+def test_sizes_that_are_compared_from_the_right_stand_below_each_other():
+    """What clashes in one dimension, counted from the right; the inner sizes of a product do not."""
+    report = FAILURES["linear"]
+    assert refused_call.operands(report).columns[2].look == "number"
+    first, second = report.mismatch.parts
+    inner = replace(report, mismatch=replace(report.mismatch, parts=(first, replace(second, dimension=0))))
+    assert refused_call.operands(inner).columns[2].look == ""
+
+
+def test_operands_of_which_nothing_is_known_are_left_out():
+    """No table of `not kept`, and no note about it: the finding says what torch's message tells."""
+    report = FAILURES["linear"]
+    unknown = tuple(replace(one, is_tensor=False, shape=(), text="", dtype="") for one in report.operands)
+    gap = Gap("operands", "not kept by Python after the error: the result of torch.ones(3)")
+    drawn = views.draw(replace(report, operands=unknown, gaps=(gap,)), "txt")
+    assert "not kept" not in drawn
+    assert "not kept" in views.draw(replace(report, gaps=(gap,)), "txt")
+
+
+def test_the_way_leads_to_the_line_that_failed():
+    """A long way without its middle, which is counted; files are told apart by headings."""
+    lines = refused_call.way(FAILURES["afterwards"]).lines
+    assert [line.number for line in lines] == [31, 0, 31, 31, 31, 31]
+    assert lines[1].text == "… 5 lines more"
+    assert [line.sign for line in lines] == [""] * 5 + ["error"]
+    failed = FAILURES["linear"]
+    elsewhere = replace(failed, way=(Location("train.py", 3, "step()"), failed.location))
+    assert [line.text for line in refused_call.way(elsewhere).lines[:3]] == ["train.py", "step()", "cell 5"]
