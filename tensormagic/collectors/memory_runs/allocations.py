@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 from types import FrameType
 from typing import Any
@@ -23,6 +23,7 @@ from tensormagic.words import error_text
 VIEW, RESIZES = 3, 4  # besides what `newly_made` says
 
 _GIVES_BACK = {"aten::lift", "aten::lift_fresh"}  # what was made without an operation, as from a list or an array
+_LAZY = "aten._lazy_clone.default"  # to ask its result for an address would copy the memory
 _MAY_HAND_BACK = {"aten::_unsafe_view", "aten::native_dropout"}  # an argument's memory, whatever the schema says
 
 
@@ -166,6 +167,7 @@ class Allocations(OperationListener):
         self.events: list[Event] = []
         self.patience = FEWEST_EVENTS
         self.known: dict[int, Block] = {}
+        self._same: dict[Block, SameMemory] = {}
         self.operations = 0
         self.here = Place(None, "", "other")
         self.failed: tuple[str, Place] | None = None
@@ -270,6 +272,8 @@ class Allocations(OperationListener):
         block.by_engine = place is None
         block.place, block.op, block.allocated_at = place or self._place_of_node(), kind.name, self.operations
         block.seconds, block.task = self._clock(), _graph_task()
+        if not storage.resizable():  # its memory is another one's: an array's, a file's, a tensor's by way of DLPack
+            self.count_once(storage, block)
         self.known[block.key] = block
         self.events.append(block)
 
@@ -355,5 +359,63 @@ class Allocations(OperationListener):
             site = self._site_of(_getframe(1))
         except ValueError:  # a thread of the engine's: no Python above
             site = None
-        freed = (block, self.operations, self._clock(), site, _graph_task(), block.size)
-        self.events.append(_new_tuple(Freed, freed))  # without the call in Python that its own constructor makes
+        for gone in self._gone_with(block) if block in self._same else (block,):
+            freed = (gone, self.operations, self._clock(), site, _graph_task(), gone.size)
+            self.events.append(_new_tuple(Freed, freed))  # without the call in Python that its own constructor makes
+
+    # -- several storages over the same memory ------------------------------------------------------------------------
+
+    def count_once(self, storage: torch.UntypedStorage, block: Block) -> None:
+        """Count of a storage only what lies beyond the memory of those that are known."""
+        start, stop = storage.data_ptr(), storage.data_ptr() + block.size
+        below, covered = list[Block](), list[tuple[int, int]]()
+        for known in list(self.known.values()):
+            other = known() if known.device == block.device and known.op != _LAZY else None
+            if other is not None:
+                at = other.data_ptr()
+                part = max(start, at), min(stop, at + other.nbytes())
+                if part[0] < part[1]:
+                    below.append(known)
+                    covered.append(part)
+        if below:
+            same = next((self._same[known] for known in below if known in self._same), SameMemory())
+            for each in (*below, block):
+                if self._same.setdefault(each, same) is same:
+                    same.alive.add(each)
+            block.nbytes = block.size = block.size - _length(covered)
+            block.shared = True
+
+    def _gone_with(self, block: Block) -> Sequence[Block]:
+        """Return the blocks whose bytes go with a storage: memory that several lie over goes with the last of them."""
+        same = self._same.pop(block)
+        same.alive.discard(block)
+        if not same.alive:
+            return *same.ended, block
+        still_there = [block] if block.size else []
+        same.ended += still_there
+        for each in same.ended:
+            each.key = next(iter(same.alive)).key  # by which it has a name
+        return () if still_there else (block,)
+
+
+class SameMemory:
+    """Storages that lie over the same memory, as each ``torch.from_numpy`` of one array makes one.
+
+    Attributes:
+        alive: Those that are alive.
+        ended: Those that are not, with the bytes that count with them and are still there.
+    """
+
+    __slots__ = ("alive", "ended")
+
+    def __init__(self) -> None:
+        self.alive, self.ended = set[Block](), list[Block]()
+
+
+def _length(ranges: list[tuple[int, int]]) -> int:
+    """Return how many places lie in any of the ranges."""
+    length = end = 0
+    for start, stop in sorted(ranges):
+        length += max(stop - max(start, end), 0)
+        end = max(end, stop)
+    return length

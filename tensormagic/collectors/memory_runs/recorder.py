@@ -104,7 +104,7 @@ class MemoryRecorder(Listener):
                 if storage._cdata not in seen.known:
                     block = new_block(storage, tensor, seen.note_death)
                     if is_twin:
-                        block.nbytes, block.size, block.shared = 0, 0, True
+                        seen.count_once(storage, block)
                     block.before, seen.known[block.key] = True, block
                     seen.events.append(block)
         except Exception as error:  # an odd tensor: the run is the user's
@@ -157,8 +157,9 @@ class MemoryRecorder(Listener):
 
     def _unmet(self) -> Iterator[Gap]:
         """Yield how much is alive that nobody saw being allocated."""
-        unmet = [one for key, one in self._described.items() if key not in self._seen.known and one.nbytes]
-        found = {id(one): one for one in unmet if one.name or one.shape or one.nbytes > NUMBER}
+        met = {id(one) for key, one in self._described.items() if key in self._seen.known}
+        unmet = {id(one): one for one in self._described.values() if id(one) not in met and one.nbytes}
+        found = {key: one for key, one in unmet.items() if one.name or one.shape or one.nbytes > NUMBER}
         if found:
             largest = max(found.values(), key=lambda one: one.nbytes)
             named = f", the largest of them {largest.name}" if largest.name else ""

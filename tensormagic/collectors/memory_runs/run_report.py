@@ -110,7 +110,8 @@ class Account:
     ) -> None:
         self._allocation_logs, self._locations, self._described = allocation_logs, locations, described
         self._every = blocks_of(allocation_logs)
-        self.alive = [(block, block.nbytes) for block in self._every if not block.before]
+        own = [block for block in self._every if not block.before]
+        self.alive = [(block, block.nbytes) for block in own if block.nbytes or not block.shared]
         highest = max(allocation_logs, key=lambda allocation_log: allocation_log.peak, default=None)
         self.at_peak: Blocks = highest.peak_blocks if highest is not None else ()
         self._numbers: dict[int | None, int] = {}

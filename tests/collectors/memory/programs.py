@@ -7,6 +7,7 @@ own to each. What has not expired at the end is alive, and its bytes are what it
 from __future__ import annotations
 
 import gc
+import weakref
 from contextlib import contextmanager
 
 import numpy as np
@@ -21,7 +22,7 @@ class Count(TorchDispatchMode):
 
     def __init__(self):
         super().__init__()
-        self._storages = {}
+        self._storages, self.arrays = {}, []
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
@@ -40,8 +41,12 @@ class Count(TorchDispatchMode):
     @property
     def storages(self):
         """The bytes of each storage that is alive, by its identity."""
+        return {key: storage.nbytes() for key, storage in self.alive()}
+
+    def alive(self):
+        """Yield each storage that is alive, with its identity."""
         every = {key: torch.UntypedStorage._new_with_weak_ptr(weak) for key, weak in self._storages.items()}
-        return {key: storage.nbytes() for key, storage in every.items() if storage is not None}
+        yield from ((key, storage) for key, storage in every.items() if storage is not None)
 
 
 def pieces(x):
@@ -112,6 +117,7 @@ class Program:
     def array(self, a, b, _c):
         """Share an array with NumPy, twice, the second time a part of it."""
         values = np.zeros(a % 9 + 2, dtype=np.float32)
+        self._count.arrays.append(weakref.ref(values))
         for x in (torch.from_numpy(values), torch.from_numpy(values[b % 2 :])):
             self._count.add(x)
             self.bind(x)

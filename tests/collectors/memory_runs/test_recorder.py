@@ -87,7 +87,7 @@ def test_what_a_backward_frees_was_saved_for_it():
 
 def test_views_resizing_and_shared_memory():
     """A view allocates nothing; what grows counts as it grows; an array's memory counts where it became a tensor."""
-    array = torch.zeros(10).numpy()
+    array, before = np.zeros(10, dtype=np.float32), torch.zeros(1)
     with tm.track_memory() as run:
         x = torch.zeros(100)
         view = x[10:]
@@ -100,7 +100,9 @@ def test_views_resizing_and_shared_memory():
     assert [line_of(report, text).allocated for text in ("x = ", "x.resize_", "z.set_")] == [400, 800, 28]
     assert line_of(report, "x.resize_").op == "aten.resize_.default"
     assert line_of(report, "x = ").kept == 1200
-    assert report.timelines[0].live[-1] - report.timelines[0].live[0] == 1200 + 28 + (0 if y is None else 40)
+    assert report.timelines[0].live[-1] - report.timelines[0].live[0] == 1200 + 28 + 40
+    assert y.nbytes == 40
+    assert before.nbytes == 4
 
 
 def test_what_was_there_before_is_told_apart():
@@ -148,6 +150,55 @@ def test_two_tensors_over_one_array_count_once():
         assert set(timeline.live) == {timeline.live[0]}
         tensors.append(torch.from_numpy(array))
     assert begun[0] == begun[1] >= array.nbytes
+
+
+@pytest.mark.parametrize("share", [torch.from_numpy, torch.utils.dlpack.from_dlpack, torch.as_tensor])
+def test_memory_that_is_shared_within_a_run_counts_once(share):
+    """Nothing grows where every iteration looks at one array anew, and it goes with the last that lies over it."""
+    array, w = np.zeros(300_000, dtype=np.float32), torch.ones(3, requires_grad=True)
+    with tm.track_memory() as run:
+        views = []
+        for at in range(40):
+            views.append(share(array[at * 10 :])[1:])
+            (w * 2).sum().backward()
+        x = torch.ones(100)
+        same = share(x.numpy())[2:]
+        del x
+        levels = [run.report.timelines[0].live[-1]]
+        del views[0]
+        levels.append(run.report.timelines[0].live[-1])
+        views.clear()
+        levels.append(run.report.timelines[0].live[-1])
+        del same
+        levels.append(run.report.timelines[0].live[-1])
+    report = run.report
+    assert line_of(report, "views.append").allocated == array.nbytes
+    assert levels == [levels[3] + 400 + array.nbytes, levels[3] + 400 + array.nbytes, levels[3] + 400, levels[3]]
+    assert [finding.code for finding in report.findings] == []
+    assert own_gaps(report) == []
+    report.timelines[0].check()
+
+
+def test_parts_of_an_array_count_their_bytes_once():
+    """What lies beyond the parts that are known is counted besides; the name is that of who is still there."""
+    array = np.zeros(100, dtype=np.float32)
+    with tm.track_memory() as run:
+        first, second = torch.from_numpy(array[:10]), torch.from_numpy(array[5:30])
+        every = torch.from_numpy(array)
+        del first, second
+    assert [(one.storage.name, one.storage.nbytes) for one in run.report.kept] == [
+        ("every", 280), ("every", 80), ("every", 40),
+    ]  # fmt: skip
+    assert sum(line.kept for line in run.report.lines) == every.nbytes
+
+
+def test_a_second_storage_over_known_memory_is_no_gap():
+    """No operation made it, and its memory was seen being allocated."""
+    with tm.track_memory() as run:
+        x = torch.ones(100)
+        same = torch.utils.dlpack.from_dlpack(x)
+    assert own_gaps(run.report) == []
+    assert same.data_ptr() == x.data_ptr()
 
 
 def test_a_run_of_many_operations_stays_small():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import warnings
+from collections import Counter
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
@@ -16,6 +17,7 @@ from tests.collectors.memory.programs import STEPS, Count, Program
 from tests.support.gaps import own_gaps
 
 numbers = st.integers(0, 40)
+ARRAYS = -1
 programs = st.lists(st.tuples(st.integers(0, len(STEPS) - 1), st.tuples(numbers, numbers, numbers)), max_size=14)
 
 
@@ -26,6 +28,12 @@ class Truth(Count):
         super().__init__()
         self.levels, self.allocated = [], 0
         self._sizes = {}
+
+    @property
+    def storages(self):
+        """The bytes of each storage that is alive; those over an array count as the array, once."""
+        found = {key: storage.nbytes() for key, storage in self.alive() if storage.resizable()}
+        return found | {ARRAYS: sum(array().nbytes for array in self.arrays if array() is not None)}
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = super().__torch_dispatch__(func, types, args, kwargs)
@@ -45,7 +53,11 @@ def followed(steps):
             program = Program(truth)
             with tm.track_memory(namespace={}) as run:
                 program.run(steps)
-            ours = {block.key: block.nbytes for block in run._listener.alive() if not block.before}
+            ours = Counter()
+            for block in run._listener.alive():
+                storage = block()
+                key = block.key if storage is not None and storage.resizable() else ARRAYS
+                ours[key] += 0 if block.before else block.nbytes
             return truth, run.report, ours, truth.storages
     finally:
         gc.enable()
