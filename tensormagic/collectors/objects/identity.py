@@ -184,7 +184,13 @@ class Leaves:
         self._orphaned = False  # whether a Parameter that a graph led to belongs to no model
         self.replaced: set[int] = set()  # parameters in whose place their module got another one
         self._owners: dict[str, weakref.ref[nn.Module]] = {}
-        modules.on_root = self._learn_module
+        itself = weakref.ref(self)  # not a cycle: `namespace` may hold all variables of functions that failed
+
+        def learn(root: str, module: nn.Module) -> None:
+            if (leaves := itself()) is not None:
+                leaves._learn_module(root, module)
+
+        modules.on_root = learn
 
     def number(self, tensor: torch.Tensor) -> int:
         """Return the number of ``tensor``, learning it where it is new.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 import torch
 from torch import nn
@@ -49,6 +52,28 @@ def test_under_a_trace_its_nodes_know_their_modules():
 def test_there_is_none_where_nothing_led_there(run):
     """No graph, no picture."""
     assert told(run).graph is None
+
+
+@pytest.mark.parametrize("following", [tm.explain, tm.trace])
+def test_what_the_failing_functions_held_goes_with_the_error(following):
+    """At once, as without the tool: where memory ran out, nobody can wait for Python's search for cycles."""
+
+    def run():
+        held, x = torch.ones(100), torch.ones(2, 3, requires_grad=True)
+        gone.append(weakref.ref(held))
+        return (x * 2) @ torch.ones(4, 5)
+
+    gone = []
+    gc.collect()
+    gc.disable()
+    try:
+        with pytest.raises(RuntimeError) as raised, following() as followed:
+            run()
+        assert followed.report is not None
+        del raised
+        assert [reference() for reference in gone] == [None]
+    finally:
+        gc.enable()
 
 
 def test_a_large_graph_is_left_out(monkeypatch):
