@@ -68,8 +68,7 @@ def torch_facts() -> dict[str, str]:
 
     facts = {"threads": str(torch.get_num_threads()), "CUDA": _cuda()}
     facts["MPS"] = "there" if torch.backends.mps.is_available() else "none"
-    xpu = getattr(torch, "xpu", None)
-    facts["XPU"] = "there" if xpu is not None and xpu.is_available() else "none"
+    facts["XPU"] = "there" if torch.xpu.is_available() else "none"
     return facts
 
 

@@ -14,7 +14,7 @@ import torch
 
 from tensormagic.collectors.graphs.saved_tensors import is_custom, live_saved, read_slots, tensors_in
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk, Walker, is_accumulate, make_structure
-from tensormagic.collectors.objects.holdings import is_a
+from tensormagic.collectors.objects.holdings import is_kind
 from tensormagic.collectors.objects.identity import Leaf, Leaves, ModuleNames
 from tensormagic.collectors.quiet import number, numbers, quiet
 from tensormagic.collectors.where.caller import Origin, Origins
@@ -186,7 +186,7 @@ def _variables(found: Walk, namespace: Mapping[str, Any]) -> dict[int, str]:
     places = {id(node): place for place, node in enumerate(found.nodes)}
     names: dict[int, str] = {}
     for name, value in list(namespace.items()):
-        if is_a(value, torch.Tensor) and not name.startswith("_"):
+        if is_kind(value, torch.Tensor) and not name.startswith("_"):
             place = places.get(id(_grad_fn(value)))
             if place is not None and not is_accumulate(found.nodes[place]):
                 names.setdefault(place, name)

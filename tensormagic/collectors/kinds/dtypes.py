@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -165,20 +166,20 @@ def _is_buffer(x: Any) -> bool:
     return bool(getattr(x, "_is_buffer", False)) and not has_class(x, "torch.nn.parameter", "UninitializedBuffer")
 
 
-def _describe_conj(x: Any) -> Description:
-    return Description(
-        label="conjugate view",
-        summary="The storage holds the conjugates: every read negates the imaginary part.",
-        facts=(Fact("to write it out", f"x.resolve_conj() copies {number_of_bytes(bytes_of(x))}"),),
-    )
+def _lazy(label: str, summary: str, method: str) -> Callable[[Any], Description]:
+    """Return what describes a view that changes what it reads, and how that is written out."""
+
+    def describe(x: Any) -> Description:
+        written_out = Fact("to write it out", f"x.{method}() copies {number_of_bytes(bytes_of(x))}")
+        return Description(label, summary, (written_out,))
+
+    return describe
 
 
-def _describe_neg(x: Any) -> Description:
-    return Description(
-        label="negative view",
-        summary="The storage holds the negatives: every read negates them.",
-        facts=(Fact("to write it out", f"x.resolve_neg() copies {number_of_bytes(bytes_of(x))}"),),
-    )
+_describe_conj = _lazy(
+    "conjugate view", "The storage holds the conjugates: every read negates the imaginary part.", "resolve_conj"
+)
+_describe_neg = _lazy("negative view", "The storage holds the negatives: every read negates them.", "resolve_neg")
 
 
 def _describe_inference(_: Any) -> Description:

@@ -258,14 +258,12 @@ def _watched(roots: Sequence[Root], namespace: Mapping[str, Any]) -> list[tuple[
 
 def _empty_caches() -> None:
     """Give what torch's allocators keep in reserve back to the devices; none is initialised for that."""
-    caches: list[tuple[Callable[[], bool], Callable[[], None]]] = [(torch.cuda.is_initialized, torch.cuda.empty_cache)]
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.empty_cache()
     if torch.backends.mps.is_available():
-        caches.append((lambda: True, torch.mps.empty_cache))
-    if hasattr(torch, "xpu"):
-        caches.append((torch.xpu.is_initialized, torch.xpu.empty_cache))
-    for is_used, empty in caches:
-        if is_used():
-            empty()
+        torch.mps.empty_cache()
+    if torch.xpu.is_initialized():  # type: ignore[no-untyped-call]
+        torch.xpu.empty_cache()
 
 
 def _gain(was: DeviceMemory, now: DeviceMemory) -> DeviceGain:

@@ -21,7 +21,6 @@ from types import (
     ModuleType,
     NoneType,
     TracebackType,
-    UnionType,
 )
 from typing import Any, TypeVar
 
@@ -55,9 +54,9 @@ MACHINERY = frozenset({
 })  # fmt: skip
 
 
-def is_a(value: Any, kinds: type | UnionType | tuple[type, ...]) -> bool:
-    """Return whether a value is really of a class, whatever it says of itself."""
-    return issubclass(type(value), kinds)
+def is_kind(item: object, *kinds: type) -> bool:
+    """Return whether an object is really of one of these classes, whatever it says of itself."""
+    return issubclass(type(item), kinds)
 
 
 _PLAIN = frozenset({torch.Tensor, nn.Parameter, nn.Buffer})
@@ -73,12 +72,12 @@ def is_readable(x: Any) -> bool:
         return True
     try:
         with torch._C.DisableTorchFunction():
-            if not all(is_a(getattr(x, name), kind) for name, kind in _ANSWERS.items()):
+            if not all(is_kind(getattr(x, name), kind) for name, kind in _ANSWERS.items()):
                 return False
             with suppress(RuntimeError):  # of a view that was changed in a way that autograd forbids
                 if x.grad_fn is not None and not hasattr(type(x.grad_fn), "_sequence_nr"):
                     return False
-            return is_lazy(x) or (is_a(x.shape, torch.Size) and is_a(x._base, torch.Tensor | NoneType))
+            return is_lazy(x) or (is_kind(x.shape, torch.Size) and is_kind(x._base, torch.Tensor, NoneType))
     except Exception:
         return False
 
@@ -121,23 +120,11 @@ def _nothing(_: Any) -> None:
 
 def items_of(value: Any) -> Iterable[tuple[Any, Any]]:
     """Return keys and values of a list, tuple or dictionary as Python has them stored; nothing of anything else."""
-    if is_a(value, dict):
+    if is_kind(value, dict):
         return list(dict.items(value))
-    if is_a(value, list):
+    if is_kind(value, list):
         return list(enumerate(list.__iter__(value)))
-    return list(enumerate(tuple.__iter__(value))) if is_a(value, tuple) else ()
-
-
-def is_kind(item: object, *kinds: type) -> bool:
-    """Return whether an object's class is one of these or derived from one.
-
-    ``isinstance`` would ask the object for ``__class__``, which proxies answer by running code.
-    """
-    kind = type(item)
-    if kind in kinds:
-        return True
-    family = mro_of(kind)
-    return any(wanted in family for wanted in kinds)
+    return list(enumerate(tuple.__iter__(value))) if is_kind(value, tuple) else ()
 
 
 def is_opaque(item: object) -> bool:
@@ -449,7 +436,7 @@ _READERS: tuple[tuple[type, Callable[[Holdings, Any], Iterable[Reference]]], ...
 
 def is_module(value: object) -> bool:
     """Return whether a value is a module, whatever it says of itself."""
-    return is_a(value, nn.Module)
+    return is_kind(value, nn.Module)
 
 
 def is_torch_own(kind: type) -> bool:

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from tensormagic.collectors.objects.holdings import attributes_of, inside, is_a, items_of
+from tensormagic.collectors.objects.holdings import attributes_of, inside, is_kind, items_of
 from tensormagic.collectors.objects.reach import DeepNames, sharded_in
 from tensormagic.collectors.quiet import number
 from tensormagic.reports.base import gc_paused
@@ -130,7 +130,7 @@ class ModuleNames:
         """Return the parameters of the modules that the namespace holds by name, by ``id``, each with its module."""
         found: dict[int, tuple[weakref.ref[nn.Parameter], weakref.ref[nn.Module]]] = {}
         for value in list(self._namespace.values()):
-            if is_a(value, nn.Module) and not self.path(value):
+            if is_kind(value, nn.Module) and not self.path(value):
                 owner = weakref.ref(value)
                 for parameter in value.parameters():
                     found.setdefault(id(parameter), (weakref.ref(parameter), owner))
@@ -153,11 +153,11 @@ def place_of(module: nn.Module, namespace: Mapping[str, Any]) -> str:
 
 
 def _place_inside(module: nn.Module, name: str, value: Any) -> str:
-    if is_a(value, nn.Module):
+    if is_kind(value, nn.Module):
         return next((f"{name}.{path}" for path, child in value.named_modules() if child is module and path), "")
-    if is_a(value, list | tuple | dict):
+    if is_kind(value, list, tuple, dict):
         return next((f"{name}[{key!r}]" for key, item in items_of(value) if item is module), "")
-    if type(value).__module__ in sys.stdlib_module_names or is_a(value, type | ModuleType):
+    if type(value).__module__ in sys.stdlib_module_names or is_kind(value, type, ModuleType):
         return ""
     return next((f"{name}.{key}" for key, item in list(attributes_of(value).items()) if item is module), "")
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from tensormagic.collectors.calls.seen_made import was_chosen
-from tensormagic.collectors.objects.holdings import is_a
+from tensormagic.collectors.objects.holdings import is_kind
 from tensormagic.collectors.objects.reach import Budget, ReferenceWalk, roots
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.rng import mersenne
@@ -285,8 +285,8 @@ def defaults() -> Iterator[tuple[str, Any]]:
     """Yield the generators that calls without a generator draw from: torch's of each device, NumPy's and Python's."""
     yield "torch, CPU", torch.default_generator
     for kind in ("cuda", "xpu"):
-        module = getattr(torch, kind, None)
-        if module is not None and module.is_initialized():
+        module = getattr(torch, kind)
+        if module.is_initialized():
             yield from ((f"torch, {kind}:{at}", each) for at, each in enumerate(module.default_generators))
     if torch.backends.mps.is_available():
         yield "torch, mps", torch.mps._get_default_mps_generator()
@@ -297,6 +297,6 @@ def defaults() -> Iterator[tuple[str, Any]]:
 def _in_names(namespace: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield every generator that names lead to; a reason with None where the search was cut short."""
     walk = ReferenceWalk(Budget(MOST_LOOKED, math.inf), with_bases=False)
-    yield from ((place.path, item) for place, item, _ in walk.meet(roots(namespace)) if is_a(item, TYPES))
+    yield from ((place.path, item) for place, item, _ in walk.meet(roots(namespace)) if is_kind(item, *TYPES))
     if walk.cut:
         yield walk.cut, None

@@ -17,7 +17,7 @@ from tensormagic.collectors.objects.holdings import (
     attributes_of,
     gradient_there,
     inside,
-    is_a,
+    is_kind,
     is_readable,
     is_torch_own,
     items_of,
@@ -72,7 +72,7 @@ class ForwardShapes:
 
 
 def _shapes_in(output: Any, depth: int = _NESTED) -> Iterator[tuple[int, ...]]:
-    if is_a(output, torch.Tensor):
+    if is_kind(output, torch.Tensor):
         with torch._C.DisableTorchFunction():
             if is_readable(output):
                 yield tuple(map(number, output.shape))

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from tensormagic.collectors.graphs.live_nodes import walk_nodes
-from tensormagic.collectors.objects.holdings import attributes_of, held_by, inside, is_torch_own, registered
+from tensormagic.collectors.objects.holdings import MODULE_OWN, attributes_of, held_by, inside, is_torch_own, registered
 from tensormagic.collectors.objects.identity import ModuleNames
 from tensormagic.collectors.objects.namespace import Walk, is_kind
 from tensormagic.collectors.quiet import quiet
@@ -197,7 +197,6 @@ MOST = 32  # of each kind
 _ITEMS = 256  # of one container that are looked at
 _DEEP = 3  # containers in containers
 _LEAVES = 64  # nodes that are walked from a tensor that is no leaf
-_OWN = frozenset(nn.Module().__dict__)
 _CONTAINERS = (list, tuple, dict)
 _ATOMS = frozenset({int, float, bool, str, type(None), FunctionType})
 
@@ -255,7 +254,7 @@ def _places(root: Root, within: list[Root]) -> Iterator[Place]:
         if is_torch_own(type(module)):
             continue
         attributes = attributes_of(module)
-        for attribute in sorted(attributes.keys() - _OWN):
+        for attribute in sorted(attributes.keys() - MODULE_OWN):
             value = attributes[attribute]
             if type(value) in _ATOMS:
                 continue

@@ -14,7 +14,7 @@ from tensormagic.collectors.graphs.live_nodes import inputs_of, walk_nodes
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.graphs.saved_tensors import read_slots, tensors_in
 from tensormagic.collectors.kinds import is_readable, sizes_of
-from tensormagic.collectors.objects.holdings import is_a
+from tensormagic.collectors.objects.holdings import is_kind
 from tensormagic.collectors.quiet import here, numbers, quiet
 from tensormagic.reports import BEYOND, NOTHING, AutogradDetails, AutogradReport, Hook, Path, PathNode, SavedState
 from tensormagic.words import count, listed
@@ -138,7 +138,7 @@ def autograd_details(x: torch.Tensor, names: Mapping[int, str], named: Named = (
 
 
 def _is_other(item: object, x: torch.Tensor) -> bool:
-    return is_a(item, torch.Tensor) and item is not x
+    return is_kind(item, torch.Tensor) and item is not x
 
 
 # -- why ----------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from tensormagic.collectors.cuts.detachment_values import dtype_of
 from tensormagic.collectors.graphs.live_nodes import is_stale, next_nodes
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.kinds import sizes_of
-from tensormagic.collectors.objects.holdings import inside, is_a, is_readable, registered
+from tensormagic.collectors.objects.holdings import inside, is_kind, is_readable, registered
 from tensormagic.collectors.objects.namespace import modules_in, nearest, walk_tensors
 from tensormagic.collectors.quiet import here, quiet
 from tensormagic.collectors.tensors.autograd import autograd, saved_states
@@ -136,7 +136,7 @@ def names_of(namespace: Mapping[str, Any]) -> Names:
         if label not in found.setdefault(id(each), []):
             found[id(each)].append(label)
     optimizers = [(name, each) for name, each in namespace.items()
-                  if not name.startswith("_") and is_a(each, torch.optim.Optimizer)]  # fmt: skip
+                  if not name.startswith("_") and is_kind(each, torch.optim.Optimizer)]  # fmt: skip
     return Names(found, named, optimizers)
 
 
@@ -209,7 +209,7 @@ def _storage(x: torch.Tensor) -> int:
 def scale_in(namespace: Mapping[str, Any]) -> float:
     """Return the factor of the first ``GradScaler`` that has a name and is on; 1 where there is none."""
     for value in list(namespace.values()):
-        if is_a(value, torch.amp.GradScaler) and value.is_enabled():
+        if is_kind(value, torch.amp.GradScaler) and value.is_enabled():
             return float(value.get_scale())
     return 1.0
 

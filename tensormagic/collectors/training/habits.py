@@ -18,7 +18,7 @@ from torch import nn
 from torch.utils.data.distributed import DistributedSampler
 
 from tensormagic.collectors.hooks.replacing import Replacement, skip_in_dynamo, without_dynamo
-from tensormagic.collectors.objects.holdings import attributes_of, is_a
+from tensormagic.collectors.objects.holdings import attributes_of, is_kind
 from tensormagic.collectors.objects.identity import Leaves, place_of
 from tensormagic.collectors.where.source import SourceLines, is_own_frame, lines_of, names_of
 from tensormagic.reports import SameOrder, StateLoad, UsedUpIterator
@@ -294,11 +294,11 @@ def names_of_one(namespace: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
     for name, value in list(namespace.items()):
         if name.startswith("_"):
             continue
-        if is_a(value, nn.Module):
+        if is_kind(value, nn.Module):
             found.setdefault(id(value), []).append(name)
-        elif not (type(value).__module__ in sys.stdlib_module_names or is_a(value, type | ModuleType)):
+        elif not (type(value).__module__ in sys.stdlib_module_names or is_kind(value, type, ModuleType)):
             for key, item in list(attributes_of(value).items()):
-                if is_a(item, nn.Module):
+                if is_kind(item, nn.Module):
                     found.setdefault(id(item), []).append(f"{name}.{key}")
     return tuple(tuple(names) for names in found.values() if len(names) > 1)
 

@@ -17,7 +17,7 @@ from tensormagic.collectors import devices
 from tensormagic.collectors.devices import Late
 from tensormagic.collectors.gradients.pass_log import PassLog
 from tensormagic.collectors.graphs.live_nodes import next_nodes
-from tensormagic.collectors.objects.holdings import is_a
+from tensormagic.collectors.objects.holdings import is_kind
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import answers_itself, quiet
 from tensormagic.collectors.where.caller import Origins, sequence_number
@@ -69,7 +69,7 @@ class Held:
         }
         named = [(name, value) for name, value in list(namespace.items()) if not name.startswith("_")] if there else []
         for name, value in named:
-            if is_a(value, nn.Module) and there <= {id(parameter) for parameter in value.parameters()}:
+            if is_kind(value, nn.Module) and there <= {id(parameter) for parameter in value.parameters()}:
                 self.unknown_owner = name
                 return
 
@@ -218,7 +218,7 @@ class FrozenMoves:
         inside = (
             f"{name}.{path}"
             for name, module in list(self._namespace.items())
-            if is_a(module, nn.Module) and not name.startswith("_")
+            if is_kind(module, nn.Module) and not name.startswith("_")
             for path, one in module.named_parameters()
             if one is held
         )

@@ -23,7 +23,7 @@ from tensormagic.collectors.gradients.pass_log import TracePart
 from tensormagic.collectors.graphs.live_nodes import runs_python
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
 from tensormagic.collectors.kinds.subclasses import placement_text
-from tensormagic.collectors.objects.holdings import attributes_of, is_a
+from tensormagic.collectors.objects.holdings import attributes_of, is_kind
 from tensormagic.collectors.objects.identity import Leaves, outermost_call
 from tensormagic.collectors.quiet import answers_itself, here, is_whole
 from tensormagic.reports import Graph, Node, Parallel, Spread, TakenPart, Whole
@@ -437,17 +437,17 @@ def generators() -> int:
 
 def _tensors_in(value: Any, depth: int) -> Iterator[torch.Tensor]:
     """Yield the tensors in what a module was given, in order."""
-    if is_a(value, torch.Tensor):
+    if is_kind(value, torch.Tensor):
         yield value
     elif not depth:
         return
-    elif is_a(value, list | tuple):
+    elif is_kind(value, list, tuple):
         for each in list(value):
             yield from _tensors_in(each, depth - 1)
-    elif is_a(value, dict):
+    elif is_kind(value, dict):
         for each in list(dict.values(value)):
             yield from _tensors_in(each, depth - 1)
-    elif is_a(value, UserDict) or dataclasses.is_dataclass(value):
+    elif is_kind(value, UserDict) or dataclasses.is_dataclass(value):
         yield from _tensors_in(dict(attributes_of(value)), depth - 1)
 
 
