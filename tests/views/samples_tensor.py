@@ -230,10 +230,11 @@ def sparse() -> reports.TensorReport:
 
 
 def joined() -> reports.TensorReport:
-    """Return that matrix with a map whose cells are joined, of which not every stored element was looked at."""
+    """Return that matrix with a map of joined cells, not every stored element looked at, and a place nobody owns."""
     kind, roles = sparse().kinds
+    stored = replace(kind.stored, groups=kind.stored.groups[2:])
     cells = reports.StoredMap("row", "column", 99, 99, 50, 50, ((7, 0), (1, 3)), title="by block", sampled=11)
-    return replace(sparse(), kinds=(replace(kind, map=cells), roles))
+    return replace(sparse(), kinds=(replace(kind, map=cells, stored=stored), roles))
 
 
 def packed(*levels: int) -> str:

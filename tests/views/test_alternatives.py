@@ -234,9 +234,6 @@ def test_panel_picture_file_and_viewer_say_the_same():
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_names_stay_text_and_short(name):
-    """Whatever a name holds, the sentences stay short, and in markup no element comes out of the attribute."""
-    hostile = everywhere(BROKEN, HOSTILE[name])
-    assert len(trace_alternative(hostile)) < 2000
-    page = Page(trace_html.render(hostile, viewer=False))
-    assert len(page.attributes("img")) == 1
+def test_a_sentence_stays_short(name):
+    """Whatever the names in it hold; that markup in them stays text, `test_hostile` looks at in every field."""
+    assert len(trace_alternative(everywhere(BROKEN, HOSTILE[name]))) < 2000
