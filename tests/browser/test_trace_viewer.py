@@ -12,6 +12,7 @@ from playwright.sync_api import Page, expect
 
 import tensormagic as tm
 from tensormagic.reports import NodeCosts, OpsReport, TraceReport
+from tensormagic.views import theme
 from tensormagic.views.markup import json_block
 from tensormagic.views.page.document import Limits, trace_document
 from tensormagic.views.panels import trace as trace_html
@@ -247,16 +248,48 @@ def test_newer_document_keeps_what_is_open(static_page: OpenPage) -> None:
 
 
 def test_many_boxes_are_elements_only_where_they_are_seen(static_page: OpenPage) -> None:
-    """Of a graph drawn as 1445 boxes a screenful has elements; seen from far away it is one painted sheet."""
+    """Of a graph drawn as 1445 boxes a screenful has elements; from far away a few paths, in their colours.
+
+    The colours are those of the theme, which may change meanwhile; a move draws nothing anew.
+    """
     page = _mounted(static_page, samples_viewer.large_run(2000, passes=1), limits=Limits(boxes=2000))
     assert 10 < page.locator(".box").count() < 400
     page.get_by_role("button", name="see all of it").click()
-    painting = page.locator("canvas.painted")
-    expect(painting).to_be_visible()
-    painted = "it => it.getContext('2d').getImageData(0, 0, it.width, it.height).data.some(one => one)"
-    assert painting.evaluate(painted)
+    specks = page.locator(".canvas .speck")
+    expect(specks.first).to_be_visible()
+    expect(page.locator(".canvas .boxes")).to_be_hidden()
+    for dark in (False, True):
+        page.emulate_media(color_scheme="dark" if dark else "light")
+        for at in range(specks.count()):
+            step = (specks.nth(at).get_attribute("class") or "").split()[-1]
+            expect(specks.nth(at)).to_have_css("fill", _rgb(theme.role(step, dark=dark)))
+    drawn = specks.first.evaluate_handle("it => it")
+    before = page.evaluate(SAW)
+    page.mouse.move(545, 210)
+    page.mouse.down()
+    page.mouse.move(585, 230, steps=4)
+    page.mouse.up()
+    assert page.evaluate(SAW) != before
+    assert drawn.evaluate("it => it.isConnected")
     page.locator(".canvas").click(position={"x": 545, "y": 210})
     page.locator(".graph").press("0")
+
+
+@pytest.mark.parametrize(
+    ("state", "role"), [("bad", "error"), ("wait", "line"), ("blind", "line-2"), ("zero", "line-2"), ("n0", "n0")]
+)
+def test_each_state_has_its_colour_from_far_away(static_page: OpenPage, state: str, role: str) -> None:
+    """On the map, and where the graph is seen from far away."""
+    page = _mounted(static_page, samples_viewer.large_run(120, passes=1))
+    for place in ("", ".map "):
+        one = page.locator(f"{place}.specks").first
+        one.evaluate("(it, state) => { it.innerHTML = `<path class='speck ${state}'/>` }", state)
+        expect(one.locator("path")).to_have_css("fill", _rgb(theme.role(role)))
+
+
+def _rgb(colour: str) -> str:
+    """As a browser writes it."""
+    return f"rgb({', '.join(str(channel) for channel in bytes.fromhex(colour[1:]))})"
 
 
 def test_saved_page_opens_boxes_too(static_page: OpenPage) -> None:

@@ -2,7 +2,6 @@
 /** Where a user looks at a picture from: pan and zoom, and how to bring into view what is asked for. */
 
 import { LARGEST, later } from "./words.js";
-import { mapSize } from "./minimap.js";
 
 /** @typedef {import("./words.js").Box} Box */
 /** @typedef {import("./words.js").Wire} Wire */
@@ -12,6 +11,12 @@ const BORN = 108; // how far the words over a box reach in which NaN was born
 const ON_A_WALL = 4; // how far a graph is enlarged there
 const TALLEST = 420;
 const TALLEST_OPEN = 620;
+
+/** How large the map is, where there is one. @param {{width:number, height:number}} size @param {number} tall of the view */
+export function mapSize({ width, height }, tall) {
+  const scale = Math.min(150 / width, Math.min(tall - 30, 180) / height);
+  return { scale, w: Math.max(Math.round(width * scale), 24), h: Math.max(Math.round(height * scale), 8) };
+}
 
 /** The part of a picture that is seen: `show` applies it, and is what a picture has to bring along. */
 export class Camera {
@@ -30,8 +35,8 @@ export class Camera {
 
   show() {}
 
-  /** Whether boxes are painted, not built. */
-  isPainted() {
+  /** Whether boxes have no element each. */
+  isFar() {
     return false;
   }
 
@@ -193,7 +198,7 @@ export class Camera {
   follow(node) {
     const box = this.graph.boxes[this.graph.boxOf.get(node) ?? -1],
       { k, x, y } = this.view;
-    if (!box || this.isPainted()) return;
+    if (!box || this.isFar()) return;
     const [left, top] = [box.x * k + x, box.y * k + y];
     if (left < 0 || left + box.w * k > this.clear().width || top < 8 || top + box.h * k > this.room.height) this.reveal(box);
   }

@@ -152,7 +152,7 @@ export function standing({ graph, view: { k, x, y } }) {
 
 /** @param {GraphView} view @param {Map<number, [number, number]>} before @param {[number, number]|null} from where new boxes come from */
 export function slide(view, before, from) {
-  if (globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches || view.isPainted()) return;
+  if (globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches || view.isFar()) return;
   const { k, x, y } = view.view,
     marks = view.marks.filter(Boolean);
   if (marks.length <= MOST)

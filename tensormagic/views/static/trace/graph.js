@@ -1,11 +1,10 @@
 // @ts-check
-/** The picture of one graph: what is near is elements, what is far is paint; pan, zoom, focus and selection live here. */
+/** The picture of one graph: what is near is an element each, what is far one for all that look alike; pan, zoom, focus and selection live here. */
 
-import { Camera, FAR } from "./camera.js";
+import { Camera, FAR, mapSize } from "./camera.js";
 import { html, svg } from "./words.js";
-import { hatchPattern, boxMark, paintBox, frameMark, wireMark, paintWire, wireState, around, bornMark, findingMarks, derivativeMarks, crashMarks } from "./marks.js";
+import { hatchPattern, boxMark, paintBox, frameMark, wireMark, paintWire, wireState, around, bornMark, findingMarks, derivativeMarks, crashMarks, boxSpecks, lineSpecks, frameSpecks } from "./marks.js";
 import { cutMarks } from "./cuts.js";
-import { FarView, inks, mapSize, sheet, specks } from "./minimap.js";
 import { listenTo } from "./pointer_input.js";
 
 /** @typedef {import("./words.js").Box} Box */
@@ -15,7 +14,9 @@ import { listenTo } from "./pointer_input.js";
 /** @typedef {{select:(box:number, node:number|null)=>void, tell:(box:number)=>string, opens:(box:number)=>boolean, open:(box:number)=>void, fold:(part:number)=>void}} GraphHooks */
 
 const ALWAYS = 300; // so many boxes are elements wherever they lie; of more only those in view are
-const TINY = 0.32; // below that not even these: many boxes are painted then
+const TINY = 0.32; // below that not even these: many boxes are specks then
+const LINES_SEEN = 0.12; // below that zoom no lines are drawn between them
+const SPECK = 1.5; // pixels, at least, that a box has there
 
 /** The picture of one graph: built once, then recoloured. */
 export class GraphView extends Camera {
@@ -33,6 +34,9 @@ export class GraphView extends Camera {
   cutLayer = svg("g", { class: "ends" });
   frameLayer = svg("g", { class: "frames" });
   boxLayer = svg("g", { class: "boxes" });
+  farLayer = svg("g", { class: "specks" });
+  /** the zoom for which it was drawn; 0: it is empty */ farZoom = 0;
+  /** the same of the map */ mapScale = 0;
   /** @type {(any|undefined)[]} the elements of boxes, where they have any */ marks = [];
   /** @type {(any|undefined)[]} */ lines = [];
   /** @type {(any|undefined)[]} */ bars = [];
@@ -49,7 +53,7 @@ export class GraphView extends Camera {
     this.world = svg(
       "g",
       { class: "world" },
-      ...[this.frameLayer, this.wireLayer, this.cutLayer, this.boxLayer, this.cursorMark, this.chosenMark],
+      ...[this.frameLayer, this.wireLayer, this.cutLayer, this.boxLayer, this.farLayer, this.cursorMark, this.chosenMark],
       ...[this.bornLayer, this.derivativeLayer, this.crashLayer],
     );
     this.canvas = svg(
@@ -65,13 +69,11 @@ export class GraphView extends Camera {
       svg("defs", {}, hatchPattern(hatch)),
       this.world,
     );
-    this.painting = html("canvas", { class: "painted", "aria-hidden": "true", hidden: true });
-    this.specks = html("canvas", {});
+    this.specks = svg("svg", { class: "specks" });
     this.window = html("div", { class: "window" });
     this.map = html("div", { class: "map", "aria-hidden": "true", hidden: true }, this.specks, this.window);
     this.words = html("p", { class: "tm-sr" }); // what the picture says, for who hears it
-    this.element = html("div", { class: "graph" }, this.words, this.painting, this.canvas, this.map);
-    this.far = new FarView(this.painting);
+    this.element = html("div", { class: "graph" }, this.words, this.canvas, this.map);
     listenTo(this);
   }
 
@@ -126,7 +128,7 @@ export class GraphView extends Camera {
       this.derivativeLayer.replaceChildren(...derivativeMarks(this.graph, lens.wires, this.states));
     this.paintCursor(picture);
     this.paintBorn(picture);
-    if (this.isPainted()) this.paintFar();
+    this.paintFar();
     this.paintMap();
   }
 
@@ -171,7 +173,6 @@ export class GraphView extends Camera {
   select(box) {
     this.selected = box;
     around(this.chosenMark, box < 0 ? null : this.graph.boxes[box], 3.5);
-    if (this.isPainted()) this.paintFar();
   }
 
   /** @param {Set<number>|null} nodes show these, step the others back */
@@ -183,27 +184,39 @@ export class GraphView extends Camera {
       if (hit) this.lit?.add(at);
     });
     this.paintMarks();
-    if (this.isPainted()) this.paintFar();
+    this.paintFar();
     if (this.lens) this.paintMap();
   }
 
   // -- what has elements
 
-  /** Whether the picture is painted, not built: there are many boxes, and they are too small to be read. */
-  isPainted() {
+  /** Whether boxes are specks, without an element each: there are many, and they are too small to be read. */
+  isFar() {
     return this.view.k < TINY && (this.graph?.boxes.length ?? 0) > ALWAYS;
   }
 
+  /** The zoom for which it is drawn, to a power of two: between them everything only grows. 0 where it is near. */
+  farStep() {
+    return this.isFar() ? 2 ** Math.floor(Math.log2(this.view.k)) : 0;
+  }
+
+  /** What can still be told apart from far away: an element for all that look alike. */
   paintFar() {
-    if (!this.painting.hidden)
-      this.far.paint(
-        this.graph,
-        this.states,
-        (at) => (this.way && !this.way.on(this.graph.wires[at]) ? "wait" : wireState(this.graph.wires[at], this.states)),
-        { ...this.view, ...this.room },
-        (at) => this.lit !== null && !this.lit.has(at),
-        this.selected,
-      );
+    const { graph, states, way } = this,
+      k = (this.farZoom = this.farStep());
+    if (!k) return this.farLayer.replaceChildren();
+    const lineState = (/** @type {Wire} */ wire) => (way && !way.on(wire) ? "wait" : wireState(wire, states));
+    this.farLayer.replaceChildren(
+      ...frameSpecks(graph.opened, k),
+      ...(k > LINES_SEEN ? lineSpecks(graph.wires, lineState) : []),
+      ...boxSpecks(graph.boxes, this.litStates(), SPECK / k),
+    );
+  }
+
+  /** What each box shows, as far as it does not step back. */
+  litStates() {
+    const { lit, states } = this;
+    return lit ? states.map((state, at) => (lit.has(at) ? state : "wait")) : states;
   }
 
   /** Give elements to what is in view, and to a little around it. */
@@ -261,30 +274,29 @@ export class GraphView extends Camera {
   show() {
     if (!this.graph) return;
     const { k, x, y } = this.view,
-      painted = this.isPainted();
-    this.painting.hidden = !painted;
-    this.canvas.classList.toggle("bare", painted);
+      far = k < FAR,
+      bare = this.isFar();
+    this.canvas.classList.toggle("bare", bare);
     this.world.setAttribute("transform", `translate(${x.toFixed(1)} ${y.toFixed(1)}) scale(${k.toFixed(4)})`);
-    const far = k < FAR;
     this.canvas.classList.toggle("tiny", k < TINY);
-    if (!painted) this.cover();
+    if (!bare) this.cover();
     if (this.canvas.classList.contains("far") !== far) {
       this.canvas.classList.toggle("far", far);
       this.paintMarks();
     }
     this.zoomed?.(k);
-    this.paintFar();
+    if (this.farZoom !== this.farStep()) this.paintFar();
     this.moveMap();
   }
 
-  // -- the map: the picture is painted once for each change, the window on it at each move
+  // -- the map: drawn once for each change of the picture, the window on it at each move
 
   paintMap() {
-    const { w, h, scale } = mapSize(this.graph.size, this.room.height);
-    const pen = sheet(this.specks, w, h);
-    pen.scale(scale, scale);
-    const { lit } = this;
-    specks(pen, this.graph.boxes, lit ? this.states.map((state, at) => (lit.has(at) ? state : "wait")) : this.states, scale, inks(this.map));
+    const { width, height } = this.graph.size,
+      { w, h, scale } = mapSize(this.graph.size, this.room.height);
+    this.mapScale = scale;
+    for (const [name, value] of Object.entries({ width: w, height: h, viewBox: `0 0 ${width} ${height}` })) this.specks.setAttribute(name, String(value));
+    this.specks.replaceChildren(...boxSpecks(this.graph.boxes, this.litStates(), SPECK / scale));
     this.moveMap();
   }
 
@@ -296,7 +308,7 @@ export class GraphView extends Camera {
     this.map.hidden = whole || H < 140;
     if (this.map.hidden) return;
     const { scale, w, h } = mapSize(this.graph.size, H);
-    if (this.lens && this.specks.width !== Math.round(w * (globalThis.devicePixelRatio || 1))) return this.paintMap(); // it was made for another room
+    if (this.lens && this.mapScale !== scale) return this.paintMap(); // it was made for another room
     const [left, top] = [Math.max((-x / k) * scale, 0), Math.max((-y / k) * scale, 0)];
     const wide = Math.max(Math.min(((W - x) / k) * scale, w) - left, 3),
       tall = Math.max(Math.min(((H - y) / k) * scale, h) - top, 3);
@@ -340,7 +352,7 @@ export class GraphView extends Camera {
   focus(place) {
     this.marks[this.focused]?.element.setAttribute("tabindex", "-1");
     this.focused = place;
-    if (this.view.k < TINY && this.isPainted()) this.zoom(0.6 / this.view.k);
+    if (this.isFar()) this.zoom(0.6 / this.view.k);
     this.reveal(this.graph.boxes[place]);
     this.exchange(place, true);
     this.paintMarks();

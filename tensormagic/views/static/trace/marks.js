@@ -228,6 +228,45 @@ export function findingMarks(graph) {
   });
 }
 
+// What is too far away to be read, and the map: a path for many that look alike. Its colours are the style sheet's.
+
+const NEIGHBOURS = 400;
+
+/** @param {Box[]} boxes @param {string[]} states @param {number} least how large a box is at least */
+export function boxSpecks(boxes, states, least) {
+  return alike("speck", boxes, (_box, at) => states[at], ({ x, y, w, h }) => outline({ x, y, w: Math.max(w, least), h: Math.max(h, least) }));
+}
+
+/** @param {Wire[]} wires @param {(wire:Wire)=>string} stateOf */
+export function lineSpecks(wires, stateOf) {
+  return alike("line", wires, stateOf, ({ points }) => `M${points.join(" ")}`);
+}
+
+/** @param {import("./scene.js").Frame[]} frames @param {number} zoom */
+export function frameSpecks(frames, zoom) {
+  const grounds = frames.filter((frame) => frame.depth % 2 === 0),
+    rims = frames.filter((frame) => frame.h * zoom > 6);
+  return [...alike("under", grounds, () => "", outline), ...alike("line", rims, () => "blind", outline)];
+}
+
+/** Neighbours that look alike are one element: one for all of a large graph would be painted whole for each piece of it in view.
+ * @template Thing @param {string} kind @param {Thing[]} things @param {(thing:Thing, at:number)=>string} stateOf @param {(thing:Thing)=>string} drawn */
+function alike(kind, things, stateOf, drawn) {
+  /** @type {Map<string, {state:string, parts:string[]}>} */ const paths = new Map();
+  things.forEach((thing, at) => {
+    const state = stateOf(thing, at),
+      key = `${state} ${Math.floor(at / NEIGHBOURS)}`;
+    if (!paths.has(key)) paths.set(key, { state, parts: [] });
+    paths.get(key)?.parts.push(drawn(thing));
+  });
+  return [...paths.values()].map(({ state, parts }) => svg("path", { class: `${kind} ${state}`, d: parts.join("") }));
+}
+
+/** @param {{x:number, y:number, w:number, h:number}} box */
+function outline({ x, y, w, h }) {
+  return `M${x} ${y}h${w}v${h}h${-w}z`;
+}
+
 // Where a run ended: a frame round the box with the call that torch refused, or the node that was running.
 
 const CRASH_LETTER = 6.1; // how wide a letter of the words is, about

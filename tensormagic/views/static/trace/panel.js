@@ -62,7 +62,6 @@ export class Panel {
   graph = 0;
   reached = 0;
   running = false;
-  /** @type {string|undefined} its ink, when it was painted last */ side;
   healthy = false;
   shown = false;
   /** @type {boolean|null} whether the graph of a healthy run is open; null: nobody has chosen */ opened = null;
@@ -80,7 +79,6 @@ export class Panel {
     this.sizes = new ResizeObserver(() => this.resized());
     this.sizes.observe(this.root);
     this.sizes.observe(this.graphView.element);
-    this.endTurns = atTurns(this.turned);
     this.update(doc);
   }
 
@@ -359,13 +357,6 @@ export class Panel {
     sayWhere(this, picture);
   }
 
-  /** Paint anew what is painted, where the page is light now that was dark, or the other way round. */
-  turned = () => {
-    const { color } = getComputedStyle(this.root);
-    if (this.side !== color && this.root.isConnected) this.paint();
-    this.side = color;
-  };
-
   arrangeFolds() {
     if (this.folds?.anyOpen()) this.foldButton.hidden = false;
     hide(this.unfoldButton, !this.folds?.mayOpenAll(), this.foldButton);
@@ -387,7 +378,6 @@ export class Panel {
     }
     if (this.selection) this.graphView.aside = this.drawer.over();
     if (this.graphView.sized) this.remember(true);
-    this.turned();
     this.arrangeToggle();
     if (!this.stage.hidden) this.graphView.resize();
     this.source.open();
@@ -402,25 +392,6 @@ export class Panel {
     clearInterval(this.headline.clock);
     cancelAnimationFrame(this.painting);
     this.sizes.disconnect();
-    this.endTurns();
     this.root.remove();
   }
-}
-
-// When the page turns light or dark, or goes to paper: what is painted on a sheet does not follow by itself.
-
-/** Have `look` called at such turns. Nothing holds it that outlives its panel: a cleared output is nowhere disposed of.
- * @param {()=>void} look of a panel, which keeps it @returns {()=>void} ends it */
-export function atTurns(look) {
-  const weak = new WeakRef(look),
-    queries = [matchMedia("(prefers-color-scheme: dark)"), matchMedia("print")];
-  const heard = () => (weak.deref() ?? end)();
-  const marks = new MutationObserver(heard); // hosts write their theme on one of the two
-  const end = () => {
-    marks.disconnect();
-    queries.map((query) => (query.onchange = null));
-  };
-  for (const root of [document.documentElement, document.body]) marks.observe(root, { attributes: true });
-  queries.map((query) => (query.onchange = heard));
-  return end;
 }

@@ -39,7 +39,7 @@ function clicked(view, event) {
   const handle = event.target.closest(".handle");
   if (handle) return view.hooks.fold(Number(handle.closest("[data-frame]").dataset.frame));
   const mark = event.target.closest("[data-box]"),
-    place = mark ? Number(mark.dataset.box) : view.isPainted() ? boxAt(view, event) : -1;
+    place = mark ? Number(mark.dataset.box) : view.isFar() ? boxAt(view, event) : -1;
   if (place < 0) return;
   const node = event.target.closest("[data-node]")?.dataset.node ?? null;
   if (node === null && view.hooks.opens(place) && !event.shiftKey) view.hooks.open(place);
