@@ -1,9 +1,9 @@
 // What a style says, as attributes of SVG: no page is needed for that.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { attributes, escaped, gradient, items, paint, part } from "./export/paints.js";
+import { attributes, escaped, gradient, items, paint, part } from "./export/drawing.js";
 
-import { checksum, chunksOf, moving } from "./export/moving.js";
+import { checksum, chunksOf, moving } from "./export/menu.js";
 
 const BOX = { left: 10, top: 20, width: 40, height: 20 };
 

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { linesOf, wayThrough } from "./trace/path.js";
+import { linesOf, wayThrough } from "./trace/choosing.js";
 
 // 0 is the loss; 1 and 2 stand beside each other, 3 is fed by both, and 0 goes round all of them to 4, a leaf.
 const edges = [

@@ -5,9 +5,8 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
 import { Model } from "./trace/model.js";
-import { sceneOf } from "./trace/scene.js";
-import { Tree } from "./trace/folds.js";
-import { orderPace, passPace, upTo } from "./trace/player.js";
+import { Tree, sceneOf } from "./trace/folds.js";
+import { orderPace, passPace, upTo } from "./trace/parts.js";
 
 const document = JSON.parse(readFileSync(new URL("./document.json", import.meta.url)));
 const raw = document.graphs[0];

@@ -3,7 +3,7 @@
 
 import { UNTOUCHED, ENDS, LONGEST_LIVE_SERIES, html, svg, say, normText } from "./words.js";
 
-/** @typedef {import("./model.js").Model} Model */
+/** @import { Model } from "./model.js" */
 
 const ROW_HEIGHT = 22;
 const LOSS_HEIGHT = 56;

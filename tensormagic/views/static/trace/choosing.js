@@ -1,11 +1,11 @@
 // @ts-check
 /** What a user chooses in a panel: a box to open or to fold, a node to read about, a line, a finding. */
 
-import { relight, sayPath, speaker } from "./path.js";
 import { sayBoxes } from "./headline.js";
+import { hide, digits, level, plural, say, UNTOUCHED } from "./words.js";
 
-/** @typedef {import("./panel.js").Panel} Panel */
-/** @typedef {import("./graph.js").GraphView} GraphView */
+/** @import { Panel } from "./panel.js" */
+/** @import { GraphView } from "./graph.js" */
 
 /** @param {Panel} panel @param {number} box */
 export function openBox(panel, box) {
@@ -166,4 +166,193 @@ export function slide(view, before, from) {
     }
   for (const layer of [view.wireLayer, view.frameLayer])
     layer.animate?.([{ opacity: 0 }, { opacity: 1 }], { duration: MILLISECONDS * 1.5, easing: "ease-in" });
+}
+
+// The way through one node: what leads to it from the loss and from it to the leaves stays, the rest steps back.
+
+/** @typedef {{starts:number[], label:string, nodes:Set<number>, edges:Uint8Array}} Way edges: 1 for each that is on it */
+
+/** What is reached along edges from some nodes, themselves included.
+ * @param {number[]} from @param {number[]} to @param {number[]} starts @param {number} count @returns {Uint8Array} */
+function reach(from, to, starts, count) {
+  const first = new Int32Array(count).fill(-1),
+    next = new Int32Array(from.length),
+    seen = new Uint8Array(count),
+    waiting = [...starts];
+  for (let edge = 0; edge < from.length; edge += 1) {
+    next[edge] = first[from[edge]];
+    first[from[edge]] = edge;
+  }
+  for (const start of starts) seen[start] = 1;
+  while (waiting.length)
+    for (let edge = first[/** @type {number} */ (waiting.pop())]; edge >= 0; edge = next[edge])
+      if (!seen[to[edge]]) {
+        seen[to[edge]] = 1;
+        waiting.push(to[edge]);
+      }
+  return seen;
+}
+
+/** Every way from the loss to the leaves that goes through any of these nodes.
+ * @param {number[][]} edges @param {number[]} starts @param {number} count of nodes @param {string} label @returns {Way} */
+export function wayThrough([sources, targets], starts, count, label = "") {
+  const before = reach(targets, sources, starts, count),
+    after = reach(sources, targets, starts, count),
+    nodes = new Set();
+  for (let node = 0; node < count; node += 1) if (before[node] || after[node]) nodes.add(node);
+  const edges = Uint8Array.from(sources, (source, at) =>
+    (before[source] && before[targets[at]]) || (after[source] && after[targets[at]]) ? 1 : 0,
+  );
+  return { starts, label, nodes, edges };
+}
+
+/** Which lines the way goes along, in a graph as it is folded now.
+ * @param {any} graph @param {Way} way @returns {(wire:import("./words.js").Wire)=>boolean} */
+export function linesOf(graph, way) {
+  const [sources, targets] = graph.edges,
+    pairs = new Set();
+  way.edges.forEach((on, edge) => {
+    if (on) pairs.add(`${graph.boxOf.get(sources[edge])} ${graph.boxOf.get(targets[edge])}`);
+  });
+  return ({ source, target, edges }) => (edges ? edges.some((edge) => way.edges[edge]) : pairs.has(`${source} ${target}`));
+}
+
+/** The node of a box that speaks for it: the first with NaN or Inf, else the first that was reached.
+ * @param {number[]} nodes @param {Float32Array} norms */
+export function speaker(nodes, norms) {
+  return nodes.find((one) => level(norms[one]) === "bad") ?? nodes.find((one) => norms[one] !== UNTOUCHED) ?? nodes[0];
+}
+
+/** Show the way through the box that has the focus, else through the node that is told of; the same again ends it. @param {Panel} panel */
+export function togglePath(panel) {
+  const { selection, graphView } = panel,
+    box = panel.model.graphs[panel.graph]?.boxes[graphView.focused],
+    elsewhere = graphView.canvas.contains(document.activeElement) && graphView.focused !== selection?.box,
+    node = selection && !elsewhere ? selection.node : -1,
+    starts = node >= 0 ? [node] : (box?.nodes ?? []);
+  if (panel.way && panel.way.starts.join() === starts.join()) endPath(panel);
+  else if (starts.length) showPath(panel, starts, node >= 0 ? panel.model.boxLabel(panel.graph, node) : box.label);
+}
+
+/** @param {Panel} panel @param {number[]} starts @param {string} label */
+export function showPath(panel, starts, label) {
+  const graph = panel.model.graphs[panel.graph];
+  panel.way = wayThrough(graph.edges, starts, graph.count, label);
+  pathChanged(panel);
+}
+
+/** @param {Panel} panel */
+export function endPath(panel) {
+  panel.way = null;
+  pathChanged(panel);
+}
+
+/** @param {Panel} panel */
+function pathChanged(panel) {
+  relight(panel);
+  sayPath(panel);
+  panel.remember();
+}
+
+/** Say which way is shown, and how much of the graph lies on it. @param {Panel} panel */
+export function sayPath(panel) {
+  const { way, selection } = panel,
+    count = panel.model.graphs[panel.graph]?.count ?? 0;
+  hide(panel.wayChip, !way, panel.drawer.pathButton, panel.graphView.marks[panel.graphView.focused]?.element);
+  panel.stage.classList.toggle("on-path", Boolean(way));
+  say(panel.wayText, way ? `path through ${way.label}: ${digits(way.nodes.size)} of ${plural(count, "node")}` : "");
+  panel.drawer.pressPath(Boolean(way && selection && way.starts.join() === String(selection.node)));
+}
+
+/** Light what is asked for: the line that is picked, else what was found, else the way. @param {Panel} panel */
+export function relight(panel) {
+  light(panel, panel.lit ?? (panel.search.found.length ? new Set(panel.search.found) : null));
+}
+
+/** Light some nodes; the way, where there is one, as soon as there are none. @param {Panel} panel @param {Set<number>|null} nodes */
+export function light({ way, graphView }, nodes) {
+  graphView.way = nodes || !way ? null : { nodes: way.nodes, on: linesOf(graphView.graph, way) };
+  graphView.highlight(nodes ?? way?.nodes ?? null);
+}
+
+// How a run was looked at: a cell that is run again shows its graph so again. Nothing of it leaves the page.
+
+/** @typedef {{open:Set<string>, spread:boolean, view:{k:number, x:number, y:number, size:string}|null, node:number, way:{starts:number[], label:string}|null}} Look how one graph was looked at; x and y: what was in the middle */
+/** @typedef {{mode:string, opened:boolean|null, tall:string, graphs:Map<string, Look>, open:Set<string>}} Looks of one place in the page; `open`: of the graph that was looked at last */
+
+const MOST_LOOKS = 12; // graphs that one place remembers
+
+/** What is known of the place in which an element stands: a notebook keeps the output area of a cell when the cell is run
+ * again. Elsewhere a page is one place, and the title tells its runs apart.
+ * @param {Element} element @param {string} title @returns {Looks} */
+export function looksAt(element, title) {
+  const places = /** @type {any} */ (globalThis).tensormagicLooks ??= new WeakMap(),
+    area = element.closest(".jp-OutputArea"),
+    place = area ?? document.documentElement,
+    name = area ? "" : title;
+  if (!places.has(place)) places.set(place, new Map());
+  const known = places.get(place);
+  const { graphs = [], ...rest } = known.get(name) ?? {};
+  const looks = { mode: "", opened: null, tall: "", open: new Set(), ...rest, graphs: new Map(graphs) };
+  known.set(name, looks); // a copy: a panel that goes writes into its own
+  return looks;
+}
+
+/** A name for a graph: the same where its nodes and edges are the same. @param {any} doc @param {number} place @param {number[][]} edges */
+export function nameOf(doc, place, edges) {
+  const { op, variable } = doc.graphs[place].nodes;
+  let hash = 0x811c9dc5;
+  const put = (/** @type {number} */ value) => {
+    hash = Math.imul(hash ^ value, 0x01000193);
+  };
+  for (const column of [op, variable])
+    for (const word of column) for (let at = 0; at < doc.strings[word].length; at += 1) put(doc.strings[word].charCodeAt(at));
+  for (const column of edges) column.forEach(put);
+  return `${op.length} ${hash >>> 0}`;
+}
+
+/** @param {Panel} panel @returns {Look|undefined} how the graph that is shown was looked at */
+export function known(panel) {
+  return panel.looks?.graphs.get(panel.name);
+}
+
+/** Write down how the graph is looked at now. @param {Panel} panel */
+export function note(panel) {
+  const { looks, graphView, folds, selection, way } = panel;
+  if (!looks || !graphView.graph || !panel.name) return;
+  const { width, height } = graphView.clear(),
+    { k, x, y } = graphView.view,
+    open = folds.openKeys();
+  const seen = { k, x: (width / 2 - x) / k, y: (height / 2 - y) / k, size: sizeOf(panel) },
+    view = graphView.wanted ?? (graphView.moved ? seen : null);
+  looks.graphs.delete(panel.name);
+  looks.graphs.set(panel.name, {
+    open,
+    spread: folds.tree?.spread ?? false,
+    view,
+    node: selection?.node ?? -1,
+    way: way && { starts: way.starts, label: way.label },
+  });
+  if (looks.graphs.size > MOST_LOOKS) looks.graphs.delete(looks.graphs.keys().next().value ?? "");
+  looks.open = open;
+  if (graphView.sized) looks.tall = graphView.element.style.height;
+  if (panel.running && (view || open.size || selection || way)) looks.opened ??= true; // it stays before one's eyes at the end
+}
+
+/** Where a view fits: in a picture of the same boxes. @param {Panel} panel */
+function sizeOf({ graphView: { graph } }) {
+  return `${graph.boxes.length} ${Math.round(graph.size.width)} ${Math.round(graph.size.height)}`;
+}
+
+/** Look at a graph as it was looked at before: what was chosen, the way, the piece that was in view. @param {Panel} panel */
+export function recall(panel) {
+  const look = known(panel),
+    { graphView, looks } = panel;
+  if (looks?.tall) graphView.pull(looks.tall);
+  if (!look) return;
+  const box = graphView.graph.boxOf.get(look.node);
+  if (box !== undefined) choose(panel, box, look.node);
+  if (look.way) showPath(panel, look.way.starts, look.way.label);
+  if (look.view?.size === sizeOf(panel)) graphView.wanted = look.view;
+  graphView.resize();
 }

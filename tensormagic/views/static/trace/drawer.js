@@ -1,12 +1,11 @@
 // @ts-check
 /** One node, in words. */
 
-import { cutsOf } from "./cuts.js";
+import { cutsOf } from "./marks.js";
 import { keepingFocus, html, say, normText, drawerPart, plural, tableRow, bytesText, badText, level, squareButton, GLYPHS, digits } from "./words.js";
 
-/** @typedef {import("./model.js").Model} Model */
-/** @typedef {import("./words.js").Box} Box */
-/** @typedef {import("./words.js").Picture} Picture */
+/** @import { Model } from "./model.js" */
+/** @import { Box, Picture } from "./words.js" */
 
 const MARGIN = 12; // beside the drawer, where over the picture
 const PATH = "highlight the path from the loss through this node to the leaves (p)";

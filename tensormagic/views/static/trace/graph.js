@@ -1,16 +1,13 @@
 // @ts-check
 /** The picture of one graph: what is near is an element each, what is far one for all that look alike; pan, zoom, focus and selection live here. */
 
-import { Camera, FAR, mapSize } from "./camera.js";
+import { Camera, FAR, mapSize, listenTo } from "./camera.js";
 import { html, svg } from "./words.js";
-import { hatchPattern, boxMark, paintBox, frameMark, wireMark, paintWire, wireState, around, bornMark, findingMarks, derivativeMarks, crashMarks, boxSpecks, lineSpecks, frameSpecks } from "./marks.js";
-import { cutMarks } from "./cuts.js";
-import { listenTo } from "./pointer_input.js";
+import { hatchPattern, boxMark, paintBox, frameMark, wireMark, paintWire, wireState, around, bornMark, findingMarks, derivativeMarks, crashMarks, boxSpecks, lineSpecks, frameSpecks, cutMarks } from "./marks.js";
 
-/** @typedef {import("./words.js").Box} Box */
-/** @typedef {import("./words.js").Wire} Wire */
-/** @typedef {import("./words.js").Picture} Picture */
-/** @typedef {import("./node_coloring.js").Lens} Lens */
+/** @import { Box, Wire, Picture } from "./words.js" */
+/** @import { Lens } from "./node_coloring.js" */
+
 /** @typedef {{select:(box:number, node:number|null)=>void, tell:(box:number)=>string, opens:(box:number)=>boolean, open:(box:number)=>void, fold:(part:number)=>void}} GraphHooks */
 
 const ALWAYS = 300; // so many boxes are elements wherever they lie; of more only those in view are

@@ -5,8 +5,7 @@ import { CRASH_BELOW } from "./marks.js";
 import { changed, decoded, plural, stepped } from "./words.js";
 import { placesOf } from "./folds.js";
 
-/** @typedef {import("./words.js").Box} Box */
-/** @typedef {import("./words.js").Frame} Frame */
+/** @import { Box, Frame } from "./words.js" */
 
 /** A trace document with its columns turned back into what the views ask for. */
 export class Model {

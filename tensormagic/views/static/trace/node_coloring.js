@@ -1,12 +1,12 @@
 // @ts-check
 /** What the colours of the picture say: gradient norm, NaN and Inf, saved bytes, time, bytes. */
 
-import { cutCount, cutKey } from "./cuts.js";
+import { cutCount, cutKey } from "./marks.js";
 import { UNTOUCHED, ENDS, NOT_MEASURABLE, html, svg, level, ofBox, scaleOf, shortNorm, normText, shortBadText, badText, bytesText, plural, secondsText } from "./words.js";
 
-/** @typedef {import("./words.js").Box} Box */
-/** @typedef {import("./words.js").Picture} Picture */
-/** @typedef {import("./model.js").Model} Model */
+/** @import { Box, Picture } from "./words.js" */
+/** @import { Model } from "./model.js" */
+
 /** @typedef {{node:(node:number)=>string, box:(box:Box)=>string, text:(box:Box)=>string, detail?:(box:Box)=>string, wires?:string[]}} Lens */
 /** @typedef {{name:string, words:string, unit:(value:number)=>string, values:number[]|null}} Mode */
 

@@ -4,15 +4,11 @@
 import { VERSION, UNTOUCHED, html, later, say, hide } from "./words.js";
 import { Model, samePicture } from "./model.js";
 import { Folds } from "./folds.js";
-import { upTo } from "./player.js";
-import { close } from "./choosing.js";
+import { upTo, makePlayers, makeViews, putTogether } from "./parts.js";
+import { close, known, looksAt, nameOf, note, recall, relight, sayPath } from "./choosing.js";
 import { drawNotes, fillChooser, sayBoxes, sayWhere, warnLines } from "./headline.js";
-import { known, looksAt, nameOf, note, recall } from "./memory.js";
-import { relight, sayPath } from "./path.js";
-import { makePlayers, makeViews, putTogether } from "./parts.js";
 
-/** @typedef {import("./words.js").Picture} Picture */
-/** @typedef {import("./words.js").DeltaHeader} DeltaHeader */
+/** @import { Picture, DeltaHeader } from "./words.js" */
 
 const FEW = 10; // nodes below which nothing has to be searched
 
@@ -36,8 +32,8 @@ export class Panel {
   /** @type {import("./drawer.js").Drawer} */ drawer = later();
   /** @type {import("./node_coloring.js").Heat} */ heat = later();
   /** @type {import("./search.js").Search} */ search = later();
-  /** @type {import("./player.js").Player} */ passes = later();
-  /** @type {import("./player.js").Player} */ order = later();
+  /** @type {import("./parts.js").Player} */ passes = later();
+  /** @type {import("./parts.js").Player} */ order = later();
   whereabouts = html("span", { class: "whereabouts", "aria-live": "off" });
   zoomText = html("span");
   graphNote = html("span");
@@ -54,8 +50,8 @@ export class Panel {
   /** @type {any} */ wayChip = later();
   wayText = html("span", { role: "status" });
   /** @type {Set<number>|null} the nodes of the line that is picked */ lit = null;
-  /** @type {import("./path.js").Way|null} the way that is shown alone */ way = null;
-  /** @type {import("./memory.js").Looks|null} how the runs of this cell were looked at */ looks = null;
+  /** @type {import("./choosing.js").Way|null} the way that is shown alone */ way = null;
+  /** @type {import("./choosing.js").Looks|null} how the runs of this cell were looked at */ looks = null;
   /** @type {ReturnType<typeof setTimeout>|undefined} */ noting;
   recalling = false;
   /** what the graph that is shown is remembered by */ name = "";

@@ -3,7 +3,7 @@
 
 import { html, say, plural } from "./words.js";
 
-/** @typedef {import("./model.js").Model} Model */
+/** @import { Model } from "./model.js" */
 
 /** A field, how many were found, and which of them is shown. */
 export class Search {

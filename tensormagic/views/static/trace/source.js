@@ -3,7 +3,7 @@
 
 import { UNTOUCHED, html, shortNorm, plural, level, ofLine } from "./words.js";
 
-/** @typedef {import("./model.js").Model} Model */
+/** @import { Model } from "./model.js" */
 
 /** The user's lines, each with how many nodes it made and the norm that reached them. */
 export class Source {

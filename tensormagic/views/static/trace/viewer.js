@@ -11,7 +11,7 @@
 import { html } from "./words.js";
 import { Panel } from "./panel.js";
 
-/** @typedef {import("./words.js").DeltaHeader} DeltaHeader */
+/** @import { DeltaHeader } from "./words.js" */
 
 /**
  * Draw a trace document into an element.
