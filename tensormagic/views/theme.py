@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import posixpath
 import re
 import zlib
 from collections.abc import Iterable, Mapping
@@ -220,7 +221,7 @@ def tokens() -> str:
 # The static files that panels inline: style sheets and viewers, read once and joined without a bundler.
 
 _STATIC = Path(__file__).parent / "static"
-_IMPORT = re.compile(r'^import \{[^}]*\} from "\./(\w+\.js)";$', re.MULTILINE)
+_IMPORT = re.compile(r'^import \{[^}]*\} from "(\.\.?/\w+\.js)";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?!default)", re.MULTILINE)
 _TYPE = re.compile(r"/\*\* @.*? \*/ ?")  # a type written into a line of code: for the checker alone
 # A line that is nothing but comment: a type in front of code is none.
@@ -235,27 +236,33 @@ def static(filename: str) -> str:
 
 
 @cache
-def module(folder: str, entry: str) -> str:
-    """Return a JavaScript module and all it imports from its folder as one module, which exports what ``entry`` does.
+def module(entry: str) -> str:
+    """Return a JavaScript module of ``static/`` and all it imports as one module, which exports what ``entry`` does.
 
     The files are modules of their own, each after those it imports; imports are by name, and no top-level name is
-    used twice in one folder.
+    used twice in files that are put together.
     """
     order: list[str] = []
-    _gather(folder, entry, order)
-    inner = [_EXPORT.sub("", _source(folder, name)) for name in order[:-1]]
-    return "\n".join([*inner, _source(folder, entry)])
+    _gather(entry, order)
+    inner = [_EXPORT.sub("", _source(name)) for name in order[:-1]]
+    return "\n".join([*inner, _source(entry)])
 
 
-def _gather(folder: str, name: str, order: list[str]) -> None:
-    for imported in _IMPORT.findall(static(f"{folder}/{name}")):
-        if imported not in order:
-            _gather(folder, imported, order)
+def script(entry: str) -> str:
+    """Return the same for what is no module: nothing is exported."""
+    return _EXPORT.sub("", module(entry))
+
+
+def _gather(name: str, order: list[str]) -> None:
+    for imported in _IMPORT.findall(static(name)):
+        path = posixpath.normpath(f"{posixpath.dirname(name) or '.'}/{imported}")
+        if path not in order:
+            _gather(path, order)
     order.append(name)
 
 
-def _source(folder: str, name: str) -> str:
-    return _IMPORT.sub("", static(f"{folder}/{name}")).strip()
+def _source(name: str) -> str:
+    return _IMPORT.sub("", static(name)).strip()
 
 
 # The code that the panels of a page share: each piece has a key, and lies packed in an element that runs nothing.
@@ -269,24 +276,18 @@ _END = "</section>"
 
 
 @cache
-def code(name: str, source: str, mount: str, *, beside: str = "") -> str:
+def code(name: str, entry: str, mount: str, *, beside: str = "") -> str:
     """Return the element that carries a piece of code.
 
     Args:
         name: What it is for: ``tensor``.
-        source: JavaScript, its comments and indentation gone.
+        entry: A module of ``static/``.
         mount: What of it is called with the panel, the function that unpacks, and the key.
         beside: What else makes this piece another one.
     """
-    whole = f"{source}\nreturn {mount};"
+    whole = f"{script(entry)}\nreturn {mount};"
     key = f"{name}-{zlib.crc32((whole + beside).encode()):08x}"
     return tag("script", packed(whole), type="text/plain", data_tm_code=key)
-
-
-@cache
-def code_of(name: str, *filenames: str, mount: str) -> str:
-    """Return the element that carries files of ``static/``; see `code`."""
-    return code(name, "\n".join(map(static, filenames)), mount)
 
 
 @cache

@@ -235,7 +235,7 @@ def test_the_rules_of_a_kind_weigh_more_than_the_shared_ones():
 def test_every_class_that_a_viewer_gives_has_its_rule():
     """What the viewer of a tensor adds is dressed by the sheet of the panel."""
     scripts = " ".join((STATIC / name).read_text() for name in ("tensor_viewer.js", "tensor_slices.js"))
-    given = set(re.findall(r'(?:className = |make\("\w+", |toggle\()"(tm-[\w-]+)', scripts))
+    given = set(re.findall(r'(?:class: |toggle\()"(tm-[\w-]+)', scripts))
     assert len(given) > 8
     assert {name for name in given if f".{name}" not in theme.sheet("tensor.css")} == set()
 

@@ -38,7 +38,9 @@ BOTH = {
 }
 NOUN = [(0, "node"), (1, "node"), (2, "node"), (12_345, "node")]
 ASK = f"""
-import * as words from "./trace/words.js";
+import {{ digits }} from "./dom.js";
+import * as others from "./trace/words.js";
+const words = {{ digits, ...others }};
 const asked = {json.dumps({name: numbers for name, (numbers, _) in BOTH.items()})};
 const said = Object.fromEntries(Object.entries(asked).map(([name, numbers]) =>
   [name, numbers.map((one) => words[name](one))]));
@@ -60,6 +62,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("viewer")
     for name in ("export", "memory", "trace"):
         shutil.copytree(STATIC / name, folder / name)
+    shutil.copy(STATIC / "dom.js", folder)
     (folder / "package.json").write_text('{"type": "module"}', encoding="utf-8")
     document = trace_document(samples_viewer.large_run(3000, passes=1), limits=Limits(boxes=12))
     (folder / "document.json").write_text(json.dumps(document), encoding="utf-8")
@@ -91,7 +94,7 @@ def test_viewer_module(folder: Path, name: str) -> None:
 def test_modules_put_together_hold_no_name_twice() -> None:
     """One module is made of all files: a top-level name of one would hide another's."""
     names = []
-    for file in (STATIC / "trace").glob("*.js"):
+    for file in (STATIC / "dom.js", *(STATIC / "trace").glob("*.js")):
         lines = file.read_text(encoding="utf-8").splitlines()
         heads = [line.removeprefix("export ").split("(")[0].split() for line in lines if line[:1].isalpha()]
         names += [head[1] for head in heads if head[0] in {"function", "class", "const", "let"} and len(head) > 1]

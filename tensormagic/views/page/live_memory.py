@@ -93,4 +93,4 @@ def _document(report: MemoryRunReport) -> dict[str, Any]:
 
 @cache
 def _widget_class() -> Any:
-    return widget_class("MemoryWidget", module("memory", "live.js"), tokens() + static("memory_live.css"))
+    return widget_class("MemoryWidget", module("memory/live.js"), tokens() + static("memory_live.css"))

@@ -322,15 +322,14 @@ def viewer_rules() -> str:
 @cache
 def viewer_module() -> str:
     """Return the viewer's module source, in one piece."""
-    return module("trace", "viewer.js")
+    return module("trace/viewer.js")
 
 
 @cache
 def viewer_code() -> str:
     """Return the element that carries the viewer for outputs that stay, with its style sheet."""
-    source = module("trace", "saved.js").replace("export async function", "async function")
     mount = f"(panel, unpacked, key) => mountSaved(panel, unpacked, key, {json.dumps(viewer_rules())})"
-    return code("trace", source, mount, beside=panel_style())
+    return code("trace", "trace/saved.js", mount, beside=panel_style())
 
 
 def _static(shown: str) -> str:

@@ -1,261 +1,256 @@
 // Turns a tensor of three dimensions or more: which two span the grid, and which slice of the others it shows. Offsets
 // follow from shape, stride and storage offset; values are shown where this output holds them, and only there.
-const mountSlices = (() => {
-  "use strict";
-  const OTHER = "#aab1ba", SKIP = "#eceef1", MOST = 32, TABLE_CELLS = 144, TABLE_COLUMNS = 16, LEVELS = 24, MAP_SIDE = 192;
+import { digits, html, keepKeys } from "./dom.js";
+import { TensorPanel, clamp } from "./tensor_viewer.js";
 
-  /** @param {number} count @returns {number[]} all indices below count, or evenly spaced ones */
-  const evenly = (count) => {
-    const shown = Math.min(count, MOST);
-    return Array.from({ length: shown }, (_, at) => Math.floor(at * count / shown));
-  };
-  /** @param {number} value @param {number} low @param {number} high */
-  const fraction = (value, low, high) => high > low ? Math.min(Math.max((value - low) / (high - low), 0), 1) : 0;
-  /** @param {string} tag @param {string} [className] @param {...(Node|string)} content */
-  const make = (tag, className = "", ...content) => {
-    const element = document.createElement(tag);
-    if (className) element.className = className;
-    element.append(...content);
-    return element;
-  };
-  /** @param {string} text an element as the report has it; bool as 0 or 1 @returns {number} */
-  const level = (text) => text === "True" ? 1 : text === "False" ? 0 : text === "inf" ? Infinity
-    : text === "-inf" ? -Infinity : Number(text);
+const OTHER = "#aab1ba", MOST = 32, TABLE_CELLS = 144, TABLE_COLUMNS = 16, LEVELS = 24, MAP_SIDE = 192;
 
-  /** The grid of one panel, as it is or turned. */
-  class Slices {
-    /** @param {any} panel */
-    constructor(panel) {
-      this.panel = panel;
-      this.data = panel.data;
-      this.scale = this.data.scale.map((hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)));
-      this.first = this.state();
-      this.stored = this.data.values;
-      this.kept = panel.section.querySelector(".tm-top").firstElementChild;
-      this.shown = [...(panel.section.querySelector(".tm-shown")?.childNodes || [])];
-      this.controls = make("div", "tm-turn");
-      panel.section.querySelector(".tm-layout h3").after(this.controls);
-      this.offer();
-      panel.section.querySelectorAll(".tm-strip,.tm-map[data-kind=strip]").forEach((strip) => {
-        strip.addEventListener("click", () => this.follow());
-      });
-    }
+/** @param {number} count @returns {number[]} all indices below count, or evenly spaced ones */
+const evenly = (count) => {
+  const shown = Math.min(count, MOST);
+  return Array.from({ length: shown }, (_, at) => Math.floor(at * count / shown));
+};
+/** @param {number} value @param {number} low @param {number} high */
+const fraction = (value, low, high) => high > low ? clamp((value - low) / (high - low), 0, 1) : 0;
+/** @param {string} text an element as the report has it; bool as 0 or 1 @returns {number} */
+const level = (text) => text === "True" ? 1 : text === "False" ? 0 : text === "inf" ? Infinity
+  : text === "-inf" ? -Infinity : Number(text);
 
-    state() {
-      return JSON.stringify([this.data.rowDim, this.data.columnDim, this.data.fixed]);
-    }
+/** The grid of one panel, as it is or turned. */
+class Slices {
+  /** @param {any} panel */
+  constructor(panel) {
+    this.panel = panel;
+    this.data = panel.data;
+    this.scale = this.data.scale.map((hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)));
+    this.first = this.state();
+    this.stored = this.data.values;
+    this.kept = panel.section.querySelector(".tm-top").firstElementChild;
+    this.shown = [...(panel.section.querySelector(".tm-shown")?.childNodes || [])];
+    this.controls = html("div", { class: "tm-turn" });
+    panel.section.querySelector(".tm-layout h3").after(this.controls);
+    this.offer();
+    panel.section.querySelectorAll(".tm-strip,.tm-map[data-kind=strip]").forEach((strip) => {
+      strip.addEventListener("click", () => this.follow());
+    });
+  }
 
-    /** Two lists for the dimensions that are drawn, a slider for each of the others. */
-    offer() {
-      const { letters, shape } = this.data;
-      const long = letters.map((_, dim) => dim);
-      this.controls.replaceChildren(this.list("rows", "rowDim", long), make("span", "", "\u00d7"), this.list("columns", "columnDim", long));
-      for (const dim of long) {
-        if (dim === this.data.rowDim || dim === this.data.columnDim || shape[dim] < 2) continue;
-        this.controls.append(this.slider(dim));
-      }
-    }
+  state() {
+    return JSON.stringify([this.data.rowDim, this.data.columnDim, this.data.fixed]);
+  }
 
-    list(title, side, dims) {
-      const list = /** @type {HTMLSelectElement} */ (make("select"));
-      for (const dim of dims) list.append(new Option(`${this.data.letters[dim]} ${this.data.shape[dim]}`, String(dim)));
-      list.value = String(this.data[side]);
-      list.dataset.lmSuppressShortcuts = "true";
-      list.addEventListener("change", () => this.draw(side, Number(list.value)));
-      return make("label", "", `${title} `, list);
-    }
-
-    slider(dim) {
-      const range = /** @type {HTMLInputElement} */ (make("input"));
-      const text = () => ` ${this.data.letters[dim]}=${this.data.fixed[dim]} of ${this.data.shape[dim]}`;
-      Object.assign(range, { type: "range", min: "0", max: String(this.data.shape[dim] - 1), step: "1" });
-      range.value = String(this.data.fixed[dim]);
-      // JupyterLab would take the arrow keys for its own; it looks at the focused element alone
-      range.dataset.lmSuppressShortcuts = "true";
-      range.setAttribute("aria-label", `index along ${this.data.letters[dim]}`);
-      const said = make("output", "", text());
-      range.addEventListener("input", () => {
-        this.data.fixed[dim] = Number(range.value);
-        said.textContent = text();
-        this.redraw();
-      });
-      return make("label", "", range, said);
-    }
-
-    /** Draw another dimension; the one that it takes the place of becomes the other side, or slides. */
-    draw(side, dim) {
-      const other = side === "rowDim" ? "columnDim" : "rowDim";
-      if (this.data[other] === dim) this.data[other] = this.data[side];
-      this.data[side] = dim;
-      this.data.fixed[this.data.rowDim] = this.data.fixed[this.data.columnDim] = 0;
-      this.offer();
-      this.redraw();
-      this.controls.querySelectorAll("select")[side === "rowDim" ? 0 : 1].focus();
-    }
-
-    /** A storage element that another slice reads was clicked: show that slice. */
-    follow() {
-      const { panel, data } = this;
-      if (!panel.index || panel.drawn(panel.index)) return;
-      const index = panel.index;
-      index.forEach((at, dim) => { if (dim !== data.rowDim && dim !== data.columnDim) data.fixed[dim] = at; });
-      this.offer();
-      this.redraw();
-      panel.pickCell(panel.cellOf(data.offset + index.reduce((sum, at, dim) => sum + at * data.stride[dim], 0)));
-    }
-
-    redraw() {
-      const { data, panel } = this;
-      data.rows = evenly(data.shape[data.rowDim]);
-      data.columns = evenly(data.shape[data.columnDim]);
-      data.values = this.values();
-      data.at = [data.rows.length >> 1, data.columns.length >> 1];
-      this.offsets = data.rows.map((_, row) => data.columns.map((__, column) => panel.offsetAt(row, column)));
-      const all = this.offsets.flat();
-      [this.low, this.high] = [Math.min(...all), Math.max(...all)];
-      const table = data.columns.length <= TABLE_COLUMNS && all.length <= TABLE_CELLS;
-      const drawn = this.state() === this.first ? this.kept : table ? this.table() : this.maps();
-      panel.section.querySelector(".tm-top").firstElementChild.replaceWith(drawn);
-      this.strip(data.rows.length === data.shape[data.rowDim] && data.columns.length === data.shape[data.columnDim] ? new Set(all) : null);
-      this.words();
-      panel.scan();
-      panel.pick(...data.at);
-    }
-
-    values() {
-      const { data } = this;
-      if (data.elements) return data.rows.map((_, row) => data.columns.map((__, column) => data.elements[this.rank(row, column)]));
-      return this.state() === this.first ? this.stored : [];
-    }
-
-    rank(row, column) {
-      return this.panel.indexAt(row, column).reduce((total, at, dim) => total * this.data.shape[dim] + at, 0);
-    }
-
-    /** @returns {number[]} */
-    channels(share) {
-      const at = share * (this.scale.length - 1), low = Math.min(Math.floor(at), this.scale.length - 2);
-      return this.scale[low].map((from, channel) => Math.round(from + (this.scale[low + 1][channel] - from) * (at - low)));
-    }
-
-    /** @returns {string} */
-    colour(offset) {
-      return `rgb(${this.channels(fraction(offset, this.low, this.high))})`;
-    }
-
-    /** The ink with the higher contrast, as the static page chooses it. */
-    ink(share) {
-      const linear = this.channels(share).map((c) => c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4);
-      const luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
-      return 1.05 / (luminance + 0.05) >= (luminance + 0.05) / 0.05 ? "#fff" : "#000";
-    }
-
-    table() {
-      const { data } = this, name = (dim, at) => make("th", "", `${data.letters[dim]}=${at}`);
-      const rows = this.offsets.map((offsets, row) => make("tr", "", name(data.rowDim, data.rows[row]), ...offsets.map((offset, column) => {
-        const cell = make("td", "", String(offset)), share = fraction(offset, this.low, this.high);
-        cell.style.cssText = `background:${this.colour(offset)};color:${this.ink(share)}`;
-        if (data.values.length && !Number.isFinite(level(data.values[row][column])) && /nan|inf/.test(data.values[row][column])) cell.classList.add("tm-bad");
-        return cell;
-      })));
-      const head = make("tr", "", make("th"), ...data.columns.map((at) => name(data.columnDim, at)));
-      return make("table", "tm-cells tm-grid", make("tbody", "", head, ...rows));
-    }
-
-    maps() {
-      const { data } = this, maps = [];
-      const levels = data.values.map((row) => row.map(level)), finite = levels.flat().filter(Number.isFinite);
-      if (finite.length && data.range) maps.push(this.map("value", "value", levels, data.range[0], data.range[1]));
-      maps.push(this.map("offset", "storage offset", this.offsets, this.low, this.high));
-      return make("div", "tm-maps", ...maps);
-    }
-
-    map(kind, caption, cells, low, high) {
-      const { data } = this, size = Math.min(Math.max(Math.floor(MAP_SIDE / Math.max(data.rows.length, data.columns.length)), 3), 14);
-      const image = /** @type {HTMLImageElement} */ (make("img"));
-      image.src = this.picture(cells, low, high, size);
-      Object.assign(image, { width: data.columns.length * size, height: Math.max(data.rows.length * size, 22), alt: caption });
-      const axis = (dim, at) => make("div", "", make("span", "", String(at[0])), make("span", "", data.letters[dim]), make("span", "", at.length > 1 ? String(at[at.length - 1]) : ""));
-      const body = make("div", "tm-map", image);
-      body.dataset.kind = kind;
-      return make("table", "tm-axes", make("caption", "", caption), make("tbody", "",
-        make("tr", "", make("td"), make("td", "tm-across", axis(data.columnDim, data.columns))),
-        make("tr", "", make("td", "tm-down", axis(data.rowDim, data.rows)), make("td", "", body))));
-    }
-
-    /** Cells as squares; what is no number is hatched, as in the static picture. */
-    picture(cells, low, high, size) {
-      const canvas = document.createElement("canvas"), paint = canvas.getContext("2d");
-      [canvas.width, canvas.height] = [cells[0].length * size, cells.length * size];
-      cells.forEach((row, y) => row.forEach((value, x) => {
-        if (Number.isFinite(value)) {
-          paint.fillStyle = `rgb(${this.channels(Math.round(fraction(value, low, high) * (LEVELS - 1)) / (LEVELS - 1))})`;
-          paint.fillRect(x * size, y * size, size, size);
-          return;
-        }
-        paint.fillStyle = "#868f99";
-        for (let v = y * size; v < (y + 1) * size; v++) {
-          for (let u = x * size; u < (x + 1) * size; u++) {
-            const rising = (u + v) % 5 === 0, falling = (u - v) % 5 === 0;
-            if (Number.isNaN(value) ? rising || falling : value > 0 ? rising : falling) paint.fillRect(u, v, 1, 1);
-          }
-        }
-      }));
-      return canvas.toDataURL();
-    }
-
-    /** Colour the cells of the storage strip by the slice that is drawn now; grey is what other slices read. */
-    strip(drawn) {
-      const { data, panel } = this, [start, stop, width] = data.strip || [0, 0, 1];
-      panel.stripCells.forEach((cell, at) => {
-        if (data.reads[at] === 0) return;
-        const first = start + at * width, last = Math.min(first + width, stop) - 1;
-        let inside = last >= this.low && first <= this.high;
-        if (inside && drawn) inside = [...drawn].some((offset) => first <= offset && offset <= last);
-        const middle = Math.min(Math.max(Math.floor((first + last) / 2), this.low), this.high);
-        const fill = cell.firstElementChild || cell;
-        fill.style.backgroundColor = inside ? this.colour(middle) : OTHER;
-        cell.style.color = inside ? this.ink(fraction(middle, this.low, this.high)) : "#000";
-      });
-    }
-
-    /** What is shown of what, and the ends of the colour scale. */
-    words() {
-      const { data, panel } = this, grouped = (n) => n < 10000 ? String(n) : String(n).replace(/\B(?=(\d{3})+(?!\d))/g, "\u00a0");
-      const drawn = [data.rowDim, data.columnDim];
-      const index = data.shape.map((_, dim) => drawn.includes(dim) ? ":" : data.fixed[dim]).join(", ");
-      const slices = data.shape.reduce((all, size, dim) => drawn.includes(dim) ? all : all * size, 1);
-      const sizes = [data.shape[data.rowDim], data.shape[data.columnDim]];
-      const cut = sizes[0] > data.rows.length || sizes[1] > data.columns.length
-        ? `${data.rows.length} \u00d7 ${data.columns.length} of ${grouped(sizes[0])} \u00d7 ${grouped(sizes[1])}; ` : "";
-      const unknown = data.readable && !data.values.length ? "; its values are not in this output" : "";
-      const shown = panel.section.querySelector(".tm-shown");
-      if (shown && this.state() === this.first) shown.replaceChildren(...this.shown);
-      else if (shown) shown.replaceChildren(make("b", "", "Showing "), `${cut}slice ${data.name}[${index}], one of ${grouped(slices)}${unknown}`);
-      const scale = panel.section.querySelector(".tm-legend p");
-      const image = scale && scale.querySelector("img");
-      if (image) scale.replaceChildren(`offset ${grouped(this.low)} `, image, ` ${grouped(this.high)}`);
-      this.valueScale();
-    }
-
-    /** The scale of the values: that of the whole tensor once another slice is drawn, none where there are no values. */
-    valueScale() {
-      const { data, panel } = this, row = [...panel.section.querySelectorAll(".tm-legend p")]
-        .find((one) => one === this.valueRow || one.textContent.startsWith("value "));
-      if (!row) return;
-      this.valueRow = row;
-      this.wording ??= [...row.childNodes];
-      row.hidden = !panel.section.querySelector('.tm-map[data-kind="value"]');
-      const image = row.querySelector("img");
-      if (this.state() === this.first) row.replaceChildren(...this.wording);
-      else if (data.range) row.replaceChildren(`value ${data.range[2]} `, image, ` ${data.range[3]}`);
+  /** Two lists for the dimensions that are drawn, a slider for each of the others. */
+  offer() {
+    const { letters, shape } = this.data;
+    const long = letters.map((_, dim) => dim);
+    this.controls.replaceChildren(this.list("rows", "rowDim", long), html("span", {}, "\u00d7"), this.list("columns", "columnDim", long));
+    for (const dim of long) {
+      if (dim === this.data.rowDim || dim === this.data.columnDim || shape[dim] < 2) continue;
+      this.controls.append(this.slider(dim));
     }
   }
 
-  /** @param {HTMLElement} scope whose panels are mounted */
-  return (scope) => {
-    for (const { tensormagicPanel: panel } of [scope, ...scope.querySelectorAll("section")]) {
-      if (panel?.data.scale && !panel.slices) panel.slices = new Slices(panel);
-    }
-  };
-})();
+  list(title, side, dims) {
+    const list = html("select", { change: () => this.draw(side, Number(list.value)) });
+    for (const dim of dims) list.append(new Option(`${this.data.letters[dim]} ${this.data.shape[dim]}`, String(dim)));
+    list.value = String(this.data[side]);
+    keepKeys(list);
+    return html("label", {}, `${title} `, list);
+  }
+
+  slider(dim) {
+    const text = () => ` ${this.data.letters[dim]}=${this.data.fixed[dim]} of ${this.data.shape[dim]}`;
+    const said = html("output", {}, text());
+    const range = html("input", {
+      type: "range", min: 0, max: this.data.shape[dim] - 1, step: 1, "aria-label": `index along ${this.data.letters[dim]}`,
+      input: () => {
+        this.data.fixed[dim] = Number(range.value);
+        said.textContent = text();
+        this.redraw();
+      },
+    });
+    range.value = String(this.data.fixed[dim]);
+    keepKeys(range);
+    return html("label", {}, range, said);
+  }
+
+  /** Draw another dimension; the one that it takes the place of becomes the other side, or slides. */
+  draw(side, dim) {
+    const other = side === "rowDim" ? "columnDim" : "rowDim";
+    if (this.data[other] === dim) this.data[other] = this.data[side];
+    this.data[side] = dim;
+    this.data.fixed[this.data.rowDim] = this.data.fixed[this.data.columnDim] = 0;
+    this.offer();
+    this.redraw();
+    this.controls.querySelectorAll("select")[side === "rowDim" ? 0 : 1].focus();
+  }
+
+  /** A storage element that another slice reads was clicked: show that slice. */
+  follow() {
+    const { panel, data } = this;
+    if (!panel.index || panel.drawn(panel.index)) return;
+    const index = panel.index;
+    index.forEach((at, dim) => { if (dim !== data.rowDim && dim !== data.columnDim) data.fixed[dim] = at; });
+    this.offer();
+    this.redraw();
+    panel.pickCell(panel.cellOf(data.offset + index.reduce((sum, at, dim) => sum + at * data.stride[dim], 0)));
+  }
+
+  redraw() {
+    const { data, panel } = this;
+    data.rows = evenly(data.shape[data.rowDim]);
+    data.columns = evenly(data.shape[data.columnDim]);
+    data.values = this.values();
+    data.at = [data.rows.length >> 1, data.columns.length >> 1];
+    this.offsets = data.rows.map((_, row) => data.columns.map((__, column) => panel.offsetAt(row, column)));
+    const all = this.offsets.flat();
+    [this.low, this.high] = [Math.min(...all), Math.max(...all)];
+    const table = data.columns.length <= TABLE_COLUMNS && all.length <= TABLE_CELLS;
+    const drawn = this.state() === this.first ? this.kept : table ? this.table() : this.maps();
+    panel.section.querySelector(".tm-top").firstElementChild.replaceWith(drawn);
+    this.strip(data.rows.length === data.shape[data.rowDim] && data.columns.length === data.shape[data.columnDim] ? new Set(all) : null);
+    this.words();
+    panel.scan();
+    panel.pick(...data.at);
+  }
+
+  values() {
+    const { data } = this;
+    if (data.elements) return data.rows.map((_, row) => data.columns.map((__, column) => data.elements[this.rank(row, column)]));
+    return this.state() === this.first ? this.stored : [];
+  }
+
+  rank(row, column) {
+    return this.panel.indexAt(row, column).reduce((total, at, dim) => total * this.data.shape[dim] + at, 0);
+  }
+
+  /** @returns {number[]} */
+  channels(share) {
+    const at = share * (this.scale.length - 1), low = Math.min(Math.floor(at), this.scale.length - 2);
+    return this.scale[low].map((from, channel) => Math.round(from + (this.scale[low + 1][channel] - from) * (at - low)));
+  }
+
+  /** @returns {string} */
+  colour(offset) {
+    return `rgb(${this.channels(fraction(offset, this.low, this.high))})`;
+  }
+
+  /** The ink with the higher contrast, as the static page chooses it. */
+  ink(share) {
+    const linear = this.channels(share).map((c) => c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4);
+    const luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
+    return 1.05 / (luminance + 0.05) >= (luminance + 0.05) / 0.05 ? "#fff" : "#000";
+  }
+
+  table() {
+    const { data } = this, name = (dim, at) => html("th", {}, `${data.letters[dim]}=${at}`);
+    const rows = this.offsets.map((offsets, row) => html("tr", {}, name(data.rowDim, data.rows[row]), ...offsets.map((offset, column) => {
+      const cell = html("td", {}, String(offset)), share = fraction(offset, this.low, this.high);
+      cell.style.cssText = `background:${this.colour(offset)};color:${this.ink(share)}`;
+      if (data.values.length && !Number.isFinite(level(data.values[row][column])) && /nan|inf/.test(data.values[row][column])) cell.classList.add("tm-bad");
+      return cell;
+    })));
+    const head = html("tr", {}, html("th"), ...data.columns.map((at) => name(data.columnDim, at)));
+    return html("table", { class: "tm-cells tm-grid" }, html("tbody", {}, head, ...rows));
+  }
+
+  maps() {
+    const { data } = this, maps = [];
+    const levels = data.values.map((row) => row.map(level)), finite = levels.flat().filter(Number.isFinite);
+    if (finite.length && data.range) maps.push(this.map("value", "value", levels, data.range[0], data.range[1]));
+    maps.push(this.map("offset", "storage offset", this.offsets, this.low, this.high));
+    return html("div", { class: "tm-maps" }, ...maps);
+  }
+
+  map(kind, caption, cells, low, high) {
+    const { data } = this, size = Math.min(Math.max(Math.floor(MAP_SIDE / Math.max(data.rows.length, data.columns.length)), 3), 14);
+    const image = html("img", {
+      src: this.picture(cells, low, high, size), width: data.columns.length * size, height: Math.max(data.rows.length * size, 22), alt: caption,
+    });
+    const axis = (dim, at) => html("div", {}, html("span", {}, String(at[0])), html("span", {}, data.letters[dim]), html("span", {}, at.length > 1 ? String(at[at.length - 1]) : ""));
+    const body = html("div", { class: "tm-map", "data-kind": kind }, image);
+    return html("table", { class: "tm-axes" }, html("caption", {}, caption), html("tbody", {}, 
+      html("tr", {}, html("td"), html("td", { class: "tm-across" }, axis(data.columnDim, data.columns))),
+      html("tr", {}, html("td", { class: "tm-down" }, axis(data.rowDim, data.rows)), html("td", {}, body))));
+  }
+
+  /** Cells as squares; what is no number is hatched, as in the static picture. */
+  picture(cells, low, high, size) {
+    const canvas = document.createElement("canvas"), paint = canvas.getContext("2d");
+    [canvas.width, canvas.height] = [cells[0].length * size, cells.length * size];
+    cells.forEach((row, y) => row.forEach((value, x) => {
+      if (Number.isFinite(value)) {
+        paint.fillStyle = `rgb(${this.channels(Math.round(fraction(value, low, high) * (LEVELS - 1)) / (LEVELS - 1))})`;
+        paint.fillRect(x * size, y * size, size, size);
+        return;
+      }
+      paint.fillStyle = "#868f99";
+      for (let v = y * size; v < (y + 1) * size; v++) {
+        for (let u = x * size; u < (x + 1) * size; u++) {
+          const rising = (u + v) % 5 === 0, falling = (u - v) % 5 === 0;
+          if (Number.isNaN(value) ? rising || falling : value > 0 ? rising : falling) paint.fillRect(u, v, 1, 1);
+        }
+      }
+    }));
+    return canvas.toDataURL();
+  }
+
+  /** Colour the cells of the storage strip by the slice that is drawn now; grey is what other slices read. */
+  strip(drawn) {
+    const { data, panel } = this, [start, stop, width] = data.strip || [0, 0, 1];
+    panel.stripCells.forEach((cell, at) => {
+      if (data.reads[at] === 0) return;
+      const first = start + at * width, last = Math.min(first + width, stop) - 1;
+      let inside = last >= this.low && first <= this.high;
+      if (inside && drawn) inside = [...drawn].some((offset) => first <= offset && offset <= last);
+      const middle = Math.min(Math.max(Math.floor((first + last) / 2), this.low), this.high);
+      const fill = cell.firstElementChild || cell;
+      fill.style.backgroundColor = inside ? this.colour(middle) : OTHER;
+      cell.style.color = inside ? this.ink(fraction(middle, this.low, this.high)) : "#000";
+    });
+  }
+
+  /** What is shown of what, and the ends of the colour scale. */
+  words() {
+    const { data, panel } = this;
+    const drawn = [data.rowDim, data.columnDim];
+    const index = data.shape.map((_, dim) => drawn.includes(dim) ? ":" : data.fixed[dim]).join(", ");
+    const slices = data.shape.reduce((all, size, dim) => drawn.includes(dim) ? all : all * size, 1);
+    const sizes = [data.shape[data.rowDim], data.shape[data.columnDim]];
+    const cut = sizes[0] > data.rows.length || sizes[1] > data.columns.length
+      ? `${data.rows.length} \u00d7 ${data.columns.length} of ${digits(sizes[0])} \u00d7 ${digits(sizes[1])}; ` : "";
+    const unknown = data.readable && !data.values.length ? "; its values are not in this output" : "";
+    const shown = panel.section.querySelector(".tm-shown");
+    if (shown && this.state() === this.first) shown.replaceChildren(...this.shown);
+    else if (shown) shown.replaceChildren(html("b", {}, "Showing "), `${cut}slice ${data.name}[${index}], one of ${digits(slices)}${unknown}`);
+    const scale = panel.section.querySelector(".tm-legend p");
+    const image = scale && scale.querySelector("img");
+    if (image) scale.replaceChildren(`offset ${digits(this.low)} `, image, ` ${digits(this.high)}`);
+    this.valueScale();
+  }
+
+  /** The scale of the values: that of the whole tensor once another slice is drawn, none where there are no values. */
+  valueScale() {
+    const { data, panel } = this, row = [...panel.section.querySelectorAll(".tm-legend p")]
+      .find((one) => one === this.valueRow || one.textContent.startsWith("value "));
+    if (!row) return;
+    this.valueRow = row;
+    this.wording ??= [...row.childNodes];
+    row.hidden = !panel.section.querySelector('.tm-map[data-kind="value"]');
+    const image = row.querySelector("img");
+    if (this.state() === this.first) row.replaceChildren(...this.wording);
+    else if (data.range) row.replaceChildren(`value ${data.range[2]} `, image, ` ${data.range[3]}`);
+  }
+}
+
+/** Mount the panels of all tensors within an element, each once. @param {HTMLElement} scope @param {(text:string)=>Promise<string>} unpacked */
+export async function mountTensors(scope, unpacked) {
+  for (const section of [scope, ...scope.querySelectorAll("section")]) {
+    const block = section.matches(".tm-tensor") && section.querySelector("script.tm-data");
+    if (!block || section.tensormagicBegun) continue;
+    section.tensormagicBegun = true;
+    const text = block.type === "application/json" ? block.textContent : await unpacked(block.textContent);
+    const panel = (section.tensormagicPanel = new TensorPanel(section, JSON.parse(text)));
+    if (panel.data.scale) panel.slices = new Slices(panel);
+  }
+}

@@ -1,316 +1,286 @@
 // Links the index grid of a tensor to its storage strip: pick an element in one, see it in the other and in the formula.
-// Every panel is mounted once.
-const mountTensors = (() => {
-  "use strict";
-  const SVG = "http://www.w3.org/2000/svg";
-  const DOT = "\u00b7", NBSP = "\u00a0", TWO_LINES = 8;
+import { digits, html, isCommand, keepKeys, svg, take } from "./dom.js";
 
-  /** @param {number} n */
-  const grouped = (n) => n < 10000 ? String(n) : String(n).replace(/\B(?=(\d{3})+(?!\d))/g, NBSP);
-  const precise = [3, 2, 1];
-  /** @param {string} text @param {number} room @returns {string} a value with fewer digits, not with digits cut off */
-  const narrowed = (text, room) => {
-    if (text.length <= room) return text;
-    const [, real, imaginary] = /^(.*[^e])([+-].*)j$/.exec(text) ?? ["", text, ""];
-    const rounded = (/** @type {string} */ part, /** @type {number} */ digits) => String(Number(Number(part).toPrecision(digits)));
-    const short = precise.map((digits) => rounded(real, digits) + (imaginary && `${rounded(imaginary, digits)}j`.replace(/^(?!-)/, "+")))
-      .find((one) => one.length <= room);
-    return short && !short.includes("NaN") ? short : `${text.slice(0, room - 1)}\u2026`;
+const DOT = "\u00b7", TWO_LINES = 8;
+const precise = [3, 2, 1];
+/** @param {string} text @param {number} room @returns {string} a value with fewer digits, not with digits cut off */
+const narrowed = (text, room) => {
+  if (text.length <= room) return text;
+  const [, real, imaginary] = /^(.*[^e])([+-].*)j$/.exec(text) ?? ["", text, ""];
+  const rounded = (/** @type {string} */ part, /** @type {number} */ most) => String(Number(Number(part).toPrecision(most)));
+  const short = precise.map((most) => rounded(real, most) + (imaginary && `${rounded(imaginary, most)}j`.replace(/^(?!-)/, "+")))
+    .find((one) => one.length <= room);
+  return short && !short.includes("NaN") ? short : `${text.slice(0, room - 1)}\u2026`;
+};
+/** @param {number} value @param {number} low @param {number} high */
+export const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
+
+/**
+ * Find an index that reads a storage offset, or null. Exact: dimensions with the longest strides first, each tried
+ * only where the rest can still reach what is left.
+ * @param {any} data @param {number} offset
+ */
+const indexOf = (data, offset) => {
+  const order = data.stride.map((_, dim) => dim).sort((a, b) => Math.abs(data.stride[b]) - Math.abs(data.stride[a]));
+  const reach = [0];
+  for (let i = order.length - 1; i >= 0; i--) reach.unshift(reach[0] + data.stride[order[i]] * (data.shape[order[i]] - 1));
+  const index = data.shape.map(() => 0);
+  let tries = 0;
+  const walk = (depth, left) => {
+    if (depth === order.length) return left === 0;
+    const dim = order[depth], step = data.stride[dim];
+    if (step === 0) return walk(depth + 1, left);
+    const highest = Math.min(data.shape[dim] - 1, Math.floor(left / step));
+    const lowest = Math.max(0, Math.ceil((left - reach[depth + 1]) / step));
+    for (let at = highest; at >= lowest && tries++ < 10000; at--) {
+      index[dim] = at;
+      if (walk(depth + 1, left - at * step)) return true;
+    }
+    return false;
   };
-  /** @param {number} value @param {number} low @param {number} high */
-  const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
+  return data.shape.every((size) => size > 0) && walk(0, offset - data.offset) ? index : null;
+};
 
-  /**
-   * Find an index that reads a storage offset, or null. Exact: dimensions with the longest strides first, each tried
-   * only where the rest can still reach what is left.
-   * @param {any} data @param {number} offset
-   */
-  const indexOf = (data, offset) => {
-    const order = data.stride.map((_, dim) => dim).sort((a, b) => Math.abs(data.stride[b]) - Math.abs(data.stride[a]));
-    const reach = [0];
-    for (let i = order.length - 1; i >= 0; i--) reach.unshift(reach[0] + data.stride[order[i]] * (data.shape[order[i]] - 1));
-    const index = data.shape.map(() => 0);
-    let tries = 0;
-    const walk = (depth, left) => {
-      if (depth === order.length) return left === 0;
-      const dim = order[depth], step = data.stride[dim];
-      if (step === 0) return walk(depth + 1, left);
-      const highest = Math.min(data.shape[dim] - 1, Math.floor(left / step));
-      const lowest = Math.max(0, Math.ceil((left - reach[depth + 1]) / step));
-      for (let at = highest; at >= lowest && tries++ < 10000; at--) {
-        index[dim] = at;
-        if (walk(depth + 1, left - at * step)) return true;
+/** The panel of one tensor. */
+export class TensorPanel {
+  /** @param {HTMLElement} section @param {any} data */
+  constructor(section, data) {
+    this.section = section;
+    this.data = data;
+    const all = (selector) => [...section.querySelectorAll(selector)];
+    this.picture = section.querySelector(".tm-picture");
+    this.now = section.querySelector(".tm-now code");
+    this.notes = section.querySelector(".tm-notes");
+    this.kind = "value";
+    this.notes.setAttribute("aria-live", "polite");
+    all(".tm-cells td > b").forEach((bold) => bold.replaceWith(bold.textContent));
+    this.scan();
+    this.pick(data.at[0], data.at[1]);
+    if (window.ResizeObserver) new ResizeObserver(() => this.wire()).observe(this.picture);
+  }
+
+  /** Find the cells: at first, and after another slice was drawn. */
+  scan() {
+    const { section } = this, all = (selector) => [...section.querySelectorAll(selector)];
+    this.gridRows = all(".tm-grid tr").map((row) => [...row.children]).filter((cells) => cells.some((c) => c.tagName === "TD"));
+    this.gridHead = [...(section.querySelector(".tm-grid tr")?.children || [])].slice(1);
+    this.stripCells = all(".tm-strip td");
+    this.offsetCells = all(".tm-offsets:not(.tm-sparse) td");
+    this.maps = all(".tm-map");
+    this.mark = "";
+    this.listen();
+    const valued = this.gridRows.length > 0 && this.data.values.length > 0;
+    if (valued && !this.choice) this.offerValues();
+    if (this.choice) this.choice.hidden = !valued;
+    if (this.choice && this.gridRows.length) this.label(valued ? this.kind : "offset");
+  }
+
+  listen() {
+    for (const surface of this.section.querySelectorAll(".tm-grid,.tm-strip,.tm-map")) {
+      if (surface.tensormagicListens) continue;
+      surface.tensormagicListens = true;
+      const strip = surface.matches('.tm-strip,[data-kind="strip"]');
+      surface.tabIndex = 0;
+      keepKeys(surface);
+      surface.setAttribute("role", "group");
+      surface.setAttribute("aria-label", `${strip ? "storage" : "indices"} of ${this.data.name}: arrow keys move`);
+      surface.addEventListener("keydown", (event) => this.key(event, strip));
+      for (const kind of ["pointermove", "pointerdown"]) {
+        surface.addEventListener(kind, (event) => this.point(event, surface));
       }
-      return false;
-    };
-    return data.shape.every((size) => size > 0) && walk(0, offset - data.offset) ? index : null;
-  };
-
-  /** One panel. */
-  class Panel {
-    /** @param {HTMLElement} section @param {any} data */
-    constructor(section, data) {
-      this.section = section;
-      this.data = data;
-      const all = (selector) => [...section.querySelectorAll(selector)];
-      this.picture = section.querySelector(".tm-picture");
-      this.now = section.querySelector(".tm-now code");
-      this.notes = section.querySelector(".tm-notes");
-      this.kind = "value";
-      this.notes.setAttribute("aria-live", "polite");
-      all(".tm-cells td > b").forEach((bold) => bold.replaceWith(bold.textContent));
-      this.scan();
-      this.pick(data.at[0], data.at[1]);
-      if (window.ResizeObserver) new ResizeObserver(() => this.wire()).observe(this.picture);
-    }
-
-    /** Find the cells: at first, and after another slice was drawn. */
-    scan() {
-      const { section } = this, all = (selector) => [...section.querySelectorAll(selector)];
-      this.gridRows = all(".tm-grid tr").map((row) => [...row.children]).filter((cells) => cells.some((c) => c.tagName === "TD"));
-      this.gridHead = [...(section.querySelector(".tm-grid tr")?.children || [])].slice(1);
-      this.stripCells = all(".tm-strip td");
-      this.offsetCells = all(".tm-offsets:not(.tm-sparse) td");
-      this.maps = all(".tm-map");
-      this.mark = "";
-      this.listen();
-      const valued = this.gridRows.length > 0 && this.data.values.length > 0;
-      if (valued && !this.choice) this.offerValues();
-      if (this.choice) this.choice.hidden = !valued;
-      if (this.choice && this.gridRows.length) this.label(valued ? this.kind : "offset");
-    }
-
-    listen() {
-      for (const surface of this.section.querySelectorAll(".tm-grid,.tm-strip,.tm-map")) {
-        if (surface.tensormagicListens) continue;
-        surface.tensormagicListens = true;
-        const strip = surface.matches('.tm-strip,[data-kind="strip"]');
-        surface.tabIndex = 0;
-        // JupyterLab would take the arrow keys for its own
-        surface.dataset.lmSuppressShortcuts = "true";
-        surface.setAttribute("role", "group");
-        surface.setAttribute("aria-label", `${strip ? "storage" : "indices"} of ${this.data.name}: arrow keys move`);
-        surface.addEventListener("keydown", (event) => this.key(event, strip));
-        for (const kind of ["pointermove", "pointerdown"]) {
-          surface.addEventListener(kind, (event) => this.point(event, surface));
-        }
-      }
-    }
-
-    /** Two buttons: what the cells of the grid say large, their value or their storage offset. */
-    offerValues() {
-      const bar = document.createElement("span");
-      bar.className = "tm-choice";
-      this.choice = bar;
-      bar.append("cells show");
-      for (const kind of ["value", "offset"]) {
-        const button = bar.appendChild(document.createElement("button"));
-        button.type = "button";
-        button.textContent = kind;
-        button.setAttribute("aria-pressed", String(kind === this.kind));
-        button.addEventListener("click", () => {
-          for (const one of bar.querySelectorAll("button")) one.setAttribute("aria-pressed", String(one === button));
-          this.kind = kind;
-          this.label(kind);
-        });
-      }
-      this.section.querySelector(".tm-layout h3").append(bar);
-    }
-
-    label(kind) {
-      this.gridRows.forEach((cells, r) => cells.slice(1).forEach((td, c) => {
-        const whole = this.data.values.length ? this.data.values[r][c] : "";
-        const offset = String(this.offsetAt(r, c)), value = narrowed(whole, whole.endsWith("j") ? 11 : 8); // as in tensor_elements.py
-        const [large, small] = kind === "value" ? [value, offset] : [offset, value];
-        td.textContent = large;
-        if (small && this.gridRows.length <= TWO_LINES) {
-          td.append(" ", Object.assign(document.createElement("small"), { textContent: small }));
-        }
-      }));
-      this.wire();
-    }
-
-    point(event, surface) {
-      if (surface.matches(".tm-map")) return this.pointMap(event, surface);
-      const cell = event.target.closest("td");
-      if (!cell) return;
-      if (surface.matches(".tm-strip")) return this.pickCell(this.stripCells.indexOf(cell));
-      const row = this.gridRows.findIndex((cells) => cells.includes(cell));
-      if (row >= 0) this.pick(row, this.gridRows[row].indexOf(cell) - 1);
-    }
-
-    pointMap(event, map) {
-      const box = map.querySelector("img").getBoundingClientRect();
-      const along = (at, start, size, count) => clamp(Math.floor((at - start) / size * count), 0, count - 1);
-      if (map.dataset.kind === "strip") return this.pickCell(along(event.clientX, box.left, box.width, this.data.reads.length));
-      this.pick(along(event.clientY, box.top, box.height, this.data.rows.length),
-        along(event.clientX, box.left, box.width, this.data.columns.length));
-    }
-
-    key(event, strip) {
-      const steps = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
-      const step = steps[event.key];
-      if (!step || event.ctrlKey || event.metaKey || event.altKey) return;
-      event.preventDefault();
-      event.stopPropagation();
-      if (strip) return this.pickCell(clamp((this.cell ?? 0) + step[0] + step[1], 0, this.data.reads.length - 1));
-      this.pick(clamp((this.row ?? this.data.at[0]) + step[0], 0, this.data.rows.length - 1),
-        clamp((this.column ?? this.data.at[1]) + step[1], 0, this.data.columns.length - 1));
-    }
-
-    /** An element of the grid. */
-    pick(row, column) {
-      const offset = this.offsetAt(row, column);
-      this.show({ row, column, index: this.indexAt(row, column), offset, cell: this.cellOf(offset) });
-    }
-
-    /** A cell of the strip: its first element that the tensor reads, in the grid where that shows it. */
-    pickCell(cell) {
-      const { data } = this;
-      const [start, stop, width] = data.strip;
-      const first = start + cell * width, last = Math.min(first + width, stop) - 1;
-      for (let row = 0; row < data.rows.length; row++) {
-        for (let column = 0; column < data.columns.length; column++) {
-          const offset = this.offsetAt(row, column);
-          if (offset >= first && offset <= last) return this.show({ row, column, index: this.indexAt(row, column), offset, cell });
-        }
-      }
-      const seen = data.reads[cell] === 0 ? null : this.firstRead(first, last);
-      this.show({ row: null, column: null, index: seen && seen.index, offset: seen ? seen.offset : first, cell });
-    }
-
-    firstRead(first, last) {
-      for (let offset = first; offset <= Math.min(last, first + 64); offset++) {
-        const index = indexOf(this.data, offset);
-        if (index) return { index, offset };
-      }
-      return null;
-    }
-
-    /** Whether an index lies in the slice that the grid shows, or is a sample of. */
-    drawn(index) {
-      const { rowDim, columnDim, fixed } = this.data;
-      return index.every((at, dim) => dim === rowDim || dim === columnDim || at === fixed[dim]);
-    }
-
-    indexAt(row, column) {
-      const index = [...this.data.fixed];
-      if (this.data.rowDim !== null) index[this.data.rowDim] = this.data.rows[row];
-      if (this.data.columnDim !== null) index[this.data.columnDim] = this.data.columns[column];
-      return index;
-    }
-
-    offsetAt(row, column) {
-      return this.data.offset + this.indexAt(row, column).reduce((sum, at, dim) => sum + at * this.data.stride[dim], 0);
-    }
-
-    cellOf(offset) {
-      if (!this.data.strip) return null;
-      const [start, stop, width] = this.data.strip;
-      return offset < start || offset >= stop ? null : Math.floor((offset - start) / width);
-    }
-
-    show(at) {
-      const mark = JSON.stringify(at);
-      if (mark === this.mark) return;
-      this.mark = mark;
-      Object.assign(this, at);
-      this.highlight(at);
-      this.say(at);
-      this.wire();
-    }
-
-    highlight({ row, column, offset, cell }) {
-      this.gridRows.forEach((cells, r) => cells.forEach((td, c) => {
-        const on = r === row && (c === column + 1 || c === 0);
-        td.classList.toggle("tm-on", on);
-        const same = td.tagName === "TD" && !on && this.offsetAt(r, c - 1) === offset;
-        td.classList.toggle("tm-near", same);
-      }));
-      this.gridHead.forEach((th, c) => { if (th.tagName === "TH") th.classList.toggle("tm-on", c === column); });
-      this.stripCells.forEach((td, c) => td.classList.toggle("tm-on", c === cell));
-      this.offsetCells.forEach((td, c) => td.classList.toggle("tm-on", c === cell));
-      for (const map of this.maps) this.ring(map, map.dataset.kind === "strip" ? [0, 1, cell, this.data.reads.length]
-        : [row, this.data.rows.length, column, this.data.columns.length]);
-    }
-
-    ring(map, [row, rows, column, columns]) {
-      let ring = map.querySelector(".tm-ring");
-      if (!ring) ring = map.appendChild(Object.assign(document.createElement("div"), { className: "tm-ring" }));
-      ring.hidden = row === null || column === null;
-      if (ring.hidden) return;
-      const size = { left: (column + .5) / columns, top: (row + .5) / rows, width: 1 / columns, height: 1 / rows };
-      for (const [side, share] of Object.entries(size)) ring.style[side] = `${share * 100}%`;
-    }
-
-    say({ index, offset, row, column }) {
-      const { data } = this;
-      if (!index) {
-        this.now.textContent = `offset ${grouped(offset)}`;
-        this.notes.textContent = this.data.reads[this.cell] === 0 ? `not read by ${data.name}` + this.also(offset)
-          : "no element found that reads it";
-        return;
-      }
-      const sum = [data.offset, ...index.map((at, dim) => `${data.stride[dim]}${DOT}${at}`)].join(" + ");
-      this.now.textContent = `offset(${index.join(", ")}) = ${sum}${index.length ? ` = ${offset}` : ""}`;
-      const value = row !== null && data.values.length ? ` = ${data.values[row][column]}` : "";
-      const name = index.length ? `${data.name}[${index.join(", ")}]` : data.name;
-      const turned = data.scale && !this.drawn(index) ? ", in another slice: click to turn to it" : ", not among the cells shown";
-      const hidden = row === null ? turned : data.readable && !data.values.length ? ", value not in this output" : "";
-      this.notes.replaceChildren(`${name}${value}${hidden}`, ...[this.also(offset).slice(2), this.repeated(index)].filter(Boolean)
-          .flatMap((line) => [document.createElement("br"), line]));
-    }
-
-    /** The indices that read the same element because their dimension stands still. */
-    repeated(index) {
-      const { data } = this, still = data.stride.map((step, dim) => step === 0 && data.shape[dim] > 1);
-      if (!still.includes(true)) return "";
-      const letters = data.letters.filter((_, dim) => still[dim]).join(" and ");
-      const inner = index.map((at, dim) => still[dim] ? ":" : at).join(", ");
-      return `the stride along ${letters} is 0: all of ${data.name}[${inner}] is this one element`;
-    }
-
-    also(offset) {
-      const { base } = this.data;
-      if (!base) return "";
-      const index = [];
-      for (const size of [...base.shape].reverse()) { index.unshift(offset % size); offset = Math.floor(offset / size); }
-      return `; the same element is ${base.name}[${index.join(", ")}]`;
-    }
-
-    /** The line from the grid's cell to the strip's. */
-    wire() {
-      const from = this.gridRows[this.row]?.[(this.column ?? 0) + 1], to = this.stripCells[this.cell];
-      let svg = this.picture.querySelector(".tm-wire");
-      const [grid, read] = [".tm-grid", ".tm-read"].map((one) => this.section.querySelector(one)?.getBoundingClientRect());
-      if (!from || !to || read?.left < grid.right) { svg?.remove(); return; } // on little room words lie below the grid
-      if (!svg) {
-        svg = this.picture.appendChild(document.createElementNS(SVG, "svg"));
-        svg.setAttribute("class", "tm-wire");
-        svg.setAttribute("aria-hidden", "true");
-        for (let i = 0; i < 3; i++) svg.appendChild(document.createElementNS(SVG, "path"));
-      }
-      const origin = this.picture.getBoundingClientRect(), a = from.getBoundingClientRect(), b = to.getBoundingClientRect();
-      // Where a page is zoomed, rectangles are larger than the lengths in which the line is drawn.
-      const scale = origin.width / this.picture.offsetWidth || 1;
-      const across = (at) => (at - origin.left) / scale, down = (at) => (at - origin.top) / scale;
-      const edge = across(grid.right) + 9;
-      const x = across(b.left + b.width / 2), y = down(a.bottom), top = down(b.top);
-      const path = `M${across(a.right)} ${y}H${edge}V${top - 10}H${x}V${top - 3}`;
-      svg.children[0].setAttribute("d", path);
-      svg.children[1].setAttribute("d", path);
-      svg.children[2].setAttribute("d", `M${x - 4} ${top - 7}h8l-4 7z`);
     }
   }
 
-  /** @param {HTMLElement} scope @param {(text:string)=>Promise<string>} unpacked */
-  return async (scope, unpacked) => {
-    for (const section of [scope, ...scope.querySelectorAll("section")]) {
-      const block = section.matches(".tm-tensor") && section.querySelector("script.tm-data");
-      if (!block || section.tensormagicBegun) continue;
-      section.tensormagicBegun = true;
-      const text = block.type === "application/json" ? block.textContent : await unpacked(block.textContent);
-      section.tensormagicPanel = new Panel(section, JSON.parse(text));
+  /** Two buttons: what the cells of the grid say large, their value or their storage offset. */
+  offerValues() {
+    const buttons = ["value", "offset"].map((kind) => {
+      const click = () => {
+        for (const one of buttons) one.setAttribute("aria-pressed", String(one.textContent === kind));
+        this.kind = kind;
+        this.label(kind);
+      };
+      return html("button", { type: "button", "aria-pressed": String(kind === this.kind), click }, kind);
+    });
+    this.choice = html("span", { class: "tm-choice" }, "cells show", ...buttons);
+    this.section.querySelector(".tm-layout h3").append(this.choice);
+  }
+
+  label(kind) {
+    this.gridRows.forEach((cells, r) => cells.slice(1).forEach((td, c) => {
+      const whole = this.data.values.length ? this.data.values[r][c] : "";
+      const offset = String(this.offsetAt(r, c)), value = narrowed(whole, whole.endsWith("j") ? 11 : 8); // as in tensor_elements.py
+      const [large, small] = kind === "value" ? [value, offset] : [offset, value];
+      td.textContent = large;
+      if (small && this.gridRows.length <= TWO_LINES) td.append(" ", html("small", {}, small));
+    }));
+    this.wire();
+  }
+
+  point(event, surface) {
+    if (surface.matches(".tm-map")) return this.pointMap(event, surface);
+    const cell = event.target.closest("td");
+    if (!cell) return;
+    if (surface.matches(".tm-strip")) return this.pickCell(this.stripCells.indexOf(cell));
+    const row = this.gridRows.findIndex((cells) => cells.includes(cell));
+    if (row >= 0) this.pick(row, this.gridRows[row].indexOf(cell) - 1);
+  }
+
+  pointMap(event, map) {
+    const box = map.querySelector("img").getBoundingClientRect();
+    const along = (at, start, size, count) => clamp(Math.floor((at - start) / size * count), 0, count - 1);
+    if (map.dataset.kind === "strip") return this.pickCell(along(event.clientX, box.left, box.width, this.data.reads.length));
+    this.pick(along(event.clientY, box.top, box.height, this.data.rows.length),
+      along(event.clientX, box.left, box.width, this.data.columns.length));
+  }
+
+  key(event, strip) {
+    const steps = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
+    const step = steps[event.key];
+    if (!step || isCommand(event)) return;
+    take(event);
+    if (strip) return this.pickCell(clamp((this.cell ?? 0) + step[0] + step[1], 0, this.data.reads.length - 1));
+    this.pick(clamp((this.row ?? this.data.at[0]) + step[0], 0, this.data.rows.length - 1),
+      clamp((this.column ?? this.data.at[1]) + step[1], 0, this.data.columns.length - 1));
+  }
+
+  /** An element of the grid. */
+  pick(row, column) {
+    const offset = this.offsetAt(row, column);
+    this.show({ row, column, index: this.indexAt(row, column), offset, cell: this.cellOf(offset) });
+  }
+
+  /** A cell of the strip: its first element that the tensor reads, in the grid where that shows it. */
+  pickCell(cell) {
+    const { data } = this;
+    const [start, stop, width] = data.strip;
+    const first = start + cell * width, last = Math.min(first + width, stop) - 1;
+    for (let row = 0; row < data.rows.length; row++) {
+      for (let column = 0; column < data.columns.length; column++) {
+        const offset = this.offsetAt(row, column);
+        if (offset >= first && offset <= last) return this.show({ row, column, index: this.indexAt(row, column), offset, cell });
+      }
     }
-  };
-})();
+    const seen = data.reads[cell] === 0 ? null : this.firstRead(first, last);
+    this.show({ row: null, column: null, index: seen && seen.index, offset: seen ? seen.offset : first, cell });
+  }
+
+  firstRead(first, last) {
+    for (let offset = first; offset <= Math.min(last, first + 64); offset++) {
+      const index = indexOf(this.data, offset);
+      if (index) return { index, offset };
+    }
+    return null;
+  }
+
+  /** Whether an index lies in the slice that the grid shows, or is a sample of. */
+  drawn(index) {
+    const { rowDim, columnDim, fixed } = this.data;
+    return index.every((at, dim) => dim === rowDim || dim === columnDim || at === fixed[dim]);
+  }
+
+  indexAt(row, column) {
+    const index = [...this.data.fixed];
+    if (this.data.rowDim !== null) index[this.data.rowDim] = this.data.rows[row];
+    if (this.data.columnDim !== null) index[this.data.columnDim] = this.data.columns[column];
+    return index;
+  }
+
+  offsetAt(row, column) {
+    return this.data.offset + this.indexAt(row, column).reduce((sum, at, dim) => sum + at * this.data.stride[dim], 0);
+  }
+
+  cellOf(offset) {
+    if (!this.data.strip) return null;
+    const [start, stop, width] = this.data.strip;
+    return offset < start || offset >= stop ? null : Math.floor((offset - start) / width);
+  }
+
+  show(at) {
+    const mark = JSON.stringify(at);
+    if (mark === this.mark) return;
+    this.mark = mark;
+    Object.assign(this, at);
+    this.highlight(at);
+    this.say(at);
+    this.wire();
+  }
+
+  highlight({ row, column, offset, cell }) {
+    this.gridRows.forEach((cells, r) => cells.forEach((td, c) => {
+      const on = r === row && (c === column + 1 || c === 0);
+      td.classList.toggle("tm-on", on);
+      const same = td.tagName === "TD" && !on && this.offsetAt(r, c - 1) === offset;
+      td.classList.toggle("tm-near", same);
+    }));
+    this.gridHead.forEach((th, c) => { if (th.tagName === "TH") th.classList.toggle("tm-on", c === column); });
+    this.stripCells.forEach((td, c) => td.classList.toggle("tm-on", c === cell));
+    this.offsetCells.forEach((td, c) => td.classList.toggle("tm-on", c === cell));
+    for (const map of this.maps) this.ring(map, map.dataset.kind === "strip" ? [0, 1, cell, this.data.reads.length]
+      : [row, this.data.rows.length, column, this.data.columns.length]);
+  }
+
+  ring(map, [row, rows, column, columns]) {
+    const ring = map.querySelector(".tm-ring") ?? map.appendChild(html("div", { class: "tm-ring" }));
+    ring.hidden = row === null || column === null;
+    if (ring.hidden) return;
+    const size = { left: (column + .5) / columns, top: (row + .5) / rows, width: 1 / columns, height: 1 / rows };
+    for (const [side, share] of Object.entries(size)) ring.style[side] = `${share * 100}%`;
+  }
+
+  say({ index, offset, row, column }) {
+    const { data } = this;
+    if (!index) {
+      this.now.textContent = `offset ${digits(offset)}`;
+      this.notes.textContent = this.data.reads[this.cell] === 0 ? `not read by ${data.name}` + this.also(offset)
+        : "no element found that reads it";
+      return;
+    }
+    const sum = [data.offset, ...index.map((at, dim) => `${data.stride[dim]}${DOT}${at}`)].join(" + ");
+    this.now.textContent = `offset(${index.join(", ")}) = ${sum}${index.length ? ` = ${offset}` : ""}`;
+    const value = row !== null && data.values.length ? ` = ${data.values[row][column]}` : "";
+    const name = index.length ? `${data.name}[${index.join(", ")}]` : data.name;
+    const turned = data.scale && !this.drawn(index) ? ", in another slice: click to turn to it" : ", not among the cells shown";
+    const hidden = row === null ? turned : data.readable && !data.values.length ? ", value not in this output" : "";
+    this.notes.replaceChildren(`${name}${value}${hidden}`, ...[this.also(offset).slice(2), this.repeated(index)].filter(Boolean)
+        .flatMap((line) => [html("br"), line]));
+  }
+
+  /** The indices that read the same element because their dimension stands still. */
+  repeated(index) {
+    const { data } = this, still = data.stride.map((step, dim) => step === 0 && data.shape[dim] > 1);
+    if (!still.includes(true)) return "";
+    const letters = data.letters.filter((_, dim) => still[dim]).join(" and ");
+    const inner = index.map((at, dim) => still[dim] ? ":" : at).join(", ");
+    return `the stride along ${letters} is 0: all of ${data.name}[${inner}] is this one element`;
+  }
+
+  also(offset) {
+    const { base } = this.data;
+    if (!base) return "";
+    const index = [];
+    for (const size of [...base.shape].reverse()) { index.unshift(offset % size); offset = Math.floor(offset / size); }
+    return `; the same element is ${base.name}[${index.join(", ")}]`;
+  }
+
+  /** The line from the grid's cell to the strip's. */
+  wire() {
+    const from = this.gridRows[this.row]?.[(this.column ?? 0) + 1], to = this.stripCells[this.cell];
+    let line = this.picture.querySelector(".tm-wire");
+    const [grid, read] = [".tm-grid", ".tm-read"].map((one) => this.section.querySelector(one)?.getBoundingClientRect());
+    if (!from || !to || read?.left < grid.right) return line?.remove(); // on little room words lie below the grid
+    if (!line) {
+      line = svg("svg", { class: "tm-wire", "aria-hidden": "true" }, svg("path"), svg("path"), svg("path"));
+      this.picture.append(line);
+    }
+    const origin = this.picture.getBoundingClientRect(), a = from.getBoundingClientRect(), b = to.getBoundingClientRect();
+    // Where a page is zoomed, rectangles are larger than the lengths in which the line is drawn.
+    const scale = origin.width / this.picture.offsetWidth || 1;
+    const across = (at) => (at - origin.left) / scale, down = (at) => (at - origin.top) / scale;
+    const edge = across(grid.right) + 9;
+    const x = across(b.left + b.width / 2), y = down(a.bottom), top = down(b.top);
+    const path = `M${across(a.right)} ${y}H${edge}V${top - 10}H${x}V${top - 3}`;
+    line.children[0].setAttribute("d", path);
+    line.children[1].setAttribute("d", path);
+    line.children[2].setAttribute("d", `M${x - 4} ${top - 7}h8l-4 7z`);
+  }
+}

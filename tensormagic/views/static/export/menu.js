@@ -1,6 +1,7 @@
 // @ts-check
 /** The line below a panel that hands it on: as a picture, as a page, as data. Made by a script: without, it is not there. */
 
+import { html } from "../dom.js";
 import { drawingOf } from "./drawing.js";
 
 /** @typedef {HTMLElement & {tensormagicSource?:string}} Section */
@@ -11,13 +12,6 @@ const MOST_FRAMES = 60;
 const [FRAME, LAST, SETTLES] = [160, 1800, 150]; // milliseconds that a picture stands, the last one, and until one is drawn
 const PAGE =
   '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title></title><style>body{margin:16px;background:Canvas;color-scheme:light dark}</style></head><body>';
-
-/** @param {string} name @param {object} [properties] @param {(string|Element)[]} inner @returns {any} */
-const make = (name, properties, ...inner) => {
-  const element = Object.assign(document.createElement(name), properties);
-  element.append(...inner);
-  return element;
-};
 
 /** What a style sheet puts before and after elements, as elements: only those can be measured. @param {HTMLElement} section */
 function spelledOut(section) {
@@ -30,13 +24,13 @@ function spelledOut(section) {
       made.push({ element, place, text: text[1].replace(/\\(.)/g, "$1"), rules: [...style].map((key) => `${key}:${style.getPropertyValue(key)}`).join(";") });
     }
   const spans = made.map(({ element, place, text, rules }) => {
-    const span = make("span", {}, text);
+    const span = html("span", {}, text);
     span.style.cssText = rules;
     if (place === "::before") element.prepend(span);
     else element.append(span);
     return span;
   });
-  const hush = make("style", {}, ".tm-spelled :is(.tm-turn,.tools,.zooms,.foot-bar){display:none!important}.tm-spelled ::before,.tm-spelled ::after{content:none!important}");
+  const hush = html("style", {}, ".tm-spelled :is(.tm-turn,.tools,.zooms,.foot-bar){display:none!important}.tm-spelled ::before,.tm-spelled ::after{content:none!important}");
   section.append(hush);
   section.classList.add("tm-spelled");
   return () => {
@@ -70,7 +64,7 @@ function unfolded(section, look) {
  * this page carries comes along. @param {Section} section
  */
 function sourceOf(section) {
-  const kept = make("template");
+  const kept = html("template");
   kept.innerHTML = section.tensormagicSource;
   const [copy] = kept.content.children,
     { tensormagicScripts: shared } = /** @type {any} */ (globalThis);
@@ -83,7 +77,7 @@ function sourceOf(section) {
 /** @param {string} svg @param {number} width @param {number} height @returns {Promise<Blob>} */
 async function raster(svg, width, height) {
   const scale = Math.min(2, 16000 / Math.max(width, height)),
-    canvas = make("canvas", { width: Math.round(width * scale), height: Math.round(height * scale) }),
+    canvas = html("canvas", { width: Math.round(width * scale), height: Math.round(height * scale) }),
     image = new Image();
   image.src = URL.createObjectURL(new Blob([svg], { type: "image/svg+xml" }));
   await image.decode();
@@ -107,7 +101,7 @@ function copy(text) {
 
 /** @param {string} filename @param {Blob|string} content @param {string} [type] */
 function download(filename, content, type) {
-  const link = make("a", { href: URL.createObjectURL(new Blob([content], { type })), download: filename });
+  const link = html("a", { href: URL.createObjectURL(new Blob([content], { type })), download: filename });
   document.body.append(link);
   link.click();
   link.remove();
@@ -130,8 +124,8 @@ export function offerExport(section, unpacked) {
  * @param {Section} section @param {string} name what its files are called @param {(()=>Promise<string>)|null} json the report; null where it is too large to be carried along
  */
 function offer(section, name, json) {
-  const said = make("output"),
-    whole = make("input", { type: "checkbox" });
+  const said = html("output"),
+    whole = html("input", { type: "checkbox" });
   const drawn = (/** @type {HTMLElement} */ part = section) => {
     line.style.display = "none"; // it is no part of the picture
     const restore = spelledOut(section);
@@ -143,9 +137,9 @@ function offer(section, name, json) {
     }
   };
   const button = (/** @type {string} */ words, /** @type {()=>any} */ act) =>
-    make("button", {
+    html("button", {
       type: "button",
-      onclick: async () => {
+      click: async () => {
         said.value = "";
         try {
           said.value = (await act()) ?? "copied";
@@ -178,10 +172,10 @@ function offer(section, name, json) {
     await to(at);
     return download(`${name}-moving.png`, moving(frames, frames.map((_, each) => (each < frames.length - 1 ? FRAME : LAST))));
   };
-  const tools = make(
+  const tools = html(
     "div",
     {},
-    make("label", { title: "SVG and PNG: include what is folded or scrolled out of view" }, whole, "all of it"),
+    html("label", { title: "SVG and PNG: include what is folded or scrolled out of view" }, whole, "all of it"),
     button("Copy SVG", () => copy(drawn().svg)),
     button("SVG", () => download(`${name}.svg`, drawn().svg, "image/svg+xml")),
     button("PNG", png),
@@ -195,7 +189,7 @@ function offer(section, name, json) {
       : ["JSON: --save FILE.json"]),
     said,
   );
-  const line = make("details", { className: "tm-export" }, make("style", {}, LOOK), make("summary", {}, "Export"), tools);
+  const line = html("details", { class: "tm-export" }, html("style", {}, LOOK), html("summary", {}, "Export"), tools);
   line.dataset.lmSuppressShortcuts = "true"; // JupyterLab would take Enter for its own
   line.onkeydown = (/** @type {KeyboardEvent} */ event) => {
     event.stopPropagation();

@@ -6,10 +6,11 @@
  * when a newer one comes.
  */
 
+import { html, livePanel, svg } from "../dom.js";
+
 /** @typedef {{seconds:number, live:number, peak:number, words:[string, string]}} Frame */
 
 const [WIDTH, HEIGHT] = [600, 48];
-const SVG = "http://www.w3.org/2000/svg";
 const MOST = 600; // moments that are kept: two for each pixel of a narrow notebook
 
 // What is remembered of a run: the bytes alive at a bounded number of moments.
@@ -61,30 +62,15 @@ export function thinned(points) {
   return kept;
 }
 
-/**
- * @param {string} name @param {Record<string, string|number>} [attributes] @returns {Element}
- */
-function shape(name, attributes = {}) {
-  const made = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, String(value));
-  return made;
-}
-
 /** The line of bytes with its words. */
 export class Now {
   constructor() {
     this.track = new Track();
-    this.area = shape("path", { class: "tm-now-area" });
-    this.top = shape("line", { class: "tm-now-top", x1: 0, x2: WIDTH, y1: HEIGHT, y2: HEIGHT });
-    const picture = shape("svg", {
-      viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true",
-    });
-    picture.append(this.area, this.top);
-    this.words = document.createElement("p");
-    this.words.setAttribute("aria-hidden", "true"); // thirty times a second nobody wants to hear it
-    this.element = document.createElement("div");
-    this.element.className = "tm-now";
-    this.element.append(this.words, picture);
+    this.area = svg("path", { class: "tm-now-area" });
+    this.top = svg("line", { class: "tm-now-top", x1: 0, x2: WIDTH, y1: HEIGHT, y2: HEIGHT });
+    const size = { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" };
+    this.words = html("p", { "aria-hidden": "true" }); // thirty times a second nobody wants to hear it
+    this.element = html("div", { class: "tm-now" }, this.words, svg("svg", size, this.area, this.top));
     /** @type {Frame|null} */
     this.frame = null;
     this.waiting = 0;
@@ -105,9 +91,7 @@ export class Now {
     this.area.setAttribute("d", area);
     this.top.setAttribute("y1", String(top));
     this.top.setAttribute("y2", String(top));
-    const now = document.createElement("b");
-    now.textContent = frame.words[0];
-    this.words.replaceChildren(now, ` · ${frame.words[1]}`);
+    this.words.replaceChildren(html("b", {}, frame.words[0]), ` · ${frame.words[1]}`);
   }
 
   dispose() {
@@ -158,17 +142,8 @@ function hold(element) {
  */
 function render({ model, el }) {
   const now = new Now();
-  const page = document.createElement("div");
-  const section = document.createElement("section");
-  section.className = "tm tm-memory-live";
-  section.addEventListener("focusin", (/** @type {Event} */ event) => { // two d on a heading would delete the cell
-    if (event.target instanceof Element) event.target.setAttribute("data-lm-suppress-shortcuts", "true");
-  });
-  section.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && !event.defaultPrevented) /** @type {HTMLElement?} */ (section.closest(".jp-Cell"))?.focus();
-  });
-  section.append(now.element, page);
-  el.append(section);
+  const page = html("div");
+  el.append(livePanel("tm tm-memory-live", now.element, page));
   const changed = () => replace(page, model.get("_document").html);
   const received = (/** @type {Frame} */ frame) => now.show(frame);
   changed();

@@ -1,7 +1,8 @@
 // @ts-check
 /** Where a user looks at a picture from: pan and zoom, and how to bring into view what is asked for. */
 
-import { LARGEST, later, svg } from "./words.js";
+import { svg, isCommand, take } from "../dom.js";
+import { LARGEST, later } from "./words.js";
 
 /** @import { Box, Wire } from "./words.js" */
 /** @import { GraphView } from "./graph.js" */
@@ -359,7 +360,7 @@ function centred(view, event) {
 /** @param {GraphView} view @param {KeyboardEvent} event */
 function pressed(view, event) {
   const place = view.focused;
-  if (event.ctrlKey || event.metaKey || event.altKey) return; // the zoom of the browser, the commands of the notebook
+  if (isCommand(event)) return;
   if (event.key === "Enter" && view.hooks.opens(place) && !event.shiftKey) view.hooks.open(place);
   else if (event.key === "Enter" || event.key === " ") view.hooks.select(place, null);
   else if (event.key === "+" || event.key === "=") view.zoom(1.25);
@@ -367,6 +368,5 @@ function pressed(view, event) {
   else if (event.key === "0") view.fit();
   else if (ARROWS[event.key]) view.focus(view.neighbour(...ARROWS[event.key]));
   else return;
-  event.preventDefault();
-  event.stopPropagation();
+  take(event);
 }

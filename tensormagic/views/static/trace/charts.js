@@ -1,7 +1,8 @@
 // @ts-check
 /** The norm of every parameter over the passes: small multiples on one log scale. */
 
-import { UNTOUCHED, ENDS, LONGEST_LIVE_SERIES, html, svg, say, normText } from "./words.js";
+import { html, svg } from "../dom.js";
+import { UNTOUCHED, ENDS, LONGEST_LIVE_SERIES, normText, say } from "./words.js";
 
 /** @import { Model } from "./model.js" */
 

@@ -2,7 +2,8 @@
 /** What a user chooses in a panel: a box to open or to fold, a node to read about, a line, a finding. */
 
 import { sayBoxes } from "./headline.js";
-import { hide, digits, level, plural, say, UNTOUCHED } from "./words.js";
+import { digits } from "../dom.js";
+import { hide, level, plural, UNTOUCHED, say } from "./words.js";
 
 /** @import { Panel } from "./panel.js" */
 /** @import { GraphView } from "./graph.js" */

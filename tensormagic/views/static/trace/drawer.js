@@ -2,7 +2,8 @@
 /** One node, in words. */
 
 import { cutsOf } from "./marks.js";
-import { keepingFocus, html, say, normText, drawerPart, plural, tableRow, bytesText, badText, level, squareButton, GLYPHS, digits } from "./words.js";
+import { html, digits } from "../dom.js";
+import { keepingFocus, normText, drawerPart, plural, tableRow, bytesText, badText, level, squareButton, GLYPHS, say } from "./words.js";
 
 /** @import { Model } from "./model.js" */
 /** @import { Box, Picture } from "./words.js" */

@@ -2,7 +2,7 @@
 /** The picture of one graph: what is near is an element each, what is far one for all that look alike; pan, zoom, focus and selection live here. */
 
 import { Camera, FAR, mapSize, listenTo } from "./camera.js";
-import { html, svg } from "./words.js";
+import { html, svg } from "../dom.js";
 import { hatchPattern, boxMark, paintBox, frameMark, wireMark, paintWire, wireState, around, bornMark, findingMarks, derivativeMarks, crashMarks, boxSpecks, lineSpecks, frameSpecks, cutMarks } from "./marks.js";
 
 /** @import { Box, Wire, Picture } from "./words.js" */
@@ -66,7 +66,7 @@ export class GraphView extends Camera {
       svg("defs", {}, hatchPattern(hatch)),
       this.world,
     );
-    this.specks = svg("svg", { class: "specks" });
+    this.specks = svg("svg", { class: "specks", preserveAspectRatio: "xMinYMin" });
     this.window = html("div", { class: "window" });
     this.map = html("div", { class: "map", "aria-hidden": "true", hidden: true }, this.specks, this.window);
     this.words = html("p", { class: "tm-sr" }); // what the picture says, for who hears it

@@ -1,7 +1,8 @@
 // @ts-check
 /** What is in words: the header with the state of the run, the verdict, the findings; round the picture where backward is, which graph, what is not shown. */
 
-import { CLOCK_MILLISECONDS, LATEST, NOT_MEASURABLE, UNTOUCHED, html, later, say, plural, secondsText, glyph, capital, GLYPHS, keepingFocus, digits, prose, quoting, severityIcon } from "./words.js";
+import { html, digits } from "../dom.js";
+import { CLOCK_MILLISECONDS, LATEST, NOT_MEASURABLE, UNTOUCHED, later, plural, secondsText, glyph, capital, GLYPHS, keepingFocus, prose, quoting, severityIcon, say } from "./words.js";
 
 /** @import { Panel } from "./panel.js" */
 /** @import { Picture } from "./words.js" */

@@ -1,7 +1,8 @@
 // @ts-check
 /** The elements of the picture: boxes with their badges, opened boxes, wires, and what is written on them. */
 
-import { HEAD, BADGE, svg, say, wireWidth, html, drawerPart } from "./words.js";
+import { svg, html } from "../dom.js";
+import { HEAD, BADGE, wireWidth, drawerPart, say } from "./words.js";
 
 /** @import { Box, Wire } from "./words.js" */
 /** @import { Lens } from "./node_coloring.js" */

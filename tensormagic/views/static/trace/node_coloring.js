@@ -2,7 +2,8 @@
 /** What the colours of the picture say: gradient norm, NaN and Inf, saved bytes, time, bytes. */
 
 import { cutCount, cutKey } from "./marks.js";
-import { UNTOUCHED, ENDS, NOT_MEASURABLE, html, svg, level, ofBox, scaleOf, shortNorm, normText, shortBadText, badText, bytesText, plural, secondsText } from "./words.js";
+import { html, svg } from "../dom.js";
+import { UNTOUCHED, ENDS, NOT_MEASURABLE, level, ofBox, scaleOf, shortNorm, normText, shortBadText, badText, bytesText, plural, secondsText } from "./words.js";
 
 /** @import { Box, Picture } from "./words.js" */
 /** @import { Model } from "./model.js" */

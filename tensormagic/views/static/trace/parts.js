@@ -1,7 +1,8 @@
 // @ts-check
 /** The elements of a panel, and what each of them calls. */
 
-import { html, say, squareButton, GLYPHS, PLAY_MILLISECONDS, UNTOUCHED, glyph } from "./words.js";
+import { html, isCommand, take } from "../dom.js";
+import { squareButton, GLYPHS, PLAY_MILLISECONDS, UNTOUCHED, glyph, say } from "./words.js";
 import { GraphView } from "./graph.js";
 import { Charts } from "./charts.js";
 import { Source } from "./source.js";
@@ -127,7 +128,7 @@ export function putTogether(panel) {
 function pressedOn(panel, event) {
   const player = panel.order.element.hidden ? panel.passes : panel.order; // of a run that goes on only its passes are there
   const writing = /** @type {any} */ (event.target).closest?.("input,select,textarea,button");
-  if (event.ctrlKey || event.metaKey || event.altKey) return; // the browser's, or the notebook's
+  if (isCommand(event)) return;
   if (event.key === "Escape" && panel.way) endPath(panel);
   else if (event.key === "Escape" && panel.selection) close(panel);
   else if (event.key.toLowerCase() === "p" && !writing && !panel.stage.hidden) togglePath(panel);
@@ -136,8 +137,7 @@ function pressedOn(panel, event) {
   } else if (event.key === "/" && !writing && !panel.stage.hidden) panel.search.field.focus();
   else if (event.key === " " && !writing && !panel.footer.hidden) player.play(!player.timer);
   else return;
-  event.stopPropagation();
-  event.preventDefault();
+  take(event);
 }
 
 // The two time axes of a run: the passes, one after the other, and within a pass the order in which backward goes.
@@ -172,8 +172,7 @@ export class Player {
       },
       keydown: (/** @type {KeyboardEvent} */ event) => {
         if (event.key !== " ") return;
-        event.preventDefault();
-        event.stopPropagation();
+        take(event);
         this.play(!this.timer);
       },
     });

@@ -1,7 +1,8 @@
 // @ts-check
 /** Finding nodes by name, op, module, variable or line: all that match are lit, and gone through one by one. */
 
-import { html, say, plural } from "./words.js";
+import { html, take } from "../dom.js";
+import { plural, say } from "./words.js";
 
 /** @import { Model } from "./model.js" */
 
@@ -110,7 +111,6 @@ export class Search {
     else if (event.key === "Escape" && this.field.value) this.clear();
     else if (event.key === "Escape") this.hooks.leave();
     else return event.stopPropagation();
-    event.preventDefault();
-    event.stopPropagation();
+    take(event);
   }
 }

@@ -1,7 +1,8 @@
 // @ts-check
 /** The user's lines, each with its nodes and the norm that reached them. */
 
-import { UNTOUCHED, html, shortNorm, plural, level, ofLine } from "./words.js";
+import { html } from "../dom.js";
+import { UNTOUCHED, shortNorm, plural, level, ofLine } from "./words.js";
 
 /** @import { Model } from "./model.js" */
 

@@ -8,7 +8,7 @@
  * text becomes text nodes. A delta touches only the attributes that changed and is painted at most once a frame.
  */
 
-import { html } from "./words.js";
+import { livePanel } from "../dom.js";
 import { Panel } from "./panel.js";
 
 /** @import { DeltaHeader } from "./words.js" */
@@ -32,13 +32,7 @@ export function mount(element, doc, options = {}) {
  * @param {{model:any, el:Element}} context
  */
 function render({ model, el }) {
-  const section = html("section", { class: "tm tm-trace" });
-  section.addEventListener("focusin", (/** @type {Event} */ event) => { // two d on a heading would delete the cell
-    if (event.target instanceof Element) event.target.setAttribute("data-lm-suppress-shortcuts", "true");
-  });
-  section.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
-    if (event.key === "Escape" && !event.defaultPrevented) /** @type {HTMLElement?} */ (section.closest(".jp-Cell"))?.focus();
-  });
+  const section = livePanel("tm tm-trace");
   el.append(section);
   const panel = new Panel(section, model.get("_document"), { live: true });
   const link = new Link(el, panel);

@@ -1,6 +1,8 @@
 // @ts-check
 /** What several parts of the viewer go by; elements, and numbers put into words: the same words as in Python (tensormagic/words.py). */
 
+import { html, svg, digits } from "../dom.js";
+
 /** @typedef {{x:number,y:number,w:number,h:number,nodes:number[],label:string,detail:string,kind:string,badges:[number,string][],written:number,part?:number,inside?:number,lowered?:number,open?:boolean}} Box inside: the box it lies in, -1 for none; lowered: how far it stands below its place in the drawing */
 /** @typedef {{source:number,target:number,points:number[],ends?:[number,number][],edges?:number[],plain?:boolean,low?:number,high?:number,near?:number,away?:number}} Wire */
 /** @typedef {{pass:number,norms:Float32Array,bad:Map<number,[number,number]>,values?:string[][]|null,said:string}} Frame */
@@ -11,7 +13,6 @@ export const VERSION = 6;
 export const UNTOUCHED = -1; // no gradient came; below that, UNREADABLE: one came that could not be measured. No norm is below zero.
 export const UNREADABLE = -2;
 export const NOT_MEASURABLE = "not measurable";
-export const SVG = "http://www.w3.org/2000/svg";
 export const ENDS = [-5, 1]; // log10 of the norms at which the colour scale starts and ends where a run has none (theme.py)
 export const LONGEST_LIVE_SERIES = 600;
 export const PLAY_MILLISECONDS = 300;
@@ -20,27 +21,6 @@ export const LATEST = 5; // seconds that a document of a running run may come la
 export const LARGEST = 1.25; // how far a small graph is enlarged by itself: to be read from the last row
 export const HEAD = 40;
 export const BADGE = 15; // heights of a box without its badges, and of one badge (drawing.py)
-
-/** @param {string} tag @param {Record<string, any>} [attributes] @param {...(Node|string|null)} children @returns {any} */
-export function html(tag, attributes = {}, ...children) {
-  return filled(document.createElement(tag), attributes, children);
-}
-
-/** @param {string} tag @param {Record<string, any>} [attributes] @param {...(Node|string|null)} children @returns {any} */
-export function svg(tag, attributes = {}, ...children) {
-  return filled(document.createElementNS(SVG, tag), attributes, children);
-}
-
-/** @param {Element} element @param {Record<string, any>} attributes @param {(Node|string|null)[]} children */
-function filled(element, attributes, children) {
-  for (const [name, value] of Object.entries(attributes)) {
-    if (typeof value === "function") element.addEventListener(name, value);
-    else if (value === true) element.setAttribute(name, "");
-    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, String(value));
-  }
-  element.append(...children.filter((child) => child !== null));
-  return element;
-}
 
 /** A part of the drawer: its title, quiet words beside it, and what is below. @param {string} title @param {Node|string|null} quiet
  * @param {...Node} below @returns {any} */
@@ -86,11 +66,6 @@ export function normText(norm) {
 /** The same where there is little room: over a box, beside a line. @param {number} norm @returns {string} */
 export function shortNorm(norm) {
   return norm === UNTOUCHED ? "" : norm < 0 ? "?" : normText(norm);
-}
-
-/** @param {number} count @returns {string} */
-export function digits(count) {
-  return count < 10000 ? String(count) : String(count).replace(/\B(?=(\d{3})+$)/g, "\u00a0");
 }
 
 /** @param {number} count @param {string} noun @returns {string} */

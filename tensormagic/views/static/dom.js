@@ -1,0 +1,56 @@
+// @ts-check
+/** What every script does with a page: makes elements, says counts, takes keys before the notebook does. */
+
+/** An element. A function among the attributes listens, true is an empty attribute, and what is false or null is not there.
+ * @param {string} tag @param {Record<string, any>} [attributes] @param {...(Node|string|null)} children @returns {any} */
+export function html(tag, attributes = {}, ...children) {
+  return filled(document.createElement(tag), attributes, children);
+}
+
+/** @param {string} tag @param {Record<string, any>} [attributes] @param {...(Node|string|null)} children @returns {any} */
+export function svg(tag, attributes = {}, ...children) {
+  return filled(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+}
+
+/** @param {Element} element @param {Record<string, any>} attributes @param {(Node|string|null)[]} children */
+function filled(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") element.addEventListener(name, value);
+    else if (value === true) element.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, String(value));
+  }
+  element.append(...children.filter((child) => child !== null));
+  return element;
+}
+
+/** A count, as in Python (tensormagic/words.py). @param {number} count @returns {string} */
+export function digits(count) {
+  return count < 10000 ? String(count) : String(count).replace(/\B(?=(\d{3})+$)/g, "\u00a0");
+}
+
+/** Whether a key is a command of the browser's, or of the notebook's. @param {KeyboardEvent} event */
+export function isCommand({ ctrlKey, metaKey, altKey }) {
+  return ctrlKey || metaKey || altKey;
+}
+
+/** Nobody else is to act on it. @param {Event} event */
+export function take(event) {
+  event.preventDefault();
+  event.stopPropagation();
+}
+
+/** JupyterLab would take the arrow keys for its own; it looks at the focused element alone. @param {...HTMLElement} elements */
+export function keepKeys(...elements) {
+  for (const element of elements) element.dataset.lmSuppressShortcuts = "true";
+}
+
+/** A live panel: whatever has the focus in it keeps its keys (two d on a heading would delete the cell), Escape leads back to the cell.
+ * @param {string} look its class @param {...Element} children @returns {HTMLElement} */
+export function livePanel(look, ...children) {
+  const focusin = (/** @type {any} */ { target }) => keepKeys(target),
+    keydown = (/** @type {KeyboardEvent} */ event) => {
+      if (event.key === "Escape" && !event.defaultPrevented) section.closest(".jp-Cell")?.focus();
+    },
+    section = html("section", { class: look, focusin, keydown }, ...children);
+  return section;
+}
