@@ -14,6 +14,7 @@ const ALWAYS = 300; // so many boxes are elements wherever they lie; of more onl
 const TINY = 0.32; // below that not even these: many boxes are specks then
 const LINES_SEEN = 0.12; // below that zoom no lines are drawn between them
 const SPECK = 1.5; // pixels, at least, that a box has there
+const STEPS = 4; // in which zoom doubles: within one, what is drawn only grows
 
 /** The picture of one graph: built once, then recoloured. */
 export class GraphView extends Camera {
@@ -192,9 +193,9 @@ export class GraphView extends Camera {
     return this.view.k < TINY && (this.graph?.boxes.length ?? 0) > ALWAYS;
   }
 
-  /** The zoom for which it is drawn, to a power of two: between them everything only grows. 0 where it is near. */
+  /** The zoom, in steps, for which specks are drawn; 0 where it is near. */
   farStep() {
-    return this.isFar() ? 2 ** Math.floor(Math.log2(this.view.k)) : 0;
+    return this.isFar() ? 2 ** (Math.round(Math.log2(this.view.k) * STEPS) / STEPS) : 0;
   }
 
   /** What can still be told apart from far away: an element for all that look alike. */
@@ -206,7 +207,7 @@ export class GraphView extends Camera {
     this.farLayer.replaceChildren(
       ...frameSpecks(graph.opened, k),
       ...(k > LINES_SEEN ? lineSpecks(graph.wires, lineState) : []),
-      ...boxSpecks(graph.boxes, this.litStates(), SPECK / k),
+      ...boxSpecks(graph.boxes, this.litStates(), 0, SPECK / k),
     );
   }
 
@@ -293,7 +294,7 @@ export class GraphView extends Camera {
       { w, h, scale } = mapSize(this.graph.size, this.room.height);
     this.mapScale = scale;
     for (const [name, value] of Object.entries({ width: w, height: h, viewBox: `0 0 ${width} ${height}` })) this.specks.setAttribute(name, String(value));
-    this.specks.replaceChildren(...boxSpecks(this.graph.boxes, this.litStates(), SPECK / scale));
+    this.specks.replaceChildren(...boxSpecks(this.graph.boxes, this.litStates(), SPECK / scale, SPECK / scale));
     this.moveMap();
   }
 

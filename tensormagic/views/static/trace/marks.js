@@ -232,9 +232,9 @@ export function findingMarks(graph) {
 
 const NEIGHBOURS = 400;
 
-/** @param {Box[]} boxes @param {string[]} states @param {number} least how large a box is at least */
-export function boxSpecks(boxes, states, least) {
-  return alike("speck", boxes, (_box, at) => states[at], ({ x, y, w, h }) => outline({ x, y, w: Math.max(w, least), h: Math.max(h, least) }));
+/** @param {Box[]} boxes @param {string[]} states @param {number} wide how large a box is at least @param {number} high */
+export function boxSpecks(boxes, states, wide, high) {
+  return alike("speck", boxes, (_box, at) => states[at], ({ x, y, w, h }) => outline({ x, y, w: Math.max(w, wide), h: Math.max(h, high) }));
 }
 
 /** @param {Wire[]} wires @param {(wire:Wire)=>string} stateOf */
