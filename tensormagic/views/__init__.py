@@ -18,7 +18,7 @@ from tensormagic.errors import TensorMagicError
 from tensormagic.reports import Report, RunReport, TraceReport
 from tensormagic.reports.base import gc_paused
 from tensormagic.views.markup import in_address, made_once, packed, plain_report, tag
-from tensormagic.views.theme import EITHER_SIDE, code, once_each, script, static, with_loader
+from tensormagic.views.theme import EITHER_SIDE, code_of, once_each, static, with_loader
 
 PANELS: dict[str, str] = {
     # report's kind_name → module with a view(report) -> Panel
@@ -156,7 +156,7 @@ def with_export(report: Report, html: str, *, most: int = MOST_CARRIED) -> str:
     """
     if not html.endswith(_END):
         return html
-    whole = with_loader(html.removesuffix(_END) + code("export", "export/menu.js", "offerExport") + _held(report, "") + _END)
+    whole = with_loader(html.removesuffix(_END) + _code() + _held(report, "") + _END)
     if most <= MOST_CARRIED and report.kind_name in ROOM:
         most = min(most, ROOM[report.kind_name] - len(whole.encode()))
     return whole.replace(_held(report, ""), _held(report, carried(report, most)))
@@ -186,6 +186,11 @@ def carried(report: Report, most: int) -> str:
     return small if len(small) <= most else ""
 
 
+@cache
+def _code() -> str:
+    return code_of("export", "export/menu.js", mount="offerExport")
+
+
 # A panel for a lecture: large type, everything open, one part at a time where scripts run, one long page where not.
 #
 # The slides are the panel's own parts, in their order: findings first, then the picture, then each table. So a panel
@@ -201,7 +206,7 @@ def with_slides(html: str) -> str:
         return html
     opened = _CLOSED.sub('<details open=""', html).replace('class="tm ', 'class="tm tm-slides ', 1)
     opened = opened.replace(_STYLE_END, EITHER_SIDE + _STYLE_END)  # a run's picture is dark in the dark
-    more = tag("style", static("slide.css")) + tag("script", f"(() => {{{script('slide.js')}}})()")
+    more = tag("style", static("slide.css")) + tag("script", static("slide.js"))
     return f"{opened.removesuffix(_END)}{more}{_END}"
 
 

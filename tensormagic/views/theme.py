@@ -276,7 +276,7 @@ _END = "</section>"
 
 
 @cache
-def code(name: str, entry: str, mount: str, *, beside: str = "") -> str:
+def code_of(name: str, entry: str, *, mount: str, beside: str = "") -> str:
     """Return the element that carries a piece of code.
 
     Args:

@@ -15,7 +15,7 @@ from tensormagic.views.panels import tensor
 from tensormagic.views.panels.tensor import SHEETS as TENSOR_SHEETS
 from tensormagic.views.pictures import tensor_elements
 from tensormagic.views.text_canvas import wrapped
-from tensormagic.views.theme import code, loader
+from tensormagic.views.theme import code_of, loader
 from tensormagic.views.to_html import fold, folds, scroll
 from tensormagic.words import count, number_of_bytes, plural, shortened
 
@@ -134,7 +134,7 @@ def _viewer(table: TensorTable) -> str:
     rows = [[*row_cells(row), abs(math.prod(row.shape)), row.nbytes, row.group] for row in table.rows]
     text = json_block({"head": HEAD, "chips": theme.CHIP_COLOURS, "first": MOST_ROWS, "rows": rows})
     kind, data = ("application/json", text) if len(table.rows) <= MOST_PLAIN else ("text/plain", packed(text))
-    viewer = code("tensors", "tensors_viewer.js", "mountTable") + loader()
+    viewer = code_of("tensors", "tensors_viewer.js", mount="mountTable") + loader()
     return tag("script", data, type=kind, class_="tm-table-data") + viewer
 
 

@@ -20,7 +20,7 @@ from tensormagic.views.panels import refused_call
 from tensormagic.views.panels.trace_words import UNTITLED, all_clear, bad_text, run_lines, run_text, state_text, touched
 from tensormagic.views.pictures.gradient_graph import EndedGraph, GradientGraph
 from tensormagic.views.pictures.norms import Norms
-from tensormagic.views.theme import code, heat_style, loader, module, sheet, static
+from tensormagic.views.theme import code_of, heat_style, loader, module, sheet, static
 from tensormagic.views.to_html import finding_html, fold, folds, remedy_html, scroll
 from tensormagic.words import DOT, count, number_of_bytes, percent, plural, seconds_text, short_number, shortened
 
@@ -329,7 +329,7 @@ def viewer_module() -> str:
 def viewer_code() -> str:
     """Return the element that carries the viewer for outputs that stay, with its style sheet."""
     mount = f"(panel, unpacked, key) => mountSaved(panel, unpacked, key, {json.dumps(viewer_rules())})"
-    return code("trace", "trace/saved.js", mount, beside=panel_style())
+    return code_of("trace", "trace/saved.js", mount=mount, beside=panel_style())
 
 
 def _static(shown: str) -> str:

@@ -14,7 +14,7 @@ from tensormagic.reports import OverlayElement, OverlayMember, OverlayReport, Ov
 from tensormagic.views import theme
 from tensormagic.views.nodes import Picture
 from tensormagic.views.pictures.cells import CHARACTER, Cell, Cells, Row, lettered
-from tensormagic.views.theme import code, loader
+from tensormagic.views.theme import code_of, loader
 from tensormagic.words import count, shortened
 
 WIDTH = 840  # pixels that the cells have where the panel is as wide as it can be
@@ -37,7 +37,7 @@ class OverlayPicture(Picture):
         cells = self._cells()
         width = round(cells.left + cells.unit * cells.columns)
         style = f"width:100%;max-width:{width}px"
-        script = code("overlay", "overlay_viewer.js", "mountStrips") + loader() if self.viewer else ""
+        script = code_of("overlay", "overlay_viewer.js", mount="mountStrips") + loader() if self.viewer else ""
         return cells.html("tm-storage", style=style, labels=round(cells.left)) + script
 
     def text(self, width: int) -> Iterable[str]:

@@ -58,7 +58,7 @@ from tensormagic.views.pictures.tensor_grid import (
 )
 from tensormagic.views.svg_paths import number
 from tensormagic.views.text_canvas import Canvas
-from tensormagic.views.theme import code, loader
+from tensormagic.views.theme import code_of, loader
 from tensormagic.words import count, shortened
 
 _GUTTER = 9  # columns of a terminal at the left of a formula
@@ -269,7 +269,11 @@ def _viewer(report: TensorReport, drawn: DrawnLayout) -> str:
         return ""
     words = json_block(_data(report, drawn))
     kind, held = ("application/json", words) if len(words) <= _MOST_PLAIN else ("text/plain", packed(words))
-    return tag("script", held, type=kind, class_="tm-data") + code("tensor", "tensor_slices.js", "mountTensors") + loader()
+    return (
+        tag("script", held, type=kind, class_="tm-data")
+        + code_of("tensor", "tensor_slices.js", mount="mountTensors")
+        + loader()
+    )
 
 
 def _data(report: TensorReport, drawn: DrawnLayout) -> dict[str, Any]:

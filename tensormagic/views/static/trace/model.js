@@ -5,7 +5,7 @@ import { CRASH_BELOW } from "./marks.js";
 import { changed, decoded, plural, stepped } from "./words.js";
 import { placesOf } from "./folds.js";
 
-/** @import { Box, Frame } from "./words.js" */
+/** @import { Frame } from "./words.js" */
 
 /** A trace document with its columns turned back into what the views ask for. */
 export class Model {
