@@ -11,7 +11,7 @@
 - Shapes and other tuples of whole numbers are written as Python writes them: ``(4, 2)``, ``(3,)``, ``()``.
 - A negative number has a true minus sign.
 
-The viewers' JavaScript says the same in ``static/trace/words.js``; tests compare the two.
+The viewers' JavaScript says the same in ``static/dom.js`` and ``static/trace/words.js``; tests compare them.
 """
 
 from __future__ import annotations

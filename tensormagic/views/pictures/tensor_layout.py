@@ -10,7 +10,6 @@ import math
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 from tensormagic.reports import Statistics, TensorReport
