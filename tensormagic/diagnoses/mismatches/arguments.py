@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import re
 
-from tensormagic.diagnoses.mismatches.call import Call, mismatch, numbers, parsed, sizes
+from tensormagic.diagnoses.mismatches.call import Call, mismatch, parsed
 from tensormagic.diagnoses.mismatches.dtypes import any_two, devices
 from tensormagic.diagnoses.mismatches.products import linear, product
 from tensormagic.diagnoses.mismatches.shapes import do_not_broadcast
@@ -295,20 +295,16 @@ def _shapes_apart(call: Call) -> Mismatch | None:
     return explain(call) if explain is not None else None
 
 
-@says(f"(?i){_OF_SHAPE}")
-def _quoted_shapes(call: Call) -> Mismatch | None:
-    """Quote torch: what clashes among the operands whose shapes it quotes is not claimed, since nobody knows."""
-    if call.family:
-        return None
-    quoted = [numbers(text) for text in re.findall(r"\[((?:\d+(?:, )?)+)\]", call.error)]
-    parts = [one.whole(sizes(one.shape)) for one in call.tensors if one.shape in quoted]
-    message = call.error.strip().split("\n", 1)[0]
-    return mismatch("argument", f"Torch says: {message}", *parts) if parts else None
-
-
 # What the message says by itself, where nobody saw an operand that was computed in the failing line: it is named by its
-# code.
-says.table(r"""
+# code. Before that, torch is quoted: what clashes among the operands whose shapes it quotes is not claimed.
+says.table(
+    f"(?i){_OF_SHAPE}"
+    r"""
+    if: not call.family; with message: call.error.strip().split("\n", 1)[0]
+    with quoted: every one.shape and f"[{as_args(one.shape)}]" in call.error
+    argument: Torch says: {message}
+    parts: one.shape for one in quoted
+
 size of tensor a \({one}\) must match the size of tensor b \({other}\) at .*dimension {at}
     if: call.family == "elementwise" and len(computed) == 2; with left: computed[0]; with right: computed[1]
     if: one in left.shape or not left.is_tensor; if: other in right.shape or not right.is_tensor
@@ -332,4 +328,5 @@ except in dimension {dim}\. Expected size {wanted} but got size {got} for tensor
     with joined: computed[0]
     shape: All dimensions but {dim} must be equal: tensor {at} of the list has {got} where the first has {wanted}.
     parts: joined is {got} must be {wanted}
-""")
+"""
+)

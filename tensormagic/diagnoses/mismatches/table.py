@@ -72,7 +72,7 @@ _ENTRIES = re.compile(r"; (?=(?:if|with \w+|parts|try): )")
 _PART = re.compile(r"(\w+)(?:\[(.+?)\]|\.(\w+))?(?: is (.+?))?(?: must be (.+))?")
 _EQUAL = re.compile(r"(\w+)\[(.+?)\] must equal (\w+)\[(.+?)\]")
 _CHOICES: Mapping[str, Callable[[list[Given]], Any]] = {
-    "first": itemgetter(0), "last": itemgetter(-1), "every": lambda found: found or needed(None), "all": list,
+    "first": itemgetter(0), "last": itemgetter(-1), "every": lambda found: needed(found or None), "all": list,
 }  # fmt: skip
 
 
