@@ -63,6 +63,33 @@ OTHER_SLICE = "#aab1ba"  # of a tensor's storage: read, but not in the slice tha
 # Of a tensor's graph, light and dark: a leaf, the tensor itself.
 LEAF_GROUND, SELF_GROUND = ("#e3eef6", "#1b2f42"), ("#fff4cf", "#3a3112")
 
+# What represents a category of memory. The colours are Okabe and Ito's, so that neighbours in a treemap or a stack stay
+# apart for everybody; vermilion is left out, because it would read as an error. Greys stand for what is no tensor of a
+# run: what was there before it, and small things put together.
+BEFORE, MIXED = "before the run", "of several kinds"
+_SKY, _ORANGE, _GREEN, _PINK, _YELLOW, _BLUE, *_ = KIND_COLOURS
+_CATEGORIES = {
+    # category → its colour, the letter of its style class, its words
+    "parameter": (_BLUE, "p", "parameters"),
+    "gradient": (_ORANGE, "g", "gradients"),
+    "optimizer state": (_GREEN, "o", "optimizer state"),
+    "saved for backward": (_SKY, "s", "saved for backward"),
+    "buffer": (_YELLOW, "b", "buffers"),
+    "input": (_PINK, "i", "inputs"),
+    "other": (OTHER_COLOUR, "x", "other"),
+    BEFORE: (BEFORE_COLOUR, "w", BEFORE),
+    MIXED: (MIXED_COLOUR, "m", MIXED),
+}
+CATEGORY_COLOURS = {name: colour for name, (colour, _, _) in _CATEGORIES.items()}
+CATEGORY_LETTERS = {name: letter for name, (_, letter, _) in _CATEGORIES.items()}
+CATEGORY_WORDS = {name: words for name, (_, _, words) in _CATEGORIES.items()}
+# Lines of code have no colours of their own: the largest get these, in this order, all others the last.
+STACK_COLOURS = (_BLUE, _ORANGE, _GREEN, _PINK, _SKY, _YELLOW, OTHER_COLOUR)
+# The ground of each category and line, by style class: ``tm-cp``, ``tm-l0``.
+GROUNDS = {f"tm-c{letter}": colour for colour, letter, _ in _CATEGORIES.values()} | {
+    f"tm-l{at}": colour for at, colour in enumerate(STACK_COLOURS)
+}
+
 _ROLE = re.compile(r"--([\w-]+):[^;]*?light-dark\((#\w+),(#\w+)\)")
 # An image is dark where the element that shows it is.
 EITHER_SIDE: str = "@media (prefers-color-scheme:dark){svg{filter:invert(.91) hue-rotate(180deg)}}"
@@ -121,6 +148,11 @@ def offset_colour(fraction: float) -> str:
 def ink_on(colour: str) -> str:
     """Return the ink, ``#fff`` or ``#000``, that has the higher contrast on ``colour``: 4.58 at least, on whichever."""
     return "#fff" if contrast("#ffffff", colour) >= contrast("#000000", colour) else "#000"
+
+
+def category_style() -> str:
+    """Return the style rules of all categories and lines: ground and ink of each."""
+    return "".join(f".tm .{name}{{background:{colour};color:{ink_on(colour)}}}" for name, colour in GROUNDS.items())
 
 
 def edge_of(colour: str) -> str:

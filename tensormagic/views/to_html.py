@@ -11,8 +11,7 @@ from tensormagic.reports import Finding, Gap
 from tensormagic.views import nodes, svg_paths, theme
 from tensormagic.views.markup import corner, escape, tag
 from tensormagic.views.nodes import Cell, Node
-from tensormagic.views.pictures.timeline_stack import category_style
-from tensormagic.views.theme import icon, sheet, static
+from tensormagic.views.theme import category_style, icon, sheet, static
 from tensormagic.words import evidence_text
 
 

@@ -12,7 +12,6 @@ from tensormagic.reports import Finding
 from tensormagic.views import nodes, theme
 from tensormagic.views.markup import escape, fitted, tag, text_width, wrapped
 from tensormagic.views.nodes import Cell, Node
-from tensormagic.views.pictures.timeline_stack import COLOURS, LETTERS, LINE_COLOURS, OTHER as OTHER_LINES
 from tensormagic.views.svg_paths import number
 from tensormagic.views.text_canvas import printable
 from tensormagic.views.theme import role
@@ -24,9 +23,7 @@ from tensormagic.words import count, shortened
 _MARGIN, _KEY_HEIGHT = 16.0, 22.0
 _FONT = "system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif"
 _INK, _QUIET, _PAPER = map(role, ("ink", "ink-2", "bg"))
-_GROUNDS = {f"tm-c{letter}": COLOURS[category] for category, letter in LETTERS.items()}
-_GROUNDS |= {f"tm-l{at}": colour for at, colour in enumerate((*LINE_COLOURS, OTHER_LINES))}
-_GROUNDS |= {"tm-df": _PAPER, "tm-dr": role("skip"), "tm-du": role("hatch"), "tm-sf": _PAPER}
+_GROUNDS = theme.GROUNDS | {"tm-df": _PAPER, "tm-dr": role("skip"), "tm-du": role("hatch"), "tm-sf": _PAPER}
 
 
 class Page:

@@ -13,7 +13,7 @@ from tensormagic.reports import LossPair, Moment
 from tensormagic.views.nodes import Bar, Findings, Section, Table, Words
 from tensormagic.views.page.figures import figure
 from tensormagic.views.panels.comparison import factor, summary, times, view
-from tensormagic.views.pictures.losses import loss_scale, loss_svg
+from tensormagic.views.pictures.losses import LossesPicture, loss_scale, loss_svg
 from tests.comparisons import samples
 from tests.views.samples_comparison import SAMPLES
 
@@ -64,15 +64,22 @@ def test_factors(say, given, words):
     assert say(given) == words
 
 
+def _draws_losses(report):
+    sides = next(node for node in view(report).body if isinstance(node, Section))
+    return any(isinstance(node, LossesPicture) for node in sides.body)
+
+
 def test_the_loss_picture_has_a_line_for_each_run_and_marks_what_is_not_finite():
     """A NaN breaks the line and is a cross at the top; the scale is over the finite ones, a log scale over decades."""
     losses = SAMPLES["nan"].losses
-    scale = loss_scale(losses)
+    scale = loss_scale(loss for pair in losses for loss in (pair.left, pair.right))
     assert (scale.low, scale.high, scale.logarithmic) == (0.41, 2.3, False)
-    decades = loss_scale([LossPair(1, 10.0, 10.0), LossPair(2, 0.01, 9.0)])
+    decades = loss_scale([10.0, 10.0, 0.01, 9.0])
     assert (decades.logarithmic, decades.share(0.01), decades.share(10.0)) == (True, 0.0, 1.0)
-    assert loss_scale([LossPair(1, 1.0, 2.0)]) is None, "a line needs two points"
-    assert loss_scale([LossPair(1, None, 2.0), LossPair(2, None, math.nan)]) is not None
+    assert loss_scale([None, 2.0, None, math.nan]) is not None
+    assert loss_scale([None, math.nan]) is None
+    drawn, single = SAMPLES["nan"], replace(SAMPLES["nan"], losses=(LossPair(1, 1.0, 2.0),))
+    assert [_draws_losses(each) for each in (drawn, single)] == [True, False], "a line needs two points"
     picture = loss_svg(losses, scale)
     assert picture.count("<path") == 3
     assert picture.count("l6,6m0,-6l-6,6") == 3

@@ -13,9 +13,7 @@ from pathlib import Path
 import pytest
 
 from tensormagic.views import theme
-from tensormagic.views.pictures import timeline_stack
-from tensormagic.views.pictures.timeline import areas
-from tensormagic.views.pictures.timeline_stack import by_category, by_line
+from tensormagic.views.pictures.timeline import areas, by_category, by_line
 from tests.views.samples_memory_run import SAMPLES
 
 VIEWS = Path(theme.__file__).parent
@@ -27,7 +25,7 @@ MARKS = ("accent", "line-2", "hatch", "bar", "error", "warning", "note", "ok")  
 TINTS = ("error-bg", "warning-bg", "note-bg")
 SIDES = ("LIGHT", "DARK")
 SCALES = {name: [getattr(theme, f"{name}_SCALE_{side}") for side in SIDES] for name in ("NORM", "TIME", "BYTES")}
-KINDS = {**timeline_stack.COLOURS, **dict(enumerate((*theme.KIND_COLOURS, *theme.CHIP_COLOURS, *theme.RUN_COLOURS)))}
+KINDS = {**theme.CATEGORY_COLOURS, **dict(enumerate((*theme.KIND_COLOURS, *theme.CHIP_COLOURS, *theme.RUN_COLOURS)))}
 each_side = pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 
 
@@ -147,7 +145,7 @@ def test_every_boundary_of_a_timeline_is_seen():
     painted = "".join(areas(drawn, layers)[1] for layers in (by_category(drawn), by_line(drawn)))
     pairs = re.findall(r'<g fill="(#\w+)"><path id="\w+" d="[^"]+"/></g><use [^>]* fill="(#\w+)"/>', painted)
     assert len(pairs) == painted.count("<path") > 6
-    for edge, colour in {*pairs, *((theme.edge_of(one), one) for one in timeline_stack.LINE_COLOURS)}:
+    for edge, colour in {*pairs, *((theme.edge_of(one), one) for one in theme.STACK_COLOURS[:-1])}:
         assert contrast(edge, colour) >= MARK
         for ground in (*GROUNDS[False], *GROUNDS[True]):
             assert max(contrast(edge, ground), contrast(colour, ground)) >= MARK, (edge, colour, ground)

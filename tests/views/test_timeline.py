@@ -10,7 +10,8 @@ from hypothesis import given, strategies as st
 
 from tensormagic import views
 from tensormagic.reports import Timeline
-from tensormagic.views.pictures import timeline_stack
+from tensormagic.views import theme
+from tensormagic.views.pictures import timeline as stack
 from tensormagic.views.pictures.timeline import ROWS, areas, scale_top
 from tensormagic.views.text_canvas import bar_rows, heights, share_bar
 from tests.views.samples_memory_run import SAMPLES
@@ -30,7 +31,7 @@ def timeline(live: list[int], operation: list[int] | None = None, **more) -> Tim
 @given(st.lists(st.integers(0, 10**9), min_size=1, max_size=80), st.integers(1, 40))
 def test_no_peak_is_lost(live: list[int], number: int) -> None:
     """However few columns there are, one of them shows the peak, and they go forward in time."""
-    chosen = timeline_stack.columns(timeline(live), number)
+    chosen = stack.columns(timeline(live), number)
     assert len(chosen) == min(number, len(live))
     assert max(live[at] for at in chosen) == max(live)
     assert chosen == sorted(chosen)
@@ -38,47 +39,47 @@ def test_no_peak_is_lost(live: list[int], number: int) -> None:
 
 def test_a_thinned_timeline_says_so() -> None:
     """How many moments are kept of how many; nothing where all are, or where nobody has counted."""
-    some, uncounted, all_kept = (timeline_stack.thinned_words(timeline([1, 2, 3], moments=at)) for at in (4000, 0, 3))
+    some, uncounted, all_kept = (stack.thinned_words(timeline([1, 2, 3], moments=at)) for at in (4000, 0, 3))
     assert some.endswith("000 moments kept, the highest among them")
     assert uncounted == all_kept == ""
 
 
 def test_between_operations_memory_stays_as_it_is() -> None:
     """Of ten operations the second and the ninth changed something: the columns between show the second."""
-    assert timeline_stack.columns(timeline([5, 9, 7, 3], [0, 1, 8, 9]), 10) == [0, 1, 1, 1, 1, 1, 1, 1, 2, 3]
+    assert stack.columns(timeline([5, 9, 7, 3], [0, 1, 8, 9]), 10) == [0, 1, 1, 1, 1, 1, 1, 1, 2, 3]
 
 
 def test_the_peak_stands_over_its_column() -> None:
     """The mark lies in the middle of the column that the peak is drawn in."""
-    assert timeline_stack.column_of(timeline([0, 1, 9, 1]), 2, 100) == pytest.approx(2.5 / 4)
+    assert stack.column_of(timeline([0, 1, 9, 1]), 2, 100) == pytest.approx(2.5 / 4)
     many = timeline([0] * 500 + [9] + [0] * 499)
-    assert timeline_stack.column_of(many, many.peak, 100) == pytest.approx(50.5 / 100)
+    assert stack.column_of(many, many.peak, 100) == pytest.approx(50.5 / 100)
 
 
 def test_layers_add_up_to_what_is_alive() -> None:
     """The upper edge of the highest layer is what is alive, by category and by line; what was before lies lowest."""
     drawn = SAMPLES["training"].timelines[0]
-    moments = timeline_stack.columns(drawn, 50)
-    for layers in (timeline_stack.by_category(drawn), timeline_stack.by_line(drawn)):
-        assert layers[0].key == timeline_stack.BEFORE
-        assert timeline_stack.tops(layers, moments)[-1] == [drawn.live[at] for at in moments]
+    moments = stack.columns(drawn, 50)
+    for layers in (stack.by_category(drawn), stack.by_line(drawn)):
+        assert layers[0].key == theme.BEFORE
+        assert stack.tops(layers, moments)[-1] == [drawn.live[at] for at in moments]
 
 
 def test_lines_beyond_the_colours_are_one_layer() -> None:
     """Nine lines: the six with the most at the peak have colours, the others and what has no line are one layer."""
     lines = tuple((at, (0, 10 + at)) for at in range(9))
     drawn = timeline([0, sum(10 + at for at in range(9)) + 5], by_category=(), by_line=(*lines, (-1, (0, 5))))
-    assert timeline_stack.line_ranks(drawn) == {8: 0, 7: 1, 6: 2, 5: 3, 4: 4, 3: 5}
-    layers = timeline_stack.by_line(drawn)
-    assert [layer.key for layer in layers] == ["8", "7", "6", "5", "4", "3", timeline_stack.OTHER_LINES]
+    assert stack.line_ranks(drawn) == {8: 0, 7: 1, 6: 2, 5: 3, 4: 4, 3: 5}
+    layers = stack.by_line(drawn)
+    assert [layer.key for layer in layers] == ["8", "7", "6", "5", "4", "3", stack.OTHER_LINES]
     assert layers[-1].values == (0, 10 + 11 + 12 + 5)
-    assert layers[-1].rank == len(timeline_stack.LINE_COLOURS)
+    assert layers[-1].rank == len(theme.STACK_COLOURS) - 1
 
 
 def test_the_picture_is_as_high_as_its_numbers() -> None:
     """Half of the scale is half of the height; equal neighbours are one step."""
     drawn = timeline([0, 50 * MIB, 50 * MIB, 0])
-    wide, paths = areas(drawn, timeline_stack.by_category(drawn))
+    wide, paths = areas(drawn, stack.by_category(drawn))
     height = round(50 * MIB / scale_top(drawn) * ROWS)
     assert wide == 4
     assert re.findall(r' d="([^"]+)"', paths) == [f"M0,{ROWS}h1v-{height}h2v{height}h1V{ROWS}z"]
@@ -90,7 +91,7 @@ def test_the_picture_is_as_high_as_its_numbers() -> None:
 )
 def test_ticks_are_round(top: int, expected: list[int]) -> None:
     """One, two or five of a power of ten, in binary units."""
-    assert timeline_stack.ticks(top) == [at * MIB for at in expected]
+    assert stack.ticks(top) == [at * MIB for at in expected]
 
 
 def test_bars_of_characters() -> None:

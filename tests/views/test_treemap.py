@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from tensormagic.views.panels.memory import inner, root, tile
-from tensormagic.views.pictures.timeline_stack import MIXED
 from tensormagic.views.pictures.treemap import Box, Cell, Group, Tile, cell_lines, header_words, squarify, treemap
+from tensormagic.views.theme import MIXED
 from tests.views.samples_memory import storage
 
 

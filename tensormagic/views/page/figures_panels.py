@@ -24,9 +24,9 @@ from tensormagic.views.panels.comparison import factor, shown_moment, summary as
 from tensormagic.views.panels.memory import summary, tiles, title
 from tensormagic.views.panels.tensors import table_summary, table_title, total
 from tensormagic.views.pictures.tensor_elements import shape_text
-from tensormagic.views.pictures.timeline_stack import COLOURS, Layer, by_category, columns, main_timeline, ticks
+from tensormagic.views.pictures.timeline import Layer, by_category, columns, main_timeline, ticks
 from tensormagic.views.pictures.treemap import Tile
-from tensormagic.views.theme import ALONE_COLOUR, GROUP_COLOUR, LINE_COLOURS, RUN_COLOURS, role
+from tensormagic.views.theme import ALONE_COLOUR, CATEGORY_COLOURS, GROUP_COLOUR, LINE_COLOURS, RUN_COLOURS, role
 from tensormagic.words import count, number_of_bytes, plural, shortened
 
 # Figures of shared memory and of many tensors. `tensormagic.views.page.figures` gives them plotly.
@@ -196,11 +196,11 @@ def _tree(name: str, inner: Sequence[Tile]) -> Iterable[Node]:
         where = f"{name}/{place}"
         yield Node(group, where, name, _bytes(found), GROUP_COLOUR, _number(found))
         for at, tile in enumerate(found):
-            yield Node(tile.label, f"{where}/{at}", where, tile.nbytes, COLOURS[tile.category], tile.title)
+            yield Node(tile.label, f"{where}/{at}", where, tile.nbytes, CATEGORY_COLOURS[tile.category], tile.title)
     rest = ranked[MOST_TILES:]
     if rest:
         words = f"{count(sum(tile.count for tile in rest))} smaller"
-        yield Node(words, f"{name}/rest", name, _bytes(rest), COLOURS["other"])
+        yield Node(words, f"{name}/rest", name, _bytes(rest), CATEGORY_COLOURS["other"])
 
 
 def _bytes(inner: Iterable[Tile]) -> int:
@@ -250,7 +250,7 @@ def _area(plotly: Any, report: MemoryRunReport, layer: Layer, across: list[int],
     values = [layer.values[at] for at in moments]
     return plotly.Scatter(
         x=across, y=values, name=memory_run.layer_words(report, layer), stackgroup="live", mode="lines",
-        line={"width": 0, "shape": "hv"}, fillcolor=COLOURS[layer.key],
+        line={"width": 0, "shape": "hv"}, fillcolor=CATEGORY_COLOURS[layer.key],
         customdata=[number_of_bytes(value) for value in values],
         hovertemplate="operation %{x}: %{customdata}",
     )  # fmt: skip
@@ -269,9 +269,9 @@ def lines(plotly: Any, report: MemoryRunReport) -> Framed:
             hovertemplate=f"%{{y}}<br>{name}: %{{customdata}}<extra></extra>",
         )
         for name, colour, amounts in (
-            ("allocated", COLOURS["other"], [line.allocated for _, line in shown]),
-            ("at the peak", COLOURS["saved for backward"], [line.at_peak for _, line in shown]),
-            ("kept", COLOURS["gradient"], [line.kept for _, line in shown]),
+            ("allocated", CATEGORY_COLOURS["other"], [line.allocated for _, line in shown]),
+            ("at the peak", CATEGORY_COLOURS["saved for backward"], [line.at_peak for _, line in shown]),
+            ("kept", CATEGORY_COLOURS["gradient"], [line.kept for _, line in shown]),
         )
     ])  # fmt: skip
     figure.update_yaxes(autorange="reversed", automargin=True)

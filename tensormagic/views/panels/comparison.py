@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from tensormagic.reports import Finding
@@ -36,6 +36,7 @@ from tensormagic.views.nodes import (
 )
 from tensormagic.views.panels.trace_words import measured, norm_text
 from tensormagic.views.pictures.losses import LossesPicture, loss_scale
+from tensormagic.views.pictures.norms import Scale, scale_of
 from tensormagic.words import listed, plural, seconds_text, short_number, shortened, tuple_text
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -49,8 +50,8 @@ _NAME = 60  # characters
 
 def view(report: ComparisonReport) -> Panel:
     """Return the panel."""
-    scale = loss_scale(report.losses)
-    losses = [LossesPicture(report, scale)] if scale is not None else []
+    scale = loss_scale(loss for pair in report.losses for loss in (pair.left, pair.right))
+    losses = [LossesPicture(report, scale)] if scale is not None and len(report.losses) > 1 else []
     notes = [Paragraph(f"{name}: {note}", "quiet") for name, note in side_notes(report)]
     body: list[Node] = [*_findings(report), Section("", [_sides(report), *losses, *notes]), *_parameters(report)]
     for graph in report.graphs:
@@ -91,36 +92,23 @@ def _sides(report: ComparisonReport) -> Table:
 # -- norms -----------------------------------------------------------------------------------------------------------
 
 
-class _Scale:
-    """One logarithmic axis for all bars of a table."""
-
-    def __init__(self, differences: Iterable[NormDifference]) -> None:
-        moments = [moment for one in differences if (moment := shown_moment(one)) is not None]
-        norms = [norm for moment in moments for norm in (moment.left, moment.right) if norm > 0 and math.isfinite(norm)]
-        self.high = math.ceil(math.log10(max(norms, default=1.0)) + 1e-9)
-        low = math.floor(math.log10(min(norms, default=0.1)))
-        self.low = min(max(low, self.high - 12), self.high - 1)
-
-    @property
-    def text(self) -> str:
-        return f"{norm_text(10.0**self.low)} to {norm_text(10.0**self.high)}"
-
-    def bar(self, norm: float, letter: str) -> Bar:
-        """Return the bar of a norm; one that is not finite has a mark of its own."""
-        finite = measured(norm) and math.isfinite(norm)
-        ground = f"tm-{letter}" if finite or not measured(norm) else f"tm-{letter} tm-bad"
-        share = (math.log10(norm) - self.low) / (self.high - self.low) if finite and norm else 0.0
-        return Bar(min(max(share, 0.01), 1.0) if finite and norm else 0.0, norm_text(norm), ground)
+def _bar(norm: float, letter: str, scale: Scale) -> Bar:
+    """Return the bar of a norm; one that is not finite has a mark of its own."""
+    finite = measured(norm) and math.isfinite(norm)
+    ground = f"tm-{letter}" if finite or not measured(norm) else f"tm-{letter} tm-bad"
+    return Bar(max(scale.share(norm), 0.01) if finite and norm else 0.0, norm_text(norm), ground)
 
 
-def _norm_columns(report: ComparisonReport, scale: _Scale) -> tuple[Column, ...]:
-    """Return the columns of a table of norms behind that of the name: two bars, and three ratios."""
+def _norm_columns(report: ComparisonReport, rows: Sequence[ParameterDifference | NodeDifference]) -> tuple[Column, ...]:
+    """Return the columns of a table of norms behind that of the name: two bars, on one scale, and three ratios."""
     names = (report.right.name, report.left.name)  # short ones only: a long one would make the column wide
     over = " / ".join(names) if max(map(len, names)) <= 8 else "ratio"
+    moments = [moment for one in rows if (moment := shown_moment(one.norms)) is not None]
+    scale = scale_of(norm for moment in moments for norm in (moment.left, moment.right))
 
     def bars(one: ParameterDifference | NodeDifference) -> Cell:
         moment = shown_moment(one.norms)
-        return (scale.bar(moment.left, "a"), scale.bar(moment.right, "b")) if moment is not None else None
+        return (_bar(moment.left, "a", scale), _bar(moment.right, "b", scale)) if moment is not None else None
 
     return (
         Column(f"gradient norm, {scale.text}", bars, "bars"),
@@ -140,10 +128,9 @@ def ratio_words(moment: Moment | None) -> Cell:
 
 def _parameters(report: ComparisonReport) -> list[Section]:
     shown = report.parameters[:MOST_PARAMETERS]
-    scale = _Scale(one.norms for one in shown)
     columns = (
         Column("parameter", _parameter, "name"),
-        *_norm_columns(report, scale),
+        *_norm_columns(report, shown),
         Column("differ", lambda one: when(one.norms), "quiet"),
     )
     body: list[Node] = []
@@ -177,7 +164,7 @@ def _nodes(report: ComparisonReport, graph: GraphDifference) -> list[Section]:
         return []
     columns = (
         Column("node", _node, "name"),
-        *_norm_columns(report, _Scale(one.norms for one in shown)),
+        *_norm_columns(report, shown),
         Column("differ", lambda one: "; ".join(filter(None, (when(one.norms), *_changes(one)))), "quiet"),
     )
     found = len(every) + graph.nodes_found - len(graph.nodes)

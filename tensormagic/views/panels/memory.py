@@ -21,8 +21,8 @@ from tensormagic.views.nodes import (
     Section,
     table_of,
 )
-from tensormagic.views.pictures.timeline_stack import LETTERS, PLURALS
 from tensormagic.views.pictures.treemap import LEFT_OUT, Tile, TreemapPicture
+from tensormagic.views.theme import CATEGORY_LETTERS, CATEGORY_WORDS
 from tensormagic.words import DOT, count, listed, number_of_bytes, percent, plural, shortened, tuple_text
 
 NO_NAME = "no name"
@@ -185,7 +185,7 @@ def tiles(report: MemoryReport, device: str) -> list[Tile]:
     for one in report.left_out:
         if one.device == device:
             words = f"{count(one.tensors)} smaller"
-            title = f"{words}, {PLURALS[one.category]}"
+            title = f"{words}, {CATEGORY_WORDS[one.category]}"
             found.append(Tile(LEFT_OUT, words, one.category, one.nbytes, title, one.tensors))
     return found
 
@@ -296,7 +296,7 @@ _BEYOND = {
 def device_bar(device: DeviceMemory, storages: Iterable[LiveStorage]) -> Parts:
     """Return the bar of a device; ``storages`` are those of the report, sums included, on whatever device."""
     here = [one for one in storages if one.device == device.device]
-    amounts = [(PLURALS[name], f"tm-c{LETTERS[name]}", nbytes) for name, nbytes in by_category(here)]
+    amounts = [(CATEGORY_WORDS[name], f"tm-c{CATEGORY_LETTERS[name]}", nbytes) for name, nbytes in by_category(here)]
     amounts += [(words, f"tm-d{_BEYOND[words]}", nbytes) for words, nbytes in _beyond_tensors(device) if nbytes > 0]
     taken, free = sum(nbytes for _, _, nbytes in amounts), device.free or 0
     cut = free > taken

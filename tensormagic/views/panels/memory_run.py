@@ -34,9 +34,9 @@ from tensormagic.views.nodes import (
     table_of,
 )
 from tensormagic.views.panels.memory import NO_NAME, kind, releases_sections, storage_lines, storages_section, tile
-from tensormagic.views.pictures.timeline import TimelinePicture
-from tensormagic.views.pictures.timeline_stack import BEFORE, OTHER_LINES, PLURALS, Layer, line_ranks, main_timeline
+from tensormagic.views.pictures.timeline import OTHER_LINES, Layer, TimelinePicture, line_ranks, main_timeline
 from tensormagic.views.pictures.treemap import LEFT_OUT, Tile, TreemapPicture
+from tensormagic.views.theme import BEFORE, CATEGORY_WORDS
 from tensormagic.words import DOT, count, number_of_bytes, plural, seconds_text, shortened
 
 NO_LINE = "none of your lines"
@@ -262,7 +262,7 @@ def layer_words(report: MemoryRunReport, layer: Layer, *, width: int = 40) -> st
     """Return what a layer of the timeline stands for."""
     if layer.key == OTHER_LINES:
         return OTHER_LINES
-    return PLURALS[layer.key] if layer.key in PLURALS else line_words(report, int(layer.key), width=width)
+    return CATEGORY_WORDS[layer.key] if layer.key in CATEGORY_WORDS else line_words(report, int(layer.key), width=width)
 
 
 def line_words(report: MemoryRunReport, index: int, *, width: int = 40) -> str:

@@ -31,9 +31,9 @@ from tensormagic.views.nodes import (
     Words,
     table_of,
 )
-from tensormagic.views.pictures.timeline import TimelinePicture
-from tensormagic.views.pictures.timeline_stack import BEFORE, OTHER_LINES, Layer, line_ranks
+from tensormagic.views.pictures.timeline import OTHER_LINES, Layer, TimelinePicture, line_ranks
 from tensormagic.views.pictures.treemap import LEFT_OUT, Tile, TreemapPicture
+from tensormagic.views.theme import BEFORE
 from tensormagic.words import DOT, count, number_of_bytes, percent, plural, seconds_text, shortened
 
 # Segments of a CUDA allocator: what it has reserved, each as long as it is large, and the blocks in it.

@@ -88,15 +88,13 @@ class LossScale:
         return (convert(value) - low) / (high - low) if high > low else 0.5
 
 
-def loss_scale(losses: Sequence[LossPair]) -> LossScale | None:
-    """Return a scale that holds every finite loss; None where there are fewer than two steps with one."""
-    values = [
-        value for pair in losses for value in (pair.left, pair.right) if value is not None and math.isfinite(value)
-    ]
-    if len(losses) < 2 or not values:
+def loss_scale(losses: Iterable[float | None]) -> LossScale | None:
+    """Return a scale that holds every finite loss; None where there is none."""
+    values = [value for value in losses if value is not None and math.isfinite(value)]
+    if not values:
         return None
     low, high = min(values), max(values)
-    return LossScale(low, high, low > 0 and high / low > _LOG_FROM)
+    return LossScale(low, high, low > 0 and high > _LOG_FROM * low)
 
 
 def loss_svg(losses: Sequence[LossPair], scale: LossScale) -> str:

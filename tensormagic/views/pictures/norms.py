@@ -7,7 +7,7 @@ scale, so that a parameter whose gradient is a thousand times smaller than anoth
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tensormagic.reports import UNTOUCHED, ParameterSeries, TraceReport
@@ -27,6 +27,7 @@ from tensormagic.views.panels.trace_words import (
     touched,
 )
 from tensormagic.views.pictures.graph_svg import styled
+from tensormagic.views.pictures.losses import loss_scale
 from tensormagic.views.svg_paths import Canvas, eased, hatching, number, point, polyline
 from tensormagic.views.text_canvas import LEGEND, bar, bars, columns_of, printable, wrapped
 from tensormagic.views.theme import inked
@@ -50,7 +51,7 @@ class Norms(Picture):
         if not self.report.parameters or not self.report.passes:
             return
         shown = chosen(self.report.parameters, _MOST)
-        scale, columns = scale_of(shown), _columns(shown, width, len(self.report.passes))
+        scale, columns = scale_of(_norms(shown)), _columns(shown, width, len(self.report.passes))
         yield _heading(self.report, columns)
         yield from (_row(series, columns, scale) for series in shown)
         for words in (*_legend(self.report, shown, columns, scale.text), *_left_out(self.report, shown, columns)):
@@ -123,7 +124,7 @@ _HEIGHT, _LABEL_HEIGHT, _GAP, _NARROWEST = 26.0, 16.0, 12.0, 205.0
 _MOST_POINTS = 60  # a chart is some 200 pixels wide
 _FEW_POINTS, _MANY_CHARTS = 32, 8  # of many charts each has fewer: the picture is not compressed
 _BAR_HEIGHT = 17.0
-_LOSS_HEIGHT, _LOG_FROM = 44.0, 30.0  # beyond this factor the scale of the loss is logarithmic
+_LOSS_HEIGHT = 44.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,14 +146,18 @@ class Scale:
         return f"{norm_text(10.0**self.low)} to {norm_text(10.0**self.high)}"
 
 
-def scale_of(parameters: Sequence[ParameterSeries]) -> Scale:
+def scale_of(norms: Iterable[float]) -> Scale:
     """Return whole decades that hold every finite norm above zero; at most twelve of them, the upper ones."""
-    finite = [norm for series in parameters for norm in series.norms if norm > 0 and math.isfinite(norm)]
+    finite = [norm for norm in norms if norm > 0 and math.isfinite(norm)]
     if not finite:
         return Scale(-5, 1)
     high = math.ceil(math.log10(max(finite)) + 1e-9)
     low = max(math.floor(math.log10(min(finite))), high - 12)
     return Scale(min(low, high - 1), high)
+
+
+def _norms(parameters: Sequence[ParameterSeries]) -> list[float]:
+    return [norm for series in parameters for norm in series.norms]
 
 
 def is_bad(series: ParameterSeries) -> bool:
@@ -184,7 +189,7 @@ def chart(report: TraceReport, width: float, *, most: int = MOST_CHARTS) -> tupl
     if not report.parameters or not report.passes:
         return "", 0.0
     shown = chosen(report.parameters, most)
-    scale = scale_of(shown)
+    scale = scale_of(_norms(shown))
     subtitle = f'<tspan class="q" font-weight="400">{_subtitle(report, scale)}</tspan>'
     loss, below = _loss(report, width)
     head = f'<text class="v" x="0" y="{number(below + 11)}">Gradient norm {subtitle}</text>'
@@ -200,23 +205,18 @@ def chart(report: TraceReport, width: float, *, most: int = MOST_CHARTS) -> tupl
 def _loss(report: TraceReport, width: float) -> tuple[str, float]:
     """Return the curve of the loss, and its height; nothing where there is none, or one pass alone."""
     losses = [one.value for one in report.passes if one.value is not None and math.isfinite(one.value)]
-    words = loss_text(report)
-    if len(losses) < 2 or len(losses) < len(report.passes) or not words:
+    words, loss_axis = loss_text(report), loss_scale(losses)
+    if len(losses) < 2 or len(losses) < len(report.passes) or not words or loss_axis is None:
         return "", 0.0
-    least, most = min(losses), max(losses)
-    is_log = least > 0 and most > _LOG_FROM * least
-    turn: Callable[[float], float] = math.log10 if is_log else float
-    low, span = turn(least), turn(most) - turn(least)
     step = (width - 6) / (len(losses) - 1)
-    places = [(3 + at * step, turn(loss)) for at, loss in _thinned(losses, _FEW_POINTS)]
     points = [
-        (round(x), round(_LABEL_HEIGHT + 4 + (1 - ((y - low) / span if span else 0.5)) * (_LOSS_HEIGHT - 8), 1))
-        for x, y in places
+        (round(3 + at * step), round(_LABEL_HEIGHT + 4 + (1 - loss_axis.share(loss)) * (_LOSS_HEIGHT - 8), 1))
+        for at, loss in _thinned(losses, _FEW_POINTS)
     ]
     canvas = Canvas()
     canvas.path("bg", f"M{point(0, _LABEL_HEIGHT)}h{number(width)}v{number(_LOSS_HEIGHT)}h-{number(width)}z")
     canvas.path("lo", polyline(eased(points)))
-    scale = '<tspan class="q" font-weight="400">, log scale</tspan>' if is_log else ""
+    scale = '<tspan class="q" font-weight="400">, log scale</tspan>' if loss_axis.logarithmic else ""
     head = f'<text class="v" x="0" y="11">{words[0].upper()}{escape(words[1:])}{scale}</text>'
     return head + canvas.svg(), _LABEL_HEIGHT + _LOSS_HEIGHT + 12
 
@@ -408,7 +408,7 @@ def _cut(name: str, width: int) -> str:
 
 
 def _legend(report: TraceReport, shown: Sequence[ParameterSeries], columns: _Columns, scale: str) -> Iterator[str]:
-    norms = [norm for series in shown for norm in series.norms]
+    norms = _norms(shown)
     marks = [f"{letter} {words}" for letter, words in LEGEND.items() if letter in {bar(norm) for norm in norms}]
     if columns.bars and any(len(series.norms) > columns.bars for series in shown):
         marks.append("each bar is the largest norm in its passes")

@@ -1,4 +1,4 @@
-"""Bytes over time as a picture: in HTML, SVG and text."""
+"""Bytes over time, stacked by category or by line, as a picture: in HTML, SVG and text."""
 
 from __future__ import annotations
 
@@ -7,28 +7,123 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from tensormagic.reports import Timeline
+from tensormagic.reports import CATEGORIES, MemoryRunReport, Timeline
 from tensormagic.views import theme
 from tensormagic.views.markup import attributes, escape, svg_image, tag
 from tensormagic.views.nodes import Picture
-from tensormagic.views.pictures.timeline_stack import (
-    COLOURS,
-    LETTERS,
-    Layer,
-    by_category,
-    by_line,
-    column_of,
-    columns,
-    line_colour,
-    thinned_words,
-    ticks,
-    tops,
-)
 from tensormagic.views.svg_paths import number
 from tensormagic.views.text_canvas import bar_rows, heights
-from tensormagic.views.theme import role
+from tensormagic.views.theme import BEFORE, CATEGORY_COLOURS, CATEGORY_LETTERS, STACK_COLOURS, role
 from tensormagic.views.to_svg import legend_svg, text_svg
 from tensormagic.words import count, number_of_bytes, percent, seconds_text, shortened
+
+# A timeline as stacked steps, simplified to the columns that are drawn: plain data, for pictures and for text.
+#
+# Memory changes at operations and stays as it is between them, so the axis counts operations. Where several moments
+# fall into one column of the picture, the one with the most alive stands for all of them: no peak is ever lost.
+
+OTHER_LINES = "other lines"
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One of the stacked areas."""
+
+    key: str  # The category; of a line, its index in the report as text; `BEFORE`, or `OTHER_LINES`.
+    values: tuple[int, ...]  # Bytes at each moment.
+    rank: int = 0  # Which colour of the lines it has; of a category 0.
+
+
+def by_category(timeline: Timeline) -> list[Layer]:
+    """Return what was there before, and the categories that have anything, in the order in which they are stacked."""
+    found = dict(timeline.by_category)
+    known = [Layer(name, found[name]) for name in CATEGORIES if any(found.get(name, ()))]
+    return [*_before(timeline), *known]
+
+
+def by_line(timeline: Timeline) -> list[Layer]:
+    """Return what was there before, the lines that had the most at the peak, and all other lines as one."""
+    ranks = line_ranks(timeline)
+    named = [Layer(str(line), values, ranks[line]) for line, values in timeline.by_line if line in ranks]
+    rest = [values for line, values in timeline.by_line if line not in ranks]
+    others = tuple(map(sum, zip(*rest, strict=True))) if rest else ()
+    more = [Layer(OTHER_LINES, others, len(STACK_COLOURS) - 1)] if any(others) else []
+    return [*_before(timeline), *sorted(named, key=lambda layer: layer.rank), *more]
+
+
+def line_ranks(timeline: Timeline) -> dict[int, int]:
+    """Return the lines that get a colour of their own: those with the most bytes at the peak, then at their own."""
+    amounts = {line: (values[timeline.peak], max(values)) for line, values in timeline.by_line if line >= 0 and values}
+    ranked = sorted(
+        (line for line in amounts if amounts[line][1]), key=lambda line: (-amounts[line][0], -amounts[line][1], line)
+    )
+    return {line: rank for rank, line in enumerate(ranked[: len(STACK_COLOURS) - 1])}
+
+
+def _before(timeline: Timeline) -> list[Layer]:
+    return [Layer(BEFORE, timeline.before)] if any(timeline.before) else []
+
+
+def main_timeline(report: MemoryRunReport) -> Timeline | None:
+    """Return the timeline of the device that had the most alive."""
+    drawn = [timeline for timeline in report.timelines if timeline.live]
+    return max(drawn, key=lambda timeline: max(timeline.live), default=None)
+
+
+def columns(timeline: Timeline, number: int) -> list[int]:
+    """Return for each of at most ``number`` columns the moment that stands for it: the one with the most alive."""
+    first, last = timeline.operation[0], timeline.operation[-1]
+    wide = last - first + 1
+    number = min(number, wide)
+    chosen: list[int] = []
+    at = -1
+    for column in range(number):
+        end, inside = first + wide * (column + 1) / number, []
+        while at + 1 < len(timeline.live) and timeline.operation[at + 1] < end:
+            at += 1
+            inside.append(at)
+        chosen.append(max(inside, key=timeline.live.__getitem__, default=max(at, 0)))
+    return chosen
+
+
+def column_of(timeline: Timeline, moment: int, number: int) -> float:
+    """Return where on the axis a moment lies, 0 to 1: the middle of its column."""
+    first, last = timeline.operation[0], timeline.operation[-1]
+    wide = last - first + 1
+    number = min(number, wide)
+    return (int((timeline.operation[moment] - first) * number / wide) + 0.5) / number
+
+
+def tops(layers: Sequence[Layer], moments: Sequence[int]) -> list[list[int]]:
+    """Return the upper edge of each layer at the moments, in bytes above nothing, the lowest layer first."""
+    edges: list[list[int]] = []
+    base = [0] * len(moments)
+    for layer in layers:
+        base = [below + layer.values[at] for below, at in zip(base, moments, strict=True)]
+        edges.append(base)
+    return edges
+
+
+_UNIT, _STEPS = 1024, (1, 2, 5, 10, 20, 50, 100, 200, 500)
+
+
+def ticks(top: int, most: int = 5) -> list[int]:
+    """Return round numbers of bytes from nothing up to ``top``: at most ``most`` besides nothing."""
+    unit = 1
+    while top >= unit * _UNIT:
+        unit *= _UNIT
+    steps = [size * unit for size in _STEPS] + [_UNIT * unit]
+    step = next((size for size in steps if top / size <= most), max(top, 1))
+    return list(range(0, top + 1, step))
+
+
+def thinned_words(timeline: Timeline) -> str:
+    """Return how many moments of a long run are kept; nothing where all are."""
+    kept = len(timeline.operation)
+    if timeline.moments <= kept:
+        return ""
+    return f"{count(kept)} of {count(timeline.moments)} moments kept, the highest among them"
+
 
 # The stacked areas of a timeline as a small picture without letters: what they mean stands beside it as text.
 #
@@ -43,7 +138,7 @@ EDGE = 4  # units that the line along the top of an area is high: one and a half
 
 def layer_colour(layer: Layer) -> str:
     """Return the colour of a layer."""
-    return COLOURS[layer.key] if layer.key in COLOURS else line_colour(layer.rank)
+    return CATEGORY_COLOURS.get(layer.key) or STACK_COLOURS[layer.rank]
 
 
 def scale_top(timeline: Timeline) -> int:
@@ -176,7 +271,7 @@ def _part(timeline: Timeline, layer: Layer, words: Callable[[Layer], str]) -> st
 
 
 def _key(timeline: Timeline, layer: Layer, words: str) -> str:
-    ground = f"tm-c{LETTERS[layer.key]}" if layer.key in LETTERS else f"tm-l{layer.rank}"
+    ground = f"tm-c{CATEGORY_LETTERS[layer.key]}" if layer.key in CATEGORY_LETTERS else f"tm-l{layer.rank}"
     swatch = tag("span", class_=f"tm-swatch {ground}")
     described = tag("code", escape(words)) if layer.key.isdigit() else escape(words)
     nbytes = tag("b", number_of_bytes(layer.values[timeline.peak]))

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 
 from tensormagic.views.markup import escape, fitted, tag, text_width
 from tensormagic.views.nodes import Picture
-from tensormagic.views.pictures.timeline_stack import COLOURS, LETTERS, MIXED, PLURALS
 from tensormagic.views.svg_paths import number
 from tensormagic.views.text_canvas import bar_rows
-from tensormagic.views.theme import ink_on, role
+from tensormagic.views.theme import CATEGORY_COLOURS, CATEGORY_LETTERS, CATEGORY_WORDS, MIXED, ink_on, role
 from tensormagic.views.to_svg import one_line, text_svg
 from tensormagic.words import count, listed, number_of_bytes, percent, plural, shortened
 
@@ -334,7 +333,9 @@ class TreemapPicture(Picture):
         yield f"  by name, of {number_of_bytes(_total(self.tiles))}"
         rows = []
         for name, inner in ranked[:MOST_NAMES]:
-            kinds = dict.fromkeys(PLURALS[tile.category] for tile in sorted(inner, key=lambda tile: -tile.nbytes))
+            kinds = dict.fromkeys(
+                CATEGORY_WORDS[tile.category] for tile in sorted(inner, key=lambda tile: -tile.nbytes)
+            )
             storages = plural(sum(tile.count for tile in inner), "storage")
             rows.append((name, _total(inner), (number_of_bytes(_total(inner)), storages, listed(kinds, most=3))))
         yield from bar_rows(rows, width)
@@ -359,7 +360,7 @@ def treemap_alternative(tiles: Sequence[Tile], what: str) -> str:
     total = sum(tile.nbytes for tile in tiles)
     if not total:
         return f"Treemap of {what}: nothing"
-    kinds = [f"{PLURALS[kind]} {percent(nbytes, total)}" for kind, nbytes in _largest(tiles, _kind)]
+    kinds = [f"{CATEGORY_WORDS[kind]} {percent(nbytes, total)}" for kind, nbytes in _largest(tiles, _kind)]
     items = _largest([tile for tile in tiles if tile.group != LEFT_OUT], _called)
     named = ", ".join(f"{name} {number_of_bytes(nbytes)} ({percent(nbytes, total)})" for name, nbytes in items)
     names = {name for name, _ in items}
@@ -396,7 +397,7 @@ def _group(group: Group, map_: Treemap) -> str:
 
 
 def _cell(cell: Cell, group: Group, map_: Treemap) -> str:
-    classes = f"tm-c{LETTERS[cell.tile.category]}{' tm-low' if is_lowered(cell, group) else ''}"
+    classes = f"tm-c{CATEGORY_LETTERS[cell.tile.category]}{' tm-low' if is_lowered(cell, group) else ''}"
     words = cell_lines(cell, group)
     text = " ".join(escape(word) if at == 0 else tag("i", escape(word)) for at, word in enumerate(words))
     return tag("span", text, class_=classes, style=_place(cell.box, map_), title=shortened_title(cell))
@@ -421,7 +422,7 @@ def _place(box: Box, map_: Treemap, *, high: bool = True) -> str:
 
 
 def _cell_svg(cell: Cell, group: Group) -> str:
-    box, ground = cell.box, COLOURS[cell.tile.category]
+    box, ground = cell.box, CATEGORY_COLOURS[cell.tile.category]
     title = "\n".join(map(one_line, shortened_title(cell).splitlines()))
     shape = (
         f'<rect x="{number(box.x)}" y="{number(box.y)}" width="{number(box.width)}" height="{number(box.height)}" '
