@@ -97,9 +97,9 @@ def open_progress(frame: Callable[[], LiveFrame], report: Callable[[], TraceRepo
     sender = terminal_sender()
     if sender is None:
         return None
-    from tensormagic.views.page.live import LivePanel, Substitutes
+    from tensormagic.views.page.live import LivePanel
 
-    panel = LivePanel(frame, report, mode="terminal", substitutes=Substitutes(sender, INTERVAL))
+    panel = LivePanel(frame, report, mode="terminal", sender=sender, interval=INTERVAL)
     panel.start()
     return panel
 

@@ -147,16 +147,14 @@ def folded(report: Report) -> str:
 
 
 def with_export(report: Report, html: str, *, most: int = MOST_CARRIED) -> str:
-    """Return a panel with what offers to export it; unchanged where the fragment is no section.
+    """Return a panel with what offers to export it.
 
     Args:
         report: What the panel shows.
         html: The panel.
         most: Characters of packed report that it may carry.
     """
-    if not html.endswith(_END):
-        return html
-    whole = with_loader(html.removesuffix(_END) + _code() + _held(report, "") + _END)
+    whole = with_loader(_with(html, _code(), _held(report, "")))
     if most <= MOST_CARRIED and report.kind_name in ROOM:
         most = min(most, ROOM[report.kind_name] - len(whole.encode()))
     return whole.replace(_held(report, ""), _held(report, carried(report, most)))
@@ -201,13 +199,10 @@ _CLOSED = re.compile(r"<details(?![^>]*\sopen[\s=>])")
 
 
 def with_slides(html: str) -> str:
-    """Return a panel as slides; unchanged where the fragment is no section."""
-    if not html.endswith(_END):
-        return html
+    """Return a panel as slides."""
     opened = _CLOSED.sub('<details open=""', html).replace('class="tm ', 'class="tm tm-slides ', 1)
     opened = opened.replace(_STYLE_END, EITHER_SIDE + _STYLE_END)  # a run's picture is dark in the dark
-    more = tag("style", static("slide.css")) + tag("script", static("slide.js"))
-    return f"{opened.removesuffix(_END)}{more}{_END}"
+    return _with(opened, tag("style", static("slide.css")), tag("script", static("slide.js")))
 
 
 # A panel on paper: light whatever the screen is, everything open and unrolled, no controls, nothing cut.
@@ -216,7 +211,10 @@ def with_slides(html: str) -> str:
 
 
 def print_styles(html: str) -> str:
-    """Return a panel that can be printed; unchanged where the fragment is no section."""
-    if not html.endswith(_END):
-        return html
-    return f"{html.removesuffix(_END)}{tag('style', static('print.css'))}{_END}"
+    """Return a panel that can be printed."""
+    return _with(html, tag("style", static("print.css")))
+
+
+def _with(html: str, *more: str) -> str:
+    """Return a panel with more at its end."""
+    return "".join([html.removesuffix(_END), *more, _END])

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise, zip_longest
 
 from tensormagic.views import theme
-from tensormagic.views.markup import escape
+from tensormagic.views.markup import attributes, escape
 
 # SVG path data: lines through points, arrowheads, hatching. No ids and no references, so pictures can be repeated.
 
@@ -28,6 +28,25 @@ def number(value: float) -> str:
 def point(x: float, y: float) -> str:
     """Return ``x,y`` as path data."""
     return f"{number(x)},{number(y)}"
+
+
+def rect(x: float, y: float, width: float, height: float, *, title: str = "", **look: object) -> str:
+    """Return a rectangle; ``title`` is its tooltip."""
+    place = f'x="{number(x)}" y="{number(y)}" width="{number(width)}" height="{number(height)}"'
+    shape = f"<rect {place}{attributes(**look)}"
+    return f"{shape}><title>{escape(title)}</title></rect>" if title else f"{shape}/>"
+
+
+def moved(x: float, y: float, *content: str) -> str:
+    """Return a drawing whose origin lies at a point."""
+    return f'<g transform="translate({point(x, y)})">{"".join(content)}</g>'
+
+
+def document(content: str, width: float, height: float, **look: object) -> str:
+    """Return a drawing as a picture of its own."""
+    wide, high = number(width), number(height)
+    size = f'width="{wide}" height="{high}" viewBox="0 0 {wide} {high}"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}{attributes(**look)}>{content}</svg>'
 
 
 def polyline(points: Sequence[Point]) -> str:

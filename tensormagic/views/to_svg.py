@@ -12,7 +12,7 @@ from tensormagic.reports import Finding
 from tensormagic.views import nodes, theme
 from tensormagic.views.markup import escape, fitted, tag, text_width, wrapped
 from tensormagic.views.nodes import Cell, Node
-from tensormagic.views.svg_paths import number
+from tensormagic.views.svg_paths import document, moved, number, rect
 from tensormagic.views.text_canvas import printable
 from tensormagic.views.theme import role
 from tensormagic.views.to_text import inline, plain
@@ -35,19 +35,15 @@ class Page:
 
     def put(self, content: str, height: float) -> None:
         """Add SVG content of that height."""
-        self._parts.append(f'<g transform="translate({_MARGIN:.0f},{number(self._height)})">{content}</g>')
+        self._parts.append(moved(_MARGIN, self._height, content))
         self._height += height + 8
 
     def svg(self, alternative: str) -> str:
         """Return the whole picture; ``alternative`` says what it shows."""
-        wide, high = WIDTH + 2 * _MARGIN, self._height + _MARGIN / 2
-        size = f'width="{wide:.0f}" height="{high:.0f}" viewBox="0 0 {wide:.0f} {high:.0f}"'
-        ground = f'<rect width="{wide:.0f}" height="{high:.0f}" fill="{_PAPER}"/>'
+        wide, high = WIDTH + 2 * _MARGIN, round(self._height + _MARGIN / 2)
+        ground = f'<rect width="{wide:.0f}" height="{high}" fill="{_PAPER}"/>'
         sentence = tag("title", escape(one_line(alternative)))
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" font-family="{_FONT}">{sentence}{ground}'
-            f"{''.join(self._parts)}</svg>"
-        )
+        return document(f"{sentence}{ground}{''.join(self._parts)}", wide, high, role="img", font_family=_FONT)
 
 
 def legend_svg(entries: Sequence[tuple[str, str]], width: float) -> tuple[str, float]:
@@ -58,8 +54,7 @@ def legend_svg(entries: Sequence[tuple[str, str]], width: float) -> tuple[str, f
         wide = text_width(described, 13) + 36
         if x and x + wide > width:
             x, y = 0.0, y + _KEY_HEIGHT
-        swatch = f'<rect x="{number(x)}" y="{number(y)}" width="12" height="12" rx="2" fill="{colour}"/>'
-        parts.append(swatch + text_svg(x + 18, y + 11, described, size=13))
+        parts.append(rect(x, y, 12, 12, rx=2, fill=colour) + text_svg(x + 18, y + 11, described, size=13))
         x += wide
     return "".join(parts), y + _KEY_HEIGHT if parts else 0.0
 
@@ -154,8 +149,9 @@ def _finding(finding: Finding, where: str) -> tuple[str, float]:
              for at, (tone, line) in enumerate(lines))  # fmt: skip
     sign = f'<path d="M14,7l6.5,6.5l-6.5,6.5l-6.5,-6.5z" fill="{ink}"/>'
     name = text_svg(28, 18, f"{finding.code} {finding.severity}", size=SIZE, ink=ink, bold=True)
-    drawn = f"{_box(0, 0, WIDTH, height, ground)}{_box(0, 0, 3, height, ink)}{sign}{name}{''.join(words)}"
-    return f'<g transform="translate(0,4)">{drawn}</g>', height
+    grounds = rect(0, 0, WIDTH, height, fill=ground) + rect(0, 0, 3, height, fill=ink)
+    drawn = f"{grounds}{sign}{name}{''.join(words)}"
+    return moved(0, 4, drawn), height
 
 
 def _prose(text: str) -> list[str]:
@@ -258,11 +254,8 @@ def _width(each: Cell) -> float:
 def _cell(each: Cell, x: float, y: float, wide: float, column: nodes.Column) -> tuple[str, int]:
     """Return a cell, and how many lines it takes."""
     if isinstance(each, nodes.Bar):
-        stretches = ((_BAR_WIDTH, "skip"), (_BAR_WIDTH * each.share, "n3"))
-        return "".join(
-            f'<rect x="{number(x)}" y="{number(y + 3)}" height="10" rx="2" width="{number(long)}" fill="{role(ink)}"/>'
-            for long, ink in stretches
-        ), 1
+        ground = rect(x, y + 3, _BAR_WIDTH, 10, rx=2, fill=role("skip"))
+        return ground + rect(x, y + 3, _BAR_WIDTH * each.share, 10, rx=2, fill=role("n3")), 1
     if isinstance(each, nodes.Strip):
         return _strip(each, x, y + 1), 1
     lines = [part for line in inline(each).split("\n") for part in wrapped(line, wide + 1, SIZE, _CELL_LINES)]
@@ -286,10 +279,7 @@ def _(node: nodes.Source, page: Page) -> None:
                   for at, title in enumerate(node.columns, 1))  # fmt: skip
         page.put("".join(titles), 12)
     heights = [0.0, *accumulate(height for _, height in drawn)]
-    moved = (
-        f'<g transform="translate(0,{number(y)})">{part}</g>' for (part, _), y in zip(drawn, heights, strict=False)
-    )
-    page.put("".join(moved), heights[-1])
+    page.put("".join(moved(0, y, part) for (part, _), y in zip(drawn, heights, strict=False)), heights[-1])
     left = len(node.lines) - len(drawn)
     _paragraph(page, f"and {count(left)} more lines" if left > 0 else "", ink=_QUIET)
 
@@ -310,7 +300,7 @@ def _line(line: nodes.Line, left: float) -> tuple[str, float]:
     ]
     if line.marked and (at := code.find(line.marked)) >= 0:
         em = 12 * _MONO_EM
-        parts.append(_box(left + 40 + at * em, 16, len(line.marked) * em, 2, tone))
+        parts.append(rect(left + 40 + at * em, 16, len(line.marked) * em, 2, fill=tone))
     start = max(left + 52 + len(code) * 12 * _MONO_EM, WIDTH * 0.5)
     notes = [_one_line(part) for part in line.below if part]
     if len(beside) == 1 and start + text_width(beside[0], 12) <= WIDTH:
@@ -325,7 +315,7 @@ def _line(line: nodes.Line, left: float) -> tuple[str, float]:
 def _amount(amount: Cell, x: float) -> str:
     share = amount.share if isinstance(amount, nodes.Bar) else 0.0
     wide = (_AMOUNT - 8) * share
-    behind = _box(x + _AMOUNT - wide, 1, wide, LINE - 2, theme.role("n0")).replace("/>", ' fill-opacity=".3"/>')
+    behind = rect(x + _AMOUNT - wide, 1, wide, LINE - 2, fill=role("n0"), fill_opacity=".3")
     return (behind if wide else "") + text_svg(x + _AMOUNT - 2, 13, _one_line(amount), size=12, anchor="end")
 
 
@@ -335,28 +325,20 @@ def _amount(amount: Cell, x: float) -> str:
 def _strip(node: nodes.Strip, x: float, y: float) -> str:
     cells, high = max(len(node.shares), 1), 14
     each = _STRIP_WIDTH / cells
-    drawn = [_box(x, y, _STRIP_WIDTH, high, theme.role("skip"))]
-    drawn += [
-        _box(x + at * each, y + high * (1 - share), each, high * share, theme.offset_colour(at / max(cells - 1, 1)))
-        for at, share in enumerate(node.shares)
-        if share
-    ]
+    drawn = [rect(x, y, _STRIP_WIDTH, high, fill=role("skip"))]
+    for at, share in enumerate(node.shares):
+        colour = theme.offset_colour(at / max(cells - 1, 1))
+        drawn += [rect(x + at * each, y + high * (1 - share), each, high * share, fill=colour)] if share else []
     return tag("g", tag("title", escape(node.sentence)), *drawn)
-
-
-def _box(x: float, y: float, wide: float, high: float, colour: str) -> str:
-    place = f'x="{number(x)}" y="{number(y)}" width="{number(wide)}" height="{number(high)}"'
-    return f'<rect {place} fill="{colour}"/>'
 
 
 @draw.register
 def _(node: nodes.Parts, page: Page) -> None:
     x, drawn = 0.0, []
     for part in node.parts:
-        wide = part.share * WIDTH
-        drawn.append(f'<rect x="{number(x)}" width="{number(wide)}" height="20" fill="{ground_colour(part.ground)}" '
-                     f'stroke="{theme.role("line-2")}" stroke-width=".5"/>')  # fmt: skip
-        x += wide
+        look = {"fill": ground_colour(part.ground), "stroke": role("line-2"), "stroke_width": ".5"}
+        drawn.append(rect(x, 0, part.share * WIDTH, 20, **look))
+        x += part.share * WIDTH
     page.put("".join(drawn), 22)
     page.put(*legend_svg([(ground_colour(part.ground), f"{part.words} {part.amount}") for part in node.parts], WIDTH))
     _paragraph(page, plain(node.note), ink=_QUIET)

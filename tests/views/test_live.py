@@ -11,7 +11,7 @@ import pytest
 from tensormagic.reports import LiveFrame, TraceReport
 from tensormagic.views.page import live
 from tensormagic.views.page.columns import pack_delta
-from tensormagic.views.page.live import LivePanel, Substitutes, WidgetSender
+from tensormagic.views.page.live import LivePanel, WidgetSender
 from tensormagic.views.page.sampler import THREAD_NAME, Pace
 from tests.views import samples_viewer
 
@@ -28,8 +28,8 @@ class Run:
         self.sent: list[Any] = []
 
     def panel(self, sender: Any = None, *, interval: float = 30.0, **choices: Any) -> LivePanel:
-        substitutes = Substitutes(sender, interval, lambda: self.now)
-        return LivePanel(lambda: self.frame, lambda: self.whole, substitutes=substitutes, **choices)
+        choices |= {"sender": sender, "interval": interval, "clock": lambda: self.now}
+        return LivePanel(lambda: self.frame, lambda: self.whole, **choices)
 
     def looked_at(self) -> LivePanel:
         """A panel that has sent what there is, which is forgotten."""
@@ -236,7 +236,7 @@ def test_a_run_without_a_graph_sends_its_end(run: Run) -> None:
 
 def test_the_sampler_sets_its_own_pace(run: Run) -> None:
     """Without an interval given, a look is timed, and the documents in it are not."""
-    panel = LivePanel(lambda: run.frame, lambda: run.whole, substitutes=Substitutes(run))
+    panel = LivePanel(lambda: run.frame, lambda: run.whole, sender=run)
     processor = {"now": 0.0}
     panel.pace = Pace(clock=lambda: processor["now"])
 

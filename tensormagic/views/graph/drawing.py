@@ -68,20 +68,15 @@ def ends_of(graph: Graph, groups: Sequence[Group], wired: Mapping[Pair, object])
         return Ends(((),) * len(groups), {}, {})
     owner = {node: number for number, group in enumerate(groups) for node in (*group.leaves, *group.nodes)}
     places = [(owner.get(_index(cut.source), -1), owner.get(_index(cut.target), -1)) for cut in graph.cuts]
-    labels: list[dict[str, list[int]]] = [{} for _ in groups]
     pairs: dict[Pair, int] = {}
     stubs: dict[int, list[int]] = {}
     for at, (cut, (source, target)) in enumerate(zip(graph.cuts, places, strict=True)):
-        if cut.detachment and target >= 0:
-            labels[target].setdefault(cut_label(cut), []).append(at)
         free = 0 <= source < target and (target, source) not in wired  # forward, where there is no other wire
         if cut.detachment and not cut.earlier and free and len(pairs) < MOST_WIRES:
             pairs.setdefault((source, target), at)
         elif source >= 0 and source != target and not cut.selects:
             stubs.setdefault(source, []).append(at)
-    rows = tuple(
-        _cut_rows(found, group.kind in {"module", "repeat"}) for found, group in zip(labels, groups, strict=True)
-    )
+    rows = _cut_rows(graph, groups, [[target] if target >= 0 else [] for _, target in places])
     return Ends(rows, pairs, {box: tuple(cuts) for box, cuts in stubs.items()})
 
 
@@ -89,9 +84,18 @@ def _index(index: int | None) -> int:
     return -1 if index is None else index
 
 
-def _cut_rows(found: Mapping[str, Sequence[int]], inside: bool) -> tuple[CutRow, ...]:  # noqa: FBT001  (of a folded box)
+def _cut_rows(graph: Graph, groups: Sequence[Group], places: Sequence[Sequence[int]]) -> tuple[tuple[CutRow, ...], ...]:
+    """Return the lines below the box of each group; ``places`` are the groups that hold what each cut was used by."""
+    labels: list[dict[str, list[int]]] = [{} for _ in groups]
+    for at, (cut, held) in enumerate(zip(graph.cuts, places, strict=True)):
+        for place in held if cut.detachment else ():
+            labels[place].setdefault(cut_label(cut), []).append(at)
+    return tuple(_few_rows(found, group) for found, group in zip(labels, groups, strict=True))
+
+
+def _few_rows(found: Mapping[str, Sequence[int]], group: Group) -> tuple[CutRow, ...]:
     rows = [CutRow(f"{label} ×{len(cuts)}" if len(cuts) > 1 else label, tuple(cuts)) for label, cuts in found.items()]
-    most = 1 if inside else MOST_ROWS
+    most = 1 if group.kind in {"module", "repeat"} else MOST_ROWS
     if len(rows) <= most:
         return tuple(rows)
     rest = tuple(cut for row in rows[most - 1 :] for cut in row.cuts)
@@ -198,10 +202,7 @@ def draw(graph: Graph, *, max_boxes: int = 160, inside: bool = True) -> Drawing:
     labels = {leaf: names[leaf] + (f" (in {times} boxes)" if times > 1 else "") for leaf, times in uses.items()}
     badges = [tuple(_badge(leaf, labels[leaf]) for leaf in group.leaves) for group in groups]
     ends = ends_of(graph, groups, folding.edges)
-    sizes = [
-        with_cuts(box_size(group, marks), rows, badges=bool(marks))
-        for group, marks, rows in zip(groups, badges, ends.rows, strict=True)
-    ]
+    sizes = list(map(box_size, groups, badges, ends.rows))
     sizes = _with_values(graph, groups, sizes) if (each := shows_values(graph)) else sizes
     forward = [*((target, source) for source, target in folding.edges), *ends.pairs]
     layout = lay_out(
@@ -239,30 +240,16 @@ def _inside(graph: Graph, fine: Folding, drawn: Folding) -> Inside:
         return Inside(parts)
     names = leaf_labels(graph)
     marks = [tuple(_badge(leaf, names[leaf]) for leaf in part.group.leaves) for part in parts]
-    rows = _cut_rows_of(graph, parts)
-    sizes = [
-        with_cuts(box_size(part.group, badges), cuts, badges=bool(badges))
-        for part, badges, cuts in zip(parts, marks, rows, strict=True)
-    ]
-    found = levels(graph, fine, parts, sizes, HEAD_HEIGHT)
-    return Inside(parts, tuple(marks), tuple(rows), tuple(sizes), found)
-
-
-def _cut_rows_of(graph: Graph, parts: Sequence[Part]) -> list[tuple[CutRow, ...]]:
-    """Return the cuts below the box of each part, as `ends_of` does for those that are drawn."""
-    if not graph.cuts:
-        return [()] * len(parts)
-    home: dict[int, int] = {}
-    for place, part in enumerate(parts):
-        for node in (*part.group.nodes, *part.group.leaves) if part.whole else ():
-            home.setdefault(node, place)
-    labels: list[dict[str, list[int]]] = [{} for _ in parts]
-    for at, cut in enumerate(graph.cuts):
-        for place in path_to(parts, home.get(_index(cut.target), -1)) if cut.detachment else ():
-            labels[place].setdefault(cut_label(cut), []).append(at)
-    return [
-        _cut_rows(found, part.group.kind in {"module", "repeat"}) for found, part in zip(labels, parts, strict=True)
-    ]
+    rows: tuple[tuple[CutRow, ...], ...] = ((),) * len(parts)
+    if graph.cuts:
+        home: dict[int, int] = {}
+        for place, part in enumerate(parts):
+            for node in (*part.group.nodes, *part.group.leaves) if part.whole else ():
+                home.setdefault(node, place)
+        paths = [path_to(parts, home.get(_index(cut.target), -1)) for cut in graph.cuts]
+        rows = _cut_rows(graph, [part.group for part in parts], paths)
+    sizes = tuple(map(box_size, [part.group for part in parts], marks, rows))
+    return Inside(parts, tuple(marks), rows, sizes, levels(graph, fine, parts, sizes, HEAD_HEIGHT))
 
 
 def _with_values(
@@ -311,19 +298,12 @@ def _leaves_once(groups: Sequence[Group], uses: Counter[int]) -> list[Group]:
     return left
 
 
-def box_size(group: Group, badges: tuple[Badge, ...]) -> tuple[float, float]:
-    """Return the width and height of a box with its badges."""
+def box_size(group: Group, badges: tuple[Badge, ...], cuts: tuple[CutRow, ...]) -> tuple[float, float]:
+    """Return the width and height of a box with its badges and its cuts."""
     written = written_out(group.kind, len(badges))
-    rows = written + (written < len(badges))
-    wanted = [text_width(group.label, LABEL_SIZE, bold=True), text_width(group.detail, DETAIL_SIZE)]
-    wanted += [text_width(badge.label, BADGE_SIZE) + BADGE_HEIGHT for badge in badges[:written]]
-    width = min(max(max(wanted) + 2 * _PADDING, _NARROWEST), _WIDEST)
-    return round(width), HEAD_HEIGHT + (rows * BADGE_HEIGHT + 3 if rows else 0)
-
-
-def with_cuts(size: tuple[float, float], rows: Sequence[CutRow], *, badges: bool) -> tuple[float, float]:
-    """Return the size of a box that also has ``rows`` of cuts."""
-    if not rows:
-        return size
-    wanted = max(text_width(row.label, BADGE_SIZE) for row in rows) + CUT_INDENT + 4
-    return round(min(max(size[0], wanted), _WIDEST)), size[1] + len(rows) * BADGE_HEIGHT + (0 if badges else 3)
+    lines = written + (written < len(badges)) + len(cuts)
+    words = [text_width(group.label, LABEL_SIZE, bold=True), text_width(group.detail, DETAIL_SIZE)]
+    words += [text_width(badge.label, BADGE_SIZE) + BADGE_HEIGHT for badge in badges[:written]]
+    wanted = [max(words) + 2 * _PADDING, *(text_width(cut.label, BADGE_SIZE) + CUT_INDENT + 4 for cut in cuts)]
+    width = min(max(_NARROWEST, *wanted), _WIDEST)
+    return round(width), HEAD_HEIGHT + (lines * BADGE_HEIGHT + 3 if lines else 0)

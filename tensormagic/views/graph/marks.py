@@ -70,6 +70,12 @@ def with_crash(report: TraceReport) -> tuple[TraceReport, Crash | None]:
     return dataclasses.replace(report, graphs=graphs), Crash(len(graphs) - 1, failure.graph.roots[0], words)
 
 
+def ring_svg(box: Box, away: float, look: str, corner: int) -> str:
+    """Return a frame so far away from the head of a box."""
+    place = f'x="{number(box.x - away)}" y="{number(box.y - away)}" width="{number(box.width + 2 * away)}"'
+    return f'<rect {look} {place} height="{number(HEAD_HEIGHT + 2 * away)}" rx="{corner}"/>'
+
+
 def mark_svg(drawing: Drawing, node: int, words: str) -> Mark:
     """Return a frame round the box that holds ``node``, with a cross and words; nothing where it is not drawn.
 
@@ -79,8 +85,7 @@ def mark_svg(drawing: Drawing, node: int, words: str) -> Mark:
     box = next(boxes, None)
     if box is None:
         return Mark()
-    frame = f'x="{number(box.x - 2)}" y="{number(box.y - 2)}" width="{number(box.width + 4)}"'
-    ring = f'<rect class="cr" {frame} height="{number(HEAD_HEIGHT + 4)}" rx="5"/>'
+    ring = ring_svg(box, 2, 'class="cr"', 5)
     wide = text_width(words, _CRASH_SIZE, bold=True) + 14
     left, y, above = box.x + (box.width - wide) / 2, box.y - 10, max(_CRASH_ABOVE - box.y, 4.0)
     if box.id == len(drawing.boxes) - 1:
@@ -244,8 +249,7 @@ def marks_svg(drawing: Drawing, marks: Iterable[NodeMark], others: Sequence[Rect
     parts = []
     for mark, box, place in placed_marks(drawing, marks, others):
         kind = "error" if mark.severity == "error" else "warning"
-        frame = f'x="{number(box.x - 3)}" y="{number(box.y - 3)}" width="{number(box.width + 6)}"'
-        parts.append(f'<rect class="k{kind}" {frame} height="{number(HEAD_HEIGHT + 6)}" rx="6"/>')
+        parts.append(ring_svg(box, 3, f'class="k{kind}"', 6))
         if place is not None:
             at = f'x="{number(place[0])}" y="{number(place[1])}"'
             parts.append(f'<text class="j{kind} c o" {at}>{escape(f"◆ {mark.words}")}</text>')
@@ -281,10 +285,10 @@ class Value:
 
     @property
     def style(self) -> str:
-        """How it is drawn: ``"bad"``, ``"none"``, ``"blind"``, or the level ``"n0"`` … ``"n5"`` of its norm."""
+        """How it is drawn: ``"bad"``, ``"none"``, ``"blind"``, or the level ``"0"`` … ``"5"`` of its norm."""
         if self.bad or self.untouched or self.blind:
             return "bad" if self.bad else "none" if self.untouched else "blind"
-        return f"n{norm_level(self.norm, self.scale)}"
+        return str(norm_level(self.norm, self.scale))
 
     @property
     def number(self) -> str:

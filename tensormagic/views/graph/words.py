@@ -9,7 +9,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tensormagic.reports.graph import is_small
-from tensormagic.words import ELLIPSIS, count, plural, tidy_exponent
+from tensormagic.views.nodes import clipped
+from tensormagic.words import count, plural, tidy_exponent
 
 if TYPE_CHECKING:
     from tensormagic.reports import Cut, Graph, Node, TraceReport
@@ -52,7 +53,7 @@ _SHORT = {
 def op_label(node: Node, hanging: Sequence[Node] = ()) -> str:
     """Return the short name of an op; ``hanging`` are the leaves, and views of leaves, folded into it."""
     if node.kind == "accumulate":
-        return _shortened(leaf_label(node))
+        return clipped(leaf_label(node), _LONGEST_LABEL)
     op = node.op.lstrip("_") or node.name
     if op in {"addmm", "mm"} and any(other.op == "t" for other in hanging):
         return "linear"
@@ -61,16 +62,7 @@ def op_label(node: Node, hanging: Sequence[Node] = ()) -> str:
 
 @lru_cache(maxsize=1024)
 def _short_name(op: str) -> str:
-    return _shortened(_SHORT.get(op, op))
-
-
-def _shortened(label: str) -> str:
-    """Return a label that fits a box: of a long one the two ends, which tell it from its relatives."""
-    line = " ".join(label.split())
-    if len(line) <= _LONGEST_LABEL:
-        return line
-    half = _LONGEST_LABEL // 2
-    return f"{line[:half]}{ELLIPSIS}{line[half - _LONGEST_LABEL + 1 :]}"
+    return clipped(_SHORT.get(op, op), _LONGEST_LABEL)
 
 
 def leaf_label(node: Node) -> str:

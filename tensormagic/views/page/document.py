@@ -276,13 +276,12 @@ def _parameter(parameter: ParameterSeries, short: str, places: list[int]) -> dic
 
 
 def _drawing(drawing: Drawing) -> dict[str, Any]:
-    places = {box.id: place for place, box in enumerate(drawing.boxes)}
     return {
         "width": columns.tenths(drawing.width),
         "height": columns.tenths(drawing.height),
         "note": drawing.note,
         "boxes": [_box(box) for box in drawing.boxes],
-        "wires": [[places[wire.source], places[wire.target], _flat(wire.points)] for wire in drawing.wires],
+        "wires": [[wire.source, wire.target, _flat(wire.points)] for wire in drawing.wires],
         "margin": columns.tenths(drawing.margin),
         "rows": [columns.tenths(end) for end in drawing.row_ends],
     }
@@ -311,15 +310,12 @@ def ends_document(report: TraceReport, graph: Graph, drawing: Drawing) -> dict[s
     """
     if not graph.cuts:
         return None
-    places = {box.id: place for place, box in enumerate(drawing.boxes)}
     return {
         "cuts": [
             [cut.source, cut.target, cut.detachment, cut.location, cut_label(cut), cut_sentence(report, graph, cut)]
             for cut in graph.cuts
         ],
-        "wires": [
-            [places[wire.source], places[wire.target], _flat(wire.points), wire.cut] for wire in drawing.detachment
-        ],
+        "wires": [[wire.source, wire.target, _flat(wire.points), wire.cut] for wire in drawing.detachment],
         "rows": list(_cut_rows(drawing)),
     }
 

@@ -25,7 +25,7 @@ from tensormagic.views.panels.memory import summary, tiles, title
 from tensormagic.views.panels.tensors import table_summary, table_title, total
 from tensormagic.views.pictures.tensor_elements import shape_text
 from tensormagic.views.pictures.timeline import Layer, by_category, columns, main_timeline, ticks
-from tensormagic.views.pictures.treemap import Tile
+from tensormagic.views.pictures.treemap import Tile, bytes_of, grouped
 from tensormagic.views.theme import ALONE_COLOUR, CATEGORY_COLOURS, GROUP_COLOUR, LINE_COLOURS, RUN_COLOURS, role
 from tensormagic.words import count, number_of_bytes, plural, shortened
 
@@ -188,23 +188,17 @@ class Node:
 def _tree(name: str, inner: Sequence[Tile]) -> Iterable[Node]:
     """Return the nodes of a device: itself, its groups, their storages, the smallest of these together."""
     ranked = sorted(inner, key=lambda tile: -tile.nbytes)
-    groups: dict[str, list[Tile]] = {}
-    for tile in ranked[:MOST_TILES]:
-        groups.setdefault(tile.group, []).append(tile)
-    yield Node(name, name, "", _bytes(ranked), role("cap"), _number(ranked))
+    groups = grouped(ranked[:MOST_TILES], lambda tile: tile.group)
+    yield Node(name, name, "", bytes_of(ranked), role("cap"), _number(ranked))
     for place, (group, found) in enumerate(groups.items()):
         where = f"{name}/{place}"
-        yield Node(group, where, name, _bytes(found), GROUP_COLOUR, _number(found))
+        yield Node(group, where, name, bytes_of(found), GROUP_COLOUR, _number(found))
         for at, tile in enumerate(found):
             yield Node(tile.label, f"{where}/{at}", where, tile.nbytes, CATEGORY_COLOURS[tile.category], tile.title)
     rest = ranked[MOST_TILES:]
     if rest:
         words = f"{count(sum(tile.count for tile in rest))} smaller"
-        yield Node(words, f"{name}/rest", name, _bytes(rest), CATEGORY_COLOURS["other"])
-
-
-def _bytes(inner: Iterable[Tile]) -> int:
-    return sum(tile.nbytes for tile in inner)
+        yield Node(words, f"{name}/rest", name, bytes_of(rest), CATEGORY_COLOURS["other"])
 
 
 def _number(inner: Iterable[Tile]) -> str:

@@ -131,15 +131,6 @@ KEEP_INTERVAL = 3.0  # seconds between two pictures that a saved notebook shows 
 HTML_BYTES = 100_000  # larger pictures are left out of the updates of the html mode
 
 
-@dataclass(frozen=True, slots=True)
-class Substitutes:
-    """What a test puts in the place of the clock, the pace and the page."""
-
-    sender: Sender | None = None  # Where to send; by default what the mode asks for.
-    interval: float | None = None  # Seconds between two looks; by default what suits the mode, and what a look costs.
-    clock: Callable[[], float] = time.monotonic  # Seconds, monotonic.
-
-
 class LivePanel(Sampler):
     """Samples a run and sends what changed, from its start to its stop.
 
@@ -156,7 +147,9 @@ class LivePanel(Sampler):
         update: Callable[[Bundle], None] | None = None,
         keep: Callable[[Bundle], None] | None = None,
         wall: bool = False,
-        substitutes: Substitutes | None = None,
+        sender: Sender | None = None,
+        interval: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Make a panel; nothing is sent before `start`.
 
@@ -167,13 +160,14 @@ class LivePanel(Sampler):
             update: Replaces the shown output by a mimebundle, in mode ``"html"``.
             keep: Shows, or replaces, a mimebundle below the widget, in mode ``"widget"``: see `kept_bundle`.
             wall: Whether it is seen from the last row of a lecture hall.
-            substitutes: What a test puts in the place of the clock, the pace and the page.
+            sender: Where to send; by default what the mode asks for.
+            interval: Seconds between two looks; by default what suits the mode, and what a look costs.
+            clock: Seconds, monotonic.
         """
-        substitutes = substitutes or Substitutes()
         self._wall = wall
-        super().__init__(substitutes.interval or (HTML_INTERVAL if mode == "html" else None))
-        self.sender = substitutes.sender or self._sender_of(mode, report, update)
-        self._frame, self._report, self._clock = frame, report, substitutes.clock
+        super().__init__(interval or (HTML_INTERVAL if mode == "html" else None))
+        self.sender = sender or self._sender_of(mode, report, update)
+        self._frame, self._report, self._clock = frame, report, clock
         self._structure: int | None = None
         self._last_key: tuple[Any, ...] | None = None
         self._last_step, self._last_delta = 0, -math.inf

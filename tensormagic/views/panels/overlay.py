@@ -20,12 +20,11 @@ from tensormagic.reports import (
     OverlayStorage,
 )
 from tensormagic.views import theme
-from tensormagic.views.nodes import Column, Findings, Node, Panel, Paragraph, Picture, Section, Table, Words
-from tensormagic.views.pictures.cells import CHARACTER, Cell, Cells, Row, lettered
+from tensormagic.views.nodes import Column, Findings, Node, Panel, Paragraph, Picture, Section, Table, Words, table_of
+from tensormagic.views.pictures.cells import CHARACTER, Cell, Cells, Row, lettered, ruler
 from tensormagic.views.theme import code_of, loader
 from tensormagic.words import count, listed, number_of_bytes, plural, shortened, tuple_text
 
-HEAD = ("", "dtype", "shape", "stride", "elements", "bytes read")
 MOST_UNNAMED_REFERRERS = 6  # pairs with nothing in common that are named
 FEW = 3  # members up to which every pair has a sentence of its own
 MOST_ABREAST = 3  # tensors; the table of more may be wider than the panel
@@ -60,16 +59,13 @@ def view(report: OverlayReport) -> Panel:
 def _members(report: OverlayReport, storage: OverlayStorage) -> Table:
     """Return a line a member: what it is, and how many of its elements meet each of the others."""
     others = crossing_head(report, storage)
-    columns = [
-        Column("tensor", look="silent name"),
-        *(Column(title, look="number" if title in {"elements", "bytes read"} else "") for title in HEAD[1:]),
-        *(Column(title, look="number wide") for title in others),
+    plain = table_of(MEMBERS, [report.members[at] for at in storage.members])
+    met = [[meeting(storage, at, other) for other in storage.members] if others else [] for at in storage.members]
+    rows = [
+        [*row, *(Words(each, "quiet") if each in _NONE else each for each in further)]
+        for row, further in zip(plain.rows, met, strict=True)
     ]
-    crossed = storage.members if others else ()
-    rows = []
-    for at in storage.members:
-        met = (meeting(storage, at, other) for other in crossed)
-        rows.append([*member_row(report.members[at]), *(Words(one, "quiet") if one in _NONE else one for one in met)])
+    columns = [*MEMBERS, *(Column(title, look="number wide") for title in others)]
     label = "elements shared by each pair of tensors"
     return Table(columns, rows, label=label if len(storage.members) > MOST_ABREAST else "")
 
@@ -113,15 +109,14 @@ def drawn(report: OverlayReport, storage: OverlayStorage) -> str:
     return "; ".join(parts)
 
 
-def member_row(member: OverlayMember) -> tuple[str, ...]:
-    """Return what is to know of a member, in the columns of `HEAD`."""
-    read = "not counted" if member.distinct_bytes is None else count(member.distinct_bytes)
-    kind = "" if member.kind in {"Tensor", "ndarray"} else f"{shortened(member.kind, 16)} "
-    kind = "NumPy " if member.kind == "ndarray" else kind
-    return (
-        name(member), f"{kind}{shortened(member.dtype, 16)}", tuple_text(member.shape), tuple_text(member.stride),
-        count(member.elements), read,
-    )  # fmt: skip
+def _dtype(member: OverlayMember) -> str:
+    """Return the dtype, after what the member is where that is no plain tensor."""
+    kind = {"Tensor": "", "ndarray": "NumPy "}.get(member.kind, f"{shortened(member.kind, 16)} ")
+    return f"{kind}{shortened(member.dtype, 16)}"
+
+
+def _bytes_read(member: OverlayMember) -> str:
+    return "not counted" if member.distinct_bytes is None else count(member.distinct_bytes)
 
 
 def crossing_head(report: OverlayReport, storage: OverlayStorage) -> tuple[str, ...]:
@@ -184,6 +179,16 @@ def _unrelated(report: OverlayReport, pairs: list[OverlayPair]) -> tuple[str, ..
 def name(member: OverlayMember) -> str:
     """Return the name of a member: short, on one line, never empty."""
     return shortened(member.name, NAME_WIDTH) or "tensor"
+
+
+MEMBERS = (
+    Column("tensor", name, "silent name"),
+    Column("dtype", _dtype),
+    Column("shape", lambda member: tuple_text(member.shape)),
+    Column("stride", lambda member: tuple_text(member.stride)),
+    Column("elements", lambda member: count(member.elements), "number"),
+    Column("bytes read", _bytes_read, "number"),
+)
 
 
 def in_elements(report: OverlayReport, storage: OverlayStorage) -> int:
@@ -308,8 +313,4 @@ def _ruler(report: OverlayReport, storage: OverlayStorage) -> Row:
     step, room = 1, _pixels(storage) * 0.75  # three quarters: the panel may be narrower than its widest
     while step * room < len(count(starts[-1])) * CHARACTER + 4:
         step *= 2
-    cells = []
-    for at in range(0, len(starts), step):
-        span = min(step, len(starts) - at)
-        cells.append(Cell(count(starts[at]) if span == step or at == 0 else "", span=span))
-    return Row("offset" if unit > 1 else "byte", cells, "heads", "tm-offsets" + (" tm-sparse" if step > 1 else ""))
+    return ruler("offset" if unit > 1 else "byte", starts, step)

@@ -26,7 +26,7 @@ from tensormagic.views.pictures.placement import (
     placements_text,
     words,
 )
-from tensormagic.views.svg_paths import number
+from tensormagic.views.svg_paths import moved, number
 from tensormagic.views.text_canvas import wrapped
 from tensormagic.views.theme import BAD_COLOUR, MEDIAN_COLOUR, OTHER_COLOUR
 from tensormagic.views.to_html import scroll
@@ -317,12 +317,12 @@ class RankMap(Picture):
         drawn = lettered("".join(words(_LABEL, 12 + 15 * at, line) for at, line in enumerate(lines)))
         legend, deep = legend_svg([(_colour(level), _LEGEND[level]) for level in self._legend()], width)
         y = 15.0 * len(lines) + 6
-        return f'{drawn}<g transform="translate(4,{number(y)})">{legend}</g>', y + deep
+        return drawn + moved(4, y, legend), y + deep
 
     def svg(self, width: float) -> tuple[str, float]:
         """Return the image with its words and a legend below."""
         (image, high), (foot, deep) = self._image(width), self._foot(width)
-        return f'{image}<g transform="translate(0,{number(high)})">{foot}</g>', high + deep
+        return image + moved(0, high, foot), high + deep
 
     def _over(self, rows: Rows, cell: tuple[float, float, float, float]) -> Iterator[str]:
         """Yield what lies over the image: lines between its cells, hatching, tips, and ranks beside rows with room.

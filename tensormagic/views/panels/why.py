@@ -22,7 +22,7 @@ from tensormagic.views.nodes import (
     Words,
     table_of,
 )
-from tensormagic.views.svg_paths import arrowhead, line, number
+from tensormagic.views.svg_paths import arrowhead, line, moved, number, rect
 from tensormagic.views.text_canvas import cut, table
 from tensormagic.views.theme import inked, role
 from tensormagic.views.to_svg import text_svg
@@ -116,7 +116,7 @@ def path_svg(path: Path, name: str) -> str:
     ground = '<rect class="g" width="100%" height="100%"/>'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="a" {size}><style>{STYLE}</style>{ground}'
-        f'<g transform="translate({number(PAD)},{number(PAD)})">{wires}{drawn}</g></svg>'
+        f"{moved(PAD, PAD, wires, drawn)}</svg>"
     )
 
 
@@ -236,8 +236,8 @@ class WayPicture(Picture):
         came, x, y, parts = reached(self.report), 0.0, 0.0, list[str]()
         for at, step in enumerate(self.report.way):
             label = shortened(step.label, _LABEL)
-            below = [*filter(None, (step.detail, line_words(self.report, step), came_words(step)))]
-            room = max(text_width(label, 13, bold=True), text_width(" \u00b7 ".join(below), 11)) + 20
+            below = " \u00b7 ".join(filter(None, (step.detail, line_words(self.report, step), came_words(step))))
+            room = max(text_width(label, 13, bold=True), text_width(below, 11)) + 20
             wide = min(max(room, 52.0), width - _BETWEEN)
             if x and x + _BETWEEN + wide > width:
                 x, y = 0.0, y + _ROW
@@ -251,7 +251,7 @@ class WayPicture(Picture):
             ink = role("error") if step.bad else role("ink")
             parts.append(text_svg(inside, y + 19, fitted(label, wide - 8, 13, bold=True), size=13, anchor="middle",
                                   bold=True, ink=ink))  # fmt: skip
-            described = fitted(" \u00b7 ".join(below), wide - 8, 11)
+            described = fitted(below, wide - 8, 11)
             parts.append(text_svg(inside, y + 36, described, size=11, anchor="middle", quiet=not step.bad, ink=None))
             x += wide + (_BETWEEN if at else 0)
         parts.append(text_svg(0, y + _ROW + 8, self.sentence, size=12, quiet=True))
@@ -261,8 +261,7 @@ class WayPicture(Picture):
 def _place_box(x: float, y: float, wide: float, step: WayStep) -> str:
     edge = role("error") if step.bad else role("accent") if step.kind == "tensor" else role("line-2")
     ground = role("error-bg") if step.bad else role("bg")
-    place = f'x="{number(x)}" y="{number(y)}" width="{number(wide)}" height="{number(_HIGH)}" rx="4"'
-    return f'<rect {place} fill="{ground}" stroke="{edge}"/>'
+    return rect(x, y, wide, _HIGH, rx=4, fill=ground, stroke=edge)
 
 
 def _ends(before: WayStep, after: WayStep) -> bool:

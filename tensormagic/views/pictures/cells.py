@@ -192,6 +192,17 @@ class Cells:
         return canvas
 
 
+def ruler(label: str, starts: Sequence[int], every: int, chosen: int | None = None) -> Row:
+    """Return the offsets at which cells begin, one for ``every`` so many of them."""
+    cells = []
+    for at in range(0, len(starts), every):
+        span = min(every, len(starts) - at)
+        cells.append(
+            Cell(count(starts[at]) if span == every or at == 0 else "", span=span, on=every == 1 and at == chosen)
+        )
+    return Row(label, cells, "heads", "tm-offsets" + (" tm-sparse" if every > 1 else ""))
+
+
 def _th(row: Row) -> str:
     if not row.label:
         return corner(row.title)
@@ -358,16 +369,13 @@ def text(x: float, y: float, words: str, class_: str = "") -> str:
 
 def rect(box: Box, fill: str, *, title: str = "", stroke: str = PAPER) -> str:
     """Return a filled box."""
-    x, y, width, height = map(number, box)
-    inner = tag("title", escape(printable(title))) if title else ""
-    return tag("rect", inner, x=x, y=y, width=width, height=height, fill=fill, stroke=stroke)
+    return svg_paths.rect(*box, title=printable(title), fill=fill, stroke=stroke)
 
 
 def ring(box: Box) -> str:
     """Return the frame around what is worked through."""
-    x, y, width, height = map(number, box)
-    place = f'x="{x}" y="{y}" width="{width}" height="{height}" fill="none"'
-    return f'<rect {place} stroke="{PAPER}" stroke-width="4.5"/><rect {place} stroke="{INK}" stroke-width="2"/>'
+    both = (svg_paths.rect(*box, fill="none", stroke=ink, stroke_width=wide) for ink, wide in ((PAPER, 4.5), (INK, 2)))
+    return "".join(both)
 
 
 def patches(fills: Sequence[Sequence[str]], box: Box) -> str:

@@ -29,7 +29,7 @@ from tensormagic.views.markup import escape, svg_image, tag
 from tensormagic.views.nodes import Column, Picture, Section, Table
 from tensormagic.views.panels.trace_words import measured, norm_text, run_text, touched
 from tensormagic.views.pictures.graph_svg import SOLID, Scene, graph_svg, legend_svg, nonfinite_marks, styled
-from tensormagic.views.svg_paths import number
+from tensormagic.views.svg_paths import document, moved, number
 from tensormagic.views.text_canvas import bar, columns_of, printable, wrapped
 from tensormagic.views.theme import EITHER_SIDE
 from tensormagic.words import DOT, count, listed, plural, shortened
@@ -113,7 +113,7 @@ class GradientGraph(Picture):
         content = f'<g transform="{place}">{graph_svg(scene)}{mark.svg}</g>'
         high = top + drawing.height * scale + (18 if said or born else 12)
         if not self._is_drawn_only:
-            content += f'<g transform="translate(0,{number(high)})">{legend_svg(scene)}</g>'
+            content += moved(0, high, legend_svg(scene))
             high += 18
         words = self.sentence if self.tips else ""
         solid = SOLID if self._is_drawn_only else ""
@@ -182,12 +182,9 @@ class EndedGraph(Picture):
         mark = marks.mark_svg(drawing, self.node, self.words)
         left, right = max(_PAD, _PAD - mark.left), max(drawing.width, mark.right)
         width, height = left + right + _PAD, drawing.height + mark.above + 2 * _PAD
-        size = f'width="{number(width)}" height="{number(height)}" viewBox="0 0 {number(width)} {number(height)}"'
-        start = f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{tag("style", style) if style else ""}'
-        moved = f"translate({number(left)},{number(mark.above + _PAD)})"
-        content = f"{graph_svg(Scene(drawing, self.graph, None))}{mark.svg}"
-        drawn = styled(f'<g transform="{moved}">{content}</g>', SOLID, marks.CRASH_STYLE)
-        return f"{start}{drawn}</svg>\n", width, height
+        content = moved(left, mark.above + _PAD, graph_svg(Scene(drawing, self.graph, None)), mark.svg)
+        drawn = (tag("style", style) if style else "") + styled(content, SOLID, marks.CRASH_STYLE)
+        return f"{document(drawn, width, height)}\n", width, height
 
 
 # -- as text ----------------------------------------------------------------------------------------------------------

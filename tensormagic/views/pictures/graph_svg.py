@@ -24,6 +24,7 @@ from tensormagic.views.graph.marks import (
     bad_among,
     marks_svg,
     nonfinite_by_box,
+    ring_svg,
     value_of,
     word_place,
     words_around,
@@ -49,14 +50,14 @@ def _cuts_svg(drawing: Drawing, graph: Graph) -> str:
     """Return what lies above the lines: where wires are severed, what ended them, and where a value was taken."""
     if not graph.cuts:
         return ""
-    canvas, boxes = Canvas(), {box.id: box for box in drawing.boxes}
+    canvas = Canvas()
     for wire in drawing.detachment:
         _break(canvas, *_near_end(wire.points[-2], wire.points[-1]))
     for box in drawing.boxes:
         for row, cut in enumerate(box.cuts):
             _row(canvas, box, row, cut.label)
     for number_, cuts in drawing.stubs.items():
-        _stub(canvas, boxes[number_], detachment=any(graph.cuts[cut].detachment for cut in cuts))
+        _stub(canvas, drawing.boxes[number_], detachment=any(graph.cuts[cut].detachment for cut in cuts))
     return canvas.svg()
 
 
@@ -161,14 +162,15 @@ def graph_svg(scene: Scene) -> str:
         _wire(wires, wire, values)
     for box in drawing.boxes:
         if box.kind in {"module", "repeat"}:
-            behind.path(f"b s{_level(values[box.id])}", _plate(box.x - 3, box.y - 3, box.width, plain=True))
-        plates.path(f"b s{_level(values[box.id])}", _plate(box.x, box.y, box.width, plain=large))
+            behind.path(f"b s{values[box.id].style}", _plate(box.x - 3, box.y - 3, box.width, plain=True))
+        plates.path(f"b s{values[box.id].style}", _plate(box.x, box.y, box.width, plain=large))
         _box(boxes, box, scene, values[box.id])
-    first_nonfinite = nonfinite_by_box(drawing, scene.graph)
+    born = nonfinite_marks(scene)
+    named = {mark.box.id for mark in born}  # the words take the place of the number
     if len(drawing.boxes) < _CROWDED:
         for box in drawing.boxes:
             number = _said(scene, box, gradient=True) or values[box.id].number
-            if box.id not in first_nonfinite and number:  # the words take the place of the number
+            if box.id not in named and number:
                 ink = "k c o r" if values[box.id].bad else "k c o"
                 marks.text(ink, box.x + box.width / 2, box.y - 7, number)
         if scene.frame is not None and (shown := scene.frame.values) is not None:
@@ -177,7 +179,6 @@ def graph_svg(scene: Scene) -> str:
                 (x, y), (tip, height) = wire.points[at - 1 : at + 1]
                 words = wire_text(scene.graph, shown, wire.edges)
                 marks.text("k c o q", (x + tip) / 2, (y + height) / 2 - 4, words)  # over the middle of the wire
-    born = nonfinite_marks(scene)
     around = [words_around(mark.x, mark.y, mark.half) for mark in born]
     written = f"{marks.svg()}{marks_svg(drawing, scene.marks, around)}{''.join(mark.svg() for mark in born)}"
     ends = _cuts_svg(drawing, scene.graph)
@@ -193,14 +194,10 @@ def _said(scene: Scene, box: Box, *, gradient: bool) -> str:
     return gradient_text(values.gradients[node]) if gradient else value_text(values.made[node])
 
 
-def _level(value: Value) -> str:
-    return value.style.removeprefix("n") if value.style != "none" else "none"
-
-
 def _wire(canvas: Canvas, wire: Wire, values: dict[int, Value]) -> None:
     """Draw a line from source to target, as thick as the gradient that the target received."""
     value = values[wire.target] if not values[wire.source].untouched else Value()
-    level = _level(value)
+    level = value.style
     thick = _THICKNESS[int(level)] if level.isdigit() else 4.0 if value.bad else 1.2
     tip, length = wire.points[-1], round(5.0 + thick)
     path = line([*wire.points[:-1], (tip[0] + min(length, wire.points[-2][0] - tip[0]), tip[1])])
@@ -211,7 +208,7 @@ def _wire(canvas: Canvas, wire: Wire, values: dict[int, Value]) -> None:
 
 
 def _box(canvas: Canvas, box: Box, scene: Scene, value: Value) -> None:
-    level, middle, bottom = _level(value), box.x + box.width / 2, box.y + HEAD_HEIGHT
+    level, middle, bottom = value.style, box.x + box.width / 2, box.y + HEAD_HEIGHT
     if value.bad:
         canvas.path("h", hatching(box.x + 2, bottom - _FOOT - 1, box.width - 4, _FOOT))
     elif not value.untouched and not value.blind:
@@ -250,9 +247,9 @@ def _badges(canvas: Canvas, box: Box, scene: Scene) -> None:
 def _badge(canvas: Canvas, box: Box, row: int, label: str, *, value: Value) -> None:
     x, y = box.x + 3, box.y + HEAD_HEIGHT + 5 + row * BADGE_HEIGHT
     if value.bad or value.untouched or value.blind:
-        canvas.path(f"w s{_level(value)}", f"M{point(x, y)}h8v8h-8z")
+        canvas.path(f"w s{value.style}", f"M{point(x, y)}h8v8h-8z")
     else:
-        canvas.path(f"x s{_level(value)}", f"M{point(x, y + 4)}h8")
+        canvas.path(f"x s{value.style}", f"M{point(x, y + 4)}h8")
     if value.bad:
         canvas.path("h", hatching(x + 1, y + 1, 6, 6))
     canvas.text("k", x + 12, y + 8, fitted(label, box.width - 16, BADGE_SIZE))
@@ -285,8 +282,7 @@ class NonfiniteMark(NamedTuple):
     def svg(self) -> str:
         """Return it: a ring, a sign and the words."""
         box, x, y = self.box, self.x, self.y
-        where = f'x="{number(box.x - 3.5)}" y="{number(box.y - 3.5)}" width="{number(box.width + 7)}"'
-        ring = f'<rect class="w sbad" stroke-width="2" {where} height="{number(HEAD_HEIGHT + 7)}" rx="6"/>'
+        ring = ring_svg(box, 3.5, 'class="w sbad" stroke-width="2"', 6)
         sign = f'<path class="fbad" d="M{point(x - self.half, y - 9.5)}l5.5,5.5l-5.5,5.5l-5.5,-5.5z"/>'
         return f'{ring}{sign}<text class="m c o" x="{number(x + 3)}" y="{number(y)}">{self.words}</text>'
 

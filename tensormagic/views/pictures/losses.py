@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tensormagic.reports.comparison import ComparisonReport, LossPair
 from tensormagic.views.markup import escape, svg_image, tag
 from tensormagic.views.nodes import Picture
-from tensormagic.views.svg_paths import number, point
+from tensormagic.views.svg_paths import document, moved, number, point
 from tensormagic.views.text_canvas import wrapped
 from tensormagic.views.theme import MIXED_COLOUR, RUN_COLOURS
 from tensormagic.views.to_svg import legend_svg, text_svg
@@ -58,7 +58,7 @@ class LossesPicture(Picture):
         """Return the lines, with the ends of both axes and the names of the runs."""
         losses, left = self.report.losses, 76.0  # room for -1.234e-17
         inner = loss_svg(losses, self.scale).partition(">")[2].removesuffix("</svg>")
-        lines = f'<g transform="translate({number(left)},20)">{inner}</g>'
+        lines = moved(left, 20, inner)
         low, high, base = short_number(self.scale.low), short_number(self.scale.high), 20.0 + HEIGHT
         texts = [
             text_svg(left, 12, self._title, quiet=True),
@@ -69,8 +69,7 @@ class LossesPicture(Picture):
         ]
         names = [shortened(side.name, NAME) for side in (self.report.left, self.report.right)]
         legend, high_ = legend_svg(list(zip(RUN_COLOURS, names, strict=True)), width)
-        below = f'<g transform="translate(0,{number(base + 24)})">{legend}</g>'
-        return lines + "".join(texts) + below, base + 24 + high_
+        return lines + "".join(texts) + moved(0, base + 24, legend), base + 24 + high_
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +105,7 @@ def loss_svg(losses: Sequence[LossPair], scale: LossScale) -> str:
         _series(losses, [pair.right for pair in losses], scale, f'stroke="{right}" stroke-width="2"'),
     )
     frame = f'<path d="{grid}" stroke="{MIXED_COLOUR}" stroke-opacity=".35" fill="none"/>'
-    size = f'width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{frame}{"".join(lines)}</svg>'
+    return document(frame + "".join(lines), WIDTH, HEIGHT)
 
 
 def _series(losses: Sequence[LossPair], values: Sequence[float | None], scale: LossScale, stroke: str) -> str:

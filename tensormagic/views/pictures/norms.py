@@ -28,7 +28,7 @@ from tensormagic.views.panels.trace_words import (
 )
 from tensormagic.views.pictures.graph_svg import styled
 from tensormagic.views.pictures.losses import loss_scale
-from tensormagic.views.svg_paths import Canvas, eased, hatching, number, point, polyline
+from tensormagic.views.svg_paths import Canvas, eased, hatching, moved, number, point, polyline
 from tensormagic.views.text_canvas import LEGEND, bar, bars, columns_of, printable, wrapped
 from tensormagic.views.theme import inked
 from tensormagic.words import plural, seconds_text, short_number
@@ -198,8 +198,7 @@ def chart(report: TraceReport, width: float, *, most: int = MOST_CHARTS) -> tupl
     if left_out := len(report.parameters) - len(shown):
         words = f"{plural(left_out, 'parameter')} more, not shown here"
         foot, height = f'<text class="q" x="0" y="{number(height + 12)}">{words}</text>', height + 20
-    moved = f'<g transform="translate(0,{number(below + 20)})">{body}{foot}</g>'
-    return f"{loss}{head}{moved}", height + below + 20
+    return f"{loss}{head}{moved(0, below + 20, body, foot)}", height + below + 20
 
 
 def _loss(report: TraceReport, width: float) -> tuple[str, float]:
@@ -301,11 +300,10 @@ def _bars(shown: Sequence[ParameterSeries], scale: Scale, width: float) -> tuple
     names = min(max(text_width(series.name, 10.5) for series in shown) + 10, width * 0.4)
     columns = 2 if len(shown) > 6 and width > 700 else 1
     rows, wide = math.ceil(len(shown) / columns), (width + _GAP) / columns - _GAP
-    parts = [
-        f'<g transform="translate({point(at // rows * (wide + _GAP), at % rows * _BAR_HEIGHT)})">'
-        f"{_bar(series, scale, names, wide)}</g>"
+    parts = (
+        moved(at // rows * (wide + _GAP), at % rows * _BAR_HEIGHT, _bar(series, scale, names, wide))
         for at, series in enumerate(shown)
-    ]
+    )
     return "".join(parts), rows * _BAR_HEIGHT + 6
 
 

@@ -11,7 +11,7 @@ from tensormagic.reports import Arrivals, Placed
 from tensormagic.views.markup import escape, tag
 from tensormagic.views.nodes import Picture
 from tensormagic.views.pictures.cells import PAPER, Box, Cell, Cells, Row, lettered as code_lettered
-from tensormagic.views.svg_paths import number
+from tensormagic.views.svg_paths import moved, number
 from tensormagic.views.text_canvas import wrapped
 from tensormagic.views.theme import BAD_COLOUR, DIVERGING, OTHER_COLOUR, role
 from tensormagic.views.to_svg import legend_svg
@@ -302,7 +302,7 @@ class RankLanes(Picture):
         drawn += [words(_LANES_LEFT, y, "0"), words(width - 60, y, seconds_text(span))]
         keys = [(DIVERGING[4], "waits for the last rank"), *([(BAD_COLOUR, "did not come")] if holes else [])]
         legend, high = legend_svg(keys, width)
-        parts.append(f'<g transform="translate(4,{number(y + 8)})">{legend}</g>')
+        parts.append(moved(4, y + 8, legend))
         y += 8 + high
         drawn += [words(4, y + 6, f"{count(more)} more ranks")] if more else []
         return lettered("".join([*parts, *drawn])), y + 8

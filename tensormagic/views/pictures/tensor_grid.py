@@ -31,6 +31,7 @@ from tensormagic.views.pictures.cells import (
     image,
     patches,
     ring,
+    ruler,
     steps,
     text,
 )
@@ -227,12 +228,7 @@ def _offsets(strip: Strip, chosen: int | None) -> Row:
     """Return the offsets below a strip, as many as there is room for in a notebook."""
     room = min(_WIDTH / len(strip.cells), _CELL_WIDTH)
     every = max(1, -(-(7 * len(count(strip.cells[-1].start)) + 4) // int(max(room, 1))))
-    cells = []
-    for at in range(0, len(strip.cells), every):
-        span = min(every, len(strip.cells) - at)
-        words = count(strip.cells[at].start) if span == every or at == 0 else ""
-        cells.append(Cell(words, span=span, on=every == 1 and at == chosen))
-    return Row("offset", cells, "heads", "tm-offsets" + (" tm-sparse" if every > 1 else ""))
+    return ruler("offset", [each.start for each in strip.cells], every, chosen)
 
 
 def strip_html(report: TensorReport, drawn: DrawnLayout) -> str:

@@ -35,7 +35,7 @@ from tensormagic.views.pictures.cells import (
     text,
 )
 from tensormagic.views.pictures.tensor_elements import value_range
-from tensormagic.views.svg_paths import number
+from tensormagic.views.svg_paths import moved
 from tensormagic.views.text_canvas import wrapped
 from tensormagic.views.to_html import scroll, with_code
 from tensormagic.words import ELLIPSIS, TIMES, count, number_of_bytes, plural, short_number, shortened, tuple_text
@@ -352,7 +352,7 @@ def _list_svg(stored: StoredList, left: float, width: float) -> tuple[str, float
     cells = _list_cells(stored, fitting)
     caption = shortened(_list_caption(replace(stored, shown=fitting)), max(int((width - left - cells.left) // 7), 1))
     drawn = cells.svg() + text(cells.left, cells.height + 14, caption, "q")
-    return f'<g transform="translate({number(left)},0)">{drawn}</g>', cells.height + 20
+    return moved(left, 0, drawn), cells.height + 20
 
 
 # -- in a terminal ---------------------------------------------------------------------------------------------------

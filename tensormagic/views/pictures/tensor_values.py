@@ -14,7 +14,7 @@ from tensormagic.views.markup import escape, tag
 from tensormagic.views.nodes import Cell, Picture, Words
 from tensormagic.views.pictures.cells import HATCHED, PALETTE, SKIP, fraction, image, lettered, patches, text
 from tensormagic.views.pictures.tensor_elements import TABLE_CELLS
-from tensormagic.views.svg_paths import number
+from tensormagic.views.svg_paths import rect
 from tensormagic.views.text_canvas import BLOCKS, NOT_FINITE as BAD, ZERO, fewer, sparkline, wrapped
 from tensormagic.views.theme import role
 from tensormagic.views.to_html import with_code
@@ -170,9 +170,8 @@ def _special(label: str, found: int, highest: int) -> str:
 
 def _bar_svg(x: float, wide: float, found: int, highest: int, colour: str) -> str:
     high = min(_HEIGHT * found / highest, _HEIGHT) if highest else _HEIGHT
-    high = max(high, 1.0) if found else 0.0
-    place = f'x="{number(x)}" y="{number(_HEIGHT - high)}" width="{number(wide)}" height="{number(high)}"'
-    return f'<rect {place} fill="{colour}"/>' if found else ""
+    high = max(high, 1.0)
+    return rect(x, _HEIGHT - high, wide, high, fill=colour) if found else ""
 
 
 # -- in words -------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from tensormagic.reports import CATEGORIES, MemoryRunReport, Timeline
 from tensormagic.views import theme
 from tensormagic.views.markup import attributes, escape, svg_image, tag
 from tensormagic.views.nodes import Picture
-from tensormagic.views.svg_paths import number
+from tensormagic.views.svg_paths import moved, number
 from tensormagic.views.text_canvas import bar_rows, heights
 from tensormagic.views.theme import BEFORE, CATEGORY_COLOURS, CATEGORY_LETTERS, STACK_COLOURS, role
 from tensormagic.views.to_svg import legend_svg, text_svg
@@ -232,8 +232,8 @@ class TimelinePicture(Picture):
         entries = [(layer_colour(layer), f"{self.words(layer)} {number_of_bytes(layer.values[peak])}")
                    for layer in reversed(layers)]  # fmt: skip
         legend, high = legend_svg(entries, width)
-        below = f'<g transform="translate(0,{number(CHART_HEIGHT + 10)})">{legend}</g>'
-        return _chart_svg(self.timeline, layers, width) + below, CHART_HEIGHT + 10 + high
+        below = CHART_HEIGHT + 10
+        return _chart_svg(self.timeline, layers, width) + moved(0, below, legend), below + high
 
 
 # -- words -----------------------------------------------------------------------------------------------------------

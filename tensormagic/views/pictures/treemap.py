@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from tensormagic.views.markup import escape, fitted, tag, text_width
 from tensormagic.views.nodes import Picture
-from tensormagic.views.svg_paths import number
+from tensormagic.views.svg_paths import rect
 from tensormagic.views.text_canvas import bar_rows
 from tensormagic.views.theme import CATEGORY_COLOURS, CATEGORY_LETTERS, CATEGORY_WORDS, MIXED, ink_on, role
 from tensormagic.views.to_svg import one_line, text_svg
@@ -148,11 +148,11 @@ class Treemap:
 def treemap(tiles: Iterable[Tile], width: float, height: float, *, most: int = MOST_CELLS) -> Treemap:
     """Return the tiles in their places; those too small, or beyond the ``most`` largest, are put together."""
     whole = Box(0.0, 0.0, width, height)
-    groups = _grouped(_drawable([tile for tile in tiles if tile.nbytes > 0], whole.area, most), lambda tile: tile.group)
+    groups = grouped(_drawable([tile for tile in tiles if tile.nbytes > 0], whole.area, most), lambda tile: tile.group)
     placed = []
     for box, label, inner in _laid(groups, whole):
         cells: list[Cell] = []
-        for area, _, same in _laid(_grouped(inner, _kind), box):
+        for area, _, same in _laid(grouped(inner, _kind), box):
             ranked = sorted(same, key=lambda tile: (-tile.nbytes, tile.label))
             places = squarify([tile.nbytes for tile in ranked], area)
             cells += map(Cell, places, ranked)
@@ -162,12 +162,13 @@ def treemap(tiles: Iterable[Tile], width: float, height: float, *, most: int = M
 
 def _laid(groups: dict[str, list[Tile]], box: Box) -> list[tuple[Box, str, list[Tile]]]:
     """Return each group with its rectangle, the largest first."""
-    ranked = sorted(groups.items(), key=lambda item: (-_total(item[1]), item[0]))
-    boxes = squarify([_total(tiles) for _, tiles in ranked], box)
+    ranked = sorted(groups.items(), key=lambda item: (-bytes_of(item[1]), item[0]))
+    boxes = squarify([bytes_of(tiles) for _, tiles in ranked], box)
     return [(place, label, tiles) for place, (label, tiles) in zip(boxes, ranked, strict=True)]
 
 
-def _grouped(tiles: Iterable[Tile], key: Callable[[Tile], str]) -> dict[str, list[Tile]]:
+def grouped(tiles: Iterable[Tile], key: Callable[[Tile], str]) -> dict[str, list[Tile]]:
+    """Return the tiles that ``key`` calls alike, in their order."""
     groups: dict[str, list[Tile]] = {}
     for tile in tiles:
         groups.setdefault(key(tile), []).append(tile)
@@ -179,14 +180,12 @@ def _drawable(tiles: Sequence[Tile], area: float, most: int) -> list[Tile]:
 
     What is still too small is one tile of several kinds, however small that is.
     """
-    least = SMALLEST * _total(tiles) / area if area > 0 else 0.0
+    least = SMALLEST * bytes_of(tiles) / area if area > 0 else 0.0
     ranked = sorted(tiles, key=lambda tile: -tile.nbytes)
     drawn = [tile for tile in ranked[:most] if tile.nbytes >= least]
     rest: list[Tile] = ranked[len(drawn) :]
     for group in (None, ELSEWHERE):  # together with others of its group, then with others of its kind
-        alike = (
-            _grouped(rest, lambda tile: f"{tile.category}\n{tile.group}") if group is None else _grouped(rest, _kind)
-        )
+        alike = grouped(rest, lambda tile: f"{tile.category}\n{tile.group}") if group is None else grouped(rest, _kind)
         joined = [_joined(same, group) for same in alike.values()]
         drawn += [tile for tile, _ in joined if tile.nbytes >= least]
         rest = [small for tile, parts in joined if tile.nbytes < least for small in parts]
@@ -203,10 +202,11 @@ def _joined(tiles: Sequence[Tile], group: str | None) -> tuple[Tile, Sequence[Ti
     where = first.group if group is None else group
     if len(tiles) == 1 and where == first.group:
         return first, tiles
-    return Tile(where, f"{count(number)} smaller", first.category, _total(tiles), "", number), tiles
+    return Tile(where, f"{count(number)} smaller", first.category, bytes_of(tiles), "", number), tiles
 
 
-def _total(tiles: Iterable[Tile]) -> int:
+def bytes_of(tiles: Iterable[Tile]) -> int:
+    """Return how many bytes tiles stand for."""
     return sum(tile.nbytes for tile in tiles)
 
 
@@ -329,18 +329,18 @@ class TreemapPicture(Picture):
 
     def text(self, width: int) -> Iterator[str]:
         """Return it by name: bytes as bars, and what they are of."""
-        ranked = sorted(_grouped(self.tiles, lambda tile: tile.group).items(), key=lambda item: -_total(item[1]))
-        yield f"  by name, of {number_of_bytes(_total(self.tiles))}"
+        ranked = sorted(grouped(self.tiles, lambda tile: tile.group).items(), key=lambda item: -bytes_of(item[1]))
+        yield f"  by name, of {number_of_bytes(bytes_of(self.tiles))}"
         rows = []
         for name, inner in ranked[:MOST_NAMES]:
             kinds = dict.fromkeys(
                 CATEGORY_WORDS[tile.category] for tile in sorted(inner, key=lambda tile: -tile.nbytes)
             )
             storages = plural(sum(tile.count for tile in inner), "storage")
-            rows.append((name, _total(inner), (number_of_bytes(_total(inner)), storages, listed(kinds, most=3))))
+            rows.append((name, bytes_of(inner), (number_of_bytes(bytes_of(inner)), storages, listed(kinds, most=3))))
         yield from bar_rows(rows, width)
         if rest := [tile for _, inner in ranked[MOST_NAMES:] for tile in inner]:
-            yield f"  and {plural(len(ranked) - MOST_NAMES, 'more name')}, {number_of_bytes(_total(rest))}"
+            yield f"  and {plural(len(ranked) - MOST_NAMES, 'more name')}, {number_of_bytes(bytes_of(rest))}"
 
     def svg(self, width: float) -> tuple[str, float]:
         """Return it as rectangles, higher than in a page."""
@@ -357,7 +357,7 @@ class TreemapPicture(Picture):
 
 def treemap_alternative(tiles: Sequence[Tile], what: str) -> str:
     """Return how much is drawn, what it is by category, and the largest items: ``net.fc.weight 4 MiB (47 %)``."""
-    total = sum(tile.nbytes for tile in tiles)
+    total = bytes_of(tiles)
     if not total:
         return f"Treemap of {what}: nothing"
     kinds = [f"{CATEGORY_WORDS[kind]} {percent(nbytes, total)}" for kind, nbytes in _largest(tiles, _kind)]
@@ -372,10 +372,8 @@ def treemap_alternative(tiles: Sequence[Tile], what: str) -> str:
 
 def _largest(tiles: Sequence[Tile], key: Callable[[Tile], str]) -> list[tuple[str, int]]:
     """Return what has the most bytes of all that ``key`` calls alike."""
-    totals: dict[str, int] = {}
-    for tile in tiles:
-        totals[key(tile)] = totals.get(key(tile), 0) + tile.nbytes
-    return sorted(((name, nbytes) for name, nbytes in totals.items() if nbytes), key=lambda pair: -pair[1])[:MOST]
+    totals = [(name, bytes_of(alike)) for name, alike in grouped(tiles, key).items()]
+    return sorted((pair for pair in totals if pair[1]), key=lambda pair: -pair[1])[:MOST]
 
 
 def _called(tile: Tile) -> str:
@@ -424,10 +422,7 @@ def _place(box: Box, map_: Treemap, *, high: bool = True) -> str:
 def _cell_svg(cell: Cell, group: Group) -> str:
     box, ground = cell.box, CATEGORY_COLOURS[cell.tile.category]
     title = "\n".join(map(one_line, shortened_title(cell).splitlines()))
-    shape = (
-        f'<rect x="{number(box.x)}" y="{number(box.y)}" width="{number(box.width)}" height="{number(box.height)}" '
-        f'fill="{ground}" stroke="{role("bg")}"><title>{escape(title)}</title></rect>'
-    )
+    shape = rect(box.x, box.y, box.width, box.height, title=title, fill=ground, stroke=role("bg"))
     top = box.y + (HEADER if is_lowered(cell, group) else 0) + SIZE + 1
     words = enumerate(cell_lines(cell, group))
     return shape + "".join(
@@ -437,8 +432,7 @@ def _cell_svg(cell: Cell, group: Group) -> str:
 
 def _header_svg(group: Group) -> str:
     box, (name, *nbytes) = group.box, header_words(group)
-    place = f'x="{number(box.x)}" y="{number(box.y)}" width="{number(box.width)}" height="{HEADER:.0f}"'
-    ground = f'<rect {place} fill="{role("cap")}"/>'
+    ground = rect(box.x, box.y, box.width, HEADER, fill=role("cap"))
     left = text_svg(box.x + 4, box.y + 13, name, size=SIZE, bold=True, ink=role("on-cap"))
     end = box.x + box.width - 4
     right = (text_svg(end, box.y + 13, each, size=SIZE, anchor="end", ink=role("on-cap")) for each in nbytes)
