@@ -42,11 +42,11 @@ def moved(x: float, y: float, *content: str) -> str:
     return f'<g transform="translate({point(x, y)})">{"".join(content)}</g>'
 
 
-def document(content: str, width: float, height: float, **look: object) -> str:
-    """Return a drawing as a picture of its own."""
+def document(content: str, width: float, height: float, look: str = "") -> str:
+    """Return a drawing as a picture of its own; ``look`` are further attributes."""
     wide, high = number(width), number(height)
     size = f'width="{wide}" height="{high}" viewBox="0 0 {wide} {high}"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}{attributes(**look)}>{content}</svg>'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}{look}>{content}</svg>'
 
 
 def polyline(points: Sequence[Point]) -> str:

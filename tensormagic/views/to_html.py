@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import singledispatch
 from itertools import groupby
 
-from tensormagic.reports import Finding, Gap
+from tensormagic.reports import Finding
 from tensormagic.views import nodes, svg_paths, theme
 from tensormagic.views.markup import corner, escape, tag
 from tensormagic.views.nodes import Cell, Node
@@ -98,12 +98,6 @@ def explanation_html(finding: Finding) -> list[str]:
         for line in finding.related
     ]
     return [remedy_html(finding), *related, tag("p", " \u00b7 ".join(described))]
-
-
-def gaps_html(gaps: Iterable[Gap]) -> str:
-    """Return what could not be read, named, or nothing where everything could be."""
-    rows = "".join(tag("p", tag("b", escape(gap.section)), " not shown: ", with_code(gap.reason)) for gap in gaps)
-    return tag("div", rows, class_="tm-gaps") if rows else ""
 
 
 # What a node looks like stands in ``static/view.css``, a listing in ``source.css``; all text passes through
@@ -201,7 +195,8 @@ def cell(node: Cell) -> str:
 @html.register
 def _(node: nodes.Findings) -> str:
     clear = tag("p", icon("ok"), " ", escape(node.clear), class_="tm-clear") if node.clear else ""
-    return (findings_html(node) or clear) + gaps_html(node.gaps)
+    gaps = [tag("p", tag("b", escape(gap.section)), " not shown: ", with_code(gap.reason)) for gap in node.gaps]
+    return (findings_html(node) or clear) + (tag("div", *gaps, class_="tm-gaps") if gaps else "")
 
 
 @html.register

@@ -43,7 +43,7 @@ class Page:
         wide, high = WIDTH + 2 * _MARGIN, round(self._height + _MARGIN / 2)
         ground = f'<rect width="{wide:.0f}" height="{high}" fill="{_PAPER}"/>'
         sentence = tag("title", escape(one_line(alternative)))
-        return document(f"{sentence}{ground}{''.join(self._parts)}", wide, high, role="img", font_family=_FONT)
+        return document(f"{sentence}{ground}{''.join(self._parts)}", wide, high, f' role="img" font-family="{_FONT}"')
 
 
 def legend_svg(entries: Sequence[tuple[str, str]], width: float) -> tuple[str, float]:

@@ -62,11 +62,6 @@ class Folding:
     note: str = ""  # How it was made smaller than what a user would draw; empty where it was not.
 
 
-def forward_links(graph: Graph) -> list[Edge]:
-    """Return the graph's edges turned round, the way the forward ran: from what made an input to what used it."""
-    return [(edge.target, edge.source) for edge in graph.edges]
-
-
 def is_view(node: Node) -> bool:
     """Say whether a node only looks at the same elements in another way (or casts them)."""
     op = node.op.lstrip("_")
@@ -76,7 +71,7 @@ def is_view(node: Node) -> bool:
 @once
 def fold(graph: Graph) -> Folding:
     """Fold leaves into badges and chains of views into one group each."""
-    links = forward_links(graph)
+    links = [(edge.target, edge.source) for edge in graph.edges]  # the way the forward ran
     users, inputs = adjacency(len(graph.nodes), links)
     order = topological_order(len(graph.nodes), links)
     each = shows_values(graph)

@@ -82,13 +82,11 @@ def norm_codes(norms: Iterable[float]) -> list[Code]:
     return [round(per_decade * log10(norm)) if 0 < norm < top else norm_code(norm) for norm in norms]
 
 
-def code_steps(codes: Iterable[Code]) -> list[Code]:
-    """Return each number as its difference from the last one before it: a series that moves little packs to little."""
-    return [code for (code,) in code_changes([code] for code in codes)]
-
-
 def code_changes(rows: Iterable[Sequence[Code]]) -> list[list[Code]]:
-    """Return rows of codes with every number as its difference from the last number above it in its column."""
+    """Return rows of codes with every number as its difference from the last number above it in its column.
+
+    What moves little packs to little.
+    """
     above: dict[int, int] = {}
     changed = []
     for row in rows:

@@ -264,13 +264,14 @@ def _parameter(parameter: ParameterSeries, short: str, places: list[int]) -> dic
     norms, updates = parameter.norms, parameter.updates
     elements = plural(parameter.numel, "element")
     any_update = any(map(touched, updates))
+    codes = columns.norm_codes(norms[place] for place in places if place < len(norms))
     return {
         "name": parameter.name,
         "short": short,
         "said": f"{parameter.name}  {whole_shape(parameter.shape)}  {parameter.dtype}, {elements}",
         "requires_grad": parameter.requires_grad,
         "used": parameter.used,
-        "norms": columns.code_steps(columns.norm_codes(norms[place] for place in places if place < len(norms))),
+        "norms": [code for (code,) in columns.code_changes([code] for code in codes)],
         "updates": [move_text(updates[place]) for place in places if place < len(updates)] if any_update else [],
     }
 
