@@ -22,7 +22,7 @@ from tensormagic.views.to_svg import text_svg
 from tensormagic.words import DOT, MINUS, TIMES, count, listed, plural, series, short_count, short_number
 
 _HEIGHT = 40  # pixels of the highest bar
-_SPARK_BARS, _FEW_BARS = 12, 8  # in the range's line; with a count each
+_SPARK_BARS, _FEW_BARS, _MOST_BARS = 12, 8, 32  # in the range's line; with a count each; at all
 _MEAN_LABEL_ROOM = 12  # characters that both ends of the axis may take beside it
 _MEAN_LABEL = (37, 63)  # per cent of the axis between which there is room to write "mean" under its mark
 _BAR, _SPECIAL = 10.0, 34.0  # pixels of the SVG
@@ -79,7 +79,7 @@ class Histogram(Picture):
 
     def html(self) -> str:
         """Return bars that each say their count where styles are stripped; nothing without numbers."""
-        bars, edges = self.statistics.histogram_counts, self.statistics.histogram_edges
+        bars, edges = _fewer(self.statistics)
         tables = []
         if bars:
             tables.append(tag("table", tag("tr", _bars(bars, edges)), self._axis(edges, len(bars)), class_="tm-bars"))
@@ -110,8 +110,7 @@ class Histogram(Picture):
     def svg(self, width: float) -> tuple[str, float]:
         """Return the bars."""
         del width
-        bars, edges = self.statistics.histogram_counts, self.statistics.histogram_edges
-        special = specials(self.statistics)
+        (bars, edges), special = _fewer(self.statistics), specials(self.statistics)
         if not bars and not special:
             return "", 0.0
         highest, x, parts = max(bars, default=0), 0.0, list[str]()
@@ -128,6 +127,13 @@ class Histogram(Picture):
             parts.append(text_svg(x, _HEIGHT + 14, f"{label} {short_count(found)}"))
             x += _SPECIAL + 30
         return "".join(parts), _HEIGHT + 18.0
+
+
+def _fewer(statistics: Statistics) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """Return bins and their edges, neighbours joined until few enough are left to be drawn."""
+    counts, edges = statistics.histogram_counts, statistics.histogram_edges
+    together = -(-len(counts) // _MOST_BARS) or 1
+    return fewer(counts, _MOST_BARS), (*edges[:-1:together], *edges[-1:])
 
 
 def _bars(counts: tuple[int, ...], edges: tuple[float, ...]) -> str:
