@@ -97,7 +97,8 @@ def render(report: Report, form: str, *, in_file: bool = False, slide: bool = Fa
         else:
             text = draw(plain_report(report), form, **options)
         if form == "html":
-            text = print_styles(text)
+            # For paper: the rules travel with each panel, because a page that holds panels knows nothing of them.
+            text = _with(text, tag("style", static("print.css")))
             most = MOST_IN_FILE if in_file else MOST_CARRIED
             text = with_slides(text) if slide else with_export(report, text, most=most)
         if not isinstance(report, RunReport):
@@ -203,16 +204,6 @@ def with_slides(html: str) -> str:
     opened = _CLOSED.sub('<details open=""', html).replace('class="tm ', 'class="tm tm-slides ', 1)
     opened = opened.replace(_STYLE_END, EITHER_SIDE + _STYLE_END)  # a run's picture is dark in the dark
     return _with(opened, tag("style", static("slide.css")), tag("script", static("slide.js")))
-
-
-# A panel on paper: light whatever the screen is, everything open and unrolled, no controls, nothing cut.
-#
-# The rules travel with each panel: a page that holds panels, a notebook above all, knows nothing of them.
-
-
-def print_styles(html: str) -> str:
-    """Return a panel that can be printed."""
-    return _with(html, tag("style", static("print.css")))
 
 
 def _with(html: str, *more: str) -> str:

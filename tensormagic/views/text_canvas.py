@@ -267,14 +267,10 @@ def holds(encoding: str | None, text: str) -> bool:
 
 @cache
 def _table(encoding: str) -> dict[int, str]:
-    return {ord(letter): LOOKALIKES[letter] for letter in _replaced(encoding)}
-
-
-def _replaced(encoding: str) -> Iterator[str]:
-    together = {letters for letters, _ in _JOINED if not holds(encoding, letters)}
-    for letter in LOOKALIKES:
-        if not holds(encoding, letter) or any(letter in letters for letters in together):
-            yield letter
+    together = "".join(letters for letters, _ in _JOINED if not holds(encoding, letters))
+    return {
+        ord(letter): like for letter, like in LOOKALIKES.items() if letter in together or not holds(encoding, letter)
+    }
 
 
 def prints_best() -> bool:

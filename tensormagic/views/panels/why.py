@@ -246,22 +246,18 @@ class WayPicture(Picture):
                 ink = role("error" if ended else "ink" if came[at - 1] else "hatch")
                 parts.append(text_svg(x + _BETWEEN / 2, y + 28, DETACHED if ended else ARROW, size=16, anchor="middle",
                                       ink=ink, bold=ended))  # fmt: skip
-            parts.append(_place_box(x + (_BETWEEN if at else 0), y, wide, step))
-            inside = x + (_BETWEEN if at else 0) + wide / 2
-            ink = role("error") if step.bad else role("ink")
+                x += _BETWEEN
+            inside, ink = x + wide / 2, role("error" if step.bad else "ink")
+            edge = role("error" if step.bad else "accent" if step.kind == "tensor" else "line-2")
+            ground = role("error-bg" if step.bad else "bg")
+            parts.append(rect(x, y, wide, _HIGH, rx=4, fill=ground, stroke=edge))
             parts.append(text_svg(inside, y + 19, fitted(label, wide - 8, 13, bold=True), size=13, anchor="middle",
                                   bold=True, ink=ink))  # fmt: skip
             described = fitted(below, wide - 8, 11)
             parts.append(text_svg(inside, y + 36, described, size=11, anchor="middle", quiet=not step.bad, ink=None))
-            x += wide + (_BETWEEN if at else 0)
+            x += wide
         parts.append(text_svg(0, y + _ROW + 8, self.sentence, size=12, quiet=True))
         return "".join(parts), y + _ROW + 14
-
-
-def _place_box(x: float, y: float, wide: float, step: WayStep) -> str:
-    edge = role("error") if step.bad else role("accent") if step.kind == "tensor" else role("line-2")
-    ground = role("error-bg") if step.bad else role("bg")
-    return rect(x, y, wide, _HIGH, rx=4, fill=ground, stroke=edge)
 
 
 def _ends(before: WayStep, after: WayStep) -> bool:
