@@ -23,8 +23,7 @@ from tensormagic.views.pictures.tensor_grid import offsets_sentence, strip_sente
 from tensormagic.views.pictures.tensor_kinds import stored_sentence, values_sentence as component_sentence
 from tensormagic.views.pictures.tensor_shot import Shot
 from tensormagic.views.pictures.tensor_values import row_sentence
-from tensormagic.views.pictures.timeline import timeline_alternative
-from tensormagic.views.pictures.timeline import by_category, by_line
+from tensormagic.views.pictures.timeline import by_category, by_line, timeline_alternative
 from tensormagic.views.pictures.treemap import LEFT_OUT, Tile, treemap_alternative
 from tests.views import samples_tensor, samples_trace, samples_viewer, trace_forms
 from tests.views.hostile import HOSTILE, everywhere
