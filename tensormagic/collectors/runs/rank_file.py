@@ -342,8 +342,9 @@ class RankFile(TracePart):
 
     def _end(self, state: str, error: str) -> None:
         if self._steps:
-            alive = (leaf.reference() for leaf in self._leaves.known)
-            self._hashes(each for each in alive if each is not None)
+            held = [each for leaf in self._leaves.known if (each := leaf.reference()) is not None]
+            if len(held) == len(self._leaves.known):  # what is gone on one rank may be held by the error of another
+                self._hashes(held)
             self._late.finish()
         if world_size() > 1:
             self._write("collectives", **collectives_since(self._newest, self.sites))
