@@ -70,7 +70,7 @@ def why(
     'y.grad is None because y is not a leaf: mul made it, and torch keeps .grad only for leaves.'
     """
     require_torch()
-    from tensormagic.collectors.objects.holdings import is_module
+    from tensormagic.collectors.objects.children import is_module
     from tensormagic.collectors.tensors.gradient_facts import gradient_facts, names_of, parameters_of, scale_in
 
     seen = sys._getframe(1).f_globals if namespace is None else namespace  # noqa: SLF001  (documented default)
@@ -131,7 +131,7 @@ def model(
     """
     __tracebackhide__ = True
     require_torch()
-    from tensormagic.collectors.objects.holdings import is_module
+    from tensormagic.collectors.objects.children import is_module
     from tensormagic.collectors.session.model import ForwardShapes, Seen, collect_model, traced_in
     from tensormagic.collectors.session.unregistered import TiedWeights, modules_report
 

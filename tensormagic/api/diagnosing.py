@@ -203,7 +203,7 @@ def check(
     1
     """
     require_torch()
-    from tensormagic.collectors.objects.holdings import is_module
+    from tensormagic.collectors.objects.children import is_module
     from tensormagic.collectors.session.session_walk import QUICK, THOROUGH
     from tensormagic.collectors.session.watching import look
 

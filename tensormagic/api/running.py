@@ -187,7 +187,7 @@ class Trace(_Run[TraceReport]):
         given = {"cell_number": cell_number, "title": title}
         self._tracer: Tracer = (
             listener("trace", namespace, cell, **given) if pace is None else
-            listener("paced", pace, namespace, cell, **given)
+            listener("sampled", pace, namespace, cell, **given)
         )  # fmt: skip
         self._follower = Run(trace=self._tracer)
         if level == "ops":

@@ -15,7 +15,7 @@ IMPORTED = (
     "torch.distributed.algorithms.join",
     "torch.nn.parallel",
     "tensormagic.api.running",
-    "tensormagic.collectors.runs.paced",
+    "tensormagic.collectors.runs.sampled_trace",
     "tensormagic.comparisons.ranks",
     "tensormagic.diagnoses",
     "tests.support.apart",

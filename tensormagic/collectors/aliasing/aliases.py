@@ -16,9 +16,9 @@ from tensormagic.collectors.geometry.layout import count_distinct
 from tensormagic.collectors.geometry.overlap import Region, overlap, overlap_elements
 from tensormagic.collectors.geometry.strides import SPARSE_PARTS, Memory, shares_version
 from tensormagic.collectors.graphs.saved_tensors import SavedHere, saved_in_graphs
-from tensormagic.collectors.objects.holdings import graph_of
+from tensormagic.collectors.objects.children import graph_of
 from tensormagic.collectors.objects.namespace import is_kind, plain, telling
-from tensormagic.collectors.objects.reach import Budget, Place, ReferenceWalk, roots
+from tensormagic.collectors.objects.referents import Budget, Place, ReferenceWalk, roots
 from tensormagic.collectors.quiet import number, numbers, quiet
 from tensormagic.reports import Alias, Holder, HoldersReport
 from tensormagic.words import seconds_text

@@ -17,7 +17,7 @@ import torch
 from tensormagic.collectors.aliasing.aliases import array_region, region_of
 from tensormagic.collectors.geometry.overlap import Region
 from tensormagic.collectors.geometry.strides import SPARSE_PARTS, Memory
-from tensormagic.collectors.objects.holdings import is_kind
+from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.namespace import Walk, walk_arrays
 from tensormagic.collectors.quiet import here, quiet
 from tensormagic.collectors.where.source import running_spaces

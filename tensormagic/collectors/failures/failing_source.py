@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.objects.holdings import is_kind
+from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.namespace import UNKNOWN, still_value
 from tensormagic.collectors.where.source import lines_of, names_of
 

@@ -23,7 +23,7 @@ from tensormagic.collectors.failures.failing_call import (
     modules_in,
 )
 from tensormagic.collectors.failures.failing_source import failing_at, unpacked, written_call
-from tensormagic.collectors.objects.holdings import is_kind
+from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.identity import ModuleNames
 from tensormagic.collectors.objects.namespace import UNKNOWN, Walk, is_plain_tensor, still_value
 from tensormagic.collectors.quiet import answers_itself, numbers, quiet

@@ -359,9 +359,6 @@ class Recorder(Protocol):
     def store(self, index: int, numbers: Measured) -> None:
         """Keep a node's numbers."""
 
-    def survey(self, index: int, gradient: torch.Tensor) -> None:
-        """Measure a gradient in full."""
-
 
 def _norms_of(recorder: Recorder) -> Take:
     """Return what takes the norm of a gradient, where that is no unusual number."""
@@ -378,15 +375,12 @@ def _norms_of(recorder: Recorder) -> Take:
 
 
 def _copies_of(recorder: Recorder, small: SmallGradients) -> Take:
-    """Return what copies a small gradient, to be looked at together with thousands of others, and measures a larger."""
-    add, store, survey_one = small.add, recorder.store, recorder.survey
+    """Return what copies a gradient, to be looked at together with thousands of others."""
+    add, store = small.add, recorder.store
 
-    def take(index: int, gradient: torch.Tensor, numbers: Any, count: int) -> bool:
+    def take(index: int, gradient: torch.Tensor, numbers: Any, _: int) -> bool:
         if gradient.requires_grad or gradient.is_neg():
             return False
-        if count > MOST_ELEMENTS:
-            survey_one(index, gradient)
-            return True
         began = perf_counter()
         store(index, add(index, numbers))
         recorder.survey_seconds += perf_counter() - began
@@ -407,7 +401,7 @@ def fast_norm(
         recorder: Whose pass it is: its values and ``memory`` are filled, and its ``seconds``.
         known: Of the nodes.
         slowly: Looks at what takes longer, and counts its own time.
-        small: Copies what is small, in a pass whose gradients are measured in full. Without it norms are taken, of
+        small: Copies what is small, in a pass whose gradients are measured in full. Without it the norm is taken, of
             those whose statistics are there.
     """
     values, memory, hand_on = recorder.values, recorder.memory, recorder.hand_on
@@ -415,7 +409,7 @@ def fast_norm(
     addresses, reads, versions = memory.addresses, memory.reads, memory.versions
     index_of, feeder, there = known
     tensor, single, full = torch.Tensor, torch.float32, small is not None
-    take, most = (_norms_of(recorder), MOST_ALONE) if small is None else (_copies_of(recorder, small), math.inf)
+    take, most = (_norms_of(recorder), MOST_ALONE) if small is None else (_copies_of(recorder, small), MOST_ELEMENTS)
 
     def look(gradients: Gradients) -> None:
         began = perf_counter()

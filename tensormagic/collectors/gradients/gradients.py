@@ -298,7 +298,7 @@ class PassRecorder:
             if feeder >= 0 and self.memory.holds(feeder, gradient):
                 return self.hand_on(feeder, index)
         if self.values.table is not None or index not in self._first:
-            return self.survey(index, gradient)
+            return self._survey(index, gradient)
         return self.store(index, measure(gradient))
 
     def _look_on_device(self, index: int, gradient: torch.Tensor) -> None:
@@ -358,8 +358,7 @@ class PassRecorder:
         if (norm := self.values.norms[edge[0]]) >= 0 or math.isnan(norm):
             self.values.parts[edge] = (norm, *self.values.bad.get(edge[0], (0, 0)))
 
-    def survey(self, index: int, gradient: torch.Tensor) -> None:
-        """Measure a gradient in full."""
+    def _survey(self, index: int, gradient: torch.Tensor) -> None:
         began = perf_counter()
         numbers = self._small.take(index, gradient) if self.values.norms[index] == UNTOUCHED else None
         if numbers is None:

@@ -22,7 +22,7 @@ from torch.autograd.function import BackwardCFunction
 from torch.utils.hooks import RemovableHandle
 
 from tensormagic.collectors.hooks.replacing import Replacement
-from tensormagic.collectors.objects.holdings import mro_of
+from tensormagic.collectors.objects.children import mro_of
 from tensormagic.collectors.quiet import graded, outside_inference, quiet
 
 # Whether a value has a way back, and which node made it, asked without making torch build one to answer.

@@ -14,7 +14,7 @@ import torch
 
 from tensormagic.collectors.graphs.saved_tensors import is_custom, live_saved, read_slots, tensors_in
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk, Walker, is_accumulate, make_structure
-from tensormagic.collectors.objects.holdings import is_kind
+from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.identity import Leaf, Leaves, ModuleNames
 from tensormagic.collectors.quiet import number, numbers, quiet
 from tensormagic.collectors.where.caller import Origin, Origins

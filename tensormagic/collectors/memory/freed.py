@@ -16,7 +16,7 @@ from tensormagic.collectors.devices import read_devices
 from tensormagic.collectors.memory.flow import Dominance, Flow, bits, flow_of, set_of
 from tensormagic.collectors.memory.references import References
 from tensormagic.collectors.memory.roots import Items, Root, is_foreign, items_of, join_foreign, session_roots, shell_of
-from tensormagic.collectors.objects.reach import Budget
+from tensormagic.collectors.objects.referents import Budget
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.session_walk import THOROUGH, memory_of
 from tensormagic.reports import DeviceGain, DeviceMemory, FreeingReport, Gap, Release

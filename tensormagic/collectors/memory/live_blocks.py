@@ -16,7 +16,7 @@ from torch import nn
 from tensormagic.collectors.aliasing.aliases import components
 from tensormagic.collectors.geometry.strides import Memory
 from tensormagic.collectors.kinds.subclasses import dispatches, has_memory, inner_tensors
-from tensormagic.collectors.objects.reach import Place
+from tensormagic.collectors.objects.referents import Place
 from tensormagic.collectors.quiet import number
 from tensormagic.collectors.where.caller import own_frame
 from tensormagic.collectors.where.source import location_in, location_of, names_of, own_frames

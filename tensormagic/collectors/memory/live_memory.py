@@ -17,7 +17,7 @@ from tensormagic.collectors.memory.freed import collect_releases
 from tensormagic.collectors.memory.live_blocks import Block, Lines, Origin, category_of, nbytes_of, noted_line, running
 from tensormagic.collectors.memory.survey import Survey, note_unnamed_referrers
 from tensormagic.collectors.objects.namespace import OPTIMIZED
-from tensormagic.collectors.objects.reach import Place
+from tensormagic.collectors.objects.referents import Place
 from tensormagic.collectors.quiet import numbers, quiet
 from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk
 from tensormagic.collectors.session.watching import standing_out

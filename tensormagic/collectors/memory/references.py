@@ -19,7 +19,7 @@ from tensormagic.collectors.geometry.strides import SPARSE_PARTS
 from tensormagic.collectors.graphs.live_nodes import is_node_class, next_nodes
 from tensormagic.collectors.graphs.saved_tensors import raw_saved
 from tensormagic.collectors.memory.flow import ends_in_cycles
-from tensormagic.collectors.objects.holdings import (
+from tensormagic.collectors.objects.children import (
     MACHINERY,
     begins_plainly,
     defining_module,
@@ -27,7 +27,7 @@ from tensormagic.collectors.objects.holdings import (
     mro_of,
     reader_in,
 )
-from tensormagic.collectors.objects.reach import Budget
+from tensormagic.collectors.objects.referents import Budget
 from tensormagic.collectors.quiet import graded
 
 # What an object refers to, for the count of references: exact, every reference as often as it is there.

@@ -17,7 +17,7 @@ from torch import nn
 
 from tensormagic.collectors.memory.flow import Dominance, Sum
 from tensormagic.collectors.memory.references import References
-from tensormagic.collectors.objects.holdings import attributes_of, defining_module, mro_of, registered
+from tensormagic.collectors.objects.children import attributes_of, defining_module, mro_of, registered
 from tensormagic.collectors.objects.namespace import is_shells
 from tensormagic.collectors.where.source import is_own_code
 from tensormagic.reports import Release

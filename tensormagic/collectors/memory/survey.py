@@ -15,7 +15,7 @@ from torch import nn
 from tensormagic.collectors.graphs.live_nodes import is_node_class, walk_nodes
 from tensormagic.collectors.graphs.saved_tensors import kept_by, path_of
 from tensormagic.collectors.memory.live_blocks import Block, Role, memory_in, merged, nbytes_of, parts
-from tensormagic.collectors.objects.holdings import (
+from tensormagic.collectors.objects.children import (
     defining_module,
     gradient_there,
     graph_of,

@@ -16,7 +16,7 @@ from typing import Any
 from torch import nn
 
 from tensormagic.collectors.hooks.undoing import Undoing
-from tensormagic.collectors.objects.holdings import registered
+from tensormagic.collectors.objects.children import registered
 from tensormagic.collectors.ops import StackWalk
 from tensormagic.collectors.where.source import SourceLines, lines_of
 from tensormagic.errors import UnknownNameError

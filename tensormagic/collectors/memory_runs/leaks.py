@@ -16,9 +16,9 @@ import torch
 from tensormagic.collectors.graphs.live_nodes import walk_nodes
 from tensormagic.collectors.graphs.saved_tensors import live_saved
 from tensormagic.collectors.graphs.structure import is_accumulate
-from tensormagic.collectors.objects.holdings import graph_of
+from tensormagic.collectors.objects.children import graph_of
 from tensormagic.collectors.objects.namespace import nearest
-from tensormagic.collectors.objects.reach import Place
+from tensormagic.collectors.objects.referents import Place
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.session_walk import (
     THOROUGH,

@@ -37,7 +37,7 @@ from tensormagic.collectors.memory_runs.leaks import (
     find_holders,
     find_leaks,
 )
-from tensormagic.collectors.objects.reach import Place
+from tensormagic.collectors.objects.referents import Place
 from tensormagic.collectors.ops import has_memory
 from tensormagic.collectors.quiet import number, quiet
 from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk

@@ -17,8 +17,8 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-from tensormagic.collectors.objects.holdings import attributes_of, inside, is_kind, items_of
-from tensormagic.collectors.objects.reach import DeepNames, sharded_in
+from tensormagic.collectors.objects.children import attributes_of, inside, is_kind, items_of
+from tensormagic.collectors.objects.referents import DeepNames, sharded_in
 from tensormagic.collectors.quiet import number
 from tensormagic.reports.base import gc_paused
 from tensormagic.words import listed

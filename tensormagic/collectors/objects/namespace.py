@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from tensormagic.collectors.objects.holdings import (
+from tensormagic.collectors.objects.children import (
     MODULE_OWN,
     REGISTRIES,
     Holdings,
@@ -137,7 +137,7 @@ def gradient(path: str, x: torch.Tensor) -> list[Child]:
 
 # What a user can name: tensors and arrays reached from a namespace, without running any of the user's code.
 #
-# What is inside an object is `collectors.objects.holdings`' knowledge; this is the walk over all of it: every name's
+# What is inside an object is `collectors.objects.children`' knowledge; this is the walk over all of it: every name's
 # whole tree in turn, each object once a name, never deeper or longer than its bounds, and saying so where they were
 # met.
 

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from tensormagic.collectors.calls.seen_made import was_chosen
-from tensormagic.collectors.objects.holdings import is_kind
-from tensormagic.collectors.objects.reach import Budget, ReferenceWalk, roots
+from tensormagic.collectors.objects.children import is_kind
+from tensormagic.collectors.objects.referents import Budget, ReferenceWalk, roots
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.rng import mersenne
 from tensormagic.reports import Gap

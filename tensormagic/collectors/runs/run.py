@@ -32,7 +32,7 @@ from tensormagic.words import error_text
 # what the others still hold as the run ends is no memory of the run's.
 LISTENERS: Mapping[str, tuple[str, str]] = {
     "trace": ("runs.trace", "Tracer"),
-    "paced": ("runs.paced", "PacedTracer"),  # a trace of some steps
+    "sampled": ("runs.sampled_trace", "SampledTracer"),  # a trace of some steps
     "writes": ("aliasing.writes", "WriteListener"),
     "draws": ("rng.draws", "DrawListener"),
     "memory": ("memory_runs.recorder", "MemoryRecorder"),

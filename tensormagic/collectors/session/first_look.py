@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data._utils.fetch import _MapDatasetFetcher
 
 from tensormagic.collectors.aliasing.aliases import components
-from tensormagic.collectors.objects.holdings import inside
+from tensormagic.collectors.objects.children import inside
 from tensormagic.collectors.where.source import is_own_code
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import Extent, Gap, Overfit, StartReport

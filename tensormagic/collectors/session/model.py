@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.nn.parameter import is_lazy
 
-from tensormagic.collectors.objects.holdings import (
+from tensormagic.collectors.objects.children import (
     attributes_of,
     gradient_there,
     inside,

@@ -21,8 +21,8 @@ from tensormagic.collectors.geometry.strides import Memory
 from tensormagic.collectors.graphs.live_nodes import next_nodes
 from tensormagic.collectors.graphs.saved_tensors import live_saved
 from tensormagic.collectors.graphs.structure import is_accumulate
-from tensormagic.collectors.objects.holdings import graph_of, registered
-from tensormagic.collectors.objects.reach import Budget, Place, ReferenceWalk, roots
+from tensormagic.collectors.objects.children import graph_of, registered
+from tensormagic.collectors.objects.referents import Budget, Place, ReferenceWalk, roots
 from tensormagic.collectors.where.source import CellNumber, is_own_code, no_cell, syntax_of
 from tensormagic.reports import Gap, GraphForm, Location, StoredGraph
 from tensormagic.words import listed

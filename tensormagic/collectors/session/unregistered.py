@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from tensormagic.collectors.graphs.live_nodes import walk_nodes
-from tensormagic.collectors.objects.holdings import MODULE_OWN, attributes_of, held_by, inside, is_torch_own, registered
+from tensormagic.collectors.objects.children import MODULE_OWN, attributes_of, held_by, inside, is_torch_own, registered
 from tensormagic.collectors.objects.identity import ModuleNames
 from tensormagic.collectors.objects.namespace import Walk, is_kind
 from tensormagic.collectors.quiet import quiet

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tensormagic.collectors.objects.holdings import registered, states_of, updated_by
+from tensormagic.collectors.objects.children import registered, states_of, updated_by
 from tensormagic.collectors.objects.namespace import is_kind
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.session_walk import assigned, bound

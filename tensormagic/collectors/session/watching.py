@@ -17,7 +17,7 @@ import torch
 
 from tensormagic.collectors.aliasing.aliases import components, holders
 from tensormagic.collectors.objects.namespace import is_history, nearest, telling
-from tensormagic.collectors.objects.reach import Budget
+from tensormagic.collectors.objects.referents import Budget
 from tensormagic.collectors.quiet import number, quiet
 from tensormagic.collectors.session.session_walk import (
     THOROUGH,

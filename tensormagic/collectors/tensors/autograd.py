@@ -14,7 +14,7 @@ from tensormagic.collectors.graphs.live_nodes import inputs_of, walk_nodes
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.graphs.saved_tensors import read_slots, tensors_in
 from tensormagic.collectors.kinds import is_readable, sizes_of
-from tensormagic.collectors.objects.holdings import is_kind
+from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.quiet import here, numbers, quiet
 from tensormagic.reports import BEYOND, NOTHING, AutogradDetails, AutogradReport, Hook, Path, PathNode, SavedState
 from tensormagic.words import count, listed

@@ -12,7 +12,7 @@ from tensormagic.collectors.cuts.detachment_values import dtype_of
 from tensormagic.collectors.graphs.live_nodes import is_stale, next_nodes
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.kinds import sizes_of
-from tensormagic.collectors.objects.holdings import inside, is_kind, is_readable, registered
+from tensormagic.collectors.objects.children import inside, is_kind, is_readable, registered
 from tensormagic.collectors.objects.namespace import modules_in, nearest, walk_tensors
 from tensormagic.collectors.quiet import here, quiet
 from tensormagic.collectors.tensors.autograd import autograd, saved_states

@@ -18,7 +18,7 @@ from torch import nn
 from torch.utils.data.distributed import DistributedSampler
 
 from tensormagic.collectors.hooks.replacing import Replacement, skip_in_dynamo, without_dynamo
-from tensormagic.collectors.objects.holdings import attributes_of, is_kind
+from tensormagic.collectors.objects.children import attributes_of, is_kind
 from tensormagic.collectors.objects.identity import Leaves, place_of
 from tensormagic.collectors.where.source import SourceLines, is_own_frame, lines_of, names_of
 from tensormagic.reports import SameOrder, StateLoad, UsedUpIterator

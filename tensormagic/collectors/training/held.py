@@ -17,7 +17,7 @@ from tensormagic.collectors import devices
 from tensormagic.collectors.devices import Late
 from tensormagic.collectors.gradients.pass_log import PassLog
 from tensormagic.collectors.graphs.live_nodes import next_nodes
-from tensormagic.collectors.objects.holdings import is_kind
+from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import answers_itself, quiet
 from tensormagic.collectors.where.caller import Origins, sequence_number

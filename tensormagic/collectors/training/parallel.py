@@ -23,7 +23,7 @@ from tensormagic.collectors.gradients.pass_log import TracePart
 from tensormagic.collectors.graphs.live_nodes import runs_python
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
 from tensormagic.collectors.kinds.subclasses import placement_text
-from tensormagic.collectors.objects.holdings import attributes_of, is_kind
+from tensormagic.collectors.objects.children import attributes_of, is_kind
 from tensormagic.collectors.objects.identity import Leaves, outermost_call
 from tensormagic.collectors.quiet import answers_itself, here, is_whole
 from tensormagic.reports import Graph, Node, Parallel, Spread, TakenPart, Whole

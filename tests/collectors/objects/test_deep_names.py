@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.collectors.objects import reach
+from tensormagic.collectors.objects import referents
 from tensormagic.collectors.objects.identity import Leaves, ModuleNames
 
 
@@ -72,15 +72,15 @@ def test_one_series_for_what_a_function_makes_anew():
         (delta * 3).sum().backward()
 
     with tm.trace(namespace={}) as trace:
-        for _ in range(reach.WHOLE_LOOKS + 4):
+        for _ in range(referents.WHOLE_LOOKS + 4):
             attack()
     (series,) = trace.report.parameters
-    assert (series.name, series.touched) == ("delta", reach.WHOLE_LOOKS + 4)
+    assert (series.name, series.touched) == ("delta", referents.WHOLE_LOOKS + 4)
 
 
 def test_one_series_for_an_attribute_that_is_made_anew():
     """What led to a leaf before is looked through in every walk, also when the looks through everything are used up."""
-    model, steps = Model(), reach.WHOLE_LOOKS + 4
+    model, steps = Model(), referents.WHOLE_LOOKS + 4
     with tm.trace(namespace={"other": [], "model": model}) as trace:
         for _ in range(steps):
             model.w = leaf(2, 2)
@@ -90,17 +90,17 @@ def test_one_series_for_an_attribute_that_is_made_anew():
 
 def test_the_looks_are_bounded(monkeypatch):
     """Leaves that nothing leads to make the tracer look through everything a few times, and not in every walk."""
-    looks, look = [], reach.DeepNames._look
+    looks, look = [], referents.DeepNames._look
 
     def counted(self, *, whole):
         looks.append(whole)
         return look(self, whole=whole)
 
-    monkeypatch.setattr(reach.DeepNames, "_look", counted)
+    monkeypatch.setattr(referents.DeepNames, "_look", counted)
     leaves = Leaves({}, ModuleNames({}))
     for _ in range(40):
         leaves.number(leaf(3))
-    assert sum(looks) == reach.WHOLE_LOOKS / 4
+    assert sum(looks) == referents.WHOLE_LOOKS / 4
 
 
 def test_nothing_is_kept():

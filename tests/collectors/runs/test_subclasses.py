@@ -9,7 +9,7 @@ import torch
 from torch.utils import _pytree
 
 import tensormagic as tm
-from tensormagic.collectors.runs.paced import standing_norms
+from tensormagic.collectors.runs.sampled_trace import standing_norms
 from tensormagic.collectors.training.stepping import probes_of
 from tensormagic.reports import UNREADABLE, UNTOUCHED
 

@@ -184,7 +184,7 @@ class Stretches:
         return kept, self._stretches - len(kept)
 
 
-class Pacer:
+class StepSampler:
     """Called with every pass; says whether the tracer is to be there for what comes next.
 
     Args:

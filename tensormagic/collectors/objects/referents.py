@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from tensormagic.collectors.objects.holdings import Holdings, begins_plainly, defining_module, is_readable, mro_of
+from tensormagic.collectors.objects.children import Holdings, begins_plainly, defining_module, is_readable, mro_of
 from tensormagic.collectors.objects.namespace import Walk, is_history, is_kind, is_shells, nearest, telling
 from tensormagic.collectors.where.source import running_functions
 from tensormagic.reports import Location

@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 import tensormagic as tm
 from tensormagic.collectors.hooks.modes import active_modes
-from tensormagic.collectors.runs.pacer import FOLLOW_UP
+from tensormagic.collectors.runs.step_sampling import FOLLOW_UP
 from tensormagic.errors import TraceError
 from tensormagic.reports import UNTOUCHED
 

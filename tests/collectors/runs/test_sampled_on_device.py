@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tensormagic.collectors.runs.paced import PacedTracer
 from tensormagic.collectors.runs.run import Run
+from tensormagic.collectors.runs.sampled_trace import SampledTracer
 from tensormagic.reports import Cell, Pace
 
 STEPS = 400
@@ -28,7 +28,7 @@ def run(simulated, monkeypatch):
 
     def train(budget, jump_at=STEPS):
         clock = lambda: 1.0 + simulated.time // 10 * 10  # noqa: E731
-        tracer = Run(trace=PacedTracer(Pace(budget=budget), {}, Cell("", None, ()), clock=clock))
+        tracer = Run(trace=SampledTracer(Pace(budget=budget), {}, Cell("", None, ()), clock=clock))
         w = torch.ones(3, requires_grad=True)
         tracer.start()
         for at in range(STEPS):

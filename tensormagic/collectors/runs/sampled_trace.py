@@ -29,7 +29,7 @@ from tensormagic.collectors.hooks.modes import active_modes
 from tensormagic.collectors.hooks.replacing import BackwardCall, Replacement
 from tensormagic.collectors.hooks.undoing import SignalsWait, Undoing
 from tensormagic.collectors.quiet import answers_itself, here, quiet
-from tensormagic.collectors.runs.pacer import Pacer
+from tensormagic.collectors.runs.step_sampling import StepSampler
 from tensormagic.collectors.runs.trace import Tracer
 from tensormagic.collectors.where.caller import MARK, sequence_number, uncounted
 from tensormagic.reports import UNREADABLE, UNTOUCHED, LiveFrame, Pace, TraceReport
@@ -204,7 +204,7 @@ class PacedRecorder(ForwardRecorder):
         self.since = sequence_number()
 
 
-# A tracer that follows some steps of a run and lets the others be: `Pacer` decides which.
+# A tracer that follows some steps of a run and lets the others be: `StepSampler` decides which.
 #
 # While it rests, one name of torch's stands for the run of the engine, so that passes are counted and timed; nothing
 # else is installed. It leaves and comes back at the end of a pass.
@@ -216,7 +216,7 @@ JUMP = 1e3  # a norm so many times larger or smaller than the last one of its gr
 _UNPACED = "this version of torch cannot pause between steps: every step was traced"
 
 
-class PacedTracer(Tracer):
+class SampledTracer(Tracer):
     """Traces some steps of a run.
 
     Args:
@@ -230,7 +230,7 @@ class PacedTracer(Tracer):
     def __init__(self, pace: Pace, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         self._pace, self._laps = pace, PassTimer()
-        self._pacer = Pacer(pace, 0.0)
+        self._sampler = StepSampler(pace, 0.0)
         self._inside = self._trailing = False
         self._caller: CodeType | None = None  # where the last call that was passed by came from
         self._instruction = -1
@@ -271,15 +271,15 @@ class PacedTracer(Tracer):
         self._trailing = False
         self._training.forget()  # a backward goes by, perhaps inside a step: in an optimizer's closure
         self._updates.step_aside()
-        self._pacer.trailed(self.own_seconds)
+        self._sampler.trailed(self.own_seconds)
 
     # -- life -----------------------------------------------------------------------------------------------------
 
     def entered(self) -> None:
         """Begin with the first step that is to be traced."""
         self._first = sequence_number()
-        self._pacer = Pacer(self._pace, self.run.began, self._laps.end)
-        if not self._pacer.tracing:
+        self._sampler = StepSampler(self._pace, self.run.began, self._laps.end)
+        if not self._sampler.tracing:
             self.passing = self._pass_by
             self._recorder.rest()
             self._trailed()
@@ -287,7 +287,7 @@ class PacedTracer(Tracer):
     def ended(self) -> None:
         """Where the last step was not traced, look once at the gradients that it left."""
         super().ended()
-        if self._pacer.left_untraced():
+        if self._sampler.left_untraced():
             self._standing = standing_norms(leaf.reference() for leaf in self._leaves.known)
 
     def _noted_applies(self) -> AbstractContextManager[None]:
@@ -315,11 +315,11 @@ class PacedTracer(Tracer):
     def _begin(self) -> bool:
         self._recorder.tend()
         line = self._sites.of_frame(sys._getframe(2))
-        return self._pacer.starts(line, sequence_number(), there=self._recorder.present)
+        return self._sampler.starts(line, sequence_number(), there=self._recorder.present)
 
     def _end(self) -> None:
-        self._pacer.ends(self.run.clock(), self.own_seconds, alarm=self._alarms())
-        if not self._pacer.tracing:
+        self._sampler.ends(self.run.clock(), self.own_seconds, alarm=self._alarms())
+        if not self._sampler.tracing:
             self.passing, self._trailing = self._pass_by, True
             self._recorder.rest()
 
@@ -337,7 +337,7 @@ class PacedTracer(Tracer):
             return run(roots, *args, **kwargs)
         finally:
             self._inside = False
-            if self._pacer.passed_by(self._line_of(sys._getframe(1)), sequence, self.run.clock()):
+            if self._sampler.passed_by(self._line_of(sys._getframe(1)), sequence, self.run.clock()):
                 self.passing = None
                 self._recorder.resume()
 
@@ -355,7 +355,7 @@ class PacedTracer(Tracer):
 
     def _graph_of(self, found: Walk, *, inner: bool) -> TracedGraph | None:
         mine = not inner and get_ident() == self._home
-        if mine and not self._is_whole(found) and not self._pacer.begun_before():
+        if mine and not self._is_whole(found) and not self._sampler.begun_before():
             return None
         return super()._graph_of(found, inner=inner)
 
@@ -365,7 +365,7 @@ class PacedTracer(Tracer):
             return super()._number_of(followed)
         at_home = get_ident() == self._home
         self._others += not at_home
-        self._step, self._begun = self._pacer.steps, self._pacer.passes + self._others
+        self._step, self._begun = self._sampler.steps, self._sampler.passes + self._others
         if at_home:
             self._mine.append(self._begun)
         return self._begun
@@ -402,30 +402,30 @@ class PacedTracer(Tracer):
 
     def frame(self) -> LiveFrame:
         """Return what changes while the run goes on."""
-        found, pacer = super().frame(), self._pacer
-        if pacer.tracing:
+        found, sampler = super().frame(), self._sampler
+        if sampler.tracing:
             return found
-        ahead = pacer.rest_steps(self.run.clock())
+        ahead = sampler.rest_steps(self.run.clock())
         return dataclasses.replace(
-            found, step=pacer.steps, resting=True, next_step=pacer.steps + ahead if ahead else 0
+            found, step=sampler.steps, resting=True, next_step=sampler.steps + ahead if ahead else 0
         )  # fmt: skip
 
     def report(self) -> TraceReport:
         """Return everything known so far."""
-        pacer = self._pacer
+        sampler = self._sampler
         described = dataclasses.replace(
-            pacer.pacing(self.run.clock(), ended=self.run.state != "running"),
+            sampler.pacing(self.run.clock(), ended=self.run.state != "running"),
             last_norms=self._standing,
             unpaced="" if self._recorder.can_rest() else _UNPACED,
         )
-        seen = pacer.passes + self._others
-        return dataclasses.replace(super().report(), passes_seen=seen, steps_seen=pacer.steps, pacing=described)
+        seen = sampler.passes + self._others
+        return dataclasses.replace(super().report(), passes_seen=seen, steps_seen=sampler.steps, pacing=described)
 
 
 class _Companions:
     """What comes and goes with the recorder of a tracer; what ends it may come before it began, and twice."""
 
-    def __init__(self, tracer: PacedTracer, applies: AbstractContextManager[Any]) -> None:
+    def __init__(self, tracer: SampledTracer, applies: AbstractContextManager[Any]) -> None:
         self._tracer, self._applies = tracer, applies
 
     def __enter__(self) -> None:

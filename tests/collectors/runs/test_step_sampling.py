@@ -1,4 +1,4 @@
-"""The pacer on made-up runs with a clock of their own: which steps it chooses, and what that costs."""
+"""The sampler on made-up runs with a clock of their own: which steps it chooses, and what that costs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from tensormagic.collectors.runs.pacer import FOLLOW_UP, LISTED, Costs, Pacer, Stretches, Times
+from tensormagic.collectors.runs.step_sampling import FOLLOW_UP, LISTED, Costs, StepSampler, Stretches, Times
 from tensormagic.reports import Pace
 
 FIVE = Pace(budget=0.05)
@@ -39,25 +39,25 @@ class Loop:
     spent: float = 0.0
 
     def run(self, asked, passes):
-        """Go through the loop, and return the pacer at its end."""
-        pacer, own, sequence = Pacer(asked, 0.0), 0.0, 0
+        """Go through the loop, and return the sampler at its end."""
+        sampler, own, sequence = StepSampler(asked, 0.0), 0.0, 0
         for number in range(passes):
             line, new = self.lines[number % len(self.lines)]
             sequence += new
             plain = self.step(number + 1) if callable(self.step) else self.step
-            there = pacer.tracing
-            hooked = there and pacer.starts(line, sequence)
+            there = sampler.tracing
+            hooked = there and sampler.starts(line, sequence)
             seen = (self.hooks / 2 + self.first * (not self.traced)) if hooked else 0.0
             added = there * self.mode * plain + (seen + self.hooks / 2 if hooked else 0.0)
             self.now, self.spent, own = self.now + plain + added, self.spent + added, own + seen
             if hooked:
-                self.traced.append(pacer.steps)
+                self.traced.append(sampler.steps)
             if there:
-                pacer.ends(self.now, own, alarm=hooked and pacer.steps in self.alarms)
+                sampler.ends(self.now, own, alarm=hooked and sampler.steps in self.alarms)
             else:
-                pacer.passed_by(line, sequence, self.now)
+                sampler.passed_by(line, sequence, self.now)
             self.shares.append(self.spent / (self.now - self.spent))
-        return pacer
+        return sampler
 
 
 # -- by number --------------------------------------------------------------------------------------------------------
@@ -92,15 +92,15 @@ def test_a_step_of_several_passes_is_traced_whole():
 def test_the_tracer_is_there_for_no_other_steps():
     """Once it is known that a step is one pass, the tracer leaves at its end, and comes back one before the next."""
     there = []
-    pacer, now = Pacer(Pace(every=5), 0.0), 0.0
+    sampler, now = StepSampler(Pace(every=5), 0.0), 0.0
     for number in range(1, 41):
-        there.append(pacer.tracing)
+        there.append(sampler.tracing)
         now += 1.0
-        if pacer.tracing:
-            pacer.starts(3, number)
-            pacer.ends(now, 0.0)
+        if sampler.tracing:
+            sampler.starts(3, number)
+            sampler.ends(now, 0.0)
         else:
-            pacer.passed_by(3, number, now)
+            sampler.passed_by(3, number, now)
     assert [number for number, on in enumerate(there, 1) if on] == [1, 2, 6, 11, 16, 21, 26, 31, 36]
 
 
@@ -212,35 +212,35 @@ def test_noise_does_not_matter(seed):
 
 def test_a_graph_begun_before_the_tracer_came_is_not_traced_but_the_next_one_is():
     """By number, the tracer comes one pass earlier from then on; the step that was missed is counted."""
-    pacer, now, traced = Pacer(Pace(every=4), 0.0), 0.0, []
+    sampler, now, traced = StepSampler(Pace(every=4), 0.0), 0.0, []
     came = 1
     for number in range(1, 30):
         now += 1.0
-        if not pacer.tracing:
-            pacer.passed_by(3 + number % 2, number, now)
+        if not sampler.tracing:
+            sampler.passed_by(3 + number % 2, number, now)
             came = number + 1
             continue
-        hooked = pacer.starts(3 + number % 2, number)
+        hooked = sampler.starts(3 + number % 2, number)
         if hooked and came == number > 1:  # what this pass goes through was made before the pass before it
-            hooked = pacer.begun_before()
+            hooked = sampler.begun_before()
         if hooked:
             traced.append(number)
-        pacer.ends(now, 0.0)
+        sampler.ends(now, 0.0)
     assert traced == [1, 9, 13, 17, 21, 25, 29]
-    assert pacer.pacing(now).partial == 1
+    assert sampler.pacing(now).partial == 1
 
 
 def test_graphs_that_were_always_begun_before_are_traced_as_they_are():
     """Where coming earlier does not help, as a part of every graph is as old as the run, nobody waits for it."""
-    pacer, now, traced = Pacer(Pace(every=4), 0.0), 0.0, []
+    sampler, now, traced = StepSampler(Pace(every=4), 0.0), 0.0, []
     for number in range(1, 60):
         now += 1.0
-        if not pacer.tracing:
-            pacer.passed_by(3, number, now)
+        if not sampler.tracing:
+            sampler.passed_by(3, number, now)
         else:
-            if pacer.starts(3, number) and pacer.begun_before():
+            if sampler.starts(3, number) and sampler.begun_before():
                 traced.append(number)
-            pacer.ends(now, 0.0)
+            sampler.ends(now, 0.0)
     assert traced[-3:] == [49, 53, 57]
 
 
@@ -278,12 +278,12 @@ def test_passes_from_many_lines_take_bounded_memory():
 
 
 def test_what_is_told_while_it_rests():
-    """The pacer says that it rests, and about which step comes next."""
+    """The sampler says that it rests, and about which step comes next."""
     loop = Loop()
-    pacer = loop.run(Pace(every=10), 13)
-    assert pacer.pacing(loop.now).resting
-    assert pacer.pacing(loop.now).next_step == 21
-    assert pacer.pacing(loop.now, ended=True).next_step == 0
+    sampler = loop.run(Pace(every=10), 13)
+    assert sampler.pacing(loop.now).resting
+    assert sampler.pacing(loop.now).next_step == 21
+    assert sampler.pacing(loop.now, ended=True).next_step == 0
     budget = loop.run(FIVE, 13).pacing(loop.now)
     assert budget.next_step > 13
 
