@@ -35,8 +35,8 @@ from tensormagic.views.nodes import (
     table_of,
 )
 from tensormagic.views.panels.trace_words import measured, norm_text
-from tensormagic.views.pictures.losses import LossesPicture, loss_scale
-from tensormagic.views.pictures.norms import Scale, scale_of
+from tensormagic.views.pictures.losses import LossesPicture
+from tensormagic.views.pictures.norms import Scale, loss_scale, scale_of
 from tensormagic.words import listed, plural, seconds_text, short_number, shortened, tuple_text
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")

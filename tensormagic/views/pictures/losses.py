@@ -7,12 +7,13 @@ nothing but lines whose colours read on white and on near-black. What they mean 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tensormagic.reports.comparison import ComparisonReport, LossPair
 from tensormagic.views.markup import escape, svg_image, tag
 from tensormagic.views.nodes import Picture
+from tensormagic.views.pictures.norms import LossScale
 from tensormagic.views.svg_paths import document, moved, number, point
 from tensormagic.views.text_canvas import wrapped
 from tensormagic.views.theme import MIXED_COLOUR, RUN_COLOURS
@@ -22,7 +23,6 @@ from tensormagic.words import plural, short_number, shortened
 NAME = 48
 WIDTH, HEIGHT = 360, 96
 _EDGE = 5
-_LOG_FROM = 30.0  # a scale over more than this factor is logarithmic
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,30 +70,6 @@ class LossesPicture(Picture):
         names = [shortened(side.name, NAME) for side in (self.report.left, self.report.right)]
         legend, high_ = legend_svg(list(zip(RUN_COLOURS, names, strict=True)), width)
         return lines + "".join(texts) + moved(0, base + 24, legend), base + 24 + high_
-
-
-@dataclass(frozen=True, slots=True)
-class LossScale:
-    """The values at the two ends of the scale, and whether it is logarithmic."""
-
-    low: float
-    high: float
-    logarithmic: bool
-
-    def share(self, value: float) -> float:
-        """Return where a value lies, 0 at the low end."""
-        convert: Callable[[float], float] = math.log10 if self.logarithmic else float
-        low, high = convert(self.low), convert(self.high)
-        return (convert(value) - low) / (high - low) if high > low else 0.5
-
-
-def loss_scale(losses: Iterable[float | None]) -> LossScale | None:
-    """Return a scale that holds every finite loss; None where there is none."""
-    values = [value for value in losses if value is not None and math.isfinite(value)]
-    if not values:
-        return None
-    low, high = min(values), max(values)
-    return LossScale(low, high, low > 0 and high > _LOG_FROM * low)
 
 
 def loss_svg(losses: Sequence[LossPair], scale: LossScale) -> str:

@@ -7,7 +7,7 @@ scale, so that a parameter whose gradient is a thousand times smaller than anoth
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tensormagic.reports import UNTOUCHED, ParameterSeries, TraceReport
@@ -27,7 +27,6 @@ from tensormagic.views.panels.trace_words import (
     touched,
 )
 from tensormagic.views.pictures.graph_svg import styled
-from tensormagic.views.pictures.losses import loss_scale
 from tensormagic.views.svg_paths import Canvas, eased, hatching, moved, number, point, polyline
 from tensormagic.views.text_canvas import LEGEND, bar, bars, columns_of, printable, wrapped
 from tensormagic.views.theme import inked
@@ -199,6 +198,33 @@ def chart(report: TraceReport, width: float, *, most: int = MOST_CHARTS) -> tupl
         words = f"{plural(left_out, 'parameter')} more, not shown here"
         foot, height = f'<text class="q" x="0" y="{number(height + 12)}">{words}</text>', height + 20
     return f"{loss}{head}{moved(0, below + 20, body, foot)}", height + below + 20
+
+
+_LOG_FROM = 30.0  # a scale over more than this factor is logarithmic
+
+
+@dataclass(frozen=True, slots=True)
+class LossScale:
+    """The values at the two ends of the scale, and whether it is logarithmic."""
+
+    low: float
+    high: float
+    logarithmic: bool
+
+    def share(self, value: float) -> float:
+        """Return where a value lies, 0 at the low end."""
+        convert: Callable[[float], float] = math.log10 if self.logarithmic else float
+        low, high = convert(self.low), convert(self.high)
+        return (convert(value) - low) / (high - low) if high > low else 0.5
+
+
+def loss_scale(losses: Iterable[float | None]) -> LossScale | None:
+    """Return a scale that holds every finite loss; None where there is none."""
+    values = [value for value in losses if value is not None and math.isfinite(value)]
+    if not values:
+        return None
+    low, high = min(values), max(values)
+    return LossScale(low, high, low > 0 and high > _LOG_FROM * low)
 
 
 def _loss(report: TraceReport, width: float) -> tuple[str, float]:

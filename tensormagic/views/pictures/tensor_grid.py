@@ -218,17 +218,13 @@ def strip_cells(report: TensorReport, drawn: DrawnLayout, strip: Strip, width: f
     spans = base_rows(report, strip)
     alone = len(spans) == 1 and spans[0][0] == strip.row_name  # it says so itself
     title = f"rows of {shortened(strip.row_name, 16)}" if spans and not alone else ""
-    rows = [Row("value" if values else "storage", cells, look="tm-strip"), _offsets(strip, drawn.chosen)]
+    room = min(_WIDTH / len(cells), _CELL_WIDTH)  # in a notebook: as many offsets as fit stand below
+    every = max(1, -(-(7 * len(count(strip.cells[-1].start)) + 4) // int(max(room, 1))))
+    offsets = ruler("offset", [each.start for each in strip.cells], every, drawn.chosen)
+    rows = [Row("value" if values else "storage", cells, look="tm-strip"), offsets]
     rows += [Row(title, [Cell(label, span=span) for label, span in spans], "brackets", "tm-rows")] if spans else []
     left = max(LABELS, text_width(title, 12) + 10)
     return Cells(rows, left, min((width - left) / len(cells), _CELL_WIDTH))
-
-
-def _offsets(strip: Strip, chosen: int | None) -> Row:
-    """Return the offsets below a strip, as many as there is room for in a notebook."""
-    room = min(_WIDTH / len(strip.cells), _CELL_WIDTH)
-    every = max(1, -(-(7 * len(count(strip.cells[-1].start)) + 4) // int(max(room, 1))))
-    return ruler("offset", [each.start for each in strip.cells], every, chosen)
 
 
 def strip_html(report: TensorReport, drawn: DrawnLayout) -> str:
