@@ -57,8 +57,12 @@ def last(net):
     return list(net.parameters())[-1]
 
 
+KEPT = []  # a model that is still there when the run ends: its last hash is of something
+
+
 def healthy():
-    train(wrapped())
+    KEPT.append(wrapped())
+    train(KEPT[-1])
 
 
 def healthy_clipped():

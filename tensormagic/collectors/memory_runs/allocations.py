@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from array import array
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from time import perf_counter
 from types import FrameType
 from typing import Any
@@ -122,6 +123,7 @@ class NodeLines:
 # would wait long enough for Python to look through them for garbage again and again.
 
 FEWEST_EVENTS = 1 << 9  # that wait to be added up
+MOST_LOOKED, LOOKED_AN_OPERATION = 20_000, 4  # storages, for those below an array: 0.2 µs each
 MOST_PLACES = 20_000  # lines × modules: a large model has some hundreds
 
 _ENGINE = Engine.code
@@ -168,6 +170,9 @@ class Allocations(OperationListener):
         self.patience = FEWEST_EVENTS
         self.known: dict[int, Block] = {}
         self._same: dict[Block, SameMemory] = {}
+        self._ranges: dict[torch.device, list[SameMemory]] = {}  # by address; no two of them overlap
+        self._counted = 0  # storages, since the dead were taken out of these
+        self._looked = 0  # at storages, for those below memory of somebody else
         self.operations = 0
         self.here = Place(None, "", "other")
         self.failed: tuple[str, Place] | None = None
@@ -368,22 +373,44 @@ class Allocations(OperationListener):
     def count_once(self, storage: torch.UntypedStorage, block: Block) -> None:
         """Count of a storage only what lies beyond the memory of those that are known."""
         start, stop = storage.data_ptr(), storage.data_ptr() + block.size
-        below, covered = list[Block](), list[tuple[int, int]]()
+        if not start or start == stop:
+            return
+        self._find_below(start, stop, block)
+        ranges = self._ranges.setdefault(block.device, [])
+        first = last = bisect_right(ranges, start, key=attrgetter("stop"))  # side by side is not the same memory
+        while last < len(ranges) and ranges[last].start < stop:
+            last += 1
+        below = [each for each in ranges[first:last] if each.alive]
+        for each in below:
+            block.size -= min(stop, each.stop) - max(start, each.start)
+        block.nbytes, block.shared = block.size, bool(below)
+        same = max(below, key=lambda each: len(each.alive), default=SameMemory(start, stop))
+        for other in below:
+            if other is not same:
+                self._same.update(dict.fromkeys(other.alive, same))
+                same.join(other)
+        same.start, same.stop = min(same.start, start), max(same.stop, stop)
+        same.alive.add(block)
+        self._same[block] = same
+        ranges[first:last] = [same]  # only here are the dead taken out: storages die at any moment
+        self._counted += 1
+        if self._counted > len(ranges) // 2 + FEWEST_EVENTS:
+            ranges[:], self._counted = [each for each in ranges if each.alive], 0
+
+    def _find_below(self, start: int, stop: int, block: Block) -> None:
+        """Look for storages of torch's own below memory that somebody else seems to own, as of ``x.numpy()``.
+
+        They are many, and torch tells nobody: it is done as long as it costs little beside the operations so far.
+        """
+        if self._looked > MOST_LOOKED + LOOKED_AN_OPERATION * self.operations:
+            return
+        self._looked += len(self.known)
         for known in list(self.known.values()):
-            other = known() if known.device == block.device and known.op != _LAZY else None
-            if other is not None:
-                at = other.data_ptr()
-                part = max(start, at), min(stop, at + other.nbytes())
-                if part[0] < part[1]:
-                    below.append(known)
-                    covered.append(part)
-        if below:
-            same = next((self._same[known] for known in below if known in self._same), SameMemory())
-            for each in (*below, block):
-                if self._same.setdefault(each, same) is same:
-                    same.alive.add(each)
-            block.nbytes = block.size = block.size - _length(covered)
-            block.shared = True
+            other = known() if known.device == block.device and known.op != _LAZY and known not in self._same else None
+            if other is not None and (at := other.data_ptr()) and at < stop and start < at + other.nbytes():
+                found = self._same[known] = SameMemory(at, at + other.nbytes())
+                found.alive.add(known)
+                insort(self._ranges.setdefault(known.device, []), found, key=attrgetter("start"))
 
     def _gone_with(self, block: Block) -> Sequence[Block]:
         """Return the blocks whose bytes go with a storage: memory that several lie over goes with the last of them."""
@@ -402,20 +429,20 @@ class SameMemory:
     """Storages that lie over the same memory, as each ``torch.from_numpy`` of one array makes one.
 
     Attributes:
+        start: The address of its first byte.
+        stop: That after its last.
         alive: Those that are alive.
         ended: Those that are not, with the bytes that count with them and are still there.
     """
 
-    __slots__ = ("alive", "ended")
+    __slots__ = ("alive", "ended", "start", "stop")
 
-    def __init__(self) -> None:
+    def __init__(self, start: int, stop: int) -> None:
+        self.start, self.stop = start, stop
         self.alive, self.ended = set[Block](), list[Block]()
 
-
-def _length(ranges: list[tuple[int, int]]) -> int:
-    """Return how many places lie in any of the ranges."""
-    length = end = 0
-    for start, stop in sorted(ranges):
-        length += max(stop - max(start, end), 0)
-        end = max(end, stop)
-    return length
+    def join(self, other: SameMemory) -> None:
+        """Take in what lies over the same memory."""
+        self.start, self.stop = min(self.start, other.start), max(self.stop, other.stop)
+        self.alive |= other.alive
+        self.ended += other.ended

@@ -103,7 +103,7 @@ class MemoryRecorder(Listener):
             for storage, tensor, is_twin in alive_now():
                 if storage._cdata not in seen.known:
                     block = new_block(storage, tensor, seen.note_death)
-                    if is_twin:
+                    if is_twin or not storage.resizable():
                         seen.count_once(storage, block)
                     block.before, seen.known[block.key] = True, block
                     seen.events.append(block)

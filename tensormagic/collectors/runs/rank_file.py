@@ -342,9 +342,9 @@ class RankFile(TracePart):
 
     def _end(self, state: str, error: str) -> None:
         if self._steps:
-            held = [each for leaf in self._leaves.known if (each := leaf.reference()) is not None]
-            if len(held) == len(self._leaves.known):  # what is gone on one rank may be held by the error of another
-                self._hashes(held)
+            known = [(leaf.is_parameter, leaf.reference()) for leaf in self._leaves.known]
+            if not any(asked and each is None for asked, each in known):  # it may be held by another rank's error
+                self._hashes(each for _, each in known if each is not None)
             self._late.finish()
         if world_size() > 1:
             self._write("collectives", **collectives_since(self._newest, self.sites))

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.collectors.memory_runs import recorder
+from tensormagic.collectors.memory_runs import allocations, recorder
 from tensormagic.errors import TraceError
 from tensormagic.words import count
 from tests.support.gaps import own_gaps
@@ -385,3 +385,17 @@ def test_a_number_that_autograd_saved_is_no_memory_of_another_thread():
     with tm.track_memory(namespace={"kept": kept}) as run:
         kept.append((weight * 2.5).sum())
     assert not [gap for gap in run.report.gaps if "no operation" in gap.reason]
+
+
+def test_arrays_that_share_no_memory_are_not_compared_with_each_other():
+    """Thousands of small arrays, as a data loader hands on: what is looked at does not grow with all that is alive."""
+    arrays = [np.zeros(8, dtype=np.float32) for _ in range(3000)]
+    with tm.track_memory() as run:
+        kept = [torch.zeros(1) for _ in range(500)]
+        tensors = [torch.from_numpy(array) for array in arrays]
+        again = torch.from_numpy(arrays[7])
+    seen = run._listener._seen
+    assert seen._looked <= allocations.MOST_LOOKED + allocations.LOOKED_AN_OPERATION * seen.operations + len(seen.known)
+    assert line_of(run.report, "tensors = ").kept == sum(array.nbytes for array in arrays)
+    assert line_of(run.report, "again = ").kept == 0, "its memory is one of theirs"
+    assert len(kept) + len(tensors) + again.numel() == 3508

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from tensormagic.views.page import terminal
-from tensormagic.views.text_canvas import BLOCKS, LOOKALIKES, never_raise, table, writable
+from tensormagic.views.text_canvas import BLOCKS, LOOKALIKES, never_raise, table, wrapped, writable
 from tests.views import samples_tensor
 from tests.views.test_every_renderer import TEXTS as RENDERERS
 
@@ -100,3 +100,9 @@ def test_where_words_do_not_fit_the_cells_stand_below_the_first():
     name, below, *_ = table(ROWS[1:], width=36)
     assert name == " net.fc.weight"
     assert below.startswith("     (5000,\u00a03000)   57.2\u00a0MiB")
+
+
+def test_an_indent_wider_than_the_line_ends():
+    """A loaded report may have a finding with a code of any length: its lines are wider then, and end."""
+    assert wrapped("a b and more", 6, "a very long code ", "  ") == ["a very long code a b and", "  more"]
+    assert wrapped("a b", 6, "", " " * 12) == ["a b"]
