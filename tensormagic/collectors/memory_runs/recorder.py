@@ -105,6 +105,8 @@ class MemoryRecorder(Listener):
                     block = new_block(storage, tensor, seen.note_death)
                     if is_twin or not storage.resizable():
                         seen.count_once(storage, block)
+                    if is_twin and not block.shared:  # among too many to look for the other one
+                        block.nbytes, block.size, block.shared = 0, 0, True
                     block.before, seen.known[block.key] = True, block
                     seen.events.append(block)
         except Exception as error:  # an odd tensor: the run is the user's
