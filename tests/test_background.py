@@ -50,8 +50,10 @@ def test_it_ends_before_a_fork_and_goes_on_after_it():
     thread = Background(run, "tm-test")
     thread.start()
     assert run.runs.wait(10)
+    run.runs.clear()
     seen = told_by_a_fork(lambda: (threads(), run.begun, thread.left_behind, thread.stop()))
     assert seen == ([], 1, True, True)
+    assert run.runs.wait(10)
     assert threads() == ["tm-test"]
     assert run.begun == 2
     assert not thread.left_behind
@@ -65,7 +67,9 @@ def test_it_ends_though_nobody_keeps_it():
     run = Counted()
     Background(run, "tm-test").start()
     assert run.runs.wait(10)
+    run.runs.clear()
     assert told_by_a_fork(threads) == []
+    assert run.runs.wait(10)
     assert run.begun == 2
     (kept,) = background._ALL
     assert kept.stop(10)
