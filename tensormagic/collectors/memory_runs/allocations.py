@@ -380,9 +380,10 @@ class Allocations(OperationListener):
         first = last = bisect_right(ranges, start, key=attrgetter("stop"))  # side by side is not the same memory
         while last < len(ranges) and ranges[last].start < stop:
             last += 1
-        below = [each for each in ranges[first:last] if each.alive]
-        for each in below:
-            block.size -= min(stop, each.stop) - max(start, each.start)
+        below, covered = [each for each in ranges[first:last] if each.alive], start
+        for each in below:  # they overlap where the first of them was not looked for
+            block.size -= max(min(stop, each.stop) - max(covered, each.start), 0)
+            covered = max(covered, each.stop)
         block.nbytes, block.shared = block.size, bool(below)
         same = max(below, key=lambda each: len(each.alive), default=SameMemory(start, stop))
         for other in below:

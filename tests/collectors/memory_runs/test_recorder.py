@@ -399,3 +399,18 @@ def test_arrays_that_share_no_memory_are_not_compared_with_each_other():
     assert line_of(run.report, "tensors = ").kept == sum(array.nbytes for array in arrays)
     assert line_of(run.report, "again = ").kept == 0, "its memory is one of theirs"
     assert len(kept) + len(tensors) + again.numel() == 3508
+
+
+def test_memory_that_was_not_looked_for_at_first_counts_no_less_than_nothing(monkeypatch):
+    """Torch's own storage below two arrays is found with the second: both lie over it."""
+    monkeypatch.setattr(allocations, "MOST_LOOKED", -100)
+    monkeypatch.setattr(allocations, "LOOKED_AN_OPERATION", 0)
+    with tm.track_memory() as run:
+        x = torch.ones(100)
+        first = torch.from_numpy(x.numpy())
+        monkeypatch.setattr(allocations, "MOST_LOOKED", 1000)
+        second = torch.from_numpy(x.numpy())
+    assert all(level >= 0 for level in run.report.timelines[0].live)
+    assert line_of(run.report, "first = ").kept == 400, "it was not known then"
+    assert run.report.timelines[0].live[-1] == 800, "the second lies over memory that counts already"
+    assert first.data_ptr() == second.data_ptr()
