@@ -19,20 +19,12 @@ from typing import TYPE_CHECKING
 
 from tensormagic.reports.base import quickly
 from tensormagic.views.graph.layers import Edge, adjacency, topological_order
-from tensormagic.views.graph.words import op_label, shape_label, shows_values
+from tensormagic.views.graph.words import is_view, op_label, shape_label, shows_values
 from tensormagic.views.markup import once
 from tensormagic.words import plural, shortened
 
 if TYPE_CHECKING:
-    from tensormagic.reports import Edge as GraphEdge, Graph, Node
-
-
-VIEW_OPS = frozenset({
-    "alias", "as_strided", "broadcast_to", "detach", "diagonal", "expand", "expand_as", "flatten", "movedim", "narrow",
-    "permute", "reshape", "reshape_alias", "select", "slice", "split", "split_with_sizes", "squeeze", "swapaxes", "t",
-    "transpose", "unbind", "unflatten", "unfold", "unsafe_split", "unsafe_view", "unsqueeze", "view", "view_as",
-})  # fmt: skip
-_CAST_OPS = frozenset({"to_copy", "clone", "to"})
+    from tensormagic.reports import Edge as GraphEdge, Graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +52,6 @@ class Folding:
     # For every node of the graph, whether it is a leaf, or a view or cast of nothing but leaves.
     leaf_side: list[bool] = field(default_factory=list)
     note: str = ""  # How it was made smaller than what a user would draw; empty where it was not.
-
-
-def is_view(node: Node) -> bool:
-    """Say whether a node only looks at the same elements in another way (or casts them)."""
-    op = node.op.lstrip("_")
-    return node.kind == "op" and (op in VIEW_OPS or op in _CAST_OPS)
 
 
 @once

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tensormagic.reports.graph import is_small
+from tensormagic.views.markup import once
 from tensormagic.views.nodes import clipped
 from tensormagic.words import count, plural, tidy_exponent
 
@@ -50,12 +51,27 @@ _SHORT = {
 }
 
 
+_VIEW_OPS = frozenset({
+    "alias", "as_strided", "broadcast_to", "detach", "diagonal", "expand", "expand_as", "flatten", "movedim", "narrow",
+    "permute", "reshape", "reshape_alias", "select", "slice", "split", "split_with_sizes", "squeeze", "swapaxes", "t",
+    "transpose", "unbind", "unflatten", "unfold", "unsafe_split", "unsafe_view", "unsqueeze", "view", "view_as",
+})  # fmt: skip
+_CAST_OPS = frozenset({"to_copy", "clone", "to"})
+_PRODUCTS = {"addmm", "mm"}
+
+
+def is_view(node: Node) -> bool:
+    """Say whether a node only looks at the same elements in another way (or casts them)."""
+    op = node.op.lstrip("_")
+    return node.kind == "op" and (op in _VIEW_OPS or op in _CAST_OPS)
+
+
 def op_label(node: Node, hanging: Sequence[Node] = ()) -> str:
     """Return the short name of an op; ``hanging`` are the leaves, and views of leaves, folded into it."""
     if node.kind == "accumulate":
         return clipped(leaf_label(node), _LONGEST_LABEL)
     op = node.op.lstrip("_") or node.name
-    if op in {"addmm", "mm"} and any(other.op == "t" for other in hanging):
+    if op in _PRODUCTS and any(other.op == "t" for other in hanging):
         return "linear"
     return _short_name(op)
 
@@ -121,6 +137,7 @@ _BY_ELEMENT = frozenset({
 })  # fmt: skip
 
 
+@once
 def shows_values(graph: Graph) -> bool:
     """Return whether a graph is drawn with every node in a box of its own, and with its numbers where there are any."""
     few = len(graph.nodes) <= MOST_NODES
@@ -239,7 +256,32 @@ def cut_sentences(report: TraceReport, graph: Graph) -> list[tuple[str, int | No
 
 def _node_name(graph: Graph, index: int) -> str:
     node = graph.nodes[index]
-    return node.variable or op_label(node, [graph.nodes[edge.target] for edge in graph.edges if edge.source == index])
+    product = node.op.lstrip("_") in _PRODUCTS and not shows_values(graph)
+    return node.variable or op_label(node, _hanging(graph, index) if product else ())
+
+
+def _hanging(graph: Graph, index: int) -> list[Node]:
+    """Return what is folded into the box of an op: the leaves that it uses, and views of nothing but leaves."""
+    inputs, found = _inputs(graph), list[int]()
+    for first in inputs[index]:
+        way = [first]
+        for at in way:  # which grows
+            node = graph.nodes[at]
+            if node.kind != "accumulate" and not (inputs[at] and is_view(node)):
+                break
+            way += inputs[at]
+        else:
+            found += way
+    return [graph.nodes[at] for at in found]
+
+
+@once
+def _inputs(graph: Graph) -> list[list[int]]:
+    """Return the nodes whose results each node uses."""
+    found: list[list[int]] = [[] for _ in graph.nodes]
+    for edge in graph.edges:
+        found[edge.source].append(edge.target)
+    return found
 
 
 # -- formulas ---------------------------------------------------------------------------------------------------------

@@ -10,7 +10,9 @@ import pytest
 
 from tensormagic.reports import Cut
 from tensormagic.views.graph.drawing import BADGE_HEIGHT, MOST_ROWS, Box, Drawing, Wire, draw
+from tensormagic.views.graph.folding import fold
 from tensormagic.views.graph.marks import NodeMark, marks_svg, word_place, words_around
+from tensormagic.views.graph.words import cut_target
 from tensormagic.views.page.document import trace_document
 from tensormagic.views.panels import trace as trace_html
 from tests.views import samples_trace as samples
@@ -100,6 +102,22 @@ def test_the_document_tells_where_cuts_stand():
     html = trace_html.render(report)
     assert "view (line 10)" in html
     assert "only selects elements in mse_loss" in html
+
+
+def test_a_cut_names_an_op_as_its_box_does():
+    """A product with a weight is linear; with what was computed, as a score of queries and keys, it is not."""
+    build = samples.Builder()
+    queries, keys = build.op("exp", build.linear("q", None)), build.op("exp", build.leaf("k", (8, 64)))
+    weighted = build.op("mm", queries, build.op("t", build.op("_to_copy", build.leaf("w", (64, 64)))))
+    scores = build.op("mm", weighted, build.op("t", keys))
+    targets = (weighted, scores)
+    cuts = tuple(Cut(kind="detach", op="detach", line=at, source=queries, target=at) for at in targets)
+    graph = replace(build.graph(), cuts=cuts)
+    boxes = {group.nodes[0]: group.label for group in fold(graph).groups}
+    assert [boxes[at] for at in targets] == ["linear", "mm"]
+    assert [cut_target(graph, cut) for cut in cuts] == ["linear", "mm"]
+    few = replace(graph, nodes=tuple(replace(node, shapes=((2,),)) for node in graph.nodes))
+    assert cut_target(few, cuts[0]) == "mm", "where every node has a box of its own"
 
 
 GRAPHS = {
