@@ -132,7 +132,10 @@ def wrapped(text: str, width: int, first: str = "", further: str = "") -> list[s
         first: What the first line begins with.
         further: What the others begin with.
     """
-    width = max(width, columns_of(first) + 8, columns_of(further) + 8)  # textwrap never ends where there is no room
+    if columns_of(further) + 2 > width:  # textwrap never ends where there is no room
+        width = columns_of(further) + 8
+    if columns_of(first) + 2 > width and text.strip():
+        return [first.rstrip(), *wrapped(text, width, further, further)]
     if columns_of(text) == len(text):
         lines = textwrap.wrap(text, width, initial_indent=first, subsequent_indent=further, break_on_hyphens=False)
         return lines or [first.rstrip()]

@@ -9,6 +9,7 @@ import pytest
 from tensormagic.views.page import terminal
 from tensormagic.views.text_canvas import BLOCKS, LOOKALIKES, never_raise, table, wrapped, writable
 from tests.views import samples_tensor
+from tests.views.samples_tensor import SAMPLES, as_text
 from tests.views.test_every_renderer import TEXTS as RENDERERS
 
 TEXTS = {one.name: one.render(next(iter(one.samples.values()))) for one in RENDERERS}
@@ -102,7 +103,19 @@ def test_where_words_do_not_fit_the_cells_stand_below_the_first():
     assert below.startswith("     (5000,\u00a03000)   57.2\u00a0MiB")
 
 
-def test_an_indent_wider_than_the_line_ends():
-    """A loaded report may have a finding with a code of any length: its lines are wider then, and end."""
-    assert wrapped("a b and more", 6, "a very long code ", "  ") == ["a very long code a b and", "  more"]
+def test_an_indent_that_leaves_no_room_is_a_line_of_its_own():
+    """A loaded report may have a finding with a code of any length. Where there is little room, it is used."""
+    assert wrapped("a b and more", 6, "a very long code ", "  ") == ["a very long code", "  a b", "  and", "  more"]
+    assert wrapped("中 b and more", 6, "a very long code ", "  ") == ["a very long code", "  中 b", "  and", "  more"]
+    assert wrapped("", 6, "a very long code ", "  ") == ["a very long code"]
     assert wrapped("a b", 6, "", " " * 12) == ["a b"]
+    assert wrapped("more after each", 5) == ["more", "after", "each"]
+
+
+def test_facts_below_a_long_title_are_whole():
+    """The title alone is cut where it is wider than the line."""
+    title, *facts = as_text(SAMPLES["largest"], width=40).split("\n")[:4]
+    assert title.endswith("…")
+    assert [line.strip() for line in facts] == [
+        "(512, 4096, 4096) · float32 · cpu ·", "owns its storage · 32 GiB ·", "contiguous · requires_grad=False",
+    ]  # fmt: skip
