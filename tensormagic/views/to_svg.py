@@ -236,7 +236,7 @@ def _widths(columns: Sequence[nodes.Column], rows: Sequence[Sequence[Cell]], wid
     widths = [max(text_width(plain(column.title), SIZE), *(_width(row[at]) for row in rows))
               for at, column in enumerate(columns)]  # fmt: skip
     room = wide - _GAP * (len(columns) - 1)
-    least = min(60.0, room / len(columns))
+    least = max(min(60.0, room / len(columns)), 1.0)  # of so many columns that no room is left beside the gaps
     while sum(widths) > room and max(widths) > least:
         at = widths.index(max(widths))
         widths[at] = max(least, widths[at] * 0.95)

@@ -265,6 +265,13 @@ def test_what_is_folded_has_its_line_in_a_terminal_and_in_a_picture():
     assert "2 more findings: TM303, TM304" in to_svg.render(panel(five))
 
 
+@pytest.mark.parametrize("count", [12, 60])
+def test_a_table_of_many_columns_is_drawn(count):
+    """Its columns are narrowed as far as they go, also where there is no room left beside the gaps between them."""
+    widths = to_svg._widths([Column("a long title")] * count, [["a long cell"] * count], to_svg.WIDTH)
+    assert sum(widths) + (count - 1) * to_svg._GAP <= to_svg.WIDTH or max(widths) <= 1
+
+
 def test_icons_stay_signs_without_styles():
     """A severity is a sign in the markup; its shape comes with the style sheet of the panels that use it."""
     assert Page(theme.icon("error")).text == "\u2716"
