@@ -93,6 +93,11 @@ def test_a_tensor_stays_small(name: str) -> None:
     assert _bytes(SAMPLES["tensor"][name]) <= 80_000
 
 
+def test_a_hundred_storages_are_told_in_64_kilobytes() -> None:
+    """What exports them included; ten thousand have their bounds in `test_every_renderer`."""
+    assert len(views.render(SAMPLES["memory"]["hundred"], "html").encode()) <= 64_000
+
+
 def _lean(report: Report) -> int:
     """Bytes of an output, "Export" and its text included, whose code another output of the notebook carries."""
     html = views.render(report, "html")

@@ -142,6 +142,14 @@ def test_one_step_has_its_reason_below() -> None:
     assert section.body[-1] == Paragraph("5 earlier steps not shown", "quiet")
 
 
+def test_a_long_reason_goes_on_under_itself() -> None:
+    """On a narrow terminal nothing is cut off."""
+    lines = list(to_text.text(verdict_nodes(CHAIN)[0], 60))
+    assert max(map(len, lines)) <= 60
+    words = " ".join(" ".join(lines).split())
+    assert all(part in words for part in ("contiguous() had to", "the stride was", "(1, 4), contiguous is"))
+
+
 WRITING = "writing to one changes the other"
 APART = Sharing("x", "separate", 0, 3), Sharing("y", "separate", 0, 3)
 IN_PLACE = (Step("x.add_(1)", "written in place", "x"),)
