@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from tensormagic.collectors.geometry.strides import SPARSE_PARTS, Written, does_write, written_by
+from tensormagic.collectors.geometry.parts import storages
+from tensormagic.collectors.geometry.strides import Written, does_write, written_by
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
 from tensormagic.collectors.hooks.stepping_off import ASKING_NODES
-from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.source import MARK, SourceLines, is_own_code
 from tensormagic.reports import Node
 from tensormagic.reports.ops import NodeCosts, Phase
@@ -31,8 +31,6 @@ from tensormagic.reports.ops import NodeCosts, Phase
 NOTHING, ONE, SEVERAL = range(3)  # tensors with memory of their own that an operation returns
 NEW = 2  # uses of a storage that only one tensor has, while its Python wrapper is looked at
 WHOLE = " (whole)"  # ends the name of what was counted from outside only
-
-_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
 
 
 class Row:
@@ -99,35 +97,6 @@ def tensors_in(values: Iterable[Any]) -> Iterator[torch.Tensor]:
             yield from tensors_in(value)
         elif isinstance(value, dict):
             yield from tensors_in(value.values())
-
-
-def storages(tensor: torch.Tensor) -> list[torch.UntypedStorage]:
-    """Return the storages that a tensor is made of: one, or those of its parts; none where that is unknown."""
-    try:
-        if hasattr(tensor, "__tensor_flatten__"):
-            inner = [getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]]
-            return [storage for part in inner for storage in storages(part)]
-        if tensor.layout is torch.strided:
-            storage = tensor.untyped_storage()
-            return [storage] if type(tensor) in _PLAIN or has_memory(storage) else []
-        names = SPARSE_PARTS.get(tensor.layout, SPARSE_PARTS[torch.sparse_coo])
-        with quiet():
-            parts = [getattr(tensor, name)() for name in names]
-        return [storage for part in parts for storage in storages(part)]
-    except Exception:  # a wrapper without memory of its own
-        return []
-
-
-def has_memory(storage: torch.UntypedStorage) -> bool:
-    """Return whether memory lies behind a storage, or could: a fake tensor's shows a size only, which may be a symbol.
-
-    Not to be asked of what ``torch._lazy_clone`` made: that would copy it.
-    """
-    try:
-        size = storage.nbytes()
-        return type(size) is int and (size == 0 or storage.data_ptr() != 0)
-    except RuntimeError:  # a wrapper's, which has no address
-        return False
 
 
 # One walk up the stack: from where an operation was called to the user's line, the module and the phase.

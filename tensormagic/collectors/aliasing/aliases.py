@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -14,7 +14,8 @@ import torch
 
 from tensormagic.collectors.geometry.layout import count_distinct
 from tensormagic.collectors.geometry.overlap import Region, overlap, overlap_elements
-from tensormagic.collectors.geometry.strides import SPARSE_PARTS, Memory, shares_version
+from tensormagic.collectors.geometry.parts import components
+from tensormagic.collectors.geometry.strides import Memory, shares_version
 from tensormagic.collectors.graphs.saved_tensors import SavedHere, saved_in_graphs
 from tensormagic.collectors.objects.children import graph_of
 from tensormagic.collectors.objects.namespace import is_kind, plain, telling
@@ -151,7 +152,6 @@ def _alias(x: torch.Tensor, own: Region, candidate: _Candidate) -> Alias:
 # numbers and a weak reference.
 
 MOST_ITEMS = 64  # tensors looked at in a tuple or list that a call returned
-_LEVELS = 16  # functorch wrappers round one tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,22 +242,6 @@ def _otherwise(look: Callable[[], Any], otherwise: Any) -> Any:
         return look()
     except Exception:  # an odd tensor may raise anything from any attribute
         return otherwise
-
-
-def components(x: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Yield the strided tensors that a tensor is made of, itself where it is strided. Raises where that is unknown."""
-    functorch = torch._C._functorch
-    for _ in range(_LEVELS):  # the wrappers of vmap, grad and functionalization
-        if not functorch.is_functorch_wrapped_tensor(x):
-            break
-        x = functorch.get_unwrapped(x)
-    if x.is_nested:
-        jagged: Any = x  # its offsets are known to torch's own subclass alone
-        yield from (jagged._values, jagged._offsets) if x.layout == torch.jagged else (x.values(),)
-    elif x.layout in SPARSE_PARTS:
-        yield from (getattr(x, name)() for name in SPARSE_PARTS[x.layout])
-    else:
-        yield x
 
 
 def _of_array(array: np.ndarray) -> Footprint:

@@ -16,10 +16,11 @@ import torch
 
 from tensormagic.collectors.aliasing.aliases import array_region, region_of
 from tensormagic.collectors.geometry.overlap import Region
-from tensormagic.collectors.geometry.strides import SPARSE_PARTS, Memory
+from tensormagic.collectors.geometry.parts import named_parts
+from tensormagic.collectors.geometry.strides import Memory
 from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.namespace import Walk, walk_arrays
-from tensormagic.collectors.quiet import here, quiet
+from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.source import running_spaces
 
 # The names that reach a storage: looked up in the namespace and in the functions that are running.
@@ -161,7 +162,6 @@ def place_of(x: torch.Tensor) -> Region:
 
 BUFFERS = (bytes, bytearray, memoryview, array.array, mmap.mmap)
 STORAGE_ALIASES = (torch.Tensor, np.ndarray, torch.UntypedStorage, *BUFFERS)
-PARTS = {**SPARSE_PARTS, torch.jagged: ("values", "offsets")}  # what a tensor without a storage of its own is made of
 array_base: Any = np.ndarray.base.__get__
 
 
@@ -216,30 +216,9 @@ def with_parts(entries: Iterable[Entry]) -> Iterator[Entry]:
     """Yield the entries, and behind each tensor without a storage what it is made of."""
     for entry in entries:
         yield entry
-        if entry.memory is None and entry.is_tensor:
-            yield from _parts(entry)
-
-
-def _parts(entry: Entry) -> Iterator[Entry]:
-    if (local := here(entry.item)) is not entry.item:
-        names = [f"{name}.to_local()" for name in entry.names]
-        yield Entry(local, names, memory_of(local), is_tensor=True, part_of=entry)
-    for part in PARTS.get(entry.item.layout, ()):
-        item = part_of(entry.item, part)
-        if item is not None:
-            yield Entry(
-                item, [f"{name}.{part}()" for name in entry.names], memory_of(item), is_tensor=True, part_of=entry
-            )
-
-
-def part_of(x: torch.Tensor, part: str) -> torch.Tensor | None:
-    """Return one of the tensors that x is made of, by torch's own means; None where x refuses."""
-    method = getattr(torch.Tensor, part, None)
-    try:
-        found: torch.Tensor = method(x) if method else object.__getattribute__(x, f"_{part}")
-    except Exception:  # an odd tensor may refuse: then it is listed without its parts
-        return None
-    return found
+        for part, item in named_parts(entry.item) if entry.memory is None and entry.is_tensor else ():
+            names = [f"{name}.{part}()" for name in entry.names]
+            yield Entry(item, names, memory_of(item), is_tensor=True, part_of=entry)
 
 
 def by_memory(entries: Iterable[Entry]) -> list[Shared]:

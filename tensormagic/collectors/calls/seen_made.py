@@ -16,6 +16,7 @@ from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from tensormagic.collectors.calls.call_notes import Call, CallNotes, running_part
+from tensormagic.collectors.geometry.parts import PLAIN
 from tensormagic.collectors.graphs.live_nodes import flat
 from tensormagic.collectors.where.source import is_own_code
 
@@ -57,7 +58,6 @@ _LOOKING = frozenset(
 )
 # These ignore their first operand where beta is 0.
 _BETA = frozenset({"addmm", "addmv", "addr", "baddbmm", "addbmm", "sspaddmm"})
-_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
 _READING = frozenset({
     "add", "sub", "mul", "div", "pow", "rsub", "__radd__", "__rsub__", "__rmul__", "__rtruediv__", "__rpow__", "neg",
     "abs", "exp", "log", "sqrt", "square", "sin", "cos", "tanh", "sigmoid", "relu", "softmax", "log_softmax", "matmul",
@@ -158,7 +158,7 @@ class Fresh:
 
 
 def _key(x: Any) -> int:
-    if not isinstance(x, torch.Tensor) or type(x) not in _PLAIN or x.layout is not torch.strided or x.is_nested:
+    if not isinstance(x, torch.Tensor) or type(x) not in PLAIN or x.layout is not torch.strided or x.is_nested:
         return 0
     return int(x.untyped_storage()._cdata)
 

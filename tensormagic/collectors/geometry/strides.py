@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
@@ -15,15 +15,6 @@ import torch
 from tensormagic.collectors.quiet import number, outside_inference, quiet
 from tensormagic.reports.storage import contiguous_stride
 from tensormagic.words import ordinal
-
-# The strided tensors that a sparse one is made of, by its layout: methods of torch's.
-SPARSE_PARTS: Mapping[torch.layout, tuple[str, ...]] = {
-    torch.sparse_coo: ("_indices", "_values"),
-    torch.sparse_csr: ("crow_indices", "col_indices", "values"),
-    torch.sparse_bsr: ("crow_indices", "col_indices", "values"),
-    torch.sparse_csc: ("ccol_indices", "row_indices", "values"),
-    torch.sparse_bsc: ("ccol_indices", "row_indices", "values"),
-}
 
 # Integer arithmetic on strides: which storage elements a strided tensor reads, how often, and in which order.
 #
@@ -257,6 +248,19 @@ class Memory:
         """Return the memory of a tensor's storage. Raises where the tensor has none."""
         storage = x.untyped_storage()
         return cls(storage._cdata, str(storage.device), _address(x, storage), number(storage.nbytes()))
+
+    @classmethod
+    def behind(cls, x: torch.Tensor) -> Memory:
+        """Return the memory of a tensor's storage: of no bytes where nothing lies behind it.
+
+        A fake tensor, a jagged one and other wrappers have a storage that says how large it would be, and no memory.
+        """
+        storage = x.untyped_storage()
+        try:
+            memory = cls.of(x)
+        except RuntimeError:  # torch does not give an address where there is none
+            memory = cls(storage._cdata, str(storage.device), 0, 0)
+        return memory if memory.address else replace(memory, nbytes=0)
 
     def shift(self, other: Memory) -> int | None:
         """Return how many bytes after this memory the other one starts; None where they have no byte in common.

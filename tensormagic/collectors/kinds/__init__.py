@@ -15,10 +15,11 @@ from typing import Any
 
 import torch
 
+from tensormagic.collectors.geometry.parts import dispatches
 from tensormagic.collectors.kinds import dtypes, sparse, subclasses, wrappers
 from tensormagic.collectors.kinds.dtypes import decoded
 from tensormagic.collectors.kinds.kind import Description, Kind, Values
-from tensormagic.collectors.kinds.subclasses import dispatches, fits, plain_view
+from tensormagic.collectors.kinds.subclasses import fits, plain_view
 
 # What holds the numbers: the first that fits. Wrappers come before what they may wrap.
 HOLDERS: tuple[Kind, ...] = (

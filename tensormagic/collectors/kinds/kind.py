@@ -16,8 +16,6 @@ from tensormagic.words import number_of_bytes
 #
 # These hold tensors (the components), so that they never leave the collectors.
 
-# What torch puts into a class that switches an override off, as ``__torch_dispatch__`` classes do by themselves.
-_SWITCHED_OFF = (torch._C._disabled_torch_function_impl, torch._C._disabled_torch_dispatch_impl)
 MOST_COPIED = 2**24  # elements of a kind whose numbers can only be had as a copy
 MOST_NAMED = 6  # of the many things that a fact may list
 
@@ -85,16 +83,6 @@ def has_class(x: object, module: str, name: str) -> bool:
     A tensor of that class can only exist where its module has been imported.
     """
     return any(cls.__name__ == name and cls.__module__.startswith(module) for cls in type(x).__mro__)
-
-
-def overrides(x: object, method: str) -> bool:
-    """Return whether an object's class, below torch's own tensor classes, brings a method of that name itself."""
-    for cls in type(x).__mro__:
-        if cls in {torch.Tensor, torch.nn.Parameter, torch.nn.Buffer}:
-            return False
-        if method in cls.__dict__:
-            return cls.__dict__[method] not in _SWITCHED_OFF
-    return False
 
 
 def bytes_of(x: torch.Tensor) -> int:

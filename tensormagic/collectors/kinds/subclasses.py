@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from tensormagic.collectors.geometry.parts import dispatches, inner_tensors, is_wrapper, overrides
 from tensormagic.collectors.geometry.strides import Memory, Pattern
 from tensormagic.collectors.kinds.kind import (
     MOST_NAMED,
@@ -16,45 +17,18 @@ from tensormagic.collectors.kinds.kind import (
     Values,
     bytes_of,
     has_class,
-    overrides,
 )
 from tensormagic.collectors.quiet import number
 from tensormagic.reports import Fact, Placed
 from tensormagic.words import number_of_bytes, percent, plural, tuple_text
 
 # Other people's tensor classes: with memory of their own, or wrapped around other tensors.
-#
-# Their code is not run where that can be avoided: inner tensors are read from the instance's dictionary; only where
-# it has none is ``__tensor_flatten__`` asked, which is made for that and is not allowed to change anything.
-
-
-def dispatches(x: Any) -> bool:
-    """Return whether operations on this tensor run Python code of its class."""
-    for cls in type(x).__mro__:
-        if "__torch_dispatch__" in cls.__dict__:
-            return (
-                cls is not torch.Tensor
-                and cls.__dict__["__torch_dispatch__"] is not torch._C._disabled_torch_dispatch_impl
-            )
-    return False
-
-
-def has_memory(x: Any) -> bool:
-    """Return whether there is memory behind a tensor's storage, so that it can be read as a plain tensor."""
-    try:
-        return Memory.of(x).address != 0
-    except (RuntimeError, NotImplementedError):
-        return False
 
 
 def plain_view(x: torch.Tensor) -> torch.Tensor:
     """Return a plain tensor over the same memory, without running any code of the tensor's class."""
     with torch._C._DisableTorchDispatch():
         return x.detach()
-
-
-def _is_wrapper(x: Any) -> bool:
-    return dispatches(x) and not has_memory(x)
 
 
 def _describe_wrapper(x: Any) -> Description:
@@ -81,30 +55,6 @@ def _describe_wrapper(x: Any) -> Description:
         if one is not None
         else "only its class knows its elements, and that code is not run to inspect them",
     )
-
-
-def inner_tensors(x: Any) -> list[tuple[str, torch.Tensor]]:
-    """Return the tensors that an instance holds, by attribute."""
-    found = [(name, item) for name, item in _dictionary(x).items() if torch.Tensor in type(item).__mro__]
-    return found or _flattened(x)
-
-
-def _dictionary(x: Any) -> dict[str, Any]:
-    try:
-        return dict(object.__getattribute__(x, "__dict__"))
-    except AttributeError:
-        return {}
-
-
-def _flattened(x: Any) -> list[tuple[str, torch.Tensor]]:
-    if not overrides(x, "__tensor_flatten__"):
-        return []
-    try:
-        names, _ = x.__tensor_flatten__()
-        found = [(str(name), getattr(x, name)) for name in names]
-    except Exception:  # its class's own code: whatever it raises, there is nothing to show then
-        return []
-    return [(name, item) for name, item in found if torch.Tensor in type(item).__mro__]
 
 
 def _class_facts(x: Any) -> tuple[Fact, ...]:
@@ -134,7 +84,7 @@ def _describe_subclass(x: Any) -> Description:
 
 
 SUBCLASSES = (
-    Kind("wrapper_subclass", _is_wrapper, _describe_wrapper, printable=False),
+    Kind("wrapper_subclass", is_wrapper, _describe_wrapper, printable=False),
     Kind("subclass", _is_subclass, _describe_subclass, strided=True),
 )
 

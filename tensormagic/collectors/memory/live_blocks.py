@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import inspect
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, Literal
 
 import torch
-from torch import nn
 
-from tensormagic.collectors.aliasing.aliases import components
 from tensormagic.collectors.geometry.strides import Memory
-from tensormagic.collectors.kinds.subclasses import dispatches, has_memory, inner_tensors
 from tensormagic.collectors.objects.referents import Place
 from tensormagic.collectors.quiet import number
 from tensormagic.collectors.where.caller import own_frame
@@ -108,49 +105,6 @@ def merged(blocks: Iterable[Block]) -> list[Block]:
         else:
             found.append(block)
     return found
-
-
-# The strided tensors that hold the memory of a tensor: itself, for most; else what it is made of.
-#
-# A sparse tensor lies in its indices and values, a nested one in its buffer, a functorch or functional wrapper in
-# what it wraps, a wrapper subclass in its inner tensors. Those of a class of the user's are read from the instance;
-# only where it has none is ``__tensor_flatten__`` asked, which is made for that.
-
-_PLAIN = {torch.Tensor, nn.Parameter, nn.Buffer}
-_LEVELS = 8  # wrapper subclasses round one another
-
-
-def parts(x: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Yield the strided tensors that hold a tensor's memory. Raises where that is unknown."""
-    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(x) or torch._is_functional_tensor(x)
-    if type(x) in _PLAIN and x.layout is torch.strided and not x.is_nested and not wrapped:
-        yield x
-    else:
-        yield from _inside(x, _LEVELS)
-
-
-def _inside(x: torch.Tensor, levels: int) -> Iterator[torch.Tensor]:
-    if torch._is_functional_tensor(x):
-        x = torch._from_functional_tensor(x)
-    for part in components(x):
-        inner = inner_tensors(part) if levels and dispatches(part) and not has_memory(part) else []
-        for _, tensor in inner:
-            yield from _inside(tensor, levels - 1)
-        if not inner:
-            yield part
-
-
-def memory_in(part: torch.Tensor) -> Memory:
-    """Return the memory of a strided tensor: of no bytes where nothing lies behind its storage.
-
-    A fake tensor and a wrapper subclass have a storage that says how large it would be, and no memory.
-    """
-    try:
-        memory = Memory.of(part)
-    except RuntimeError:  # torch does not give an address where there is none
-        storage = part.untyped_storage()
-        memory = Memory(storage._cdata, str(storage.device), 0, 0)
-    return memory if memory.address else Memory(memory.identity, memory.device, 0, 0)
 
 
 def nbytes_of(x: torch.Tensor) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensormagic.collectors.geometry.strides import SPARSE_PARTS
+from tensormagic.collectors.geometry.parts import SPARSE_PARTS
 from tensormagic.collectors.graphs.live_nodes import is_node_class, next_nodes
 from tensormagic.collectors.graphs.saved_tensors import raw_saved
 from tensormagic.collectors.memory.flow import ends_in_cycles

@@ -12,9 +12,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from tensormagic.collectors.geometry.parts import parts
+from tensormagic.collectors.geometry.strides import Memory
 from tensormagic.collectors.graphs.live_nodes import is_node_class, walk_nodes
 from tensormagic.collectors.graphs.saved_tensors import kept_by, path_of
-from tensormagic.collectors.memory.live_blocks import Block, Role, memory_in, merged, nbytes_of, parts
+from tensormagic.collectors.memory.live_blocks import Block, Role, merged, nbytes_of
 from tensormagic.collectors.objects.children import (
     defining_module,
     gradient_there,
@@ -153,7 +155,7 @@ class Survey:
             for part in parts(x):
                 identity = part.untyped_storage()._cdata
                 if identity not in self._blocks:
-                    self._blocks[identity] = Block(memory_in(part), part)
+                    self._blocks[identity] = Block(Memory.behind(part), part)
                 block = self._blocks[identity]
                 block.tensors[id(x)] = x
                 if part is not x:

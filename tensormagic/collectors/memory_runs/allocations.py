@@ -13,9 +13,10 @@ from typing import Any
 
 import torch
 
+from tensormagic.collectors.geometry.parts import storages
 from tensormagic.collectors.hooks.stepping_off import OperationListener
 from tensormagic.collectors.memory_runs.allocation_log import Block, Event, Freed, Place, Resized, new_block
-from tensormagic.collectors.ops import NOTHING, ONE, SEVERAL, StackWalk, newly_made, storages, tensors_in
+from tensormagic.collectors.ops import NOTHING, ONE, SEVERAL, StackWalk, newly_made, tensors_in
 from tensormagic.collectors.where.caller import Engine, sequence_number
 from tensormagic.words import error_text
 

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from tensormagic.collectors.failures.failures import Surroundings, failure_of, out_of_memory_of
+from tensormagic.collectors.geometry.parts import storages
 from tensormagic.collectors.hooks.stepping_off import Listener
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.memory.live_blocks import Origin, note_lines
@@ -32,7 +33,6 @@ from tensormagic.collectors.memory_runs.functions import LineProfile
 from tensormagic.collectors.memory_runs.leaks import RunFacts
 from tensormagic.collectors.memory_runs.run_report import Account, Described, Growth, alive_now, described
 from tensormagic.collectors.objects.identity import ModuleNames, RunningModules
-from tensormagic.collectors.ops import storages
 from tensormagic.collectors.quiet import quiet
 from tensormagic.reports import AllocatorRun, Cell, FailureReport, Gap, Leak
 from tensormagic.reports.memory import Category, DeviceMemory

@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.memory.live_blocks import parts, running
+from tensormagic.collectors.geometry.parts import is_backed, parts
+from tensormagic.collectors.memory.live_blocks import running
 from tensormagic.collectors.memory.live_memory import failing_variables, live_storage, uncollected
 from tensormagic.collectors.memory.survey import Survey
 from tensormagic.collectors.memory_runs.allocation_log import (
@@ -38,7 +39,6 @@ from tensormagic.collectors.memory_runs.leaks import (
     find_leaks,
 )
 from tensormagic.collectors.objects.referents import Place
-from tensormagic.collectors.ops import has_memory
 from tensormagic.collectors.quiet import number, quiet
 from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk
 from tensormagic.collectors.where.source import CellNumber, no_cell
@@ -79,7 +79,7 @@ def alive_now() -> Iterator[tuple[torch.UntypedStorage, torch.Tensor, bool]]:
             for tensor in block.tensors.values():
                 for part in parts(tensor):
                     storage = part.untyped_storage()
-                    if not block.memory.address and not has_memory(storage):  # a fake tensor's, a wrapper's
+                    if not block.memory.address and not is_backed(storage):  # a fake tensor's, a wrapper's
                         continue
                     yield storage, part, bool(block.identities) and storage._cdata in block.identities - {first}
 

@@ -29,6 +29,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from tensormagic.collectors.geometry.parts import PLAIN
 from tensormagic.collectors.where.source import is_own_code
 from tensormagic.reports import Location
 
@@ -59,7 +60,6 @@ def is_kind(item: object, *kinds: type) -> bool:
     return issubclass(type(item), kinds)
 
 
-_PLAIN = frozenset({torch.Tensor, nn.Parameter, nn.Buffer})
 _ANSWERS = {
     "layout": torch.layout, "device": torch.device, "dtype": torch.dtype, "requires_grad": bool, "is_leaf": bool,
     "is_nested": bool, "_cdata": int,
@@ -68,7 +68,7 @@ _ANSWERS = {
 
 def is_readable(x: Any) -> bool:
     """Return whether a tensor answers what is asked of every tensor; code of its class may do something else."""
-    if type(x) in _PLAIN:
+    if type(x) in PLAIN:
         return True
     try:
         with torch._C.DisableTorchFunction():

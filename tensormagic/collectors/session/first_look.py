@@ -20,7 +20,7 @@ from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data._utils.fetch import _MapDatasetFetcher
 
-from tensormagic.collectors.aliasing.aliases import components
+from tensormagic.collectors.geometry.parts import components
 from tensormagic.collectors.objects.children import inside
 from tensormagic.collectors.where.source import is_own_code
 from tensormagic.errors import TensorMagicError

@@ -7,6 +7,7 @@ import linecache
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from time import thread_time
@@ -16,7 +17,7 @@ from typing import Any, TypeGuard
 import torch
 from torch import nn
 
-from tensormagic.collectors.aliasing.aliases import components
+from tensormagic.collectors.geometry.parts import components
 from tensormagic.collectors.geometry.strides import Memory
 from tensormagic.collectors.graphs.live_nodes import next_nodes
 from tensormagic.collectors.graphs.saved_tensors import live_saved
@@ -55,18 +56,6 @@ class Held:
 def memory_of(storage: torch.UntypedStorage) -> int:
     """Return the bytes of memory that a storage takes: none on the meta device, where those of fake tensors lie too."""
     return 0 if storage.device.type == "meta" else storage.nbytes()
-
-
-def memory_behind(x: torch.Tensor) -> int:
-    """Return the bytes of memory of a tensor's storage: none where it only says how large it would be.
-
-    So does one on the meta device, where those of fake tensors lie too, and that of a jagged tensor and other wrappers.
-    """
-    try:
-        memory = Memory.of(x)
-    except RuntimeError:  # torch does not give an address where there is none
-        return 0
-    return memory.nbytes if memory.address else 0
 
 
 @dataclass(slots=True)
@@ -132,7 +121,7 @@ class ObjectWalk(ReferenceWalk):
         try:
             for part in components(x) if x.layout is torch.jagged else (x,):
                 key = part.untyped_storage()._cdata
-                held = self.storages.setdefault(key, Held(part, memory_behind(part)))
+                held = self.storages.setdefault(key, Held(part, Memory.behind(part).nbytes))
                 if len(held.places) < 8:
                     held.places.append(place)
         except Exception:  # it has no storage, or none that can be asked for
@@ -200,12 +189,10 @@ class _Walked:
         for state, tensor in live_saved(node):
             self.freed += state == "freed"
             self.saved += tensor is not None
-            try:
-                storage = None if tensor is None else tensor.untyped_storage()
-            except (RuntimeError, NotImplementedError):
-                continue
-            if tensor is not None and storage is not None and storage._cdata not in self.own:
-                self.sizes[storage._cdata] = memory_behind(tensor)
+            with suppress(RuntimeError):  # it has no storage
+                memory = None if tensor is None else Memory.behind(tensor)
+                if memory is not None and memory.identity not in self.own:
+                    self.sizes[memory.identity] = memory.nbytes
 
     def described(self, name: str, form: GraphForm, items: list[torch.Tensor], where: Location | None) -> StoredGraph:
         """Return what was met as a report's part."""

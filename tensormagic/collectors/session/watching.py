@@ -15,7 +15,9 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.aliasing.aliases import components, holders
+from tensormagic.collectors.aliasing.aliases import holders
+from tensormagic.collectors.geometry import strides
+from tensormagic.collectors.geometry.parts import components
 from tensormagic.collectors.objects.namespace import is_history, nearest, telling
 from tensormagic.collectors.objects.referents import Budget
 from tensormagic.collectors.quiet import number, quiet
@@ -24,7 +26,6 @@ from tensormagic.collectors.session.session_walk import (
     Held,
     ObjectWalk,
     grown,
-    memory_behind,
     sources,
     stored_graphs,
 )
@@ -227,6 +228,8 @@ def _sizes(walk_session: ObjectWalk) -> tuple[HeldSize, ...]:
 
 def _nbytes(x: torch.Tensor) -> int:
     try:
-        return sum(number(part.numel()) * part.element_size() for part in components(x) if memory_behind(part))
+        return sum(
+            number(part.numel()) * part.element_size() for part in components(x) if strides.Memory.behind(part).nbytes
+        )
     except Exception:  # an odd tensor may refuse
         return 0

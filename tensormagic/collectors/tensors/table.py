@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from tensormagic.collectors.aliasing.storage_aliases import PARTS, Entry, Shared, by_memory, gather, part_of, with_parts
+from tensormagic.collectors.aliasing.storage_aliases import Entry, Shared, by_memory, gather, with_parts
+from tensormagic.collectors.geometry.parts import named_parts
 from tensormagic.collectors.kinds import sizes_of
 from tensormagic.collectors.objects.namespace import Walk, nearest, telling
 from tensormagic.collectors.quiet import here, number, quiet
@@ -148,8 +149,7 @@ def _nbytes(item: torch.Tensor) -> int:
         item = here(item)  # of a DTensor what lies in this process
         if item.layout is torch.strided:
             return number(item.numel()) * int(item.element_size())
-        parts = (part_of(item, part) for part in PARTS.get(item.layout, ()))
-        return sum(part.numel() * part.element_size() for part in parts if part is not None)
+        return sum(part.numel() * part.element_size() for _, part in named_parts(item))
     except Exception:  # an odd tensor may refuse
         return 0
 
