@@ -376,10 +376,10 @@ class Allocations(OperationListener):
         start, stop = storage.data_ptr(), storage.data_ptr() + block.size
         if not start or start == stop:
             return
-        self._find_below(start, stop, block)
+        lowest, highest = self._find_below(start, stop, block)
         ranges = self._ranges.setdefault(block.device, [])
-        first = last = bisect_right(ranges, start, key=attrgetter("stop"))  # side by side is not the same memory
-        while last < len(ranges) and ranges[last].start < stop:
+        first = last = bisect_right(ranges, lowest, key=attrgetter("stop"))  # side by side is not the same memory
+        while last < len(ranges) and ranges[last].start < highest:
             last += 1
         below, covered = [each for each in ranges[first:last] if each.alive], start
         for each in below:  # they overlap where the first of them was not looked for
@@ -399,13 +399,17 @@ class Allocations(OperationListener):
         if self._counted > len(ranges) // 2 + FEWEST_EVENTS:
             ranges[:], self._counted = [each for each in ranges if each.alive], 0
 
-    def _find_below(self, start: int, stop: int, block: Block) -> None:
+    def _find_below(self, start: int, stop: int, block: Block) -> tuple[int, int]:
         """Look for storages of torch's own below memory that somebody else seems to own, as of ``x.numpy()``.
 
         They are many, and torch tells nobody: it is done as long as it costs little beside the operations so far.
+
+        Returns:
+            From where to where that memory and theirs reach: what was counted before over theirs lies there too.
         """
+        lowest, highest = start, stop
         if self._looked > MOST_LOOKED + LOOKED_AN_OPERATION * self.operations:
-            return
+            return lowest, highest
         self._looked += len(self.known)
         for known in list(self.known.values()):
             other = known() if known.device == block.device and known.op != _LAZY and known not in self._same else None
@@ -413,6 +417,8 @@ class Allocations(OperationListener):
                 found = self._same[known] = SameMemory(at, at + other.nbytes())
                 found.alive.add(known)
                 insort(self._ranges.setdefault(known.device, []), found, key=attrgetter("start"))
+                lowest, highest = min(lowest, found.start), max(highest, found.stop)
+        return lowest, highest
 
     def _gone_with(self, block: Block) -> Sequence[Block]:
         """Return the blocks whose bytes go with a storage: memory that several lie over goes with the last of them."""

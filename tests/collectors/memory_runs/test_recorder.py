@@ -414,3 +414,17 @@ def test_memory_that_was_not_looked_for_at_first_counts_no_less_than_nothing(mon
     assert line_of(run.report, "first = ").kept == 400, "it was not known then"
     assert run.report.timelines[0].live[-1] == 800, "the second lies over memory that counts already"
     assert first.data_ptr() == second.data_ptr()
+
+
+def test_memory_found_late_counts_once_beside_what_was_counted_over_it_before(monkeypatch):
+    """A view of torch's own storage is met before that is looked for, and another one, beside it, afterwards."""
+    monkeypatch.setattr(allocations, "MOST_LOOKED", -100)
+    monkeypatch.setattr(allocations, "LOOKED_AN_OPERATION", 0)
+    with tm.track_memory() as run:
+        x = torch.ones(100)
+        first = torch.from_numpy(x.numpy()[10:90])
+        monkeypatch.setattr(allocations, "MOST_LOOKED", 1000)
+        beside = torch.from_numpy(x.numpy()[92:])
+    assert line_of(run.report, "first = ").kept == 320, "it was not known then"
+    assert line_of(run.report, "beside = ").kept == 0, "it lies over memory that counts already"
+    assert len(first) + len(beside) == 88
