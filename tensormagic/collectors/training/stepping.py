@@ -315,6 +315,8 @@ class Stepping:
         Args:
             scale: The factor; None where it is on a device, for which nobody waits: then only versions are compared.
         """
+        if scale is not None and scale <= 1:
+            return False
         parameter = next((one for probe in self._probes if (one := probe.parameter()) is not None), None)
         gradient, norm = gradient_of(parameter), self._brought(parameter)[1] if parameter is not None else None
         if scale is None or norm is None or gradient is None:

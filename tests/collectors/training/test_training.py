@@ -391,3 +391,19 @@ def test_optimizers_are_listed_in_the_order_in_which_they_step(monkeypatch):
         addresses[id(third)] = address
         third.step()
     assert [one.rate for one in trace.report.training.optimizers] == [1.0, 0.5, 0.25]
+
+
+@pytest.mark.parametrize("factor", [1.0, 0.0])
+def test_a_loss_that_is_scaled_by_no_more_than_one_makes_no_gradient_too_large(factor):
+    """A scaler divides its factor after each overflow, down to nothing; rounding is no factor."""
+    torch.manual_seed(0)
+    net = torch.nn.Linear(8, 8)
+    optimizer, scaler = torch.optim.SGD(net.parameters(), 1e-3), torch.amp.GradScaler("cpu", init_scale=factor)
+    with tm.trace(namespace={"net": net, "optimizer": optimizer}) as run:
+        for _ in range(16):
+            optimizer.zero_grad()
+            scaler.scale(net(torch.randn(16, 8)).square().mean()).backward()
+            optimizer.step()
+    (use,) = run.report.training.optimizers
+    assert (use.steps, use.scaled) == (16, 0)
+    assert not [gap for gap in run.report.gaps if gap.section == "training"]
