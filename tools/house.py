@@ -31,7 +31,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 SUBJECTS: Mapping[str, str] = {
     "refused calls": "*/failures/* */mismatches/* */failure.*",
     "trace: the viewer (JavaScript)": "*/static/trace/* */trace_viewer.css",
-    "page plumbing": "*/shel[fv]* */shared_assets.py */theme.py */markup.py",
+    "page plumbing": "*/shared_assets.py */theme.py */markup.py",
     "export, figures, terminal, aria": "*/export* */slide* */print.css */files.py */figures*"
     " */terminal.py */text_canvas.py",
     "memory: CUDA snapshots": "*snapshot*",
@@ -44,10 +44,10 @@ SUBJECTS: Mapping[str, str] = {
     "rng": "*/rng* *draws* */generators.py */mersenne.py",
     "why": "*/why* */gradient_facts.py",
     "compare": "*/comparisons/* *compar*",
-    "trace: pacing": "*/pac*",
+    "trace: sampling of steps": "*/step_sampling.py */sampled_trace.py",
     "trace: operations": "*/ops/* */ops* *_ops.css",
-    "trace: detached graphs": "*cut*",
-    "trace: autograd errors": "*fault* */caught*",
+    "trace: detached graphs": "*cut* */detachment/*",
+    "trace: autograd errors": "*fault* */autograd_errors/*",
     "trace: gradients": "*/gradients/* */gradient_health.py */not_finite.py */zero_gradients.py",
     "trace: training loop": "*/training* */optimizers.py */losses.py",
     "trace: calls": "*/calls/* *_calls.py",

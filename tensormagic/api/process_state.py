@@ -15,7 +15,7 @@ from tensormagic.api.running import CellNumber, _Run
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.collectors.where.source import cell_of
 from tensormagic.errors import TensorMagicError
-from tensormagic.reports import Cell, FreeingReport, MemoryReport, Release, SnapshotReport
+from tensormagic.reports import Cell, FreeableMemory, FreeingReport, MemoryReport, SnapshotReport
 from tensormagic.reports.base import with_cells
 from tensormagic.reports.memory_run import MemoryFrame, MemoryRunReport
 from tensormagic.reports.rng import RngReport, RngRunReport
@@ -58,7 +58,7 @@ def memory(
     [('x', 4000, 2)]
     """
     require_torch()
-    from tensormagic.collectors.memory.freed import collect_releases
+    from tensormagic.collectors.memory.freed import collect_freeable
     from tensormagic.collectors.memory.live_memory import collect_memory, require_devices, uncollected
 
     names: tuple[Any, ...] = (namespace, only)
@@ -72,24 +72,24 @@ def memory(
     require_devices(asked or ())
     with uncollected():
         besides = () if only is None else (only,)
-        freed = collect_releases(seen, besides=besides, items=tuple(only or ()))  # first: a walk holds what it meets
+        freed = collect_freeable(seen, besides=besides, items=tuple(only or ()))  # first: a walk holds what it meets
         report = collect_memory(seen, frame=caller, only=only, devices=asked, most=most)
-    every = [one for one in freed.releases if _is_asked_for(one, only, asked)]
-    others = (one for one in freed.releases if one not in every)  # what they hold may have been asked for by itself
+    every = [one for one in freed.freeable if _is_asked_for(one, only, asked)]
+    others = (one for one in freed.freeable if one not in every)  # what they hold may have been asked for by itself
     every += [part for one in others for part in one.parts if only and _is_asked_for(part, only, asked)]
-    releases = tuple(replace(one, parts=tuple(part for part in one.parts if _is_placed(part, asked))) for one in every)
-    report = replace(report, releases=releases, gaps=(*report.gaps, *freed.gaps))
+    freeable = tuple(replace(one, parts=tuple(part for part in one.parts if _is_placed(part, asked))) for one in every)
+    report = replace(report, freeable=freeable, gaps=(*report.gaps, *freed.gaps))
     return diagnosed(report if cell_number is None else with_cells(report, cell_number))
 
 
-def _is_asked_for(release: Release, only: Mapping[str, Any] | None, devices: Collection[str] | None) -> bool:
-    """Return whether a release is of a name that was asked for, and of memory on a device that was."""
-    named = only is None or not set(only).isdisjoint(release.name.split(", "))
-    return named and _is_placed(release, devices)
+def _is_asked_for(freeable: FreeableMemory, only: Mapping[str, Any] | None, devices: Collection[str] | None) -> bool:
+    """Return whether it is of a name that was asked for, and of memory on a device that was."""
+    named = only is None or not set(only).isdisjoint(freeable.name.split(", "))
+    return named and _is_placed(freeable, devices)
 
 
-def _is_placed(release: Release, devices: Collection[str] | None) -> bool:
-    every = release.device_bytes or {}
+def _is_placed(freeable: FreeableMemory, devices: Collection[str] | None) -> bool:
+    every = freeable.device_bytes or {}
     return devices is None or any({device, device.split(":")[0]} & {*devices} for device in every)
 
 

@@ -264,7 +264,7 @@ LEAST_SHARE = 0.1  # of the steps
 def parameters_not_updating(report: TraceReport) -> Iterator[Finding]:
     """TM617: steps that come to nothing: the learning rate fell to zero, or half precision rounds the updates away."""
     for use in report.training.optimizers if report.training is not None else ():
-        if use.rate and use.resting >= FEWEST_MEASURED and use.resting >= LEAST_SHARE * use.steps:
+        if use.rate and use.zero_rate_steps >= FEWEST_MEASURED and use.zero_rate_steps >= LEAST_SHARE * use.steps:
             yield _no_rate(report, use)
         elif use.rate:
             held = [report.parameters[number] for number in use.holds]
@@ -278,10 +278,10 @@ def _no_rate(report: TraceReport, use: OptimizerUse) -> Finding:
     return Finding(
         code="TM617",
         severity="warning",
-        message=f"The last {count(use.resting)} of {plural(use.steps, 'step')} of {use.name} changed nothing: its "
-        f"learning rate has fallen from {scientific(use.rate or 0)} to (almost) zero.",
+        message=f"The last {count(use.zero_rate_steps)} of {plural(use.steps, 'step')} of {use.name} changed nothing: "
+        f"its learning rate has fallen from {scientific(use.rate or 0)} to (almost) zero.",
         location=report.location(use.patterns[-1].location) if use.patterns else None,
-        evidence={"steps": use.steps, "without a rate": use.resting, "largest rate": use.rate or 0.0},
+        evidence={"steps": use.steps, "without a rate": use.zero_rate_steps, "largest rate": use.rate or 0.0},
         remedy="A scheduler that counts epochs is stepped once an epoch, outside the loop over the batches: "
         "`scheduler.step()`; one that counts steps is given as many as there are.",
         subject=use.name,

@@ -85,13 +85,13 @@ from tensormagic.reports.memory import (
     Category as Category,
     DeviceGain as DeviceGain,
     DeviceMemory as DeviceMemory,
+    FreeableKind as FreeableKind,
+    FreeableMemory as FreeableMemory,
     FreeingReport as FreeingReport,
     LiveStorage as LiveStorage,
     MemoryReport as MemoryReport,
     OutOfMemory as OutOfMemory,
     ProcessUse as ProcessUse,
-    Release as Release,
-    ReleaseKind as ReleaseKind,
 )
 from tensormagic.reports.memory_run import (
     AllocatedBlock as AllocatedBlock,

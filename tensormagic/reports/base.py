@@ -149,6 +149,10 @@ RENAMED = {
     "modified": "spoilt",
     "pass_context": "circumstances",
     "described": "told",
+    "paused": "resting",
+    "zero_rate_steps": "resting",
+    "samples": "moments",
+    "freeable": "releases",
 }
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 

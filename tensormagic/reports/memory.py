@@ -41,7 +41,7 @@ class OutOfMemory:
 # not of elements; what the allocator keeps in reserve beyond them is counted apart, by device.
 
 Category = Literal["parameter", "gradient", "optimizer state", "saved for backward", "buffer", "input", "other"]
-ReleaseKind = Literal["name", "history", "traceback", "item"]
+FreeableKind = Literal["name", "history", "traceback", "item"]
 Key = TypeVar("Key", bound=Hashable)
 
 CATEGORIES: tuple[Category, ...] = (
@@ -112,11 +112,11 @@ class LiveStorage:
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class FreeableMemory:
     """What letting go of one name, output or error would free, by itself; or of something that lies in one."""
 
     name: str  #: ``"losses"``, ``"Out[12]"``, ``"the last error (ValueError)"``.
-    kind: ReleaseKind  #: What sort of root it is.
+    kind: FreeableKind  #: What sort of root it is.
     nbytes: int  #: Bytes of the storages that nothing else keeps alive: those that would be freed.
     storages: int  #: How many those are.
     reaches: int  #: Bytes of all the storages that it leads to, shared ones included.
@@ -126,7 +126,7 @@ class Release:
     code: str = ""  #: What to run; empty where there is no safe way.
     #: What letting go of something inside of it would free: all items of a container, a single one, an attribute. The
     #: largest few.
-    parts: tuple[Release, ...] = ()
+    parts: tuple[FreeableMemory, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +141,7 @@ class MemoryReport(Report):
     #: Storages that are not listed, summed up: a `LiveStorage` a device and category, whose name is empty and whose
     #: `tensors` is their number.
     left_out: tuple[LiveStorage, ...] = ()
-    releases: tuple[Release, ...] = ()  #: What letting go of each name would free, the most first.
+    freeable: tuple[FreeableMemory, ...] = ()  #: What letting go of each name would free, the most first.
     #: Large storages that only the session's history or the last error keeps alive, the largest first.
     kept: tuple[KeptMemory, ...] = ()
     views: tuple[LoneView, ...] = ()  #: Views that alone keep a larger storage alive, the largest storage first.
@@ -197,7 +197,7 @@ class FreeingReport(Report):
     kind_name: ClassVar[str] = "freeing"
 
     #: Each output and error that keeps something, the most first; bytes are what it frees by itself.
-    entries: tuple[Release, ...] = ()
+    entries: tuple[FreeableMemory, ...] = ()
     nbytes: int = 0  #: Bytes that all of them free together.
     dropped: bool = False  #: Whether they were let go of.
     freed: int = 0  #: Bytes of the storages that were gone afterwards, as measured; 0 where nothing was dropped.

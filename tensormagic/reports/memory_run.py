@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from tensormagic.errors import ReportFormatError
 from tensormagic.reports.base import Gap, Location, Report
 from tensormagic.reports.graph import Floats
-from tensormagic.reports.memory import Category, DeviceMemory, LiveStorage, OutOfMemory, Release
+from tensormagic.reports.memory import Category, DeviceMemory, FreeableMemory, LiveStorage, OutOfMemory
 from tensormagic.reports.trace import Cell, State
 
 __all__ = ["AllocatorLine", "AllocatorRun"]
@@ -83,7 +83,7 @@ class Timeline:
     #: ``(index into MemoryRunReport.lines, or -1 for the rest, bytes)``: likewise, by the line that allocated it.
     by_line: tuple[tuple[int, tuple[int, ...]], ...] = ()
     peak: int = 0  #: Index of the moment at which the most was alive.
-    moments: int = 0  #: How many there were in the run; of a long one not all are kept. 0 where nobody has counted.
+    samples: int = 0  #: How many moments the run had; of a long one not all are kept. 0 where nobody has counted.
 
     def check(self) -> None:
         """Raise ReportFormatError where the parts do not add up to what was alive."""
@@ -201,7 +201,8 @@ class MemoryRunReport(Report):
     out_of_memory: OutOfMemory | None = None  #: Where the run ran out of it.
     #: What was alive at the end (or at the moment of the error), by name and holder.
     at_end: tuple[LiveStorage, ...] = ()
-    releases: tuple[Release, ...] = ()  #: What letting go of each name would free, where the run ran out of memory.
+    #: What letting go of each name would free, where the run ran out of memory.
+    freeable: tuple[FreeableMemory, ...] = ()
     functions: tuple[FunctionMemory, ...] = ()  #: Functions that were gone through line by line (``--func``).
     #: What the CUDA allocator itself recorded, a device each; empty where there is none.
     allocator: tuple[AllocatorRun, ...] = ()

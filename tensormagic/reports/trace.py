@@ -75,7 +75,7 @@ class Pacing:
     #: Where the last step was not traced: the norm of each parameter's ``.grad`` as it stood when the run ended, one
     #: for each of `TraceReport.parameters`; `UNTOUCHED` where there was none. Empty otherwise.
     last_norms: Floats = field(default_factory=_no_numbers)
-    resting: bool = False  #: Whether the run goes on untraced right now.
+    paused: bool = False  #: Whether the run goes on untraced right now.
     next_step: int = 0  #: About the step that will be traced next; 0 where none is known.
     unpaced: str = ""  #: Why the tracer could not leave between the steps; empty where it could.
 
@@ -281,5 +281,5 @@ class LiveFrame:
     finished_pass: int  #: Number of the last finished pass, 0 before the first.
     parameter_norms: Floats  #: For each parameter, in the report's order: its norm in that pass.
     seconds: float  #: Since the start.
-    resting: bool = False  #: Whether the run goes on untraced right now; ``step`` is then the one that it has come to.
-    next_step: int = 0  #: While it rests: about the step that will be traced next; 0 where none is known.
+    paused: bool = False  #: Whether the run goes on untraced right now; ``step`` is then the one that it has come to.
+    next_step: int = 0  #: While it is paused: about the step that will be traced next; 0 where none is known.

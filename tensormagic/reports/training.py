@@ -117,7 +117,8 @@ class OptimizerUse:
     discarded: int = 0
     discarded_at: int | None = None  #: Index into `TraceReport.locations` of that line, the one with most of them.
     rate: float | None = None  #: The largest learning rate of any step; None where it was not read.
-    resting: int = 0  #: How many of the last steps in a row had none to speak of: less than a ten-millionth of that.
+    #: How many of the last steps in a row had none to speak of: less than a ten-millionth of that.
+    zero_rate_steps: int = 0
     #: How many of its steps used gradients that keep a graph of their own; by hand, how many passes left such.
     graphed: int = 0
     scaled: int = 0  #: How many of its steps used gradients with the factor of a ``GradScaler``, which did not step.

@@ -16,9 +16,9 @@ import pytest
 import torch
 
 import tensormagic as tm
+from tensormagic.collectors.autograd_errors.failed_backward import AutogradErrors
+from tensormagic.collectors.autograd_errors.untracked_writes import AutogradWatch
 from tensormagic.collectors.calls.call_watch import CallWatch
-from tensormagic.collectors.faults.autograd_watch import AutogradWatch
-from tensormagic.collectors.faults.backward_faults import Faults
 from tensormagic.collectors.session.unregistered import ModuleWatch
 from tensormagic.collectors.training.training import TrainingWatcher
 from tensormagic.diagnoses import diagnose
@@ -43,7 +43,7 @@ WATCHERS = {
     CallWatch: ("place", "before", "follow"),
     AutogradWatch: ("see", "see_out", "before_setting", "step_begins", "step_ends", "pass_begins"),
     TrainingWatcher: ("before_pass", "after_pass", "before_step", "after_step", "finish"),
-    Faults: ("end", "finish"),
+    AutogradErrors: ("end", "finish"),
     ModuleWatch: ("finish",),
 }
 
@@ -51,7 +51,7 @@ WATCHERS = {
 def _unwatched():
     """Replace every watcher's methods; a name that is no longer there fails the benchmark."""
     stack = contextlib.ExitStack()
-    stack.enter_context(mock.patch.object(Faults, "begin", _no_suspects))
+    stack.enter_context(mock.patch.object(AutogradErrors, "begin", _no_suspects))
     for owner, names in WATCHERS.items():
         for name in names:
             stack.enter_context(mock.patch.object(owner, name, _nothing))

@@ -54,10 +54,10 @@ def test_optimizers_made_anew_for_each_epoch(kind, severity):
     assert [(one.code, one.severity) for one in found] == ([("TM616", severity)] if severity else [])
 
 
-@pytest.mark.parametrize(("resting", "told"), [(3, True), (2, False)])
-def test_a_learning_rate_of_zero(resting, told):
+@pytest.mark.parametrize(("zero_rate_steps", "told"), [(3, True), (2, False)])
+def test_a_learning_rate_of_zero(zero_rate_steps, told):
     """Three steps in a row are no end of a schedule."""
-    found = list(steps.parameters_not_updating(run_of(uses=[{"rate": 0.1, "resting": resting}])))
+    found = list(steps.parameters_not_updating(run_of(uses=[{"rate": 0.1, "zero_rate_steps": zero_rate_steps}])))
     assert [one.code for one in found] == ["TM617"] * told
 
 

@@ -55,7 +55,7 @@ def test_what_showing_an_error_left_behind_holds_nothing_up(cell, shell):
     circle.append(circle)
     del circle
     report = cell("%gpumem --into found --text\nfound").value
-    assert {one.name: one.nbytes for one in report.releases}["the last error (ValueError)"] == 8000
+    assert {one.name: one.nbytes for one in report.freeable}["the last error (ValueError)"] == 8000
     cell("%gpumem --free --into kept")
     assert entries(shell.user_ns["kept"]) == {"the last error (ValueError)": 8000}
 
@@ -116,15 +116,15 @@ def test_the_code_that_is_told_frees_what_is_told(cell, shell):
         cell(source)
     cell("%gpumem --into seen")
     report: MemoryReport = shell.user_ns["seen"]
-    releases = {one.name: one for one in report.releases}
-    assert {name: releases[name].nbytes for name in ("Out[1]", "mine, Out[3]", "mine")} == {
+    freeable = {one.name: one for one in report.freeable}
+    assert {name: freeable[name].nbytes for name in ("Out[1]", "mine, Out[3]", "mine")} == {
         "Out[1]": 4000, "mine, Out[3]": 12_000, "mine": 0,
     }  # fmt: skip
     first, second = weak(shell.user_ns["Out"][1]), weak(shell.user_ns["mine"])
-    cell(releases["Out[1]"].code)
+    cell(freeable["Out[1]"].code)
     gc.collect()
     assert (first.expired(), second.expired()) == (True, False)
-    cell(releases["mine, Out[3]"].code)
+    cell(freeable["mine, Out[3]"].code)
     gc.collect()
     assert second.expired()
 

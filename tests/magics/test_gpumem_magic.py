@@ -40,7 +40,7 @@ def test_one_item_of_many(cell):
     """An item that was asked for tells what letting go of it frees, although it does not stand out."""
     cell("losses = [torch.zeros(100) for _ in range(30)]")
     report = cell("%gpumem losses[17] --into r --text\nr").value
-    assert [(one.code, one.nbytes) for one in report.releases] == [("del losses[17]", 400)]
+    assert [(one.code, one.nbytes) for one in report.freeable] == [("del losses[17]", 400)]
 
 
 def test_outputs_and_variables(cell):

@@ -17,8 +17,8 @@ def memory_report() -> reports.MemoryReport:
         devices=(device(),),
         storages=(storage(),),
         left_out=(reports.LiveStorage("", 24, "cuda:0", "other", tensors=2),),
-        releases=(
-            reports.Release(
+        freeable=(
+            reports.FreeableMemory(
                 "net",
                 "name",
                 4096,
@@ -27,7 +27,7 @@ def memory_report() -> reports.MemoryReport:
                 shared_with=(HOSTILE,),
                 device_bytes={"cuda:0": 4096},
                 code="del net",
-                parts=(reports.Release(HOSTILE, "item", 2048, 1, 2048, (), {"cuda:0": 2048}, HOSTILE),),
+                parts=(reports.FreeableMemory(HOSTILE, "item", 2048, 1, 2048, (), {"cuda:0": 2048}, HOSTILE),),
             ),
         ),
         kept=(reports.KeptMemory((HOSTILE, "_5"), "history", (4,), "float32", "cuda:0", 16, LINE),),
@@ -78,7 +78,7 @@ def memory_run_report() -> reports.MemoryRunReport:
             reports.Timeline(
                 device="cuda:0", seconds=array("f", [0.0, 0.5, 1.0]), operation=(0, 3, 9), live=(100, 4196, 80),
                 before=(100, 100, 80), by_category=(("parameter", (0, 4096, 0)),), by_line=((0, (0, 4096, 0)),), peak=1,
-                moments=9000,
+                samples=9000,
             ),
         ),
         lines=(
@@ -95,7 +95,7 @@ def memory_run_report() -> reports.MemoryRunReport:
                             training=True, scalars=True, ended=True),),
         out_of_memory=reports.OutOfMemory("cuda:0", 2**33, "aten.mm.default", LINE, HOSTILE, 2**20, 2**34, 5, 6, 7),
         at_end=(storage(),),
-        releases=(reports.Release("losses", "name", 4096, 1, 4096),),
+        freeable=(reports.FreeableMemory("losses", "name", 4096, 1, 4096),),
         allocator=(
             reports.AllocatorRun(
                 "cuda:0", 12, 8192, 2**21, 4196, (reports.AllocatorLine(LINE, 8192, 4096, 3, 4096),),

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from tensormagic import reports
-from tensormagic.reports import DeviceMemory, Finding, Holder, LiveStorage, Location, MemoryReport, ProcessUse, Release
+from tensormagic.reports import (
+    DeviceMemory,
+    Finding,
+    FreeableMemory,
+    Holder,
+    LiveStorage,
+    Location,
+    MemoryReport,
+    ProcessUse,
+)
 from tests.reports.samples_memory import memory_report
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
@@ -18,9 +27,9 @@ def storage(name: str, nbytes: int, category: reports.Category, *, device: str =
     return LiveStorage(name, nbytes, device, category, **{**known, **facts})
 
 
-def inside(path: str, nbytes: int, code: str = "") -> Release:
+def inside(path: str, nbytes: int, code: str = "") -> FreeableMemory:
     """Return what taking something out of a container frees."""
-    return Release(path, "item", nbytes, 1, nbytes, device_bytes={"cuda:0": nbytes}, code=code or f"del {path}")
+    return FreeableMemory(path, "item", nbytes, 1, nbytes, device_bytes={"cuda:0": nbytes}, code=code or f"del {path}")
 
 
 def blocks() -> list[LiveStorage]:
@@ -74,16 +83,16 @@ def gpt() -> MemoryReport:
                          process=900 * MIB),
         ),
         storages=storages,
-        releases=(
-            Release("opt", "name", 600 * MIB, 96, 900 * MIB, ("gpt",), code="del opt"),
-            Release("losses", "name", 693 * MIB, 24, 693 * MIB, code="del losses",
+        freeable=(
+            FreeableMemory("opt", "name", 600 * MIB, 96, 900 * MIB, ("gpt",), code="del opt"),
+            FreeableMemory("losses", "name", 693 * MIB, 24, 693 * MIB, code="del losses",
                     parts=(inside("losses", 693 * MIB, "losses.clear()"), inside("losses[0]", 96 * MIB))),
-            Release("cache", "name", 0, 0, 5 * MIB, ("trainer",), code="del cache",
+            FreeableMemory("cache", "name", 0, 0, 5 * MIB, ("trainer",), code="del cache",
                     parts=(inside("cache", 5 * MIB, "cache.clear()"),)),
-            Release("Out[12]", "history", 190 * MIB, 1, 190 * MIB, code="del Out[12], _12, _"),
-            Release("gpt", "name", 8 * MIB, 1, 800 * MIB, ("opt", "losses"), code="del gpt"),
-            Release("the last error (RuntimeError)", "traceback", 20 * MIB, 1, 20 * MIB),
-            *(Release(f"x{at}", "name", MIB // (at + 1), 1, MIB, code=f"del x{at}") for at in range(10)),
+            FreeableMemory("Out[12]", "history", 190 * MIB, 1, 190 * MIB, code="del Out[12], _12, _"),
+            FreeableMemory("gpt", "name", 8 * MIB, 1, 800 * MIB, ("opt", "losses"), code="del gpt"),
+            FreeableMemory("the last error (RuntimeError)", "traceback", 20 * MIB, 1, 20 * MIB),
+            *(FreeableMemory(f"x{at}", "name", MIB // (at + 1), 1, MIB, code=f"del x{at}") for at in range(10)),
         ),
         looked=22_114,
     )  # fmt: skip
@@ -98,11 +107,11 @@ def small() -> MemoryReport:
     )
     live = sum(one.nbytes for one in storages)
     device = DeviceMemory("cpu", live=live, storages=3, tensors=4, free=9 * GIB, total=16 * GIB, process=412 * MIB)
-    releases = (
-        Release("net", "name", 4224, 2, 4224, code="del net"),
-        Release("x", "name", 2048, 1, 2048, code="del x"),
+    freeable = (
+        FreeableMemory("net", "name", 4224, 2, 4224, code="del net"),
+        FreeableMemory("x", "name", 2048, 1, 2048, code="del x"),
     )
-    return MemoryReport(devices=(device,), storages=storages, releases=releases, looked=310)
+    return MemoryReport(devices=(device,), storages=storages, freeable=freeable, looked=310)
 
 
 def many() -> MemoryReport:

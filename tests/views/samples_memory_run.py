@@ -137,7 +137,7 @@ def died() -> reports.MemoryRunReport:
     )
     return replace(
         training(3), state="failed", error="OutOfMemoryError: CUDA out of memory. Tried to allocate 8.00 GiB.",
-        out_of_memory=failed, at_end=gpt().storages[:90], leaks=(), findings=(), releases=gpt().releases[:4],
+        out_of_memory=failed, at_end=gpt().storages[:90], leaks=(), findings=(), freeable=gpt().freeable[:4],
         allocator=(
             reports.AllocatorRun("cuda:0", 412, peak=90 * MIB, reserved=120 * MIB, seen_peak=82 * MIB, lines=(
                 reports.AllocatorLine(place(5), 40 * MIB, 32 * MIB, 30, 8 * MIB),

@@ -311,7 +311,7 @@ def test_a_run_that_rests_is_told_seldom_and_builds_no_document(run: Run) -> Non
     """Steps that go by untraced are a word four times a second at most; what is shown of the graph stays."""
     panel = run.panel(run)
     panel.tick()
-    run.frame = replace(run.frame, running=False, resting=True, next_step=90)
+    run.frame = replace(run.frame, running=False, paused=True, next_step=90)
     run.now += 5
     panel.tick()
     run.sent.clear()

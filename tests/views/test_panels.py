@@ -16,11 +16,11 @@ from tensormagic.reports import (
     DeviceGain,
     DeviceMemory,
     FailureReport,
+    FreeableMemory,
     Gap,
     Holder,
     Location,
     ProcessUse,
-    Release,
 )
 from tensormagic.views import to_text
 from tensormagic.views.markup import unpacked
@@ -120,12 +120,12 @@ SAID = [
     (writes.headline, samples_writes.SAMPLES["nothing"], "no in-place write"),
     # Holders and shared storages in words.
     (memory.held_by, storage("x", 4, "other", holders=HOLDERS, found=9), "y, Out[3], _ and 5 more"),
-    (memory.release_notes, Release("x", "name", 10, 1, 10), ""),
-    (memory.release_notes, Release("x", "name", 0, 0, 2048, ("y", "z", "w", "v")),
+    (memory.freeable_notes, FreeableMemory("x", "name", 10, 1, 10), ""),
+    (memory.freeable_notes, FreeableMemory("x", "name", 0, 0, 2048, ("y", "z", "w", "v")),
      "of 2 KiB that it reaches, shared with y, z, w and 1 more"),
     (memory.summary, MEMORY["empty"], "no tensor is alive"),
     # A missing kernel's message goes on with a hundred lines about every backend; the first sentence says it.
-    (refused_call.torch_said, FailureReport(error_type="NotImplementedError", error=f"{NO_KERNEL} {BACKENDS}"),
+    (refused_call.torch_message, FailureReport(error_type="NotImplementedError", error=f"{NO_KERNEL} {BACKENDS}"),
      f"NotImplementedError: {NO_KERNEL}"),
     # The call is marked in its line, also where it goes on in the next.
     *(

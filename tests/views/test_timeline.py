@@ -39,7 +39,7 @@ def test_no_peak_is_lost(live: list[int], number: int) -> None:
 
 def test_a_thinned_timeline_says_so() -> None:
     """How many moments are kept of how many; nothing where all are, or where nobody has counted."""
-    some, uncounted, all_kept = (stack.thinned_words(timeline([1, 2, 3], moments=at)) for at in (4000, 0, 3))
+    some, uncounted, all_kept = (stack.thinned_words(timeline([1, 2, 3], samples=at)) for at in (4000, 0, 3))
     assert some.endswith("000 moments kept, the highest among them")
     assert uncounted == all_kept == ""
 

@@ -115,15 +115,15 @@ def test_the_page_reads_what_was_packed(folder: Path) -> None:
     Before the first pass there are no norms.
     """
     norms, last = array("f", [0.5, UNTOUCHED, math.nan]), array("f", [math.inf])
-    frame = LiveFrame(4, 1, 9, 2**40 + 1, True, -1, 3, norms, 8, last, 1.25, resting=False, next_step=2**40 + 7)
+    frame = LiveFrame(4, 1, 9, 2**40 + 1, True, -1, 3, norms, 8, last, 1.25, paused=False, next_step=2**40 + 7)
     (folder / "delta").write_bytes(pack_delta(frame))
     header, values = answer(folder, READ)
     assert header == {
         "structure": 4, "graph": 1, "pass": 9, "step": 2**40 + 1, "running": True, "cursor": -1, "reached": 3,
-        "finished": 8, "seconds": 1.25, "resting": False, "next": 2**40 + 7, "nodes": 3, "parameters": 1,
+        "finished": 8, "seconds": 1.25, "paused": False, "next": 2**40 + 7, "nodes": 3, "parameters": 1,
     }  # fmt: skip
     assert values == [0.5, -1, "NaN", "Infinity"]
-    nothing = LiveFrame(0, 0, 0, 0, False, -1, 0, array("f"), 0, array("f"), 0.0, resting=True)
+    nothing = LiveFrame(0, 0, 0, 0, False, -1, 0, array("f"), 0, array("f"), 0.0, paused=True)
     (folder / "delta").write_bytes(pack_delta(nothing))
     header, values = answer(folder, READ)
-    assert (header["running"], header["resting"], header["nodes"], values) == (False, True, 0, [])
+    assert (header["running"], header["paused"], header["nodes"], values) == (False, True, 0, [])

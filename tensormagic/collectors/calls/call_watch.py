@@ -12,12 +12,12 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import nn
 
+from tensormagic.collectors.autograd_errors.untracked_writes import NOTED
 from tensormagic.collectors.calls import call_notes, seen_calls, seen_losses, seen_made
 from tensormagic.collectors.calls.call_notes import ALONE, CLOSELY, Call, CallNotes, Doubles, NotesOfDoubles, Place
 from tensormagic.collectors.calls.seen_calls import NotesOfBroadcasts, NotesOfSequences, Sequences, Wide
 from tensormagic.collectors.calls.seen_made import Fresh, NotesOfDropouts, NotesOfFresh
-from tensormagic.collectors.cuts.detachment_values import ROLES
-from tensormagic.collectors.faults.autograd_watch import NOTED
+from tensormagic.collectors.detachment.detachment_facts import ROLES
 from tensormagic.collectors.graphs.live_nodes import reaches
 from tensormagic.collectors.where.source import SourceLines, is_own_code
 from tensormagic.reports import RunningSum, UntrainedNorm
@@ -361,7 +361,7 @@ def _is_hidden() -> bool:
 
 # Which calls the tracer cares about: one table, so that every other call costs one look-up in it and no more.
 #
-# A call may have a role (it ends the gradient's way, see `collectors.cuts.detachment_values`) and looks: functions
+# A call may have a role (it ends the gradient's way, see `collectors.detachment.detachment_facts`) and looks: functions
 # that are called once it has been made, and note what is worth knowing. To watch another call, write a look
 # (``look(watch, call)``) in a file of its own, and a line in `_LOOKS`.
 
@@ -369,7 +369,7 @@ def _is_hidden() -> bool:
 class Watched(NamedTuple):
     """What a call is to the tracer: its role where gradients end, who looks at it afterwards, and as what it is noted.
 
-    Looks are taken ever more rarely; what `autograd_watch` notes (writes in place above all) it sees each time.
+    Looks are taken ever more rarely; what `untracked_writes` notes (writes in place above all) it sees each time.
     """
 
     role: str | None

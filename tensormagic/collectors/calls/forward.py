@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
+from tensormagic.collectors.autograd_errors.untracked_writes import GETS_GRAD, SETS_DATA, AutogradWatch
 from tensormagic.collectors.calls.call_notes import Call
 from tensormagic.collectors.calls.call_watch import WATCHED, CallWatch
-from tensormagic.collectors.cuts.cuts import Cuts
-from tensormagic.collectors.faults.autograd_watch import GETS_GRAD, SETS_DATA, AutogradWatch
+from tensormagic.collectors.detachment.detached_values import DetachedValues
 from tensormagic.collectors.gradients.gradient_statistics import SmallResults
 from tensormagic.collectors.graphs.live_nodes import flat
 from tensormagic.collectors.hooks.modes import CallFollower
@@ -156,7 +156,7 @@ class ForwardRecorder(CallFollower):
         self.module_path = RunningModules(modules).path_in
         self.ops: Operations | None = None  # at level ops, which has looked up where a call comes from
         self.origins = Origins()
-        self.cuts = Cuts(sites, self.module_path)
+        self.detached = DetachedValues(sites, self.module_path)
         self.calls = CallWatch(sites, self.module_path, self.origins.site_of)
         self._grown, self._unwritten = self.calls.wide.marks, self.calls.fresh.marks
         self.autograd = AutogradWatch(sites)
@@ -192,7 +192,7 @@ class ForwardRecorder(CallFollower):
             self.calls.before(func, args)
         if watched is not None:
             if (role := watched.role) is not None:
-                before = self.cuts.before(func, role, args, above)
+                before = self.detached.before(func, role, args, above)
             if watched.noted == SETS_DATA:
                 self.autograd.before_setting(args)
         start = sequence_number()
@@ -206,10 +206,10 @@ class ForwardRecorder(CallFollower):
             self.small.note(result)
             if self.meter is not None:
                 self.meter.observe((start, stop), (args, kwargs), result)
-            if self.cuts.live:
-                self.cuts.used((start, stop), (args, kwargs), result)
-        elif role is not None or self.cuts.live or not _is_grad_enabled():
-            self.cuts.passed((func, role, before), (args, kwargs), result, above)
+            if self.detached.live:
+                self.detached.used((start, stop), (args, kwargs), result)
+        elif role is not None or self.detached.live or not _is_grad_enabled():
+            self.detached.passed((func, role, before), (args, kwargs), result, above)
         if watched is not None and not self.autograd.stepping:
             if watched.looks and (place := self.calls.place(line, frame)) is not None:
                 looks = watched.looks if place.sparing else watched.anywhere
@@ -229,7 +229,7 @@ class ForwardRecorder(CallFollower):
     def own_seconds(self) -> float:
         """How long this mode, and what it calls, took in all."""
         measured = self.meter.seconds if self.meter is not None else 0.0
-        return self.seconds + self.cuts.seconds + self.calls.seconds + self.autograd.own_seconds + measured
+        return self.seconds + self.detached.seconds + self.calls.seconds + self.autograd.own_seconds + measured
 
     def gaps(self) -> tuple[Gap, ...]:
         """Return what this mode and its listeners could not see, or have forgotten."""

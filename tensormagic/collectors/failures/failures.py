@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from tensormagic.collectors.autograd_errors.backward_errors import untraced_fault
 from tensormagic.collectors.failures.failing_call import (
     Refused,
     Steps,
@@ -37,7 +38,6 @@ from tensormagic.collectors.failures.operands import (
     namespace_of,
     operand_of,
 )
-from tensormagic.collectors.faults.backward_errors import untraced_fault
 from tensormagic.collectors.graphs.live_nodes import walk_nodes
 from tensormagic.collectors.graphs.nodes import describe_nodes
 from tensormagic.collectors.graphs.structure import Walker, make_structure, start_nodes

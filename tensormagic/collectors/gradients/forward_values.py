@@ -22,7 +22,7 @@ from tensormagic.collectors.gradients.gradient_statistics import (
     SmallGradients,
     SmallPass,
     StatisticsTable,
-    survey,
+    statistics_of,
 )
 from tensormagic.collectors.gradients.measures import (
     DOT_AT_ONCE,
@@ -119,12 +119,12 @@ class ForwardMeter:
             self._far.ask(x, coming.came, full=True)
             return coming
         if x.layout is not torch.strided or x.is_nested:
-            return survey(x, 0)
+            return statistics_of(x, 0)
         storage = x.untyped_storage()
         key = (storage._cdata, x.data_ptr(), elements_read(x), x._version, x.dtype)
         _, _, row = self._last if key == self._last[0] else (None, None, None)
         if row is None:
-            row = survey(x, 0)
+            row = statistics_of(x, 0)
             # while the reference lives, no other storage gets this one's `_cdata`, wherever its memory lies
             self._last = (key, StorageWeakRef(storage), row)  # type: ignore[no-untyped-call]
         return row
@@ -248,7 +248,7 @@ def _is_bad(value: Any) -> bool:
     value = bare(here(value))
     if answers_itself(value):
         return False
-    row = survey(value.detach(), 0) if value.is_cpu and value.numel() else None
+    row = statistics_of(value.detach(), 0) if value.is_cpu and value.numel() else None
     return row is not None and bool(row.nan or row.inf)
 
 
@@ -351,7 +351,7 @@ class Recorder(Protocol):
     values: PassValues  # the pass
     memory: Memory  # where its gradients lay
     seconds: float  # spent in hooks so far
-    survey_seconds: float  # spent so far in measuring gradients in full, a part of ``seconds``
+    statistics_seconds: float  # spent so far in measuring gradients in full, a part of ``seconds``
 
     def hand_on(self, source: int, index: int) -> None:
         """Give a node the numbers of the one before it, whose gradient it received unchanged."""
@@ -383,7 +383,7 @@ def _copies_of(recorder: Recorder, small: SmallGradients) -> Take:
             return False
         began = perf_counter()
         store(index, add(index, numbers))
-        recorder.survey_seconds += perf_counter() - began
+        recorder.statistics_seconds += perf_counter() - began
         return True
 
     return take

@@ -62,7 +62,7 @@ class _Sums:
     zero: int = 0
 
 
-def survey(gradient: torch.Tensor, pass_number: int) -> GradientStatistics:
+def statistics_of(gradient: torch.Tensor, pass_number: int) -> GradientStatistics:
     """Return the statistics of a gradient on a CPU; mean and standard deviation are those of its finite elements."""
     values, repeated, row = gradient, 1, row_as_it_lies(gradient)
     if row is None:

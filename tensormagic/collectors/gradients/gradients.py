@@ -22,7 +22,12 @@ import torch
 
 from tensormagic.collectors import devices
 from tensormagic.collectors.gradients.forward_values import Gradients, Known, Memory, PassValues, fast_norm
-from tensormagic.collectors.gradients.gradient_statistics import SmallGradients, StatisticsTable, measured, survey
+from tensormagic.collectors.gradients.gradient_statistics import (
+    SmallGradients,
+    StatisticsTable,
+    measured,
+    statistics_of,
+)
 from tensormagic.collectors.gradients.measures import NO_NUMBERS, Measured, measure
 from tensormagic.collectors.gradients.nonfinite import (
     SavedFacts,
@@ -87,7 +92,7 @@ class PassRecorder:
         self.values = values
         self.hooked: Collection[int] = ()
         self.seconds = 0.0
-        self.survey_seconds = 0.0
+        self.statistics_seconds = 0.0
         self._found: Walk | None = found
         self._structure = structure
         self._first = first
@@ -298,7 +303,7 @@ class PassRecorder:
             if feeder >= 0 and self.memory.holds(feeder, gradient):
                 return self.hand_on(feeder, index)
         if self.values.table is not None or index not in self._first:
-            return self._survey(index, gradient)
+            return self._measure_in_full(index, gradient)
         return self.store(index, measure(gradient))
 
     def _look_on_device(self, index: int, gradient: torch.Tensor) -> None:
@@ -315,9 +320,9 @@ class PassRecorder:
             self.values.norms[index] = UNREADABLE
             return
         history = self._history
-        full = self._asks_all and (self.values.table is not None or index not in history.surveyed)
+        full = self._asks_all and (self.values.table is not None or index not in history.asked_in_full)
         if full:
-            history.surveyed.add(index)
+            history.asked_in_full.add(index)
         self._far.ask(gradient, partial(self._came, index), full=full, careful=index in history.careful)
 
     def _came(self, index: int, numbers: Measured | None, found: GradientStatistics | None) -> None:
@@ -335,7 +340,7 @@ class PassRecorder:
         if self._may_ask is None:
             self._history.used = True
             self._may_ask = not self._history.rests()
-            wants_all = self.values.table is not None or not self._history.surveyed
+            wants_all = self.values.table is not None or not self._history.asked_in_full
             room = devices.there.room(device) if wants_all else None
             self._asks_all = room is None or room >= ROOM
             if not self._may_ask:
@@ -358,17 +363,17 @@ class PassRecorder:
         if (norm := self.values.norms[edge[0]]) >= 0 or math.isnan(norm):
             self.values.parts[edge] = (norm, *self.values.bad.get(edge[0], (0, 0)))
 
-    def _survey(self, index: int, gradient: torch.Tensor) -> None:
+    def _measure_in_full(self, index: int, gradient: torch.Tensor) -> None:
         began = perf_counter()
         numbers = self._small.take(index, gradient) if self.values.norms[index] == UNTOUCHED else None
         if numbers is None:
-            found = survey(gradient, self.values.pass_number)
+            found = statistics_of(gradient, self.values.pass_number)
             if self._small.waits(index):  # a node that is looked at twice keeps the later numbers
                 self._small.settle()
             self._keep_statistics(index, found)
             numbers = measured(found)
         self.store(index, numbers)
-        self.survey_seconds += perf_counter() - began
+        self.statistics_seconds += perf_counter() - began
 
     def _keep_rows(self, indices: list[int], rows: Any) -> None:
         if self.values.table is not None:

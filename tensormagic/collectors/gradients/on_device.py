@@ -57,7 +57,7 @@ class DeviceHistory:
     used: bool = False  # whether any does
     begun: int = 0  # passes begun
     careful: set[int] = field(default_factory=set)  # nodes whose last norm left the range of its type
-    surveyed: set[int] = field(default_factory=set)  # nodes of whose gradient everything was once asked
+    asked_in_full: set[int] = field(default_factory=set)  # nodes of whose gradient everything was once asked
     uncounted: bool = False  # whether a gradient was not finite of which it was not counted how many elements are not
     _jumped: bool = False
     _asked_at: int = 0

@@ -19,7 +19,7 @@ from tensormagic.collectors.memory.roots import Items, Root, is_foreign, items_o
 from tensormagic.collectors.objects.referents import Budget
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.session_walk import THOROUGH, memory_of
-from tensormagic.reports import DeviceGain, DeviceMemory, FreeingReport, Gap, Release
+from tensormagic.reports import DeviceGain, DeviceMemory, FreeableMemory, FreeingReport, Gap
 
 # What letting go of each name, output or error would free: by itself, and together with others.
 
@@ -35,23 +35,23 @@ CIRCLES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Releases:
+class Freeable:
     """What would be freed."""
 
-    releases: tuple[Release, ...]  # the most first; what leads to no memory at all is left out
+    freeable: tuple[FreeableMemory, ...]  # the most first; what leads to no memory at all is left out
     session: int = 0  # bytes that only outputs and the last error keep, all of these together
     looked: int = 0  # how many objects were looked through
     gaps: tuple[Gap, ...] = ()  # what could not be looked at, and why
 
 
-def collect_releases(
+def collect_freeable(
     namespace: Mapping[str, Any],
     *,
     besides: Sequence[Mapping[str, Any]] = (),
     budget: Budget = THOROUGH,
     most: int = MOST,
     items: Collection[str] = (),
-) -> Releases:
+) -> Freeable:
     """Return what would be freed once each name, output or error of a session is let go of, by itself.
 
     Exact as far as Python and torch count references; where not, less is reported, not more. What lies in a cycle
@@ -66,13 +66,13 @@ def collect_releases(
         items: What lies in containers and is listed although it does not stand out: ``"losses[17]"``.
     """
     looked = look(namespace, besides=besides, budget=budget, items=items)
-    every = all_releases(looked.roots, looked.flow, looked.items.parts)
+    every = all_freeable(looked.roots, looked.flow, looked.items.parts)
     session = set_of(looked.of_session())
     freeing = sum(one.nbytes > 0 for one in every[most:])
     more = f"{freeing} more names would free memory, each less than these; they are not listed" if freeing else ""
     reasons = (looked.cut, looked.items.cut, looked.circles, more)
-    gaps = tuple(Gap("releases", reason) for reason in reasons if reason)
-    return Releases(tuple(every[:most]), looked.flow.freed(session).nbytes, looked.objects, gaps)
+    gaps = tuple(Gap("freeable memory", reason) for reason in reasons if reason)
+    return Freeable(tuple(every[:most]), looked.flow.freed(session).nbytes, looked.objects, gaps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,36 +157,38 @@ def _weights(found: References) -> dict[int, tuple[int, str]]:
     return weights
 
 
-def all_releases(roots: Sequence[Root], flow: Flow, parts: Mapping[int, tuple[Release, ...]]) -> list[Release]:
+def all_freeable(
+    roots: Sequence[Root], flow: Flow, parts: Mapping[int, tuple[FreeableMemory, ...]]
+) -> list[FreeableMemory]:
     """Return what each root frees, with what lies in it, and what several do together; the most first."""
     asked = (at for at, root in enumerate(roots) if root.kind is not None)
-    every = [replace(release_of(at, roots, flow), parts=parts.get(at, ())) for at in asked]
+    every = [replace(freeable_of(at, roots, flow), parts=parts.get(at, ())) for at in asked]
     largest = sorted(flow.together.items(), key=lambda pair: -pair[1].nbytes)[:_MOST_SETS]
     every += [one for members, _ in largest if (one := _together(members, roots, flow)) is not None]
     return sorted((one for one in every if one.reaches), key=lambda one: (-one.nbytes, -one.reaches))
 
 
-def release_of(at: int, roots: Sequence[Root], flow: Flow) -> Release:
+def freeable_of(at: int, roots: Sequence[Root], flow: Flow) -> FreeableMemory:
     """Return what one root frees. An output that a name is bound to as well is not to be deleted by IPython's means."""
     root = roots[at]
     return _made(1 << at, root.code if flow.alone[at].nbytes or root.kind == "name" else "", roots, flow)
 
 
-def _made(members: int, code: str, roots: Sequence[Root], flow: Flow) -> Release:
+def _made(members: int, code: str, roots: Sequence[Root], flow: Flow) -> FreeableMemory:
     """Return what a set of roots frees, and what else would have to go, at most a few: first what nobody can let go."""
     chosen = [roots[at] for at in bits(members)]
     freed, shared = flow.freed(members), flow.shared(members)
     others = bits(shared[0][0] & ~members) if shared else []
     names = [roots[at].label for at in others if at < len(roots) and roots[at].kind is not None]
     elsewhere = [ELSEWHERE] if len(names) < len(others) else []
-    return Release(
+    return FreeableMemory(
         name=", ".join(root.label for root in chosen), kind=chosen[0].kind or "name", nbytes=freed.nbytes,
         storages=freed.storages, reaches=freed.nbytes + sum(one.nbytes for _, one in shared),
         shared_with=(*elsewhere, *names)[:MOST_TOGETHER], device_bytes=freed.devices, code=code,
     )  # fmt: skip
 
 
-def _together(members: int, roots: Sequence[Root], flow: Flow) -> Release | None:
+def _together(members: int, roots: Sequence[Root], flow: Flow) -> FreeableMemory | None:
     """Return what names free together, where that is much more than each does by itself."""
     found = bits(members)
     if len(found) > MOST_TOGETHER or found[-1] == len(roots) or any(roots[at].kind is None for at in found):
@@ -210,7 +212,7 @@ def free_session(namespace: Mapping[str, Any], *, drop: bool) -> FreeingReport:
     gc.collect()  # what lies in circles that nobody leads to is free already, and keeps nothing of these
     looked = look(namespace)
     chosen = _keeping(looked)
-    entries = [release_of(at, looked.roots, looked.flow) for at in chosen]
+    entries = [freeable_of(at, looked.roots, looked.flow) for at in chosen]
     entries.sort(key=lambda one: (-one.nbytes, -one.reaches))
     dropped = drop and bool(chosen)
     nothing: tuple[int, int, tuple[DeviceGain, ...]] = (0, 0, ())
@@ -218,7 +220,7 @@ def free_session(namespace: Mapping[str, Any], *, drop: bool) -> FreeingReport:
     return FreeingReport(
         entries=tuple(entries), nbytes=looked.flow.freed(set_of(chosen)).nbytes, dropped=dropped,
         freed=freed, storages=storages, gains=gains,
-        gaps=(Gap("releases", looked.cut),) if looked.cut else (),
+        gaps=(Gap("freeable memory", looked.cut),) if looked.cut else (),
     )  # fmt: skip
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.devices import READERS, Reader, read_devices
-from tensormagic.collectors.memory.freed import collect_releases
+from tensormagic.collectors.memory.freed import collect_freeable
 from tensormagic.collectors.memory.live_blocks import Block, Lines, Origin, category_of, nbytes_of, noted_line, running
-from tensormagic.collectors.memory.survey import Survey, note_unnamed_referrers
+from tensormagic.collectors.memory.live_tensors import LiveTensors, note_unnamed_referrers
 from tensormagic.collectors.objects.namespace import OPTIMIZED
 from tensormagic.collectors.objects.referents import Place
 from tensormagic.collectors.quiet import numbers, quiet
@@ -136,13 +136,13 @@ def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by nam
         walk_session = ObjectWalk(THOROUGH).through(namespace, [*running(frame, set(namespace)), *more])
         # Asked before anything else is met: whoever holds a tensor then keeps it.
         kept, views, graphs = standing_out(walk_session, namespace) if only is None else ((), (), ())
-        survey = Survey(walk_session, everything=True)
-        blocks = [block for block in survey.blocks if _is_asked_for(block.memory.device, devices)]
+        found = LiveTensors(walk_session, everything=True)
+        blocks = [block for block in found.blocks if _is_asked_for(block.memory.device, devices)]
         if only is not None:  # what these lead to, by their names or their graphs
-            wanted = Survey(ObjectWalk(THOROUGH).below(only), everything=False).identities
+            wanted = LiveTensors(ObjectWalk(THOROUGH).below(only), everything=False).identities
             blocks = [block for block in blocks if (block.identities | {block.memory.identity}) & wanted]
         blocks.sort(key=lambda block: -block.nbytes)
-        note_unnamed_referrers(blocks, survey.ours)
+        note_unnamed_referrers(blocks, found.ours)
         if not blocks:  # nothing that was asked for: what stands out lies elsewhere
             kept, views, graphs = (), (), ()
         counters, missing = read_devices(readers)
@@ -159,9 +159,9 @@ def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by nam
             kept=kept,
             views=views,
             graphs=graphs,
-            looked=survey.looked,
+            looked=found.looked,
             title=" on ".join(filter(None, asked)),  # "net", "net on cuda:0", "cuda"
-            gaps=(*survey.gaps, *missing, *(Gap("device", f"torch sees no {name} here") for name in absent)),
+            gaps=(*found.gaps, *missing, *(Gap("device", f"torch sees no {name} here") for name in absent)),
         )
 
 
@@ -230,10 +230,10 @@ def memory_at(
     Of the error and its traceback nothing is kept.
     """
     try:
-        freed = collect_releases(namespace)  # first: another walk holds what it meets
+        freed = collect_freeable(namespace)  # first: another walk holds what it meets
         failing = list(failing_variables(error, cell_number))
         memory = collect_memory(namespace, more=failing, most=MOST_NAMED)
-        memory = replace(memory, releases=freed.releases, gaps=(*memory.gaps, *freed.gaps))
+        memory = replace(memory, freeable=freed.freeable, gaps=(*memory.gaps, *freed.gaps))
         return _with_device(replace(described, only_error=_only(failing, namespace)), memory), memory
     except Exception as problem:  # memory has run out: looking, too, may need more than there is
         gap = Gap("memory", f"could not be inspected: {error_text(problem)}")
@@ -261,8 +261,8 @@ def _only(failing: list[Variable], namespace: Mapping[str, Any]) -> int:
     """Return the bytes to which these variables lead and no name does, the history's included."""
     names = {name: value for name, value in namespace.items() if not name.startswith("__")}
     with quiet():
-        named = Survey(ObjectWalk(THOROUGH).below(names), everything=False).identities
-        found = Survey(ObjectWalk(THOROUGH).through({}, failing), everything=False).blocks
+        named = LiveTensors(ObjectWalk(THOROUGH).below(names), everything=False).identities
+        found = LiveTensors(ObjectWalk(THOROUGH).through({}, failing), everything=False).blocks
         return sum(block.nbytes for block in found if not (block.identities | {block.memory.identity}) & named)
 
 

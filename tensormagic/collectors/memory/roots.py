@@ -20,8 +20,8 @@ from tensormagic.collectors.memory.references import References
 from tensormagic.collectors.objects.children import attributes_of, defining_module, mro_of, registered
 from tensormagic.collectors.objects.namespace import is_shells
 from tensormagic.collectors.where.source import is_own_code
-from tensormagic.reports import Release
-from tensormagic.reports.memory import ReleaseKind
+from tensormagic.reports import FreeableMemory
+from tensormagic.reports.memory import FreeableKind
 
 # Where a session's references begin: the user's names, IPython's history of outputs, the last error.
 #
@@ -44,7 +44,7 @@ class Root:
     """One thing that can be let go of."""
 
     label: str  # what to call it
-    kind: ReleaseKind | None  # what sort of root it is; None for what nobody is to let go of
+    kind: FreeableKind | None  # what sort of root it is; None for what nobody is to let go of
     places: list[Place] = field(default_factory=list)  # where the session refers to it
     code: str = ""  # what lets go of it
 
@@ -342,7 +342,7 @@ class Items:
     """What lies in containers."""
 
     # By the number of a root, what taking something out of it frees, the most first.
-    parts: dict[int, tuple[Release, ...]] = field(default_factory=dict)
+    parts: dict[int, tuple[FreeableMemory, ...]] = field(default_factory=dict)
     cut: str = ""  # Why not all were weighed; empty where all were.
 
 
@@ -353,10 +353,10 @@ def items_of(found: References, roots: Sequence[Root], dominance: Dominance, wan
     """
     names = {root.label: at for at, root in enumerate(roots) if root.kind == "name"}
     values = {name: value for name, at in names.items() for value in roots[at].values()}
-    described: dict[int, dict[tuple[int, int], Release]] = {}
+    described: dict[int, dict[tuple[int, int], FreeableMemory]] = {}
     items = Items()
 
-    def preference(one: Release) -> tuple[bool, bool]:
+    def preference(one: FreeableMemory) -> tuple[bool, bool]:
         """Of those that free the same: what was asked for, then what is emptied."""
         return one.name in wanted, one.code.endswith(".clear()")
 
@@ -377,7 +377,7 @@ def items_of(found: References, roots: Sequence[Root], dominance: Dominance, wan
 
 def _of_container(
     found: References, container: Container, dominance: Dominance, wanted: Collection[str]
-) -> Iterator[tuple[tuple[int, int], Release]]:
+) -> Iterator[tuple[tuple[int, int], FreeableMemory]]:
     """Yield what one container frees, all of it and item by item, each with a key for that set of storages."""
     number = found.number_of(container.holder)
     number = found.number_of(container.item) if number is None else number
@@ -388,14 +388,14 @@ def _of_container(
     if not whole.nbytes or dominance.steps < 0:
         return
     if container.clears:
-        yield _key(below, dominance), _release(container.path, whole, f"{container.path}.clear()")
+        yield _key(below, dominance), _freeable(container.path, whole, f"{container.path}.clear()")
     freed = list(_freed_by_items(found, container, number, dominance.parts(number, below), dominance))
     least = whole.nbytes / SHARE
     if len(freed) > 1 and isinstance(container.item, list | deque):  # one of a sequence has to stand out
         least = max(least, STANDS_OUT * sum(one.nbytes for _, _, one in freed) / len(freed))
     for path, nodes, one in freed:
         if one.nbytes >= least or path in wanted:
-            yield _key(nodes, dominance), _release(path, one, f"del {path}")
+            yield _key(nodes, dominance), _freeable(path, one, f"del {path}")
 
 
 def _freed_by_items(
@@ -423,8 +423,8 @@ def _key(nodes: Collection[int], dominance: Dominance) -> tuple[int, int]:
     return min(weighty), len(weighty)
 
 
-def _release(path: str, freed: Sum, code: str) -> Release:
-    return Release(
+def _freeable(path: str, freed: Sum, code: str) -> FreeableMemory:
+    return FreeableMemory(
         name=path, kind="item", nbytes=freed.nbytes, storages=freed.storages, reaches=freed.nbytes,
         device_bytes=dict(freed.devices), code=code,
     )  # fmt: skip

@@ -285,7 +285,7 @@ class MemoryRecorder(Listener):
             allocator=self._allocator,
             out_of_memory=failed.out_of_memory if failed is not None else None,
             at_end=memory.storages if memory is not None else account.at_end(),
-            releases=memory.releases if memory is not None else (),
+            freeable=memory.freeable if memory is not None else (),
             gaps=(*self._gaps(), *account.gaps()),
         )
 

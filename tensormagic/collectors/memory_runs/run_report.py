@@ -16,7 +16,7 @@ import torch
 from tensormagic.collectors.geometry.parts import is_backed, parts
 from tensormagic.collectors.memory.live_blocks import running
 from tensormagic.collectors.memory.live_memory import failing_variables, live_storage, uncollected
-from tensormagic.collectors.memory.survey import Survey
+from tensormagic.collectors.memory.live_tensors import LiveTensors
 from tensormagic.collectors.memory_runs.allocation_log import (
     BEFORE,
     AllocationLog,
@@ -60,10 +60,12 @@ def described(namespace: Mapping[str, Any], frame: FrameType | None) -> tuple[De
     found: Described = {}
     try:
         with quiet(), uncollected():
-            survey = Survey(ObjectWalk(THOROUGH).through(namespace, running(frame, set(namespace))), everything=True)
-            for block in survey.blocks:
+            alive = LiveTensors(
+                ObjectWalk(THOROUGH).through(namespace, running(frame, set(namespace))), everything=True
+            )
+            for block in alive.blocks:
                 found.update(dict.fromkeys(block.identities | {block.memory.identity}, live_storage(block)))
-            return found, survey.gaps
+            return found, alive.gaps
     except Exception as error:  # an odd object that a name leads to: the run is the user's
         return {}, (Gap("names", f"live memory could not be named: {error_text(error)}"),)
 
@@ -74,7 +76,7 @@ def alive_now() -> Iterator[tuple[torch.UntypedStorage, torch.Tensor, bool]]:
     Last: whether its bytes count with another storage over the same memory: every ``torch.from_numpy(a)`` makes one.
     """
     with quiet(), uncollected():
-        for block in Survey(ObjectWalk(THOROUGH), everything=True).blocks:
+        for block in LiveTensors(ObjectWalk(THOROUGH), everything=True).blocks:
             first = block.part.untyped_storage()._cdata
             for tensor in block.tensors.values():
                 for part in parts(tensor):
@@ -204,7 +206,7 @@ class Account:
             by_category=self._by_category(allocation_log),
             by_line=self._by_line(allocation_log),
             peak=live.index(max(live)),
-            moments=allocation_log.moments.seen + 1,  # and now
+            samples=allocation_log.moments.seen + 1,  # and now
         )
 
     def category(self, block: Block) -> Category:

@@ -185,7 +185,7 @@ class PacedRecorder(ForwardRecorder):
                 super().step_aside()
             self._left_at_door = False
             self._with_it.close()
-            self.cuts.pause()
+            self.detached.pause()
             self.autograd.forget()
             self._joined = False  # last: what is interrupted here is done again
         elif self._wanted and not there and not self._aside:
@@ -407,7 +407,7 @@ class SampledTracer(Tracer):
             return found
         ahead = sampler.rest_steps(self.run.clock())
         return dataclasses.replace(
-            found, step=sampler.steps, resting=True, next_step=sampler.steps + ahead if ahead else 0
+            found, step=sampler.steps, paused=True, next_step=sampler.steps + ahead if ahead else 0
         )  # fmt: skip
 
     def report(self) -> TraceReport:

@@ -197,7 +197,7 @@ class StepSampler:
         tracing: Whether the tracer is to be there.
         steps: How many have begun.
         passes: How many have begun.
-        resting_since: The pass after which the tracer left; meaningless while it is there.
+        paused_since: The pass after which the tracer left; meaningless while it is there.
     """
 
     def __init__(self, asked: Pace, now: float, later: Later | None = None) -> None:
@@ -240,7 +240,7 @@ class StepSampler:
         return self._hooked
 
     def passed_by(self, line: int | None, sequence: int, now: float) -> bool:
-        """Note a pass that has ended, while the tracer rests, and return whether the tracer is to come back."""
+        """Note a pass that has ended, while the tracer is paused, and return whether the tracer is to come back."""
         self._count(line, sequence)
         seconds, self._ended = now - self._ended, now
         if self._later is None or not self._later(self._untraced.append):
@@ -413,7 +413,7 @@ class StepSampler:
             after_finding=self._after_finding,
             partial=self._partial,
             last_traced=self._stretches.latest == self.steps,
-            resting=not self.tracing and not ended,
+            paused=not self.tracing and not ended,
             next_step=self.steps + ahead if ahead and not ended else 0,
         )
 

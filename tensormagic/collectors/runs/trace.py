@@ -21,10 +21,10 @@ from typing import Any
 import torch
 
 from tensormagic.collectors import devices
+from tensormagic.collectors.autograd_errors.failed_backward import AutogradErrors
 from tensormagic.collectors.calls.forward import ForwardRecorder, look_at_pass
-from tensormagic.collectors.cuts.detachment_log import CutLog
+from tensormagic.collectors.detachment.detachment_log import DetachmentLog
 from tensormagic.collectors.devices import Late, Stopwatch
-from tensormagic.collectors.faults.backward_faults import Faults
 from tensormagic.collectors.gradients.forward_values import ForwardMeter, PassValues
 from tensormagic.collectors.gradients.gradient_statistics import SmallPass
 from tensormagic.collectors.gradients.gradients import PassRecorder
@@ -108,11 +108,13 @@ class Tracer(Listener):
         self._values = False
         self._rank_file: RankFile | None = None
         self._walker = Walker(self._recorder.origins, self._leaves)
-        self._cuts = CutLog(self._recorder.cuts, self._leaves, self._recorder.origins, self._sites)
+        self._detachments = DetachmentLog(self._recorder.detached, self._leaves, self._recorder.origins, self._sites)
         self._captures = Captures(self._leave_alone, leave_dispatch=self._leave_dispatch)
         self._graphs = GraphBook(self._walker, self._leaves, self._recorder.origins, namespace, add_gap=self._add_gap)
         self._passes = PassLog(self._leaves, self._late)
-        self._faults = Faults(self._recorder, self._sites, self._leaves, namespace, add_gap=self._add_gap)
+        self._autograd_errors = AutogradErrors(
+            self._recorder, self._sites, self._leaves, namespace, add_gap=self._add_gap
+        )
         self._training = TrainingWatcher(namespace, self._leaves, self._sites, self._passes, self._recorder)
         self._updates = UpdateWatcher(
             self._wants_update, self._leaves.find, self._passes.moved, self._training, self._late
@@ -121,7 +123,7 @@ class Tracer(Listener):
         self._parallel, self._microbatches = ParallelWatcher(self._leaves), Microbatches()
         self._updates.reads_gradients, self._updates.stepped = self._parallel.is_there, self._passes.stepped
         self._updates.leave, self._updates.come_back = self._recorder.leave_step, self._recorder.return_from_step
-        self._parts: tuple[TracePart, ...] = (self._cuts, self._training, self._faults, self._parallel)
+        self._parts: tuple[TracePart, ...] = (self._detachments, self._training, self._autograd_errors, self._parallel)
         self._gaps: dict[str, Gap] = {}
         self._running: list[Following] = []
         self._begun = self._home = 0
@@ -201,7 +203,7 @@ class Tracer(Listener):
             self._leaves.learn_parameters()
             for part in self._parts:
                 part.finish(error)
-            self._module_watch.finish(self._recorder.cuts.trained.known(), self._add_gap)
+            self._module_watch.finish(self._recorder.detached.trained.known(), self._add_gap)
         if self._running:
             self._add_gap(
                 "backward", "a backward on another thread was still running when the trace ended: it was not kept"
@@ -274,7 +276,7 @@ class Tracer(Listener):
             followed.caller = sys._getframe(2)
             followed.site = self._sites.of_frame(followed.caller)
             followed.come_back = self._recorder.out_of_engine()
-            self._cuts.begin(roots, followed)
+            self._detachments.begin(roots, followed)
             nodes = start_nodes(roots)
             with self._lock, gc_paused(), self._leaves.seen_from(followed.caller):
                 followed.pass_context = pass_context(self._running, self._home)
@@ -384,7 +386,7 @@ class Tracer(Listener):
         done = ended(reached=len(set(values.order)), finite=not values.bad, value=values.value)
         if self._meter is not None:
             self._meter.fetch(values.forward)
-        if not graph.add(values, recorder.survey_seconds):
+        if not graph.add(values, recorder.statistics_seconds):
             self._add_gap("backward", _AGAIN)
         if values.loss_gap:
             self._add_gap("loss", values.loss_gap)
@@ -409,7 +411,7 @@ class Tracer(Listener):
             for index, found in returned_gradients(followed, call, result, self._leaves.number).items():
                 followed.recorder.observe_result(index, found)
             if not (call.accumulates or call.creates or followed.levels):
-                self._recorder.cuts.returned(result, call.roots, call.inputs, followed.caller)
+                self._recorder.detached.returned(result, call.roots, call.inputs, followed.caller)
         except Exception as error:
             self._add_gap("gradients", f"what a backward returned was not measured: {error_text(error)}")
 
@@ -445,18 +447,18 @@ class Tracer(Listener):
 
     def leaves_met(self) -> list[weakref.ref[torch.Tensor]]:
         """Return weak references to the leaves that the run met, behind a cut too, and to its models' parameters."""
-        return [leaf.reference for leaf in self._leaves.known] + self._cuts.leaves_met()
+        return [leaf.reference for leaf in self._leaves.known] + self._detachments.leaves_met()
 
     def report(self) -> TraceReport:
         """Return everything known so far; consistent also while the run goes on."""
         if get_ident() == self._home and not devices.there.capturing():  # elsewhere nobody waits for a device
             self._late.finish()
-        graphs = tuple(self._cuts.with_cuts(graph.report()) for graph in self._graphs.by_use())
+        graphs = tuple(self._detachments.with_cuts(graph.report()) for graph in self._graphs.by_use())
         fields = {name: field for part in self._parts for name, field in part.fields(graphs).items()}
         captured = [Gap("calls", self._captures.gap)] if self._captures.gap else []
         seen = (*self._recorder.gaps(), *(gap for part in self._parts for gap in part.gaps()))
         return TraceReport(
-            title=self._title or self._leaves.model_names(self._cuts.reached),
+            title=self._title or self._leaves.model_names(self._detachments.reached),
             **self.run.fields(),
             own_seconds=self.own_seconds,
             graphs=graphs,
@@ -470,7 +472,7 @@ class Tracer(Listener):
             forked=self._forked,
             gaps=(*self._gaps.values(), *captured, *seen),
             observations=self._recorder.calls.observations(),
-            failure=self._faults.explained(self._failure.report(graphs), graphs),
+            failure=self._autograd_errors.explained(self._failure.report(graphs), graphs),
             **fields,
             modules=self._module_watch.report,
             locations=self._sites.locations,  # last: what is above has its line, also while the run goes on

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.autograd.gradcheck import GradcheckError
 
-from tensormagic.collectors.faults.backward_errors import return_lines
+from tensormagic.collectors.autograd_errors.backward_errors import return_lines
 from tensormagic.collectors.session.first_look import generators_kept
 from tensormagic.collectors.where.source import location_of
 from tensormagic.errors import TensorMagicError

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import torch
 
-from tensormagic.collectors.cuts.detachment_values import dtype_of
+from tensormagic.collectors.detachment.detachment_facts import dtype_of
 from tensormagic.collectors.graphs.live_nodes import is_stale, next_nodes
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.kinds import sizes_of

@@ -28,7 +28,8 @@ _UINT64_BIAS = 2**63
 _NARROW = frozenset({"mps"})  # device types without float64
 _EXPONENT_LIMIT = 1000
 _BLOCK = 1024
-_FRACTIONS, _FINITE, _LOW, _HIGH, _SUM = 7, 8, 9, 10, 11  # columns of a survey; those before _LOW are counts
+# Columns of what is measured of a piece; those before _LOW are counts.
+_FRACTIONS, _FINITE, _LOW, _HIGH, _SUM = 7, 8, 9, 10, 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class Domain:
 class Raw:
     """Results on the device."""
 
-    # int64, one row a chunk: zero; NaN, +Inf, -Inf; places of the first of each (and more, see the survey).
+    # int64, one row a chunk: zero; NaN, +Inf, -Inf; places of the first of each (and more, see `_measure_reals`).
     counts: torch.Tensor
     limits: torch.Tensor  # Lowest and highest finite value, shift, and for reals also the scale; int64 for integers.
     # In ``wide``, one row a chunk: finite elements, their mean, their sum of squared deviations; all of value · scale -
@@ -80,8 +81,8 @@ def reduce_chunks(pieces: Pieces, domain: Domain) -> Raw:
 
 def _reduce_integers(pieces: Pieces, domain: Domain) -> Raw:
     integers = map(_as_int64, pieces())
-    surveys = _table(torch.stack([(some == -domain.bias).sum(), *torch.aminmax(some)]) for some in integers)
-    low, high = surveys[:, 1].min(), surveys[:, 2].max()
+    rows = _table(torch.stack([(some == -domain.bias).sum(), *torch.aminmax(some)]) for some in integers)
+    low, high = rows[:, 1].min(), rows[:, 2].max()
     span = high - low
     shift = torch.where(span >= 0, low, 0)  # a span that overflows int64 is negative: no shift then
     z_low, z_high = (low - shift).to(domain.wide), (high - shift).to(domain.wide)
@@ -89,14 +90,14 @@ def _reduce_integers(pieces: Pieces, domain: Domain) -> Raw:
     grid = _Grid(z_low, _bins_per_unit(z_high - z_low, one_each, torch.ones_like(z_low)))
     moved = ((_as_int64(piece) - shift).to(domain.wide) for piece in pieces())
     moments, bins = _measure_all(moved, grid, domain, itertools.repeat(True))  # noqa: FBT003  (an iterator of flags)
-    counts = torch.nn.functional.pad(surveys[:, :1], (0, 6))
+    counts = torch.nn.functional.pad(rows[:, :1], (0, 6))
     return Raw(counts, torch.stack([low, high, shift]), moments, bins, one_each.to(torch.int64))
 
 
 def _reduce_reals(pieces: Pieces, domain: Domain) -> Raw:
-    surveys = _table(_survey_all_reals(pieces, domain))
-    counts, sums = surveys[:, :_LOW].to(torch.int64), surveys[:, _SUM]
-    low, high = surveys[:, _LOW].min(), surveys[:, _HIGH].max()
+    rows = _table(_measure_all_reals(pieces, domain))
+    counts, sums = rows[:, :_LOW].to(torch.int64), rows[:, _SUM]
+    low, high = rows[:, _LOW].min(), rows[:, _HIGH].max()
     scale = _scale(low, high) if domain.scaled else torch.ones_like(low)
     one_each = (counts[:, _FRACTIONS].sum() == 0) & (high - low < BINS)
     mean = sums.sum() / counts[:, _FINITE].sum().clamp(min=1)
@@ -160,15 +161,15 @@ def as_wide(piece: torch.Tensor, domain: Domain) -> torch.Tensor:
     return torch.hypot(real, imaginary).masked_fill_(missing, math.nan)
 
 
-def _survey_all_reals(pieces: Pieces, domain: Domain) -> Iterator[torch.Tensor]:
+def _measure_all_reals(pieces: Pieces, domain: Domain) -> Iterator[torch.Tensor]:
     fractions = False
     for piece in pieces():
-        row = _survey_reals(as_wide(piece, domain), domain, known_fractions=fractions)
+        row = _measure_reals(as_wide(piece, domain), domain, known_fractions=fractions)
         fractions = fractions or (domain.may_look and bool(row[_FRACTIONS]))
         yield row
 
 
-def _survey_reals(values: torch.Tensor, domain: Domain, *, known_fractions: bool) -> torch.Tensor:
+def _measure_reals(values: torch.Tensor, domain: Domain, *, known_fractions: bool) -> torch.Tensor:
     """Return zero; NaN, +Inf, -Inf; places of the first of each; any fraction, finite; low, high, sum of the finite.
 
     All in the wide dtype, which holds a chunk's counts exactly.

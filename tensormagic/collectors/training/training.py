@@ -86,10 +86,10 @@ class Followed:
         "rate",
         "reference",
         "restarts",
-        "resting",
         "scaled",
         "stepping",
         "type_name",
+        "zero_rate_steps",
     )
 
     def __init__(self, optimizer: torch.optim.Optimizer, name: str, stepping: Stepping, held: Held) -> None:
@@ -98,7 +98,7 @@ class Followed:
         self.name = name or self.type_name
         self.stepping, self.held = stepping, held
         self.rate: float | None = None
-        self.resting = 0
+        self.zero_rate_steps = 0
         self.restarts = Restarts()
         self.graphed = self.scaled = 0
         self.again = False
@@ -110,7 +110,7 @@ class Followed:
         if rates and all(isinstance(rate, int | float) for rate in rates):
             rate = float(max(rates))
             self.rate = max(rate, self.rate or 0.0)
-            self.resting = self.resting + 1 if rate <= self.rate * NO_RATE else 0
+            self.zero_rate_steps = self.zero_rate_steps + 1 if rate <= self.rate * NO_RATE else 0
 
     def use(self) -> OptimizerUse:
         """Return what is known of it."""
@@ -131,7 +131,7 @@ class Followed:
             discarded=discarded,
             discarded_at=at,
             rate=self.rate,
-            resting=self.resting,
+            zero_rate_steps=self.zero_rate_steps,
             graphed=self.graphed,
             scaled=self.scaled,
             again=self.again,
@@ -171,7 +171,7 @@ class TrainingWatcher(TracePart):
         self._by_hand = ByHand(leaves, self._brought, recorder.autograd.blind, passes.late)
         self._elsewhere, self._frozen = Elsewhere(leaves), FrozenMoves(leaves, namespace, passes)
         self._loop, self._growth = recorder.calls.loop, Growth(recorder.origins)
-        self._loop.region = recorder.cuts.region_site
+        self._loop.region = recorder.detached.region_site
         self._modes: dict[str, ModelModes] = {}
         self._loops, self._loads = LoopsOverData(sites), StateLoads(sites, leaves, namespace)
         self._alike: tuple[int, ...] = ()
@@ -339,7 +339,7 @@ class TrainingWatcher(TracePart):
         if optimizer in self._beyond:
             return None
         self.optimizers_seen += 1
-        self._recorder.cuts.trained.step(optimizer)
+        self._recorder.detached.trained.step(optimizer)
         self._followed.pop(id(optimizer), None)
         if len(self._optimizers) >= MOST_OPTIMIZERS:
             self._beyond.add(optimizer)

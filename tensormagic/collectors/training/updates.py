@@ -17,8 +17,8 @@ from typing import Any, Protocol
 import torch
 
 from tensormagic.collectors import devices
+from tensormagic.collectors.autograd_errors.untracked_writes import AutogradWatch
 from tensormagic.collectors.devices import Late
-from tensormagic.collectors.faults.autograd_watch import AutogradWatch
 from tensormagic.collectors.gradients.measures import NORM_RELIABLE
 from tensormagic.collectors.graphs.in_place import UntrackedWrites
 from tensormagic.collectors.graphs.structure import GraphStructure

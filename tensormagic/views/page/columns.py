@@ -354,7 +354,7 @@ def pack_delta(frame: LiveFrame) -> bytes:
     """Return thirteen float64, in the order of `NUMBERS` in `viewer.js`, then float32: node norms, parameter norms."""
     numbers = _NUMBERS.pack(
         frame.structure, frame.graph, frame.pass_number, frame.step, frame.running, frame.cursor, frame.reached,
-        frame.finished_pass, frame.seconds, frame.resting, frame.next_step,
+        frame.finished_pass, frame.seconds, frame.paused, frame.next_step,
         len(frame.norms), len(frame.parameter_norms),
     )  # fmt: skip
     return numbers + frame.norms.tobytes() + frame.parameter_norms.tobytes()

@@ -118,7 +118,7 @@ def _header(report: TraceReport) -> dict[str, Any]:
         "state": report.state,
         "said": "" if report.state == "running" else run_text(report),
         "verdict": verdict(report),
-        "rest": report.pacing.next_step if report.pacing is not None and report.pacing.resting else -1,
+        "rest": report.pacing.next_step if report.pacing is not None and report.pacing.paused else -1,
         "cost": paced_text(report) or overhead_text(report),
         "below": list(run_lines(report)),
         "scale": list(run_scale(report)) if any(graph.frames for graph in report.graphs) else None,

@@ -120,7 +120,7 @@ Mode = Literal["widget", "html", "terminal", "off"]
 Bundle = dict[str, Any]
 
 HTML_INTERVAL = 1 / 4
-REST_INTERVAL = 1 / 4  # and between two words on how far a run has come that goes on untraced
+PAUSED_INTERVAL = 1 / 4  # and between two words on how far a run has come that goes on untraced
 WORD_INTERVAL = (
     4.0  # seconds after which the same is sent again: a page that hears nothing for long says so (viewer.js)
 )
@@ -218,15 +218,15 @@ class LivePanel(Sampler):
         """Send a whole document where the structure changed, else what changed, else nothing."""
         frame = self._frame()
         # What makes two frames different; not the time, nor the steps that go by untraced. Bytes: a NaN is not itself.
-        step = 0 if frame.resting else frame.step
+        step = 0 if frame.paused else frame.step
         place = (frame.structure, frame.graph, frame.pass_number, step, frame.running, frame.cursor, frame.reached)
         key = (*place, frame.finished_pass, frame.norms.tobytes(), frame.parameter_norms.tobytes())
         begun = frame.graph != 0  # before the first graph the page shows all there is: the first is sent without delay
         changed = frame.structure != self._structure or key != self._key_of_document
         if changed and (final or (begun and self._due(frame))):
             self._rebuild(frame.structure, key)
-        resting = frame.step if frame.resting and (final or self._clock() >= self._last_delta + REST_INTERVAL) else 0
-        news = key != self._last_key or (resting and resting != self._last_step)
+        paused = frame.step if frame.paused and (final or self._clock() >= self._last_delta + PAUSED_INTERVAL) else 0
+        news = key != self._last_key or (paused and paused != self._last_step)
         if news or (self._last_delta + WORD_INTERVAL <= self._clock() and not final):
             self.sender.delta(frame)
             self._last_key, self._last_step, self._last_delta = key, frame.step, self._clock()

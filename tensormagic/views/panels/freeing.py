@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tensormagic.reports import DeviceGain, FreeingReport
 from tensormagic.views.nodes import Column, Findings, Node, Panel, Paragraph, table_of
-from tensormagic.views.panels.memory import release_notes
+from tensormagic.views.panels.memory import freeable_notes
 from tensormagic.words import listed, number_of_bytes, plural
 
 NOTHING = "Neither the outputs nor the last error hold memory of their own."
@@ -14,7 +14,7 @@ MOST_NAMED = 6
 ENTRIES = (
     Column(cell=lambda entry: f"`{entry.name}`", look="name"),
     Column(cell=lambda entry: number_of_bytes(entry.nbytes), look="number"),
-    Column(cell=release_notes, look="quiet"),
+    Column(cell=freeable_notes, look="quiet"),
 )
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from tensormagic.reports import DeviceMemory, Holder, LiveStorage, MemoryReport, Release
+from tensormagic.reports import DeviceMemory, FreeableMemory, Holder, LiveStorage, MemoryReport
 from tensormagic.views.nodes import (
     Bar,
     Cell,
@@ -43,7 +43,7 @@ def view(report: MemoryReport, *, brief: bool = False) -> Panel:
     body: list[Node] = [Findings(report.findings, report.gaps)]
     ranked = sorted(report.devices, key=lambda device: -device.live)
     body += [device_section(report, each, BRIEF_HEIGHT if brief else HEIGHT) for each in ranked[:1]]
-    freed = releases_sections(report.releases, folded=brief)
+    freed = freeable_sections(report.freeable, folded=brief)
     body += [] if brief else freed
     others = (each for each in report.devices if each in ranked[1:])
     body += [device_section(report, each, SMALL_HEIGHT, folded=True) for each in others]
@@ -67,18 +67,18 @@ def device_section(report: MemoryReport, device: DeviceMemory, height: float, *,
     return Section(f"`{device.device}`", [Paragraph(about, "quiet"), *body], taken, folded=True)
 
 
-def releases_sections(releases: Sequence[Release], *, folded: bool = False) -> list[Section]:
+def freeable_sections(freeable: Sequence[FreeableMemory], *, folded: bool = False) -> list[Section]:
     """Return what letting go of each name would free, the most first; the smaller ones, or all, folded."""
-    every = freeing(releases)
+    every = freeing(freeable)
     if not every:
         return []
-    top = max(release.nbytes for release in every) or 1
+    top = max(freeable.nbytes for freeable in every) or 1
     columns = (
         Column(cell=lambda one: f"`{shortened(what(one), 80)}`", look="name"),
         Column(cell=lambda one: Bar(one.nbytes / top)),
         Column(cell=lambda one: number_of_bytes(one.nbytes), look="number"),
         Column(cell=lambda one: plural(one.storages, "storage"), look="number quiet"),
-        Column(cell=_release_notes, look="quiet wide"),
+        Column(cell=_freeable_notes, look="quiet wide"),
     )
     most = MOST_RELEASES + MOST_RELEASES_FOLDED
     body: list[Node] = [table_of(columns, every[:MOST_RELEASES])]
@@ -90,11 +90,11 @@ def releases_sections(releases: Sequence[Release], *, folded: bool = False) -> l
     return [Section("What you can free", body, note, folded=folded)]
 
 
-def _release_notes(release: Release) -> Cell:
+def _freeable_notes(freeable: FreeableMemory) -> Cell:
     """Return why a name frees less than it leads to, and below it what can be taken out of it instead."""
-    inside = ", ".join(f"`{shortened(what(part), 80)}` {number_of_bytes(part.nbytes)}" for part in release.parts)
+    inside = ", ".join(f"`{shortened(what(part), 80)}` {number_of_bytes(part.nbytes)}" for part in freeable.parts)
     inside = _UNIT.sub("\u00a0", inside)
-    return Noted(release_notes(release), [f"or inside: {inside}"] if inside else [])
+    return Noted(freeable_notes(freeable), [f"or inside: {inside}"] if inside else [])
 
 
 def storages_section(name: str, storages: Sequence[LiveStorage], left_out: Sequence[LiveStorage] = ()) -> Section:
@@ -247,32 +247,32 @@ def _holder(holder: Holder) -> str:
     return f"{shortened(name, 32)} in {shortened(function, 32)}, line {holder.location.line}"
 
 
-def what(release: Release) -> str:
+def what(freeable: FreeableMemory) -> str:
     """Return what to let go of, as a user would write it."""
-    return release.code or release.name
+    return freeable.code or freeable.name
 
 
-def freeing(releases: Iterable[Release]) -> list[Release]:
+def freeing(freeable: Iterable[FreeableMemory]) -> list[FreeableMemory]:
     """Return what frees something, the most first.
 
     What lies in a name that by itself frees nothing (another one leads to it, too) stands for itself: it can go.
     """
-    found = [one for one in releases if one.nbytes > 0]
+    found = [one for one in freeable if one.nbytes > 0]
     found += [
         replace(part, name=f"{part.name}; {what(one)} on its own frees nothing")
-        for one in releases if one.nbytes == 0 for part in one.parts
+        for one in freeable if one.nbytes == 0 for part in one.parts
     ]  # fmt: skip
     return sorted(found, key=lambda one: -one.nbytes)
 
 
-def release_notes(release: Release) -> str:
+def freeable_notes(freeable: FreeableMemory) -> str:
     """Return why letting go of a name frees less than it leads to."""
-    if release.kind == "item":
-        return release.name.partition("; ")[2]
-    if release.reaches <= release.nbytes:
+    if freeable.kind == "item":
+        return freeable.name.partition("; ")[2]
+    if freeable.reaches <= freeable.nbytes:
         return ""
-    shared = f", shared with {listed(release.shared_with, most=3)}" if release.shared_with else ""
-    return f"of {number_of_bytes(release.reaches)} that it reaches{shared}"
+    shared = f", shared with {listed(freeable.shared_with, most=3)}" if freeable.shared_with else ""
+    return f"of {number_of_bytes(freeable.reaches)} that it reaches{shared}"
 
 
 # -- the bar of a device ---------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ from tensormagic.views.nodes import (
     listing,
     table_of,
 )
-from tensormagic.views.panels.memory import NO_NAME, kind, releases_sections, storage_lines, storages_section, tile
+from tensormagic.views.panels.memory import NO_NAME, freeable_sections, kind, storage_lines, storages_section, tile
 from tensormagic.views.pictures.timeline import OTHER_LINES, Layer, TimelinePicture, line_ranks, main_timeline
 from tensormagic.views.pictures.treemap import LEFT_OUT, Tile, TreemapPicture
 from tensormagic.views.theme import BEFORE, CATEGORY_WORDS
@@ -59,7 +59,7 @@ def view(report: MemoryRunReport) -> Panel:
     body: list[Node] = [*_out_of_memory(report.out_of_memory), Findings(report.findings, report.gaps)]
     if died:
         dead = TreemapPicture([*map(tile, report.at_end)], "what was alive when it failed", MAP_HEIGHT, MOST_CELLS)
-        body += [Section("Alive when it failed", [dead], "by name"), *releases_sections(report.releases)]
+        body += [Section("Alive when it failed", [dead], "by name"), *freeable_sections(report.freeable)]
     for at, timeline in enumerate(ranked):
         folded = died or at > 0
         note = f"peak {number_of_bytes(max(timeline.live))}" if folded else ""
@@ -73,7 +73,7 @@ def view(report: MemoryRunReport) -> Panel:
     body += [_leaks(report.leaks), *([] if died else _peak(report))]
     body.append(storages_section("Alive when it failed" if report.error else "Alive after the run", report.at_end))
     body.append(_blocks("Allocated here and still alive", report.kept, report.kept_left_out, report))
-    body += [] if died else releases_sections(report.releases, folded=True)
+    body += [] if died else freeable_sections(report.freeable, folded=True)
     body += map(_allocator, report.allocator)
     sentence = report.state if report.out_of_memory is not None else state(report)  # what ran out is named right below
     ended = Words(shortened(sentence, 200), "error" if report.error else "quiet")

@@ -82,7 +82,7 @@ def _panel(report: FailureReport, drawn: EndedGraph | None) -> Panel:
     if known and (report.node is None or report.mismatch is not None):
         body.append(Section("", [operands(report)]))
     body += [] if drawn is None else [drawn]
-    body.append(Paragraph(("torch said", Words(torch_said(report), "code")), "quiet"))
+    body.append(Paragraph(("torch said", Words(torch_message(report), "code")), "quiet"))
     below = [memory.view(report.memory, brief=True)] if report.memory is not None else []
     name, what = function_text(report), headline(report)
     return Panel("failure", "error", name, [Words(what, "failed")], body, f"{name}: {what}",
@@ -167,7 +167,7 @@ def rule_nodes(report: FailureReport) -> list[Node]:
     return nodes
 
 
-def torch_said(report: FailureReport) -> str:
+def torch_message(report: FailureReport) -> str:
     """Return the exception as Python's last line has it, without the page on backends that a missing kernel brings."""
     sentence = report.error.split(_BACKENDS, 1)[0]
     return f"{report.error_type}: {sentence}" if sentence else report.error_type

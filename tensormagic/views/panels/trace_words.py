@@ -285,7 +285,7 @@ def pacing_lines(report: TraceReport) -> Iterator[str]:
         )
     if report.state == "running":
         ahead = f", next traced about {count(pacing.next_step)}" if pacing.next_step else ""
-        yield from [f"paused: step {count(report.steps_seen)}{ahead}"] if pacing.resting else []
+        yield from [f"paused: step {count(report.steps_seen)}{ahead}"] if pacing.paused else []
     else:
         yield from _end(report, pacing)
 

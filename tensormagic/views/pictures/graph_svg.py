@@ -169,7 +169,7 @@ def graph_svg(scene: Scene) -> str:
     named = {mark.box.id for mark in born}  # the words take the place of the number
     if len(drawing.boxes) < _CROWDED:
         for box in drawing.boxes:
-            number = _said(scene, box, gradient=True) or values[box.id].number
+            number = _mark_text(scene, box, gradient=True) or values[box.id].number
             if box.id not in named and number:
                 ink = "k c o r" if values[box.id].bad else "k c o"
                 marks.text(ink, box.x + box.width / 2, box.y - 7, number)
@@ -185,7 +185,7 @@ def graph_svg(scene: Scene) -> str:
     return f"{severed.svg()}{wires.svg()}{ends}{behind.svg()}{plates.svg()}{boxes.svg()}{written}"
 
 
-def _said(scene: Scene, box: Box, *, gradient: bool) -> str:
+def _mark_text(scene: Scene, box: Box, *, gradient: bool) -> str:
     """Return what is written over a box, or in it, of a small graph: its numbers; else nothing."""
     values = scene.frame.values if scene.frame is not None else None
     if values is None:
@@ -217,7 +217,7 @@ def _box(canvas: Canvas, box: Box, scene: Scene, value: Value) -> None:
     has_tip = scene.tips and len(scene.drawing.boxes) < _TITLES
     title = f"{box.label} {box.detail}{several}: {value.text}" if has_tip else ""
     label = fitted(box.label, box.width - 8, LABEL_SIZE, bold=True)
-    detail = _said(scene, box, gradient=False) or box.detail
+    detail = _mark_text(scene, box, gradient=False) or box.detail
     canvas.text("l c q" if value.untouched else "l c", middle, box.y + (16 if detail else 21), label, title=title)
     if detail:
         canvas.text("q c", middle, box.y + 29, fitted(detail, box.width - 6, DETAIL_SIZE))

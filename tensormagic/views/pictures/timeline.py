@@ -120,9 +120,9 @@ def ticks(top: int, most: int = 5) -> list[int]:
 def thinned_words(timeline: Timeline) -> str:
     """Return how many moments of a long run are kept; nothing where all are."""
     kept = len(timeline.operation)
-    if timeline.moments <= kept:
+    if timeline.samples <= kept:
         return ""
-    return f"{count(kept)} of {count(timeline.moments)} moments kept, the highest among them"
+    return f"{count(kept)} of {count(timeline.samples)} moments kept, the highest among them"
 
 
 # The stacked areas of a timeline as a small picture without letters: what they mean stands beside it as text.

@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 import tensormagic as tm
 from tensormagic.collectors.calls.call_notes import CLOSELY, operand_texts
 from tensormagic.collectors.calls.call_watch import WATCHED
-from tensormagic.collectors.cuts.detachment_values import ROLES
+from tensormagic.collectors.detachment.detachment_facts import ROLES
 
 LARGE = torch.zeros(256, 256)
 NAMED = sys.version_info >= (3, 11)  # before that, Python does not say which part of a line is running

@@ -8,7 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from tensormagic.collectors.gradients.gradient_statistics import MOST_ELEMENTS, SmallGradients, StatisticsTable, survey
+from tensormagic.collectors.gradients.gradient_statistics import (
+    MOST_ELEMENTS,
+    SmallGradients,
+    StatisticsTable,
+    statistics_of,
+)
 
 _GENERATOR = torch.Generator().manual_seed(0)
 
@@ -64,7 +69,7 @@ def test_each_has_the_numbers_that_it_has_alone():
     assert len(table) == 0
     small.settle()
     for index, gradient in enumerate(SMALL.values()):
-        found, alone = table.get(index), survey(gradient, 5)
+        found, alone = table.get(index), statistics_of(gradient, 5)
         assert counts_of(found) == (5, alone.count, alone.zero, alone.nan, alone.inf)
         assert (found.norm, found.abs_max) == pytest.approx((alone.norm, alone.abs_max), rel=1e-6, nan_ok=True)
         assert measures[index] == (pytest.approx(found.norm, rel=1e-6, nan_ok=True), found.nan, found.inf)

@@ -11,7 +11,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from tensormagic.collectors.memory.freed import collect_releases
+from tensormagic.collectors.memory.freed import collect_freeable
 
 PRELUDE = """
 import collections, functools, types
@@ -180,7 +180,7 @@ def freed_by(source: str, *names: str, code: str = "") -> int:
     A look at it comes first: of a number that a node saves (``x.mul_(2)``) no operation tells, only the node does.
     """
     namespace, storages = run(source)
-    collect_releases(namespace)
+    collect_freeable(namespace)
     storages.take_all()
     before = storages.alive()
     for name in names:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings, strategies as st
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from tensormagic.collectors.memory.live_memory import collect_memory
-from tensormagic.collectors.memory.survey import Survey
+from tensormagic.collectors.memory.live_tensors import LiveTensors
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk
 from tests.collectors.memory.programs import STEPS, Program, counted
@@ -21,12 +21,12 @@ numbers = st.integers(0, 40)
 programs = st.lists(st.tuples(st.integers(0, len(STEPS) - 1), st.tuples(numbers, numbers, numbers)), max_size=14)
 
 
-def surveyed(names):
-    """Return the bytes of each storage that the survey finds, and those of memory that several lie over."""
+def live(names):
+    """Return the bytes of each storage that are found, and those of memory that several lie over."""
     with quiet():
-        survey = Survey(ObjectWalk(THOROUGH).through(names), everything=True)
-        assert survey.gaps == ()
-        return {identity: block for block in survey.blocks for identity in (block.memory.identity, *block.identities)}
+        found = LiveTensors(ObjectWalk(THOROUGH).through(names), everything=True)
+        assert found.gaps == ()
+        return {identity: block for block in found.blocks for identity in (block.memory.identity, *block.identities)}
 
 
 def over_arrays(storages):
@@ -44,12 +44,12 @@ def over_arrays(storages):
 @example([(10, (0, 0, 0)), (5, (0, 0, 0)), (9, (0, 0, 0)), (11, (1, 0, 0)), (11, (1, 0, 0))])  # its names are gone
 def test_what_is_found_is_what_is_alive(steps):
     """Every storage that lives is found, with its bytes, and no other; what lies over an array counts once."""
-    before = surveyed({})
+    before = live({})
     with warnings.catch_warnings(), counted() as count:
         warnings.simplefilter("ignore")
         program = Program(count)
         program.run(steps)
-    alive, found = count.storages, surveyed(program.names)
+    alive, found = count.storages, live(program.names)
     assert alive.keys() <= found.keys() <= alive.keys() | before.keys()
     own = {key: nbytes for key, nbytes in alive.items() if not found[key].identities}
     assert {key: found[key].nbytes for key in own} == own

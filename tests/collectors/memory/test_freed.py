@@ -14,8 +14,8 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.collectors.memory.freed import CIRCLES, ELSEWHERE, collect_releases
-from tensormagic.reports import Release
+from tensormagic.collectors.memory.freed import CIRCLES, ELSEWHERE, collect_freeable
+from tensormagic.reports import FreeableMemory
 from tests.collectors.memory.freeing_programs import freed_by, run
 
 
@@ -28,12 +28,12 @@ def _no_error_of_before() -> Iterator[None]:
     vars(sys).update(kept)
 
 
-def released(source: str) -> dict[str, Release]:
+def released(source: str) -> dict[str, FreeableMemory]:
     """Run a program and return what would be freed, by name."""
     namespace: dict[str, Any] = {"__name__": "program", "torch": torch, "nn": nn, "np": np}
     exec(source, namespace)
     gc.collect()
-    return {one.name: one for one in collect_releases(namespace).releases}
+    return {one.name: one for one in collect_freeable(namespace).freeable}
 
 
 def test_a_tensor_frees_its_storage() -> None:
@@ -98,7 +98,7 @@ def test_what_a_function_that_runs_holds_is_not_promised() -> None:
     """A tensor that a local of a running function holds as well is held from elsewhere, and that is said."""
     held = torch.zeros(25)
     namespace = {"__name__": "program", "x": held}
-    (found,) = collect_releases(namespace).releases
+    (found,) = collect_freeable(namespace).freeable
     assert (found.nbytes, found.reaches, found.shared_with) == (0, 100, (ELSEWHERE,))
 
 
@@ -107,7 +107,7 @@ def test_a_storage_that_something_elsewhere_views_is_not_promised() -> None:
     hidden = SimpleNamespace()
     namespace: dict[str, Any] = {"__name__": "program", "x": torch.zeros(25)}
     hidden.view = namespace["x"].detach()[1:]
-    (found,) = collect_releases(namespace).releases
+    (found,) = collect_freeable(namespace).freeable
     assert (found.nbytes, found.shared_with) == (0, (ELSEWHERE,))
 
 
@@ -117,10 +117,10 @@ def test_a_graph_that_something_elsewhere_holds_is_not_promised() -> None:
     hidden = SimpleNamespace(loss=namespace["y"].sum())
     later = SimpleNamespace(loss=hidden.loss * 2)
     del hidden
-    (found,) = collect_releases(namespace).releases
+    (found,) = collect_freeable(namespace).freeable
     assert (found.nbytes, found.shared_with) == (0, (ELSEWHERE,))  # exp saved its result, which is y
     del later
-    assert collect_releases(namespace).releases[0].nbytes == 200  # y, and the leaf it was made of
+    assert collect_freeable(namespace).freeable[0].nbytes == 200  # y, and the leaf it was made of
 
 
 def test_deleting_an_imported_module_frees_nothing() -> None:
@@ -129,7 +129,7 @@ def test_deleting_an_imported_module_frees_nothing() -> None:
     module.cache = torch.zeros(10)  # type: ignore[attr-defined]
     sys.modules["held_module"] = module
     try:
-        assert collect_releases({"__name__": "program", "held_module": module}).releases == ()
+        assert collect_freeable({"__name__": "program", "held_module": module}).freeable == ()
     finally:
         del sys.modules["held_module"]
 
@@ -159,7 +159,7 @@ def test_memory_of_an_array_without_a_name_is_the_tensors() -> None:
 
 def test_a_list_of_numbers_is_not_looked_through() -> None:
     """A long list that begins with numbers holds nothing: it is not walked."""
-    looked = collect_releases({"__name__": "program", "numbers": list(map(float, range(100_000)))}).looked
+    looked = collect_freeable({"__name__": "program", "numbers": list(map(float, range(100_000)))}).looked
     assert looked < 50
 
 
@@ -167,28 +167,28 @@ def test_looking_changes_no_count() -> None:
     """A second look promises what the first did, and nothing is kept alive."""
     namespace: dict[str, Any] = {"__name__": "program"}
     exec("import torch\nw = torch.ones(50, requires_grad=True)\nloss = (w * 2).exp().sum()", namespace)
-    first = collect_releases(namespace)
-    assert collect_releases(namespace).releases == first.releases
+    first = collect_freeable(namespace)
+    assert collect_freeable(namespace).freeable == first.freeable
     made = "w = torch.ones(50, requires_grad=True)\nloss = (w * 2).exp().sum()"
     assert freed_by(made, "loss", "w") == 200 + 4 + 200 + 8
 
 
 def test_a_report_of_memory_tells_what_names_free() -> None:
-    """`tm.memory` has the releases; with ``only`` those of these names, although the question holds them itself."""
+    """`tm.memory` says what can be freed; with ``only`` those of these names, though the question holds them too."""
     namespace: dict[str, Any] = {"__name__": "program"}
     exec("import torch\nx = torch.zeros(10)\ny = torch.zeros(20)\nv = y[1:]", namespace)
-    assert [(one.name, one.nbytes) for one in tm.memory(namespace).releases][:2] == [("y, v", 80), ("x", 40)]
+    assert [(one.name, one.nbytes) for one in tm.memory(namespace).freeable][:2] == [("y, v", 80), ("x", 40)]
     asked = tm.memory(namespace, only={"x": namespace["x"]})
-    assert [(one.name, one.nbytes) for one in asked.releases] == [("x", 40)]
-    assert tm.memory(namespace, devices="cuda").releases == ()
+    assert [(one.name, one.nbytes) for one in asked.freeable] == [("x", 40)]
+    assert tm.memory(namespace, devices="cuda").freeable == ()
 
 
 def test_names_beyond_the_list_are_counted() -> None:
     """Where more names free something than are listed, the report says how many."""
     namespace: dict[str, Any] = {"__name__": "program"}
     exec("import torch\na, b, c = torch.zeros(1), torch.zeros(2), torch.zeros(3)", namespace)
-    found = collect_releases(namespace, most=1)
-    assert [one.name for one in found.releases] == ["c"]
+    found = collect_freeable(namespace, most=1)
+    assert [one.name for one in found.freeable] == ["c"]
     assert found.gaps[0].reason.startswith("2 more names would free memory")
 
 
@@ -197,10 +197,10 @@ def test_too_many_objects_are_said_and_nothing_is_promised() -> None:
     from tensormagic.collectors.aliasing.aliases import Budget
 
     namespace: dict[str, Any] = {"__name__": "program", "every": [[torch.zeros(2)] for _ in range(2000)]}
-    found = collect_releases(namespace, budget=Budget(limit=300, seconds=60))
-    assert found.gaps[0].section == "releases"
+    found = collect_freeable(namespace, budget=Budget(limit=300, seconds=60))
+    assert found.gaps[0].section == "freeable memory"
     assert "only 300 objects" in found.gaps[0].reason
-    assert sum(one.nbytes for one in found.releases) < 8 * 2000
+    assert sum(one.nbytes for one in found.freeable) < 8 * 2000
 
 
 CIRCLING = {
@@ -235,17 +235,17 @@ def test_what_holds_itself_where_python_cannot_see_it_is_not_promised(case: str)
     """Torch's own references are not shown to the garbage collector: such a circle stays, and that is said."""
     source, breaks = CIRCLING[case]
     namespace, _ = run(source)
-    report = collect_releases(namespace)
+    report = collect_freeable(namespace)
     assert CIRCLES in [gap.reason for gap in report.gaps]
-    promised = max((one.nbytes for one in report.releases), default=0)
+    promised = max((one.nbytes for one in report.freeable), default=0)
     del namespace
     assert promised <= freed_by(source, "v0", "v1")
     namespace, _ = run(source)
     exec(breaks, namespace)
-    whole = collect_releases(namespace)
+    whole = collect_freeable(namespace)
     if "graph" not in namespace:  # of a pack hook's circle nothing can be taken out
         assert CIRCLES not in [gap.reason for gap in whole.gaps]
-        assert max(one.nbytes for one in whole.releases) > promised
+        assert max(one.nbytes for one in whole.freeable) > promised
 
 
 def test_a_circle_through_a_function_of_the_persons_own_is_freed() -> None:
@@ -259,8 +259,8 @@ def test_a_circle_through_a_function_of_the_persons_own_is_freed() -> None:
         "v0 = Kept.apply(torch.ones(50, requires_grad=True))"
     )
     namespace, _ = run(source)
-    report = collect_releases(namespace)
-    promised = next(one.nbytes for one in report.releases if one.name == "v0")
+    report = collect_freeable(namespace)
+    promised = next(one.nbytes for one in report.freeable if one.name == "v0")
     assert (promised, report.gaps) == (400, ())
     del namespace
     assert freed_by(source, "v0") == 400

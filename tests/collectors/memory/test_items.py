@@ -11,7 +11,7 @@ from hypothesis import given, settings
 import tensormagic as tm
 from tensormagic.collectors.memory import roots as containers_module
 from tensormagic.collectors.memory.flow import Dominance, flow_of
-from tensormagic.collectors.memory.freed import collect_releases
+from tensormagic.collectors.memory.freed import collect_freeable
 from tensormagic.collectors.memory.roots import containers
 from tests.collectors.memory.freeing_programs import freed_by
 from tests.collectors.memory.test_reachability import GRAPHS, reached
@@ -24,7 +24,7 @@ def parts(source: str) -> dict[str, int]:
     namespace: dict[str, Any] = {"__name__": "program"}
     exec(MADE + source, namespace)
     gc.collect()
-    found = {part.code: part.nbytes for one in collect_releases(namespace).releases for part in one.parts}
+    found = {part.code: part.nbytes for one in collect_freeable(namespace).freeable for part in one.parts}
     del namespace
     for code, nbytes in found.items():
         assert (code, freed_by(MADE + source, code=code)) == (code, nbytes)
@@ -128,9 +128,9 @@ def test_a_budget_is_said(monkeypatch: Any) -> None:
     monkeypatch.setattr("tensormagic.collectors.memory.flow.MOST_STEPS", 30)
     namespace: dict[str, Any] = {"__name__": "program"}
     exec(MADE + "a = [zeros(2) for _ in range(50)]\nb = [zeros(2) for _ in range(50)]", namespace)
-    found = collect_releases(namespace)
+    found = collect_freeable(namespace)
     assert [gap.reason for gap in found.gaps] == [containers_module.CUT]
-    assert {one.name: one.nbytes for one in found.releases if one.nbytes} == {"a": 400, "b": 400}
+    assert {one.name: one.nbytes for one in found.freeable if one.nbytes} == {"a": 400, "b": 400}
 
 
 @given(GRAPHS)

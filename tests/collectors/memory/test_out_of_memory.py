@@ -83,7 +83,7 @@ def test_what_a_name_would_free_is_told_even_then():
     names = {"losses": [torch.ones(2000)], "net": torch.nn.Linear(10, 10)}
     with pytest.raises(RuntimeError), tensormagic.explain(namespace=names) as told:
         step(names["net"])
-    freed = {one.name: one.nbytes for one in told.report.memory.releases}
+    freed = {one.name: one.nbytes for one in told.report.memory.freeable}
     assert freed["losses"] == 8000
     assert freed["net"] == 0  # `step` was given it, and the error has `step`
 

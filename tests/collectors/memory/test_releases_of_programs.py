@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings, strategies as st
 
-from tensormagic.collectors.memory.freed import collect_releases
+from tensormagic.collectors.memory.freed import collect_freeable
 from tests.collectors.memory.freeing_programs import freed_by, programs, quick_collections, run
 
 
@@ -23,7 +23,7 @@ def test_what_is_promised_is_freed(source: str, random: Random) -> None:
     """Bytes of a few names, of names that go together and of items are freed to the byte in a fresh run."""
     note(source)
     namespace, storages = run(source)
-    found = {one.name: one for one in collect_releases(namespace).releases}
+    found = {one.name: one for one in collect_freeable(namespace).freeable}
     names = [name for name in namespace if name.startswith("v")]
     del namespace, storages
     for name in random.sample(names, min(len(names), 2)):

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from tensormagic.collectors.memory.freed import collect_releases
+from tensormagic.collectors.memory.freed import collect_freeable
 from tensormagic.collectors.objects.namespace import walk_tensors
 from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk
 
@@ -199,7 +199,7 @@ def test_no_property_runs_that_stands_for_a_dictionary() -> None:
 
     space = {"a": Answering(), "held": [Answering()]}
     assert ObjectWalk(THOROUGH).through(space).tensors == 0
-    collect_releases(space)
+    collect_freeable(space)
     assert not asked
 
 
@@ -215,7 +215,7 @@ def test_no_length_of_the_persons_is_asked_for() -> None:
 
     asked: list[Any] = []
     space = {"a": Minding([T])}
-    collect_releases(space)
+    collect_freeable(space)
     ObjectWalk(THOROUGH).through(space)
     assert not asked
 

@@ -281,7 +281,7 @@ def test_what_is_told_while_it_rests():
     """The sampler says that it rests, and about which step comes next."""
     loop = Loop()
     sampler = loop.run(Pace(every=10), 13)
-    assert sampler.pacing(loop.now).resting
+    assert sampler.pacing(loop.now).paused
     assert sampler.pacing(loop.now).next_step == 21
     assert sampler.pacing(loop.now, ended=True).next_step == 0
     budget = loop.run(FIVE, 13).pacing(loop.now)

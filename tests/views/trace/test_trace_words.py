@@ -151,7 +151,7 @@ def with_pacing(**changes):
     return replace(whole, pacing=replace(whole.pacing, **changes))
 
 
-RESTING = replace(with_pacing(resting=True, next_step=830), state="running")
+PAUSED = replace(with_pacing(paused=True, next_step=830), state="running")
 OVER = "the budget was not kept"
 NO_GRAD = array("f", [UNTOUCHED] * 2)
 BAD_GRAD = array("f", [math.nan, 1.0, UNTOUCHED])
@@ -194,12 +194,12 @@ def test_words_about_a_run(say, given, words):
          "traced: steps 1, 7–12"),
         (with_pacing(last_norms=NO_GRAD), f"{LAST}, and left no .grad"),
         (with_pacing(last_norms=BAD_GRAD), f"{LAST}; of the .grad left at the end 1 of 2 hold NaN or Inf"),
-        (RESTING, "paused: step 800, next traced about 830"),
+        (PAUSED, "paused: step 800, next traced about 830"),
     ],
-    ids=["few stretches", "no .grad", "bad .grad", "resting"],
+    ids=["few stretches", "no .grad", "bad .grad", "paused"],
 )  # fmt: skip
 def test_which_steps_were_traced(report, last):
-    """Stretches in full where they are few, what the last step left, where a run that rests is traced again."""
+    """Stretches in full where they are few, what the last step left, where a run that is paused is traced again."""
     assert [*pacing_lines(report)][-1] == last
 
 
@@ -211,11 +211,11 @@ def test_a_budget_that_was_not_kept_is_said():
 
 
 def test_the_viewer_is_told():
-    """The words, how many passes were traced, and while the tracer rests the next step."""
+    """The words, how many passes were traced, and while the tracer is paused the next step."""
     document = trace_document(samples.paced())
     assert document["cost"] == "traced 41 of 800 steps (budget 5 %: cost 4.6 %)"
     assert (document["passes_traced"], document["passes_seen"], document["rest"]) == (41, 800, -1)
-    assert trace_document(RESTING)["rest"] == 830
+    assert trace_document(PAUSED)["rest"] == 830
     assert trace_document(samples.report())["cost"] == "tracing +4.2 %"
 
 

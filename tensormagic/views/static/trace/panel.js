@@ -308,7 +308,7 @@ export class Panel {
 
   paintDelta() {
     const { header, values } = /** @type {{header:DeltaHeader, values:Float32Array}} */ (this.newest);
-    this.headline.drawProgress(header.step, header.pass, header.seconds, header.resting ? header.next : -1);
+    this.headline.drawProgress(header.step, header.pass, header.seconds, header.paused ? header.next : -1);
     if (header.finished)
       this.charts.append(header.finished, values.subarray(header.nodes, header.nodes + header.parameters));
     const place = this.model.placeOf(header.graph);
@@ -322,7 +322,7 @@ export class Panel {
       pass: header.pass,
       running: header.running,
     };
-    const shown = header.resting ? `pass ${header.pass}, the last traced` : `pass ${header.pass}, step ${header.step}`;
+    const shown = header.paused ? `pass ${header.pass}, the last traced` : `pass ${header.pass}, step ${header.step}`;
     this.passes.stand(Number(this.passes.slider.max), `${this.running ? "live" : "last seen"}, ${shown}`);
     this.reached = header.reached;
     this.heat.follow(this.picture.norms);

@@ -7,7 +7,7 @@ import { html, svg, digits } from "../dom.js";
 /** @typedef {{source:number,target:number,points:number[],ends?:[number,number][],edges?:number[],plain?:boolean,low?:number,high?:number,near?:number,away?:number}} Wire */
 /** @typedef {{pass:number,norms:Float32Array,bad:Map<number,[number,number]>,values?:string[][]|null,said:string}} Frame */
 /** @typedef {{norms:Float32Array,bad:Map<number,[number,number]>,values?:string[][]|null,nonfinite:any[],cursor:number,pass:number,running:boolean}} Picture */
-/** @typedef {{structure:number,graph:number,pass:number,step:number,running:boolean,cursor:number,reached:number,finished:number,seconds:number,nodes:number,parameters:number,resting?:boolean,next?:number}} DeltaHeader */
+/** @typedef {{structure:number,graph:number,pass:number,step:number,running:boolean,cursor:number,reached:number,finished:number,seconds:number,nodes:number,parameters:number,paused?:boolean,next?:number}} DeltaHeader */
 
 export const VERSION = 6;
 export const UNTOUCHED = -1; // no gradient came; below that, UNREADABLE: one came that could not be measured. No norm is below zero.

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import tensormagic as tm
-from tensormagic.collectors.faults import autograd_watch as handed_arrays
-from tensormagic.collectors.faults.autograd_watch import PIECE, PIECES, NumpyAliases, checksum
+from tensormagic.collectors.autograd_errors import untracked_writes as handed_arrays
+from tensormagic.collectors.autograd_errors.untracked_writes import PIECE, PIECES, NumpyAliases, checksum
 
 
 def unseen(program):

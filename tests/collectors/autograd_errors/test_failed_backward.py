@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.collectors.faults.backward_errors import custom_function_return
+from tensormagic.collectors.autograd_errors.backward_errors import custom_function_return
 from tensormagic.collectors.graphs.in_place import MOST_WRITES, WriteBook
 from tensormagic.collectors.where.source import SourceLines
 from tensormagic.reports import Location

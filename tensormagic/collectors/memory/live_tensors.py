@@ -92,7 +92,7 @@ _UNNAMED = "a tensor without a name"
 _REGISTRIES: tuple[tuple[str, Role], ...] = (("_parameters", "parameter"), ("_buffers", "buffer"))
 
 
-class Survey:
+class LiveTensors:
     """Every live piece of memory. Holds what it has met: to be dropped as soon as it has been reported.
 
     It begins with what a walk through all names has met; with ``everything`` it looks for what has none, too.

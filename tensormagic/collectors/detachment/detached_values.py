@@ -25,7 +25,7 @@ import numpy as np
 import torch
 import torch.utils.checkpoint
 
-from tensormagic.collectors.cuts.detachment_values import (
+from tensormagic.collectors.detachment.detachment_facts import (
     GRAD_MODE,
     INTO,
     OVERWRITE,
@@ -73,7 +73,7 @@ class Region(NamedTuple):
     op: str  # what did it, where that is no switch: a re-entrant checkpoint none of whose inputs asks for a gradient
 
 
-class Cuts:
+class DetachedValues:
     """What is known of ended ways while a run goes on.
 
     Args:

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from tensormagic.collectors.cuts.cuts import Cuts
-from tensormagic.collectors.cuts.detachment_values import (
+from tensormagic.collectors.detachment.detached_values import DetachedValues
+from tensormagic.collectors.detachment.detachment_facts import (
     DetachedLeaves,
     Detachment,
     Receiver,
@@ -123,7 +123,7 @@ class LossWithoutGraphLog:
         return tuple(replace(one, cut=places.get(cut)) for one, cut in list(self._seen.values()))
 
 
-# Says between which nodes of which graph the ways ended that `cuts` followed, and counts them over the run.
+# Says between which nodes of which graph the ways ended that `detached_values` followed, and counts them over the run.
 #
 # While the forward runs, nodes are known by their sequence numbers alone. When a backward walks the graph, these
 # become indices. Most cuts are settled then; one whose value was made after the backward (a hidden state that the
@@ -182,11 +182,11 @@ class Walked:
         return None if place is None else self.structure.index[place]
 
 
-class CutLog(TracePart):
+class DetachmentLog(TracePart):
     """The cuts of a run.
 
     Args:
-        cuts: What the function mode saw.
+        detached: What the function mode saw.
         leaves: Numbers the leaves.
         origins: Says where nodes were made.
         sites: The lines.
@@ -195,8 +195,8 @@ class CutLog(TracePart):
         reached: The leaves that a graph led to, by number.
     """
 
-    def __init__(self, cuts: Cuts, leaves: Leaves, origins: Origins, sites: SourceLines) -> None:
-        self._cuts = cuts
+    def __init__(self, detached: DetachedValues, leaves: Leaves, origins: Origins, sites: SourceLines) -> None:
+        self._detached = detached
         self._leaves = leaves
         self._origins = origins
         self._sites = sites
@@ -211,27 +211,27 @@ class CutLog(TracePart):
         """Say which nodes a pass that begins goes through. Never raises."""
         nodes, structure, number = found.nodes, followed.graph.structure, followed.begun.number
         try:
-            wanted = bool(self._cuts.open) or self._asked_late or number <= PASSES_WAITED
+            wanted = bool(self._detached.open) or self._asked_late or number <= PASSES_WAITED
             numbers = array("Q", [node._sequence_nr() for node in nodes] if wanted else [])
             starts = {nodes[place]._sequence_nr(): place for place in found.roots}
             now = Walked(number, structure, starts, numbers)
             self.reached.update(structure.index_of_leaf)
-            if self._cuts.open:
+            if self._detached.open:
                 self._settle_all(now)
                 now = replace(now, _places={})
-            self._cuts.finish_pass(frozenset(starts))
+            self._detached.finish_pass(frozenset(starts))
             self._last = now
         except Exception as error:
-            self._cuts.gap = error_text(error)
+            self._detached.gap = error_text(error)
 
     def begin(self, roots: Sequence[Any], followed: Following) -> None:
         """Note which of the values that backward is called on have no way back any more, and why. Never raises."""
         try:
-            keys = [self._count(detachment, NO_GRAPH, None, 0) for detachment in self._cuts.behind(roots)]
+            keys = [self._count(detachment, NO_GRAPH, None, 0) for detachment in self._detached.behind(roots)]
             if (root := first_without_history(roots)) is not None:
                 self._losses_without_graph.note(root, (followed.caller, followed.site), keys[0] if keys else None)
         except Exception as error:
-            self._cuts.gap = error_text(error)
+            self._detached.gap = error_text(error)
 
     def fields(self, _graphs: Sequence[Graph]) -> dict[str, Any]:
         """Return what ended the ways of values that backward was called on, and which of these torch refused."""
@@ -246,12 +246,12 @@ class CutLog(TracePart):
 
     def finish(self, _error: BaseException | None) -> None:
         """Settle what was made after the last pass."""
-        for detachment in list(self._cuts.open.values()):
+        for detachment in list(self._detached.open.values()):
             self._locate(detachment, None)
             if detachment.place is None and self._last is not None:
                 self._let_go(detachment, self._last.structure.number)
-        self._cuts.open.clear()
-        self._cuts.live.clear()
+        self._detached.open.clear()
+        self._detached.live.clear()
 
     def with_cuts(self, graph: Graph) -> Graph:
         """Return ``graph`` with its cuts: those that feed a node first, in the order of the nodes."""
@@ -274,14 +274,14 @@ class CutLog(TracePart):
         reasons = []
         if self._dropped:
             reasons.append(f"more than {MOST_CUTS} different places that cut a gradient: the others were not kept")
-        if self._cuts.gap:
-            reasons.append(f"some cuts of a gradient could not be traced: {self._cuts.gap}")
+        if self._detached.gap:
+            reasons.append(f"some cuts of a gradient could not be traced: {self._detached.gap}")
         return tuple(Gap("cuts", reason) for reason in reasons)
 
     # -- from sequence numbers to nodes ---------------------------------------------------------------------------
 
     def _settle_all(self, now: Walked) -> None:
-        for key, detachment in list(self._cuts.open.items()):
+        for key, detachment in list(self._detached.open.items()):
             self._locate(detachment, now)
             self._deliver(detachment, now)
             detachment.age += 1
@@ -289,7 +289,7 @@ class CutLog(TracePart):
                 if detachment.place is None:
                     self._let_go(detachment, now.structure.number)
                 detachment.receivers.clear()
-                del self._cuts.open[key]
+                del self._detached.open[key]
 
     def _locate(self, detachment: Detachment, now: Walked | None) -> None:
         """Find the node that made what went in, in this pass or in the last one."""
@@ -375,5 +375,5 @@ class CutLog(TracePart):
             source_name=described.source_name, source_location=described.source_site, earlier=key.earlier,
             target=key.target, input_number=key.input_number, selects=key.selects, shape=described.shape,
             dtype=described.dtype, count=described.count, by_library=described.by_library,
-            left_out=left_out(behind, self._leaves, self.reached, self._cuts.trained),
+            left_out=left_out(behind, self._leaves, self.reached, self._detached.trained),
         )  # fmt: skip

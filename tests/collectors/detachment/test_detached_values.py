@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.collectors.cuts import cuts as following
-from tensormagic.collectors.cuts.detachment_log import MOST_CUTS
+from tensormagic.collectors.detachment import detached_values as following
+from tensormagic.collectors.detachment.detachment_log import MOST_CUTS
 from tests.collectors import cut_programs
 from tests.collectors.cut_programs import data
 
@@ -118,7 +118,7 @@ def test_nothing_is_kept_alive():
         with torch.no_grad():
             other = y + 1
         gone = [weakref.ref(value) for value in (y, cut, other)]
-        live = trace._tracer._recorder.cuts.live
+        live = trace._tracer._recorder.detached.live
         assert len(live) == 2
         del y, cut, other
         gc.collect()
@@ -141,7 +141,7 @@ def test_the_table_of_followed_values_is_bounded(monkeypatch):
 
 def test_more_cuts_than_are_kept_are_told(monkeypatch):
     """Different cuts beyond the bound are a named gap."""
-    monkeypatch.setattr("tensormagic.collectors.cuts.detachment_log.MOST_CUTS", 2)
+    monkeypatch.setattr("tensormagic.collectors.detachment.detachment_log.MOST_CUTS", 2)
     x = torch.ones(3, requires_grad=True)
     with tm.trace() as trace:
         y = x * 2

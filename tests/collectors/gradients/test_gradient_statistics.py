@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tensormagic.collectors.gradients import on_device
-from tensormagic.collectors.gradients.gradient_statistics import StatisticsTable, survey
+from tensormagic.collectors.gradients.gradient_statistics import StatisticsTable, statistics_of
 from tensormagic.collectors.gradients.measures import measure
 from tensormagic.reports import MEASURES, UNTOUCHED
 
@@ -79,7 +79,7 @@ def _norm(values):
 def test_statistics_are_those_of_the_definition(name):
     """Counts are exact; the rest agrees with float64 arithmetic to float32's precision."""
     gradient = CASES[name]
-    expected, found = _by_definition(gradient), survey(gradient, 7)
+    expected, found = _by_definition(gradient), statistics_of(gradient, 7)
     assert (found.pass_number, found.subnormal, found.saturated) == (7, 0, 0)
     scale = abs(expected["abs_max"]) if math.isfinite(expected["abs_max"]) else 1.0
     for field, value in expected.items():
@@ -107,12 +107,12 @@ def test_statistics_reckoned_on_a_device_are_the_same(name, in_pieces, monkeypat
         monkeypatch.setattr(on_device, "SMALL", 2)
         monkeypatch.setattr(on_device, "_PIECE", 1 << 12)
     gradient = CASES[name]
-    now, (_, later) = survey(gradient, 1), _reckoned(gradient, full=True)
+    now, (_, later) = statistics_of(gradient, 1), _reckoned(gradient, full=True)
     expected = _by_definition(gradient)["norm"]
     assert _reckoned(gradient, full=False, careful=True)[0] == (
         pytest.approx(expected, rel=2e-5, nan_ok=True), now.nan, now.inf
     )  # fmt: skip
-    if name == "squares below the smallest float64":  # there it is `survey` that says 0
+    if name == "squares below the smallest float64":  # there it is `statistics_of` that says 0
         assert later.norm == pytest.approx(expected, rel=2e-5)
         return
     assert (later.count, later.zero, later.nan, later.inf) == (now.count, now.zero, now.nan, now.inf)
@@ -125,7 +125,7 @@ def test_statistics_reckoned_on_a_device_are_the_same(name, in_pieces, monkeypat
 @pytest.mark.parametrize("scale", [1e16, 1e17, 1e19, 1e30, 3e38])
 def test_huge_gradients_cause_no_warning(scale):
     """What overflows in the tracer's sums is taken again in float64, and nobody is told of it."""
-    found = survey(torch.full((300, 300), scale), 1)
+    found = statistics_of(torch.full((300, 300), scale), 1)
     assert found.norm == pytest.approx(300 * scale, rel=1e-5)
     assert found.mean == pytest.approx(scale, rel=1e-5)
     assert found.std == 0
@@ -134,33 +134,33 @@ def test_huge_gradients_cause_no_warning(scale):
 
 def test_huge_and_infinite_gradients_cause_no_warning():
     """Beside an infinity the finite ones may be too large to be added up."""
-    found = survey(torch.tensor([1.5e308, 1.7e308, math.inf], dtype=torch.float64), 1)
+    found = statistics_of(torch.tensor([1.5e308, 1.7e308, math.inf], dtype=torch.float64), 1)
     assert (found.inf, found.nan, found.count, found.mean) == (1, 0, 3, math.inf)
 
 
 def test_the_largest_magnitude_of_zeros_is_zero():
     """Not minus zero."""
-    assert math.copysign(1, survey(torch.zeros(5), 1).abs_max) == 1
+    assert math.copysign(1, statistics_of(torch.zeros(5), 1).abs_max) == 1
 
 
 def test_half_precision_says_what_lies_at_the_ends_of_its_range():
     """Of float16: below 2**-14 but not zero, and at 65504 or beyond; zeros are neither."""
     gradient = torch.tensor([0.0, 1.0, 3e-5, 6e-8, -5e-6, 65504.0, -65504.0, math.inf], dtype=torch.float16)
-    now = survey(gradient, 1)
+    now = statistics_of(gradient, 1)
     _, later = _reckoned(gradient, full=True)
     assert (now.subnormal, now.saturated, now.zero, now.inf) == (3, 3, 1, 1)
     assert (later.subnormal, later.saturated) == (3, 3)
-    assert survey(gradient[:-1].expand(5, 7), 1).subnormal == 15
+    assert statistics_of(gradient[:-1].expand(5, 7), 1).subnormal == 15
 
 
 def test_a_table_says_of_each_node_what_was_measured():
     """Packed rows come back as they went in; shares are of the elements; a node without numbers has none."""
     table = StatisticsTable(3)
-    table[0] = survey(torch.tensor([0.0, -3.0, 1.0, 2.0]), 5)
+    table[0] = statistics_of(torch.tensor([0.0, -3.0, 1.0, 2.0]), 5)
     table.copy(0, 2)
     assert (len(table), 0 in table, 1 in table, 2 in table) == (2, True, False, True)
     assert table.get(1) is None
-    assert table.get(2) == table.get(0) == survey(torch.tensor([0.0, -3.0, 1.0, 2.0]), 5)
+    assert table.get(2) == table.get(0) == statistics_of(torch.tensor([0.0, -3.0, 1.0, 2.0]), 5)
     columns = list(table.columns())
     assert dict(zip(MEASURES, columns[:6], strict=True)) == pytest.approx(
         {"abs_max": 3.0, "mean": 0.0, "std": math.sqrt(14 / 4), "zero_share": 0.25, "subnormal_share": 0.0,

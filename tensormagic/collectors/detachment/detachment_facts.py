@@ -1,4 +1,4 @@
-"""What `cuts` asks of calls, values and nodes: which end the gradient's way, and what used a value without one."""
+"""Which calls end the gradient's way, which values have none, and which nodes used one of these."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def _left_out(leaf: torch.Tensor, known: Leaves, trained: Trained) -> LeftOut:
     )
 
 
-# What `cuts` asks of values and nodes: whether a value has a way back, and which node took it as an input.
+# What `detached_values` asks of values and nodes: whether a value has a way back, and which node took it as an input.
 #
 # Nothing here may change what is asked: a view that was written to is not asked for its node, because torch would
 # make one to answer.

@@ -14,8 +14,7 @@ from typing import Any, Protocol
 
 import torch
 
-from tensormagic.collectors.faults.autograd_watch import AutogradWatch
-from tensormagic.collectors.faults.backward_errors import (
+from tensormagic.collectors.autograd_errors.backward_errors import (
     Blame,
     FreedBook,
     Origin,
@@ -26,6 +25,7 @@ from tensormagic.collectors.faults.backward_errors import (
     is_about_a_write,
     return_lines,
 )
+from tensormagic.collectors.autograd_errors.untracked_writes import AutogradWatch
 from tensormagic.collectors.gradients.pass_log import Following, TracePart
 from tensormagic.collectors.graphs.live_nodes import has_history, inputs_of, is_stale
 from tensormagic.collectors.graphs.nodes import op_name
@@ -169,7 +169,7 @@ class Recorder(Protocol):
     origins: Origins  # where nodes were made
 
 
-class Faults(TracePart):
+class AutogradErrors(TracePart):
     """What went wrong in the backward passes of a run.
 
     Args:

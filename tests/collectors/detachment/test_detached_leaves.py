@@ -9,7 +9,12 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.collectors.cuts.detachment_values import MOST_FRUITLESS_WALKS, MOST_LEAVES, DetachedLeaves, Trained
+from tensormagic.collectors.detachment.detachment_facts import (
+    MOST_FRUITLESS_WALKS,
+    MOST_LEAVES,
+    DetachedLeaves,
+    Trained,
+)
 
 
 def left_out(program, **namespace):
