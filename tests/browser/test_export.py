@@ -115,6 +115,20 @@ def test_the_picture_is_the_panel(kind, panel):
     assert compared(page, screen_of(page), svg) < 0.03
 
 
+def test_lines_seen_from_far_away_are_as_wide_in_the_picture(panel):
+    """They are a point wide at any zoom; the picture says how wide that is in the graph, for every reader of SVG."""
+    page = panel(samples_viewer.large_run(600, passes=1))
+    page.get_by_role("button", name="open all boxes").click()
+    page.get_by_role("button", name="see all of it").click()
+    expect(page.locator(".canvas .specks .line").first).to_be_visible()
+    zoom = float(re.search(r"scale\((\S+)\)", page.locator(".world").get_attribute("transform") or "")[1])
+    drawn = ET.fromstring(saved(page, "SVG")[1]).iter(SVG + "path")
+    lines = [one for one in drawn if one.get("stroke") and one.get("d", "").count("M") > 20]
+    assert zoom < 0.3
+    assert lines
+    assert [float(one.get("stroke-width", 1)) * zoom for one in lines] == pytest.approx([1] * len(lines), abs=0.01)
+
+
 def test_the_comparison_can_fail(panel):
     """The wrong theme, or a picture that is a little off, is seen."""
     report = sample("tensor")

@@ -24,6 +24,19 @@ OpenPage = Callable[..., Page]
 
 FEW = Limits(boxes=12)
 
+# What is seen where something is not finite, as far as that is in view.
+ON_TOP = """(place) => {
+  const specks = document.querySelector(place), seen = specks.closest(".map,.graph").getBoundingClientRect();
+  return [...specks.querySelectorAll(".bad")].flatMap((path) => {
+    const { a, d, e, f } = path.getScreenCTM();
+    return [...path.getAttribute("d").matchAll(/M([-\\d.]+) ([-\\d.]+)h([\\d.]+)v([\\d.]+)/g)].map((one) => {
+      const [x, y, w, h] = one.slice(1).map(Number);
+      return [e + a * (x + w / 2), f + d * (y + h / 2)];
+    });
+  }).filter(([, y]) => y > seen.top + 2 && y < seen.bottom - 2)
+    .map(([x, y]) => document.elementFromPoint(x, y).getAttribute("class"));
+}"""
+
 
 def _mounted(static_page: OpenPage, report: TraceReport, *, limits: Limits = FEW) -> Page:
     """Return a page with a panel whose graph is open, kept as ``window.panel``."""
@@ -285,6 +298,18 @@ def test_each_state_has_its_colour_from_far_away(static_page: OpenPage, state: s
         one = page.locator(f"{place}.specks").first
         one.evaluate("(it, state) => { it.innerHTML = `<path class='speck ${state}'/>` }", state)
         expect(one.locator("path")).to_have_css("fill", _rgb(theme.role(role)))
+
+
+def test_what_is_not_finite_lies_on_top_from_far_away(static_page: OpenPage) -> None:
+    """Specks are larger than the boxes that they stand for: no neighbour hides a NaN, on the map and in the graph."""
+    report = samples_viewer.large_run(2000, passes=1)
+    (graph,), nan = report.graphs, float("nan")
+    norms = array("f", [nan if at % 7 == 0 else norm for at, norm in enumerate(graph.frames[0].norms)])
+    broken = replace(report, graphs=(replace(graph, frames=(replace(graph.frames[0], norms=norms),)),))
+    page = _mounted(static_page, broken, limits=Limits(boxes=2000))
+    assert set(page.evaluate(ON_TOP, ".map .specks")) == {"speck bad"}
+    page.get_by_role("button", name="see all of it").click()
+    assert set(page.evaluate(ON_TOP, ".canvas .specks")) == {"speck bad"}
 
 
 def _rgb(colour: str) -> str:

@@ -206,6 +206,7 @@ class Drawing {
     }
     if (style.transform !== "none") pairs.transform = style.transform;
     if (style.opacity !== "1") pairs.opacity = style.opacity;
+    if (style.vectorEffect === "non-scaling-stroke") pairs["stroke-width"] = String(round(Number.parseFloat(style.strokeWidth) / enlargement(element)));
     this.out.push(`<${name}${attributes(pairs)}>`);
     const inherited = Object.fromEntries(INHERITED.map((key) => [key, style.getPropertyValue(key)]));
     for (const child of element.childNodes) {
@@ -214,6 +215,12 @@ class Drawing {
     }
     this.out.push(`</${name}>`);
   }
+}
+
+/** By how much a shape is drawn larger than it is written. @param {any} element */
+function enlargement(element) {
+  const { a, b, c, d } = element.getCTM();
+  return Math.sqrt(Math.abs(a * d - b * c)) || 1;
 }
 
 /** A box without its borders. @param {Box} box @param {Element} element @returns {Box} */

@@ -231,6 +231,7 @@ export function findingMarks(graph) {
 // What is too far away to be read, and the map: a path for many that look alike. Its colours are the style sheet's.
 
 const NEIGHBOURS = 400;
+const UPWARDS = ["wait", "blind", "zero", "n0", "n1", "n2", "n3", "n4", "n5", "bad"]; // what lies on what, the lowest first: specks are larger than their boxes, and hide their neighbours
 
 /** @param {Box[]} boxes @param {string[]} states @param {number} wide how large a box is at least @param {number} high */
 export function boxSpecks(boxes, states, wide, high) {
@@ -259,7 +260,8 @@ function alike(kind, things, stateOf, drawn) {
     if (!paths.has(key)) paths.set(key, { state, parts: [] });
     paths.get(key)?.parts.push(drawn(thing));
   });
-  return [...paths.values()].map(({ state, parts }) => svg("path", { class: `${kind} ${state}`, d: parts.join("") }));
+  const found = [...paths.values()].sort((one, other) => UPWARDS.indexOf(one.state) - UPWARDS.indexOf(other.state));
+  return found.map(({ state, parts }) => svg("path", { class: `${kind} ${state}`, d: parts.join("") }));
 }
 
 /** @param {{x:number, y:number, w:number, h:number}} box */
