@@ -137,9 +137,9 @@ class LoopNotes:
             self.scalers[id(optimizer)] = weakref.ref(optimizer), weakref.ref(frame.f_locals["self"])
 
     def before_pass(self, nodes: Iterable[Any]) -> None:
-        """Note the ``GradScaler`` whose factor is in what a backward begins with."""
+        """Note the ``GradScaler`` whose factor is in what a backward begins with; ``nodes`` are all of its graph."""
         (scaler, number), self.scaled = self.scaled or (None, -1), None
-        there = scaler is not None and any(node._sequence_nr() == number or reaches(node, number) for node in nodes)
+        there = scaler is not None and any(node._sequence_nr() == number for node in nodes)
         self.scaler = scaler if there else None
 
     def scaler_of_step(self, optimizer: Any, frame: FrameType | None) -> Any:

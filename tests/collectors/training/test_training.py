@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import tensormagic as tm
+from tensormagic.collectors.calls import call_watch
 from tensormagic.collectors.training import training
 
 
@@ -407,3 +408,18 @@ def test_a_loss_that_is_scaled_by_no_more_than_one_makes_no_gradient_too_large(f
     (use,) = run.report.training.optimizers
     assert (use.steps, use.scaled) == (16, 0)
     assert not [gap for gap in run.report.gaps if gap.section == "training"]
+
+
+def test_a_scaled_loss_is_looked_for_in_a_graph_once(monkeypatch):
+    """Nothing led to it: each of thousands of newer nodes was followed as far back as it goes, for seconds."""
+    followed = []
+    monkeypatch.setattr(call_watch, "reaches", lambda node, _: followed.append(node))
+    net, scaler = torch.nn.Linear(4, 1), torch.amp.GradScaler("cpu")
+    optimizer = torch.optim.SGD(net.parameters(), 1e-3)
+    with tm.trace(namespace={"net": net, "optimizer": optimizer}) as run:
+        shown = scaler.scale(net(torch.randn(2, 4)).mean())
+        net(torch.randn(2, 4)).mean().backward()
+        optimizer.step()
+    (use,) = run.report.training.optimizers
+    assert (use.steps, use.scaled, followed) == (1, 0, [])
+    assert shown.requires_grad
