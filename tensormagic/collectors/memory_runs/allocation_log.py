@@ -6,9 +6,10 @@ import weakref
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, chain
+from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -151,6 +152,13 @@ class Iterations:
 # each few neighbours the lowest and the highest stay; when there are too many, every other pair goes.
 
 MOST = 2000
+BEFORE = "before"
+Counted = tuple[str, "int | str | None"]  # a category and a line; twice BEFORE for what was there before the run
+
+
+def counted_as(block: Block, category: Category) -> Counted:
+    """Return under what a storage counts that is of a category."""
+    return (BEFORE, BEFORE) if block.before else (category, block.site)
 
 
 class Moment(NamedTuple):
@@ -167,13 +175,14 @@ class Moments:
     Attributes:
         kept: Those that were kept, in order.
         seen: How many there were.
+        steps: By what a storage was for and its line, which bytes came or went at which of the kept ones.
     """
 
     def __init__(self) -> None:
         self.kept: list[Moment] = []
         self.seen = 0
         self._stride = 2
-        self._steps: dict[Hashable, dict[int, int]] = {}
+        self.steps: defaultdict[Counted, defaultdict[int, int]] = defaultdict(partial(defaultdict, int))
 
     def add(self, moments: Sequence[tuple[int, float, int]], levels: list[int]) -> list[int]:
         """Keep some of the moments that came next, of which ``levels`` are the bytes alive.
@@ -189,15 +198,12 @@ class Moments:
         self.seen += len(moments)
         return after + [len(self.kept)] * (len(moments) - len(after))
 
-    def count(self, key: Hashable, start: int, end: int | None, nbytes: int) -> None:
-        """Count bytes under ``key`` from one kept moment up to another, or to the end."""
-        if end is None or end > start:
-            steps = self._steps.get(key)
-            if steps is None:
-                steps = self._steps[key] = {}
-            steps[start] = steps.get(start, 0) + nbytes
-            if end is not None:
-                steps[end] = steps.get(end, 0) - nbytes
+    def count(self, key: Counted, start: int, end: int, nbytes: int) -> None:
+        """Count bytes under ``key`` from one kept moment up to another."""
+        if end > start:
+            steps = self.steps[key]
+            steps[start] += nbytes
+            steps[end] -= nbytes
 
     def thin(self) -> list[int] | None:
         """Leave every other pair out, until there are few enough.
@@ -216,18 +222,11 @@ class Moments:
         chosen = _chosen([moment.live for moment in self.kept], 4)
         moved = [bisect_left(chosen, at) for at in range(len(self.kept) + 1)]
         self.kept = [self.kept[at] for at in chosen]
-        self._steps = {key: _moved(steps, moved) for key, steps in self._steps.items()}
+        for key, steps in self.steps.items():
+            made = self.steps[key] = defaultdict(int)
+            for at, nbytes in steps.items():
+                made[moved[at]] += nbytes
         return moved
-
-    @property
-    def counted(self) -> list[Hashable]:
-        """The keys under which something was counted."""
-        return list(self._steps)
-
-    def series(self, key: Hashable) -> list[int]:
-        """Return the bytes under ``key`` at each kept moment, and at one more: now."""
-        steps = self._steps.get(key, {})
-        return list(accumulate(steps.get(at, 0) for at in range(len(self.kept) + 1)))
 
 
 def _chosen(levels: list[int], stride: int) -> list[int]:
@@ -241,19 +240,10 @@ def _chosen(levels: list[int], stride: int) -> list[int]:
     return sorted(chosen | {0} if levels else chosen)
 
 
-def _moved(steps: dict[int, int], moved: list[int]) -> dict[int, int]:
-    made: dict[int, int] = {}
-    for at, nbytes in steps.items():
-        made[moved[at]] = made.get(moved[at], 0) + nbytes
-    return made
-
-
 # What happened to the memory of one device: what was allocated and freed, folded into sums a few thousand at a time.
 #
 # What is alive at the highest moment so far is put together from the events up to it, whenever a batch
 # goes beyond what was the highest: exact, without a look at what is alive at every new height.
-
-BEFORE = "before"
 
 
 class Freed(NamedTuple):
@@ -413,10 +403,9 @@ class AllocationLog:
             total.backward += nbytes
 
     def _lived(self, block: Block, until: int) -> None:
-        keys: tuple[Hashable, ...] = ("category", block.category or "other"), ("line", block.site)
-        for key in (BEFORE,) if block.before else keys:
-            for piece in (*(block.pieces or ()), (block.start, until, block.nbytes)):
-                self.moments.count(key, *piece)
+        key = counted_as(block, block.category or "other")
+        for piece in (*(block.pieces or ()), (block.start, until, block.nbytes)):
+            self.moments.count(key, *piece)
 
     def _resized(self, event: Resized, at: int, live: int) -> None:
         block, change = event.block, event.change

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from array import array
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
-from operator import add
 from types import FrameType
 from typing import Any
 
@@ -25,6 +24,7 @@ from tensormagic.collectors.memory_runs.allocation_log import (
     Moment,
     Totals,
     blocks_of,
+    counted_as,
 )
 from tensormagic.collectors.memory_runs.leaks import (
     FEWEST,
@@ -195,15 +195,15 @@ class Account:
 
     def _timeline(self, allocation_log: AllocationLog, began: float, now: tuple[int, float]) -> Timeline:
         moments = [*allocation_log.moments.kept, Moment(*now, allocation_log.live)]
-        before = _levels(allocation_log, [BEFORE], lambda block: BEFORE if block.before else None)
+        by_category = self._levels(allocation_log, 0)
         live = [moment.live for moment in moments]
         return Timeline(
             device=allocation_log.device,
             seconds=array("f", (moment.seconds - began for moment in moments)),
             operation=tuple(moment.operation for moment in moments),
             live=tuple(live),
-            before=before[BEFORE],
-            by_category=self._by_category(allocation_log),
+            before=by_category.get(BEFORE, (0,) * len(moments)),
+            by_category=tuple((each, by_category[each]) for each in CATEGORIES if any(by_category.get(each, ()))),
             by_line=self._by_line(allocation_log),
             peak=live.index(max(live)),
             samples=allocation_log.moments.seen + 1,  # and now
@@ -214,22 +214,29 @@ class Account:
         known = self._described.get(block.key)
         return known.category if known is not None else block.category or "other"
 
-    def _by_category(self, allocation_log: AllocationLog) -> tuple[tuple[Category, tuple[int, ...]], ...]:
-        keys = [("category", category) for category in CATEGORIES]
-        found = _levels(
-            allocation_log, keys, lambda block: None if block.before else ("category", self.category(block))
-        )
-        series = ((category, found["category", category]) for category in CATEGORIES)
-        return tuple((category, levels) for category, levels in series if any(levels))
+    def _levels(self, allocation_log: AllocationLog, part: int) -> dict[Any, tuple[int, ...]]:
+        """Return the bytes at each moment, and now, by one part of what they count under: freed, or alive."""
+        length = len(allocation_log.moments.kept) + 1
+        changes: dict[Any, list[int]] = defaultdict(lambda: [0] * length)
+        for key, steps in allocation_log.moments.steps.items():
+            for at, nbytes in steps.items():
+                changes[key[part]][at] += nbytes
+        for block in allocation_log.alive:
+            several = changes[counted_as(block, self.category(block))[part]]
+            several[block.start] += block.nbytes
+            for start, end, nbytes in block.pieces or ():
+                several[start] += nbytes
+                several[end] -= nbytes
+        return {key: tuple(accumulate(each)) for key, each in changes.items()}
 
     def _by_line(self, allocation_log: AllocationLog) -> tuple[tuple[int, tuple[int, ...]], ...]:
-        keys = [key for key in allocation_log.moments.counted if isinstance(key, tuple) and key[0] == "line"]
-        series = _levels(allocation_log, keys, lambda block: None if block.before else ("line", block.site))
-        known = [key for key in series if key[1] in self._numbers]
-        shown = sorted(known, key=lambda key: (-max(series[key]), self._numbers[key[1]]))[:MOST_STACKED]
-        rest = [series[key] for key in series if key not in shown]
+        series = self._levels(allocation_log, 1)
+        series.pop(BEFORE, None)
+        known = [site for site in series if site in self._numbers]
+        shown = sorted(known, key=lambda site: (-max(series[site]), self._numbers[site]))[:MOST_STACKED]
+        rest = [series[site] for site in series if site not in shown]
         total = tuple(sum(values) for values in zip(*rest, strict=True))
-        found = [(self._numbers[key[1]], series[key]) for key in shown if any(series[key])]
+        found = [(self._numbers[site], series[site]) for site in shown if any(series[site])]
         return (*found, (-1, total)) if any(total) else tuple(found)
 
 
@@ -246,28 +253,6 @@ def _by_line(blocks: Iterable[tuple[Block, int]]) -> dict[int | None, int]:
     for block, nbytes in blocks:
         sums[block.site] = sums.get(block.site, 0) + nbytes
     return sums
-
-
-def _levels(
-    allocation_log: AllocationLog, keys: Iterable[Any], key_of: Callable[[Block], Any]
-) -> dict[Any, tuple[int, ...]]:
-    """Return the bytes under each key at each moment, and now: of what was freed, and of what is alive.
-
-    ``key_of`` says under which key a block that is alive counts: None for one that is left out.
-    """
-    length = len(allocation_log.moments.kept) + 1
-    steps = {key: [0] * (length + 1) for key in keys}
-    for block in allocation_log.alive:
-        if (key := key_of(block)) is not None:
-            changes = steps.setdefault(key, [0] * (length + 1))
-            changes[block.start] += block.nbytes
-            for start, end, nbytes in block.pieces or ():
-                changes[start] += nbytes
-                changes[end] -= nbytes
-    return {
-        key: tuple(map(add, allocation_log.moments.series(key), accumulate(changes[:length])))
-        for key, changes in steps.items()
-    }  # fmt: skip
 
 
 # What of a run's memory grew with its iterations: the question at its end.
