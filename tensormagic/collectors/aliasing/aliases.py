@@ -19,7 +19,7 @@ from tensormagic.collectors.geometry.strides import Memory, shares_version
 from tensormagic.collectors.graphs.saved_tensors import SavedHere, saved_in_graphs
 from tensormagic.collectors.objects.children import graph_of
 from tensormagic.collectors.objects.namespace import is_kind, plain, telling
-from tensormagic.collectors.objects.referents import Budget, Place, ReferenceWalk, roots
+from tensormagic.collectors.objects.referents import BASE_KINDS, Budget, Place, ReferenceWalk, roots
 from tensormagic.collectors.quiet import number, numbers, quiet
 from tensormagic.reports import Alias, Holder, HoldersReport
 from tensormagic.words import seconds_text
@@ -310,7 +310,7 @@ class _Search:
             if is_kind(item, torch.Tensor):
                 self.storages.add(item._cdata)
             self.base_found = self.base_found or (item is self.target.item._base and place.kind != "view")
-            if place.kind not in {"view", "array"}:  # the base of what has a name, which is what a user can delete
+            if place.kind not in BASE_KINDS:
                 self.found.append(_holder(place, "storage", item))
 
 

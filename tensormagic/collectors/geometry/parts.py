@@ -100,6 +100,14 @@ def storages(x: torch.Tensor) -> list[torch.UntypedStorage]:
         return []
 
 
+def storage_of(x: torch.Tensor) -> int:
+    """Return the identity of a tensor's storage; 0 where it has none."""
+    try:
+        return int(x.untyped_storage()._cdata)
+    except RuntimeError:
+        return 0
+
+
 def is_backed(storage: torch.UntypedStorage) -> bool:
     """Return whether memory lies behind a storage, or could: a fake tensor's shows a size only, which may be a symbol.
 

@@ -6,12 +6,13 @@ import dataclasses
 import re
 import sys
 from array import array
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from tensormagic.collectors.geometry.parts import storage_of
 from tensormagic.collectors.graphs.saved_tensors import is_custom, live_saved, read_slots, tensors_in
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk, Walker, is_accumulate, make_structure
 from tensormagic.collectors.objects.children import is_kind
@@ -259,7 +260,7 @@ def _series(leaf: Leaf) -> ParameterSeries:
 def _kept(found: Walk) -> Kept:
     """Count what is saved; storages by identity, each once."""
     sizes: dict[int, int] = {}
-    of_leaves = set(_storages_of_leaves(found))
+    of_leaves = {storage_of(node.variable) for node in found.nodes if is_accumulate(node)}
     counts = {"ok": 0, "freed": 0, "changed in place": 0}
     unread = 0
     for node in found.nodes:
@@ -277,12 +278,3 @@ def _kept(found: Walk) -> Kept:
         leaf_bytes=sum(size for key, size in sizes.items() if key in of_leaves),
         freed=counts["freed"], changed=counts["changed in place"], unread=sum(counts.values()) - known + unread,
     )  # fmt: skip
-
-
-def _storages_of_leaves(found: Walk) -> Iterator[int]:
-    for node in found.nodes:
-        if is_accumulate(node):
-            try:
-                yield node.variable.untyped_storage()._cdata
-            except (RuntimeError, NotImplementedError):
-                continue

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, cast
 import torch
 
 from tensormagic.collectors.geometry.overlap import Region
+from tensormagic.collectors.geometry.parts import storage_of
 from tensormagic.collectors.graphs.live_nodes import walk_nodes
 from tensormagic.collectors.objects.namespace import is_kind
 from tensormagic.collectors.quiet import number
@@ -241,17 +242,10 @@ def _at(node: Any, name: str, x: torch.Tensor, storage: int | None) -> Iterator[
         if tensor is None:
             continue
         same = tensor._cdata == x._cdata
-        if not same and (storage is None or _storage_of(tensor) != storage):
+        if not same and (storage is None or storage_of(tensor) != storage):
             continue
         holds: Literal["tensor", "storage"] = "tensor" if same else "storage"
         yield SavedHere(name, path_of(node, name, slot), holds, number(tensor.nbytes), tensor._cdata, is_original=same)
-
-
-def _storage_of(x: torch.Tensor) -> int:
-    try:
-        return int(x.untyped_storage()._cdata)
-    except (RuntimeError, NotImplementedError):
-        return 0  # it has none
 
 
 def path_of(node: Any, root: str, slot: str) -> str:

@@ -16,7 +16,7 @@ from tensormagic.collectors.devices import read_devices
 from tensormagic.collectors.memory.flow import Dominance, Flow, bits, flow_of, set_of
 from tensormagic.collectors.memory.references import References
 from tensormagic.collectors.memory.roots import Items, Root, is_foreign, items_of, join_foreign, session_roots, shell_of
-from tensormagic.collectors.objects.referents import Budget
+from tensormagic.collectors.objects.referents import SESSION_KINDS, Budget
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.session_walk import THOROUGH, memory_of
 from tensormagic.reports import DeviceGain, DeviceMemory, FreeableMemory, FreeingReport, Gap
@@ -88,7 +88,7 @@ class Look:
 
     def of_session(self) -> list[int]:
         """Return the numbers of the roots that are outputs or the last error."""
-        return [at for at, root in enumerate(self.roots) if root.kind in {"history", "traceback"}]
+        return [at for at, root in enumerate(self.roots) if root.kind in SESSION_KINDS]
 
 
 def look(
@@ -121,14 +121,13 @@ def _walked(
     namespace: Mapping[str, Any], roots: Sequence[Root], budget: Budget, besides: Sequence[Mapping[str, Any]]
 ) -> tuple[References, list[list[int]]]:
     """Return the walk, and the numbers of the objects that each root begins at; last those held from elsewhere."""
-    deadline = budget.clock() + budget.seconds
     found = References(str(namespace.get("__name__", "__main__")), lasting(namespace), budget)
     starts = [[at for value in root.values() if (at := found.root(value)) >= 0] for root in roots]
     for value in (value for mapping in besides for value in mapping.values()):
         found.root(value)
-    found.walk(deadline)
+    found.walk()
     unnamed = found.take_unnamed_referrers()
-    found.walk(deadline)
+    found.walk()
     return found, [*starts, unnamed]
 
 
@@ -252,7 +251,7 @@ def _watched(roots: Sequence[Root], namespace: Mapping[str, Any]) -> list[tuple[
         for root in roots:
             for value in root.values():
                 found.root(value)
-        found.walk(THOROUGH.clock() + THOROUGH.seconds)
+        found.walk()
         storages = [found.objects[at] for at in found.storages()]
         weak: Callable[[torch.UntypedStorage], StorageWeakRef] = StorageWeakRef
         return [(weak(one), memory_of(one)) for one in storages if not is_foreign(one)]

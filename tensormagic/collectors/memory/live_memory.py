@@ -17,7 +17,7 @@ from tensormagic.collectors.memory.freed import collect_freeable
 from tensormagic.collectors.memory.live_blocks import Block, Lines, Origin, category_of, nbytes_of, noted_line, running
 from tensormagic.collectors.memory.live_tensors import LiveTensors, note_unnamed_referrers
 from tensormagic.collectors.objects.namespace import OPTIMIZED
-from tensormagic.collectors.objects.referents import Place
+from tensormagic.collectors.objects.referents import BASE_KINDS, SESSION_KINDS, Place
 from tensormagic.collectors.quiet import numbers, quiet
 from tensormagic.collectors.session.session_walk import THOROUGH, ObjectWalk
 from tensormagic.collectors.session.watching import standing_out
@@ -29,8 +29,6 @@ from tensormagic.words import error_text
 # From a block of memory to plain data: its best name, who holds it, and the tensor that stands for it.
 
 MOST_HOLDERS = 6
-_SESSION = ("history", "traceback")
-_UNNAMED = ("view", "array")  # the base of what has a name, which is what a user can delete
 
 
 def live_storage(block: Block, line_of: Callable[[torch.UntypedStorage], Origin | None] = noted_line) -> LiveStorage:
@@ -43,10 +41,10 @@ def live_storage(block: Block, line_of: Callable[[torch.UntypedStorage], Origin 
         """
         place, x = pair
         path, is_part = place.path, id(x) in block.composed
-        kept = place.kind in _SESSION, OPTIMIZED.search(path) is not None, ", " in path, x._is_view(), is_part
+        kept = place.kind in SESSION_KINDS, OPTIMIZED.search(path) is not None, ", " in path, x._is_view(), is_part
         return *kept, not path.startswith("Out["), path.count(".") + path.count("[")
 
-    named = [pair for pair in block.places if pair[0].kind not in _UNNAMED]
+    named = [pair for pair in block.places if pair[0].kind not in BASE_KINDS]
     places = list({(place.path, place.location): (place, x) for place, x in reversed(named)}.values())[::-1]
     places.sort(key=preference)
     place, x = places[0] if places else (None, next(iter(block.tensors.values()), None))

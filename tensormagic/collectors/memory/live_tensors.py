@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Container, Iterable, Sequence
-from itertools import compress
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -14,15 +13,16 @@ from torch import nn
 
 from tensormagic.collectors.geometry.parts import parts
 from tensormagic.collectors.geometry.strides import Memory
-from tensormagic.collectors.graphs.live_nodes import is_node_class, walk_nodes
+from tensormagic.collectors.graphs.live_nodes import walk_nodes
 from tensormagic.collectors.graphs.saved_tensors import kept_by, path_of
 from tensormagic.collectors.memory.live_blocks import Block, Role, merged, nbytes_of
+from tensormagic.collectors.memory.references import tensors_and_nodes
 from tensormagic.collectors.objects.children import (
     defining_module,
     gradient_there,
     graph_of,
+    is_kind,
     is_readable,
-    mro_of,
     registered,
 )  # fmt: skip
 from tensormagic.collectors.objects.namespace import OPTIMIZED
@@ -32,14 +32,6 @@ from tensormagic.words import count, plural
 
 MOST_NODES = 200_000  # of autograd graphs
 LEAF = "variable"  # the slot of a leaf, which no node has saved
-
-
-class _Kinds(dict[type, str]):
-    """What the objects of a class are: ``"tensor"``, ``"node"``, or nothing of interest; asked once for each class."""
-
-    def __missing__(self, kind: type) -> str:
-        self[kind] = found = "tensor" if torch.Tensor in mro_of(kind) else "node" if is_node_class(kind) else ""
-        return found
 
 
 # Who holds what no name leads to: one look backward, from a few large tensors to what refers to them.
@@ -208,15 +200,13 @@ class LiveTensors:
         keeps.
         """
         known = self._of.keys() | {id(block.part) for block in self._blocks.values()}
-        every, kinds = gc.get_objects(), _Kinds()
-        found = [*compress(every, map(kinds.__getitem__, map(type, every)))]  # one pass: the most of what a look costs
-        self.looked += len(every)
-        tensors = [item for item in found if kinds[type(item)] == "tensor"]
-        tensors = [x for x in tensors if id(x) not in known and is_readable(x)]
+        found, looked = tensors_and_nodes()
+        self.looked += looked
+        tensors = [x for x in found if is_kind(x, torch.Tensor) and id(x) not in known and is_readable(x)]
         for x in tensors:
             self._blocks_of(x)
         roots = [(node, _UNNAMED) for x in tensors if (node := graph_of(x)) is not None]
-        return roots + [(item, "a node without a name") for item in found if kinds[type(item)] == "node"]
+        return roots + [(item, "a node without a name") for item in found if not is_kind(item, torch.Tensor)]
 
     def _read_graphs(self, roots: Iterable[tuple[Any, str]]) -> None:
         """Note what the graphs keep that begin at some nodes; a node counts to the first that leads to it.

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import compress
 from types import BuiltinFunctionType, CodeType, ModuleType
 from typing import Any
 
@@ -21,8 +22,10 @@ from tensormagic.collectors.graphs.saved_tensors import raw_saved
 from tensormagic.collectors.memory.flow import ends_in_cycles
 from tensormagic.collectors.objects.children import (
     MACHINERY,
+    ByClass,
     begins_plainly,
     defining_module,
+    is_kind,
     is_opened,
     mro_of,
     reader_in,
@@ -72,34 +75,29 @@ _storage = torch._C.TensorBase.untyped_storage
 Reader = Callable[[Any, "References"], None]
 
 
-class Readers(dict[type, "Reader | None"]):
-    """How the instances of a class are read; None where they hold nothing, or are not to be looked into.
+def _readers(home: str) -> ByClass[Reader | None]:
+    """Return how the instances of classes are read; None where they hold nothing, or are not to be looked into.
 
-    Args:
-        home: The name of the module whose classes are the user's own: what a class of others holds is not theirs.
+    Of classes themselves only those of the module ``home`` are the user's own: what a class of others holds is not
+    theirs.
     """
 
-    def __init__(self, home: str) -> None:
-        super().__init__(dict.fromkeys(_LEAVES))
-        self._home = home
+    def of_class(kind: Any, taker: References) -> None:
+        if defining_module(kind) == home:
+            _of_anything(kind, taker)
 
-    def __missing__(self, kind: type) -> Reader | None:
-        self[kind] = self._reader(kind)
-        return self[kind]
-
-    def _reader(self, kind: type) -> Reader | None:
-        line = mro_of(kind)
+    def judge(kind: type) -> Reader | None:
         if (reader := reader_in(_READERS, kind)) is not None:
             return reader
-        if type in line:
-            return self._of_class
+        if type in mro_of(kind):
+            return of_class
         if is_node_class(kind):
             return _of_node
         return _of_anything if is_opened(kind, _CLOSED) or kind.__name__ in _OPENED else None
 
-    def _of_class(self, kind: Any, taker: References) -> None:
-        if defining_module(kind) == self._home:
-            _of_anything(kind, taker)
+    found = ByClass(judge)
+    found.update(dict.fromkeys(_LEAVES))
+    return found
 
 
 def is_custom(kind: type) -> bool:
@@ -213,12 +211,14 @@ class References:
     unseen: list[tuple[int, int]] = field(default_factory=list)
     cut: str = ""  # Why not everything was looked through; empty where it was.
     _numbers: dict[int, int] = field(default_factory=dict)
-    _readers: Readers = field(init=False)
+    _readers: ByClass[Reader | None] = field(init=False)
+    _cut: Callable[[int], str] = field(init=False)
     _read: int = 0
     _edges: list[int] = field(default_factory=list)  # of the object that is being read
 
     def __post_init__(self) -> None:
-        self._readers = Readers(self.home)
+        """The time begins."""
+        self._readers, self._cut = _readers(self.home), self.budget.begin()
 
     def root(self, item: Any, references: int = 1) -> int:
         """Take down a root's references to an object, that Python counts; returns its number, or -1 for a leaf."""
@@ -267,14 +267,14 @@ class References:
             self.native_counts.append(0)
         return number
 
-    def walk(self, deadline: float) -> None:
+    def walk(self) -> None:
         """Read everything that was met and not read yet, and what that leads to."""
         while self._read < len(self.objects) and not self.cut:
             at = self._read
             self._read += 1
             self._edges = self.edges[at]
             self._read_one(self.objects[at])
-            self.cut = self.budget.cut(at, deadline)
+            self.cut = self._cut(at)
 
     def _read_one(self, item: Any) -> None:
         reader = self._readers[type(item)]
@@ -290,13 +290,11 @@ class References:
         kinds = {kind for kind in self._readers if is_node_class(kind)}
         if not kinds:
             return []
-        tensors = _classes_of_tensors()
-        unnamed = [
-            item
-            for item in gc.get_objects()
-            if ((kind := type(item)) in tensors or kind in kinds) and id(item) not in self._numbers
-        ]
-        return [self._meet(item) for item in unnamed if type(item) in kinds or _has_graph(item)]
+        unnamed = [item for item in tensors_and_nodes()[0] if id(item) not in self._numbers]
+        wanted = (
+            item for item in unnamed if (_has_graph(item) if is_kind(item, torch.Tensor) else type(item) in kinds)
+        )
+        return [*map(self._meet, wanted)]
 
     def caught(self) -> list[int]:
         """Return the numbers of what lies in a circle that nobody can free: part of it only torch knows.
@@ -387,16 +385,11 @@ def _torch_keeps_nodes() -> int:
     return used - sys.getrefcount(node)
 
 
-def _classes_of_tensors() -> set[type]:
-    """Return the classes of tensors that there are."""
-    found: set[type] = set()
-    pending: list[type] = [torch.Tensor]
-    while pending:
-        kind = pending.pop()
-        if kind not in found:
-            found.add(kind)
-            pending += type.__subclasses__(kind)
-    return found
+def tensors_and_nodes() -> tuple[list[Any], int]:
+    """Return the tensors and nodes of graphs that the garbage collector knows, and how many objects it knows in all."""
+    every = gc.get_objects()
+    wanted = ByClass(lambda kind: torch.Tensor in mro_of(kind) or is_node_class(kind))
+    return [*compress(every, map(wanted.__getitem__, map(type, every)))], len(every)  # one pass: most of a look's cost
 
 
 def _has_graph(x: Any) -> bool:

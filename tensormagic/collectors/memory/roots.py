@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from bisect import bisect_right
 from collections import OrderedDict, defaultdict, deque
@@ -18,7 +17,7 @@ from torch import nn
 from tensormagic.collectors.memory.flow import Dominance, Sum
 from tensormagic.collectors.memory.references import References
 from tensormagic.collectors.objects.children import attributes_of, defining_module, mro_of, registered
-from tensormagic.collectors.objects.namespace import is_shells
+from tensormagic.collectors.objects.namespace import LAST_OUTPUTS, OUTPUT, is_shells
 from tensormagic.collectors.where.source import is_own_code
 from tensormagic.reports import FreeableMemory
 from tensormagic.reports.memory import FreeableKind
@@ -32,8 +31,6 @@ from tensormagic.reports.memory import FreeableKind
 
 Place = tuple[dict[Any, Any], Any]
 DROP_ALL = "%gpumem --free --yes"
-_UNDERSCORES = ("_", "__", "___")
-_OUTPUT = re.compile(r"_{1,3}|_\d+")  # what IPython names an output: the user may use ``_`` for something else
 _ERROR_NAMES = ("last_exc", "last_value", "last_traceback", "last_type")
 
 _ATTRIBUTES = frozenset({"result", "error_in_exec", "error_before_exec", "tb"})
@@ -57,7 +54,7 @@ class Root:
     def drop(self) -> None:
         """Let go of it, as IPython itself does when it clears its outputs."""
         for mapping, key in self.places:
-            if key in _UNDERSCORES:
+            if key in LAST_OUTPUTS:
                 mapping[key] = ""
             elif key in _ATTRIBUTES:
                 mapping[key] = None
@@ -72,7 +69,7 @@ def session_roots(namespace: Mapping[str, Any]) -> list[Root]:
     taken = {id(value) for root in outputs for value in root.values()}
     roots = []
     for name in list(namespace):
-        if not (_OUTPUT.fullmatch(name) and id(namespace[name]) in taken):
+        if not (OUTPUT.fullmatch(name) and id(namespace[name]) in taken):
             places: list[Place] = [(namespace, name)] if isinstance(namespace, dict) else []
             own = name == "Out" or is_shells(name)
             roots.append(Root(name, None if own else "name", places, "" if own else f"del {name}"))
@@ -96,13 +93,13 @@ def _outputs(namespace: Mapping[str, Any], shell: Any) -> list[Root]:
         by_name = namespace.get(f"_{number}") is value
         root.code = root.code or (f"%xdel _{number}" if by_name else f"Out.pop({number!r})")
         root.places.append((history, number))
-    for name in _UNDERSCORES:
+    for name in LAST_OUTPUTS:
         if name in hook and hook[name] is not history:
             found.setdefault(id(hook[name]), Root(name, "history", code=DROP_ALL)).places.append((hook, name))
     for mapping in (namespace, getattr(shell, "user_ns_hidden", None)):
         taken = mapping if type(mapping) is dict else {}
         for name, value in list(taken.items()):
-            if id(value) in found and _OUTPUT.fullmatch(name):
+            if id(value) in found and OUTPUT.fullmatch(name):
                 found[id(value)].places.append((taken, name))
     result = attributes_of(getattr(shell, "last_execution_result", None))
     if id(result.get("result")) in found:

@@ -11,8 +11,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
-import torch
-
+from tensormagic.collectors.geometry.parts import storage_of
 from tensormagic.collectors.graphs.live_nodes import walk_nodes
 from tensormagic.collectors.graphs.saved_tensors import live_saved
 from tensormagic.collectors.graphs.structure import is_accumulate
@@ -319,14 +318,7 @@ def _saved_below(root: Any, seen: set[Any]) -> Iterator[int]:
     """Yield the storages that the nodes of a graph keep, less those of nodes met before."""
     for node in walk_nodes([root], MOST_NODES, seen):
         if not is_accumulate(node):
-            yield from filter(None, (_identity(tensor) for _, tensor in live_saved(node)))
-
-
-def _identity(tensor: torch.Tensor | None) -> int | None:
-    try:
-        return None if tensor is None else int(tensor.untyped_storage()._cdata)
-    except (RuntimeError, NotImplementedError):
-        return None
+            yield from filter(None, (storage_of(tensor) for _, tensor in live_saved(node) if tensor is not None))
 
 
 def _telling_place(places: list[Place]) -> Place | None:

@@ -211,22 +211,33 @@ def gradient_there(x: torch.Tensor, *, retained: bool = True) -> torch.Tensor | 
 Reference = tuple[str, Any, Any]  # how, the name of the place, the object there
 _Reader = Callable[["Holdings", Any], Iterable[Reference]]
 AnyReader = TypeVar("AnyReader")
+Answer = TypeVar("Answer")
+
+
+class ByClass(dict[type, Answer]):
+    """What is asked of every object and depends on its class alone: each class is judged once."""
+
+    def __init__(self, judge: Callable[[type], Answer]) -> None:
+        super().__init__()
+        self._judge = judge
+
+    def __missing__(self, kind: type) -> Answer:
+        self[kind] = answer = self._judge(kind)
+        return answer
 
 
 class Holdings:
-    """Says what objects hold; each class is judged once."""
+    """Says what objects hold."""
 
     def __init__(self) -> None:
-        self._readers: dict[type, _Reader | None] = dict.fromkeys(_ATOMS)
-        self._dictionaries: dict[type, Callable[[Any], Any]] = {}
-        self._slots: dict[type, list[tuple[str, MemberDescriptorType]]] = {}
+        self._readers = ByClass(_reader_of)
+        self._readers.update(dict.fromkeys(_ATOMS))
+        self._dictionaries = ByClass(_dictionary_of)
+        self._slots = ByClass(_slots_of)
 
     def of(self, item: Any) -> Iterable[Reference]:
         """Return what an object holds; nothing for what cannot hold a tensor."""
-        kind = type(item)
-        if kind not in self._readers:
-            self._readers[kind] = reader_in(_READERS, kind) or (Holdings.of_instance if is_opened(kind) else None)
-        reader = self._readers[kind]
+        reader = self._readers[type(item)]
         return reader(self, item) if reader is not None else ()
 
     def is_atom(self, item: Any) -> bool:
@@ -236,22 +247,23 @@ class Holdings:
     def of_instance(self, item: Any) -> Iterator[Reference]:
         """Yield the attributes of an object of somebody's own class, a dataclass for one: its dictionary and slots."""
         kind = type(item)
-        if kind not in self._dictionaries:
-            self._dictionaries[kind] = _dictionary_of(kind)
         held = self._dictionaries[kind](item)
         if held is not None:
             yield from _attributes(held if type(held) is dict else attributes_of(item))
-        for name, slot in self.slots(kind):
+        for name, slot in self._slots[kind]:
             with suppress(AttributeError):  # nothing may have been put there yet
                 yield "attribute", name, slot.__get__(item)
 
-    def slots(self, kind: type) -> list[tuple[str, MemberDescriptorType]]:
-        """Return the slots of a class's instances, as the class and those it derives from declare them."""
-        if kind not in self._slots:
-            every = [pair for each in mro_of(kind) for pair in list(_dict_of(each).items())]
-            own = [(name, slot) for name, slot in every if type(slot) is MemberDescriptorType]
-            self._slots[kind] = [(name, slot) for name, slot in own if name not in {"__dict__", "__weakref__"}]
-        return self._slots[kind]
+
+def _reader_of(kind: type) -> _Reader | None:
+    return reader_in(_READERS, kind) or (Holdings.of_instance if is_opened(kind) else None)
+
+
+def _slots_of(kind: type) -> list[tuple[str, MemberDescriptorType]]:
+    """Return the slots of a class's instances, as the class and those it derives from declare them."""
+    every = [pair for each in mro_of(kind) for pair in list(_dict_of(each).items())]
+    own = [(name, slot) for name, slot in every if type(slot) is MemberDescriptorType]
+    return [(name, slot) for name, slot in own if name not in {"__dict__", "__weakref__"}]
 
 
 def is_opened(kind: type, closed: frozenset[str] = MACHINERY) -> bool:

@@ -21,6 +21,7 @@ from torch import nn
 from tensormagic.collectors.objects.children import (
     MODULE_OWN,
     REGISTRIES,
+    ByClass,
     Holdings,
     attributes_of,
     buffers_of,
@@ -145,6 +146,8 @@ LIMIT = 20_000
 _DEPTH = 6
 _ITEMS = 1000
 # IPython's own names: input and output history (`_`, `_12`, `_i12`, `_oh`, `_ih`) and helpers.
+LAST_OUTPUTS = ("_", "__", "___")
+OUTPUT = re.compile(r"_{1,3}|_\d+")  # what IPython names an output: the user may use ``_`` for something else
 _HISTORY = re.compile(r"_+|_i+|_i?\d+|_[oid]h|In|Out|exit|quit|get_ipython|__\w+__")
 _SHELLS = frozenset({"In", "_ih", "_oh", "_dh", "exit", "quit", "get_ipython", "open"})
 
@@ -181,12 +184,12 @@ class Walk:
 
     def named(self, *kinds: type) -> Iterator[tuple[str, Any]]:
         """Yield what is of one of these classes, under every name that reaches it, each name's whole tree in turn."""
-        wanted = _Wanted(kinds)
+        wanted = ByClass(lambda kind: any(wanted in mro_of(kind) for wanted in kinds))
         for name, value in list(self.namespace.items()):
             if not is_history(name):
                 yield from self._below(name, value, wanted)
 
-    def _below(self, name: str, value: object, wanted: _Wanted) -> Iterator[tuple[str, Any]]:
+    def _below(self, name: str, value: object, wanted: ByClass[bool]) -> Iterator[tuple[str, Any]]:
         seen: set[int] = set()
         pending = [(name, value, _DEPTH)]
         while pending:
@@ -230,18 +233,6 @@ class Walk:
             named = list(Walk(plain, self.limit).named(torch.Tensor))
             self._labels = {id(tensor): name for name, tensor in reversed(named)}
         return self._labels.get(id(item), "")
-
-
-class _Wanted(dict[type, bool]):
-    """Whether a class is one of the wanted ones or derived from one; each class is judged once a walk."""
-
-    def __init__(self, kinds: tuple[type, ...]) -> None:
-        super().__init__()
-        self._kinds = kinds
-
-    def __missing__(self, kind: type) -> bool:
-        self[kind] = any(wanted in mro_of(kind) for wanted in self._kinds)
-        return self[kind]
 
 
 def is_history(name: str) -> bool:

@@ -17,7 +17,14 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from tensormagic.collectors.objects.children import Holdings, begins_plainly, defining_module, is_readable, mro_of
+from tensormagic.collectors.objects.children import (
+    ByClass,
+    Holdings,
+    begins_plainly,
+    defining_module,
+    is_readable,
+    mro_of,
+)
 from tensormagic.collectors.objects.namespace import Walk, is_history, is_kind, is_shells, nearest, telling
 from tensormagic.collectors.where.source import running_functions
 from tensormagic.reports import Location
@@ -27,6 +34,8 @@ from tensormagic.words import plural, seconds_text
 # The walk from what is named to all that it holds, with the place where each object was found.
 
 _KEPT_KINDS = {"history", "optimizer", "traceback", "generator", "function"}
+SESSION_KINDS = frozenset({"history", "traceback"})  # IPython's outputs and the last error
+BASE_KINDS = frozenset({"view", "array"})  # the base of what has a name, which is what a user can delete
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,13 +141,18 @@ class Budget:
     seconds: float = 0.05  # time
     clock: Callable[[], float] = perf_counter  # gives the time in seconds
 
-    def cut(self, looked: int, deadline: float) -> str:
-        """Return why a search is to end now; empty where it may go on."""
-        if looked > self.limit:
-            return f"only {self.limit} objects were searched"
-        if looked % _CLOCK_EVERY == 0 and self.clock() > deadline:
-            return f"only {plural(looked, 'object')} were searched, in {seconds_text(self.seconds)}"
-        return ""
+    def begin(self) -> Callable[[int], str]:
+        """Let the time begin; returns what says, of so many objects, why the search ends; empty where it goes on."""
+        deadline = self.clock() + self.seconds
+
+        def cut(looked: int) -> str:
+            if looked > self.limit:
+                return f"only {self.limit} objects were searched"
+            if looked % _CLOCK_EVERY == 0 and self.clock() > deadline:
+                return f"only {plural(looked, 'object')} were searched, in {seconds_text(self.seconds)}"
+            return ""
+
+        return cut
 
 
 def roots(namespace: Mapping[str, object]) -> Iterator[Held]:
@@ -161,14 +175,11 @@ _KINDS: tuple[tuple[str, frozenset[type]], ...] = (
 )
 
 
-class _Kinds(dict[type, str]):
-    """What sort of thing the objects of a class are; each class is judged once."""
-
-    def __missing__(self, kind: type) -> str:
-        known = (name for name, classes in _KINDS if not classes.isdisjoint(mro_of(kind)))
-        own = defining_module(kind).startswith("tensormagic.")
-        self[kind] = next(known, "ours" if own else "container" if kind in _CONTAINERS else "")
-        return self[kind]
+def _sort_of(kind: type) -> str:
+    """Return what sort of thing the objects of a class are."""
+    known = (name for name, classes in _KINDS if not classes.isdisjoint(mro_of(kind)))
+    own = defining_module(kind).startswith("tensormagic.")
+    return next(known, "ours" if own else "container" if kind in _CONTAINERS else "")
 
 
 @dataclass(slots=True)
@@ -185,14 +196,14 @@ class ReferenceWalk:
     cut: str = ""  # Why not everything was looked through; empty where it was.
     # Paths of tensors that answer nothing, since code of their class raises.
     refused: list[str] = field(default_factory=list)
-    kinds: _Kinds = field(default_factory=_Kinds)
+    kinds: ByClass[str] = field(default_factory=lambda: ByClass(_sort_of))
     _references: Referents = field(init=False)
-    _deadline: float = field(init=False)
+    _cut: Callable[[int], str] = field(init=False)
 
     def __post_init__(self) -> None:
         """Let what is read be called by the names that are met; the time begins."""
         self._references = Referents(self.names)
-        self._deadline = self.budget.clock() + self.budget.seconds
+        self._cut = self.budget.begin()
 
     def meet(self, starts: Iterable[Held]) -> Iterator[tuple[Place, Any, bool]]:
         """Yield everything that is met, as often as it is, and whether it is new.
@@ -215,7 +226,7 @@ class ReferenceWalk:
             if is_new:
                 self.seen[id(item)] = item
                 pending.extend(islice(self._inside(place, item, kind), self.budget.limit))
-            self.cut = self.budget.cut(self.looked, self._deadline)
+            self.cut = self._cut(self.looked)
 
     def _inside(self, place: Place, item: Any, kind: str) -> Iterator[Held]:
         """Yield what an object holds; nothing for one that cannot be read."""

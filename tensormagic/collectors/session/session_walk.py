@@ -23,7 +23,7 @@ from tensormagic.collectors.graphs.live_nodes import next_nodes
 from tensormagic.collectors.graphs.saved_tensors import live_saved
 from tensormagic.collectors.graphs.structure import is_accumulate
 from tensormagic.collectors.objects.children import graph_of, registered
-from tensormagic.collectors.objects.referents import Budget, Place, ReferenceWalk, roots
+from tensormagic.collectors.objects.referents import SESSION_KINDS, Budget, Place, ReferenceWalk, roots
 from tensormagic.collectors.where.source import CellNumber, is_own_code, no_cell, syntax_of
 from tensormagic.reports import Gap, GraphForm, Location, StoredGraph
 from tensormagic.words import listed
@@ -36,7 +36,6 @@ from tensormagic.words import listed
 
 THOROUGH = Budget(limit=400_000, seconds=2.0)
 QUICK = Budget(limit=40_000, seconds=0.05, clock=thread_time)  # other processes may be busy
-_SESSION = ("history", "traceback")
 
 
 @dataclass(slots=True)
@@ -50,7 +49,7 @@ class Held:
     @property
     def is_of_session(self) -> bool:
         """Whether only the history or the last error leads there."""
-        return all(place.kind in _SESSION for place in self.places)
+        return all(place.kind in SESSION_KINDS for place in self.places)
 
 
 def memory_of(storage: torch.UntypedStorage) -> int:
@@ -78,10 +77,10 @@ class ObjectWalk(ReferenceWalk):
         It may begin at ``more`` places: the variables of functions that are running.
         """
         every = [*roots(namespace), *more]
-        self._walk([root for root in every if root[0].kind not in _SESSION])
+        self._walk([root for root in every if root[0].kind not in SESSION_KINDS])
         self.names_complete = not self.cut
         if self.names_complete:
-            self._walk([root for root in every if root[0].kind in _SESSION])
+            self._walk([root for root in every if root[0].kind in SESSION_KINDS])
         return self
 
     def below(self, values: Mapping[str, object]) -> ObjectWalk:
@@ -141,7 +140,7 @@ class ObjectWalk(ReferenceWalk):
 FEWEST = 4  # graphs that have nothing but leaves in common
 MOST_NODES = 5_000  # walked for one container
 MOST = 16
-_ITEM = re.compile(r"\[[^\[\]]*\]$")
+ITEM = re.compile(r"\[[^\[\]]*\]$")
 _PLACES = {"name", "item", "attribute", "module"}
 _ADD = "AddBackward0"
 _SCALED = ("DivBackward0", "MulBackward0")  # what a sum may be divided by in the end
@@ -228,7 +227,7 @@ def _in_containers(tracked: list[tuple[Place, torch.Tensor]], known: _Walked, wh
     groups: dict[str, dict[int, torch.Tensor]] = {}
     for place, x in tracked:
         if place.kind == "item":
-            groups.setdefault(_ITEM.sub("", place.path), {})[id(x)] = x
+            groups.setdefault(ITEM.sub("", place.path), {})[id(x)] = x
     for name, items in ((name, list(group.values())) for name, group in groups.items()):
         if len(items) >= FEWEST:
             walked = known.anew()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import linecache
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,9 +18,10 @@ from tensormagic.collectors.aliasing.aliases import holders
 from tensormagic.collectors.geometry import strides
 from tensormagic.collectors.geometry.parts import components
 from tensormagic.collectors.objects.namespace import is_history, nearest, telling
-from tensormagic.collectors.objects.referents import Budget
+from tensormagic.collectors.objects.referents import SESSION_KINDS, Budget
 from tensormagic.collectors.quiet import number, quiet
 from tensormagic.collectors.session.session_walk import (
+    ITEM,
     THOROUGH,
     Held,
     ObjectWalk,
@@ -47,8 +47,6 @@ SMALLEST = 2**20  # bytes of a storage that is worth a question
 MOST_KEPT = 8
 MOST_SIZES = 64
 LOOKS = 5  # that a steady growth takes: four equal steps
-_ITEM = re.compile(r"\[[^\[\]]*\]$")
-_SESSION = {"history", "traceback"}
 
 
 @dataclass(slots=True)
@@ -150,14 +148,14 @@ class _Found:
             or described.found > len(described.holders)
         ):
             return None
-        named = [holder.path for holder in described.of_tensor if holder.kind not in _SESSION]
+        named = [holder.path for holder in described.of_tensor if holder.kind not in SESSION_KINDS]
         return LoneView(nearest(telling(named))[0], _nbytes(x), held.nbytes) if named else None
 
     def _confirmed(self, held: Held) -> KeptMemory | None:
         x = held.tensor
         described = holders(x, self._namespace)
         kinds = {holder.kind for holder in described.holders}
-        if described.cut or described.unreached or not kinds or not kinds <= _SESSION:
+        if described.cut or described.unreached or not kinds or not kinds <= SESSION_KINDS:
             return None
         kind: KeptBy = "both" if len(kinds) > 1 else "history" if "history" in kinds else "traceback"
         paths = tuple(dict.fromkeys(self._in_out(holder.path) for holder in described.holders))
@@ -218,7 +216,7 @@ def _sizes(walk_session: ObjectWalk) -> tuple[HeldSize, ...]:
     held: dict[str, list[int]] = {}
     for place, x in walk_session.visits:
         if place.kind in {"name", "item", "attribute"}:
-            entry = held.setdefault(_ITEM.sub("", place.path), [0, 0])
+            entry = held.setdefault(ITEM.sub("", place.path), [0, 0])
             entry[0] += 1
             entry[1] += _nbytes(x)
     open_ended = ((name, numbers) for name, numbers in held.items() if name not in walk_session.bounded)
