@@ -229,14 +229,15 @@ class PassLog:
     """
 
     def __init__(self, leaves: Leaves, late: Late) -> None:
-        self._leaves, self.late = leaves, late
+        self.leaves, self.late = leaves, late
         self._rows: Thinned[PassRow] = Thinned(MOST_PASSES)
         self._touched: dict[int, int] = {}
         self._used: set[int] = set()
         self.inner: Thinned[Pass] = Thinned(MOST_PASSES)
         self._brought: dict[int, dict[int, list[float]]] = {}  # pass → leaf → what passes inside it brought
         self._updates_seen = 0
-        self.lost: Mapping[int, tuple[float, float]] = {}
+        # Of parameters in half precision: how many elements steps left as they were, and how many had a gradient.
+        self.lost: dict[int, tuple[float, float]] = {}
         self._coming: deque[frozenset[int]] = deque()  # of each pass whose numbers are still to come: leaves reached
 
     @property
@@ -256,7 +257,7 @@ class PassLog:
     def use(self, structure: GraphStructure) -> None:
         """Say that nodes of a new graph lead to its leaves."""
         self._used.update(structure.leaf_of.values())
-        self._rows.capacity = passes_to_keep(len(self._leaves.known))
+        self._rows.capacity = passes_to_keep(len(self.leaves.known))
 
     def expect(self, structure: GraphStructure, values: PassValues) -> None:
         """Note a pass that has ended, whose numbers are still to come from a device, or have to wait for such."""
@@ -280,7 +281,7 @@ class PassLog:
         if done.pass_context is not None and done.pass_context.inside:
             self._bring(done, structure, values)
             return True
-        norms = array("f", [UNTOUCHED]) * len(self._leaves.known)
+        norms = array("f", [UNTOUCHED]) * len(self.leaves.known)
         for index, leaf in structure.leaf_of.items():
             norms[leaf] = values.norms[index]
         clear = self._carry(self._brought.pop(done.number, {}), norms)
@@ -312,7 +313,7 @@ class PassLog:
         for leaf, found in brought.items():
             one = norms[leaf] == UNTOUCHED and len(found) == 1
             norms[leaf] = found[0] if one else UNREADABLE
-            clear &= one or self._leaves.known[leaf].is_unnamed
+            clear &= one or self.leaves.known[leaf].is_unnamed
         return clear
 
     def wants_update(self, spent: float, seconds: float) -> bool:
@@ -342,12 +343,12 @@ class PassLog:
 
     def series(self) -> tuple[ParameterSeries, ...]:
         """Return what every leaf received, over the kept passes."""
-        rows, leaves = self.rows(), list(self._leaves.known)
+        rows, leaves = self.rows(), list(self.leaves.known)
         norms, updates = (_columns(one, len(leaves)) for one in ([r.norms for r in rows], [r.updates for r in rows]))
         stepped = _columns([row.stepped for row in rows] if any(row.stepped for row in rows) else [], len(leaves))
         # Which share of a parameter's elements stayed where they were, of those that had a gradient.
         lost = {number: stayed / had for number, (stayed, had) in list(self.lost.items()) if had}
-        used, touched, replaced = self._used, self._touched.get, self._leaves.replaced
+        used, touched, replaced = self._used, self._touched.get, self.leaves.replaced
         return tuple([
             ParameterSeries(
                 leaf.name, leaf.shape, leaf.dtype, leaf.numel, leaf.is_parameter,

@@ -116,13 +116,8 @@ class Tracer(Listener):
             self._recorder, self._sites, self._leaves, namespace, add_gap=self._add_gap
         )
         self._training = TrainingWatcher(namespace, self._leaves, self._sites, self._passes, self._recorder)
-        self._updates = UpdateWatcher(
-            self._wants_update, self._leaves.find, self._passes.moved, self._training, self._late
-        )
-        self._updates.steps, self._passes.lost = self._recorder.autograd, self._updates.lost
         self._parallel, self._microbatches = ParallelWatcher(self._leaves), Microbatches()
-        self._updates.reads_gradients, self._updates.stepped = self._parallel.is_there, self._passes.stepped
-        self._updates.leave, self._updates.come_back = self._recorder.leave_step, self._recorder.return_from_step
+        self._updates = UpdateWatcher(self._wants_update, self._passes, self._training, self._parallel, self._recorder)
         self._parts: tuple[TracePart, ...] = (self._detachments, self._training, self._autograd_errors, self._parallel)
         self._gaps: dict[str, Gap] = {}
         self._running: list[Following] = []

@@ -17,13 +17,15 @@ from typing import Any, Protocol
 import torch
 
 from tensormagic.collectors import devices
-from tensormagic.collectors.autograd_errors.untracked_writes import AutogradWatch
+from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.devices import Late
 from tensormagic.collectors.gradients.measures import NORM_RELIABLE
+from tensormagic.collectors.gradients.pass_log import PassLog
 from tensormagic.collectors.graphs.in_place import UntrackedWrites
 from tensormagic.collectors.graphs.structure import GraphStructure
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import answers_itself, here, quiet
+from tensormagic.collectors.training.parallel import ParallelWatcher
 from tensormagic.collectors.training.stepping import Brought, Moment, ParameterProbe, Stepping, gradient_of, probes_of
 from tensormagic.reports import OptimizerUse
 from tensormagic.words import error_text
@@ -255,8 +257,6 @@ SAMPLES_THERE = 1 << 22  # elements of all parameters, where a device holds them
 
 _HALF = (torch.bfloat16, torch.float16)
 
-Ratios = dict[int, float]  # id of a parameter → norm of its change over its norm before; infinite where that was 0
-
 
 class StepListener(Protocol):
     """What is called for every step on the watched thread, measured or not."""
@@ -276,40 +276,26 @@ class UpdateWatcher:
 
     Args:
         wanted: Whether the step that begins is to be measured.
-        number: Gives the number of a parameter, or None where it plays no part in the run.
-        moved: Called with every measured step: number of a parameter → ratio.
-        listener: Called with every step, and why one could not be measured.
-        late: Takes what is still to come from a device.
+        passes: Is told of every measured step: how far it moved parameters, and where ranks compare them, the norms of
+            the gradients that it used.
+        training: Is told of every step, and why one could not be measured.
+        parallel: Knows whether ranks train together.
+        recorder: Steps aside where a step runs no code but torch's.
 
     Attributes:
-        first_seconds: What the first measured step took: torch sets up what it measures with.
-        steps: Called with every step besides.
-        reads_gradients: Whether the gradients that a measured step uses are to be read, too.
-        stepped: Called with their norms then: number of a parameter → norm.
-        lost: Of parameters in half precision: how many elements stayed, and how many had a gradient, in all steps.
-        leave: Called where a step begins that runs no code but torch's.
-        come_back: Called where any step ends without an error.
+        seconds: What measuring took.
+        first_seconds: What the first measured step took of it: torch sets up what it measures with.
     """
 
     def __init__(
-        self,
-        wanted: Callable[[], bool],
-        number: Callable[[torch.Tensor], int | None],
-        moved: Callable[[Ratios], None],
-        listener: StepListener,
-        late: Late,
-    ) -> None:
-        self._wanted, self._number, self._moved, self._listener = wanted, number, moved, listener
-        self._late = late
+        self, wanted: Callable[[], bool], passes: PassLog, training: StepListener,
+        parallel: ParallelWatcher, recorder: ForwardRecorder,
+    ) -> None:  # fmt: skip
+        self._wanted, self._passes, self._training = wanted, passes, training
+        self._parallel, self._recorder = parallel, recorder
         self._thread = threading.get_ident()
         self._before: list[tuple[int, list[int], list[torch.Tensor]]] = []
         self.seconds, self.first_seconds = 0.0, 0.0
-        self.steps: AutogradWatch | None = None
-        self.reads_gradients: Callable[[], bool] = bool
-        self.stepped: Callable[[dict[int, float]], object] = dict
-        self.lost: dict[int, tuple[float, float]] = {}
-        self.leave: Callable[[], object] = bool
-        self.come_back: Callable[[], object] = bool
 
     def __enter__(self) -> None:
         """Watch."""
@@ -333,28 +319,26 @@ class UpdateWatcher:
         if threading.get_ident() != self._thread:
             return
         plain = len(args) < 2 and not kwargs  # the optimizer alone
-        if self.steps is not None:
-            self.steps.step_begins(plain=plain)
-        self._listener.before_step(optimizer)
+        self._recorder.autograd.step_begins(plain=plain)
+        self._training.before_step(optimizer)
         if self._wanted() and not devices.there.capturing():
             self._guarded(lambda: self._keep(optimizer))
         if plain and type(optimizer).__module__.startswith("torch.optim."):
             hooks = (_tables[1], optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks)
             hooked = any(len(each) for each in hooks)
             if not hooked and not any(group.get("differentiable") for group in optimizer.param_groups):
-                self.leave()  # the step runs torch's code and no other, which makes no node
+                self._recorder.leave_step()  # the step runs torch's code and no other, which makes no node
 
     def ends(self, optimizer: torch.optim.Optimizer) -> None:
         """Look after it."""
         if threading.get_ident() != self._thread:
             return
-        self.come_back()
-        if self.steps is not None:
-            self.steps.step_ends(optimizer)
+        self._recorder.return_from_step()
+        self._recorder.autograd.step_ends(optimizer)
         if self._before:
             self._guarded(lambda: self._compare(optimizer))
             self.first_seconds = self.first_seconds or self.seconds
-        self._listener.after_step(optimizer)
+        self._training.after_step(optimizer)
 
     def _guarded(self, action: Callable[[], None]) -> None:
         began = perf_counter()
@@ -362,14 +346,14 @@ class UpdateWatcher:
             with quiet():
                 action()
         except Exception as error:
-            self._listener.unmeasured(error_text(error))
+            self._training.unmeasured(error_text(error))
         self.seconds += perf_counter() - began
 
     def _keep(self, optimizer: torch.optim.Optimizer) -> None:
         numbers, parameters, gradients = self._of(optimizer)
-        if self.reads_gradients():
+        if self._parallel.is_there():
             norms = _norms([torch.view_as_real(x.resolve_conj()) if x.is_complex() else x for x in gradients])
-            _read(self._late, norms, partial(self._tell_used, numbers))
+            _read(self._passes.late, norms, partial(self._tell_used, numbers))
         most = _sample_size(parameters)
         self._before.append((id(optimizer), numbers, [_sample(parameter, most).clone() for parameter in parameters]))
 
@@ -387,20 +371,20 @@ class UpdateWatcher:
             halves = list(_halves(numbers, gradients, before, after))
             norms = [*_norms(torch._foreach_sub(after, before)), *_norms(before)]
             counts = [count for _, *counts in halves for count in counts]
-            _read(self._late, [*norms, *counts], partial(self._tell, numbers, [number for number, *_ in halves]))
+            _read(self._passes.late, [*norms, *counts], partial(self._tell, numbers, [number for number, *_ in halves]))
 
     def _tell_used(self, numbers: list[int], read: list[float]) -> None:
-        self.stepped(_joined(numbers, read) if read else {})
+        self._passes.stepped(_joined(numbers, read) if read else {})
 
     def _tell(self, numbers: list[int], halves: list[int], read: list[float]) -> None:
         """Hand over the norms of changes and of what was there before, and how many elements of halves stayed."""
         end = 2 * len(numbers)
         for number, stayed, had in zip(halves, read[end::2], read[end + 1 :: 2], strict=True):
-            known = self.lost.get(number, (0.0, 0.0))
-            self.lost[number] = known[0] + stayed, known[1] + had
+            known = self._passes.lost.get(number, (0.0, 0.0))
+            self._passes.lost[number] = known[0] + stayed, known[1] + had
         moved, stood = _joined(numbers, read[: len(numbers)]), _joined(numbers, read[len(numbers) : end])
         grown = {number: math.inf if change else 0.0 for number, change in moved.items()}  # where all was zero
-        self._moved(grown | {number: moved[number] / before for number, before in stood.items() if before})
+        self._passes.moved(grown | {number: moved[number] / before for number, before in stood.items() if before})
 
     def _of(self, optimizer: torch.optim.Optimizer) -> tuple[list[int], list[torch.Tensor], list[torch.Tensor]]:
         """Return the parameters that are about to be moved and take part in the run: numbers, values and gradients.
@@ -414,7 +398,7 @@ class UpdateWatcher:
             for parameter in group["params"]:
                 local = here(parameter)
                 plain = local.layout is torch.strided and not answers_itself(local)
-                number = self._number(parameter) if plain else None
+                number = self._passes.leaves.find(parameter) if plain else None
                 if number is not None and parameter.grad is not None and local.device.type != "meta":
                     numbers.append(number)
                     parameters.append(local)
