@@ -334,7 +334,7 @@ def _of_function(_: Holdings, function: Any) -> Iterator[Reference]:
     yield from (("default", f"__defaults__[{at}]", value) for at, value in enumerate(function.__defaults__ or ()))
     named = (function.__kwdefaults__ or {}).items()
     yield from (("default", f"__kwdefaults__[{name!r}]", value) for name, value in named)
-    yield from _attributes(function.__dict__)
+    yield from (("of function", name, value) for _, name, value in _attributes(function.__dict__))
 
 
 def _of_method(_: Holdings, method: Any) -> Iterator[Reference]:

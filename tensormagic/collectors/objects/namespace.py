@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import FunctionType, MemberDescriptorType, MethodType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -38,6 +38,7 @@ from tensormagic.collectors.objects.children import (
     states_of,
 )
 from tensormagic.collectors.quiet import quiet
+from tensormagic.reports.aliases import HolderKind
 from tensormagic.words import listed
 
 __all__ = ["LIMIT", "Walk", "is_history", "is_kind", "modules_in", "walk_arrays", "walk_tensors"]
@@ -86,9 +87,9 @@ def children(table: Holdings, path: str, item: Any, depth: int, label: Label) ->
     if not is_writable and not is_opened(type(item)):
         return
     for how, name, value in table.of(item) if is_writable else table.of_instance(item):
-        if how not in _STEPS or (how == "item" and type(name) not in {str, int}):
+        _, _, expression, steps = HOW[how]
+        if not expression or (how == "item" and type(name) not in {str, int}):
             continue
-        spelt, steps = _STEPS[how]
         if how == "member":
             if name in MODULE_OWN:
                 continue
@@ -97,22 +98,40 @@ def children(table: Holdings, path: str, item: Any, depth: int, label: Label) ->
             if is_private and is_torch_own(type(item)) and not is_kind(value, torch.Tensor):
                 continue
             steps = 0 if is_kind(value, torch.Tensor, nn.Module) else 1
-        elif how == "attribute" and is_kind(item, FunctionType):
-            steps = 0
-        yield spelt.format(path, name), value, depth - steps
+        yield expression.format(path, name), value, depth - steps
 
 
-# By how something is held: the expression that reaches it, and how many containers deep that is.
-_STEPS = {
-    "item": ("{}[{!r}]", 1),
-    "element": ("list({})[{}]", 1),
-    "closure": ("{}.<closure>.{}", 1),
-    "registered": ("{}.{}", 0),
-    "argument": ("{}.{}", 0),
-    "member": ("{}.{}", 1),
-    "attribute": ("{}.{}", 1),
-    "default": ("{}.{}", 1),
-    "self": ("{}.{}", 1),
+class How(NamedTuple):
+    """One way in which an object is held."""
+
+    kind: HolderKind  # what sort of place that is
+    ending: str | None  # what is written behind the path of its holder; None where it goes by that very path
+    expression: str = ""  # what a user writes to reach it, of its holder's and the name; empty where nothing does
+    steps: int = 1  # how many containers deep that is
+
+
+HOW: Mapping[str, How] = {
+    "item": How("item", "[{}]", "{}[{!r}]"),
+    "key": How("item", ", key {}"),
+    "element": How("item", ", an element", "list({})[{}]"),
+    "registered": How("module", ".{}", "{}.{}", 0),
+    "member": How("module", ".{}", "{}.{}"),
+    "attribute": How("attribute", ".{}", "{}.{}"),
+    "self": How("attribute", ".{}", "{}.{}"),
+    "global": How("attribute", ".{}"),
+    "same": How("attribute", None),
+    "base": How("view", ""),  # what has a name is the view
+    "array": How("array", ".{}"),
+    "closure": How("function", ", closure over {}", "{}.<closure>.{}"),
+    "default": How("function", ", default argument", "{}.{}"),
+    "of function": How("function", ".{}", "{}.{}", 0),
+    "argument": How("function", ".{}", "{}.{}", 0),
+    "cache": How("function", ", its cache"),
+    "suspended": How("generator", ", local of {}"),
+    "of error": How("traceback", ".{}"),
+    "chained": How("traceback", None),
+    "frame": How("traceback", None),
+    "local": How("traceback", ", local{}"),
 }
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from time import perf_counter
-from types import FrameType, FunctionType, ModuleType
+from types import FrameType, ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -25,7 +25,7 @@ from tensormagic.collectors.objects.children import (
     is_readable,
     mro_of,
 )
-from tensormagic.collectors.objects.namespace import Walk, is_history, is_kind, is_shells, nearest, telling
+from tensormagic.collectors.objects.namespace import HOW, Walk, is_history, is_kind, is_shells, nearest, telling
 from tensormagic.collectors.where.source import running_functions
 from tensormagic.reports import Location
 from tensormagic.reports.aliases import HolderKind
@@ -55,6 +55,10 @@ class Place:
 Held = tuple[Place, Any]
 
 
+# Of these there are many, and what is written behind the path is a dot and the name.
+_STORED = {how: HOW[how].kind for how in ("attribute", "registered", "member", "global", "self")}
+
+
 class Referents(Holdings):
     """Says what objects hold, and how a user reaches it.
 
@@ -71,11 +75,11 @@ class Referents(Holdings):
             place = replace(place, kind="optimizer")
         elif place.depth and ModuleType in mro_of(type(item)):
             return  # one that another module imports is no holder of its own
-        of_function, readers = type(item) is FunctionType, self._readers.get
+        readers = self._readers.get
         for how, name, value in self.of(item):
             if readers(type(value), value) is None:  # as `is_atom` says; a call of it would be a tenth of the time
                 continue
-            if how in _STORED and not of_function:
+            if how in _STORED:
                 yield place.inner(f".{name}", _STORED[how]), value
             else:
                 yield self._inner(place, how, name), value
@@ -84,15 +88,13 @@ class Referents(Holdings):
         """Return the place inside another where an object was found."""
         if how == "item":
             return place.inner(f"[{name if type(name) is int else self._key(name)}]", "item")
-        if how == "suspended":
-            function, where = name
-            return replace(place, kind="generator", location=where).inner(f", local of {function}", "generator")
-        if how == "frame":
-            return replace(place, kind="traceback", location=name)
-        kind, ending = _PLACES[how]
-        if kind in {"function", "traceback"} and how != "local":
+        kind, ending, *_ = HOW[how]
+        if how in {"suspended", "frame"}:  # where it stands
+            name, where = name if how == "suspended" else ("", name)
+            place = replace(place, location=where)
+        if kind in {"function", "traceback", "generator"} and how != "local":
             place = replace(place, kind=kind)
-        if how in {"same", "chained"}:
+        if ending is None:
             return place
         return place.inner(ending.format(self._key(name) if how == "key" else name), kind)
 
@@ -104,27 +106,6 @@ class Referents(Holdings):
         if torch.Tensor in mro_of(type(key)):
             return self._names.get(key._cdata, "a tensor")
         return type(key).__name__
-
-
-# By how something is held: what sort of place it is in; below, also what is written behind the path of its holder.
-_STORED: dict[str, HolderKind] = {
-    "attribute": "attribute", "registered": "module", "member": "module", "global": "attribute", "self": "attribute",
-}  # fmt: skip
-_PLACES: dict[str, tuple[HolderKind, str]] = {
-    "key": ("item", ", key {}"),
-    "element": ("item", ", an element"),
-    "base": ("view", ""),  # what has a name is the view
-    "array": ("array", ".{}"),
-    "closure": ("function", ", closure over {}"),
-    "default": ("function", ", default argument"),
-    "argument": ("function", ".{}"),
-    "cache": ("function", ", its cache"),
-    "attribute": ("function", ".{}"),  # of a function
-    "same": ("attribute", ""),
-    "of error": ("traceback", ".{}"),
-    "chained": ("traceback", ""),
-    "local": ("traceback", ", local{}"),
-}
 
 
 # The walk: the nearest first, each object looked into once, as far as a budget allows.
