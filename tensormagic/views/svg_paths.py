@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
+import re
 import struct
 import zlib
 from collections.abc import Sequence
@@ -47,6 +48,13 @@ def document(content: str, width: float, height: float, look: str = "") -> str:
     wide, high = number(width), number(height)
     size = f'width="{wide}" height="{high}" viewBox="0 0 {wide} {high}"'
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size}{look}>{content}</svg>'
+
+
+def within(drawn: str, width: float) -> tuple[str, float]:
+    """Return a picture of its own as a part of another one, smaller where it is wider than that, and its height."""
+    wide, high = (float(size) for size in re.findall(r' (?:width|height)="([\d.]+)"', drawn)[:2])
+    scale = min(width / wide, 1.0)
+    return f'<g transform="scale({number(scale)})">{drawn}</g>', high * scale
 
 
 def polyline(points: Sequence[Point]) -> str:

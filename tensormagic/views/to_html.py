@@ -398,11 +398,16 @@ def _(node: nodes.Parts) -> str:
     bar = "".join(tag("span", class_=part.ground, style=f"width:{100 * part.share:.2f}%",
                       title=_sentence(part)) for part in node.parts)  # fmt: skip
     sentence = "; ".join(map(_sentence, node.parts))
-    keys = [tag("span", tag("span", class_=f"tm-swatch {part.ground}"), escape(part.words), " ",
-                tag("b", escape(part.amount)), class_="tm-key") for part in node.parts]  # fmt: skip
+    keys = [key(part.ground, escape(part.words), part.amount) for part in node.parts]
     keys += [tag("span", escape(node.note), class_="tm-key quiet")] if node.note else []
     drawn = tag("div", bar, class_="tm-bar", role="img", aria_label=sentence) if bar else ""
     return drawn + tag("div", " ".join(keys), class_="tm-keys")
+
+
+def key(ground: str, words: str, amount: str = "") -> str:
+    """Return an entry of a legend: the colour of a style class, what it stands for, as markup, and how much that is."""
+    number = f" {tag('b', escape(amount))}" if amount else ""
+    return tag("span", tag("span", class_=f"tm-swatch {ground}"), words, number, class_="tm-key")
 
 
 def _sentence(part: nodes.Part) -> str:

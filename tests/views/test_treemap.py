@@ -11,39 +11,40 @@ from tensormagic.views.theme import MIXED
 from tests.views.samples_memory import storage
 
 
-def cells(map_):
-    return [cell for group in map_.groups for cell in group.cells]
+def cells(groups):
+    return [cell for group in groups for cell in group.cells]
 
 
 def test_area_is_bytes_whatever_the_group() -> None:
     """A header takes no area: equal bytes are equal areas in every group."""
     tiles = [Tile("net", "w", "parameter", 600), Tile("net", "w.grad", "gradient", 300), Tile("x", "x", "input", 300)]
-    map_ = treemap(tiles, 400, 100)
-    areas = {cell.tile.label: cell.box.area for cell in cells(map_)}
+    groups = treemap(tiles, Box(0, 0, 400, 100))
+    areas = {cell.tile.label: cell.box.area for cell in cells(groups)}
     assert areas == pytest.approx({"w": 20000, "w.grad": 10000, "x": 10000})
-    assert [(group.label, group.nbytes) for group in map_.groups] == [("net", 900), ("x", 300)]
+    assert [(group.label, group.nbytes) for group in groups] == [("net", 900), ("x", 300)]
 
 
 def test_small_storages_of_a_group_are_put_together_by_category() -> None:
     """What would be smaller than six by six pixels is one cell a category, which says how many it stands for."""
     many = [Tile("net", f"b{at}", "buffer", 10) for at in range(50)]
-    map_ = treemap([Tile("net", "w", "parameter", 9500), *many], 100, 100)
-    found = [(cell.tile.label, cell.tile.nbytes, cell.tile.count) for cell in cells(map_)]
+    groups = treemap([Tile("net", "w", "parameter", 9500), *many], Box(0, 0, 100, 100))
+    found = [(cell.tile.label, cell.tile.nbytes, cell.tile.count) for cell in cells(groups)]
     assert found == [("w", 9500, 1), ("50 smaller", 500, 50)]
 
 
 def test_what_is_small_and_scattered_is_one_cell_of_several_kinds() -> None:
     """Two names that are too small even together still take their area, however little that is."""
     tiles = [Tile("net", "w", "parameter", 10**6), Tile("a", "a", "input", 1), Tile("b", "b", "other", 2)]
-    last = cells(treemap(tiles, 100, 100))[-1]
+    last = cells(treemap(tiles, Box(0, 0, 100, 100)))[-1]
     assert (last.tile.category, last.tile.nbytes, last.tile.count) == (MIXED, 3, 2)
 
 
 def test_the_number_of_cells_is_bounded() -> None:
     """Ten thousand storages of one size become at most as many cells as asked for, and one for the rest."""
-    map_ = treemap([Tile("xs", f"[{at}]", "other", 4096) for at in range(10_000)], 2000, 2000, most=300)
-    assert len(cells(map_)) == 301
-    assert sum(cell.tile.nbytes for cell in cells(map_)) == 10_000 * 4096
+    tiles = [Tile("xs", f"[{at}]", "other", 4096) for at in range(10_000)]
+    drawn = cells(treemap(tiles, Box(0, 0, 2000, 2000), most=300))
+    assert len(drawn) == 301
+    assert sum(cell.tile.nbytes for cell in drawn) == 10_000 * 4096
 
 
 @pytest.mark.parametrize(

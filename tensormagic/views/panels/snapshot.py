@@ -34,6 +34,7 @@ from tensormagic.views.nodes import (
 from tensormagic.views.pictures.timeline import OTHER_LINES, Layer, TimelinePicture, line_ranks
 from tensormagic.views.pictures.treemap import LEFT_OUT, Tile, TreemapPicture
 from tensormagic.views.theme import BEFORE
+from tensormagic.views.to_html import key
 from tensormagic.words import DOT, count, number_of_bytes, percent, plural, seconds_text, shortened
 
 # Segments of a CUDA allocator: what it has reserved, each as long as it is large, and the blocks in it.
@@ -62,8 +63,7 @@ class SegmentsPicture(Picture):
         largest = self.segments[0].nbytes or 1
         drawn = (self._segment(segment, largest) for segment in self.segments)
         keys = [tag("span", "in use: coloured by line, as above", class_="tm-key quiet")]
-        keys += [tag("span", tag("span", class_=f"tm-swatch {_GROUNDS[state]}"), escape(STATES[state]), class_="tm-key")
-                 for state in ("free", "awaiting free", "mixed")]  # fmt: skip
+        keys += [key(_GROUNDS[state], escape(STATES[state])) for state in ("free", "awaiting free", "mixed")]
         return tag("ul", *drawn) + tag("div", " ".join(keys), class_="tm-keys")
 
     def _segment(self, segment: Segment, largest: int) -> str:

@@ -343,7 +343,7 @@ def _picture(graph: GradientGraph) -> str:
     for boxes in PICTURE_BOXES[1:]:
         if len(svg) <= PICTURE_BYTES or not graph.report.graphs:
             break
-        smaller = draw(graph.report.graphs[graph.place], max_boxes=boxes, inside=False)
+        smaller = draw(graph.report.graphs[0], max_boxes=boxes, inside=False)
         svg = to_svg.render(panel(graph.report, replace(graph, drawing=smaller)))
     return svg_image(svg.replace(".tms .", "."), graph.sentence)  # nothing else stands in this picture
 

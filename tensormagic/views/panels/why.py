@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -22,7 +21,7 @@ from tensormagic.views.nodes import (
     Words,
     table_of,
 )
-from tensormagic.views.svg_paths import arrowhead, line, moved, number, rect
+from tensormagic.views.svg_paths import arrowhead, line, moved, number, rect, within
 from tensormagic.views.text_canvas import cut, table
 from tensormagic.views.theme import inked, role
 from tensormagic.views.to_svg import text_svg
@@ -81,10 +80,7 @@ class PathPicture(Picture):
 
     def svg(self, width: float) -> tuple[str, float]:
         """Return it as it is in a page, smaller where it is too wide."""
-        drawn = path_svg(self.path, self.name)
-        wide, high = (float(size) for size in re.findall(r' (?:width|height)="([\d.]+)"', drawn)[:2])
-        scale = min(width / wide, 1.0)
-        return f'<g transform="scale({number(scale)})">{drawn}</g>', high * scale
+        return within(path_svg(self.path, self.name), width)
 
 
 @dataclass(frozen=True, slots=True)

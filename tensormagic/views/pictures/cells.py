@@ -378,11 +378,13 @@ def ring(box: Box) -> str:
     return "".join(both)
 
 
-def patches(fills: Sequence[Sequence[str]], box: Box) -> str:
-    """Return cells, the first of them in ``box``: a path a colour, neighbours in a row joined."""
+def patches(cells: Sequence[Sequence[int]], box: Box, *, palette: Sequence[str] = PALETTE) -> str:
+    """Return what `image` draws, as SVG, the first cell in ``box``: a path a colour, neighbours in a row joined."""
     left, top, width, height = box
+    signs = {svg_paths.EMPTY: SKIP}
     paths: dict[str, list[str]] = {}
-    for row, line in enumerate(fills):
+    for row, places in enumerate(cells):
+        line = [palette[place] if place >= 0 else signs.get(place, HATCHED) for place in places]
         for fill, run in groupby(range(len(line)), key=line.__getitem__):
             columns = list(run)
             across = number(width * len(columns))

@@ -29,7 +29,7 @@ from tensormagic.views.markup import escape, svg_image, tag
 from tensormagic.views.nodes import Column, Picture, Section, Table
 from tensormagic.views.panels.trace_words import measured, norm_text, run_text, touched
 from tensormagic.views.pictures.graph_svg import SOLID, Scene, graph_svg, legend_svg, nonfinite_marks, styled
-from tensormagic.views.svg_paths import document, moved, number
+from tensormagic.views.svg_paths import document, moved, number, within
 from tensormagic.views.text_canvas import bar, columns_of, printable, wrapped
 from tensormagic.views.theme import EITHER_SIDE
 from tensormagic.words import DOT, count, listed, plural, shortened
@@ -41,23 +41,22 @@ _PAD = 14.0
 
 @dataclass(frozen=True, slots=True)
 class GradientGraph(Picture):
-    """A graph of a run, coloured by the pass that is shown first (a traced run)."""
+    """The first graph of a run, coloured by the pass that is shown first (a traced run)."""
 
     report: TraceReport  # The run, as `with_crash` returned it.
     crash: marks.Crash | None = None  # Where it ended.
-    place: int = 0  # Which of the report's graphs.
     drawing: Drawing | None = None  # Its drawing, where there is one already.
     tips: bool = True  # Whether boxes carry tooltips, and the whole its words: what an ``<img>`` never shows.
 
     @property
     def sentence(self) -> str:
         """Where it broke, the largest and the smallest gradient, what got none, and what was found."""
-        return trace_alternative(self.report, graph=self.place)
+        return trace_alternative(self.report)
 
     @property
     def _others(self) -> str:
         """How many graphs with passes are not shown."""
-        others = sum(graph.passes_seen > 0 for at, graph in enumerate(self.report.graphs) if at != self.place)
+        others = sum(graph.passes_seen > 0 for graph in self.report.graphs[1:])
         return f"{plural(others, 'graph')} with another structure not shown" if others else ""
 
     @property
@@ -69,7 +68,7 @@ class GradientGraph(Picture):
         """Return its nodes as a table: those where NaN or Inf was born and went first, then the others in order."""
         if not self.report.graphs:
             return ""
-        graph = self.report.graphs[self.place]
+        graph = self.report.graphs[0]
         frame = last_frame(graph)
         rows, quoted = [], set[int | None]()
         for node in _most_telling(graph):
@@ -88,7 +87,7 @@ class GradientGraph(Picture):
 
     def text(self, width: int) -> Iterator[str]:
         """Yield the longest chain of boxes from the loss to an input, with a bar for every norm."""
-        graph = self.report.graphs[self.place] if self.report.graphs else None
+        graph = self.report.graphs[0] if self.report.graphs else None
         if graph is not None and graph.nodes and (self.report.state == "drawn" or not self._is_drawn_only):
             yield from _flow(self.report, graph, width)
             yield from wrapped(self._others, width, "  ", "  ") if self._others else ()
@@ -97,11 +96,11 @@ class GradientGraph(Picture):
         """Return caption, drawing and legend, smaller where it is too wide; nothing where there is no graph."""
         if not self.report.graphs:
             return "", 0.0
-        graph = self.report.graphs[self.place]
+        graph = self.report.graphs[0]
         drawing = self.drawing or draw(graph, max_boxes=_MOST_BOXES, inside=False)
         said = tuple(marks.marks_of(self.report, graph))
         scene = Scene(drawing, graph, shown_frame(graph), self.tips, run_scale(self.report), said)
-        crash = self.crash if self.crash is not None and self.crash.graph == self.place else None
+        crash = self.crash if self.crash is not None and self.crash.graph == 0 else None
         mark = marks.mark_svg(drawing, crash.node, crash.words) if crash is not None else marks.Mark()
         born = nonfinite_marks(scene)
         over = max((-8 - each.y for each in born), default=0.0)  # so much is free without it
@@ -163,7 +162,7 @@ class EndedGraph(Picture):
         """Return it as an ``<img>``."""
         drawing = draw(self.graph, max_boxes=_ENDED_BOXES, inside=False)
         note = tag("p", drawing.note, class_="quiet") if drawing.note else ""
-        image = svg_image(self._drawn(EITHER_SIDE)[0], self.sentence)
+        image = svg_image(self._drawn(EITHER_SIDE), self.sentence)
         return tag("div", tag("div", image), note, class_="tm-graph")
 
     def text(self, width: int) -> Iterable[str]:
@@ -172,19 +171,17 @@ class EndedGraph(Picture):
 
     def svg(self, width: float) -> tuple[str, float]:
         """Return it, smaller where it is too wide."""
-        drawn, wide, high = self._drawn("")
-        scale = min(width / wide, 1.0)
-        return f'<g transform="scale({number(scale)})">{drawn}</g>', high * scale
+        return within(self._drawn(""), width)
 
-    def _drawn(self, style: str) -> tuple[str, float, float]:
-        """Return the picture with further rules of style, its width and its height."""
+    def _drawn(self, style: str) -> str:
+        """Return the picture with further rules of style."""
         drawing = draw(self.graph, max_boxes=_ENDED_BOXES, inside=False)
         mark = marks.mark_svg(drawing, self.node, self.words)
         left, right = max(_PAD, _PAD - mark.left), max(drawing.width, mark.right)
         width, height = left + right + _PAD, drawing.height + mark.above + 2 * _PAD
         content = moved(left, mark.above + _PAD, graph_svg(Scene(drawing, self.graph, None)), mark.svg)
         drawn = (tag("style", style) if style else "") + styled(content, SOLID, marks.CRASH_STYLE)
-        return f"{document(drawn, width, height)}\n", width, height
+        return f"{document(drawn, width, height)}\n"
 
 
 # -- as text ----------------------------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ class Norms(Picture):
 
     def svg(self, width: float) -> tuple[str, float]:
         """Return the loss and the charts below one another; nothing where no pass was kept."""
-        content, height = chart(self.report, width)
+        content, height = _chart(self.report, width)
         return (styled(content, STYLE), height) if content else ("", 0.0)
 
 
@@ -177,17 +177,11 @@ def chosen(parameters: Sequence[ParameterSeries], most: int = MOST_CHARTS) -> li
     return sorted(parameters, key=lambda series: ranks[id(series)])[:most]
 
 
-def chart(report: TraceReport, width: float, *, most: int = MOST_CHARTS) -> tuple[str, float]:
-    """Return the charts of the report's parameters as SVG content, ``width`` wide, and their height.
-
-    Args:
-        report: Whose parameters; an empty string comes back where there are none, or no pass.
-        width: Pixels from the origin to the right.
-        most: How many parameters to show; how many are left out is written below.
-    """
+def _chart(report: TraceReport, width: float) -> tuple[str, float]:
+    """Return the charts of a report's parameters, and their height; how many are left out is written below them."""
     if not report.parameters or not report.passes:
         return "", 0.0
-    shown = chosen(report.parameters, most)
+    shown = chosen(report.parameters)
     scale = scale_of(_norms(shown))
     subtitle = f'<tspan class="q" font-weight="400">{_subtitle(report, scale)}</tspan>'
     loss, below = _loss(report, width)

@@ -17,7 +17,6 @@ from tensormagic.views.pictures.cells import (
     CHARACTER,
     DENSITY,
     FULL,
-    HATCHED,
     LEVELS,
     NOT_FINITE,
     NOT_READ,
@@ -110,12 +109,11 @@ def grid_svg(report: TensorReport, drawn: DrawnLayout) -> tuple[str, Box, tuple[
         cells = grid_cells(report, drawn)
         return cells.svg(), cells.box(*(cells.chosen or (0, 0))), (cells.right, cells.height)
     grid, size, top = drawn.grid, float(_cell_size(drawn.grid)), 0 if drawn.grid.column_dim is None else 12
-    colours = [*PALETTE, HATCHED]
-    fills = [
-        [colours[-1 if drawn.bad(r, c) else step] for c, step in enumerate(row)]
+    levels = [
+        [svg_paths.NOT_A_NUMBER if drawn.bad(r, c) else step for c, step in enumerate(row)]
         for r, row in enumerate(steps(grid.offsets, (drawn.low, drawn.high)))
     ]
-    parts = [patches(fills, (LABELS, top, size, size))]
+    parts = [patches(levels, (LABELS, top, size, size))]
     for at in sorted({0, len(grid.columns) - 1}) if grid.column_dim is not None else ():
         words = _label(drawn, grid.column_dim, grid.columns[at])
         parts.append(text(LABELS + (at + 0.5) * size, top - 5, words, "c b" if at == drawn.column else "c q"))

@@ -338,9 +338,8 @@ def _map_svg(stored_map: StoredMap, of: int) -> tuple[str, float, float]:
     else:
         height, width = len(stored_map.counts), len(stored_map.counts[0])
         side = float(max(_MAP_SIDE // max(height, width), 3))
-        colours = (*PALETTE, SKIP)
-        fills = [[colours[level] for level in row] for row in _levels(stored_map)]
-        drawn, right, below = patches(fills, (0, 0, side, side)), width * side, height * side
+        drawn = patches(_levels(stored_map), (0, 0, side, side), palette=(*PALETTE, SKIP))
+        right, below = width * side, height * side
     lines = wrapped(map_caption(stored_map), 60)
     caption = "".join(text(0, below + 14 + 17 * at, line, "q") for at, line in enumerate(lines))
     return drawn + caption, max(right, 200.0), below + 17 * len(lines) + 4

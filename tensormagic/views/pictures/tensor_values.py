@@ -12,7 +12,7 @@ from tensormagic.reports import DimensionSlices, Statistics, TensorReport
 from tensormagic.views import svg_paths
 from tensormagic.views.markup import escape, tag
 from tensormagic.views.nodes import Cell, Picture, Words
-from tensormagic.views.pictures.cells import HATCHED, PALETTE, SKIP, fraction, image, lettered, patches, text
+from tensormagic.views.pictures.cells import PALETTE, fraction, image, lettered, patches, text
 from tensormagic.views.pictures.tensor_elements import TABLE_CELLS
 from tensormagic.views.svg_paths import rect
 from tensormagic.views.text_canvas import BLOCKS, NOT_FINITE as BAD, ZERO, fewer, sparkline, wrapped
@@ -277,10 +277,9 @@ class SliceRows(Picture):
             parts.append(text(0, y, line.replace("`", "")))
             y += 17
         for each in self.report.slices:
-            size, palette = _side(each), {svg_paths.NOT_A_NUMBER: HATCHED, svg_paths.EMPTY: SKIP}
-            fills = [palette.get(step) or PALETTE[step] for step in _steps(each)]
-            parts += [text(0, y + 8, letter(self.report, each.dim)), patches([fills], (24, y - 4, size, size * _HIGH))]
-            parts.append(text(min(24 + size * len(fills) + 12, width - 200), y + 8, _note(each), "q"))
+            size, cells = _side(each), _steps(each)
+            parts += [text(0, y + 8, letter(self.report, each.dim)), patches([cells], (24, y - 4, size, size * _HIGH))]
+            parts.append(text(min(24 + size * len(cells) + 12, width - 200), y + 8, _note(each), "q"))
             y += size * _HIGH + 8
         return lettered("".join(parts) + text(0, y + 8, _legend(self.report), "q")), y + 14
 

@@ -14,6 +14,7 @@ from tensormagic.views.nodes import Picture
 from tensormagic.views.svg_paths import moved, number
 from tensormagic.views.text_canvas import bar_rows, heights
 from tensormagic.views.theme import BEFORE, CATEGORY_COLOURS, CATEGORY_LETTERS, STACK_COLOURS, role
+from tensormagic.views.to_html import key
 from tensormagic.views.to_svg import legend_svg, text_svg
 from tensormagic.words import count, number_of_bytes, percent, seconds_text, shortened
 
@@ -272,10 +273,8 @@ def _part(timeline: Timeline, layer: Layer, words: Callable[[Layer], str]) -> st
 
 def _key(timeline: Timeline, layer: Layer, words: str) -> str:
     ground = f"tm-c{CATEGORY_LETTERS[layer.key]}" if layer.key in CATEGORY_LETTERS else f"tm-l{layer.rank}"
-    swatch = tag("span", class_=f"tm-swatch {ground}")
     described = tag("code", escape(words)) if layer.key.isdigit() else escape(words)
-    nbytes = tag("b", number_of_bytes(layer.values[timeline.peak]))
-    return tag("span", swatch, described, " ", nbytes, class_="tm-key")
+    return key(ground, described, number_of_bytes(layer.values[timeline.peak]))
 
 
 def _chart(timeline: Timeline, layers: Sequence[Layer], unit: str, alternative: str) -> str:

@@ -136,18 +136,8 @@ class Group:
         return sum(cell.tile.nbytes for cell in self.cells)
 
 
-@dataclass(frozen=True, slots=True)
-class Treemap:
-    """A rectangle of ``width`` and ``height`` pixels, filled by groups, the largest first."""
-
-    width: float
-    height: float
-    groups: tuple[Group, ...]
-
-
-def treemap(tiles: Iterable[Tile], width: float, height: float, *, most: int = MOST_CELLS) -> Treemap:
-    """Return the tiles in their places; those too small, or beyond the ``most`` largest, are put together."""
-    whole = Box(0.0, 0.0, width, height)
+def treemap(tiles: Iterable[Tile], whole: Box, *, most: int = MOST_CELLS) -> list[Group]:
+    """Return the tiles in their places, which fill ``whole``; those too small, or beyond the largest, are together."""
     groups = grouped(_drawable([tile for tile in tiles if tile.nbytes > 0], whole.area, most), lambda tile: tile.group)
     placed = []
     for box, label, inner in _laid(groups, whole):
@@ -157,7 +147,7 @@ def treemap(tiles: Iterable[Tile], width: float, height: float, *, most: int = M
             places = squarify([tile.nbytes for tile in ranked], area)
             cells += map(Cell, places, ranked)
         placed.append(Group(box, label, tuple(cells)))
-    return Treemap(width, height, tuple(placed))
+    return placed
 
 
 def _laid(groups: dict[str, list[Tile]], box: Box) -> list[tuple[Box, str, list[Tile]]]:
@@ -322,9 +312,9 @@ class TreemapPicture(Picture):
 
     def html(self) -> str:
         """Return it as boxes for a container of whatever width."""
-        map_ = treemap(self.tiles, WIDTH, self.height, most=self.most)
-        inner = " ".join(_group(group, map_) for group in map_.groups)
-        height = f"height:{map_.height:.0f}px"
+        whole = Box(0.0, 0.0, WIDTH, self.height)
+        inner = " ".join(_group(group, whole) for group in treemap(self.tiles, whole, most=self.most))
+        height = f"height:{self.height:.0f}px"
         return tag("div", inner, class_="tm-map", style=height, role="img", aria_label=self.sentence)
 
     def text(self, width: int) -> Iterator[str]:
@@ -344,12 +334,11 @@ class TreemapPicture(Picture):
 
     def svg(self, width: float) -> tuple[str, float]:
         """Return it as rectangles, higher than in a page."""
-        map_ = treemap(self.tiles, width, self.height * HIGHER, most=self.most)
-        parts = []
-        for group in map_.groups:
+        whole, parts = Box(0.0, 0.0, width, self.height * HIGHER), list[str]()
+        for group in treemap(self.tiles, whole, most=self.most):
             parts += [_cell_svg(cell, group) for cell in group.cells]
             parts += [_header_svg(group)] if has_header(group) else []
-        return "".join(parts), map_.height
+        return "".join(parts), whole.height
 
 
 # -- words -----------------------------------------------------------------------------------------------------------
@@ -385,20 +374,20 @@ def _called(tile: Tile) -> str:
 # -- HTML ------------------------------------------------------------------------------------------------------------
 
 
-def _group(group: Group, map_: Treemap) -> str:
-    cells = " ".join(_cell(cell, group, map_) for cell in group.cells)
+def _group(group: Group, whole: Box) -> str:
+    cells = " ".join(_cell(cell, group, whole) for cell in group.cells)
     if not has_header(group):
         return cells
     name, *nbytes = header_words(group)
     head = " ".join([tag("b", escape(name)), *(tag("i", words) for words in nbytes)])
-    return cells + " " + tag("span", head, class_="tm-mh", style=_place(group.box, map_, high=False))
+    return cells + " " + tag("span", head, class_="tm-mh", style=_place(group.box, whole, high=False))
 
 
-def _cell(cell: Cell, group: Group, map_: Treemap) -> str:
+def _cell(cell: Cell, group: Group, whole: Box) -> str:
     classes = f"tm-c{CATEGORY_LETTERS[cell.tile.category]}{' tm-low' if is_lowered(cell, group) else ''}"
     words = cell_lines(cell, group)
     text = " ".join(escape(word) if at == 0 else tag("i", escape(word)) for at, word in enumerate(words))
-    return tag("span", text, class_=classes, style=_place(cell.box, map_), title=shortened_title(cell))
+    return tag("span", text, class_=classes, style=_place(cell.box, whole), title=shortened_title(cell))
 
 
 def shortened_title(cell: Cell) -> str:
@@ -409,9 +398,9 @@ def shortened_title(cell: Cell) -> str:
     return "\n".join(shortened(line, _TITLE) for line in tile.title.split("\n"))
 
 
-def _place(box: Box, map_: Treemap, *, high: bool = True) -> str:
-    shares = [("left", box.x / map_.width), ("top", box.y / map_.height), ("width", box.width / map_.width)]
-    shares += [("height", box.height / map_.height)] if high else []
+def _place(box: Box, whole: Box, *, high: bool = True) -> str:
+    shares = [("left", box.x / whole.width), ("top", box.y / whole.height), ("width", box.width / whole.width)]
+    shares += [("height", box.height / whole.height)] if high else []
     numbers = ((name, f"{100 * share:.2f}".rstrip("0").rstrip(".")) for name, share in shares)
     return ";".join(f"{name}:{number}%" for name, number in numbers)
 
