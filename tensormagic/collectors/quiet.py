@@ -74,7 +74,7 @@ _depth_before: Callable[[], int] = getattr(torch._ops, "_len_torch_dispatch_stac
 _PYTHON = torch._C.DispatchKey.Python
 
 
-def answers_itself(x: Any) -> bool:
+def dispatches_to_python(x: Any) -> bool:
     """Return whether Python code of a tensor's own class answers what is asked of it, instead of a kernel.
 
     Nobody asked for that code to run: it may count, print, or talk to other processes. Of torch's own classes a jagged
@@ -85,20 +85,20 @@ def answers_itself(x: Any) -> bool:
     return torch._C._dispatch_keys(x).has(_PYTHON) and not type(x).__module__.startswith("torch.nested.")
 
 
-def here(x: Any) -> Any:
+def local_shard(x: Any) -> Any:
     """Return the shard of a DTensor that lies in this process, and anything else as it is: no code of a class runs."""
     return x._local_tensor if type(x).__name__ == "DTensor" and type(x).__module__ in _DTENSORS else x
 
 
-def is_whole(x: Any) -> bool:
+def is_replicated(x: Any) -> bool:
     """Return whether what lies of a DTensor in this process is all of it: a full copy."""
-    return here(x) is not x and all(placement.is_replicate() for placement in x._spec.placements)
+    return local_shard(x) is not x and all(placement.is_replicate() for placement in x._spec.placements)
 
 
 _DTENSORS = frozenset({"torch.distributed.tensor", "torch.distributed._tensor.api", "torch.distributed.tensor._api"})
 
 
-def unread(x: Any) -> str:
+def unread_reason(x: Any) -> str:
     """Return why the values of a tensor that answers itself are not read."""
     return f"only code of its class {type(x).__name__} can read its values, and a trace does not run that code"
 
@@ -112,7 +112,7 @@ def unread(x: Any) -> str:
 BATCHED = "is_grads_batched"
 
 
-def active_levels() -> tuple[str, ...]:
+def functorch_levels() -> tuple[str, ...]:
     """Return what is running on this thread, the outermost first: ``("vmap", "grad")``; mostly nothing (0.3 µs)."""
     if _functorch.peek_interpreter_stack() is None:
         return (BATCHED,) * _batching_depth()
@@ -127,7 +127,7 @@ def _batching_depth() -> int:
     return depth
 
 
-def bare(value: Any) -> Any:
+def unwrap(value: Any) -> Any:
     """Return the tensor inside all wrappers; anything that is not wrapped as it is."""
     while isinstance(value, torch.Tensor):
         if _functorch.is_functorch_wrapped_tensor(value):
@@ -140,7 +140,7 @@ def bare(value: Any) -> Any:
 
 
 @contextmanager
-def outside_levels() -> Iterator[None]:
+def outside_functorch() -> Iterator[None]:
     """Compute as if no transform and no dispatch mode were on."""
     with torch._C._DisableFuncTorch(), _disable_current_modes():
         yield

@@ -68,8 +68,8 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 # ``python -m tensormagic doctor``: versions, widgets, devices, hosts: what works here, what does not, and the fix.
 
-Standing = Literal["ok", "note", "missing"]
-_SIGNS: dict[Standing, str] = {"ok": "\u2714", "note": "\u25cb", "missing": "\u2716"}
+Status = Literal["ok", "note", "missing"]
+_SIGNS: dict[Status, str] = {"ok": "\u2714", "note": "\u25cb", "missing": "\u2716"}
 _WIDGETS = {
     "anywidget": "shows %%tracegrad while the cell runs",
     "@jupyter-widgets/jupyterlab-manager": "shows widgets in JupyterLab and Notebook",
@@ -91,7 +91,7 @@ class Check:
     """One thing that was looked at."""
 
     name: str  # What.
-    standing: Standing  # ``"ok"``; ``"note"``: works without; ``"missing"``: something does not work.
+    status: Status  # ``"ok"``; ``"note"``: works without; ``"missing"``: something does not work.
     described: str  # What was found.
     fix: str = ""  # What to do; empty where there is nothing to do.
 
@@ -108,8 +108,8 @@ def _doctor(_given: argparse.Namespace) -> int:
     for section, checks in sections.items():
         print(f"\n{section}")
         for check in checks:
-            failed = failed or check.standing == "missing"
-            print(f"  {_SIGNS[check.standing]} {check.name:<36} {check.described}")
+            failed = failed or check.status == "missing"
+            print(f"  {_SIGNS[check.status]} {check.name:<36} {check.described}")
             if check.fix:
                 print(f"    {'':<36} {check.fix}")
     print("\nsomething is missing: see above" if failed else "\neverything works")
@@ -130,7 +130,7 @@ def packages() -> Iterator[Check]:
 
 def _package(one: Needed) -> Check:
     oldest = f" (needs {one.oldest} or newer)" if one.oldest else ""
-    extra: Standing = "note" if one.extra else "missing"
+    extra: Status = "note" if one.extra else "missing"
     wanted = f"tensormagic[{one.extra}]" if one.extra else one.name
     try:
         found = metadata.version(one.name)

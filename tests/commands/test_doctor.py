@@ -55,14 +55,14 @@ def test_a_missing_and_an_old_package(monkeypatch, capsys):
     checks = {check.name: check for check in doctor.packages()}
     assert checks["torch"].described == "2.5.1 (needs 2.6 or newer)"
     assert checks["torch"].fix == 'pip install --upgrade "torch>=2.6"'
-    assert (checks["anywidget"].standing, checks["anywidget"].fix) == ("missing", 'pip install "anywidget"')
+    assert (checks["anywidget"].status, checks["anywidget"].fix) == ("missing", 'pip install "anywidget"')
 
 
 def test_a_missing_extra_is_a_note(monkeypatch):
     """The notebook's packages are not needed for scripts."""
     monkeypatch.setattr(doctor, "needed", lambda: [Needed("no-such-package", "4.2", "lab")])
     (_, check) = doctor.packages()
-    assert (check.standing, check.fix) == ("note", 'pip install "tensormagic[lab]"')
+    assert (check.status, check.fix) == ("note", 'pip install "tensormagic[lab]"')
 
 
 def test_a_torch_that_cannot_be_imported(monkeypatch):
@@ -81,7 +81,7 @@ def test_widgets_that_the_server_lacks(tmp_path, monkeypatch):
     (tmp_path / "anywidget").mkdir()
     (tmp_path / "anywidget" / "package.json").write_text("{}")
     there, missing = doctor.notebook_checks(lambda: [str(tmp_path)])
-    assert (there.standing, there.described) == ("ok", f"in {tmp_path}")
+    assert (there.status, there.described) == ("ok", f"in {tmp_path}")
     assert missing.described.startswith("not found; it shows widgets in JupyterLab")
 
 

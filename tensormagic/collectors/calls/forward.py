@@ -22,7 +22,7 @@ from tensormagic.collectors.hooks.modes import CallFollower
 from tensormagic.collectors.hooks.replacing import Replacements, skip_in_dynamo
 from tensormagic.collectors.hooks.stepping_off import STANDING_IN
 from tensormagic.collectors.objects.identity import ModuleNames, RunningModules
-from tensormagic.collectors.quiet import answers_itself, here, without_modes
+from tensormagic.collectors.quiet import dispatches_to_python, local_shard, without_modes
 from tensormagic.collectors.where.caller import Origin, Origins, sequence_number, uncounted
 from tensormagic.collectors.where.source import SourceLines
 from tensormagic.errors import NonFiniteError
@@ -107,8 +107,8 @@ def _bad_among(values: Iterable[Any]) -> Iterator[tuple[int, int, int]]:
         for value in values:
             if not isinstance(value, torch.Tensor) or not (value.is_floating_point() or value.is_complex()):
                 continue
-            local = here(value)
-            if local.is_meta or answers_itself(local) or not local.numel():
+            local = local_shard(value)
+            if local.is_meta or dispatches_to_python(local) or not local.numel():
                 continue
             plain = local.detach()
             if not bool(plain.isfinite().all()):

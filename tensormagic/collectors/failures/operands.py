@@ -26,7 +26,7 @@ from tensormagic.collectors.failures.failing_source import failing_at, unpacked,
 from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.identity import ModuleNames
 from tensormagic.collectors.objects.namespace import UNKNOWN, Walk, is_plain_tensor, still_value
-from tensormagic.collectors.quiet import answers_itself, numbers, quiet
+from tensormagic.collectors.quiet import dispatches_to_python, numbers, quiet
 from tensormagic.collectors.where.source import is_own_frame, names_of
 from tensormagic.reports import Location, Operand
 
@@ -168,7 +168,7 @@ def _tensor(value: torch.Tensor, name: str, role: str, place: str) -> Operand:
 
 def _range(value: torch.Tensor) -> tuple[float, float] | tuple[None, None]:
     """Return the least and the greatest of numbers that can be read at once: an index, classes, probabilities."""
-    if value.is_complex() or not value.is_cpu or not 0 < value.numel() <= MOST_READ or answers_itself(value):
+    if value.is_complex() or not value.is_cpu or not 0 < value.numel() <= MOST_READ or dispatches_to_python(value):
         return None, None
     try:
         least, most = map(float, torch.aminmax(value))

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from tensormagic.collectors.geometry.strides import Memory
-from tensormagic.collectors.quiet import here, quiet
+from tensormagic.collectors.quiet import local_shard, quiet
 
 # Most tensors are strided: they lie in their own storage. A sparse tensor lies in its indices and values, a nested one
 # in its buffer, a functorch or functional wrapper in what it wraps, a wrapper subclass in its inner tensors.
@@ -73,7 +73,7 @@ def named_parts(x: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
 
     What a tensor refuses to give is left out.
     """
-    if (local := here(x)) is not x:
+    if (local := local_shard(x)) is not x:
         yield "to_local", local
     for name in _NAMED_PARTS.get(x.layout, ()):
         method = getattr(torch.Tensor, name, None)

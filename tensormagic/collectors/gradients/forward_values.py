@@ -39,7 +39,7 @@ from tensormagic.collectors.gradients.measures import (
 from tensormagic.collectors.gradients.on_device import DeviceNumbers
 from tensormagic.collectors.graphs.live_nodes import flat, has_history, is_stale
 from tensormagic.collectors.graphs.structure import GraphStructure
-from tensormagic.collectors.quiet import answers_itself, bare, here, outside_levels, unread
+from tensormagic.collectors.quiet import dispatches_to_python, local_shard, outside_functorch, unread_reason, unwrap
 from tensormagic.reports import UNTOUCHED, FirstNonfinite, ForwardNonfinite, ForwardValues, GradientStatistics
 from tensormagic.words import error_text
 
@@ -99,12 +99,12 @@ class ForwardMeter:
     def _look(self, x: Any, made: tuple[int, int], values: tuple[Any, ...]) -> None:
         if not has_history(x) or is_stale(x) or x.device.type == "meta":
             return
-        number, local = x.grad_fn._sequence_nr(), here(x)
-        if answers_itself(local):
-            self.gap = unread(x)
+        number, local = x.grad_fn._sequence_nr(), local_shard(x)
+        if dispatches_to_python(local):
+            self.gap = unread_reason(x)
             return
         if made[0] <= number < made[1]:
-            row = self._measure(bare(local).detach())
+            row = self._measure(unwrap(local).detach())
             if len(self._rows[-1]) >= MOST_ROWS:
                 self._rows.append({})
             rows = self._rows[-1]
@@ -143,8 +143,8 @@ class ForwardMeter:
                 for place, node in enumerate(nodes):
                     index = structure.index[place]
                     if index in structure.leaf_of:
-                        leaf = bare(here(node.variable))
-                        if not full or answers_itself(leaf):
+                        leaf = unwrap(local_shard(node.variable))
+                        if not full or dispatches_to_python(leaf):
                             continue
                         plain = leaf.layout is torch.strided and leaf.numel() > 0
                         if plain and leaf.untyped_storage().nbytes() == 0:
@@ -233,7 +233,7 @@ def _aside() -> Iterator[None]:
     """Leave out the user's modes and transforms; what is measured is detached: no graph grows. Seldom over 1 µs."""
     with torch._C.DisableTorchFunction():
         if torch._C._functorch.peek_interpreter_stack() is not None:
-            with outside_levels():
+            with outside_functorch():
                 yield
         elif torch._C._len_torch_dispatch_stack():
             with torch.utils._python_dispatch._disable_current_modes():
@@ -245,8 +245,8 @@ def _aside() -> Iterator[None]:
 def _is_bad(value: Any) -> bool:
     if not isinstance(value, torch.Tensor) or not (value.is_floating_point() or value.is_complex()):
         return False
-    value = bare(here(value))
-    if answers_itself(value):
+    value = unwrap(local_shard(value))
+    if dispatches_to_python(value):
         return False
     row = statistics_of(value.detach(), 0) if value.is_cpu and value.numel() else None
     return row is not None and bool(row.nan or row.inf)

@@ -42,13 +42,13 @@ from tensormagic.collectors.graphs.saved_tensors import REGULAR, singular_slot
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
 from tensormagic.collectors.hooks.replacing import without_dynamo
 from tensormagic.collectors.quiet import (
-    answers_itself,
-    bare,
+    dispatches_to_python,
     graded,
-    here,
-    is_whole,
-    outside_levels,
-    unread,
+    is_replicated,
+    local_shard,
+    outside_functorch,
+    unread_reason,
+    unwrap,
     without_modes,
 )
 from tensormagic.reports import UNREADABLE, UNTOUCHED, GradientStatistics
@@ -208,10 +208,12 @@ class PassRecorder:
         if self._plain and type(root) is torch.Tensor and root.dtype in _READ_AT_ONCE and root.is_cpu:
             self.values.value = root.item()
             return
-        if is_whole(root):
-            root = here(root)
-        if answers_itself(root):
-            self.values.loss_gap = _SPREAD if here(root) is not root else f"the loss could not be read: {unread(root)}"
+        if is_replicated(root):
+            root = local_shard(root)
+        if dispatches_to_python(root):
+            self.values.loss_gap = (
+                _SPREAD if local_shard(root) is not root else f"the loss could not be read: {unread_reason(root)}"
+            )
             return
         with graded(enabled=False), self._quiet():
             value = root.detach().reshape(())
@@ -234,14 +236,14 @@ class PassRecorder:
     def _slowly(self, index: int, node: Any, slot: str | None, gradients: Gradients) -> None:
         began = perf_counter()
         try:
-            if odd := any(map(answers_itself, gradients)):
-                gradients = [*map(here, gradients)]
-            if odd and any(map(answers_itself, gradients)):
+            if odd := any(map(dispatches_to_python, gradients)):
+                gradients = [*map(local_shard, gradients)]
+            if odd and any(map(dispatches_to_python, gradients)):
                 self.values.norms[index] = UNREADABLE
-                self.values.gap = unread(next(filter(answers_itself, gradients)))
+                self.values.gap = unread_reason(next(filter(dispatches_to_python, gradients)))
             elif self._isolated or torch.is_grad_enabled():
                 with graded(enabled=False), self._quiet():
-                    self._look(index, node, slot, [*map(bare, gradients)] if self._wrapped else gradients)
+                    self._look(index, node, slot, [*map(unwrap, gradients)] if self._wrapped else gradients)
             else:
                 self._look(index, node, slot, gradients)
         except Exception as error:
@@ -255,9 +257,9 @@ class PassRecorder:
         try:
             with graded(enabled=False) if torch.is_grad_enabled() else nullcontext(), self._quiet():
                 for input_number in contested:
-                    gradient = here(gradients[input_number])
-                    gradient = bare(gradient) if self._wrapped else gradient
-                    if gradient is not None and not answers_itself(gradient):
+                    gradient = local_shard(gradients[input_number])
+                    gradient = unwrap(gradient) if self._wrapped else gradient
+                    if gradient is not None and not dispatches_to_python(gradient):
                         self._look_at_part((index, input_number), gradient)
         except Exception as error:
             self.values.gap = error_text(error)
@@ -266,7 +268,7 @@ class PassRecorder:
     def _quiet(self) -> Any:
         """Keep the user's own dispatch modes and transforms from seeing the tracer's reductions."""
         if self._wrapped:
-            return outside_levels()
+            return outside_functorch()
         return without_modes() if self._isolated else nullcontext()
 
     # -- measuring ------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from tensormagic.collectors.graphs.structure import GraphStructure, Walk
 from tensormagic.collectors.hooks.replacing import BackwardCall, without_dynamo
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.objects.identity import Leaves
-from tensormagic.collectors.quiet import active_levels, bare
+from tensormagic.collectors.quiet import functorch_levels, unwrap
 from tensormagic.collectors.where.caller import sequence_number
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Gap, Graph, LiveFrame, ParameterSeries, Pass, PassContext
 from tensormagic.reports.graph import no_numbers
@@ -161,7 +161,7 @@ class TracePart:
 
 def pass_context(running: Sequence[Following], home: int) -> PassContext | None:
     """Return where a backward runs that is called just now, given those that run already; ``home`` is the thread."""
-    levels, here, outer = active_levels(), threading.get_ident(), None
+    levels, here, outer = functorch_levels(), threading.get_ident(), None
     if running and torch._C._current_graph_task_id() != -1:  # on a device's own thread it is inside the last one
         outer = next((other for other in reversed(running) if other.thread == here), running[-1])
     name = "" if here == home or outer is not None else threading.current_thread().name
@@ -194,7 +194,7 @@ def returned_gradients(
     for asked, gradient in zip(call.inputs, result, strict=False):
         is_leaf = isinstance(asked, torch.Tensor) and asked.grad_fn is None
         node = getattr(asked, "grad_fn" if isinstance(asked, torch.Tensor) else "node", None)
-        index = structure.index_of_leaf.get(leaf_number(bare(asked))) if is_leaf else places.get(id(node))
+        index = structure.index_of_leaf.get(leaf_number(unwrap(asked))) if is_leaf else places.get(id(node))
         if index is not None and isinstance(gradient, torch.Tensor) and norms[index] == UNTOUCHED:
             found.setdefault(index, []).append(gradient)
     return found

@@ -17,7 +17,7 @@ from torch.nn.parameter import is_lazy
 from tensormagic.collectors.geometry.overlap import Region, overlap
 from tensormagic.collectors.graphs.live_nodes import inputs_of
 from tensormagic.collectors.graphs.saved_tensors import region_of, saved_by
-from tensormagic.collectors.quiet import answers_itself
+from tensormagic.collectors.quiet import dispatches_to_python
 from tensormagic.collectors.where.caller import sequence_number
 from tensormagic.collectors.where.source import SourceLines
 
@@ -118,7 +118,7 @@ class WriteBook:
         site = None if stop != start else self._sites.of_frame(frame)
         try:
             for tensor in target if type(target) in _SEVERAL else (target,):
-                if answers_itself(tensor):
+                if dispatches_to_python(tensor):
                     continue  # it has no memory of its own, and a fake one warns when it is asked
                 self._records.append((tensor.data_ptr(), tensor._version, start, stop, site, call, blind))
         except (RuntimeError, AttributeError):  # no memory of its own, no version, or no tensor

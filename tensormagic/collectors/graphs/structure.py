@@ -21,7 +21,7 @@ import torch
 
 from tensormagic.collectors.graphs.live_nodes import DeepGraphDealloc, NodeThreads
 from tensormagic.collectors.objects.identity import Leaves
-from tensormagic.collectors.quiet import bare
+from tensormagic.collectors.quiet import unwrap
 from tensormagic.collectors.where.caller import Origins
 from tensormagic.reports import Edge
 from tensormagic.reports.base import quickly
@@ -94,7 +94,7 @@ class Walker:
             number, sequence = -1, NO_NUMBER
             if not links and is_accumulate(node):
                 if (known := leaf_number(variable := node.variable)) is None:
-                    known = self._leaves.number(bare(variable))
+                    known = self._leaves.number(unwrap(variable))
                 number = known
             elif self._all_asked and self._is_foreign(node):
                 foreign.add(place)

@@ -35,7 +35,7 @@ from tensormagic.collectors.devices import Late
 from tensormagic.collectors.gradients.pass_log import TracePart
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.objects.identity import Leaves
-from tensormagic.collectors.quiet import answers_itself, here, quiet
+from tensormagic.collectors.quiet import dispatches_to_python, local_shard, quiet
 from tensormagic.collectors.training.parallel import (
     Forwards,
     ParallelWatcher,
@@ -285,7 +285,7 @@ class RankFile(TracePart):
     def _placed(self, optimizer: torch.optim.Optimizer) -> None:
         """Write how the parameters are spread that are DTensors."""
         known = [(number, each) for each in held_by(optimizer) if (number := self._leaves.find(each)) is not None]
-        self._shards = [weakref.ref(each) for _, each in known if here(each) is not each]
+        self._shards = [weakref.ref(each) for _, each in known if local_shard(each) is not each]
         if self._shards:
             self._write("placed", **placed(known))
 
@@ -297,10 +297,10 @@ class RankFile(TracePart):
         found = array("f", [UNTOUCHED]) * len(self._leaves.known)
         numbers, gradients = [], []
         for parameter in parameters:
-            number, gradient = self._leaves.find(parameter), here(parameter.grad)
+            number, gradient = self._leaves.find(parameter), local_shard(parameter.grad)
             if number is None or gradient is None:
                 continue
-            if answers_itself(gradient) or gradient.layout is not torch.strided or gradient.device.type == "meta":
+            if dispatches_to_python(gradient) or gradient.layout is not torch.strided or gradient.device.type == "meta":
                 found[number] = UNREADABLE
             else:
                 numbers.append(number)
@@ -322,7 +322,7 @@ class RankFile(TracePart):
         hashes, numbers, held = [0] * len(self._leaves.known), [], []
         for parameter in parameters:
             number = self._leaves.find(parameter)
-            local = here(parameter) if holds_shards else parameter
+            local = local_shard(parameter) if holds_shards else parameter
             if number is not None and type(local) in {torch.nn.Parameter, torch.Tensor} and local.device.type != "meta":
                 numbers.append(number)
                 held.append(local.detach())

@@ -28,7 +28,7 @@ from tensormagic.collectors.graphs.structure import Walk
 from tensormagic.collectors.hooks.modes import active_modes
 from tensormagic.collectors.hooks.replacing import BackwardCall, Replacement
 from tensormagic.collectors.hooks.undoing import SignalsWait, Undoing
-from tensormagic.collectors.quiet import answers_itself, here, quiet
+from tensormagic.collectors.quiet import dispatches_to_python, local_shard, quiet
 from tensormagic.collectors.runs.step_sampling import StepSampler
 from tensormagic.collectors.runs.trace import Tracer
 from tensormagic.collectors.where.caller import MARK, sequence_number, uncounted
@@ -455,8 +455,8 @@ def _put(found: array[float], at: int, numbers: Measured | None, _: object) -> N
 
 def _standing_norm(tensor: torch.Tensor | None, far: DeviceNumbers, keep: Keep) -> float:
     """Return the norm, or ask a device for it."""
-    gradient = here(tensor.grad) if tensor is not None and tensor.is_leaf else None
-    if gradient is None or answers_itself(gradient):
+    gradient = local_shard(tensor.grad) if tensor is not None and tensor.is_leaf else None
+    if gradient is None or dispatches_to_python(gradient):
         return UNTOUCHED if gradient is None else UNREADABLE
     try:
         if gradient.is_meta or not devices.there.holds(gradient):

@@ -57,7 +57,7 @@ from tensormagic.collectors.hooks.replacing import (
 from tensormagic.collectors.hooks.stepping_off import Listener
 from tensormagic.collectors.hooks.undoing import Undoing, forks
 from tensormagic.collectors.objects.identity import Leaves, ModuleNames
-from tensormagic.collectors.quiet import bare
+from tensormagic.collectors.quiet import unwrap
 from tensormagic.collectors.runs.ops import OpRecorder
 from tensormagic.collectors.runs.rank_file import PassEnd, RankFile
 from tensormagic.collectors.runs.run import TracedFailure
@@ -314,7 +314,7 @@ class Tracer(Listener):
         recorder.open(unseen if followed.is_seen else None, between_compiled=followed.between_compiled)
         if followed.python_backwards is not None:
             followed.python_backwards.open(inside)
-        if len(roots) == 1 and isinstance(root := bare(roots[0]), torch.Tensor) and root.numel() == 1:
+        if len(roots) == 1 and isinstance(root := unwrap(roots[0]), torch.Tensor) and root.numel() == 1:
             recorder.observe_value(root)
             self._graphs.look_back(graph, found, values)
 

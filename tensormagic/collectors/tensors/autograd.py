@@ -15,7 +15,7 @@ from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.graphs.saved_tensors import read_slots, tensors_in
 from tensormagic.collectors.kinds import is_readable, sizes_of
 from tensormagic.collectors.objects.children import is_kind
-from tensormagic.collectors.quiet import here, numbers, quiet
+from tensormagic.collectors.quiet import local_shard, numbers, quiet
 from tensormagic.reports import BEYOND, NOTHING, AutogradDetails, AutogradReport, Hook, Path, PathNode, SavedState
 from tensormagic.words import count, listed
 
@@ -264,7 +264,7 @@ def _gradient(x: torch.Tensor) -> Gradient:
 def _norm(grad: torch.Tensor) -> float | None:
     """Return the Euclidean norm of a gradient of any layout; None where it cannot be read, or not without its class."""
     try:
-        grad = here(grad)  # of a DTensor what lies in this process
+        grad = local_shard(grad)  # of a DTensor what lies in this process
         values = grad.coalesce().values() if grad.is_sparse else grad
         if not is_readable(values):
             return None

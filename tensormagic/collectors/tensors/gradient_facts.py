@@ -14,7 +14,7 @@ from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.kinds import sizes_of
 from tensormagic.collectors.objects.children import inside, is_kind, is_readable, registered
 from tensormagic.collectors.objects.namespace import modules_in, nearest, walk_tensors
-from tensormagic.collectors.quiet import here, quiet
+from tensormagic.collectors.quiet import local_shard, quiet
 from tensormagic.collectors.tensors.autograd import autograd, saved_states
 from tensormagic.reports import GradientFacts, LiveWay
 from tensormagic.reports.autograd import GradState
@@ -178,7 +178,7 @@ def gradient_facts(
 
 def _counts(x: torch.Tensor) -> tuple[int, int, int, int]:
     """Return how many elements the gradient has, and how many are zero, NaN and infinite."""
-    grad = here(x.grad)
+    grad = local_shard(x.grad)
     if grad is None:
         return 0, 0, 0, 0
     try:

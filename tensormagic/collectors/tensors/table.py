@@ -13,7 +13,7 @@ from tensormagic.collectors.aliasing.storage_aliases import Entry, Shared, by_me
 from tensormagic.collectors.geometry.parts import named_parts
 from tensormagic.collectors.kinds import sizes_of
 from tensormagic.collectors.objects.namespace import Walk, nearest, telling
-from tensormagic.collectors.quiet import here, number, quiet
+from tensormagic.collectors.quiet import local_shard, number, quiet
 from tensormagic.reports import Gap, MemoryTotal, TensorReport, TensorRow, TensorTable
 
 LIMIT = 200_000
@@ -146,7 +146,7 @@ def _device(item: Any) -> str:
 
 def _nbytes(item: torch.Tensor) -> int:
     try:
-        item = here(item)  # of a DTensor what lies in this process
+        item = local_shard(item)  # of a DTensor what lies in this process
         if item.layout is torch.strided:
             return number(item.numel()) * int(item.element_size())
         return sum(part.numel() * part.element_size() for _, part in named_parts(item))

@@ -19,7 +19,7 @@ from tensormagic.collectors.gradients.pass_log import PassLog
 from tensormagic.collectors.graphs.live_nodes import next_nodes
 from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.identity import Leaves
-from tensormagic.collectors.quiet import answers_itself, quiet
+from tensormagic.collectors.quiet import dispatches_to_python, quiet
 from tensormagic.collectors.where.caller import Origins, sequence_number
 from tensormagic.reports import FrozenMove, GraphGrowth, ModelMode
 
@@ -196,7 +196,12 @@ class FrozenMoves:
 
     def _look(self, held: torch.Tensor, group: dict[str, Any], name: str, line: int | None) -> None:
         one, gradient = self._every.get(id(held)), held.grad
-        if gradient is None or answers_itself(held) or answers_itself(gradient) or gradient.layout is not torch.strided:
+        if (
+            gradient is None
+            or dispatches_to_python(held)
+            or dispatches_to_python(gradient)
+            or gradient.layout is not torch.strided
+        ):
             return
         if one is None or one.reference() is not held:
             if len(self._every) >= MOST_FROZEN:

@@ -25,7 +25,7 @@ from tensormagic.collectors.graphs.structure import GraphStructure, Walk
 from tensormagic.collectors.kinds.subclasses import placement_text
 from tensormagic.collectors.objects.children import attributes_of, is_kind
 from tensormagic.collectors.objects.identity import Leaves, outermost_call
-from tensormagic.collectors.quiet import answers_itself, here, is_whole
+from tensormagic.collectors.quiet import dispatches_to_python, is_replicated, local_shard
 from tensormagic.reports import Graph, Node, Parallel, Spread, TakenPart, Whole
 
 # What a rank can say of a run of several by itself: by what the run is spread, and which passes reduced gradients.
@@ -89,7 +89,7 @@ class ParallelWatcher(TracePart):
         self.kinds.update(dict.fromkeys(kinds.values()))
         for leaf in leaves:
             x: Any = leaf.reference()
-            if here(x) is not x:
+            if local_shard(x) is not x:
                 cuts = sum(not each.is_replicate() for each in x._spec.placements)  # FSDP2 cuts along one dimension
                 if cuts > 1 or kinds.get(leaf.owner) != "FSDP2":
                     self.kinds["DTensor"] = None
@@ -175,9 +175,9 @@ class ParallelWatcher(TracePart):
         several = 0
         for leaf in self._leaves.known:
             x = leaf.reference()
-            if not leaf.is_parameter or x is None or here(x) is x or x._spec.mesh.size() < 2:  # type: ignore[attr-defined]
+            if not leaf.is_parameter or x is None or local_shard(x) is x or x._spec.mesh.size() < 2:  # type: ignore[attr-defined]
                 continue
-            several, is_here = several + 1, is_whole(x)
+            several, is_here = several + 1, is_replicated(x)
             sizes[is_here] += leaf.numel
             names += [(leaf.numel, leaf.name)] if is_here else []
         if not names or not sizes[False]:
@@ -393,8 +393,8 @@ class Forwards:
             return False
         self.given, self.sizes, self.state = None, (), None
         tensors = [x for _, x in zip(range(_MOST_TENSORS), _tensors_in(call, 4), strict=False)]
-        local = [here(x) for x in tensors]
-        if not local or any(answers_itself(x) or x.device.type == "meta" for x in local):
+        local = [local_shard(x) for x in tensors]
+        if not local or any(dispatches_to_python(x) or x.device.type == "meta" for x in local):
             return True
         hashes = [0] * len(local)
         hash_each((_flat(x)[:: max(x.numel() // _MOST_READ, 1)] for x in local), self._late, hashes.__setitem__)
@@ -465,7 +465,7 @@ def placed(parameters: Iterable[tuple[int, Any]]) -> dict[str, Any]:
     coordinates: list[list[int]] = []
     of = []
     for number, parameter in parameters:
-        if here(parameter) is parameter:
+        if local_shard(parameter) is parameter:
             continue
         spec = parameter._spec
         mesh = spec.mesh

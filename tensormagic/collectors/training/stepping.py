@@ -13,7 +13,7 @@ import torch
 
 from tensormagic.collectors import devices
 from tensormagic.collectors.devices import Late
-from tensormagic.collectors.quiet import answers_itself, here, quiet
+from tensormagic.collectors.quiet import dispatches_to_python, local_shard, quiet
 from tensormagic.collectors.training.parallel import world_size
 from tensormagic.reports import Accumulation, StepKind, StepPattern
 
@@ -35,7 +35,7 @@ Reference = Callable[[], "torch.Tensor | None"]
 
 def gradient_of(tensor: torch.Tensor | None) -> torch.Tensor | None:
     """Return a leaf's ``.grad``, its local shard; None also where the leaf is gone, or is none (torch would warn)."""
-    return here(tensor.grad) if tensor is not None and tensor.is_leaf else None
+    return local_shard(tensor.grad) if tensor is not None and tensor.is_leaf else None
 
 
 class AskedRarely:
@@ -68,7 +68,7 @@ class ParameterProbe:
         """Return whether the gradient is what it was when last looked at; remember what it is now."""
         leaf = self.parameter()
         now = leaf.grad if leaf is not None and leaf.is_leaf else None  # as `gradient_of`, without a call
-        now = now if type(now) is torch.Tensor else here(now)
+        now = now if type(now) is torch.Tensor else local_shard(now)
         if now is None:
             same, self.gradient = self.gradient is None, None
             return same
@@ -143,7 +143,9 @@ def probes_of(tensors: Iterable[torch.Tensor], suits: Callable[[torch.Tensor], b
         tensors: The parameters.
         suits: Which of them will do. Few are asked: to look at a ``.grad`` makes a Python object of it, which stays.
     """
-    asking = [each for each in tensors if each.requires_grad and each.is_leaf and not answers_itself(here(each))]
+    asking = [
+        each for each in tensors if each.requires_grad and each.is_leaf and not dispatches_to_python(local_shard(each))
+    ]
     chosen: list[int] = []
     last, gaps = len(asking) - 1, MOST_PROBES - 1
     for at in [at * last // gaps for at in range(MOST_PROBES)] if last > gaps else range(len(asking)):

@@ -24,7 +24,7 @@ from tensormagic.collectors.gradients.pass_log import PassLog
 from tensormagic.collectors.graphs.in_place import UntrackedWrites
 from tensormagic.collectors.graphs.structure import GraphStructure
 from tensormagic.collectors.objects.identity import Leaves
-from tensormagic.collectors.quiet import answers_itself, here, quiet
+from tensormagic.collectors.quiet import dispatches_to_python, local_shard, quiet
 from tensormagic.collectors.training.parallel import ParallelWatcher
 from tensormagic.collectors.training.stepping import Brought, Moment, ParameterProbe, Stepping, gradient_of, probes_of
 from tensormagic.reports import OptimizerUse
@@ -396,13 +396,13 @@ class UpdateWatcher:
         gradients: list[torch.Tensor] = []
         for group in optimizer.param_groups:
             for parameter in group["params"]:
-                local = here(parameter)
-                plain = local.layout is torch.strided and not answers_itself(local)
+                local = local_shard(parameter)
+                plain = local.layout is torch.strided and not dispatches_to_python(local)
                 number = self._passes.leaves.find(parameter) if plain else None
                 if number is not None and parameter.grad is not None and local.device.type != "meta":
                     numbers.append(number)
                     parameters.append(local)
-                    gradients.append(here(parameter.grad))
+                    gradients.append(local_shard(parameter.grad))
         return numbers, parameters, [] if any(map(_has_no_norm, gradients)) else gradients
 
 
@@ -471,7 +471,7 @@ def _put(read: list[float], places: list[int], found: list[float]) -> None:
 
 def _has_no_norm(gradient: torch.Tensor) -> bool:
     """Return whether the norms of several gradients cannot be taken together because of this one."""
-    return answers_itself(gradient) or gradient.layout is not torch.strided
+    return dispatches_to_python(gradient) or gradient.layout is not torch.strided
 
 
 def _joined(numbers: list[int], norms: list[float]) -> dict[int, float]:

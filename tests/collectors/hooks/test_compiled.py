@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 import tensormagic as tm
-from tensormagic.collectors.quiet import active_levels
+from tensormagic.collectors.quiet import functorch_levels
 from tests.support.functions import Same
 from tests.support.kernel import ROOT
 
@@ -256,7 +256,7 @@ def test_dynamo_compiles_nothing_of_ours_where_a_compiled_step_calls_backward(op
     assert report.passes_seen == 3
     assert report.passes[0].reached == len(report.nodes) == 6
     assert not [gap for gap in report.gaps if gap.section == "backward"]
-    assert active_levels() == ()
+    assert functorch_levels() == ()
 
 
 def test_dynamo_compiles_nothing_of_ours_where_memory_is_followed():

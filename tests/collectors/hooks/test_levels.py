@@ -5,15 +5,15 @@ from __future__ import annotations
 import torch
 from torch.func import grad, jacrev, vmap
 
-from tensormagic.collectors.quiet import active_levels, bare
+from tensormagic.collectors.quiet import functorch_levels, unwrap
 
 
 def test_nothing_is_wrapped_outside():
     """No level, and a tensor is itself."""
     x = torch.ones(2)
-    assert active_levels() == ()
-    assert bare(x) is x
-    assert bare(None) is None
+    assert functorch_levels() == ()
+    assert unwrap(x) is x
+    assert unwrap(None) is None
 
 
 def test_the_batch_inside_two_levels():
@@ -21,7 +21,7 @@ def test_the_batch_inside_two_levels():
     batch, seen = torch.arange(6.0).reshape(3, 2), []
 
     def loss(x):
-        seen.append((active_levels(), bare(x) is batch, tuple(x.shape)))
+        seen.append((functorch_levels(), unwrap(x) is batch, tuple(x.shape)))
         return x.square().sum()
 
     vmap(grad(loss))(batch)
@@ -33,7 +33,7 @@ def test_batched_gradients_of_autograd():
     seen = []
     x = torch.ones(3, requires_grad=True)
     y = x * 2
-    y.register_hook(lambda gradient: seen.append((active_levels(), bare(gradient).tolist())))
+    y.register_hook(lambda gradient: seen.append((functorch_levels(), unwrap(gradient).tolist())))
     torch.autograd.grad(y, x, torch.eye(3), is_grads_batched=True)
     assert seen == [(("is_grads_batched",), torch.eye(3).tolist())]
 
@@ -44,7 +44,7 @@ def test_a_jacobian_is_one_vmap():
 
     def function(x):
         y = x.sin()
-        y.register_hook(lambda gradient: seen.append((active_levels(), tuple(bare(gradient).shape))))
+        y.register_hook(lambda gradient: seen.append((functorch_levels(), tuple(unwrap(gradient).shape))))
         return y
 
     jacrev(function)(torch.ones(2))
