@@ -251,6 +251,11 @@ def narrowed(text: str, room: int) -> str:
     return shortened(text, room)
 
 
+def in_cell(value: str) -> str:
+    """Return a value as a cell of the grid holds it."""
+    return narrowed(value, PAIR_TEXT if value.endswith("j") else CELL_TEXT)
+
+
 # -- in words --------------------------------------------------------------------------------------------------
 
 

@@ -35,14 +35,12 @@ from tensormagic.views.pictures.cells import (
     text,
 )
 from tensormagic.views.pictures.tensor_elements import (
-    CELL_TEXT,
-    PAIR_TEXT,
     DrawnLayout,
     element,
+    in_cell,
     index_at,
     is_slice,
     name,
-    narrowed,
     row_dims,
     share_read,
     strip_shown,
@@ -83,11 +81,11 @@ def grid_cells(report: TensorReport, drawn: DrawnLayout) -> Cells:
         cells = []
         for column, offset in enumerate(grid.offsets[row]):
             value, on = drawn.value(row, column), (row, column) == (drawn.row, drawn.column)
-            index, room = element(report, index_at(grid, row, column)), PAIR_TEXT if value.endswith("j") else CELL_TEXT
+            index = element(report, index_at(grid, row, column))
             title = f"{index}{f' = {value}' if value else ''}, offset {offset}"
             cells.append(
                 Cell(
-                    narrowed(value, room) or str(offset), drawn.colour(offset), title, on=on,
+                    in_cell(value) or str(offset), drawn.colour(offset), title, on=on,
                     near=not on and offset == drawn.offset, bad=bool(drawn.bad(row, column)),
                     below=str(offset) if below else "",
                 )

@@ -10,6 +10,7 @@ import math
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from tensormagic.reports import Statistics, TensorReport
@@ -33,6 +34,7 @@ from tensormagic.views.pictures.tensor_elements import (
     bases_index,
     formula,
     formula_at,
+    in_cell,
     is_slice,
     jumps,
     name,
@@ -279,6 +281,9 @@ def _data(report: TensorReport, drawn: DrawnLayout) -> dict[str, Any]:
     """Return what the viewer needs to phrase any element as the static page phrases its one."""
     layout, grid, strip = drawn.layout, drawn.grid, drawn.strip
     few = len(grid.rows) * len(grid.columns) <= _MOST_VIEWER_VALUES
+    values = [[shortened(words, _VALUE_WIDTH) for words in row] for row in grid.values] if few else []
+    turning = _turning(report, drawn)
+    cells = chain(*(values if drawn.as_table else ()), turning.get("elements") or ())
     return {
         "name": name(report),
         "shape": layout.shape,
@@ -289,14 +294,15 @@ def _data(report: TensorReport, drawn: DrawnLayout) -> dict[str, Any]:
         "rowDim": grid.row_dim,
         "columnDim": grid.column_dim,
         "fixed": grid.fixed,
-        "values": [[shortened(words, _VALUE_WIDTH) for words in row] for row in grid.values] if few else [],
+        "values": values,
+        "narrow": {words: short for words in cells if (short := in_cell(words)) != words},
         "at": [drawn.row, drawn.column],
         "base": _base(report),
         "strip": None if strip is None else [strip.start, strip.stop, strip.cell_elements],
         "reads": [] if strip is None else [each.distinct for each in strip.cells],
         "letters": layout.dim_names,
         "readable": bool(grid.values),
-        **_turning(report, drawn),
+        **turning,
     }
 
 

@@ -2,16 +2,6 @@
 import { digits, html, isCommand, keepKeys, svg, take } from "./dom.js";
 
 const DOT = "\u00b7", TWO_LINES = 8;
-const precise = [3, 2, 1];
-/** @param {string} text @param {number} room @returns {string} a value with fewer digits, not with digits cut off */
-const narrowed = (text, room) => {
-  if (text.length <= room) return text;
-  const [, real, imaginary] = /^(.*[^e])([+-].*)j$/.exec(text) ?? ["", text, ""];
-  const rounded = (/** @type {string} */ part, /** @type {number} */ most) => String(Number(Number(part).toPrecision(most)));
-  const short = precise.map((most) => rounded(real, most) + (imaginary && `${rounded(imaginary, most)}j`.replace(/^(?!-)/, "+")))
-    .find((one) => one.length <= room);
-  return short && !short.includes("NaN") ? short : `${text.slice(0, room - 1)}\u2026`;
-};
 /** @param {number} value @param {number} low @param {number} high */
 export const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
 
@@ -108,7 +98,7 @@ export class TensorPanel {
   label(kind) {
     this.gridRows.forEach((cells, r) => cells.slice(1).forEach((td, c) => {
       const whole = this.data.values.length ? this.data.values[r][c] : "";
-      const offset = String(this.offsetAt(r, c)), value = narrowed(whole, whole.endsWith("j") ? 11 : 8); // as in tensor_elements.py
+      const offset = String(this.offsetAt(r, c)), value = this.data.narrow[whole] ?? whole;
       const [large, small] = kind === "value" ? [value, offset] : [offset, value];
       td.textContent = large;
       if (small && this.gridRows.length <= TWO_LINES) td.append(" ", html("small", {}, small));

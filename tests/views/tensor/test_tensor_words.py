@@ -51,6 +51,8 @@ SAID = [
         ("-0.837-0.519j", 13, "-0.837-0.519j"), ("-0.837-0.519j", 11, "-0.84-0.52j"),
         ("0.741+1.15e-12j", 11, "0.7+1e-12j"),
     )),
+    # A cell of the grid has room for one number, or for two; turned to another slice, it is written as in the first.
+    (tensor_elements.in_cell, ("-1.2345e-05",), "-1.2e-05"), (tensor_elements.in_cell, ("-0.84-0.52j",), "-0.84-0.52j"),
     # Formulas are not guessed: an op that is not known, or has another number of inputs, has none.
     (formulas, ("NoSuchBackward0", 2), ("", "")),
     (formulas, ("MulBackward0", 3), ("", "", "")),

@@ -2,7 +2,7 @@
 /** What is in words: the header with the state of the run, the verdict, the findings; round the picture where backward is, which graph, what is not shown. */
 
 import { html, digits } from "../dom.js";
-import { CLOCK_MILLISECONDS, LATEST, NOT_MEASURABLE, UNTOUCHED, later, plural, secondsText, glyph, capital, GLYPHS, keepingFocus, prose, quoting, severityIcon, say } from "./words.js";
+import { CLOCK_MILLISECONDS, LATEST, NOT_MEASURABLE, UNTOUCHED, later, plural, secondsText, glyph, capital, GLYPHS, keepingFocus, prose, quoting, say } from "./words.js";
 
 /** @import { Panel } from "./panel.js" */
 /** @import { Picture } from "./words.js" */
@@ -289,7 +289,7 @@ export function findingElement(finding, hooks) {
   return html(
     "div",
     { class: `finding ${finding.severity}`, tabindex: -1 },
-    severityIcon(finding.severity),
+    html("span", { class: `tm-icon tm-i-${finding.severity}`, "aria-hidden": "true" }),
     html("span", { class: "code-name", title: `%tensormagic help ${finding.code}` }, `${finding.code} ${finding.severity}`),
     html(
       "div",

@@ -182,23 +182,6 @@ export function changed(rows) {
   );
 }
 
-const ICONS = {
-  error: ["M7 .4 13.6 7 7 13.6.4 7Z", "M7 3.6v4M7 9.4v1"],
-  warning: ["M7 .8 13.7 13H.3Z", "M7 5v4M7 10.6v.9"],
-  note: ["M7 .6a6.4 6.4 0 1 0 .01 0Z", "M7 6.2v4.4M7 3.4v1"],
-};
-
-/** @param {"error"|"warning"|"note"} severity */
-export function severityIcon(severity) {
-  const [shape, mark] = ICONS[severity] ?? ICONS.note;
-  return svg(
-    "svg",
-    { class: "icon", viewBox: "0 0 14 14", "aria-hidden": "true" },
-    svg("path", { d: shape, fill: "currentColor" }),
-    svg("path", { d: mark, class: "icon-mark" }),
-  );
-}
-
 /** @param {string} path @param {boolean} [solid] */
 export function glyph(path, solid = false) {
   return svg(
