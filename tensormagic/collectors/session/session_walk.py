@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
-from time import thread_time
 from types import CodeType, FunctionType
 from typing import Any, TypeGuard
 
@@ -35,7 +34,7 @@ from tensormagic.words import listed
 # is bounded in objects and time, so that it can be taken after every cell, and says where it was cut short.
 
 THOROUGH = Budget(limit=400_000, seconds=2.0)
-QUICK = Budget(limit=40_000, seconds=0.05, clock=thread_time)  # other processes may be busy
+QUICK = Budget(limit=40_000, seconds=0.05)
 
 
 @dataclass(slots=True)
