@@ -21,7 +21,7 @@ from tensormagic.views.nodes import (
     Words,
     table_of,
 )
-from tensormagic.views.svg_paths import arrowhead, line, moved, number, rect, within
+from tensormagic.views.svg_paths import arrowhead, document, line, moved, number, rect, within
 from tensormagic.views.text_canvas import cut, table
 from tensormagic.views.theme import inked, role
 from tensormagic.views.to_svg import text_svg
@@ -107,13 +107,8 @@ def path_svg(path: Path, name: str) -> str:
         head = arrowhead((x, y), _HEAD, 3)
         wires += f'<path class="w" d="{line([(x + _HEAD, y), *rest])}"/><path class="h" d="{head}"/>'
     drawn = "".join(_draw(box, *position) for box, position in zip(boxes, layout.positions, strict=True))
-    width, height = number(layout.width + 2 * PAD), number(layout.height + 2 * PAD)
-    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
-    ground = '<rect class="g" width="100%" height="100%"/>'
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="a" {size}><style>{STYLE}</style>{ground}'
-        f"{moved(PAD, PAD, wires, drawn)}</svg>"
-    )
+    content = f'<style>{STYLE}</style><rect class="g" width="100%" height="100%"/>{moved(PAD, PAD, wires, drawn)}'
+    return document(content, layout.width + 2 * PAD, layout.height + 2 * PAD, ' class="a"')
 
 
 def _boxes(path: Path, name: str) -> list[_Box]:

@@ -11,8 +11,9 @@ from tensormagic.reports import ImageFrame, SignalLine, TensorPicture, TensorRep
 from tensormagic.views import svg_paths
 from tensormagic.views.markup import escape, svg_image, tag
 from tensormagic.views.nodes import Picture
+from tensormagic.views.pictures.cells import text
 from tensormagic.views.pictures.tensor_elements import name
-from tensormagic.views.svg_paths import number, point
+from tensormagic.views.svg_paths import document, number, point
 from tensormagic.views.text_canvas import BLOCKS, NOT_FINITE, wrapped
 from tensormagic.views.theme import inked
 from tensormagic.views.to_svg import text_svg
@@ -193,18 +194,15 @@ def _bar(shot: TensorPicture, line: SignalLine, start: int, stop: int) -> str:
 def signals_svg(shot: TensorPicture) -> str:
     """Return all signals as a picture of its own."""
     content, height = _signals(shot)
-    size = f'width="{number(_WIDTH)}" height="{number(height)}" viewBox="0 0 {number(_WIDTH)} {number(height)}"'
     ground = inked('<rect width="100%" height="100%" fill="$bg"/>')
-    return f'<svg xmlns="http://www.w3.org/2000/svg" class="g" {size}><style>{_STYLE}</style>{ground}{content}</svg>'
+    return document(f"<style>{_STYLE}</style>{ground}{content}", _WIDTH, height, ' class="g"')
 
 
 def _signals(shot: TensorPicture) -> tuple[str, float]:
     """Return all signals, one below the other, on the same scale."""
     height = len(shot.lines) * (_HEIGHT + _PAD) + _PAD + _FOOT
     charts = "".join(_chart(shot, line, _PAD + at * (_HEIGHT + _PAD)) for at, line in enumerate(shot.lines))
-    last = escape(count(shot.size[0] - 1))
-    foot = f'<text x="{number(_LEFT)}" y="{number(height - 6)}">0</text>'
-    foot += f'<text class="e" x="{number(_WIDTH - _PAD)}" y="{number(height - 6)}">{last}</text>'
+    foot = text(_LEFT, height - 6, "0") + text(_WIDTH - _PAD, height - 6, count(shot.size[0] - 1), "e")
     return charts + foot, height
 
 
@@ -228,10 +226,8 @@ def _axes(shot: TensorPicture, line: SignalLine, top: float, zero: float) -> str
     right, bottom = number(_WIDTH - _PAD), top + _HEIGHT
     frame = f'<path class="axis" d="M{point(_LEFT, top)}V{number(bottom)}H{right}"/>'
     level = f'<path class="zero" d="M{point(_LEFT, zero)}H{right}"/>' if shot.low < 0 < shot.high else ""
-    ends = ((top + 9, short_number(shot.high)), (bottom, short_number(shot.low)))
-    texts = "".join(
-        f'<text class="e" x="{number(_LEFT - 5)}" y="{number(y)}">{escape(text)}</text>' for y, text in ends
-    )
+    ends = ((top + 9, shot.high), (bottom, shot.low))
+    texts = "".join(text(_LEFT - 5, y, short_number(value), "e") for y, value in ends)
     label = f'<text class="name" x="{number(_PAD)}" y="{number(top + _HEIGHT / 2)}">{escape(line.label)}</text>'
     return frame + level + texts + (label if line.label else "")
 
