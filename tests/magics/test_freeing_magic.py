@@ -60,6 +60,15 @@ def test_what_showing_an_error_left_behind_holds_nothing_up(cell, shell):
     assert entries(shell.user_ns["kept"]) == {"the last error (ValueError)": 8000}
 
 
+def test_an_output_that_was_deleted_leaves_nothing_behind(cell, shell):
+    """``%xdel`` of the last output leaves None for it, which is also the value of a cell that shows none."""
+    cell("torch.zeros(1000)")
+    cell("%xdel _1")
+    assert cell("%gpumem --text --into found").error is None
+    assert cell("%gpumem --free --into kept").error is None
+    assert entries(shell.user_ns["kept"]) == {}
+
+
 def test_yes_lets_go_of_what_only_the_history_holds(cell, shell):
     """The storages are gone, as measured; ``Out``, ``_`` and ``sys.last_value`` are clear of them; variables stay."""
     for source in ("torch.zeros(1000)", "a", FAILING, "torch.zeros(500)"):

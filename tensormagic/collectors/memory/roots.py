@@ -102,7 +102,7 @@ def _outputs(namespace: Mapping[str, Any], shell: Any) -> list[Root]:
             if id(value) in found and OUTPUT.fullmatch(name):
                 found[id(value)].places.append((taken, name))
     result = attributes_of(getattr(shell, "last_execution_result", None))
-    if id(result.get("result")) in found:
+    if "result" in result and id(result["result"]) in found:
         found[id(result["result"])].places.append((result, "result"))
     return list(found.values())
 
