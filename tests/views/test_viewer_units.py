@@ -17,6 +17,7 @@ from tensormagic import words
 from tensormagic.reports import UNTOUCHED, LiveFrame
 from tensormagic.views.page.columns import pack_delta
 from tensormagic.views.page.document import Limits, trace_document
+from tensormagic.views.panels.trace_words import VIEWER_WORDS
 from tests.support.missing import missing
 from tests.views import samples_viewer
 
@@ -46,6 +47,18 @@ const said = Object.fromEntries(Object.entries(asked).map(([name, numbers]) =>
   [name, numbers.map((one) => words[name](one))]));
 said.plural = {json.dumps(NOUN)}.map(([count, noun]) => words.plural(count, noun));
 console.log(JSON.stringify(said));
+"""
+WORDED = f"""
+import {{ worded }} from "./trace/words.js";
+const words = {json.dumps(VIEWER_WORDS)};
+const told = (name, values) => worded(words[name], values);
+console.log(JSON.stringify([
+  told("running", {{ step: 0, pass: 2, time: "1.0 s", silent: 0 }}),
+  told("paused", {{ step: 7, next: 0, time: "1.0 s" }}),
+  told("paused", {{ step: 7, next: 12, time: "1.0 s" }}), told("size", {{ nodes: 12345, boxes: 2 }}),
+  told("size", {{ nodes: 1, boxes: false }}), told("last_sent", {{ time: 0 }}),
+  told("path", {{ label: "a[0] {{nodes node}}", on: "1", nodes: 2 }}),
+]));
 """
 READ = """
 import { readFileSync } from "node:fs";
@@ -107,6 +120,14 @@ def test_javascript_says_what_python_says(folder: Path) -> None:
     said = answer(folder, ASK)
     assert {name: said[name] for name in BOTH} == {name: [*map(say, numbers)] for name, (numbers, say) in BOTH.items()}
     assert said["plural"] == [words.plural(number, noun) for number, noun in NOUN]
+
+
+def test_sentences_of_python_are_filled_in(folder: Path) -> None:
+    """Counts with what is counted; a part in brackets only where all in it is something; names stay as they are."""
+    assert answer(folder, WORDED) == [
+        "step 0 · backward 2 · 1.0 s", "paused: step 7 · 1.0 s", "paused: step 7, next traced about 12 · 1.0 s",
+        "12\u00a0345 nodes in 2 boxes", "1 node", "", "path through a[0] {nodes node}: 1 of 2 nodes",
+    ]  # fmt: skip
 
 
 def test_the_page_reads_what_was_packed(folder: Path) -> None:

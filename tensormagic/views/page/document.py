@@ -29,6 +29,7 @@ from tensormagic.views.markup import fitted
 from tensormagic.views.nodes import listing
 from tensormagic.views.page import columns
 from tensormagic.views.panels.trace_words import (
+    VIEWER_WORDS,
     first_nonfinite_text,
     move_text,
     overhead_text,
@@ -88,6 +89,7 @@ def trace_document(
     builder = _Builder(report, limits, draw or lay_out, crash)
     return {
         "version": VERSION,
+        "words": VIEWER_WORDS,
         **_header(report),
         "findings": [_finding(report, finding) for finding in report.findings],
         "graphs": builder.graphs(),

@@ -36,6 +36,45 @@ NOT_MEASURABLE = "not measurable"
 
 _LONG = 1.0  # seconds of a run from which on the share of the tracer is shown: of a shorter run it is noise
 UNTITLED = "traced run"  # what a run without a title is called
+_SILENT = "[ · no message from the kernel for {silent} s: a long operation, or it has ended]"
+# What the viewer says while a run or a pointer moves. It fills in numbers and names (`worded` in words.js): ``{pass}``,
+# or with what is counted, ``{nodes node}``; a part in brackets is left out where something in it is 0 or empty.
+VIEWER_WORDS = {
+    # the header
+    "clear": "no problems so far",
+    "gone": "kernel gone",
+    "waiting": "{time} · waiting for the first backward" + _SILENT,
+    "running": "step {step} · backward {pass} · {time}" + _SILENT,
+    "paused": "paused: step {step}[, next traced about {next}] · {time}" + _SILENT,
+    "lost": "{steps step}, {passes backward pass} in {time}",
+    "why_lost": "The kernel was restarted, or died, while the cell ran",
+    "last_sent": "[Showing the last state it sent, {time} after the start]",
+    "more": "{rest more finding}: {codes}",
+    # to who hears the page
+    "heard_lost": "the kernel is gone",
+    "heard_end": "the run is {state}",
+    # above the graph
+    "size": "{nodes node}[ in {boxes box}]",
+    "is_at": "◀ backward is at {label}, node {reached} of {count}",
+    "was_at": "◀ backward was at {label}, node {reached} of {count}",
+    "refused": "what autograd had recorded when the call was refused",
+    "drawn": "the backward graph, right to left",
+    "reached": "[pass {pass}: ]{touched} of {nodes node} reached[, {bad} with NaN or Inf]"
+    f"[, {{blind}} {NOT_MEASURABLE}][, {{waiting}} untouched]",
+    "path": "path through {label}: {on} of {nodes node}",
+    # beside the sliders
+    "live": "live, pass {pass}, step {step}",
+    "live_paused": "live, pass {pass}, the last traced",
+    "last": "last seen, pass {pass}, step {step}",
+    "last_paused": "last seen, pass {pass}, the last traced",
+    "kept": "{said}[ · {kept} of {traced} kept]",
+    "whole_order": "order: all nodes",
+    "order": "order: node {at} of {count}",
+    # of a box, of a line
+    "in_box": "[{nodes node} in one box, the first: ]{op}, {name}",
+    "members": "{nodes node} in “{label}”[, the first {first}]",
+    "of_line": "show the {nodes node} of line {line}",
+}
 NO_BACKWARD_YET = "no backward was seen yet"
 NO_BACKWARD = "no backward was seen; call .backward() on a scalar loss inside the traced code"
 

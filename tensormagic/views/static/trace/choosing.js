@@ -3,7 +3,7 @@
 
 import { sayBoxes } from "./headline.js";
 import { digits } from "../dom.js";
-import { hide, level, plural, UNTOUCHED, say } from "./words.js";
+import { hide, level, worded, UNTOUCHED, say } from "./words.js";
 
 /** @import { Panel } from "./panel.js" */
 /** @import { GraphView } from "./graph.js" */
@@ -261,7 +261,7 @@ export function sayPath(panel) {
     count = panel.model.graphs[panel.graph]?.count ?? 0;
   hide(panel.wayChip, !way, panel.drawer.pathButton, panel.graphView.marks[panel.graphView.focused]?.element);
   panel.stage.classList.toggle("on-path", Boolean(way));
-  say(panel.wayText, way ? `path through ${way.label}: ${digits(way.nodes.size)} of ${plural(count, "node")}` : "");
+  say(panel.wayText, way ? worded(panel.model.doc.words.path, { label: way.label, on: digits(way.nodes.size), nodes: count }) : "");
   panel.drawer.pressPath(Boolean(way && selection && way.starts.join() === String(selection.node)));
 }
 

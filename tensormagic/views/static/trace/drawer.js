@@ -3,7 +3,7 @@
 
 import { cutsOf } from "./marks.js";
 import { html, digits } from "../dom.js";
-import { keepingFocus, normText, drawerPart, plural, tableRow, bytesText, badText, level, squareButton, GLYPHS, say } from "./words.js";
+import { keepingFocus, normText, drawerPart, worded, plural, tableRow, bytesText, badText, level, squareButton, GLYPHS, say } from "./words.js";
 
 /** @import { Model } from "./model.js" */
 /** @import { Box, Picture } from "./words.js" */
@@ -87,12 +87,11 @@ export class Drawer {
       .map((member) =>
         html("option", { value: member, selected: member === node }, `${model.nodeLabel(graph, member)}  #${member}`),
       );
-    const more = all.length > 200 ? `, the first 200` : "";
     const change = (/** @type {any} */ event) => this.hooks.select(place, Number(event.target.value));
     return html(
       "label",
       { class: "members" },
-      html("span", { class: "quiet" }, `${plural(all.length, "node")} in “${box.label}”${more}`),
+      html("span", { class: "quiet" }, worded(model.doc.words.members, { nodes: all.length, label: box.label, first: all.length > 200 && 200 })),
       html("select", { change }, ...options),
     );
   }

@@ -2,7 +2,7 @@
 /** What is in words: the header with the state of the run, the verdict, the findings; round the picture where backward is, which graph, what is not shown. */
 
 import { html, digits } from "../dom.js";
-import { CLOCK_MILLISECONDS, LATEST, NOT_MEASURABLE, UNTOUCHED, later, plural, secondsText, glyph, capital, GLYPHS, keepingFocus, prose, quoting, say } from "./words.js";
+import { CLOCK_MILLISECONDS, LATEST, UNTOUCHED, later, worded, secondsText, glyph, capital, GLYPHS, keepingFocus, prose, quoting, say } from "./words.js";
 
 /** @import { Panel } from "./panel.js" */
 /** @import { Picture } from "./words.js" */
@@ -60,7 +60,7 @@ export class Headline {
   drawHeader() {
     const { doc } = this.model;
     this.progress = html("span", { class: "quiet" });
-    this.soFar = html("span", { class: "so-far", hidden: true }, "no problems so far");
+    this.soFar = html("span", { class: "so-far", hidden: true }, doc.words.clear);
     const toggle = this.model.graphs.length
       ? html("button", { type: "button", class: "toggle", click: () => this.hooks.toggle() }, "Open graph")
       : null;
@@ -71,7 +71,7 @@ export class Headline {
         "span",
         { class: `state ${doc.state}` },
         glyph(/** @type {any} */ (STATES)[doc.state] ?? GLYPHS.done),
-        doc.state === "lost" ? "kernel gone" : doc.state,
+        doc.state === "lost" ? doc.words.gone : doc.state,
       ),
       this.progress,
       this.soFar,
@@ -101,14 +101,13 @@ export class Headline {
 
   /** How far it is. Between two words of the kernel, which is silent during a long op, the page's own clock goes on. */
   sayProgress() {
-    const { step, pass, seconds, next } = this.told;
-    if (this.model.doc.said) return say(this.progress, this.model.doc.said);
-    if (!this.running()) return say(this.progress, `${plural(step, "step")}, ${plural(pass, "backward pass")} in ${secondsText(seconds)}`);
-    const time = secondsText(this.seconds());
-    const place = next < 0 ? `step ${step} · backward ${pass}` : `paused: step ${step}${next ? `, next traced about ${next}` : ""}`;
-    const silent = this.silent ? ` · no message from the kernel for ${this.silent} s: a long operation, or it has ended` : "";
-    say(this.progress, (pass ? `${place} · ${time}` : `${time} · waiting for the first backward`) + silent);
-    this.soFar.hidden = !pass || this.model.doc.findings.length > 0;
+    const { step, pass, seconds, next } = this.told,
+      { said, words, findings } = this.model.doc;
+    if (said) return say(this.progress, said);
+    if (!this.running()) return say(this.progress, worded(words.lost, { steps: step, passes: pass, time: secondsText(seconds) }));
+    const kind = !pass ? "waiting" : next < 0 ? "running" : "paused";
+    say(this.progress, worded(words[kind], { step, pass, next, time: secondsText(this.seconds()), silent: this.silent }));
+    this.soFar.hidden = !pass || findings.length > 0;
   }
 
   /** Since the start of a run that goes on, by the page's clock from the kernel's last word on. */
@@ -132,7 +131,7 @@ export class Headline {
       more?.remove();
     };
     const more = rest.length
-      ? html("button", { type: "button", class: "more", click }, `${plural(rest.length, "more finding")}: ${codes.join(", ")}`)
+      ? html("button", { type: "button", class: "more", click }, worded(doc.words.more, { rest: rest.length, codes: codes.join(", ") }))
       : null;
     const verdict = this.running() ? null : this.verdict();
     const paced = (this.running() ? [] : doc.below).map((/** @type {string} */ line) =>
@@ -147,8 +146,8 @@ export class Headline {
   verdict() {
     const { doc } = this.model;
     if (doc.state !== "lost") return doc.verdict && callout(...(/** @type {[string, string, string, string]} */ (doc.verdict)));
-    const sent = doc.passes_seen ? `showing the last state it sent, ${secondsText(doc.seconds)} after the start` : "";
-    return callout("failed", "the kernel was restarted, or died, while the cell ran", "", sent);
+    const sent = worded(doc.words.last_sent, { time: doc.passes_seen && secondsText(doc.seconds) });
+    return callout("failed", doc.words.why_lost, "", sent);
   }
 }
 
@@ -183,7 +182,7 @@ export class Announcer {
     const known = new Set(before.findings.map(sameness));
     for (const finding of doc.findings)
       if (!known.has(sameness(finding))) this.say(`${finding.severity}: ${finding.message.replaceAll("`", "")}`);
-    if (before.state === "running" && doc.state !== "running") this.say(doc.state === "lost" ? "the kernel is gone" : `the run is ${doc.state}`);
+    if (before.state === "running" && doc.state !== "running") this.say(worded(doc.words[doc.state === "lost" ? "heard_lost" : "heard_end"], doc));
   }
 
   /** @param {string} words */
@@ -221,8 +220,7 @@ export function drawNotes(panel) {
 /** @param {Panel} panel */
 export function sayBoxes(panel) {
   const { drawing, boxes, count } = panel.model.graphs[panel.graph];
-  const words = boxes.length < count ? ` in ${plural(boxes.length, "box")}` : "";
-  say(panel.graphNote, `${plural(count, "node")}${words}`);
+  say(panel.graphNote, worded(panel.model.doc.words.size, { nodes: count, boxes: boxes.length < count && boxes.length }));
   panel.graphNote.title = drawing.note;
 }
 
@@ -246,12 +244,13 @@ export function fillChooser(panel, place) {
 
 /** @param {Panel} panel @param {Picture} picture */
 export function sayWhere(panel, picture) {
-  const graph = panel.model.graphs[panel.graph];
-  if (picture.running && picture.cursor >= 0)
-    return say(
-      panel.whereabouts,
-      `◀ backward ${panel.model.doc.state === "lost" ? "was" : "is"} at ${panel.model.boxLabel(panel.graph, picture.cursor)}, node ${digits(panel.reached)} of ${digits(graph.count)}`,
-    );
+  const graph = panel.model.graphs[panel.graph],
+    { words, state, graphs } = panel.model.doc;
+  const put = (/** @type {string} */ sentence, /** @type {any} */ values) => say(panel.whereabouts, worded(sentence, values));
+  if (picture.running && picture.cursor >= 0) {
+    const label = panel.model.boxLabel(panel.graph, picture.cursor);
+    return put(words[state === "lost" ? "was_at" : "is_at"], { label, reached: digits(panel.reached), count: digits(graph.count) });
+  }
   let touched = 0,
     bad = 0,
     blind = 0;
@@ -261,15 +260,12 @@ export function sayWhere(panel, picture) {
     if (!Number.isFinite(norm)) bad += 1;
   }
   if (blind) panel.stage.classList.add("has-blind");
-  const waiting = graph.count - touched;
-  const unfinished = Boolean(graph.crash) && !panel.model.doc.graphs[panel.graph].passes_seen;
-  panel.root.classList.toggle("drawn", panel.model.doc.state === "drawn" || unfinished);
-  if (unfinished) return say(panel.whereabouts, "what autograd had recorded when the call was refused");
-  if (panel.model.doc.state === "drawn") return say(panel.whereabouts, "the backward graph, right to left");
-  say(
-    panel.whereabouts,
-    `${picture.pass ? `pass ${picture.pass}: ` : ""}${digits(touched)} of ${plural(graph.count, "node")} reached${bad ? `, ${bad} with NaN or Inf` : ""}${blind ? `, ${blind} ${NOT_MEASURABLE}` : ""}${waiting && touched && !picture.running ? `, ${waiting} untouched` : ""}`,
-  );
+  const waiting = touched && !picture.running && graph.count - touched;
+  const unfinished = Boolean(graph.crash) && !graphs[panel.graph].passes_seen;
+  panel.root.classList.toggle("drawn", state === "drawn" || unfinished);
+  if (unfinished) return put(words.refused);
+  if (state === "drawn") return put(words.drawn);
+  put(words.reached, { pass: picture.pass, touched: digits(touched), nodes: graph.count, bad, blind, waiting });
 }
 
 // What went wrong: the strip of findings, and code that can be copied.

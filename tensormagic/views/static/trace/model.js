@@ -2,7 +2,7 @@
 /** A trace document, decoded: columns turned back into what the views ask for. */
 
 import { CRASH_BELOW } from "./marks.js";
-import { changed, decoded, plural, stepped } from "./words.js";
+import { changed, decoded, worded, stepped } from "./words.js";
 import { placesOf } from "./folds.js";
 
 /** @import { Frame } from "./words.js" */
@@ -88,10 +88,10 @@ export class Model {
   boxTip(graph, place) {
     const box = this.graphs[graph].boxes[place],
       facts = this.node(graph, box.nodes[0]);
-    const several = box.nodes.length > 1 ? `${plural(box.nodes.length, "node")} in one box, the first: ` : "";
+    const head = worded(this.doc.words.in_box, { ...facts, nodes: box.nodes.length > 1 && box.nodes.length });
     const leaves = box.badges.slice(0, 12).map((/** @type {[number, string]} */ [node]) => this.nodeLabel(graph, node));
     if (box.badges.length > leaves.length) leaves.push(`… ${box.badges.length - leaves.length} more`);
-    return [`${several}${facts.op}, ${facts.name}`, facts.shapes, facts.module, ...leaves].filter(Boolean).join("\n");
+    return [head, facts.shapes, facts.module, ...leaves].filter(Boolean).join("\n");
   }
 
   /** @param {number} graphNumber @returns {number} */

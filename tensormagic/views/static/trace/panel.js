@@ -2,7 +2,7 @@
 /** Everything together: which pass of which graph is shown, and what is selected. */
 
 import { html } from "../dom.js";
-import { VERSION, UNTOUCHED, later, hide, say } from "./words.js";
+import { VERSION, UNTOUCHED, worded, later, hide, say } from "./words.js";
 import { Model, samePicture } from "./model.js";
 import { Folds } from "./folds.js";
 import { upTo, makePlayers, makeViews, putTogether } from "./parts.js";
@@ -254,10 +254,10 @@ export class Panel {
       nonfinite = this.model.graphs[one.graph].nonfinite.filter((/** @type {any} */ first) => first.pass === pass);
     this.picture = this.whole = { norms, bad, values, nonfinite, cursor: -1, pass, running: false };
     const { doc } = this.model;
-    const kept =
-      this.model.frames.length < doc.passes_traced ? ` · ${this.model.frames.length} of ${doc.passes_traced} kept` : "";
-    this.passes.stand(at, `${one.frame.said}${kept}`);
-    this.order.stand(this.wayLength(), "order: all nodes");
+    const { length } = this.model.frames,
+      kept = length < doc.passes_traced && length;
+    this.passes.stand(at, worded(doc.words.kept, { said: one.frame.said, kept, traced: doc.passes_traced }));
+    this.order.stand(this.wayLength(), doc.words.whole_order);
     this.paint();
   }
 
@@ -277,7 +277,8 @@ export class Panel {
     this.picture = done
       ? this.whole
       : { norms: upTo(norms, order, at), bad, values, nonfinite: born, cursor: at ? order[at - 1] : -1, pass, running: true };
-    this.order.stand(at, done ? "order: all nodes" : `order: node ${at} of ${order.length}`);
+    const { words } = this.model.doc;
+    this.order.stand(at, worded(done ? words.whole_order : words.order, { at, count: order.length }));
     this.paint();
     if (!done && at) this.graphView.follow(order[at - 1]);
   }
@@ -322,8 +323,8 @@ export class Panel {
       pass: header.pass,
       running: header.running,
     };
-    const shown = header.paused ? `pass ${header.pass}, the last traced` : `pass ${header.pass}, step ${header.step}`;
-    this.passes.stand(Number(this.passes.slider.max), `${this.running ? "live" : "last seen"}, ${shown}`);
+    const kind = `${this.running ? "live" : "last"}${header.paused ? "_paused" : ""}`;
+    this.passes.stand(Number(this.passes.slider.max), worded(this.model.doc.words[kind], header));
     this.reached = header.reached;
     this.heat.follow(this.picture.norms);
     this.paint();

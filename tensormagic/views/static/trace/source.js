@@ -2,7 +2,7 @@
 /** The user's lines, each with its nodes and the norm that reached them. */
 
 import { html } from "../dom.js";
-import { UNTOUCHED, shortNorm, plural, level, ofLine } from "./words.js";
+import { UNTOUCHED, shortNorm, worded, level, ofLine } from "./words.js";
 
 /** @import { Model } from "./model.js" */
 
@@ -33,6 +33,7 @@ export class Source {
     const content = JSON.stringify([model.doc.source, locations]);
     if (content === this.content) return;
     this.content = content;
+    this.words = model.doc.words;
     this.picked = -1;
     this.rows = model.doc.source.map((/** @type {any[]} */ [line, text, places], /** @type {number} */ place) => {
       /** @type {number[]} */
@@ -66,7 +67,7 @@ export class Source {
     const body = nodes.length
       ? html(
           "button",
-          { class: "line", type: "button", click, "aria-pressed": "false", title: [`show the ${plural(nodes.length, "node")} of line ${line}`, ...made].join("\n") },
+          { class: "line", type: "button", click, "aria-pressed": "false", title: [worded(this.words.of_line, { nodes: nodes.length, line }), ...made].join("\n") },
           ...inner,
         )
       : html("span", { class: "line" }, ...inner);
