@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from tensormagic import views
-from tensormagic.views.panels.ranks import RankMap
+from tensormagic.views.panels.ranks import RankMap, all_clear
 from tensormagic.views.pictures.placement import hatched
 from tests.views import samples_ranks, snapshots
 from tests.views.markup_reader import Page
@@ -143,3 +143,11 @@ def test_the_map_of_a_thousand_ranks_stays_small():
     assert [ranks for ranks, _ in made.rows][1] == [777]
     assert [row.count(LIKE) for row in pixels(drawn)] == [300, 299]
     assert len(drawn) < 20_000
+
+
+def test_ranks_that_ended_before_a_backward_are_not_said_to_have_used_the_same_gradients():
+    """Nothing is found and nothing was compared: the sentence claims no more."""
+    failed = tuple(samples_ranks.row(rank, state="failed", passes=0, steps=0) for rank in range(4))
+    report = replace(samples_ranks.healthy(), ranks=failed, compared_pass=0, compared_step=0)
+    assert all_clear(report).startswith("Nothing found, and nothing compared")
+    assert "stayed the same" in all_clear(samples_ranks.healthy())

@@ -151,6 +151,8 @@ def all_clear(report: RankReport) -> str:
     """Return the sentence that is where nothing was found; it claims no more than was compared."""
     if any(one.state == "running" for one in report.ranks):
         return "Nothing found so far: some ranks still run."
+    if not (report.compared_pass or report.compared_step):
+        return "Nothing found, and nothing compared: no pass of a backward ended on all ranks."
     if not any(len(one.replicas) > 1 for one in report.ranks):
         return "Nothing found. Which ranks hold the same parameters is not known, so they were not compared."
     return "Nothing found: ranks that hold the same parameters used the same gradients, and stayed the same."
