@@ -213,8 +213,8 @@ def test_a_run_of_many_operations_stays_small():
                 del large
     (timeline,) = run.report.timelines
     assert len(timeline.live) <= 2001
-    assert timeline.moments > 9000
-    said = f"{count(len(timeline.live))} of {count(timeline.moments)} moments kept"
+    assert timeline.samples > 9000
+    said = f"{count(len(timeline.live))} of {count(timeline.samples)} moments kept"
     assert said.replace("\N{NO-BREAK SPACE}", " ") in str(run.report)
     assert max(timeline.live) - timeline.live[0] == 400 + 400_000
     assert timeline.live[-1] - timeline.live[0] == y.nbytes
