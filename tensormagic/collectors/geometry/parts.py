@@ -129,10 +129,12 @@ def is_backed(storage: torch.UntypedStorage) -> bool:
 def overrides(x: object, method: str) -> bool:
     """Return whether an object's class, below torch's own tensor classes, brings a method of that name itself."""
     for cls in type(x).__mro__:
-        if cls in PLAIN:
+        if cls is torch.Tensor:
             return False
-        if method in cls.__dict__:
-            return cls.__dict__[method] not in _SWITCHED_OFF
+        if (
+            method in cls.__dict__
+        ):  # a parameter's class may stand before one that wraps: ``class P(nn.Parameter, Mine)``
+            return cls not in PLAIN and cls.__dict__[method] not in _SWITCHED_OFF
     return False
 
 

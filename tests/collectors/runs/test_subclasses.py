@@ -42,6 +42,16 @@ class Noting(torch.Tensor):
         return super().__torch_function__(func, types, args, kwargs or {})
 
 
+class WrappedParameter(torch.nn.Parameter, Wrapped):
+    """A wrapper behind torch's own class of parameters, which has no ``__torch_dispatch__`` that would stand before."""
+
+    def __new__(cls, inner):
+        return Wrapped.__new__(cls, inner)
+
+    def __init__(self, inner):
+        Wrapped.__init__(self, inner)
+
+
 def train(made):
     """Return what the class was asked for by three steps of the user's."""
     w = made.requires_grad_()
@@ -104,3 +114,16 @@ def test_a_class_with_functions_of_its_own_is_measured():
     assert traced == alone
     assert trace.report.passes[0].value == pytest.approx(3 * torch.e**2)
     assert trace.report.parameters[0].norms[0] == pytest.approx(2 * torch.e**2 * 3**0.5)
+
+
+def test_a_wrapper_that_is_a_parameter_is_read_from_its_inner_tensors():
+    """Its class answers for it, although torch's own stands before: that code is not run to show it."""
+    x = WrappedParameter(torch.ones(3))
+    asked.clear()
+    report = tm.inspect(x)
+    assert asked == []
+    assert (report.kinds[0].key, report.statistics.of_what) == (
+        "wrapper_subclass",
+        "the 3 values of its inner tensor inner",
+    )
+    assert [one.name for one in tm.memory({"x": x}).storages if "x" in one.name.split(".")] == ["x.inner"]
