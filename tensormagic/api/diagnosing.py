@@ -181,7 +181,7 @@ def check(
 
     ``check(net, optimizer, loader, loss)`` looks at a training before it begins, from one batch: modes, parameters that
     the optimizer lacks, ranges of inputs and labels, the initial loss, whether gradients reach every parameter, and
-    whether a copy learns eight samples by heart. It runs copies of the model; nothing that is given is changed. What is
+    whether a copy overfits eight samples. It runs copies of the model; nothing that is given is changed. What is
     not there can be left out, and in place of the loader stand a list of batches or a batch. ``report.probes`` says
     what was found.
 

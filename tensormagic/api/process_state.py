@@ -15,7 +15,7 @@ from tensormagic.api.running import CellNumber, _Run
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.collectors.where.source import cell_of
 from tensormagic.errors import TensorMagicError
-from tensormagic.reports import Cell, FreeableMemory, FreeingReport, MemoryReport, SnapshotReport
+from tensormagic.reports import Cell, FreeableMemory, FreeHistoryReport, MemoryReport, SnapshotReport
 from tensormagic.reports.base import with_cells
 from tensormagic.reports.memory_run import MemoryFrame, MemoryRunReport
 from tensormagic.reports.rng import RngReport, RngRunReport
@@ -183,7 +183,7 @@ def read_snapshot(
 # What only a session's history keeps in memory, and letting go of it.
 
 
-def free_history(namespace: Mapping[str, Any], *, drop: bool = False) -> FreeingReport:
+def free_history(namespace: Mapping[str, Any], *, drop: bool = False) -> FreeHistoryReport:
     """Return what outputs and the last error keep that no name leads to; with ``drop``, let go of it.
 
     Args:

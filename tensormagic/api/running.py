@@ -15,7 +15,7 @@ from tensormagic.api.diagnosing import AnyReport, diagnosed
 from tensormagic.collectors.requirements import require_torch
 from tensormagic.collectors.where.source import cell_of
 from tensormagic.errors import TraceError
-from tensormagic.reports import Cell, FailureReport, Level, LiveFrame, Pace, TraceReport, WritesReport
+from tensormagic.reports import Cell, FailureReport, Level, LiveFrame, Schedule, TraceReport, WritesReport
 from tensormagic.reports.base import gc_paused
 from tensormagic.reports.run import scalars, sender
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from tensormagic.views.page.live import LivePanel
 
 
-# Which steps of a run are to be traced: from what a user says to a `Pace`, or to an error that helps.
+# Which steps of a run are to be traced: from what a user says to a `Schedule`, or to an error that helps.
 
 Stop = Literal["nan"]
 Steps = tuple["int | None", "int | None"]
 
 
-def pace_of(budget: float | None, every: int | None, steps: Steps | None) -> Pace | None:
+def schedule_of(budget: float | None, every: int | None, steps: Steps | None) -> Schedule | None:
     """Return which steps are to be traced; None where all are.
 
     Args:
@@ -45,12 +45,12 @@ def pace_of(budget: float | None, every: int | None, steps: Steps | None) -> Pac
         other = "every" if every is not None else "steps"
         raise TraceError(f"a budget and {other} were given: a budget chooses the steps to trace; leave one of them out")
     if budget is not None:
-        return Pace(budget=_budget(budget))
+        return Schedule(budget=_budget(budget))
     start, stop = (None, None) if steps is None else _steps(steps)
     if every is not None and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
         raise TraceError(f"every is {every!r}: expected a whole number from 1; every=10 traces the steps 1, 11, 21, …")
-    pace = Pace(every=1 if every is None else every, start=start or 1, stop=stop)
-    return None if pace == Pace() else pace
+    schedule = Schedule(every=1 if every is None else every, start=start or 1, stop=stop)
+    return None if schedule == Schedule() else schedule
 
 
 def _budget(budget: object) -> float:
@@ -177,7 +177,7 @@ class Trace(_Run[TraceReport]):
         forward: bool = False,
         values: bool = False,
         stop: Stop | None = None,
-        pace: Pace | None = None,
+        schedule: Schedule | None = None,
         ranks: str | os.PathLike[str] | None = None,
     ) -> None:
         from tensormagic.collectors.runs.run import Run, listener
@@ -186,8 +186,8 @@ class Trace(_Run[TraceReport]):
             raise TraceError(f"level is one of {', '.join(map(repr, get_args(Level)))}, not {level!r}")
         given = {"cell_number": cell_number, "title": title}
         self._tracer: Tracer = (
-            listener("trace", namespace, cell, **given) if pace is None else
-            listener("sampled", pace, namespace, cell, **given)
+            listener("trace", namespace, cell, **given) if schedule is None else
+            listener("sampled", schedule, namespace, cell, **given)
         )  # fmt: skip
         self._follower = Run(trace=self._tracer)
         if level == "ops":
@@ -198,7 +198,7 @@ class Trace(_Run[TraceReport]):
             self._tracer.record_values()
         if stop not in (None, *get_args(Stop)):
             raise TraceError(f"stop is {stop!r}: expected 'nan', or None to let the run go on")
-        if stop is not None and pace is not None:
+        if stop is not None and schedule is not None:
             raise TraceError("stop looks at every step, but only some are traced: leave out budget, every and steps")
         if stop is not None:
             self._tracer.stop_at_non_finite()
@@ -344,7 +344,7 @@ def trace(  # noqa: PLR0913  (all of them options, by name)
     require_torch()
     caller = sys._getframe(1)  # noqa: SLF001  (documented default)
     seen = caller.f_globals if namespace is None else namespace
-    pace = pace_of(budget, every, steps)
+    schedule = schedule_of(budget, every, steps)
     made = Trace(
         seen,
         cell_of(caller),
@@ -353,7 +353,7 @@ def trace(  # noqa: PLR0913  (all of them options, by name)
         forward=forward,
         values=values,
         stop=stop,
-        pace=pace,
+        schedule=schedule,
         ranks=ranks,
     )
     made.asked(memory=memory, writes=writes, draws=draws)
@@ -366,7 +366,7 @@ def last_trace() -> Trace | None:
 
 
 def was_met(report: TraceReport | None, x: Any) -> bool | None:
-    """Return whether a run met this very leaf; None where that is unknown: it is no leaf, or an older run."""
+    """Return whether a run met this very leaf; None where that is unknown: it is not a leaf, or an older run."""
     cell, leaves = _met[0] if _met else (None, [])
     if report is None or report.cell is not cell or not x.is_leaf:
         return None

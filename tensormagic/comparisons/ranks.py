@@ -92,7 +92,8 @@ def compare_ranks(found: Sequence[Facts], title: str) -> RankReport:
     return RankReport(
         title=title, world_size=world, ranks=tuple(one.made_row() for one in found), names=tuple(names),
         compared_pass=at_pass, compared_step=0 if found[0].by_pass else at_step,
-        compared_after=at_step if found[0].by_pass else 0, brought=brought, used=used, differences=tuple(differences),
+        compared_after=at_step if found[0].by_pass else 0, pass_norms=brought, step_norms=used,
+        differences=tuple(differences),
         bad_pass=bad_pass, bad_ranks=bad_ranks, bad_line=bad_line, spread=spread_of(found[0]), arrivals=arrivals(found),
         gaps=tuple(gaps), written=tuple(written),
     )  # fmt: skip

@@ -111,7 +111,7 @@ def small_view_of_large_storage(report: TensorReport) -> Iterator[Finding]:
     )
 
 
-def lone_views(report: WatchReport | MemoryReport) -> Iterator[Finding]:
+def storage_keeping_views(report: WatchReport | MemoryReport) -> Iterator[Finding]:
     """TM205: the same, of everything that a session holds."""
     for view in report.views:
         if view.nbytes >= SMALLEST_STORAGE and view.read * SMALLEST_SHARE <= view.nbytes:

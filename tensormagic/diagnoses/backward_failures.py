@@ -200,7 +200,7 @@ def _keeping(first: Location | None) -> str:
 
 
 def _scaled_weight(freed: FreedGraph) -> str:
-    """Return what to do with a weight that is no leaf: it was computed once, outside the loop, and is used again."""
+    """Return what to do with a weight that is not a leaf: it was computed once, outside the loop, and is used again."""
     text = freed.joint_location.text if freed.joint_location is not None else ""
     made = re.fullmatch(r"(?P<name>[\w.]+) = (?P<value>.+)", text)
     if made is None or "requires_grad=True" not in text:
@@ -469,6 +469,6 @@ def wrong_backward(report: StartReport) -> Iterator[Finding]:
         evidence={one.name: one.by_differences for one in wrong[:8]},
         remedy="Multiply what is returned by that gradient (chain rule)."
         if ignored
-        else "Derive it from the forward again. A straight-through estimator or a reversed gradient is to differ.",
+        else "Derive it from the forward again. Straight-through estimators and reversed gradients differ on purpose.",
         subject=report.model,
     )

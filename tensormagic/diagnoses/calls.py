@@ -95,13 +95,13 @@ def same_in_every_worker(report: TraceReport) -> Iterator[Finding]:
         workers, dataset, *own = one.detail.split()
         if own:
             says = (
-                f"{dataset}.{own[0]} is a generator of its own, of which each of {workers} workers gets a copy in the "
-                "same state: they draw the same numbers, and so they do in every epoch"
+                f"Each of {workers} workers gets a copy of {dataset}.{own[0]} in the same state, so they draw the same "
+                "numbers, in every epoch"
             )
             remedy = "Seed it in the worker, by `torch.initial_seed()` in a `worker_init_fn`, or draw with torch"
         else:
             says = (
-                f"each of {workers} workers goes through the whole of {dataset}, which does not ask in which worker "
+                f"Each of {workers} workers goes through the whole of {dataset}, which does not ask in which worker "
                 f"it is: if all begin alike, every sample comes {workers} times"
             )
             remedy = "Give each worker its share: `torch.utils.data.get_worker_info()` in `__iter__`"
@@ -125,7 +125,7 @@ FEWEST_STEPS = 3  # fewer are no loop
 
 def waits_in_every_step(report: TraceReport) -> Iterator[Finding]:
     """TM803: once a run: lines that make the host wait for a device at least once a step."""
-    steps = report.steps_seen if report.pacing is None else report.passes_traced
+    steps = report.steps_seen if report.sampling is None else report.passes_traced
     waits = [one for one in of_kind(report, "synchronised") if one.calls >= steps and every_call(one)]
     if steps < FEWEST_STEPS or not waits:
         return
@@ -293,7 +293,7 @@ def _uninitialised_finding(report: TraceReport, one: Observation) -> Finding:
 def _with_values(line: str) -> str:
     """Return what to do about memory without values: by what the line does that made it."""
     if "to_empty(" in line:
-        return f"Load the weights after this, or make the model where it is to be: `{line}` gives memory alone."
+        return f"Load the weights after this, or make the model on its device at once: `{line}` only allocates memory."
     mended = re.sub(r"\b(new_|torch\.)empty\(", r"\1zeros(", line)
     target = line.partition(" = ")[0] if " = " in line else "x"
     if mended == line or "Parameter(" in line:

@@ -15,9 +15,8 @@ from tensormagic.diagnoses.rule import (
     spliced,
     statement_of,
     targets,
-    within,
 )
-from tensormagic.diagnoses.singular import DOMAIN, OPS, singular_place
+from tensormagic.diagnoses.singular import DOMAIN, masked_on_its_line, singular_place
 from tensormagic.reports import Finding, Report, TraceReport
 
 _SMALL = "1e-8"
@@ -111,22 +110,9 @@ def masked_before(finding: Finding, report: Report, line: str) -> str:
         scores = operand_of(softmax, "softmax")
         return spliced(line, scores, f"{atom(scores)}.clamp_min(-1e9)") if scores is not None else ""
     mended = next((span for span in spans(finding) if targets(span) and targets(span) == targets(line)), "")
-    if mended:
+    if mended and finding.related:
         return mended if _is_bound_before(report, finding, mended) else ""
-    wheres = [
-        node for node in expressions(line) if isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.where"
-    ]
-    place, operand = singular_place(line, finding.subject)
-    harmless = OPS[finding.subject].harmless if finding.subject in OPS else ""
-    if len(wheres) != 1 or len(wheres[0].args) != 3 or place is None or operand is None or not harmless:
-        return ""
-    mask, taken, other = wheres[0].args
-    condition, old = ast.unparse(mask), ast.unparse(operand)
-    if within(place, taken):
-        return spliced(line, operand, f"torch.where({condition}, {old}, {harmless})")
-    if within(place, other):
-        return spliced(line, operand, f"torch.where({condition}, {harmless}, {old})")
-    return ""
+    return masked_on_its_line(finding.subject, line)
 
 
 def _is_bound_before(report: Report, finding: Finding, mended: str) -> bool:

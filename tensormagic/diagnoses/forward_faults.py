@@ -22,7 +22,17 @@ from tensormagic.diagnoses.singular import (
     value_of,
     when,
 )
-from tensormagic.reports import BadSource, Finding, FirstBad, Frame, Graph, Location, Node, Severity, TraceReport
+from tensormagic.reports import (
+    Finding,
+    Frame,
+    Graph,
+    Location,
+    Node,
+    NonfiniteOrigin,
+    NonfiniteSource,
+    Severity,
+    TraceReport,
+)
 from tensormagic.words import count, is_or_are, part_of, plural
 
 _MASKED_ROW = (
@@ -44,7 +54,7 @@ class Fault(NamedTuple):
     """Where a forward went wrong: the place of the graph, what is known of it, whether its inputs were finite."""
 
     at: int
-    first: FirstBad
+    first: NonfiniteSource
     fed_well: bool
 
 
@@ -57,11 +67,13 @@ def forward_fault(report: TraceReport) -> Fault | None:
 
 
 def _searched(report: TraceReport) -> Fault | None:
-    rows = [(graph.first_bad.pass_number, at) for at, graph in enumerate(report.graphs) if graph.first_bad]
+    rows = [
+        (graph.nonfinite_source.pass_number, at) for at, graph in enumerate(report.graphs) if graph.nonfinite_source
+    ]
     if not rows:
         return None
     at = min(rows)[1]
-    first = report.graphs[at].first_bad
+    first = report.graphs[at].nonfinite_source
     assert first is not None
     return Fault(at, first, first.certain)
 
@@ -92,15 +104,17 @@ def _first_nan(report: TraceReport, at: int, frame: Frame) -> Fault | None:
     nonfinite = graph.forward_nonfinite
     lost = _is_bad(value_of(report, frame.pass_number)) or nan
     if lost and nonfinite is not None and nonfinite.pass_number == frame.pass_number and nonfinite.given is False:
-        first = FirstBad(nonfinite.pass_number, nonfinite.node, "made", nonfinite.nan, nonfinite.inf, nonfinite.count)
+        first = NonfiniteSource(
+            nonfinite.pass_number, nonfinite.node, "made", nonfinite.nan, nonfinite.inf, nonfinite.count
+        )
         return Fault(at, first, fed_well=True)
     if not nan:
         return None
     index = min(nan)
     shape = (graph.nodes[index].shapes or ((),))[0]
-    source: BadSource = "leaf" if graph.nodes[index].kind == "accumulate" else "made"
+    source: NonfiniteOrigin = "leaf" if graph.nodes[index].kind == "accumulate" else "made"
     counts = frame.forward.bad[str(index)]
-    first = FirstBad(frame.pass_number, index, source, *counts, math.prod(shape), shape=shape)
+    first = NonfiniteSource(frame.pass_number, index, source, *counts, math.prod(shape), shape=shape)
     return Fault(at, first, fed_well=False)
 
 

@@ -24,7 +24,7 @@ from tensormagic.reports import (
     LeftOut,
     Location,
     LossWithoutGraph,
-    ModelInSight,
+    ModelInScope,
     RelatedLine,
     Severity,
     TraceReport,
@@ -375,7 +375,7 @@ def _remedy(report: TraceReport, place: _Place, missing: Sequence[LeftOut], who:
     if cut.kind == "detach" and mend and is_bound and losses > 1:
         # one network's loss is to pass, the other's is not
         mend = f"leave out `.detach()` here, and detach for the other loss alone: `{name.strip()}.detach()`"
-    described = f"If it should learn, {mend}." if mend else ""
+    described = f"If {'it' if len(who) == 1 else 'they'} should learn, {mend}." if mend else ""
     if not missing[0].is_parameter:
         return described
     return f"{described} {fixed(who)}".strip()
@@ -474,7 +474,7 @@ def _of_integers(dtype: str) -> Described:
     return f"it is {dtype}, and only floating-point values have gradients", "Call backward on a floating-point loss."
 
 
-def _of_models(models: Sequence[ModelInSight]) -> Described:
+def _of_models(models: Sequence[ModelInScope]) -> Described:
     if not models:
         return _NOTHING, _ASK
     asking = [model for model in models if model.frozen < model.parameters]

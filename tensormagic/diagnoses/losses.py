@@ -369,7 +369,7 @@ def _penalty(report: TraceReport, graph: Graph, cut: Cut) -> Finding:
 def undetached(report: TraceReport) -> Iterator[Finding]:
     """TM314: an advantage or a bootstrapped target with a gradient of its own."""
     for one in of_kind(report, "advantage"):
-        says = "weighs the logarithm of a policy's choice and has a gradient of its own"
+        says = "multiplies the log-probability of a policy's choice and has a gradient of its own"
         message = f"{called(one.operands[0], 'the difference')} {says}: the policy's loss trains what made it, too."
         yield _undetached(report, one, "note", message)
     for one in of_kind(report, "target"):

@@ -331,7 +331,7 @@ def _unseen(same: list[ModifiedSavedTensor]) -> Finding:
 
 
 def gradient_of_non_leaf(report: TraceReport) -> Iterator[Finding]:
-    """TM307: ``.grad`` was read of a tensor that is no leaf, where it is always None.
+    """TM307: ``.grad`` was read of a tensor that is not a leaf, where it is always None.
 
     A note where there was no backward yet: then it is None of a leaf as well. Lines that ask whether there is a
     gradient are left alone.

@@ -50,16 +50,16 @@ def bad_at_the_end(report: TraceReport) -> Iterator[Finding]:
 
     Infinities are what a gradient scaler leaves in a step that it skips.
     """
-    if report.pacing is None or not all(one.finite for one in report.passes):
+    if report.sampling is None or not all(one.finite for one in report.passes):
         return
-    pairs = zip(report.parameters, report.pacing.last_norms, strict=False)
+    pairs = zip(report.parameters, report.sampling.last_norms, strict=False)
     there = [(series, norm) for series, norm in pairs if norm != UNTOUCHED]
     bad = [(series, norm) for series, norm in there if not math.isfinite(norm)]
     if not bad:
         return
     nan = any(math.isnan(norm) for _, norm in bad)
     after = report.passes[-1].step if report.passes else 0
-    ranges = report.pacing.ranges
+    ranges = report.sampling.ranges
     after = ranges[-1][1] if ranges else after
     names = listed([series.name for series, _ in bad])
     yield Finding(

@@ -13,9 +13,9 @@ from tensormagic.reports import (
     OptimizerUse,
     ParameterSeries,
     Severity,
-    StillParameters,
     TraceReport,
     Training,
+    UnchangedParameters,
     WatchReport,
 )
 from tensormagic.words import count, listed, part_of, plural
@@ -350,17 +350,17 @@ def without_gradient(report: WatchReport) -> Iterator[Finding]:
     A note where that was not watched: they may have joined the optimizer, or been unfrozen, a moment ago. A note as
     well of experts and other modules of which the data choose: others of the same make are trained.
     """
-    for still in report.still:
+    for still in report.unchanged:
         steps = still.watched if still.watched >= LEAST_STEPS else still.steps
         if still.held and steps >= LEAST_STEPS:
-            sure = tuple(number for number in still.still if number not in still.alike)
+            sure = tuple(number for number in still.unchanged if number not in still.alike)
             if sure:
                 yield _without_gradient(still, sure, steps, "warning" if still.watched >= LEAST_STEPS else "note")
             if still.alike:
                 yield _without_gradient(still, still.alike, steps, "note")
 
 
-def _without_gradient(still: StillParameters, numbers: Sequence[int], steps: int, severity: Severity) -> Finding:
+def _without_gradient(still: UnchangedParameters, numbers: Sequence[int], steps: int, severity: Severity) -> Finding:
     names = [still.names[number] for number in numbers]
     places = shortest(names, still.names)
     it = "it" if len(places) == 1 else "them"
@@ -385,13 +385,13 @@ def stands_in_no_optimizer(report: WatchReport) -> Iterator[Finding]:
 
     A note where the last layers are trained and those before them are not, or a small part in the midst of many.
     """
-    for still in report.still:
+    for still in report.unchanged:
         if not still.held and still.watched >= LEAST_STEPS:
             yield _stands_in_no_optimizer(still)
 
 
-def _stands_in_no_optimizer(still: StillParameters) -> Finding:
-    names = shortest([still.names[number] for number in still.still], still.names)
+def _stands_in_no_optimizer(still: UnchangedParameters) -> Finding:
+    names = shortest([still.names[number] for number in still.unchanged], still.names)
     gets, are, them = ("gets", "is", "it") if len(names) == 1 else ("get", "are", "them")
     meant = _is_meant_to_stand(still)
     trained = part_of(len(still.trained), len(still.names), "parameter")
@@ -401,18 +401,18 @@ def _stands_in_no_optimizer(still: StillParameters) -> Finding:
         message=f"{listed(names)} {gets} gradients but {are} in no optimizer: {still.optimizer} steps {trained} of "
         f"{still.owner}, and nothing changes {them}.",
         location=still.location,
-        evidence={"without an optimizer": len(still.still), "stepped": len(still.trained), "steps": still.watched},
+        evidence={"without an optimizer": len(still.unchanged), "stepped": len(still.trained), "steps": still.watched},
         remedy=_frozen(names[:1]) if meant else _added(names[0], still.names, still.optimizer, still.optimizer),
-        subject=still.names[still.still[0]],
+        subject=still.names[still.unchanged[0]],
     )
 
 
-def _is_meant_to_stand(still: StillParameters) -> bool:
+def _is_meant_to_stand(still: UnchangedParameters) -> bool:
     """Return whether the last layers alone are trained, or a small part that is not the first layers."""
-    are_layers = all(still.names[number].count(".") > still.owner.count(".") + 1 for number in still.still)
-    if are_layers and max(still.still) < min(still.trained):
+    are_layers = all(still.names[number].count(".") > still.owner.count(".") + 1 for number in still.unchanged)
+    if are_layers and max(still.unchanged) < min(still.trained):
         return True
-    if max(still.trained) < min(still.still) and len(still.trained) > 1:
+    if max(still.trained) < min(still.unchanged) and len(still.trained) > 1:
         return False
-    without, with_one = (sum(still.numels[one] for one in some) for some in (still.still, still.trained))
+    without, with_one = (sum(still.numels[one] for one in some) for some in (still.unchanged, still.trained))
     return without > MOST_SHARE * (without + with_one)

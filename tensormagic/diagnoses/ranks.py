@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from statistics import median
 
-from tensormagic.reports import EVERYTHING, Difference, Finding, RankReport, TraceReport, Whole
+from tensormagic.reports import EVERYTHING, Difference, Finding, RankReport, TraceReport, UnshardedParameters
 from tensormagic.words import count, listed, number_of_bytes, percent, plural, ranks_text, seconds_text, short_number
 
 # TM900 to TM908: what parts ranks that should go together, and on which of them it began.
@@ -262,31 +262,33 @@ def placements_differ(report: RankReport) -> Iterator[Finding]:
     if whole and len(whole) < len(several):
         sizes = [(math.prod(one.shape), one.name) for one in whole]
         every = sum(math.prod(one.shape) for one in several)
-        yield from _whole(Whole(max(sizes)[1], len(whole), len(several), sum(size for size, _ in sizes), every))
+        yield from _whole(
+            UnshardedParameters(max(sizes)[1], len(whole), len(several), sum(size for size, _ in sizes), every)
+        )
 
 
 def unexpected_placements(report: TraceReport) -> Iterator[Finding]:
     """TM912: large parameters that are whole on each rank where others are cut; a part of a sum taken for all of it."""
     if report.parallel is None:
         return
-    if report.parallel.whole is not None:
-        yield from _whole(report.parallel.whole)
-    for one in report.parallel.parts[:1]:
-        several = len(report.parallel.parts)
+    if report.parallel.unsharded is not None:
+        yield from _whole(report.parallel.unsharded)
+    for one in report.parallel.partial_sums[:1]:
+        several = len(report.parallel.partial_sums)
         part = "this rank's part" if several == 1 else f"this rank's part, in {count(several)} places,"
         yield Finding(
             code="TM912", severity="warning",
             message=f"The loss was computed from {part} of a sum over {one.over}: "
             f"to_local() of a DTensor whose placements are {' '.join(one.placements)} returns what this rank adds "
             "to it.",
-            evidence={"results": len(report.parallel.parts)},
+            evidence={"results": len(report.parallel.partial_sums)},
             location=report.location(one.location),
             remedy="`full_tensor()` instead of `to_local()` adds the parts up; so does "
             "`redistribute(placements=[Replicate()])` before it.",
         )  # fmt: skip
 
 
-def _whole(one: Whole) -> Iterator[Finding]:
+def _whole(one: UnshardedParameters) -> Iterator[Finding]:
     if one.elements > _WHOLE * one.of_elements:
         yield Finding(
             code="TM912", severity="note",

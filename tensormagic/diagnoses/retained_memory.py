@@ -8,10 +8,10 @@ from tensormagic.diagnoses.rule import rebound, related_lines
 from tensormagic.reports import (
     Finding,
     Growth,
-    KeptMemory,
     Leak,
     MemoryReport,
     MemoryRunReport,
+    RetainedMemory,
     StoredGraph,
     WatchReport,
 )
@@ -46,7 +46,7 @@ _ERROR = "`%gpumem --free --yes` releases it; so does a cell that contains only 
 
 def kept_by_history(report: WatchReport | MemoryReport) -> Iterator[Finding]:
     """TM501: large storages that only ``Out`` and the names that IPython makes of it keep alive."""
-    kept = [one for one in report.kept if one.kind == "history" and one.nbytes >= LARGE]
+    kept = [one for one in report.retained if one.kind == "history" and one.nbytes >= LARGE]
     if not kept:
         return
     nbytes, first = sum(one.nbytes for one in kept), kept[0]
@@ -65,7 +65,7 @@ def kept_by_history(report: WatchReport | MemoryReport) -> Iterator[Finding]:
     )
 
 
-def _deletes(kept: list[KeptMemory]) -> str:
+def _deletes(kept: list[RetainedMemory]) -> str:
     """Return the magics that delete outputs: of ``Out[5]``, and all that is the same object, by its name ``_5``."""
     places = (place for one in kept for place in one.holders if not place.startswith("the last error"))
     names = (place.replace("Out[", "_").partition("]")[0].partition("[")[0].partition(".")[0] for place in places)
@@ -80,7 +80,7 @@ def _out(holders: tuple[str, ...]) -> str:
 
 def kept_by_traceback(report: WatchReport | MemoryReport) -> Iterator[Finding]:
     """TM502: large storages that only the frames of the last error keep alive."""
-    kept = [one for one in report.kept if one.kind != "history" and one.nbytes >= LARGE]
+    kept = [one for one in report.retained if one.kind != "history" and one.nbytes >= LARGE]
     if not kept:
         return
     nbytes, first = sum(one.nbytes for one in kept), kept[0]
@@ -98,7 +98,7 @@ def kept_by_traceback(report: WatchReport | MemoryReport) -> Iterator[Finding]:
     )
 
 
-def _local(kept: KeptMemory) -> str:
+def _local(kept: RetainedMemory) -> str:
     """Return which variable of which function it is, where the frame shows it, else the place as it is."""
     path = next((path for path in kept.holders if path.startswith("the last error")), kept.holders[0])
     place = path.partition(", ")[2]

@@ -23,7 +23,7 @@ from tensormagic.diagnoses.rule import (
 from tensormagic.diagnoses.zero_gradients import Paths
 from tensormagic.reports import (
     Finding,
-    FrozenMove,
+    FrozenUpdate,
     Graph,
     OptimizerUse,
     ParameterSeries,
@@ -322,7 +322,7 @@ FEWEST_MOVES = 2  # the first step after the freezing may use what the last back
 
 def frozen_moves(report: TraceReport) -> Iterator[Finding]:
     """TM624: parameters that ask for no gradient any more, and that steps move by what is left in their ``.grad``."""
-    alike: dict[tuple[object, ...], list[FrozenMove]] = {}
+    alike: dict[tuple[object, ...], list[FrozenUpdate]] = {}
     for one in report.training.frozen if report.training is not None else ():
         if one.steps >= FEWEST_MOVES:
             alike.setdefault((one.optimizer, one.zero, one.location), []).append(one)
@@ -330,7 +330,7 @@ def frozen_moves(report: TraceReport) -> Iterator[Finding]:
         yield _frozen_moves(report, same)
 
 
-def _frozen_moves(report: TraceReport, same: list[FrozenMove]) -> Finding:
+def _frozen_moves(report: TraceReport, same: list[FrozenUpdate]) -> Finding:
     one = same[0]
     cleared, step = report.location(one.cleared), report.location(one.location)
     to_zeros = one.zero and cleared is not None and "set_to_none=False" in cleared.text

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tensormagic.diagnoses.rule import call_on, expressions, related_lines, spliced, statement_of
+from tensormagic.diagnoses.rule import call_on, expressions, related_lines, spliced, statement_of, within
 from tensormagic.reports import MEASURES, Finding, FirstNonfinite, Graph, Node, TraceReport
 from tensormagic.words import count, is_or_are, part_of, plural
 
@@ -310,7 +310,7 @@ def nan_from_what_was_not_taken(report: TraceReport) -> Iterator[Finding]:
         remedy=_remedy(node, found.selecting, (location.text if location else "", line.text if line else "")),
         subject=node.op,
         node=(found.at, node.index),
-        related=related_lines((f"left out by {found.selecting.op}", line)),
+        related=related_lines((f"left out by {found.selecting.op}", line), besides=location),
     )  # fmt: skip
 
 
@@ -329,7 +329,8 @@ def _remedy(node: Node, selecting: Node, lines: tuple[str, str]) -> str:
             "Fill masked scores with a large negative number instead of -inf, `scores.masked_fill(mask, -1e9)`, or "
             "leave one element of every row unmasked."
         )
-    if mended := _masked(node.op, *lines):
+    line, selected = lines
+    if mended := masked_on_its_line(node.op, line) if line == selected else _masked(node.op, line, selected):
         return f"Mask the input, not the output: `{mended}`"
     known = OPS[node.op]
     operand = "y" if node.op in {"div", "xlogy"} else "x"
@@ -360,11 +361,29 @@ def singular_place(line: str, op: str) -> tuple[ast.expr | None, ast.expr | None
     return call, owner
 
 
+def masked_on_its_line(op: str, line: str) -> str:
+    """Return a line with the input of an op masked as its one ``where`` masks what the op makes; empty if not plain."""
+    wheres = [
+        node for node in expressions(line) if isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.where"
+    ]
+    place, operand = singular_place(line, op)
+    harmless = OPS[op].harmless if op in OPS else ""
+    if len(wheres) != 1 or len(wheres[0].args) != 3 or place is None or operand is None or not harmless:
+        return ""
+    mask, taken, other = wheres[0].args
+    condition, old = ast.unparse(mask), ast.unparse(operand)
+    if within(place, taken):
+        return spliced(line, operand, f"torch.where({condition}, {old}, {harmless})")
+    if within(place, other):
+        return spliced(line, operand, f"torch.where({condition}, {harmless}, {old})")
+    return ""
+
+
 def _masked(op: str, line: str, selecting: str) -> str:
     """Return the line with its input masked as another line masks what it makes; empty where that is not plain."""
     statement = statement_of(line)
     place, operand = singular_place(line, op)
-    if not isinstance(statement, ast.Assign) or place is None or operand is None or line == selecting:
+    if not isinstance(statement, ast.Assign) or place is None or operand is None:
         return ""
     name, other = ast.unparse(statement.targets[0]), OPS[op].harmless
     where = call_on(selecting, "where")

@@ -1,4 +1,4 @@
-"""What a look before training means: questions and answers, in the order of a training."""
+"""What the check before training means: questions and answers, in the order of a training."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _function(report: StartReport, found: FunctionCheck) -> Iterator[Probe]:
         if one.agrees:
             yield Probe(f"gradient of {one.name}", "fine", text)
         else:
-            yield Probe(f"gradient of {one.name}", "wrong", text, "Fine if it is to be an estimate, or reversed")
+            yield Probe(f"gradient of {one.name}", "wrong", text, "Fine if it is an estimate, or reversed, on purpose")
 
 
 def _names(report: StartReport, names: Sequence[str]) -> str:
@@ -225,14 +225,14 @@ def _overfit(report: StartReport) -> Iterator[Probe]:
     text = f"{plural(tried.samples, 'sample')} in {plural(tried.steps, 'step')} of Adam on a copy: {fell}"
     enough = tried.last <= LEARNED * abs(tried.first) or tried.last < tried.first - abs(tried.first) * (1 - LEARNED)
     if enough:
-        yield Probe("learns by heart", "fine", text)
+        yield Probe("overfits", "fine", text)
     elif tried.last <= FELL * tried.first:
-        yield Probe("learns by heart", "fine", f"{text}, and still falls")
+        yield Probe("overfits", "fine", f"{text}, and still falls")
     elif tried.steps < FEWEST or (tried.steps < ENOUGH and tried.last < FALLS * tried.first):
-        yield Probe("learns by heart", "unknown", f"{text}: too few steps to tell")
+        yield Probe("overfits", "unknown", f"{text}: too few steps to tell")
     else:
         yield Probe(
-            "learns by heart",
+            "overfits",
             "look",
             text,
             "A model that cannot learn a few samples usually has a bug: run `%%tracegrad` on one step",

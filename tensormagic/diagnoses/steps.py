@@ -111,7 +111,7 @@ def _grown(report: TraceReport, found: Accumulation | None) -> str:
     if found is None:
         return ""
     name = "a parameter" if found.parameter is None else report.parameters[found.parameter].name
-    brought = "" if found.brought is None else f", the last pass alone gave {scientific(found.brought)}"
+    brought = "" if found.last_pass_norm is None else f", the last pass alone gave {scientific(found.last_pass_norm)}"
     if found.last_norm > found.first_norm:
         norms = f"grew from {scientific(found.first_norm)} to {scientific(found.last_norm)}"
         return f"; the norm of {name}.grad {norms}{brought}"
@@ -361,7 +361,7 @@ def _clip(clip: Clipping, call: str, optimizer: str) -> tuple[int, str, str] | N
     between = f"Clip between the backward and the step: `loss.backward(); {call}; {optimizer}.step()`"
     if clip.exhausted:
         why = f"{_NOTHING}: it was given a generator that was used up, so no parameter at all"
-        return clip.exhausted, why, "Pass the parameters anew in each call, or keep a list of them: `list(…)`"
+        return clip.exhausted, why, "Pass the parameters again in each call, or keep a list of them: `list(…)`"
     if clip.late == clip.calls >= IN_A_ROW:
         why = f"{_NOTHING}: the optimizer had used the gradients already, and no backward ran since"
         return clip.late, why, between

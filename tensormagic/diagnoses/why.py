@@ -12,7 +12,7 @@ from tensormagic.diagnoses import why_question as absent
 from tensormagic.diagnoses.gradient_health import EXPLODING_NORM, VANISHING_NORM
 from tensormagic.diagnoses.rule import scientific, shortest
 from tensormagic.diagnoses.why_question import Question, place_words, traced_way, upstream
-from tensormagic.reports import Finding, GradientFacts, Graph, TraceReport, WayStep, WhyGroup, WhyReport
+from tensormagic.reports import Finding, GradientFacts, Graph, PathStep, TraceReport, WhyGroup, WhyReport
 from tensormagic.words import is_or_are, listed, part_of, plural
 
 # Why ``.grad`` is what it is: NaN, zero, several passes together, scaled; or simply what the last pass brought.
@@ -57,7 +57,7 @@ def not_finite(question: Question) -> WhyReport | None:
             says,
             evidence=(question.unseen,),
             remedy=(remedy,),
-            way=_way_back(question),
+            path=_way_back(question),
         )
     graph, node, number = found
     trace = question.trace
@@ -77,7 +77,7 @@ def not_finite(question: Question) -> WhyReport | None:
         says, evidence = f"{head}: {fault.message}", (f"In backward, {made}",)
     return question.described(
         "NaN" if facts.nan else "infinite", says, evidence=evidence, location=place,
-        remedy=tuple(one.remedy for one in described[:1]), way=way,
+        remedy=tuple(one.remedy for one in described[:1]), path=way,
     )  # fmt: skip
 
 
@@ -111,7 +111,7 @@ def zero(question: Question) -> WhyReport | None:
         says = f"{head} because it was set to zero: the last pass gave it a gradient of norm {scientific(last)}."
         rests = "`zero_grad(set_to_none=False)` and `grad.zero_()` do that."
         remedy = f"Look at it between `loss.backward()` and `{question.optimizer}.zero_grad()`."
-        return question.described("cleared", says, evidence=(rests,), way=_way_back(question), remedy=(remedy,))
+        return question.described("cleared", says, evidence=(rests,), path=_way_back(question), remedy=(remedy,))
     if last is not None:
         return _came_as_zero(question, head)
     rests = (
@@ -126,7 +126,7 @@ def _came_as_zero(question: Question, head: str) -> WhyReport:
     node = _makes_zero(*found) if found is not None else None
     if found is None or node is None or trace is None:
         says = f"{head} because what backward started with was zero already."
-        return question.described("zero", says, way=_way_back(question), remedy=("Look at the loss: it is constant.",))
+        return question.described("zero", says, path=_way_back(question), remedy=("Look at the loss: it is constant.",))
     op = found[0].nodes[node].op
     place = trace.location(found[0].nodes[node].location)
     norm = scientific(found[0].frames[-1].norms[node])
@@ -134,7 +134,7 @@ def _came_as_zero(question: Question, head: str) -> WhyReport:
     why = _ZEROS.get(op, "")
     described = [one for one in _findings(question) if one.code == "TM405" and question.name in one.message]
     return question.described(
-        "zero", f"{says}: {why}." if why else f"{says}.", location=place, way=_way_back(question, (node,)),
+        "zero", f"{says}: {why}." if why else f"{says}.", location=place, path=_way_back(question, (node,)),
         evidence=tuple(one.message for one in described[:1]), remedy=tuple(one.remedy for one in described[:1]),
     )  # fmt: skip
 
@@ -165,7 +165,9 @@ def scaled(question: Question) -> WhyReport | None:
         return None
     says = f"{question.grad} is {facts.scale:g} times the gradient of the loss: the GradScaler's scale is still in it."
     remedy = (f"scaler.unscale_({question.optimizer})  # before you look at gradients or clip them",)
-    return question.described("scaled", says, evidence=(_norm_words(question),), remedy=remedy, way=_way_back(question))
+    return question.described(
+        "scaled", says, evidence=(_norm_words(question),), remedy=remedy, path=_way_back(question)
+    )
 
 
 def accumulated(question: Question) -> WhyReport | None:
@@ -186,7 +188,7 @@ def accumulated(question: Question) -> WhyReport | None:
         says += f"{scientific(last)}): it was not zeroed in between."
     remedy = (f"{question.optimizer}.zero_grad()  # before each backward, unless gradients are to be added up",)
     return question.described(
-        "accumulated", says, evidence=(_passes(question), SINCE), remedy=remedy, way=_way_back(question)
+        "accumulated", says, evidence=(_passes(question), SINCE), remedy=remedy, path=_way_back(question)
     )
 
 
@@ -200,10 +202,10 @@ def scaled_down(question: Question) -> WhyReport | None:
         says = (
             f"{question.grad} is the gradient of the loss: the GradScaler's scale of {facts.scale:g} was removed again."
         )
-        return question.described("fine", says, evidence=(_norm_words(question),), way=_way_back(question))
+        return question.described("fine", says, evidence=(_norm_words(question),), path=_way_back(question))
     says = f"{question.grad} is {share}: something scaled it down afterwards, such as `clip_grad_norm_`."
     return question.described(
-        "scaled down", says, evidence=(_norm_words(question), _passes(question), SINCE), way=_way_back(question)
+        "scaled down", says, evidence=(_norm_words(question), _passes(question), SINCE), path=_way_back(question)
     )
 
 
@@ -217,7 +219,7 @@ def extreme(question: Question) -> WhyReport | None:
             says = f"{question.grad} is very {'small' if vanishes else 'large'} (norm {scientific(norm)}). "
             return question.described(
                 "vanishing" if vanishes else "exploding", says + finding.message, evidence=(_passes(question),),
-                location=finding.location, remedy=(finding.remedy,), way=_way_back(question),
+                location=finding.location, remedy=(finding.remedy,), path=_way_back(question),
             )  # fmt: skip
     return None
 
@@ -231,7 +233,7 @@ def fine(question: Question) -> WhyReport:
     zeros = f"{plural(facts.zero, 'element')} of {facts.numel} are exactly zero." if facts.zero else ""
     few = facts.numel and facts.zero / facts.numel < MOSTLY
     evidence = (_passes(question), zeros if not few else "")
-    return question.described("fine", f"{head}: {brought}.", evidence=evidence, way=_way_back(question))
+    return question.described("fine", f"{head}: {brought}.", evidence=evidence, path=_way_back(question))
 
 
 def _norm_words(question: Question) -> str:
@@ -252,7 +254,7 @@ def _findings(question: Question) -> Sequence:  # type: ignore[type-arg]
     return question.trace.findings if question.trace is not None and question.is_seen else ()
 
 
-def _way_back(question: Question, bad: Sequence[int] = ()) -> tuple[WayStep, ...]:
+def _way_back(question: Question, bad: Sequence[int] = ()) -> tuple[PathStep, ...]:
     if question.trace is None or question.graph is None:
         return ()
     return traced_way(question.trace, *question.graph, bad)

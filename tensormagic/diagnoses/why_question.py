@@ -14,8 +14,8 @@ from tensormagic.reports import (
     Graph,
     Location,
     ParameterSeries,
+    PathStep,
     TraceReport,
-    WayStep,
     WhyReport,
 )
 from tensormagic.words import listed, plural
@@ -33,19 +33,19 @@ def leaf_index(graph: Graph, name: str) -> int | None:
     return found[0][1] if found else None
 
 
-def traced_way(trace: TraceReport, graph: Graph, start: int, bad: Sequence[int] = ()) -> tuple[WayStep, ...]:
+def traced_way(trace: TraceReport, graph: Graph, start: int, bad: Sequence[int] = ()) -> tuple[PathStep, ...]:
     """Return the shortest way from a node to where backward started, with what came to each in the last pass."""
     norms = graph.frames[-1].norms if graph.frames else ()
     steps = []
     for at in _upwards(graph, start, set(bad)):
         node = graph.nodes[at]
         norm = norms[at] if at < len(norms) and not norms[at] < 0 else None
-        steps.append(WayStep(
+        steps.append(PathStep(
             label=node.variable or node.op, kind="tensor" if node.kind == "accumulate" else "op",
             detail=_shape(node.shapes[0] if node.shapes else ()), location=trace.location(node.location), norm=norm,
             bad=at in bad,
         ))  # fmt: skip
-    return folded((*steps, WayStep(label="backward", kind="loss")))
+    return folded((*steps, PathStep(label="backward", kind="loss")))
 
 
 def _shape(shape: Sequence[int]) -> str:
@@ -98,42 +98,42 @@ def _back(at: int | None, came_from: dict[int, int | None]) -> list[int]:
     return found[::-1]
 
 
-def cut_way(trace: TraceReport, graph: Graph | None, cut: Cut, name: str) -> tuple[WayStep, ...]:
+def cut_way(trace: TraceReport, graph: Graph | None, cut: Cut, name: str) -> tuple[PathStep, ...]:
     """Return the way over a cut: from the tensor to what went in, the cut, and from what used it to the loss."""
-    steps = [WayStep(label=name, kind="tensor")]
+    steps = [PathStep(label=name, kind="tensor")]
     if cut.source_name and cut.source_name != name:
-        steps.append(WayStep(label=cut.source_name, location=trace.location(cut.source_location)))
+        steps.append(PathStep(label=cut.source_name, location=trace.location(cut.source_location)))
     place = trace.location(cut.location)
     label = call_words(cut, place).strip("`")
-    steps.append(WayStep(label=label, kind="cut", location=place, bad=True))
+    steps.append(PathStep(label=label, kind="cut", location=place, bad=True))
     if graph is None or cut.target is None:
-        return (*steps, WayStep(label="nothing used it", kind="nothing"))
+        return (*steps, PathStep(label="nothing used it", kind="nothing"))
     return folded((*steps, *traced_way(trace, graph, cut.target)))
 
 
-def live_way(facts: GradientFacts) -> tuple[WayStep, ...]:
+def live_way(facts: GradientFacts) -> tuple[PathStep, ...]:
     """Return the way to something computed from the tensor, as its graph stands."""
-    if facts.way is None:
-        return (WayStep(label=facts.name, kind="tensor"), WayStep(label="nothing known", kind="nothing"))
-    ops = (WayStep(label=op) for op in facts.way.ops)
-    end = WayStep(label=facts.way.end, kind="loss", detail="freed" if facts.way.freed else "")
-    return folded((WayStep(label=facts.name, kind="tensor", detail=_shape(facts.shape)), *ops, end))
+    if facts.path is None:
+        return (PathStep(label=facts.name, kind="tensor"), PathStep(label="nothing known", kind="nothing"))
+    ops = (PathStep(label=op) for op in facts.path.ops)
+    end = PathStep(label=facts.path.end, kind="loss", detail="freed" if facts.path.freed else "")
+    return folded((PathStep(label=facts.name, kind="tensor", detail=_shape(facts.shape)), *ops, end))
 
 
-def folded(steps: tuple[WayStep, ...]) -> tuple[WayStep, ...]:
+def folded(steps: tuple[PathStep, ...]) -> tuple[PathStep, ...]:
     """Return a long way with its middle folded; what is bad stays visible."""
     if len(steps) <= MOST_STOPS:
         return steps
     kept = {*range(_ENDS), *range(len(steps) - _ENDS, len(steps))}
     kept |= {near for at, step in enumerate(steps) if step.bad for near in (at - 1, at, at + 1) if near < len(steps)}
-    found: list[WayStep] = []
+    found: list[PathStep] = []
     for at, step in enumerate(steps):
         if at in kept:
             found.append(step)
         elif found and found[-1].kind == "more":
             found[-1] = replace(found[-1], label=f"{int(found[-1].label.split()[0]) + 1} more")
         else:
-            found.append(WayStep(label="1 more", kind="more"))
+            found.append(PathStep(label="1 more", kind="more"))
     return tuple(found)
 
 
@@ -183,7 +183,7 @@ class Question:
     def last(self) -> float | None:
         """Norm of what the last pass of the run brought it; None where that was not traced, or it brought nothing."""
         norms = self.norms
-        whole = self.trace is not None and (self.trace.pacing is None or self.trace.pacing.last_traced)
+        whole = self.trace is not None and (self.trace.sampling is None or self.trace.sampling.last_traced)
         return norms[-1] if norms and whole else None
 
     @property
@@ -230,13 +230,13 @@ class Question:
         *,
         evidence: tuple[str, ...] = (),
         remedy: tuple[str, ...] = (),
-        way: tuple[WayStep, ...] = (),
+        path: tuple[PathStep, ...] = (),
         location: Location | None = None,
     ) -> WhyReport:
         """Return the answer."""
         return WhyReport(
             name=self.name, reason=reason, answer=answer, evidence=tuple(filter(None, evidence)), facts=self.facts,
-            remedy=tuple(filter(None, remedy)), way=way, location=location,
+            remedy=tuple(filter(None, remedy)), path=path, location=location,
             source=run_words(self.trace) if self.is_seen else "",
         )  # fmt: skip
 
@@ -312,20 +312,20 @@ def not_a_leaf(question: Question) -> WhyReport | None:
     onwards = f" The gradient goes on to {listed(facts.leaves)}." if facts.leaves else ""
     says = f"{question.grad} is None because {name} is not a leaf: {facts.made_by} made it, and torch keeps .grad only "
     evidence: list[str] = [onwards.strip()]
-    way = live_way(facts) if facts.way is not None else ()
+    way = live_way(facts) if facts.path is not None else ()
     if question.trace is not None and question.graph is not None:
         graph, index = question.graph
         way = traced_way(question.trace, graph, index)
         norm = graph.frames[-1].norms[index] if graph.frames else -1.0
         evidence += [f"In the last pass its gradient had norm {scientific(norm)}."] if norm >= 0 else []
     remedy = (f"{name}.retain_grad()  # before backward()", f"torch.autograd.grad(loss, {name})  # returns it instead")
-    return question.described("no leaf", f"{says}for leaves.", evidence=tuple(evidence), remedy=remedy, way=way)
+    return question.described("not a leaf", f"{says}for leaves.", evidence=tuple(evidence), remedy=remedy, path=way)
 
 
 def cut_off(question: Question) -> WhyReport | None:
     """A call that the run saw ended its way."""
     found, trace = question.cut, question.trace
-    if found is None or trace is None or question.norms or (question.facts.loss and question.facts.way is not None):
+    if found is None or trace is None or question.norms or (question.facts.loss and question.facts.path is not None):
         return None
     graph, cut = found
     place = trace.location(cut.location)
@@ -334,13 +334,13 @@ def cut_off(question: Question) -> WhyReport | None:
         what = f"only chooses elements with what {question.name} makes"
     says = f"{question.grad} is None because {call_words(cut, place)}{place_words(place)} {what}, "
     says += "so backward never reached it."
-    if question.facts.way is not None:
-        rests = f"{question.facts.way.end} still leads back to {question.name}, but nothing called backward on it."
+    if question.facts.path is not None:
+        rests = f"{question.facts.path.end} still leads back to {question.name}, but nothing called backward on it."
     else:
         rests = ""
     mend = instead(cut, place)
     return question.described(
-        "cut off", says, evidence=(rests,), location=place, way=cut_way(trace, graph, cut, question.name),
+        "cut off", says, evidence=(rests,), location=place, path=cut_way(trace, graph, cut, question.name),
         remedy=(f"{mend[:1].upper()}{mend[1:]}." if mend else "",),
     )  # fmt: skip
 
@@ -356,7 +356,7 @@ def cleared(question: Question) -> WhyReport | None:
     says += f"gradient{last}, and it was set to None since."
     place = _cleared_at(question)
     return question.described(
-        "cleared", says, way=_way(question), location=place,
+        "cleared", says, path=_way(question), location=place,
         evidence=(f"`{question.optimizer}.zero_grad()` does that; `autograd.grad` does not fill it at all.",),
         remedy=(f"Look at it between `loss.backward()` and `{question.optimizer}.zero_grad()`.",),
     )  # fmt: skip
@@ -383,7 +383,7 @@ def refused(question: Question) -> WhyReport | None:
         return question.described("refused", says, remedy=(refusals[0].remedy,), location=refusals[0].location)
     if trace.state == "failed":
         says = f"{question.grad} is None because the run failed before any backward: {trace.error}."
-        return question.described("run failed", says, way=live_way(question.facts))
+        return question.described("run failed", says, path=live_way(question.facts))
     return None
 
 
@@ -397,40 +397,42 @@ def asked_for_others(question: Question) -> WhyReport | None:
         "it was restricted to other tensors, by `autograd.grad(...)` or `backward(inputs=...)`"
     )  # fmt: skip
     says = f"{question.grad} is None although a graph leads to {question.name}: {why}."
-    return question.described("not asked for", says, way=_way(question), remedy=("loss.backward()",))
+    return question.described("not asked for", says, path=_way(question), remedy=("loss.backward()",))
 
 
 def not_from_this_loss(question: Question) -> WhyReport | None:
     """The loss that was given does not depend on it."""
     facts = question.facts
-    if not facts.loss or facts.way is not None:
+    if not facts.loss or facts.path is not None:
         return None
     says = f"{question.grad} is None because {facts.loss} was not computed from {question.name}."
     copies = f"{listed(facts.copies)} shares its memory but not its history." if facts.copies else ""
-    return question.described("not part of the loss", says, evidence=(copies,), remedy=(UNTRACED,), way=live_way(facts))
+    return question.described(
+        "not part of the loss", says, evidence=(copies,), remedy=(UNTRACED,), path=live_way(facts)
+    )
 
 
 def gone_through(question: Question) -> WhyReport | None:
     """A graph that leads to it has been gone through already."""
     facts = question.facts
-    if facts.way is None or not facts.way.freed:
+    if facts.path is None or not facts.path.freed:
         return None
-    says = f"{question.grad} is None although a backward went through {facts.way.end}: it was cleared afterwards."
+    says = f"{question.grad} is None although a backward went through {facts.path.end}: it was cleared afterwards."
     rests = "Or the gradients were returned, by `autograd.grad`, or asked for by `backward(inputs=...)`."
     remedy = (f"Look at it between `loss.backward()` and `{question.optimizer}.zero_grad()`.",)
-    return question.described("cleared", says, evidence=(rests,), remedy=remedy, way=live_way(facts))
+    return question.described("cleared", says, evidence=(rests,), remedy=remedy, path=live_way(facts))
 
 
 def no_backward_yet(question: Question) -> WhyReport | None:
     """Something computed from it stands, and nobody called backward."""
-    way, name = question.facts.way, question.name
+    way, name = question.facts.path, question.name
     if way is None:
         return None
     says = f"{question.grad} is None because no backward has reached {name} since it was made or cleared: "
     says += f"{way.end} leads back to it"
     over = f", through {listed(way.ops)}." if way.ops else "."
     call = f"{way.end}.backward()" if way.is_scalar else f"{way.end}.sum().backward()"
-    return question.described("no backward yet", says + over, remedy=(call,), way=live_way(question.facts))
+    return question.described("no backward yet", says + over, remedy=(call,), path=live_way(question.facts))
 
 
 def unused(question: Question) -> WhyReport | None:
@@ -443,7 +445,7 @@ def unused(question: Question) -> WhyReport | None:
     )
     says += "nothing that backward was called on."
     remedy = (f"Use {question.name} in `forward`, or freeze it: `{question.name}.requires_grad_(False)`",)
-    return question.described("unused", says, remedy=remedy, way=live_way(question.facts))
+    return question.described("unused", says, remedy=remedy, path=live_way(question.facts))
 
 
 def nothing_known(question: Question) -> WhyReport:
@@ -453,7 +455,7 @@ def nothing_known(question: Question) -> WhyReport:
     rests = f"No variable with a graph was computed from it ({facts.searched} searched)."
     copies = f"{listed(facts.copies)} shares its memory but not its history." if facts.copies else ""
     return question.described(
-        "nothing known", says, evidence=(rests, copies, question.unseen), remedy=(UNTRACED,), way=live_way(facts)
+        "nothing known", says, evidence=(rests, copies, question.unseen), remedy=(UNTRACED,), path=live_way(facts)
     )
 
 

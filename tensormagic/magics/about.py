@@ -112,7 +112,7 @@ def _tell(magics: Any) -> None:
     rows = [(made.prog, str(made.description)) for made in _parsers()]
     magic_lines = [
         *(f"{name:<13} {text}" for name, text in rows),
-        f"{'':<13} --help behind any of them lists its options",
+        f"{'':<13} --help after any of them lists its options",
     ]
     text = "\n".join((*magic_lines, *own_lines, "", *_state_lines(magics)))
     if is_notebook(magics.shell):
@@ -138,7 +138,7 @@ def _fitted(text: str) -> str:
 def _own() -> list[tuple[str, str]]:
     return [
         ("%tensormagic check", "memory that nothing uses, modules that miss parameters"),
-        ("%tensormagic check net, optimizer, loader", "a look before training, from one batch"),
+        ("%tensormagic check net, optimizer, loader", "check a training before it begins, with one batch"),
         *((f"%tensormagic {name} on|off", text) for name, text in SWITCHES.items()),
         ("%tensormagic help tracegrad, %tensormagic TM302", "the page of a magic, of a finding"),
         ("%tensormagic help", "all topics"),

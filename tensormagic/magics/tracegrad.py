@@ -10,14 +10,14 @@ from typing import Any
 from IPython.core.error import UsageError
 
 from tensormagic import api
-from tensormagic.api.running import Steps, pace_of
+from tensormagic.api.running import Steps, schedule_of
 from tensormagic.errors import TraceError
 from tensormagic.magics import engines
 from tensormagic.magics.arguments import Magic, Output, pieces, unquoted
 from tensormagic.magics.frames import Followed, check, deliver, is_notebook, relays_updates, run_cell
 from tensormagic.magics.live_output import last_report, shown
 from tensormagic.magics.shared_assets import cell_number
-from tensormagic.reports import Cell, Pace
+from tensormagic.reports import Cell, Schedule
 
 
 def run(shell: Any, line: str, cell: str | None, *, live: str) -> Any:
@@ -35,7 +35,7 @@ def run(shell: Any, line: str, cell: str | None, *, live: str) -> Any:
     if given is None:
         return None
     options, output = given
-    if options.stop and _pace(options) is not None:
+    if options.stop and _schedule(options) is not None:
         raise UsageError("--stop nan looks at every step: leave out --budget, --every and --steps")
     if options.ranks == "" and (options.memory or options.writes or options.draws):
         raise UsageError("--ranks alone compares the traces of all engines: leave out --memory, --writes and --draws")
@@ -55,7 +55,7 @@ def _followed(shell: Any, live: str, options: argparse.Namespace, output: Output
     trace = api.Trace(
         shell.user_ns, cell, cell_number=functools.partial(cell_number, shell), title=options.title.strip("\"'"),
         level=options.level, forward=options.forward, values=options.values, stop=options.stop,
-        pace=_pace(options), ranks=unquoted(options.ranks),
+        schedule=_schedule(options), ranks=unquoted(options.ranks),
     )  # fmt: skip
     trace.asked(memory=options.memory, writes=options.writes, draws=options.draws)
     mode = options.live or live
@@ -74,14 +74,14 @@ def _for_engines(options: argparse.Namespace) -> str:
     return " ".join([f"--level {options.level}", *switches, *typed])
 
 
-def _pace(options: argparse.Namespace) -> Pace | None:
+def _schedule(options: argparse.Namespace) -> Schedule | None:
     """Return which steps the options ask for; None: every step.
 
     Raises:
         UsageError: says what was given, what was expected, and what to do.
     """
     try:
-        return pace_of(_share(options.budget), _whole("--every", options.every), _slice(options.steps))
+        return schedule_of(_share(options.budget), _whole("--every", options.every), _slice(options.steps))
     except TraceError as error:
         raise UsageError(str(error)) from None
 

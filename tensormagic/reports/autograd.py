@@ -81,7 +81,7 @@ StepKind = Literal["tensor", "op", "cut", "more", "loss", "nothing"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiveWay:
+class LivePath:
     """The way from a tensor to something computed from it, as the graph stands now."""
 
     end: str  #: What the user calls what was computed: ``"loss"``.
@@ -116,7 +116,7 @@ class GradientFacts:
     copies: tuple[str, ...] = ()  #: Names that share its memory but not its history.
     loss: str = ""  #: What the user says backward was called on; empty where nothing was said.
     #: The way to that loss, or to something computed from it that has a name; None where there is none.
-    way: LiveWay | None = None
+    path: LivePath | None = None
     scale: float = 1.0  #: The factor of a ``GradScaler`` in sight; 1 where there is none.
     searched: int = 0  #: How many things with a history were looked through for a way.
     seen: bool | None = None  #: Whether the last traced run met this very tensor as a leaf; None where that is unknown.
@@ -124,7 +124,7 @@ class GradientFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WayStep:
+class PathStep:
     """One stop on the way from a tensor to the loss."""
 
     label: str  #: ``"x"``, ``"relu"``, ``"loss"``; what ended the way for a cut; ``"12 more"``.
@@ -157,7 +157,7 @@ class WhyReport(Report):
     reason: str  #: In a word or two, stable: ``"cut off"``, ``"no backward yet"``, ``"fine"``.
     answer: str  #: One sentence.
     evidence: tuple[str, ...] = ()  #: What it rests on, a sentence each.
-    way: tuple[WayStep, ...] = ()  #: From the tensor towards the loss; empty where nothing is known of it.
+    path: tuple[PathStep, ...] = ()  #: From the tensor towards the loss; empty where nothing is known of it.
     remedy: tuple[str, ...] = ()  #: What to do: code, or a sentence with code in backticks.
     location: Location | None = None  #: The line it is about, where there is one.
     facts: GradientFacts | None = None  #: What the tensor itself shows; None for a module.

@@ -153,6 +153,20 @@ RENAMED = {
     "zero_rate_steps": "resting",
     "samples": "moments",
     "freeable": "releases",
+    "sampling": "pacing",
+    "unsampled": "unpaced",
+    "nonfinite_source": "first_bad",
+    "saved": "kept",
+    "retained": "kept",
+    "unchanged": "still",
+    "ranges": "stretches",
+    "path": "way",
+    "stack": "way",
+    "pass_norms": "brought",
+    "step_norms": "used",
+    "last_pass_norm": "brought",
+    "unsharded": "whole",
+    "partial_sums": "parts",
 }
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 

@@ -103,7 +103,7 @@ class BackwardFault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradientRead:
-    """One line that read ``.grad`` of a tensor that is no leaf and keeps none."""
+    """One line that read ``.grad`` of a tensor that is not a leaf and keeps none."""
 
     name: str  #: What the user calls it; empty where it has no name there.
     op: str  #: What made it.
@@ -207,7 +207,7 @@ class FailureReport(Report):
     function: str = ""
     phase: Phase = "forward"  #: Whether it happened in the forward, within a backward, or in neither.
     location: Location | None = None  #: The user's innermost line.
-    way: tuple[Location, ...] = ()  #: The user's lines that led there, the outermost first, ``location`` last.
+    stack: tuple[Location, ...] = ()  #: The user's lines that led there, the outermost first, ``location`` last.
     module: str = ""  #: Path of the innermost module whose forward was running: ``"net.fc1"``.
     operands: tuple[Operand, ...] = ()  #: What the call was given, in order.
     #: Whether the operands are those of the call itself, as it was made; False where they were read afterwards from the
@@ -251,7 +251,7 @@ class SwallowedError:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelInSight:
+class ModelInScope:
     """A model that the code which called backward can name."""
 
     name: str  #: ``"net"``, ``"self.model"``.
@@ -271,6 +271,6 @@ class LossWithoutGraph:
     grad_enabled: bool = True  #: Whether gradients were being recorded when backward was called.
     inference: bool = False  #: Whether the value was made under ``inference_mode``.
     cut: int | None = None  #: Index into `TraceReport.cuts` of what ended its way; None where that was not seen.
-    models: tuple[ModelInSight, ...] = ()  #: The models that the calling code can name.
+    models: tuple[ModelInScope, ...] = ()  #: The models that the calling code can name.
     count: int = 1  #: How often this line did it.
     expected: bool = False  #: Whether the code says that it expects the error; see `SwallowedError`.

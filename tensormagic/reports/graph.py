@@ -92,16 +92,16 @@ class Cut:
 
 # Where a forward whose result is not finite first held a NaN or Inf, as far as its nodes' saved tensors show.
 
-BadSource = Literal["made", "data", "leaf"]
+NonfiniteOrigin = Literal["made", "data", "leaf"]
 
 
 @dataclass(frozen=True, slots=True)
-class FirstBad:
+class NonfiniteSource:
     """The first NaN or Inf of a forward: made by a node, or there already in what went into it."""
 
     pass_number: int  #: Of the pass whose forward it was.
     node: int  #: Index of the node that made it, or that the data went into; of the leaf itself.
-    source: BadSource  #: ``"made"`` by the node, already in the ``"data"`` that it was given, or in a ``"leaf"``.
+    source: NonfiniteOrigin  #: ``"made"`` by the node, already in the ``"data"`` that it was given, or in a ``"leaf"``.
     nan: int  #: How many elements are NaN: of the node's result, of the data, or of the leaf.
     inf: int  #: How many are infinite.
     count: int  #: How many elements it has.
@@ -318,7 +318,7 @@ class Graph:
     forward_nonfinite: ForwardNonfinite | None = None
     #: Where the forward of the first pass whose result was not finite first held a NaN or Inf, as far as the saved
     #: tensors show.
-    first_bad: FirstBad | None = None
+    nonfinite_source: NonfiniteSource | None = None
 
 
 # What must hold between the parts of a trace that was read from a file: every number points at something.
@@ -355,7 +355,7 @@ def check_graph(graph: Graph, lines: int) -> None:
     require(every <= {(size, size, len(graph.edges))}, "a pass has numbers")
     nonfinite = graph.forward_nonfinite
     require(nonfinite is None or 0 <= nonfinite.node < size, "a forward made a NaN")
-    first = graph.first_bad
+    first = graph.nonfinite_source
     require(first is None or 0 <= first.node < size, "a forward held a NaN")
     bad = [
         *(node for frame in graph.frames for node in frame.bad),

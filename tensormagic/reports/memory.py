@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, TypeVar
 from tensormagic.errors import ReportFormatError
 from tensormagic.reports.aliases import Holder
 from tensormagic.reports.base import Gap, Location, Report
-from tensormagic.reports.watch import KeptMemory, LoneView, StoredGraph
+from tensormagic.reports.watch import RetainedMemory, StorageKeepingView, StoredGraph
 
 # The moment at which an allocation was refused: what was asked for, where, and what torch reported of the device.
 
@@ -143,8 +143,10 @@ class MemoryReport(Report):
     left_out: tuple[LiveStorage, ...] = ()
     freeable: tuple[FreeableMemory, ...] = ()  #: What letting go of each name would free, the most first.
     #: Large storages that only the session's history or the last error keeps alive, the largest first.
-    kept: tuple[KeptMemory, ...] = ()
-    views: tuple[LoneView, ...] = ()  #: Views that alone keep a larger storage alive, the largest storage first.
+    retained: tuple[RetainedMemory, ...] = ()
+    views: tuple[
+        StorageKeepingView, ...
+    ] = ()  #: Views that alone keep a larger storage alive, the largest storage first.
     graphs: tuple[StoredGraph, ...] = ()  #: Graphs that stored results keep alive, the largest first.
     looked: int = 0  #: How many objects were looked through.
     title: str = ""  #: What was asked for; empty for the whole session.
@@ -191,7 +193,7 @@ class DeviceGain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FreeingReport(Report):
+class FreeHistoryReport(Report):
     """What outputs and the last error keep that nothing else does."""
 
     kind_name: ClassVar[str] = "freeing"

@@ -186,8 +186,8 @@ class RankReport(Report):
     compared_step: int = 0  #: The last step of an optimizer of which all did; 0 without one, and where it is not known.
     compared_after: int = 0  #: The pass before that step, where its number is not known; else 0.
     #: Norms of the gradients in that pass, before they were reduced: a row of all parameters for each rank.
-    brought: Floats = field(default_factory=no_numbers)
-    used: Floats = field(default_factory=no_numbers)  #: Norms of what that step used, likewise.
+    pass_norms: Floats = field(default_factory=no_numbers)
+    step_norms: Floats = field(default_factory=no_numbers)  #: Norms of what that step used, likewise.
     differences: tuple[Difference, ...] = ()  #: What differs where it should not, the first time each.
     #: The first pass in which a gradient or the loss of some rank, not of all, was not finite; 0 without.
     bad_pass: int = 0
@@ -206,7 +206,7 @@ class RankReport(Report):
 
     def check(self) -> None:
         """Raise ReportFormatError where a part points at what is not there."""
-        sizes = {len(self.brought), len(self.used)}
+        sizes = {len(self.pass_norms), len(self.step_norms)}
         require(sizes <= {0, len(self.ranks) * len(self.names)}, "a rank has a norm for a parameter")
         if (come := self.arrivals) is not None:
             size = len(come.numbers)

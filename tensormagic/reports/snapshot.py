@@ -15,16 +15,16 @@ from tensormagic.reports.base import Gap, Location, Report
 from tensormagic.reports.memory_run import LineMemory, Timeline
 
 BlockState = Literal["allocated", "awaiting free", "free"]
-StretchState = Literal["allocated", "awaiting free", "free", "mixed"]
+RangeState = Literal["allocated", "awaiting free", "free", "mixed"]
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotStretch:
+class SnapshotRange:
     """A stretch of a segment: one block, or neighbours that are too small to be distinguished."""
 
     #: In use by a tensor, waiting for another stream to let go of it, or free; ``"mixed"`` where joined blocks are in
     #: several states.
-    state: StretchState
+    state: RangeState
     nbytes: int  #: Its length.
     used: int = 0  #: Bytes of it that are in use.
     blocks: int = 1  #: How many blocks it is.
@@ -48,7 +48,7 @@ class Segment:
     pool: tuple[int, int] = (0, 0)
     expandable: bool = False  #: Whether it grows in place (``expandable_segments:True``).
     largest_free: int = 0  #: Its largest block that is free.
-    stretches: tuple[SnapshotStretch, ...] = ()  #: What lies in it, in order of address; together they are `nbytes`.
+    ranges: tuple[SnapshotRange, ...] = ()  #: What lies in it, in order of address; together they are `nbytes`.
 
     @property
     def free(self) -> int:
@@ -71,7 +71,7 @@ class SnapshotBlock:
     state: BlockState = "allocated"  #: In use, or waiting for another stream.
     line: int = -1  #: Index into `SnapshotReport.lines`; -1 where none is known.
     #: The lines of the user's that led there, the outermost first; the last is the one that allocated it.
-    way: tuple[Location, ...] = ()
+    stack: tuple[Location, ...] = ()
     stream: int = 0  #: The stream it was allocated for.
     #: What the program called it (``torch.cuda.memory._set_memory_metadata``), or a profiler's category.
     label: str = ""
@@ -115,7 +115,7 @@ class RefusedAllocation:
     free: int  #: Bytes that the driver counted as free.
     live: int | None = None  #: Bytes that were in use, as asked for; None where the history does not tell.
     seconds: float | None = None  #: When, from the first event on; None where events have no times.
-    way: tuple[Location, ...] = ()  #: The lines of the user's that led there, the outermost first.
+    stack: tuple[Location, ...] = ()  #: The lines of the user's that led there, the outermost first.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,11 +143,11 @@ class SnapshotReport(Report):
     gaps: tuple[Gap, ...] = ()  #: What the snapshot does not tell, or could not be used.
 
     def check(self) -> None:
-        """Raise ReportFormatError where a timeline, or the stretches of a segment, do not add up."""
+        """Raise ReportFormatError where a timeline, or the ranges of a segment, do not add up."""
         for timeline in self.timelines:
             timeline.check()
         for segment in self.segments:
-            found = sum(one.nbytes for one in segment.stretches)
+            found = sum(one.nbytes for one in segment.ranges)
             if found != segment.nbytes:
                 described = f"a segment of {segment.nbytes} bytes, but its blocks have {found}"
                 raise ReportFormatError(f"a memory snapshot does not add up: {described}")

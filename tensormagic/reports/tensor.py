@@ -224,7 +224,7 @@ class AutogradReport:
     requires_grad: bool  #: The flag.
     is_leaf: bool  #: The flag.
     grad_fn: str | None  #: Name of the node that made it (``"MmBackward0"``), or None.
-    retains_grad: bool  #: Whether ``.grad`` will be kept although it is no leaf.
+    retains_grad: bool  #: Whether ``.grad`` will be kept although it is not a leaf.
     #: ``"none"``, ``"present"`` or ``"unreadable"``: the state of ``.grad``, read without the warning that torch gives
     #: for a non-leaf.
     grad: str

@@ -41,7 +41,7 @@ def _no_numbers() -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class Schedule:
     """What was asked for. A budget stands alone; the others may come together."""
 
     #: The share of the untraced run's time that tracing may take, e.g. 0.05; None: no budget.
@@ -56,10 +56,10 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class Pacing:
+class StepSampling:
     """What came of it."""
 
-    asked: Pace  #: What was asked for.
+    asked: Schedule  #: What was asked for.
     steps: int = 0  #: How many of the run's steps were traced.
     passes: int = 0  #: How many of its backward passes were traced.
     #: The traced steps, (first, last) of each stretch; of very many the first and the last ones.
@@ -77,7 +77,7 @@ class Pacing:
     last_norms: Floats = field(default_factory=_no_numbers)
     paused: bool = False  #: Whether the run goes on untraced right now.
     next_step: int = 0  #: About the step that will be traced next; 0 where none is known.
-    unpaced: str = ""  #: Why the tracer could not leave between the steps; empty where it could.
+    unsampled: str = ""  #: Why the tracer could not leave between the steps; empty where it could.
 
 
 # What a traced run did: the graphs autograd built, the passes that went through them, and what each leaf got.
@@ -138,7 +138,7 @@ class ParameterSeries:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class SavedTotals:
     """What an existing graph keeps for its backward; known of a graph that is drawn, not of a run."""
 
     slots: int = 0  #: Saved tensors that are there; one that two nodes save counts twice.
@@ -186,12 +186,12 @@ class TraceReport(Report):
     #: Every leaf that took part and every parameter of every module that took part.
     parameters: tuple[ParameterSeries, ...] = ()
     gaps: tuple[Gap, ...] = ()  #: What could not be seen, and why.
-    kept: Kept | None = None  #: What the graph keeps for its backward; None for a run.
+    saved: SavedTotals | None = None  #: What the graph keeps for its backward; None for a run.
     #: What ended the way of values that backward was called on, where nothing was left to go back along; those within a
     #: graph are in `Graph.cuts`.
     cuts: tuple[Cut, ...] = ()
     ops: OpsReport | None = None  #: Every operation that ran; None but at level ``"ops"``.
-    pacing: Pacing | None = None  #: Which steps were traced, and what that cost; None where all were to be.
+    sampling: StepSampling | None = None  #: Which steps were traced, and what that cost; None where all were to be.
     failure: FailureReport | None = None  #: The call that ended the run, where it was one of torch's that failed.
     observations: tuple[Observation, ...] = ()  #: What single calls of the forward did that is worth knowing.
     training: Training | None = None  #: What the training loop did from step to step; None where nothing was trained.
@@ -233,7 +233,7 @@ class TraceReport(Report):
         require(moves <= {0, len(self.passes)}, "a step after a pass moved a parameter")
         steps = {len(series.stepped) for series in self.parameters}
         require(steps <= {0, len(self.passes)}, "a step after a pass used a gradient")
-        standing = 0 if self.pacing is None else len(self.pacing.last_norms)
+        standing = 0 if self.sampling is None else len(self.sampling.last_norms)
         require(standing in {0, len(self.parameters)}, "a parameter's .grad stands at the end")
         sizes = [len(graph.nodes) for graph in self.graphs]
         places = [*(finding.node for finding in self.findings if finding.node), *self._fault_places()]
@@ -259,7 +259,7 @@ class TraceReport(Report):
     @property
     def passes_traced(self) -> int:
         """How many of the passes were traced: all, where nothing else was asked for."""
-        return self.passes_seen if self.pacing is None else self.pacing.passes
+        return self.passes_seen if self.sampling is None else self.sampling.passes
 
     def location(self, index: int | None) -> Location | None:
         """Return the location with that index, or None."""

@@ -93,7 +93,9 @@ class Accumulation:
     first_norm: float  #: The norm that this step used.
     last_step: int  #: The last step that was measured.
     last_norm: float  #: The norm that this one used.
-    brought: float | None = None  #: The norm of what the one backward before it brought; None where there were several.
+    last_pass_norm: float | None = (
+        None  #: The norm of what the one backward before it brought; None where there were several.
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +148,7 @@ class Clipping:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FrozenMove:
+class FrozenUpdate:
     """A parameter that asks for no gradient, and that steps of an optimizer moved without one that was new."""
 
     parameter: str  #: Its name.
@@ -269,7 +271,7 @@ class Training:
     drifting: tuple[UntrainedNorm, ...] = ()
     #: Indices into `TraceReport.parameters` of weights whose rows are all the same at the end of the run.
     alike: tuple[int, ...] = ()
-    frozen: tuple[FrozenMove, ...] = ()  #: Parameters that are frozen and move.
+    frozen: tuple[FrozenUpdate, ...] = ()  #: Parameters that are frozen and move.
     idle: tuple[IdleOptimizer, ...] = ()  #: Optimizers that made no step.
     used_up: tuple[UsedUpIterator, ...] = ()  #: Loops over iterators that are empty from the second round on.
     same_order: tuple[SameOrder, ...] = ()  #: Loaders that gave their data in the same order in two rounds of a loop.
@@ -283,8 +285,8 @@ Spread = Literal["DDP", "FSDP1", "FSDP2", "DTensor"]
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
-    """Parameters that lie whole on every rank of their mesh, beside others that are cut."""
+class UnshardedParameters:
+    """Parameters that lie whole on every rank of their mesh, beside others that are sharded."""
 
     largest: str  #: The name of the largest.
     count: int  #: How many.
@@ -294,7 +296,7 @@ class Whole:
 
 
 @dataclass(frozen=True, slots=True)
-class TakenPart:
+class PartialSum:
     """A part of a sum over ranks that a loss was computed from as if it were the whole."""
 
     over: str  #: The dimensions of the mesh over which the parts are to be added up.
@@ -312,5 +314,7 @@ class Parallel:
     #: are reduced), ``"FSDP1"``, ``"FSDP2"`` (each holds a shard, gradients are reduced and sharded), ``"DTensor"``
     #: (the gradients are DTensors themselves, as under tensor parallelism).
     kinds: tuple[Spread, ...] = ()
-    whole: Whole | None = None  #: Parameters that lie whole on each rank, where others are cut; None without such.
-    parts: tuple[TakenPart, ...] = ()  #: Parts of sums that were taken for the whole.
+    unsharded: UnshardedParameters | None = (
+        None  #: Parameters that lie whole on each rank, where others are cut; None without such.
+    )
+    partial_sums: tuple[PartialSum, ...] = ()  #: Parts of sums that were taken for the whole.

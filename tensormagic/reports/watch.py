@@ -13,7 +13,7 @@ from tensormagic.reports.base import Gap, Location, Report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StillParameters:
+class UnchangedParameters:
     """Parameters of one model that ask for a gradient and that nothing changed while an optimizer made steps."""
 
     owner: str  #: Name of the model: ``"net"``.
@@ -23,7 +23,7 @@ class StillParameters:
     held: bool
     names: tuple[str, ...]  #: All parameters of the model in order: ``"net.fc1.weight"``.
     numels: tuple[int, ...]  #: Elements of each.
-    still: tuple[int, ...]  #: The numbers of those that stand still.
+    unchanged: tuple[int, ...]  #: The numbers of those that stand still.
     trained: tuple[int, ...]  #: The numbers of those that an optimizer changed.
     #: The numbers of those that stand still beside modules of the same make that are trained.
     alike: tuple[int, ...] = ()
@@ -137,17 +137,17 @@ class ModulesReport:
 
 # What is in a session: what is kept alive by whom, and what its modules hold beside their registries.
 
-KeptBy = Literal["history", "traceback", "both"]
+RetainedBy = Literal["history", "traceback", "both"]
 GraphForm = Literal["items", "sum"]
 
 
 @dataclass(frozen=True, slots=True)
-class KeptMemory:
+class RetainedMemory:
     """A storage that no name of the user's leads to, and that something of the session keeps alive."""
 
     #: What leads to it: ``"Out[5]"`` and ``"_5"``, or ``"the last error (ValueError), local y of f"``.
     holders: tuple[str, ...]
-    kind: KeptBy  #: ``"history"``, ``"traceback"`` or ``"both"``.
+    kind: RetainedBy  #: ``"history"``, ``"traceback"`` or ``"both"``.
     shape: tuple[int, ...]  #: Of the tensor that was found.
     dtype: str  #: Without the ``torch.`` prefix.
     device: str  #: As torch writes it.
@@ -156,7 +156,7 @@ class KeptMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class LoneView:
+class StorageKeepingView:
     """A tensor that reads a part of a storage, and is all that keeps the storage alive."""
 
     name: str  #: What it is called.
@@ -215,18 +215,20 @@ class WatchReport(Report):
     nbytes: int = 0  #: What these take, each counted once.
     modules: ModulesReport = field(default_factory=ModulesReport)  #: What modules hold beside their registries.
     #: Large storages that only the session's history or the last error keeps alive, the largest first.
-    kept: tuple[KeptMemory, ...] = ()
-    views: tuple[LoneView, ...] = ()  #: Views that alone keep a larger storage alive, the largest storage first.
+    retained: tuple[RetainedMemory, ...] = ()
+    views: tuple[
+        StorageKeepingView, ...
+    ] = ()  #: Views that alone keep a larger storage alive, the largest storage first.
     graphs: tuple[StoredGraph, ...] = ()  #: Graphs that stored results keep alive, the largest first.
     sizes: tuple[HeldSize, ...] = ()  #: What holds the most, the largest first: containers, and tensors with a name.
     #: What grew by the same amount from look to look; only where earlier looks were given.
     growing: tuple[Growth, ...] = ()
     #: Parameters that nothing changed while others of their model were trained.
-    still: tuple[StillParameters, ...] = ()
+    unchanged: tuple[UnchangedParameters, ...] = ()
     gaps: tuple[Gap, ...] = ()  #: What could not be looked at, and why.
 
 
-# What a look before training has found, from one batch, on copies.
+# What the check before training found, from one batch, on copies.
 
 ProbeState = Literal["fine", "look", "wrong", "unknown"]
 
@@ -278,7 +280,7 @@ class FunctionCheck:
 
 @dataclass(frozen=True, slots=True)
 class Overfit:
-    """How far a copy of the model learned a handful of samples by heart."""
+    """How far a copy of the model overfitted a few samples."""
 
     samples: int  #: How many.
     steps: int  #: How many steps were made.
@@ -288,7 +290,7 @@ class Overfit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartReport(Report):
-    """What a look before training has found."""
+    """What the check before training found."""
 
     kind_name: ClassVar[str] = "start"
 

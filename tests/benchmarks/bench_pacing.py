@@ -47,7 +47,7 @@ def test_a_budget_of_five_percent_holds(name):
         paced = _seconds(step, count, trace)
         after = _seconds(step, count, contextlib.nullcontext())
         ratios.append(2 * paced / (before + after))
-        told.append(trace.report.pacing)
+        told.append(trace.report.sampling)
     middle = told[len(told) // 2]
     print(f"\n{WORKLOADS[name].__doc__}\n    --budget 5%: {statistics.median(ratios):.3f} ({min(ratios):.3f} to "
           f"{max(ratios):.3f}), told {[f'{100 * one.cost:.1f}' for one in told]} %, "

@@ -46,7 +46,7 @@ def test_made_inside_no_grad_it_can_still_require_grad() -> None:
 
 
 def test_computed_tensor_names_its_leaves() -> None:
-    """A new tensor computed from leaves is no leaf; the sentence says where its gradient goes."""
+    """A new tensor computed from leaves is not a leaf; the sentence says where its gradient goes."""
     w, b = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
     report = look(w * 2 + b, w=w, b=b)
     assert (report.is_leaf, report.grad_fn, report.leaves, report.leaf_count) == (False, "AddBackward0", ("b", "w"), 2)

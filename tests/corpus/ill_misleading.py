@@ -16,7 +16,7 @@ from tests.corpus.data import batches
 @ill("TM307", severity="warning", subject="w", line="w.grad.zero_()", related=("w = w - 0.1 * w.grad",),
      says=("Change the leaf in place", "`with torch.no_grad(): w -= 0.1 * w.grad`"))  # fmt: skip
 def an_update_that_makes_a_new_tensor():
-    """After the first update w is no leaf any more, and its gradient is None."""
+    """After the first update w is not a leaf any more, and its gradient is None."""
     w, x, y = torch.zeros(3, requires_grad=True), torch.randn(10, 3), torch.randn(10)
     with tm.trace(namespace={"w": w}) as trace:
         for _ in range(2):

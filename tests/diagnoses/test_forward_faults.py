@@ -8,7 +8,7 @@ import math
 import pytest
 
 from tensormagic.diagnoses import diagnose
-from tensormagic.reports import Edge, FirstBad, FirstNonfinite, ForwardNonfinite, ForwardValues, Graph
+from tensormagic.reports import Edge, FirstNonfinite, ForwardNonfinite, ForwardValues, Graph, NonfiniteSource
 from tests.diagnoses.samples import LINES, born, frame, leaf, op, run
 
 
@@ -19,7 +19,7 @@ def faulty(name="log", *, first=None, value=math.nan, first_nonfinite=(), of=1, 
     norms = (math.nan if bad else 1.0, 1.0, 1.0)
     frames = (frame(1, norms, shown), *(frame(at, (1.0, 1.0, 1.0)) for at in range(2, of + 1)))
     edges = (Edge(2, 1, 0, 0), Edge(1, 0, 0, 0))
-    graph = Graph(1, nodes, edges, (2,), (2, 1, 0), of, frames, first_nonfinite, first_bad=first)
+    graph = Graph(1, nodes, edges, (2,), (2, 1, 0), of, frames, first_nonfinite, nonfinite_source=first)
     report = run(graph, count=of, bad=(1,) if bad else ())
     done = (dataclasses.replace(report.passes[0], value=value), *report.passes[1:])
     return dataclasses.replace(report, passes=done)
@@ -33,7 +33,7 @@ def only(report, code="TM401"):
 
 def test_data_that_held_it_already():
     """Code, severity, sentence, line, numbers, remedy, subject and node."""
-    found = only(faulty("addmm", first=FirstBad(1, 1, "data", 3, 0, 320, "images", (32, 10))))
+    found = only(faulty("addmm", first=NonfiniteSource(1, 1, "data", 3, 0, 320, "images", (32, 10))))
     assert found.severity == "error"
     assert found.message == (
         "images, which goes into addmm of net.0, model.py, line 3, already holds 3 NaN among its 320 elements."
@@ -46,7 +46,7 @@ def test_data_that_held_it_already():
 
 def test_data_without_a_name():
     """Its shape is told instead."""
-    found = only(faulty("addmm", first=FirstBad(1, 1, "data", 0, 1, 320, "", (32, 10))))
+    found = only(faulty("addmm", first=NonfiniteSource(1, 1, "data", 0, 1, 320, "", (32, 10))))
     assert found.message.startswith("The data of shape (32, 10), which goes into addmm")
     assert found.message.endswith("already holds 1 infinite element among its 320 elements.")
     assert found.subject == "addmm"
@@ -54,12 +54,12 @@ def test_data_without_a_name():
 
 def test_a_leaf_that_held_it_already():
     """The line is that of the op that uses it; a later pass says whose doing it is."""
-    found = only(faulty(first=FirstBad(1, 0, "leaf", 2, 0, 8, shape=(8,))))
+    found = only(faulty(first=NonfiniteSource(1, 0, "leaf", 2, 0, 8, shape=(8,))))
     assert found.message == (
         "x holds 2 NaN among its 8 elements before the forward begins: it was there from the start."
     )
     assert found.location == LINES[2]
-    later = FirstBad(2, 0, "leaf", 2, 0, 8, shape=(8,))
+    later = NonfiniteSource(2, 0, "leaf", 2, 0, 8, shape=(8,))
     assert "in backward pass 2 of 3: an earlier optimizer step produced it." in only(faulty(first=later, of=3)).message
 
 
@@ -76,7 +76,7 @@ def test_a_leaf_that_held_it_already():
 )
 def test_what_an_op_made(name, facts, words):
     """What it made, and of what."""
-    found = only(faulty(name, first=FirstBad(1, 1, "made", 3, 0, 10, **facts)))
+    found = only(faulty(name, first=NonfiniteSource(1, 1, "made", 3, 0, 10, **facts)))
     opening = (
         "The forward makes its first NaN value in"
         if facts.get("certain", True)
@@ -88,7 +88,7 @@ def test_what_an_op_made(name, facts, words):
 
 def test_a_function_of_the_persons_own():
     """What it does is not known: its forward may leave a domain as well as a range."""
-    report = faulty("Clamp", first=FirstBad(1, 1, "made", 0, 3, 10))
+    report = faulty("Clamp", first=NonfiniteSource(1, 1, "made", 0, 3, 10))
     (graph,) = report.graphs
     nodes = (graph.nodes[0], dataclasses.replace(graph.nodes[1], kind="custom"), graph.nodes[2])
     found = only(dataclasses.replace(report, graphs=(dataclasses.replace(graph, nodes=nodes),)))
@@ -98,7 +98,7 @@ def test_a_function_of_the_persons_own():
 
 def test_float16_that_overflows_in_the_forward():
     """TM407: made of finite numbers, and beyond 65504."""
-    first = FirstBad(1, 1, "made", 0, 5, 10)
+    first = NonfiniteSource(1, 1, "made", 0, 5, 10)
     found = only(faulty("addmm", first=first, dtype="float16", value=math.inf), "TM407")
     assert found.message == (
         "The forward overflows float16 in addmm of net.0, model.py, line 3: 5 of the 10 elements of its result are "
@@ -111,7 +111,7 @@ def test_float16_that_overflows_in_the_forward():
 
 def test_a_run_that_gets_over_it_or_whose_gradients_are_finite_is_a_warning():
     """Nothing was lost but one step."""
-    first = FirstBad(1, 1, "made", 1, 0, 10, negative=1)
+    first = NonfiniteSource(1, 1, "made", 1, 0, 10, negative=1)
     assert only(faulty(first=first, of=3)).severity == "warning"
     assert only(faulty(first=first, bad=False)).severity == "warning"
     assert only(faulty(first=first)).severity == "error"
@@ -124,14 +124,14 @@ def nonfinite(**facts):
 
 def test_tm402_tells_more_of_an_op_that_it_knows():
     """A logarithm whose slope is infinite and whose value is, too: one finding, with the better remedy."""
-    first = FirstBad(1, 1, "made", 0, 1, 10, zero=1)
+    first = NonfiniteSource(1, 1, "made", 0, 1, 10, zero=1)
     only(faulty(first=first, first_nonfinite=(nonfinite(saved_name="self", saved_zero=1),)), "TM402")
     only(faulty("mul", first=first, first_nonfinite=(nonfinite(),)), "TM401")
 
 
 def test_what_is_older_is_told():
     """Data that were bad, and a backward that only hands it on: TM401; a gradient of an earlier pass: TM402."""
-    first = FirstBad(1, 1, "data", 1, 0, 10, "x")
+    first = NonfiniteSource(1, 1, "data", 1, 0, 10, "x")
     only(faulty("mul", first=first, first_nonfinite=(nonfinite(),)))
     late = dataclasses.replace(first, pass_number=3)
     only(faulty("mul", first=late, first_nonfinite=(nonfinite(),), of=3), "TM402")

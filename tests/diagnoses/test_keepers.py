@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tensormagic.reports import Growth, LoneView, UntiedPair
+from tensormagic.reports import Growth, StorageKeepingView, UntiedPair
 from tests.views.samples_watch import MIB, found, growth, hidden, kept, line, loose, stored
 
 ERROR = "the last error (ValueError), local x of f"
@@ -18,7 +18,7 @@ def only(**parts):
 
 def test_the_history_is_told_once_with_all_it_keeps():
     """The largest first; each with the magic that deletes it."""
-    told = only(kept=(kept("Out[7][0]", mib=30), kept("Out[2]", mib=20)))
+    told = only(retained=(kept("Out[7][0]", mib=30), kept("Out[2]", mib=20)))
     assert (told.code, told.severity, told.subject) == ("TM501", "warning", "Out[7]")
     assert told.message.startswith("Out[7] and Out[2] keep 50 MiB alive that none of your variables refers to")
     assert "`%xdel _7` and `%xdel _2`" in told.remedy
@@ -27,7 +27,7 @@ def test_the_history_is_told_once_with_all_it_keeps():
 
 def test_outputs_that_are_left_alone():
     """Fifteen megabytes are no trouble."""
-    assert found(kept=(kept(mib=15), kept("Out[6]", mib=15))).findings == ()
+    assert found(retained=(kept(mib=15), kept("Out[6]", mib=15))).findings == ()
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_outputs_that_are_left_alone():
 )
 def test_the_last_error_says_what_holds_the_memory(place, words):
     """The variable where the frame tells it."""
-    told = only(kept=(kept(place, "traceback", location=line(3, "raise ValueError", "f")),))
+    told = only(retained=(kept(place, "traceback", location=line(3, "raise ValueError", "f")),))
     assert told.code == "TM502"
     kept_alive = "The last error keeps 20 MiB alive that none of your variables refers to"
     assert told.message == f"{kept_alive}: its traceback {words}"
@@ -49,7 +49,7 @@ def test_the_last_error_says_what_holds_the_memory(place, words):
 
 def test_what_both_keep_takes_both_remedies():
     """An error about something that was displayed."""
-    told = only(kept=(kept("Out[4]", "both"),))
+    told = only(retained=(kept("Out[4]", "both"),))
     assert told.code == "TM502"
     assert "`1/0`" in told.remedy
     assert "then `%xdel _4`" in told.remedy
@@ -57,11 +57,14 @@ def test_what_both_keep_takes_both_remedies():
 
 def test_a_view_that_alone_keeps_a_storage():
     """TM205, as of a single tensor: from 16 MiB on, of which it reads a sixteenth or less."""
-    told = only(views=(LoneView("rows[1]", MIB, 16 * MIB),))
+    told = only(views=(StorageKeepingView("rows[1]", MIB, 16 * MIB),))
     assert (told.code, told.severity, told.subject) == ("TM205", "warning", "rows[1]")
     assert told.message.startswith("rows[1] reads 1 MiB and keeps 16 MiB alive: nothing else uses")
     assert "`rows[1] = rows[1].clone()`" in told.remedy
-    assert found(views=(LoneView("a", MIB + 1, 16 * MIB), LoneView("b", 4, 16 * MIB - 1))).findings == ()
+    assert (
+        found(views=(StorageKeepingView("a", MIB + 1, 16 * MIB), StorageKeepingView("b", 4, 16 * MIB - 1))).findings
+        == ()
+    )
 
 
 def test_a_stored_graph_by_its_bytes():

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from tensormagic.diagnoses import diagnose
-from tensormagic.reports import UNTOUCHED, Graph, OptimizerUse, Pace, Pacing, StepPattern, Training
+from tensormagic.reports import UNTOUCHED, Graph, OptimizerUse, Schedule, StepPattern, StepSampling, Training
 from tests.diagnoses.samples import LINES, leaf, op, parameter, run
 
 NAMES = ("net.body.weight", "net.body.bias", "net.head.weight", "net.head.bias")
@@ -54,7 +54,7 @@ def test_a_part_that_was_replaced():
         ({}, (0, 1, 2, 3)),
         ({"elsewhere": (2, 3)}, (0, 1)),
         ({"elsewhere": None}, (0, 1)),
-        ({"pacing": Pacing(Pace(every=2), passes=2)}, (0, 1)),
+        ({"sampling": StepSampling(Schedule(every=2), passes=2)}, (0, 1)),
         ({"parameters": [parameter(name, [1.0, 1.0, 1.0 if "body" in name else UNTOUCHED], owner=name[:8])
                          for name in NAMES]}, (0, 1)),
         ({"parameters": [parameter(name, [1.0] * 3, requires_grad="body" in name) for name in NAMES]}, (0, 1)),

@@ -7,11 +7,11 @@ import dataclasses
 import pytest
 
 from tensormagic.diagnoses import diagnose
-from tensormagic.reports import StillParameters, WatchReport
+from tensormagic.reports import UnchangedParameters, WatchReport
 
 NAMES = tuple(f"net.{layer}.{kind}" for layer in ("body", "side", "head") for kind in ("weight", "bias"))
-SIDE = StillParameters(
-    owner="net", optimizer="opt", held=True, names=NAMES, numels=(16, 4, 16, 4, 8, 2), still=(2, 3),
+SIDE = UnchangedParameters(
+    owner="net", optimizer="opt", held=True, names=NAMES, numels=(16, 4, 16, 4, 8, 2), unchanged=(2, 3),
     trained=(0, 1, 4, 5), watched=12, steps=40,
 )  # fmt: skip
 NO_PATH = "no path leads there from the loss"
@@ -21,7 +21,7 @@ STEPS = "opt steps 4 of the 6 parameters of net"
 
 def told(**changed):
     """Return code, severity and sentence of what is found."""
-    report = WatchReport(still=(dataclasses.replace(SIDE, **changed),))
+    report = WatchReport(unchanged=(dataclasses.replace(SIDE, **changed),))
     return [(found.code, found.severity, found.message) for found in diagnose(report)]
 
 
@@ -74,13 +74,13 @@ def test_what_gets_gradients_and_is_in_no_optimizer():
 )
 def test_what_is_often_meant_is_a_note(still, trained, severity):
     """By where the layers stand, and how much is left out."""
-    assert [found[1] for found in told(held=False, still=still, trained=trained)] == [severity]
+    assert [found[1] for found in told(held=False, unchanged=still, trained=trained)] == [severity]
 
 
 def test_a_parameter_of_the_model_itself_is_no_first_layer():
     """It stands before all layers, wherever it is used."""
     names = ("net.temperature", *NAMES)
-    found = told(held=False, names=names, numels=(1, *SIDE.numels), still=(0,), trained=(1, 2, 3, 4, 5, 6))
+    found = told(held=False, names=names, numels=(1, *SIDE.numels), unchanged=(0,), trained=(1, 2, 3, 4, 5, 6))
     assert [severity for _, severity, _ in found] == ["warning"]
 
 
@@ -90,7 +90,9 @@ def test_remedies_are_code():
     remedies = [
         found.remedy
         for held, still in ((True, (2, 3)), (False, (2, 3)), (False, (3,)))
-        for found in diagnose(WatchReport(still=(dataclasses.replace(SIDE, names=names, held=held, still=still),)))
+        for found in diagnose(
+            WatchReport(unchanged=(dataclasses.replace(SIDE, names=names, held=held, unchanged=still),))
+        )
     ]
     assert "`net[2].requires_grad_(False)`" in remedies[0]
     assert '`opt.add_param_group({"params": net[2].parameters()})`' in remedies[1]

@@ -58,7 +58,7 @@ def test_the_initial_loss(value, expected, said):
 )  # fmt: skip
 def test_learning_by_heart(tried, said):
     """A loss that still falls is on its way; too few steps tell nothing; a loss may be negative."""
-    assert state("learns by heart", overfit=tried) == said
+    assert state("overfits", overfit=tried) == said
 
 
 @pytest.mark.parametrize(

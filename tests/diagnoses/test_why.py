@@ -33,7 +33,7 @@ def leaf(*shape):
 
 
 def labels(report):
-    return [step.label for step in report.way]
+    return [step.label for step in report.path]
 
 
 # -- without a traced run -------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ def test_a_cut(net):
     assert report.answer.startswith("net.body.weight.grad is None because `.detach()` (test_why.py, line ")
     assert report.location.text == "return self.head(self.body(x).detach())"
     assert labels(report) == ["net.body.weight", "addmm", ".detach()", "addmm", "sum", "backward"]
-    assert [step.kind for step in report.way if step.bad] == ["cut"]
+    assert [step.kind for step in report.path if step.bad] == ["cut"]
     assert "`return self.head(self.body(x))`" in report.remedy[0]
 
 
@@ -214,7 +214,7 @@ def test_zeros_that_came():
     report = ask(w, {"w": w}, trace=trace.report)
     assert report.answer.startswith("Every element of w.grad is exactly zero because relu (test_why.py, line ")
     assert "all of its input lies where its slope is zero" in report.answer
-    assert [(step.label, step.norm) for step in report.way if step.bad] == [("relu", pytest.approx(3**0.5))]
+    assert [(step.label, step.norm) for step in report.path if step.bad] == [("relu", pytest.approx(3**0.5))]
 
 
 def test_zeros_that_were_set():
@@ -381,7 +381,7 @@ def test_a_tensor_that_the_run_did_not_see(other_run, name):
     report = ask(w, {name: w}, trace=other_run)
     assert report.answer == f"{name}.grad holds NaN (all 3 elements)."
     assert report.evidence == (f"The last traced run did not see {name}.",)
-    assert (report.location, report.way, report.source) == (None, (), "")
+    assert (report.location, report.path, report.source) == (None, (), "")
     assert report.remedy == ("Run the cell under `%%tracegrad`: it finds the line that made the first.",)
 
 

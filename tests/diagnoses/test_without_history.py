@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from tensormagic.diagnoses import diagnose
-from tensormagic.reports import Cut, FailureReport, LossWithoutGraph, ModelInSight, Operand
+from tensormagic.reports import Cut, FailureReport, LossWithoutGraph, ModelInScope, Operand
 from tests.diagnoses.samples import CALL, LINES, run
 
-PARTLY = (ModelInSight(name="net", parameters=4, frozen=3),)
+PARTLY = (ModelInScope(name="net", parameters=4, frozen=3),)
 REFUSED = "element 0 of tensors does not require grad and does not have a grad_fn"
 
 
@@ -37,10 +37,10 @@ def test_a_line_that_ended_the_way():
         ({"inference": True}, "it was made under `torch.inference_mode()`", "outside"),
         ({"grad_enabled": False}, "gradients are switched off", "set_grad_enabled(True)"),
         ({"dtype": "int64"}, "it is int64, and only floating-point values have gradients", "floating-point loss"),
-        ({"models": (ModelInSight(name="net", parameters=4, frozen=4),)},
+        ({"models": (ModelInScope(name="net", parameters=4, frozen=4),)},
          "nothing it was made from requires a gradient; all 4 parameters of net are frozen",
          "`net.requires_grad_(True)`"),
-        ({"models": (*PARTLY, ModelInSight(name="old", parameters=2, frozen=2))},
+        ({"models": (*PARTLY, ModelInScope(name="old", parameters=2, frozen=2))},
          "nothing it was made from requires a gradient, although 1 parameter of net does", "what net returns"),
     ],
     ids=["nothing", "inference", "switched off", "integers", "frozen", "not made from the model"],

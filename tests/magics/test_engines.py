@@ -128,7 +128,7 @@ def test_engines_that_do_not_reach_the_folder_post_64_bytes_a_step(shell, cell, 
     assert {one.state for one in drawn[0].ranks} == {"running"}
     *_, live, last = drawn
     assert [(one.passes, one.steps) for one in live.ranks] == [(4, 4)] * 2
-    assert (live.names, live.findings, len(live.brought)) == (("all parameters",), (), 2)
+    assert (live.names, live.findings, len(live.pass_norms)) == (("all parameters",), (), 2)
     assert all(one.peak for one in live.ranks)
     assert len(live.arrivals.numbers) == 4
     assert [one.passes for one in last.ranks] == [4, 4]

@@ -122,7 +122,7 @@ def test_about(cell):
     for words in (
         "%tensor ",
         "%%tracegrad ",
-        "--help behind any of them",
+        "--help after any of them",
         "torch 2.",
         "Python 3.",
         "TensorMagic.live = 'widget'",

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from tensormagic.reports import FreeingReport, MemoryReport
+from tensormagic.reports import FreeHistoryReport, MemoryReport
 
 FAILING = "def failing():\n    inside = torch.zeros(2000)\n    raise ValueError('no')\nfailing()"
 _ERRORS = ("last_exc", "last_value", "last_traceback", "last_type")
@@ -31,7 +31,7 @@ def weak(x: torch.Tensor) -> StorageWeakRef:
     return StorageWeakRef(x.untyped_storage())
 
 
-def entries(report: FreeingReport) -> dict[str, int]:
+def entries(report: FreeHistoryReport) -> dict[str, int]:
     """Return what frees how much."""
     return {one.name: one.nbytes for one in report.entries}
 

@@ -195,8 +195,8 @@ def test_a_budget(cell):
     """The first step is traced; the header says the share that was asked for, and the cost where a run lasts."""
     ran = cell(f"%%tracegrad --text --into r --budget 5%\n{LOOP}")
     report = cell("r").value
-    cost = ": cost " if report.pacing.cost else ")"
-    assert f"traced {report.pacing.steps} of 12 steps (budget 5 %{cost}" in " ".join(ran.out.split())
+    cost = ": cost " if report.sampling.cost else ")"
+    assert f"traced {report.sampling.steps} of 12 steps (budget 5 %{cost}" in " ".join(ran.out.split())
     assert report.passes[0].step == 1
 
 

@@ -223,6 +223,6 @@ def test_check_of_a_training_shows_questions_and_answers(cell):
     ran = cell("%tensormagic check model, torch.optim.SGD(model.parameters(), lr=0.1), batch")
     text = "".join(bundle["text/plain"] for bundle in ran.shown)
     assert "check model" in text
-    assert "learns by heart" in text
+    assert "overfits" in text
     assert "takes the model" in str(cell("%tensormagic check batch").error)
     assert "not a Python expression" in str(cell("%tensormagic check model,,").error)

@@ -110,7 +110,7 @@ def test_a_part_of_a_sum_that_is_taken_for_the_whole(world):
     )
     assert finding.location is not None
     assert "test_fake_backend.py" in finding.location.label
-    assert [one.over for one in report.parallel.parts] == ["tp"]
+    assert [one.over for one in report.parallel.partial_sums] == ["tp"]
 
 
 def reduced_by_hand(y):

@@ -116,9 +116,9 @@ def test_before_the_reduction_the_ranks_differ_and_after_it_they_do_not(folder):
     """Of the same run, by the norms that are shown."""
     report = tm.ranks(folder / "healthy")
     width = len(report.names)
-    assert len(report.brought) == len(report.used) == 2 * width
-    assert report.brought[:width] != report.brought[width:]
-    assert report.used[:width] == report.used[width:]
+    assert len(report.pass_norms) == len(report.step_norms) == 2 * width
+    assert report.pass_norms[:width] != report.pass_norms[width:]
+    assert report.step_norms[:width] == report.step_norms[width:]
 
 
 def test_a_file_that_ends_within_a_line_is_read_up_to_there(folder, tmp_path):

@@ -169,7 +169,7 @@ def test_a_report_says_which_rank_it_is_of(ranks, program):
     """And by what its parameters are spread."""
     for rank, found in enumerate(ranks):
         report = found[program]["grad"][1]
-        assert report.parallel == Parallel(rank, WORLD, KINDS[program], report.parallel.whole)
+        assert report.parallel == Parallel(rank, WORLD, KINDS[program], report.parallel.unsharded)
         assert TraceReport.from_dict(report.to_dict()) == report
 
 

@@ -116,8 +116,8 @@ def trace_report() -> reports.TraceReport:
         gaps=(reports.Gap("saved tensors", "freed before they were read"),),
         cuts=(reports.Cut(kind="copy", op="tensor", location=0, line=1, source_name=HOSTILE, dtype="float32"),),
         ops=_ops(),
-        pacing=_pacing(),
-        kept=reports.Kept(slots=4, storages=3, nbytes=96, leaf_bytes=8, freed=1, changed=2, unread=5),
+        sampling=_sampling(),
+        saved=reports.SavedTotals(slots=4, storages=3, nbytes=96, leaf_bytes=8, freed=1, changed=2, unread=5),
         failure=failure_report(),
         training=_training(),
         observations=(_observation(),),
@@ -126,7 +126,7 @@ def trace_report() -> reports.TraceReport:
         losses_without_graph=(
             reports.LossWithoutGraph(
                 name=HOSTILE, location=0, shape=(3,), dtype="int64", grad_enabled=False, inference=True, cut=0,
-                models=(reports.ModelInSight(name=HOSTILE, parameters=4, frozen=4),), count=2, expected=True,
+                models=(reports.ModelInScope(name=HOSTILE, parameters=4, frozen=4),), count=2, expected=True,
             ),
             reports.LossWithoutGraph(),
         ),
@@ -199,7 +199,7 @@ def _training() -> reports.Training:
         norms=(reports.UntrainedNorm(module=HOSTILE, location=0, batches=9, longest=3),), modes=(mode,),
         drifting=(reports.UntrainedNorm(module=HOSTILE, location=None, batches=7, longest=2),),
         clips=(reports.Clipping(location=0, calls=9, late=2, empty=1, exhausted=3),),
-        alike=(0,), idle=(reports.IdleOptimizer(name=HOSTILE, holds=(0,)),), frozen=(reports.FrozenMove(
+        alike=(0,), idle=(reports.IdleOptimizer(name=HOSTILE, holds=(0,)),), frozen=(reports.FrozenUpdate(
             parameter=HOSTILE, optimizer=HOSTILE, steps=3, zero=True, momentum=True, weight_decay=0.1, location=0,
             frozen=0, cleared=0,
         ),), names=((HOSTILE, "net"),),
@@ -219,7 +219,7 @@ def failure_report() -> reports.FailureReport:
         error=f"mat1 and mat2 shapes cannot be multiplied (3x4 and 5x6) {HOSTILE}",
         function="torch.mm",
         location=line,
-        way=(line, line),
+        stack=(line, line),
         module="net.fc1",
         operands=(
             reports.Operand(name=HOSTILE, role="self", shape=(3, 4), dtype="float32", device="cpu", stride=(4, 1),
@@ -257,9 +257,9 @@ def _ops() -> reports.OpsReport:
     )
 
 
-def _pacing() -> reports.Pacing:
-    return reports.Pacing(
-        asked=reports.Pace(budget=0.05, every=2, start=3, stop=90),
+def _sampling() -> reports.StepSampling:
+    return reports.StepSampling(
+        asked=reports.Schedule(budget=0.05, every=2, start=3, stop=90),
         steps=41,
         passes=44,
         ranges=((1, 1), (3, 7)),
@@ -272,7 +272,7 @@ def _pacing() -> reports.Pacing:
         last_norms=array("f", [-1.0]),
         paused=True,
         next_step=93,
-        unpaced=HOSTILE,
+        unsampled=HOSTILE,
     )
 
 
@@ -415,15 +415,16 @@ def why_report() -> reports.WhyReport:
         name=HOSTILE, expression=HOSTILE, shape=(3, 4), dtype="float32", requires_grad=True, is_leaf=False,
         retains_grad=True, is_parameter=True, inference=True, made_by="mul", leaves=(HOSTILE, "w"), grad="present",
         numel=12, norm=math.inf, zero=3, nan=1, inf=2, relative=HOSTILE, copies=(HOSTILE,), loss=HOSTILE,
-        way=reports.LiveWay(end=HOSTILE, is_scalar=False, ops=("mul", HOSTILE), freed=True), scale=65536.0, searched=4,
+        path=reports.LivePath(end=HOSTILE, is_scalar=False, ops=("mul", HOSTILE), freed=True), scale=65536.0,
+        searched=4,
     )  # fmt: skip
     return reports.WhyReport(
         findings=(finding(),), name=HOSTILE, reason="cut off", answer=HOSTILE, evidence=(HOSTILE, "Two."),
-        way=(
-            reports.WayStep(label=HOSTILE, kind="tensor", detail="3x4", norm=math.nan),
-            reports.WayStep(label="detach", kind="cut", location=line, bad=True),
-            reports.WayStep(label="1 more", kind="more"),
-            reports.WayStep(label="loss", kind="loss", norm=1.0),
+        path=(
+            reports.PathStep(label=HOSTILE, kind="tensor", detail="3x4", norm=math.nan),
+            reports.PathStep(label="detach", kind="cut", location=line, bad=True),
+            reports.PathStep(label="1 more", kind="more"),
+            reports.PathStep(label="loss", kind="loss", norm=1.0),
         ),
         remedy=(HOSTILE, "x.grad"), location=line, facts=facts, source="the last traced run",
         groups=(reports.WhyGroup(reason="unused", names=(HOSTILE,), count=2, answer=HOSTILE, fine=True),),
@@ -456,21 +457,21 @@ def watch_report() -> reports.WatchReport:
         storages=9,
         nbytes=2**25,
         modules=_modules(),
-        kept=(
-            reports.KeptMemory(("Out[5]", "_5"), "history", (4, 2**20), "float32", "cpu", 2**24),
-            reports.KeptMemory((HOSTILE,), "traceback", (), "int64", "cuda:0", 8, place),
+        retained=(
+            reports.RetainedMemory(("Out[5]", "_5"), "history", (4, 2**20), "float32", "cpu", 2**24),
+            reports.RetainedMemory((HOSTILE,), "traceback", (), "int64", "cuda:0", 8, place),
         ),
-        views=(reports.LoneView("row", 16, 2**24), reports.LoneView(HOSTILE, 4, 2**20)),
+        views=(reports.StorageKeepingView("row", 16, 2**24), reports.StorageKeepingView(HOSTILE, 4, 2**20)),
         graphs=(
             reports.StoredGraph("losses", "items", 40, 40, 320, 80, 2**24, True, False, location=place),
             reports.StoredGraph(HOSTILE, "sum", 1, 4, 5000, 0, 0, False, True, complete=False),
         ),
         sizes=(reports.HeldSize("features", 5, 2**20), reports.HeldSize(HOSTILE, 1, 4)),
         growing=(reports.Growth("features", (1, 2, 3, 4, 5), (4, 8, 12, 16, 20), place),),
-        still=(
-            reports.StillParameters(
-                owner="net", optimizer="opt", held=True, names=("net.side.weight", HOSTILE), numels=(4, 2), still=(1,),
-                trained=(0,), alike=(1,), watched=40, steps=60, location=place,
+        unchanged=(
+            reports.UnchangedParameters(
+                owner="net", optimizer="opt", held=True, names=("net.side.weight", HOSTILE), numels=(4, 2),
+                unchanged=(1,), trained=(0,), alike=(1,), watched=40, steps=60, location=place,
             ),
         ),
         gaps=(reports.Gap("names", "only 20\u00a0000 objects were searched"),),
@@ -682,7 +683,7 @@ def _graph() -> reports.Graph:
             reports.Cut(kind="non-differentiable", op=HOSTILE, source_name=HOSTILE, target=1, selects=True),
         ),
         forward_nonfinite=reports.ForwardNonfinite(pass_number=2, node=1, nan=0, inf=2, count=3, given=None),
-        first_bad=reports.FirstBad(2, 1, "made", 1, 0, 3, "x", (3,), 0, 1, certain=False),
+        nonfinite_source=reports.NonfiniteSource(2, 1, "made", 1, 0, 3, "x", (3,), 0, 1, certain=False),
         first_nonfinite=(
             reports.FirstNonfinite(
                 pass_number=2, node=1, receiver=0, input_number=0, nan=0, inf=1, count=3, incoming_norm=1.0,
@@ -758,7 +759,7 @@ def ranks_report() -> reports.RankReport:
             ),
         ),
         names=("net.weight",), compared_pass=3, compared_step=3,
-        compared_after=3, brought=array("f", [1.0]), used=array("f", [2.0]),
+        compared_after=3, pass_norms=array("f", [1.0]), step_norms=array("f", [2.0]),
         differences=(
             reports.Difference(
                 what="gradients", step=2, ranks=(1,), names=("net.weight",), count=1, of=1, values=((0, 1.0), (1, 2.0)),

@@ -28,11 +28,11 @@ def snapshot_report() -> reports.SnapshotReport:
             reports.Segment(
                 "cuda:0", 2**46, 2**20, allocated=2**19, awaiting=512, blocks=7, stream=5, kind="large", pool=(0, 3),
                 expandable=True, largest_free=2**18,
-                stretches=(
-                    reports.SnapshotStretch("allocated", 2**19, 2**19, 1, 0),
-                    reports.SnapshotStretch("awaiting free", 512, 512),
-                    reports.SnapshotStretch("mixed", 2**18, 100, 4),
-                    reports.SnapshotStretch("free", 2**18 - 512),
+                ranges=(
+                    reports.SnapshotRange("allocated", 2**19, 2**19, 1, 0),
+                    reports.SnapshotRange("awaiting free", 512, 512),
+                    reports.SnapshotRange("mixed", 2**18, 100, 4),
+                    reports.SnapshotRange("free", 2**18 - 512),
                 ),
             ),
         ),

@@ -38,7 +38,7 @@ def tensor(name: str, role: str, shape: tuple[int, ...], **more) -> Operand:
 
 def refused(error: str, location: Location = CALLER, **facts) -> FailureReport:
     """Return a call on that line that raised a RuntimeError."""
-    known = {"error_type": "RuntimeError", "way": (location,), "call": "net(images)", **facts}
+    known = {"error_type": "RuntimeError", "stack": (location,), "call": "net(images)", **facts}
     return FailureReport(error=error, location=location, **known)
 
 
@@ -69,7 +69,7 @@ def backward() -> FailureReport:
 
 # A layer that is too narrow for what it gets: the commonest of all.
 LINEAR = refused(
-    "mat1 and mat2 shapes cannot be multiplied (32x5408 and 784x64)", LINE, way=(CALLER, LINE),
+    "mat1 and mat2 shapes cannot be multiplied (32x5408 and 784x64)", LINE, stack=(CALLER, LINE),
     findings=(Finding("TM804", "error", RULE, LINE,
                       remedy="Make the layer as wide as what it gets: `nn.Linear(5408, 64)`."),),
     function="torch.nn.functional.linear", module="net.fc1", call="self.fc1(x.flatten(1))",
@@ -121,7 +121,7 @@ SAMPLES = {
     "bare": FailureReport(error_type="RuntimeError", error="", exact=False, gaps=(Gap("call", "no traceback"),)),
     # Read from the line alone: an intermediate value is gone, and said to be.
     "afterwards": refused(
-        "mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)", function="Tensor.matmul", way=(CALLER,) * 9,
+        "mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)", function="Tensor.matmul", stack=(CALLER,) * 9,
         exact=False, operands=(Operand(name="the result of `a + 1`", role="input", is_tensor=False),
                                tensor("b", "other", (4, 5))),
         gaps=(Gap("operands", "not kept by Python after the error: the result of `a + 1`"),),
@@ -137,7 +137,7 @@ SAMPLES = {
     # A GPU whose reserve would have been enough, were it in one piece; what was alive then.
     "out_of_memory": FailureReport(
         error_type="OutOfMemoryError", error="CUDA out of memory. Tried to allocate 2.00 GiB.",
-        function="Tensor.matmul", location=SCORES, way=(CALLER, SCORES), memory=small(),
+        function="Tensor.matmul", location=SCORES, stack=(CALLER, SCORES), memory=small(),
         out_of_memory=OutOfMemory(
             "cuda:0", 2 * 2**30, "Tensor.matmul", SCORES, "CUDA out of memory.", 310 * 2**20, 24 * 2**30, 19 * 2**30,
             3 * 2**30, 5 * 2**30,

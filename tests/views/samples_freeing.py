@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tensormagic.reports import DeviceGain, FreeableMemory, FreeingReport, Gap
+from tensormagic.reports import DeviceGain, FreeableMemory, FreeHistoryReport, Gap
 from tests.reports.samples import HOSTILE, finding
 
 MIB = 2**20
 
 
-def full() -> FreeingReport:
+def full() -> FreeHistoryReport:
     """Return a report with every field filled."""
-    return FreeingReport(
+    return FreeHistoryReport(
         findings=(finding(),), entries=(FreeableMemory(HOSTILE, "history", 4096, 1, 8192, shared_with=(HOSTILE,)),),
         nbytes=4096, dropped=True, freed=4000, storages=1,
         gains=(DeviceGain("cuda:0", 4096, -512, 0), DeviceGain(HOSTILE)),
@@ -21,13 +21,13 @@ def full() -> FreeingReport:
 
 
 # An output, and an error whose traceback shares memory with a name.
-LISTED = FreeingReport(nbytes=64 * MIB, entries=(
+LISTED = FreeHistoryReport(nbytes=64 * MIB, entries=(
     FreeableMemory("Out[12]", "history", 48 * MIB, 2, 48 * MIB, device_bytes={"cuda:0": 48 * MIB}, code="%xdel _12"),
     FreeableMemory("the last error (ValueError)", "traceback", 16 * MIB, 1, 40 * MIB, shared_with=("net", "opt")),
 ))  # fmt: skip
 GAINS = (DeviceGain("cpu", process=3 * MIB), DeviceGain("cuda:0", 64 * MIB, 96 * MIB, 96 * MIB))
 SAMPLES = {
-    "nothing": FreeingReport(),
+    "nothing": FreeHistoryReport(),
     "listed": LISTED,
     "dropped": replace(LISTED, dropped=True, freed=64 * MIB, storages=3, gains=GAINS),
     "hostile": full(),

@@ -29,7 +29,7 @@ def healthy() -> RankReport:
     used = array("f", [1.1, 0.55, 0.27, 0.11] * 4)
     return RankReport(
         title="runs/a", world_size=4, ranks=(row(0, report="runs/a/rank00000.report.json"), *map(row, range(1, 4))),
-        names=NAMES, compared_pass=8, compared_step=8, brought=brought, used=used,
+        names=NAMES, compared_pass=8, compared_step=8, pass_norms=brought, step_norms=used,
     )  # fmt: skip
 
 
@@ -68,7 +68,7 @@ def large() -> RankReport:
         mesh_sizes=(64, 16), mesh_ranks=tuple(range(1024)),
     )  # fmt: skip
     return RankReport(
-        title="runs/large", world_size=1024, ranks=ranks, names=names, compared_pass=9, brought=norms,
+        title="runs/large", world_size=1024, ranks=ranks, names=names, compared_pass=9, pass_norms=norms,
         spread=(mesh, replace(mesh, name="net.1.weight", shape=(8192, 8192), placements=("S(0)", "S(1)"))),
         arrivals=arrivals(1024, hole=False),
     )  # fmt: skip
@@ -77,7 +77,7 @@ def large() -> RankReport:
 def broken() -> RankReport:
     """Everything that can be found."""
     report = healthy()
-    brought = array("f", report.brought)
+    brought = array("f", report.pass_norms)
     brought[4], brought[9], brought[10] = math.nan, math.inf, UNTOUCHED
     differences = (
         Difference(what="rates", step=5, ranks=(2,), values=((0, 0.1), (1, 0.1), (2, 0.05))),
@@ -93,8 +93,8 @@ def broken() -> RankReport:
         row(2, state="running"),
     )
     broken = replace(
-        report, ranks=ranks, brought=brought[:12], used=report.used[:12], differences=differences, bad_pass=4,
-        bad_ranks=(1,), bad_line="train.py, line 30", arrivals=arrivals(3),
+        report, ranks=ranks, pass_norms=brought[:12], step_norms=report.step_norms[:12], differences=differences,
+        bad_pass=4, bad_ranks=(1,), bad_line="train.py, line 30", arrivals=arrivals(3),
         spread=(placed("net.0.weight", (128, 64), "_S(0)", "S(0)"), placed("net.0.bias", (128,), "S(0)", "R")),
         gaps=(Gap("ranks", "rank 2: line 40 cannot be read"),),
     )  # fmt: skip

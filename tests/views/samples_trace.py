@@ -304,12 +304,12 @@ def paced():
     numbers = [1 + 19 * at for at in range(41)]
     done = tuple(replace(one, number=at, step=at) for one, at in zip(whole.passes, numbers, strict=True))
     frames = tuple(replace(frame, pass_number=numbers[-1]) for frame in whole.graphs[0].frames)
-    pacing = reports.Pacing(
-        reports.Pace(budget=0.05), steps=41, passes=41, ranges=tuple((at, at) for at in numbers), cost=0.046,
+    sampling = reports.StepSampling(
+        reports.Schedule(budget=0.05), steps=41, passes=41, ranges=tuple((at, at) for at in numbers), cost=0.046,
         first_cost=0.012, after_finding=3, last_traced=False, last_norms=array("f", [0.3] * len(whole.parameters)),
     )  # fmt: skip
     graphs = (replace(whole.graphs[0], frames=frames),)
-    return replace(whole, graphs=graphs, passes=done, passes_seen=800, steps_seen=800, pacing=pacing)
+    return replace(whole, graphs=graphs, passes=done, passes_seen=800, steps_seen=800, sampling=sampling)
 
 
 def untouched():

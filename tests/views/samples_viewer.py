@@ -112,7 +112,8 @@ def standing() -> reports.TraceReport:
     graph = replace(report.graphs[0], passes_seen=0, frames=())
     return replace(
         report, title="loss", state="drawn", seconds=0.0, own_seconds=0.0, graphs=(graph,), passes=(), passes_seen=0,
-        steps_seen=0, parameters=(), kept=reports.Kept(slots=14, storages=11, nbytes=1_480_000, leaf_bytes=73_000),
+        steps_seen=0, parameters=(),
+        saved=reports.SavedTotals(slots=14, storages=11, nbytes=1_480_000, leaf_bytes=73_000),
     )  # fmt: skip
 
 

@@ -38,9 +38,9 @@ def stored(name: str = "losses", **facts) -> reports.StoredGraph:
     return reports.StoredGraph(name, **{**known, **facts})
 
 
-def kept(place: str = "Out[5]", kind: str = "history", mib: int = 20, **facts) -> reports.KeptMemory:
+def kept(place: str = "Out[5]", kind: str = "history", mib: int = 20, **facts) -> reports.RetainedMemory:
     """Return a large storage that has no name."""
-    return reports.KeptMemory((place,), kind, (mib, 2**18), "float32", "cpu", mib * MIB, **facts)
+    return reports.RetainedMemory((place,), kind, (mib, 2**18), "float32", "cpu", mib * MIB, **facts)
 
 
 def growth(name: str = "features", tensors=(1, 2, 3, 4, 5), mib: int = 5) -> reports.Growth:
@@ -64,7 +64,7 @@ EVERYTHING = found(
     unregistered_tensors=(loose(), loose("net.mask", requires_grad=False)),
     unregistered_modules=(hidden(),),
     untied=(reports.UntiedPair("lm.emb.weight", "lm.head.weight", "lm", "one memory", numel=160),),
-    kept=(kept(), kept("the last error (ValueError), local hidden of forward", "traceback",
+    retained=(kept(), kept("the last error (ValueError), local hidden of forward", "traceback",
                        location=line(12, "return self.second(hidden)", "forward"))),
     graphs=(stored(), stored("history['loss']", nbytes=0, freed=True, graphs=40, items=40)),
     growing=(growth(),),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tensormagic.reports import GradientFacts, Location, WayStep, WhyGroup, WhyReport
+from tensormagic.reports import GradientFacts, Location, PathStep, WhyGroup, WhyReport
 from tests.reports.samples import why_report
 
 LINES = [Location("<ipython-input-3>", line, f"line {line}", cell=3) for line in range(6)]
-SOURCE, LOSS = "the traced run of cell 3", WayStep(label="backward", kind="loss")
+SOURCE, LOSS = "the traced run of cell 3", PathStep(label="backward", kind="loss")
 
 
 def facts(name, **more):
@@ -18,12 +18,12 @@ CUT_OFF = WhyReport(
     name="net.body.weight", reason="cut off", facts=facts("net.body.weight", is_parameter=True),
     answer="net.body.weight.grad is None because `.detach()` (cell 3, line 2) cut its way to the loss: nothing "
     "that backward walked leads back to it.",
-    way=(
-        WayStep(label="net.body.weight", kind="tensor"),
-        WayStep(label="addmm", location=LINES[1]),
-        WayStep(label=".detach()", kind="cut", location=LINES[2], bad=True),
-        WayStep(label="addmm", detail="3×1", location=LINES[2], norm=1.7320508),
-        WayStep(label="sum", location=LINES[5], norm=1.0),
+    path=(
+        PathStep(label="net.body.weight", kind="tensor"),
+        PathStep(label="addmm", location=LINES[1]),
+        PathStep(label=".detach()", kind="cut", location=LINES[2], bad=True),
+        PathStep(label="addmm", detail="3×1", location=LINES[2], norm=1.7320508),
+        PathStep(label="sum", location=LINES[5], norm=1.0),
         LOSS,
     ),
     remedy=("Without `.detach()`: `return self.head(self.body(x))`.",), location=LINES[2], source=SOURCE,
@@ -35,10 +35,10 @@ SAMPLES = {
         name="w", reason="zero", facts=facts("w", grad="present", numel=16, zero=16, norm=0.0),
         answer="Every element of w.grad is exactly zero because relu (cell 3, line 4) got a gradient of norm 0.935 and "
         "passed on nothing but zeros: all of its input lies where its slope is zero.",
-        way=(
-            WayStep(label="w", kind="tensor", detail="4×4", norm=0.0),
-            WayStep(label="3 more", kind="more"),
-            WayStep(label="relu", detail="3×4", location=LINES[4], norm=0.935, bad=True),
+        path=(
+            PathStep(label="w", kind="tensor", detail="4×4", norm=0.0),
+            PathStep(label="3 more", kind="more"),
+            PathStep(label="relu", detail="3×4", location=LINES[4], norm=0.935, bad=True),
             LOSS,
         ),
         location=LINES[4], source=SOURCE,
@@ -56,7 +56,7 @@ SAMPLES = {
     # A leaf that nothing leads to.
     "nothing_known": WhyReport(
         name="x", reason="nothing known", facts=facts("x"), answer="x.grad is None because no backward has reached x.",
-        way=(WayStep(label="x", kind="tensor"), WayStep(label="nothing known", kind="nothing")),
+        path=(PathStep(label="x", kind="tensor"), PathStep(label="nothing known", kind="nothing")),
         evidence=("No variable with a graph was computed from it (2 searched).",), remedy=("x.grad",),
     ),
     "hostile": why_report(),

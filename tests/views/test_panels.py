@@ -259,7 +259,7 @@ def test_what_many_have_in_common_is_a_table():
 def test_segments_are_drawn_whole(name):
     """What is drawn of a segment is all of it: joined stretches lose no byte."""
     for segment in samples_snapshot.SAMPLES[name].segments:
-        drawn = snapshot.drawn_stretches(segment)
+        drawn = snapshot.drawn_ranges(segment)
         assert len(drawn) <= 2 * 48 + 1
         assert sum(one.nbytes for one in drawn) == segment.nbytes
         assert sum(one.used for one in drawn) == segment.allocated + segment.awaiting
@@ -275,8 +275,8 @@ def test_a_module_is_a_row_for_each_reason():
 def test_lines_of_several_files_are_told_with_them():
     """In one cell the line alone says where; through several, the cell as well."""
     report = WHY["cut_off"]
-    assert {line_words(report, step) for step in report.way} >= {"line 5"}
-    assert "cell 3, line 1" not in {line_words(report, step) for step in report.way}
+    assert {line_words(report, step) for step in report.path} >= {"line 5"}
+    assert "cell 3, line 1" not in {line_words(report, step) for step in report.path}
 
 
 def test_a_long_cell_shows_the_lines_that_write_and_their_neighbours():
@@ -475,6 +475,6 @@ def test_the_way_leads_to_the_line_that_failed():
     assert lines[1].text == "… 5 lines more"
     assert [line.sign for line in lines] == [""] * 5 + ["error"]
     failed = FAILURES["linear"]
-    elsewhere = replace(failed, way=(Location("train.py", 3, "step()"), failed.location))
+    elsewhere = replace(failed, stack=(Location("train.py", 3, "step()"), failed.location))
     lines = refused_call.way(elsewhere).lines
     assert [line.text for line in lines] == ["train.py", "step()", "cell 5", failed.location.text]

@@ -51,12 +51,12 @@ def pixels(svg):
 def test_what_is_not_finite_is_hatched(norm):
     """So that it is told from a large norm without its colour; a map without it has no hatching."""
     report = samples_ranks.healthy()
-    norms = (*report.used[:-1], norm)
+    norms = (*report.step_norms[:-1], norm)
     drawn, _ = RankMap(report, norms).svg(720)
     assert drawn.count('stroke-width="1.4"') == 1
     assert "not finite" in drawn
     assert "!" in "".join(RankMap(report, norms).text(80))
-    assert 'stroke-width="1.4"' not in RankMap(report, tuple(report.used)).svg(720)[0]
+    assert 'stroke-width="1.4"' not in RankMap(report, tuple(report.step_norms)).svg(720)[0]
 
 
 def test_a_pixel_is_a_parameter_of_ranks_that_look_alike():
@@ -109,7 +109,7 @@ def test_a_tip_says_the_numbers_of_a_cell_and_the_ranks_of_a_row():
         "rank 3, net.2.weight: NaN, where the median of the ranks is 1",
     ]
     large = samples_ranks.large()
-    drawn, _ = RankMap(large, large.brought).svg(720)
+    drawn, _ = RankMap(large, large.pass_norms).svg(720)
     assert re.findall("<title>([^<]*)</title>([^<]*)<", drawn) == [("ranks 0 to 776 and 778 to 1023", "1023 ranks")]
 
 
@@ -120,7 +120,7 @@ def test_the_table_behind_holds_the_numbers_that_differ():
     assert [row[:4] for row in table.rows] == [
         ["3", "net.2.weight", "NaN", "1"], ["3", "net.0.bias", "0.01", "1"], ["3", "net.0.weight", "2.5", "1"],
     ]  # fmt: skip
-    panel = Page(views.draw(replace(report, used=array("f", ODD)), "html"))
+    panel = Page(views.draw(replace(report, step_norms=array("f", ODD)), "html"))
     assert "The norms that differ" in panel.text
 
 
@@ -138,7 +138,7 @@ def test_hatching_stays_in_its_field(size):
 def test_the_map_of_a_thousand_ranks_stays_small():
     """Equal ranks are one row: the odd one is seen beside it."""
     report = samples_ranks.large()
-    made = RankMap(report, tuple(report.brought))
+    made = RankMap(report, tuple(report.pass_norms))
     drawn, _ = made.svg(720)
     assert [ranks for ranks, _ in made.rows][1] == [777]
     assert [row.count(LIKE) for row in pixels(drawn)] == [300, 299]

@@ -193,7 +193,7 @@ def _is_followable(x: Any) -> bool:
     )  # fmt: skip
 
 
-# Notes where ``.grad`` is read of a tensor that is no leaf and keeps no gradient: it is None, and stays so.
+# Notes where ``.grad`` is read of a tensor that is not a leaf and keeps no gradient: it is None, and stays so.
 #
 # Torch says so once a process, in a warning. Only what the user's own lines read is noted, and only what was None.
 

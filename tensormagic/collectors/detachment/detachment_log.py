@@ -32,7 +32,7 @@ from tensormagic.collectors.objects.namespace import modules_in
 from tensormagic.collectors.where.caller import Origins
 from tensormagic.collectors.where.source import SourceLines, is_expected, name_in, names_of, own_frames
 from tensormagic.reports import Gap, Graph
-from tensormagic.reports.failure import LossWithoutGraph, ModelInSight
+from tensormagic.reports.failure import LossWithoutGraph, ModelInScope
 from tensormagic.reports.graph import Cut, CutKind
 from tensormagic.words import error_text
 
@@ -74,7 +74,7 @@ def _own_frames(frame: FrameType | None) -> Iterator[FrameType]:
             return  # the cell or the module; what runs it is another matter
 
 
-def _models(frames: list[FrameType]) -> tuple[ModelInSight, ...]:
+def _models(frames: list[FrameType]) -> tuple[ModelInScope, ...]:
     """Return the models that the innermost function names that names any, each once.
 
     Of the names of a module or a notebook only those count that the running code mentions: the model of an earlier cell
@@ -85,7 +85,7 @@ def _models(frames: list[FrameType]) -> tuple[ModelInSight, ...]:
     inside = [names_of(frame) for frame in frames if frame.f_code.co_flags & inspect.CO_OPTIMIZED]
     for space in (*inside, *outside):
         flags = {name: [each.requires_grad for each in module.parameters()] for name, module in modules_in(dict(space))}
-        found = [ModelInSight(name=name, parameters=len(f), frozen=f.count(False)) for name, f in flags.items() if f]
+        found = [ModelInScope(name=name, parameters=len(f), frozen=f.count(False)) for name, f in flags.items() if f]
         if found:
             return tuple(found[:MOST_MODELS])
     return ()

@@ -148,12 +148,12 @@ def failure_of(error: BaseException, around: Surroundings) -> FailureReport | No
 def _report(error: BaseException, steps: Steps, refused: Refused, around: Surroundings) -> FailureReport:
     refused, inside = _as_called(steps, refused)
     modules = module_names(steps, around.namespace)
-    way = _way(steps, around)
+    stack = _stack(steps, around)
     running = modules_in(steps)
     own = failing_at(steps.own_entry, around.source) if steps.own_entry is not None else None
     operands, gaps = _operands(steps, refused, modules, around)
     function = "" if _PYTHONS.search(steps.message) and not has_tensor(refused.given) else name_of(refused)
-    plain = _plain_report(error, steps, function, way)
+    plain = _plain_report(error, steps, function, stack)
     return replace(
         plain,
         module=modules.path(running[-1]) or f"({type(running[-1]).__name__})" if running else "",
@@ -172,19 +172,19 @@ def _without_memory(
 ) -> FailureReport:
     """Return what is known of a call for which there was no memory: not what it was given, but what took the memory."""
     refused, described = found
-    way = _way(steps, around)
+    stack = _stack(steps, around)
     function = name_of(_as_called(steps, refused)[0]) if refused is not None else ""
-    described = replace(described, op=function, location=way[-1] if way else None)
+    described = replace(described, op=function, location=stack[-1] if stack else None)
     described, memory = memory_at(error, described, around.namespace, around.cell_number)
-    return replace(_plain_report(error, steps, function, way), out_of_memory=described, memory=memory)
+    return replace(_plain_report(error, steps, function, stack), out_of_memory=described, memory=memory)
 
 
-def _plain_report(error: BaseException, steps: Steps, function: str, way: tuple[Location, ...]) -> FailureReport:
+def _plain_report(error: BaseException, steps: Steps, function: str, stack: tuple[Location, ...]) -> FailureReport:
     """Return what every report of a failure begins with: the error, whose call it ended, and where."""
     phase: Phase = "backward" if is_backward(steps) else "forward"
     return FailureReport(
         error_type=type(error).__name__, error=message_of(error), function=function, phase=phase,
-        location=way[-1] if way else None, way=way,
+        location=stack[-1] if stack else None, stack=stack,
     )  # fmt: skip
 
 
@@ -237,15 +237,15 @@ def _stem(name: str) -> str:
     return name.rsplit(".", 1)[-1].rstrip("0123456789d")
 
 
-def _way(steps: Steps, around: Surroundings) -> tuple[Location, ...]:
+def _stack(steps: Steps, around: Surroundings) -> tuple[Location, ...]:
     own = [entry for entry in steps.entries if is_own_frame(entry.tb_frame)]
     kept = own if len(own) <= _MOST_WAY else [*own[:2], *own[-_MOST_WAY + 2 :]]
-    way = [_line_of(entry, around.cell_number) for entry in kept]
-    caller = innermost_own(steps.entries[0].tb_frame.f_back) if around.source and way else None
+    stack = [_line_of(entry, around.cell_number) for entry in kept]
+    caller = innermost_own(steps.entries[0].tb_frame.f_back) if around.source and stack else None
     if caller is not None:  # an expression that a line hands over stands in that line
         line = location_in(caller, caller.f_lineno, around.cell_number)
-        way[-1] = replace(line, text=" ".join(around.source.split()))
-    return tuple(way)
+        stack[-1] = replace(line, text=" ".join(around.source.split()))
+    return tuple(stack)
 
 
 def _line_of(entry: TracebackType, cell_number: CellNumber | None) -> Location:

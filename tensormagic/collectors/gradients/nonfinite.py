@@ -17,7 +17,7 @@ from tensormagic.collectors.graphs.live_nodes import next_nodes
 from tensormagic.collectors.graphs.saved_tensors import each_saved_tensor, saved_tensor
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk, is_accumulate
 from tensormagic.collectors.quiet import quiet
-from tensormagic.reports import UNTOUCHED, BadSource, Edge, FirstBad, FirstNonfinite
+from tensormagic.reports import UNTOUCHED, Edge, FirstNonfinite, NonfiniteOrigin, NonfiniteSource
 
 if TYPE_CHECKING:
     from tensormagic.collectors.gradients.forward_values import PassValues
@@ -160,7 +160,7 @@ class _Event:
     """A NaN or Inf that was seen: when in the forward, and where."""
 
     at: int
-    source: BadSource
+    source: NonfiniteOrigin
     counts: Counts
     name: str = ""
     shape: tuple[int, ...] = ()
@@ -176,7 +176,9 @@ class _Seen:
     events: list[_Event] = field(default_factory=list)  # what was not finite
 
 
-def first_bad(found: Walk, structure: GraphStructure, pass_number: int, names: Mapping[str, Any]) -> FirstBad | None:
+def nonfinite_source(
+    found: Walk, structure: GraphStructure, pass_number: int, names: Mapping[str, Any]
+) -> NonfiniteSource | None:
     """Return where the forward behind a graph first held a NaN or Inf; None where nothing that was saved holds one.
 
     Args:
@@ -194,7 +196,7 @@ def first_bad(found: Walk, structure: GraphStructure, pass_number: int, names: M
     if event.source == "made":
         event.at = _maker(event.at, seen, look)
     certain = event.source != "made" or event.zero + event.negative > 0 or _is_fed_well(event.at, seen, look)
-    return FirstBad(
+    return NonfiniteSource(
         pass_number, event.at, event.source, *event.counts, event.name, event.shape, event.zero, event.negative,
         certain=certain,
     )  # fmt: skip

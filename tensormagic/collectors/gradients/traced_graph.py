@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from tensormagic.collectors.gradients.forward_values import PassValues
 from tensormagic.collectors.gradients.gradient_statistics import StatisticsTable
-from tensormagic.collectors.gradients.nonfinite import first_bad
+from tensormagic.collectors.gradients.nonfinite import nonfinite_source
 from tensormagic.collectors.gradients.on_device import DeviceHistory
 from tensormagic.collectors.graphs.live_nodes import runs_python
 from tensormagic.collectors.graphs.nodes import describe_nodes, new_node
@@ -21,13 +21,13 @@ from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.caller import Origins
 from tensormagic.reports import (
     UNTOUCHED,
-    FirstBad,
     FirstNonfinite,
     ForwardNonfinite,
     Frame,
     GradientStatistics,
     Graph,
     Node,
+    NonfiniteSource,
 )
 from tensormagic.reports.graph import is_small
 from tensormagic.words import error_text
@@ -120,7 +120,7 @@ class TracedGraph:
         self.order = array("i")
         self.first_nonfinite: tuple[FirstNonfinite, ...] = ()
         self.forward_nonfinite: ForwardNonfinite | None = None
-        self.first_bad: FirstBad | None = None
+        self.nonfinite_source: NonfiniteSource | None = None
         self.looked_back = False  # whether that was looked for
         self.passes = 0
         self.bad_passes = 0
@@ -186,7 +186,7 @@ class TracedGraph:
         return Graph(
             number=structure.number, nodes=nodes, edges=structure.edges, roots=structure.roots, order=tuple(self.order),
             passes_seen=self.passes, frames=self.frames.items(), first_nonfinite=self.first_nonfinite,
-            shared_edges=self._shared, forward_nonfinite=self.forward_nonfinite, first_bad=self.first_bad,
+            shared_edges=self._shared, forward_nonfinite=self.forward_nonfinite, nonfinite_source=self.nonfinite_source,
         )  # fmt: skip
 
     def _with_first_statistics(self) -> tuple[Node, ...]:
@@ -284,7 +284,7 @@ class GraphBook:
             return
         graph.looked_back = True
         try:
-            graph.first_bad = first_bad(found, graph.structure, values.pass_number, self._namespace)
+            graph.nonfinite_source = nonfinite_source(found, graph.structure, values.pass_number, self._namespace)
         except Exception as error:
             self._add_gap("forward", f"where the loss became {values.value} was not found: {error_text(error)}")
 

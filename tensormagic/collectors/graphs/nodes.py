@@ -20,7 +20,7 @@ from tensormagic.collectors.objects.identity import Leaf, Leaves, ModuleNames
 from tensormagic.collectors.quiet import number, numbers, quiet
 from tensormagic.collectors.where.caller import Origin, Origins
 from tensormagic.errors import NoGraphError
-from tensormagic.reports import Cell, Graph, Kept, Node, ParameterSeries, SavedTensor, TraceReport
+from tensormagic.reports import Cell, Graph, Node, ParameterSeries, SavedTensor, SavedTotals, TraceReport
 from tensormagic.reports.base import quickly
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ def collect_graph(root: torch.Tensor, *, name: str, namespace: Mapping[str, Any]
                 Graph(number=1, nodes=_named(nodes, structure, name), edges=structure.edges, roots=structure.roots),
             ),
             forward_nodes=sum(node.kind != "accumulate" for node in nodes),
-            parameters=tuple(_series(leaf) for leaf in leaves.known), kept=_kept(found),
+            parameters=tuple(_series(leaf) for leaf in leaves.known), saved=_saved_totals(found),
         )  # fmt: skip
 
 
@@ -257,7 +257,7 @@ def _series(leaf: Leaf) -> ParameterSeries:
     )  # fmt: skip
 
 
-def _kept(found: Walk) -> Kept:
+def _saved_totals(found: Walk) -> SavedTotals:
     """Count what is saved; storages by identity, each once."""
     sizes: dict[int, int] = {}
     of_leaves = {storage_of(node.variable) for node in found.nodes if is_accumulate(node)}
@@ -273,7 +273,7 @@ def _kept(found: Walk) -> Kept:
             except (RuntimeError, NotImplementedError):
                 unread += 1
     known = sum(counts[state] for state in ("ok", "freed", "changed in place"))
-    return Kept(
+    return SavedTotals(
         slots=counts["ok"], storages=len(sizes), nbytes=sum(sizes.values()),
         leaf_bytes=sum(size for key, size in sizes.items() if key in of_leaves),
         freed=counts["freed"], changed=counts["changed in place"], unread=sum(counts.values()) - known + unread,

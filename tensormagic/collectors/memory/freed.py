@@ -19,7 +19,7 @@ from tensormagic.collectors.memory.roots import Items, Root, is_foreign, items_o
 from tensormagic.collectors.objects.referents import SESSION_KINDS, Budget
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.session_walk import THOROUGH, memory_of
-from tensormagic.reports import DeviceGain, DeviceMemory, FreeableMemory, FreeingReport, Gap
+from tensormagic.reports import DeviceGain, DeviceMemory, FreeableMemory, FreeHistoryReport, Gap
 
 # What letting go of each name, output or error would free: by itself, and together with others.
 
@@ -206,7 +206,7 @@ def _together(members: int, roots: Sequence[Root], flow: Flow) -> FreeableMemory
 # What a user's name leads to as well stays alive whatever the history does, and so stays in the history, too.
 
 
-def free_session(namespace: Mapping[str, Any], *, drop: bool) -> FreeingReport:
+def free_session(namespace: Mapping[str, Any], *, drop: bool) -> FreeHistoryReport:
     """Return what only outputs and the last error keep; let go of it where asked to, and measure what that brought."""
     gc.collect()  # what lies in circles that nobody leads to is free already, and keeps nothing of these
     looked = look(namespace)
@@ -216,7 +216,7 @@ def free_session(namespace: Mapping[str, Any], *, drop: bool) -> FreeingReport:
     dropped = drop and bool(chosen)
     nothing: tuple[int, int, tuple[DeviceGain, ...]] = (0, 0, ())
     freed, storages, gains = _drop([looked.roots[at] for at in chosen], namespace) if dropped else nothing
-    return FreeingReport(
+    return FreeHistoryReport(
         entries=tuple(entries), nbytes=looked.flow.freed(set_of(chosen)).nbytes, dropped=dropped,
         freed=freed, storages=storages, gains=gains,
         gaps=(Gap("freeable memory", looked.cut),) if looked.cut else (),

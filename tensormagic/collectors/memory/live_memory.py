@@ -133,7 +133,7 @@ def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by nam
     with quiet(), uncollected():
         walk_session = ObjectWalk(THOROUGH).through(namespace, [*running(frame, set(namespace)), *more])
         # Asked before anything else is met: whoever holds a tensor then keeps it.
-        kept, views, graphs = standing_out(walk_session, namespace) if only is None else ((), (), ())
+        retained, views, graphs = standing_out(walk_session, namespace) if only is None else ((), (), ())
         found = LiveTensors(walk_session, everything=True)
         blocks = [block for block in found.blocks if _is_asked_for(block.memory.device, devices)]
         if only is not None:  # what these lead to, by their names or their graphs
@@ -142,7 +142,7 @@ def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by nam
         blocks.sort(key=lambda block: -block.nbytes)
         note_unnamed_referrers(blocks, found.ours)
         if not blocks:  # nothing that was asked for: what stands out lies elsewhere
-            kept, views, graphs = (), (), ()
+            retained, views, graphs = (), (), ()
         counters, missing = read_devices(readers)
         present = {one.device for one in counters} | {block.memory.device for block in blocks}
         absent = [  # nothing is ever stored on ``meta``
@@ -154,7 +154,7 @@ def collect_memory(  # noqa: PLR0913  (a namespace; the rest are options, by nam
             devices=_devices([one for one in counters if _is_asked_for(one.device, devices)], blocks),
             storages=tuple(live_storage(block, line_of) for block in blocks[:most]),
             left_out=summed(blocks[most:]),
-            kept=kept,
+            retained=retained,
             views=views,
             graphs=graphs,
             looked=found.looked,

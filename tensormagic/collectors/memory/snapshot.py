@@ -184,8 +184,10 @@ def refused_in(read: Gathered) -> Iterator[RefusedAllocation]:
         start = history.moments[0].time
         for event, live in history.refused[:MOST_REFUSED]:
             seconds = (whole(event, "time_us") - start) / 1e6 if history.times else None
-            way = read.stacks.way(event.get("frames"))
-            yield RefusedAllocation(history.device, size(event, "size"), size(event, "device_free"), live, seconds, way)
+            stack = read.stacks.lines(event.get("frames"))
+            yield RefusedAllocation(
+                history.device, size(event, "size"), size(event, "device_free"), live, seconds, stack
+            )
 
 
 # From a snapshot's plain data to a `SnapshotReport`: devices, segments, blocks, the history, and each line's part.
@@ -265,9 +267,9 @@ def _device(name: str, areas: list[Area], history: History | None) -> SnapshotDe
 
 
 def _block(block: Block, read: Gathered, lines: Lines) -> SnapshotBlock:
-    way = read.stacks.way(block.frames)
+    stack = read.stacks.lines(block.frames)
     return SnapshotBlock(
-        block.device, block.nbytes, block.requested, block.state, lines.index(block.line), way, block.stream
+        block.device, block.nbytes, block.requested, block.state, lines.index(block.line), stack, block.stream
     )
 
 
@@ -291,8 +293,8 @@ def _of_peak(one: Step | Block, device: str, read: Gathered, lines: Lines) -> Sn
         return replace(_block(one, read, lines), nbytes=one.requested)
     event = one.event
     label = word(event, "user_metadata") or word(event, "category")
-    way, stream = read.stacks.way(event.get("frames")), whole(event, "stream")
-    return SnapshotBlock(device, one.nbytes, one.nbytes, "allocated", lines.index(one.line), way, stream, label)
+    stack, stream = read.stacks.lines(event.get("frames")), whole(event, "stream")
+    return SnapshotBlock(device, one.nbytes, one.nbytes, "allocated", lines.index(one.line), stack, stream, label)
 
 
 # -- what else there is --------------------------------------------------------------------------------------------

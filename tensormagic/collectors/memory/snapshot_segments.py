@@ -13,7 +13,7 @@ from tensormagic.collectors.memory.snapshot_reading import dictionaries, entries
 from tensormagic.collectors.where.caller import MARK
 from tensormagic.collectors.where.source import CellNumber, is_own_code
 from tensormagic.errors import SnapshotError
-from tensormagic.reports import BlockState, Location, Segment, SnapshotStretch
+from tensormagic.reports import BlockState, Location, Segment, SnapshotRange
 
 # From the stacks of a snapshot to the user's own lines, by the file names alone: no file is opened.
 #
@@ -30,7 +30,7 @@ _ALLOCATOR = re.compile(
     r"unwind::|CapturedTraceback|gather_with_cpp|CachingAllocator|CachingDeviceAllocator|^malloc|alloc_found_block|^\?\?$"
 )
 
-Way = tuple[Location, ...]
+Stack = tuple[Location, ...]
 
 
 class Stacks:
@@ -50,7 +50,7 @@ class Stacks:
             known = self._known[id(frames)] = frames, self._read(frames)
         return known[1]
 
-    def way(self, frames: Any) -> Way:
+    def lines(self, frames: Any) -> Stack:
         """Return the user's lines of a stack, the outermost first: at most the innermost six."""
         own = [self._location(each) for each in _read(frames) if _is_own(each)]
         return tuple(reversed(own[:LONGEST_WAY]))
@@ -194,7 +194,7 @@ def segment_report(area: Area, index: Callable[[int], int]) -> Segment:
         pool=(pool[0], pool[1]) if known else (0, 0),
         expandable=given.get("is_expandable") is True,
         largest_free=max((block.nbytes for block in area.blocks if block.state == "free"), default=0),
-        stretches=tuple(_stretch(blocks, index) for blocks in _neighbours(area)),
+        ranges=tuple(_range(blocks, index) for blocks in _neighbours(area)),
     )
 
 
@@ -216,10 +216,10 @@ def _neighbours(area: Area) -> Iterator[list[Block]]:
         yield small
 
 
-def _stretch(blocks: list[Block], index: Callable[[int], int]) -> SnapshotStretch:
+def _range(blocks: list[Block], index: Callable[[int], int]) -> SnapshotRange:
     states = {block.state for block in blocks}
     largest = max(blocks, key=lambda block: (block.state != "free", block.nbytes))
-    return SnapshotStretch(
+    return SnapshotRange(
         state=states.pop() if len(states) == 1 else "mixed",
         nbytes=sum(block.nbytes for block in blocks),
         used=sum(block.nbytes for block in blocks if block.state != "free"),

@@ -32,7 +32,7 @@ from tensormagic.collectors.quiet import dispatches_to_python, local_shard, quie
 from tensormagic.collectors.runs.step_sampling import StepSampler
 from tensormagic.collectors.runs.trace import Tracer
 from tensormagic.collectors.where.caller import MARK, sequence_number, uncounted
-from tensormagic.reports import UNREADABLE, UNTOUCHED, LiveFrame, Pace, TraceReport
+from tensormagic.reports import UNREADABLE, UNTOUCHED, LiveFrame, Schedule, TraceReport
 
 # Takes the function mode off torch's stack between traced steps, and brings it back, without disturbing anybody's.
 #
@@ -98,7 +98,7 @@ class DetachedMode:
         door.__enter__()
 
 
-class PacedRecorder(ForwardRecorder):
+class SampledRecorder(ForwardRecorder):
     """A recorder that can leave for as long as it likes.
 
     Attributes:
@@ -157,7 +157,7 @@ class PacedRecorder(ForwardRecorder):
             self._left_at_door = False
             self._detached_mode.soon(self._settle)
 
-    def __enter__(self) -> PacedRecorder:
+    def __enter__(self) -> SampledRecorder:
         """Go onto the stack, unless the recorder begins with a rest."""
         self._home = get_ident()
         self.join()
@@ -213,24 +213,24 @@ _TENSOR_BACKWARD = torch.Tensor.backward.__code__
 
 JUMP = 1e3  # a norm so many times larger or smaller than the last one of its graph is worth a look at what follows
 
-_UNPACED = "this version of torch cannot pause between steps: every step was traced"
+_UNSAMPLED = "this version of torch cannot pause between steps: every step was traced"
 
 
 class SampledTracer(Tracer):
     """Traces some steps of a run.
 
     Args:
-        pace: Which steps.
+        schedule: Which steps.
         arguments: As `Tracer` takes them.
         keywords: As `Tracer` takes them.
     """
 
-    _recorder: PacedRecorder
+    _recorder: SampledRecorder
 
-    def __init__(self, pace: Pace, *arguments: Any, **keywords: Any) -> None:
+    def __init__(self, schedule: Schedule, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
-        self._pace, self._laps = pace, PassTimer()
-        self._sampler = StepSampler(pace, 0.0)
+        self._pace, self._laps = schedule, PassTimer()
+        self._sampler = StepSampler(schedule, 0.0)
         self._inside = self._trailing = False
         self._caller: CodeType | None = None  # where the last call that was passed by came from
         self._instruction = -1
@@ -241,8 +241,8 @@ class SampledTracer(Tracer):
         self._norms: dict[int, float] = {}
         self._standing = array("f")
 
-    def _new_recorder(self) -> PacedRecorder:
-        recorder = PacedRecorder(self._sites, self._modules)
+    def _new_recorder(self) -> SampledRecorder:
+        recorder = SampledRecorder(self._sites, self._modules)
         recorder.companions = self._companions
         return recorder
 
@@ -414,12 +414,12 @@ class SampledTracer(Tracer):
         """Return everything known so far."""
         sampler = self._sampler
         described = dataclasses.replace(
-            sampler.pacing(self.run.clock(), ended=self.run.state != "running"),
+            sampler.sampling(self.run.clock(), ended=self.run.state != "running"),
             last_norms=self._standing,
-            unpaced="" if self._recorder.can_rest() else _UNPACED,
+            unsampled="" if self._recorder.can_rest() else _UNSAMPLED,
         )
         seen = sampler.passes + self._others
-        return dataclasses.replace(super().report(), passes_seen=seen, steps_seen=sampler.steps, pacing=described)
+        return dataclasses.replace(super().report(), passes_seen=seen, steps_seen=sampler.steps, sampling=described)
 
 
 class _Companions:

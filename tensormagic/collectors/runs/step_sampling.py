@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from statistics import median
 
-from tensormagic.reports import Pace, Pacing
+from tensormagic.reports import Schedule, StepSampling
 
 # Estimates what tracing has cost so far, from the times of traced and of untraced steps.
 #
@@ -200,7 +200,7 @@ class StepSampler:
         paused_since: The pass after which the tracer left; meaningless while it is there.
     """
 
-    def __init__(self, asked: Pace, now: float, later: Later | None = None) -> None:
+    def __init__(self, asked: Schedule, now: float, later: Later | None = None) -> None:
         self.asked = asked
         self._later = later
         self.steps = self.passes = 0
@@ -395,14 +395,14 @@ class StepSampler:
         ahead = self._ahead()
         return ahead if self.asked.wants(self.steps + ahead) else 0
 
-    def pacing(self, now: float, *, ended: bool = False) -> Pacing:
+    def sampling(self, now: float, *, ended: bool = False) -> StepSampling:
         """Return what came of it so far, or in all where the run has ended."""
         extra, seconds = self.costs.extra(), self._ended - self._began
         eager = seconds - extra
         described = self.costs.comparable and eager > 0
         ranges, left_out = self._stretches.listed()
         ahead = 0 if self.tracing else self.rest_steps(now)
-        return Pacing(
+        return StepSampling(
             asked=self.asked,
             steps=self._stretches.steps,
             passes=self._traced_passes,

@@ -196,7 +196,7 @@ Optimized = Callable[[], Iterable[int]]
 MOST = 32  # of each kind
 _ITEMS = 256  # of one container that are looked at
 _DEEP = 3  # containers in containers
-_LEAVES = 64  # nodes that are walked from a tensor that is no leaf
+_LEAVES = 64  # nodes that are walked from a tensor that is not a leaf
 _CONTAINERS = (list, tuple, dict)
 _ATOMS = frozenset({int, float, bool, str, type(None), FunctionType})
 

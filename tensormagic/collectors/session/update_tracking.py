@@ -17,7 +17,7 @@ from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.session_walk import assigned, bound
 from tensormagic.collectors.session.unregistered import parameters_of
 from tensormagic.collectors.where.source import CellNumber, no_cell
-from tensormagic.reports import Location, StillParameters
+from tensormagic.reports import Location, UnchangedParameters
 
 # Where parameters lie in their model: beside others of the same make, and by which line they got there.
 
@@ -87,7 +87,7 @@ class Seen:
 
 
 @dataclass(slots=True)
-class Pace:
+class Progress:
     """How far an optimizer got with a model."""
 
     reference: weakref.ref[Any]  # weak, to the optimizer
@@ -134,10 +134,10 @@ class ParameterSnapshot:
         earlier = self.before is not None and self.before.trained
         return self.is_held and (earlier or self.is_used or self.moved > 0)
 
-    def stands_still(self, pace: Pace, *, keeps_state: bool) -> bool:
+    def stands_still(self, progress: Progress, *, keeps_state: bool) -> bool:
         """Return whether nothing changes it: in an optimizer for want of a gradient, or in none in spite of one.
 
-        The pace is that of its optimizer; of what is in none, the fastest one of the model.
+        The progress is that of its optimizer; of what is in none, the fastest one of the model.
         """
         just_made = keeps_state and self.before is None and self.version <= _FILLED
         if not self.value.requires_grad or self.is_used or (self.moved and not just_made):
@@ -146,17 +146,17 @@ class ParameterSnapshot:
             return self.is_held and self.gradient is None
         if self.before is None or self.gradient != self.before.gradient:
             return True  # it came since the last look
-        return self.before.since is not None and not pace.advanced  # or at one before, and no step was made
+        return self.before.since is not None and not progress.advanced  # or at one before, and no step was made
 
-    def since(self, pace: Pace, *, is_watching: bool) -> int:
+    def since(self, progress: Progress, *, is_watching: bool) -> int:
         """Return how far its optimizer was when it began to stand still."""
         before = self.before
         if before is None:
-            return pace.total - pace.advanced if is_watching else pace.total
+            return progress.total - progress.advanced if is_watching else progress.total
         if before.since is not None and before.place == self.place:
             return before.since
-        could_move = before.asks and (before.place == self.place or pace.is_new or not self.is_held)
-        return pace.total - pace.advanced if could_move else pace.total
+        could_move = before.asks and (before.place == self.place or progress.is_new or not self.is_held)
+        return progress.total - progress.advanced if could_move else progress.total
 
     def remembered(self, since: int | None) -> Seen:
         """Return what is kept of it."""
@@ -233,7 +233,7 @@ class Learning:
     """Compares one look with the next. Holds parameters, models and optimizers weakly, and numbers."""
 
     _seen: dict[int, Seen] = field(default_factory=dict)
-    _paces: dict[Place, Pace] = field(default_factory=dict)
+    _progress_of: dict[Place, Progress] = field(default_factory=dict)
     _is_watching: bool = False
 
     def look(
@@ -243,10 +243,12 @@ class Learning:
         *,
         files: tuple[str, ...] = (),
         cell_number: CellNumber = no_cell,
-    ) -> tuple[StillParameters, ...]:
+    ) -> tuple[UnchangedParameters, ...]:
         """Return what stood still, for each model by the optimizer that holds it, or by none."""
         self._seen = {key: seen for key, seen in self._seen.items() if seen.reference() is not None}
-        self._paces = {key: pace for key, pace in self._paces.items() if pace.reference() is not None}
+        self._progress_of = {
+            key: progress for key, progress in self._progress_of.items() if progress.reference() is not None
+        }
         with quiet():
             models = list(self._models(roots, list(optimizers)))
             found = [(model, report) for model in models for report in self._described(model)]
@@ -254,7 +256,7 @@ class Learning:
             located = []
             for model, report in found:  # by the line that makes the parameters; of what is in none, the optimizer
                 where = None if report.held else bound(report.optimizer, files, cell_number)
-                paths = [report.names[number].removeprefix(f"{report.owner}.") for number in report.still]
+                paths = [report.names[number].removeprefix(f"{report.owner}.") for number in report.unchanged]
                 where = where or made_at(model.root[1], paths, cell_number)
                 located.append(dataclasses.replace(report, location=where))
             return tuple(located)
@@ -270,62 +272,62 @@ class Learning:
             used = {one.place: held[id(one.value)] for one in parameters if one.is_held}
             yield _Model(root, parameters, {place: (names[place[0]], one) for place, one in used.items()})
 
-    def _described(self, model: _Model) -> Iterator[StillParameters]:
-        paces = {place: self._pace(model, place) for place in model.optimizers}
-        paces[model.nowhere] = self._fastest(model, list(paces.values()))
-        still = {place: self._still(model, place, pace) for place, pace in paces.items()}
+    def _described(self, model: _Model) -> Iterator[UnchangedParameters]:
+        progress_of = {place: self._progress(model, place) for place in model.optimizers}
+        progress_of[model.nowhere] = self._fastest(model, list(progress_of.values()))
+        still = {place: self._still(model, place, progress) for place, progress in progress_of.items()}
         for one in model.parameters:
             self._seen[id(one.value)] = one.remembered(still[one.place].get(one.name))
-        for place, pace in paces.items():
+        for place, progress in progress_of.items():
             for since in sorted(set(still[place].values())):
                 names = {name for name, began in still[place].items() if began == since}
-                yield from _report(model, names, paces, place, pace.total - since)
+                yield from _report(model, names, progress_of, place, progress.total - since)
 
-    def _pace(self, model: _Model, place: Place) -> Pace:
+    def _progress(self, model: _Model, place: Place) -> Progress:
         """Return how far an optimizer got with a model, this look counted."""
         members = model.of(place)
-        is_new = place not in self._paces
-        pace = self._paces.setdefault(place, Pace(weakref.ref(model.optimizers[place][1])))
+        is_new = place not in self._progress_of
+        progress = self._progress_of.setdefault(place, Progress(weakref.ref(model.optimizers[place][1])))
         steps, moved = max(steps_of(one.state) for one in members), max(one.moved for one in members)
-        pace.advance(max(steps - pace.steps, 0) if steps else moved, steps, is_new=is_new)
-        return pace
+        progress.advance(max(steps - progress.steps, 0) if steps else moved, steps, is_new=is_new)
+        return progress
 
-    def _fastest(self, model: _Model, paces: list[Pace]) -> Pace:
+    def _fastest(self, model: _Model, progress_of: list[Progress]) -> Progress:
         """Return how far any optimizer got with a model: what its parameters in none are compared with."""
-        pace = self._paces.setdefault(model.nowhere, Pace(weakref.ref(model.root[1])))
-        fastest = max(paces, key=lambda one: one.advanced, default=None)
+        progress = self._progress_of.setdefault(model.nowhere, Progress(weakref.ref(model.root[1])))
+        fastest = max(progress_of, key=lambda one: one.advanced, default=None)
         if fastest is not None:
-            pace.advance(fastest.advanced, fastest.steps, is_new=False)
-        return pace
+            progress.advance(fastest.advanced, fastest.steps, is_new=False)
+        return progress
 
-    def _still(self, model: _Model, place: Place, pace: Pace) -> dict[str, int]:
-        """Return the parameters of one place that stand still, each with the pace at which it began to."""
+    def _still(self, model: _Model, place: Place, progress: Progress) -> dict[str, int]:
+        """Return the parameters of one place that stand still, each with the progress at which it began to."""
         members = model.of(place)
         keeps_state = any(one.is_used for one in members)
-        still = [one for one in members if one.stands_still(pace, keeps_state=keeps_state)]
-        return {one.name: one.since(pace, is_watching=self._is_watching) for one in still}
+        still = [one for one in members if one.stands_still(progress, keeps_state=keeps_state)]
+        return {one.name: one.since(progress, is_watching=self._is_watching) for one in still}
 
 
 def _report(
-    model: _Model, still: set[str], paces: dict[Place, Pace], place: Place, watched: int
-) -> Iterator[StillParameters]:
+    model: _Model, still: set[str], progress_of: dict[Place, Progress], place: Place, watched: int
+) -> Iterator[UnchangedParameters]:
     """Yield what there is to say of parameters that stand still; nothing where no other was trained meanwhile."""
     held = bool(place[0])
     trainers = [key for key in model.optimizers if any(one.is_trained for one in model.of(key))]
     if place in trainers or (trainers and not held and watched):
-        trainer = place if held else max(trainers, key=lambda key: paces[key].advanced)
+        trainer = place if held else max(trainers, key=lambda key: progress_of[key].advanced)
         names = tuple(one.name for one in model.parameters)
         trained = tuple(number for number, one in enumerate(model.parameters) if one.is_trained)
         numbers = tuple(number for number, name in enumerate(names) if name in still)
-        yield StillParameters(
+        yield UnchangedParameters(
             owner=model.root[0],
             optimizer=model.optimizers[trainer][0],
             held=held,
             names=names,
             numels=tuple(one.value.numel() for one in model.parameters),
-            still=numbers,
+            unchanged=numbers,
             trained=trained,
             alike=like_trained(model.root, names, numbers, trained),
             watched=watched,
-            steps=paces[trainer].steps,
+            steps=progress_of[trainer].steps,
         )

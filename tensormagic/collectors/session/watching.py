@@ -35,13 +35,13 @@ from tensormagic.collectors.where.source import CellNumber, no_cell
 from tensormagic.reports import (
     Growth,
     HeldSize,
-    KeptMemory,
     Location,
-    LoneView,
+    RetainedMemory,
+    StorageKeepingView,
     StoredGraph,
     WatchReport,
 )
-from tensormagic.reports.watch import KeptBy
+from tensormagic.reports.watch import RetainedBy
 
 SMALLEST = 2**20  # bytes of a storage that is worth a question
 MOST_KEPT = 8
@@ -87,12 +87,12 @@ def look(  # noqa: PLR0913  (a namespace; the rest are options, by name)
             storages=len(walk_session.storages),
             nbytes=sum(held.nbytes for held in walk_session.storages.values()),
             modules=modules,
-            kept=found.kept(),
+            retained=found.retained(),
             views=found.views(),
             graphs=found.graphs(),
             sizes=sizes,
             growing=found.growing(earlier, sizes),
-            still=known.learning.look(outermost, optimizers, files=files, cell_number=cell_number)
+            unchanged=known.learning.look(outermost, optimizers, files=files, cell_number=cell_number)
             if walk_session.names_complete
             else (),
             gaps=walk_session.gaps,
@@ -101,13 +101,13 @@ def look(  # noqa: PLR0913  (a namespace; the rest are options, by name)
 
 def standing_out(
     walk_session: ObjectWalk, namespace: Mapping[str, Any]
-) -> tuple[tuple[KeptMemory, ...], tuple[LoneView, ...], tuple[StoredGraph, ...]]:
+) -> tuple[tuple[RetainedMemory, ...], tuple[StorageKeepingView, ...], tuple[StoredGraph, ...]]:
     """Return what is alive and hardly meant to be, of what a walk has met.
 
     That is what only the session keeps, what a small view keeps, and what stored graphs keep.
     """
     found = _Found(walk_session, namespace, sources(namespace), no_cell)
-    return found.kept(), found.views(), found.graphs()
+    return found.retained(), found.views(), found.graphs()
 
 
 class _Found:
@@ -123,12 +123,12 @@ class _Found:
         """Return the line that makes something grow."""
         return grown(name, self._files, self._cell_number)
 
-    def kept(self) -> tuple[KeptMemory, ...]:
+    def retained(self) -> tuple[RetainedMemory, ...]:
         """Return the large storages that only the session keeps, the largest first; none where the walk was cut."""
         every = map(self._confirmed, self._largest(lambda held: held.is_of_session))
         return tuple(kept for kept in every if kept is not None)
 
-    def views(self) -> tuple[LoneView, ...]:
+    def views(self) -> tuple[StorageKeepingView, ...]:
         """Return the views that alone keep a storage of which they read less than half, the largest storage first."""
         every = map(self._alone, self._largest(_reads_a_part))
         return tuple(view for view in every if view is not None)
@@ -138,7 +138,7 @@ class _Found:
         large = (held for held in storages if held.nbytes >= SMALLEST and is_asked_for(held))
         return sorted(large, key=lambda held: -held.nbytes)[:MOST_KEPT]
 
-    def _alone(self, held: Held) -> LoneView | None:
+    def _alone(self, held: Held) -> StorageKeepingView | None:
         x = held.tensor
         described = holders(x, self._namespace)
         if (
@@ -149,22 +149,22 @@ class _Found:
         ):
             return None
         named = [holder.path for holder in described.of_tensor if holder.kind not in SESSION_KINDS]
-        return LoneView(nearest(telling(named))[0], _nbytes(x), held.nbytes) if named else None
+        return StorageKeepingView(nearest(telling(named))[0], _nbytes(x), held.nbytes) if named else None
 
-    def _confirmed(self, held: Held) -> KeptMemory | None:
+    def _confirmed(self, held: Held) -> RetainedMemory | None:
         x = held.tensor
         described = holders(x, self._namespace)
         kinds = {holder.kind for holder in described.holders}
         if described.cut or described.unreached or not kinds or not kinds <= SESSION_KINDS:
             return None
-        kind: KeptBy = "both" if len(kinds) > 1 else "history" if "history" in kinds else "traceback"
+        kind: RetainedBy = "both" if len(kinds) > 1 else "history" if "history" in kinds else "traceback"
         paths = tuple(dict.fromkeys(self._in_out(holder.path) for holder in described.holders))
         # The line at which the frame stands that holds it, with its text.
         frame = next((holder.location for holder in described.holders if holder.location is not None), None)
         if frame is not None:
             text = linecache.getline(frame.filename, frame.line).strip()
             frame = replace(frame, text=text, cell=self._cell_number(frame.filename))
-        return KeptMemory(
+        return RetainedMemory(
             holders=paths, kind=kind, shape=tuple(x.shape),
             dtype=str(x.dtype).removeprefix("torch."), device=str(x.device), nbytes=held.nbytes,
             location=frame,

@@ -16,7 +16,7 @@ from tensormagic.collectors.objects.children import inside, is_kind, is_readable
 from tensormagic.collectors.objects.namespace import modules_in, nearest, walk_tensors
 from tensormagic.collectors.quiet import local_shard, quiet
 from tensormagic.collectors.tensors.autograd import autograd, saved_states
-from tensormagic.reports import GradientFacts, LiveWay
+from tensormagic.reports import GradientFacts, LivePath
 from tensormagic.reports.autograd import GradState
 
 # The way from a tensor to what was computed from it, as graphs stand now: looked for from the far end.
@@ -30,7 +30,7 @@ MOST_ENDS = 64  # named values that are tried
 Named = Sequence[tuple[str, Any]]
 
 
-def way_between(x: torch.Tensor, loss: Any, name: str, named: Named) -> LiveWay | None:
+def way_between(x: torch.Tensor, loss: Any, name: str, named: Named) -> LivePath | None:
     """Return the way from ``x`` to a given loss; None where there is none."""
     if not isinstance(loss, torch.Tensor) or loss.grad_fn is None or is_stale(loss):
         return None
@@ -38,7 +38,7 @@ def way_between(x: torch.Tensor, loss: Any, name: str, named: Named) -> LiveWay 
     return _described(nodes, loss, name, named) if nodes else None
 
 
-def way_to_anything(x: torch.Tensor, named: Named) -> tuple[LiveWay | None, int]:
+def way_to_anything(x: torch.Tensor, named: Named) -> tuple[LivePath | None, int]:
     """Return the way to something computed from ``x`` that has a name, and how many were looked at."""
     ends = _ends(x, named)
     left = MOST_NODES
@@ -85,9 +85,9 @@ def _back(node: Any, came_from: Mapping[int, tuple[Any, Any]]) -> Iterator[Any]:
         node = came_from[id(node)][1]
 
 
-def _described(nodes: list[Any], end: torch.Tensor, name: str, named: Named) -> LiveWay:
+def _described(nodes: list[Any], end: torch.Tensor, name: str, named: Named) -> LivePath:
     made = _made(nodes, named)
-    return LiveWay(
+    return LivePath(
         end=name,
         is_scalar=end.numel() == 1,
         ops=tuple(made.get(id(node), op_name(node.name())) for node in nodes[1:-1]),
@@ -171,7 +171,7 @@ def gradient_facts(
             made_by=op_name(state.grad_fn) if state.grad_fn else "", leaves=state.leaves,
             grad=cast("GradState", state.grad), numel=count, norm=state.grad_norm, zero=zero, nan=nan, inf=inf,
             relative="" if x.requires_grad else relative, copies=tuple(copies)[:MOST_COPIES] if x.requires_grad else (),
-            loss=loss[0], way=way, scale=scale, searched=searched,
+            loss=loss[0], path=way, scale=scale, searched=searched,
             optimizer=next((label for label, parameters in held if any(one is x for one in parameters)), ""),
         )  # fmt: skip
 
@@ -190,7 +190,7 @@ def _counts(x: torch.Tensor) -> tuple[int, int, int, int]:
     return grad.numel(), zero + absent, nan, inf
 
 
-def _way(x: torch.Tensor, names: Names, loss_name: str, loss: Any) -> tuple[LiveWay | None, int]:
+def _way(x: torch.Tensor, names: Names, loss_name: str, loss: Any) -> tuple[LivePath | None, int]:
     if not x.requires_grad or (not x.is_leaf and is_stale(x)):
         return None, 0
     if loss is not None:

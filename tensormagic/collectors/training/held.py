@@ -21,7 +21,7 @@ from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import dispatches_to_python, quiet
 from tensormagic.collectors.where.caller import Origins, sequence_number
-from tensormagic.reports import FrozenMove, GraphGrowth, ModelMode
+from tensormagic.reports import FrozenUpdate, GraphGrowth, ModelMode
 
 # Which parameters an optimizer was given: those of the run by their number, and those that play no part in it.
 
@@ -55,7 +55,7 @@ class Held:
 
     @property
     def unknown_parameters(self) -> int:
-        """How many of them are no leaf of the run."""
+        """How many of them are not leaves of the run."""
         return len(self._unknown_parameters)
 
     def unknown_shapes(self) -> tuple[tuple[int, ...], ...]:
@@ -158,7 +158,7 @@ _COMPARED = 4096  # elements of one that are compared
 class _Frozen:
     """One parameter without a gradient of its own that an optimizer holds, and that has one left."""
 
-    found: FrozenMove
+    found: FrozenUpdate
     reference: weakref.ref[torch.Tensor]
     gradient: weakref.ref[torch.Tensor] | None = None  # after the last step
     version: int = -1
@@ -206,7 +206,7 @@ class FrozenMoves:
         if one is None or one.reference() is not held:
             if len(self._every) >= MOST_FROZEN:
                 return
-            one = self._every[id(held)] = _Frozen(FrozenMove(
+            one = self._every[id(held)] = _Frozen(FrozenUpdate(
                 parameter=self._name(held), optimizer=name, steps=0, zero=False,
                 momentum=bool(group.get("momentum") or group.get("betas")),
                 weight_decay=float(group.get("weight_decay") or 0), frozen=line,
@@ -252,7 +252,7 @@ class FrozenMoves:
             one.steps += 1
             one.zero = not read[1]
 
-    def report(self) -> tuple[FrozenMove, ...]:
+    def report(self) -> tuple[FrozenUpdate, ...]:
         """Return those that moved."""
         every = list(self._every.values())
         return tuple(replace(one.found, steps=one.steps, zero=one.zero) for one in every if one.steps)

@@ -26,7 +26,7 @@ from tensormagic.collectors.kinds.subclasses import placement_text
 from tensormagic.collectors.objects.children import attributes_of, is_kind
 from tensormagic.collectors.objects.identity import Leaves, outermost_call
 from tensormagic.collectors.quiet import dispatches_to_python, is_replicated, local_shard
-from tensormagic.reports import Graph, Node, Parallel, Spread, TakenPart, Whole
+from tensormagic.reports import Graph, Node, Parallel, PartialSum, Spread, UnshardedParameters
 
 # What a rank can say of a run of several by itself: by what the run is spread, and which passes reduced gradients.
 #
@@ -57,7 +57,7 @@ class ParallelWatcher(TracePart):
         self.kinds: dict[Spread, None] = {}
         self.several = world_size() > 1
         self._rank = self._world = 0
-        self._parts: list[TakenPart] = []
+        self._parts: list[PartialSum] = []
 
     def is_there(self) -> bool:
         """Return whether several processes take part, as far as was seen."""
@@ -166,9 +166,9 @@ class ParallelWatcher(TracePart):
                 names = spec.mesh.mesh_dim_names or [f"dim {dim}" for dim in range(spec.mesh.ndim)]
                 dims = [name for name, how in zip(names, spec.placements, strict=True) if how.is_partial()]
                 how = tuple(placement_text(one) for one in spec.placements)
-                self._parts.append(TakenPart(", ".join(dims), how, nodes[at].location))
+                self._parts.append(PartialSum(", ".join(dims), how, nodes[at].location))
 
-    def _whole(self) -> Whole | None:
+    def _whole(self) -> UnshardedParameters | None:
         """Return which parameters lie whole here although they are DTensors, beside others that are cut."""
         sizes: dict[bool, int] = {True: 0, False: 0}
         names: list[tuple[int, str]] = []
@@ -182,7 +182,7 @@ class ParallelWatcher(TracePart):
             names += [(leaf.numel, leaf.name)] if is_here else []
         if not names or not sizes[False]:
             return None
-        return Whole(max(names)[1], len(names), several, sizes[True], sizes[True] + sizes[False])
+        return UnshardedParameters(max(names)[1], len(names), several, sizes[True], sizes[True] + sizes[False])
 
     def _find(self) -> None:
         self._rank, self._world = torch.distributed.get_rank(), torch.distributed.get_world_size()

@@ -159,14 +159,14 @@ split_sizes to sum exactly to {total} \(input tensor's size at dimension {at}\),
     with table: [one for one in (call.tensor("weight", 1), *call.tensors) if one and one.ndim == 2][0]
     with rows: table[0]
     index: Every index in {given.name} must be between 0 and {rows - 1}, because {call.owner or table} has {rows} rows;
-        one of them does not.
+        one of them is not.
     parts: given must be 0 to {rows - 1}; table[0]
     try: {given.code}.max()  # at most {rows - 1}; try: {given.code}.min()  # at least 0
 
 ^index out of range in self
     if: call.function not in ("embedding", "embedding_bag"); with at: dim % max(first.ndim, 1); with size: first[at]
     index: Every index in {index.name} must be between 0 and {size - 1}, because dimension {at} of {first} has {size};
-        one does not.
+        one is not.
     parts: index must be 0 to {size - 1}; first[at]
     try: {index.code}.max()  # at most {size - 1}; try: {index.code}.min()  # at least 0
 

@@ -362,7 +362,7 @@ def forward_mark(graph: Graph) -> FirstNonfinite | None:
     What went wrong in the forward is older than what its backward makes of it. Of a leaf, or data, it is the op that
     used it.
     """
-    first = graph.first_bad
+    first = graph.nonfinite_source
     if first is None or any(nonfinite.pass_number < first.pass_number for nonfinite in graph.first_nonfinite):
         return None
     users = [edge.source for edge in graph.edges if edge.target == first.node] if first.source == "leaf" else []

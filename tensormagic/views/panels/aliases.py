@@ -187,7 +187,7 @@ def writes(member: AliasMember, group: AliasGroup) -> str:
     if member.version is None:
         return "no version counter"
     counters = {each.counter for each in group.members if each.counter is not None}
-    which = "version" if len(counters) < 2 or member.counter is None else f"version counter {member.counter}:"
+    which = "version" if len(counters) < 2 or member.counter is None else f"version counter {member.counter} at"
     return f"{which} {count(member.version)}"
 
 
@@ -287,4 +287,4 @@ def alone(report: AliasReport) -> str:
     if report.asked or not report.alone:
         return ""
     sharing = "shares" if report.alone == 1 else "share"
-    return f"{count(report.alone)} with {number_of_bytes(report.alone_bytes)} {sharing} with no other"
+    return f"{count(report.alone)} ({number_of_bytes(report.alone_bytes)}) {sharing} memory with no other"

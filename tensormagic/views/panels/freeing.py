@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tensormagic.reports import DeviceGain, FreeingReport
+from tensormagic.reports import DeviceGain, FreeHistoryReport
 from tensormagic.views.nodes import Column, Findings, Node, Panel, Paragraph, table_of
 from tensormagic.views.panels.memory import freeable_notes
 from tensormagic.words import listed, number_of_bytes, plural
@@ -18,7 +18,7 @@ ENTRIES = (
 )
 
 
-def view(report: FreeingReport) -> Panel:
+def view(report: FreeHistoryReport) -> Panel:
     """Return the panel."""
     body: list[Node] = [Findings(report.findings, report.gaps), table_of(ENTRIES, report.entries)]
     body += [Paragraph(words, "quiet") for words in map(gain_words, report.gains) if words]
@@ -28,7 +28,7 @@ def view(report: FreeingReport) -> Panel:
     return Panel("memory", "memory", "memory", [lead(report)], body, label, sheets=("memory.css",))
 
 
-def lead(report: FreeingReport) -> str:
+def lead(report: FreeHistoryReport) -> str:
     """Return what there is, or what was done, in one sentence."""
     if not report.entries:
         return NOTHING

@@ -97,8 +97,8 @@ def view(report: RankReport) -> Panel:
     if report.compared_after:
         step = f"the step after pass {count(report.compared_after)}"
     maps = (
-        ("Gradients before they are reduced", f"pass {count(report.compared_pass)}", report.brought),
-        ("What the optimizer used", step, report.used),
+        ("Gradients before they are reduced", f"pass {count(report.compared_pass)}", report.pass_norms),
+        ("What the optimizer used", step, report.step_norms),
     )
     for title, when, norms in maps:
         if len(norms) and len(report.ranks) > 1:

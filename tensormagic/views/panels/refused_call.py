@@ -120,7 +120,7 @@ def place_text(report: FailureReport) -> str:
 
 def way(report: FailureReport) -> Source:
     """Return the lines that lead there, a long way without its middle; in the last the call is marked."""
-    before, left = list(report.way[:-1]), len(report.way) - MOST_WAY
+    before, left = list(report.stack[:-1]), len(report.stack) - MOST_WAY
     if left > 0:
         before = [before[0], *before[-MOST_WAY + 2 :]]
     failed = [report.location] if report.location is not None else []

@@ -141,7 +141,7 @@ def _stand(state: GeneratorState) -> str:
     if not state.seed and state.drawn is None:
         return "not known"
     drawn = "?" if state.drawn is None else count(state.drawn)
-    return f"seed {shortened(state.seed, 12) or '?'}, {drawn} given"
+    return f"seed {shortened(state.seed, 12) or '?'}, {drawn} drawn"
 
 
 def source_rows(report: RngRunReport) -> list[tuple[int, str, tuple[DrawSum, ...]]]:
@@ -211,9 +211,9 @@ def side_text(report: RngComparison, at: int) -> str:
 GENERATORS = (
     Column("generator", lambda one: one.name + (f" ({listed(one.names, most=2)})" if one.names else ""), "name"),
     Column("seed", seed_text),
-    Column("numbers given", drawn_text),
+    Column("drawn", drawn_text),
     Column("algorithm", lambda one: one.algorithm + ("" if one.device == "cpu" else f" on {one.device}")),
     Column("state", lambda state: state.digest, "code quiet"),
 )
-CHANGES = (Column("generator", look="name"), Column("before"), Column("after"), Column("taken"))
+CHANGES = (Column("generator", look="name"), Column("before"), Column("after"), Column("drawn"))
 SIDES = (Column("run", look="name"), Column("first difference"))

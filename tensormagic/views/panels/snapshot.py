@@ -8,13 +8,13 @@ from functools import partial
 
 from tensormagic.reports import (
     Location,
+    RangeState,
     RefusedAllocation,
     Segment,
     SnapshotBlock,
     SnapshotDevice,
+    SnapshotRange,
     SnapshotReport,
-    SnapshotStretch,
-    StretchState,
     Timeline,
 )
 from tensormagic.views.markup import escape, tag
@@ -39,8 +39,8 @@ from tensormagic.words import DOT, count, number_of_bytes, percent, plural, seco
 
 # Segments of a CUDA allocator: what it has reserved, each as long as it is large, and the blocks in it.
 
-STRETCHES = 48  # of a segment that is drawn
-STATES: dict[StretchState, str] = {
+RANGES = 48  # of a segment that is drawn
+STATES: dict[RangeState, str] = {
     "allocated": "in use",
     "awaiting free": "waiting for another stream",
     "mixed": "small blocks, in use and free",
@@ -70,7 +70,7 @@ class SegmentsPicture(Picture):
         described = segment_words(segment)
         words = tag("p", tag("b", escape(segment.device)), " ", escape(described), class_="quiet")
         spans = []
-        for one in drawn_stretches(segment):
+        for one in drawn_ranges(segment):
             ground = _GROUNDS.get(one.state, f"tm-l{self.ranks.get(one.line, len(self.ranks))}")
             width = 100 * one.nbytes / segment.nbytes if segment.nbytes else 0
             what = f"{number_of_bytes(one.nbytes)} {STATES[one.state]}"
@@ -105,12 +105,12 @@ def segment_words(segment: Segment) -> str:
     return f" {DOT} ".join(filter(None, parts))
 
 
-def drawn_stretches(segment: Segment, number: int = STRETCHES) -> list[SnapshotStretch]:
-    """Return the stretches of a segment that can be drawn: neighbours too narrow to be seen are one."""
+def drawn_ranges(segment: Segment, number: int = RANGES) -> list[SnapshotRange]:
+    """Return the ranges of a segment that can be drawn: neighbours too narrow to be seen are one."""
     least = segment.nbytes / number
-    found: list[list[SnapshotStretch]] = []
+    found: list[list[SnapshotRange]] = []
     open_ = 0.0
-    for one in segment.stretches:
+    for one in segment.ranges:
         if found and one.nbytes < least and open_ < least:
             found[-1].append(one)
         else:
@@ -120,17 +120,17 @@ def drawn_stretches(segment: Segment, number: int = STRETCHES) -> list[SnapshotS
     joined = []
     for group in found:
         largest = max(group, key=lambda one: one.nbytes)
-        state: StretchState = largest.state if len({one.state for one in group}) == 1 else "mixed"
+        state: RangeState = largest.state if len({one.state for one in group}) == 1 else "mixed"
         nbytes, used = sum(one.nbytes for one in group), sum(one.used for one in group)
         blocks = sum(one.blocks for one in group)
-        joined.append(SnapshotStretch(state=state, nbytes=nbytes, used=used, blocks=blocks, line=largest.line))
+        joined.append(SnapshotRange(state=state, nbytes=nbytes, used=used, blocks=blocks, line=largest.line))
     return joined
 
 
 def _drawn(segment: Segment, width: int) -> str:
     """Return a segment as a strip of characters, as long as it is large."""
     strip, at = "", 0
-    for one in drawn_stretches(segment, width):
+    for one in drawn_ranges(segment, width):
         at += one.nbytes
         end = round(width * at / segment.nbytes) if segment.nbytes else 0
         strip += _GLYPHS[one.state] * (end - len(strip))
@@ -151,7 +151,7 @@ def view(report: SnapshotReport) -> Panel:
     ranked = sorted(report.timelines, key=lambda one: -max(one.live, default=0))
     body: list[Node] = []
     for refused in report.refused[-MOST_REFUSED:]:
-        body += [Paragraph(refused_words(refused), "error"), f"`{way_words(refused.way)}`"]
+        body += [Paragraph(refused_words(refused), "error"), f"`{stack_words(refused.stack)}`"]
     body.append(Findings(report.findings, report.gaps))
     body += [_timeline(report, timeline, folded=at > 0) for at, timeline in enumerate(ranked[:MOST_TIMELINES])]
     lines = table_of(LINES, report.lines, most=(40, 14), left_out=report.lines_left_out,
@@ -223,7 +223,7 @@ def _blocks(name: str, report: SnapshotReport, blocks: Sequence[SnapshotBlock], 
 
 
 def _block_row(report: SnapshotReport, block: SnapshotBlock) -> tuple[str, ...]:
-    where = way_words(block.way) if block.way else line_words(report, block.line)
+    where = stack_words(block.stack) if block.stack else line_words(report, block.line)
     label = f"{shortened(block.label, 40)}: " if block.label else ""
     state = " (waiting)" if block.state == "awaiting free" else ""
     return number_of_bytes(block.nbytes) + state, number_of_bytes(block.requested), block.device, label + where
@@ -285,9 +285,9 @@ def place_words(place: Location) -> str:
     return f"{shortened(place.label, 60)}{function}{text}"
 
 
-def way_words(way: Sequence[Location]) -> str:
+def stack_words(stack: Sequence[Location]) -> str:
     """Return the lines that led somewhere, the innermost first."""
-    return " \u2190 ".join(place_words(place) for place in reversed(way)) or NO_LINE
+    return " \u2190 ".join(place_words(place) for place in reversed(stack)) or NO_LINE
 
 
 def line_words(report: SnapshotReport, index: int) -> str:
@@ -306,7 +306,7 @@ def peak_tiles(report: SnapshotReport) -> list[Tile]:
     tiles = []
     for block in report.peak_blocks:
         line = report.lines[block.line].location.label if 0 <= block.line < len(report.lines) else NO_LINE
-        described = f"{line}\n{number_of_bytes(block.requested)}\n{way_words(block.way)}"
+        described = f"{line}\n{number_of_bytes(block.requested)}\n{stack_words(block.stack)}"
         tiles.append(Tile(line, block.label, "other", block.requested, described))
     number, nbytes = report.peak_left_out
     if nbytes:

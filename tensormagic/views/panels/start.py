@@ -1,4 +1,4 @@
-"""What a look before training says: one line for each question, what is wrong first in words."""
+"""The check before training: one line for each question; findings first."""
 
 from __future__ import annotations
 

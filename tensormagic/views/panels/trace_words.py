@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from tensormagic.reports import (
     UNTOUCHED,
     FirstNonfinite,
-    Kept,
-    Pace,
-    Pacing,
     Parallel,
     ParameterSeries,
     Pass,
     PassContext,
+    SavedTotals,
+    Schedule,
+    StepSampling,
     TraceReport,
 )
 from tensormagic.words import (
@@ -117,7 +117,7 @@ def run_text(report: TraceReport) -> str:
     if report.state == "drawn":
         leaves = sum(node.kind == "accumulate" for node in report.nodes)
         size = f"{plural(len(report.nodes), 'node')}, {plural(leaves, 'leaf', 'leaves')}"
-        if (kept := report.kept) is None or not kept.slots:
+        if (kept := report.saved) is None or not kept.slots:
             return size
         of_leaves = f", {number_of_bytes(kept.leaf_bytes)} of it the leaves themselves" if kept.leaf_bytes else ""
         storages = plural(kept.storages, "storage")
@@ -127,7 +127,7 @@ def run_text(report: TraceReport) -> str:
     passes += f" and {inner}" if report.inner_passes_seen else ""
     steps = f"{plural(report.steps_seen, 'step')}, " if report.steps_seen else ""
     loss = loss_text(report)
-    cost = paced_text(report) or overhead_text(report)
+    cost = sampling_text(report) or overhead_text(report)
     return f"{steps}{passes} in {seconds_text(report.seconds)}{cost and f', {cost}'}{loss and f', {loss}'}"
 
 
@@ -152,8 +152,8 @@ def overhead_text(report: TraceReport) -> str:
 
 def all_clear(report: TraceReport) -> str:
     """Return the sentence for a run without findings; it claims no more than was looked at."""
-    if report.state == "drawn" and report.kept is not None:
-        return _existing(report.kept)
+    if report.state == "drawn" and report.saved is not None:
+        return _existing(report.saved)
     if report.failure is not None:
         return f"the run ended with the call above, which torch refused{_until(report)}"
     if not report.passes_seen:
@@ -218,7 +218,7 @@ def _not_finished(report: TraceReport) -> tuple[str, str, str, str]:
     """Return the verdict on an existing graph, and on a run that was ended by an error, or by a user."""
     words = all_clear(report)
     if report.state == "drawn":
-        can_run = report.kept is not None and not report.kept.freed and not report.kept.changed
+        can_run = report.saved is not None and not report.saved.freed and not report.saved.changed
         return "healthy" if can_run else "failed", words, "", ""
     if report.failure is not None:
         return "failed", words, "", ""
@@ -242,7 +242,7 @@ def checked_text(report: TraceReport) -> str:
     return ", ".join(parts)
 
 
-def _existing(kept: Kept) -> str:
+def _existing(kept: SavedTotals) -> str:
     """Return whether backward can run through an existing graph, as far as what it saved says."""
     if kept.freed:
         return "backward already ran through this graph and freed its saved tensors: it cannot run again"
@@ -294,42 +294,42 @@ def first_nonfinite_text(first: FirstNonfinite) -> str:
 MOST_STRETCHES = 12
 
 
-def paced_text(report: TraceReport) -> str:
+def sampling_text(report: TraceReport) -> str:
     """Return ``traced 41 of 800 steps (budget 5 %: cost 4.6 %)``; empty where all were to be traced."""
-    pacing = report.pacing
-    if pacing is None:
+    sampling = report.sampling
+    if sampling is None:
         return ""
-    mark = "," if pacing.asked.budget is None else ":"
-    cost = "" if not pacing.cost else f"{mark} cost {percent(pacing.cost)}"
-    return f"traced {count(pacing.steps)} of {plural(report.steps_seen, 'step')} ({asked_text(pacing.asked)}{cost})"
+    mark = "," if sampling.asked.budget is None else ":"
+    cost = "" if not sampling.cost else f"{mark} cost {percent(sampling.cost)}"
+    return f"traced {count(sampling.steps)} of {plural(report.steps_seen, 'step')} ({asked_text(sampling.asked)}{cost})"
 
 
-def pacing_lines(report: TraceReport) -> Iterator[str]:
+def sampling_lines(report: TraceReport) -> Iterator[str]:
     """Yield sentences: which steps, what cost more than was asked for, what was left out, and what the end was."""
-    pacing = report.pacing
-    if pacing is None or not report.steps_seen:
+    sampling = report.sampling
+    if sampling is None or not report.steps_seen:
         return
-    if pacing.steps:
-        yield f"traced: {_which(pacing)}"
-    if pacing.unpaced:
-        yield pacing.unpaced
-    budget, cost = pacing.asked.budget, pacing.cost
+    if sampling.steps:
+        yield f"traced: {_which(sampling)}"
+    if sampling.unsampled:
+        yield sampling.unsampled
+    budget, cost = sampling.asked.budget, sampling.cost
     if budget is not None and cost is not None and cost > 1.05 * budget:
-        first = f": the first step, in which every graph is new, already cost {percent(pacing.first_cost)}"
-        yield f"the budget was not kept{first if pacing.first_cost > budget / 2 else ''}"
-    if pacing.partial:
+        first = f": the first step, in which every graph is new, already cost {percent(sampling.first_cost)}"
+        yield f"the budget was not kept{first if sampling.first_cost > budget / 2 else ''}"
+    if sampling.partial:
         yield (
-            f"{plural(pacing.partial, 'step')} requested could not be traced completely: their graphs began before "
+            f"{plural(sampling.partial, 'step')} requested could not be traced completely: their graphs began before "
             "the first backward pass"
         )
     if report.state == "running":
-        ahead = f", next traced about {count(pacing.next_step)}" if pacing.next_step else ""
-        yield from [f"paused: step {count(report.steps_seen)}{ahead}"] if pacing.paused else []
+        ahead = f", next traced about {count(sampling.next_step)}" if sampling.next_step else ""
+        yield from [f"paused: step {count(report.steps_seen)}{ahead}"] if sampling.paused else []
     else:
-        yield from _end(report, pacing)
+        yield from _end(report, sampling)
 
 
-def asked_text(asked: Pace) -> str:
+def asked_text(asked: Schedule) -> str:
     """Return what was asked for: ``budget 5 %``, ``every 10``, ``steps 10 to 20``, ``steps from 10, every 5``."""
     if asked.budget is not None:
         return f"budget {percent(asked.budget)}"
@@ -339,24 +339,24 @@ def asked_text(asked: Pace) -> str:
     return ", ".join([*parts, f"every {asked.every}"] if asked.every > 1 else parts)
 
 
-def _which(pacing: Pacing) -> str:
+def _which(sampling: StepSampling) -> str:
     """Return the traced steps as stretches; of many the first and the last ones, and how many lie between."""
-    ranges = [count(first) if first == last else f"{count(first)}–{count(last)}" for first, last in pacing.ranges]
+    ranges = [count(first) if first == last else f"{count(first)}–{count(last)}" for first, last in sampling.ranges]
     half = MOST_STRETCHES // 2
     kept = ranges if len(ranges) <= MOST_STRETCHES else [*ranges[:half], *ranges[-half:]]
-    if hidden := pacing.left_out + len(ranges) - len(kept):
+    if hidden := sampling.left_out + len(ranges) - len(kept):
         kept.insert(len(kept) // 2, f"… {count(hidden)} more …")
-    after = pacing.after_finding
+    after = sampling.after_finding
     why = f"; {count(after)} of them because the step before had a finding" if after else ""
-    return f"{'step' if pacing.steps == 1 else 'steps'} {', '.join(kept)}{why}"
+    return f"{'step' if sampling.steps == 1 else 'steps'} {', '.join(kept)}{why}"
 
 
-def _end(report: TraceReport, pacing: Pacing) -> Iterator[str]:
-    if not pacing.steps:
+def _end(report: TraceReport, sampling: StepSampling) -> Iterator[str]:
+    if not sampling.steps:
         yield f"no step was traced: the run had {plural(report.steps_seen, 'step')}"
-    if pacing.last_traced or not pacing.steps:
+    if sampling.last_traced or not sampling.steps:
         return
-    there = [norm for norm in pacing.last_norms if norm != UNTOUCHED]
+    there = [norm for norm in sampling.last_norms if norm != UNTOUCHED]
     finite = [norm for norm in there if 0 <= norm < math.inf]
     bad = sum(not math.isfinite(norm) for norm in there)
     last = f"the last step, {count(report.steps_seen)}, was not traced"
@@ -382,7 +382,7 @@ _OF = {
 
 def run_lines(report: TraceReport) -> Iterator[str]:
     """Yield the lines below the headline of a run: which steps were traced, and which part of it a rank is."""
-    yield from pacing_lines(report)
+    yield from sampling_lines(report)
     if report.parallel is not None:
         yield _place(report.parallel)
         yield from _reduced(report)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tensormagic.reports import BEYOND, GradientFacts, Path, PathNode, WayStep, WhyReport
+from tensormagic.reports import BEYOND, GradientFacts, Path, PathNode, PathStep, WhyReport
 from tensormagic.views.graph.layout import Spacing, lay_out
 from tensormagic.views.markup import escape, fitted, svg_image, tag, text_width
 from tensormagic.views.nodes import (
@@ -203,7 +203,7 @@ class WayPicture(Picture):
 
     def html(self) -> str:
         """Return a row of boxes that wraps; there is no script and no picture to load."""
-        came, way, drawn = reached(self.report), self.report.way, ""
+        came, way, drawn = reached(self.report), self.report.path, ""
         for at, step in enumerate(way):
             if at:
                 ended = _ends(way[at - 1], step)
@@ -215,7 +215,7 @@ class WayPicture(Picture):
     def text(self, width: int) -> Iterator[str]:
         """Return a line a stop."""
         rows = []
-        for at, step in enumerate(self.report.way):
+        for at, step in enumerate(self.report.path):
             sign = " " if not at else DETACHED if step.kind in {"cut", "nothing"} else ARROW
             label = f"{sign} {shortened(step.label, _LABEL)}"
             rows.append((label, step.detail, line_words(self.report, step), came_words(step), "!" if step.bad else ""))
@@ -225,7 +225,7 @@ class WayPicture(Picture):
     def svg(self, width: float) -> tuple[str, float]:
         """Return the boxes in rows."""
         came, x, y, parts = reached(self.report), 0.0, 0.0, list[str]()
-        for at, step in enumerate(self.report.way):
+        for at, step in enumerate(self.report.path):
             label = shortened(step.label, _LABEL)
             below = " \u00b7 ".join(filter(None, (step.detail, line_words(self.report, step), came_words(step))))
             room = max(text_width(label, 13, bold=True), text_width(below, 11)) + 20
@@ -233,7 +233,7 @@ class WayPicture(Picture):
             if x and x + _BETWEEN + wide > width:
                 x, y = 0.0, y + _ROW
             if at:
-                ended = _ends(self.report.way[at - 1], step)
+                ended = _ends(self.report.path[at - 1], step)
                 ink = role("error" if ended else "ink" if came[at - 1] else "hatch")
                 parts.append(text_svg(x + _BETWEEN / 2, y + 28, DETACHED if ended else ARROW, size=16, anchor="middle",
                                       ink=ink, bold=ended))  # fmt: skip
@@ -251,11 +251,11 @@ class WayPicture(Picture):
         return "".join(parts), y + _ROW + 14
 
 
-def _ends(before: WayStep, after: WayStep) -> bool:
+def _ends(before: PathStep, after: PathStep) -> bool:
     return not {"cut", "nothing"}.isdisjoint({before.kind, after.kind})
 
 
-def _stop(report: WhyReport, step: WayStep, *, came: bool) -> str:
+def _stop(report: WhyReport, step: PathStep, *, came: bool) -> str:
     kinds = ["tm-stop", f"tm-{step.kind}", "" if came or step.kind == "cut" else "tm-none"]
     kinds += ["tm-bad"] if step.bad else []
     label = tag("code", escape(shortened(step.label, _LABEL)), class_="tm-label")
@@ -267,34 +267,34 @@ def _stop(report: WhyReport, step: WayStep, *, came: bool) -> str:
     return tag("span", label, small, amount, class_=" ".join(filter(None, kinds)), title=hint or None)
 
 
-def came_words(step: WayStep) -> str:
+def came_words(step: PathStep) -> str:
     """Return what came to a stop of the way: ``norm 0.43``, ``zero``; empty where that is not known."""
     if step.norm is None:
         return ""
     return "zero" if step.norm == 0 else f"norm {short_number(step.norm)}"
 
 
-def line_words(report: WhyReport, step: WayStep) -> str:
+def line_words(report: WhyReport, step: PathStep) -> str:
     """Return the line of a stop of the way, with its file or cell where the way leads through several; else empty."""
     if step.location is None:
         return ""
-    files = {each.location.filename for each in report.way if each.location is not None}
+    files = {each.location.filename for each in report.path if each.location is not None}
     return step.location.label if len(files) > 1 else f"line {step.location.line}"
 
 
 def reached(report: WhyReport) -> list[bool]:
     """Return for each stop whether the gradient came there: not before the last cut, seen from the tensor."""
-    ends = [at for at, step in enumerate(report.way) if step.kind in {"cut", "nothing"}]
+    ends = [at for at, step in enumerate(report.path) if step.kind in {"cut", "nothing"}]
     last = ends[-1] if ends else -1
-    return [at > last for at in range(len(report.way))]
+    return [at > last for at in range(len(report.path))]
 
 
 def legend(report: WhyReport) -> str:
-    """Return how the picture of the way is to be read."""
-    if any(step.kind == "cut" for step in report.way):
-        return "the gradient flows from right to left, and does not come past the cut"
-    measured = any(step.norm is not None for step in report.way)
-    below = "; under each stop what came to it in the last pass" if measured else ""
+    """Return how to read the picture of the path."""
+    if any(step.kind == "cut" for step in report.path):
+        return "the gradient flows from right to left, and stops at the cut"
+    measured = any(step.norm is not None for step in report.path)
+    below = "; below each stop, the norm of the gradient that reached it in the last pass" if measured else ""
     return f"the gradient flows from right to left{below}"
 
 
@@ -304,7 +304,7 @@ MOST_NAMES = 12
 def view(report: WhyReport) -> Panel:
     """Return the panel."""
     body: list[Node] = [Findings(report.findings, report.gaps)]
-    if len(report.way) > 1:
+    if len(report.path) > 1:
         body.append(WayPicture(report))
     if report.remedy:
         # Sentences, or what is code as a whole as code.
@@ -314,7 +314,7 @@ def view(report: WhyReport) -> Panel:
     if report.location is not None and report.location.text:
         rests.append(f"{report.location.label}: `{report.location.text}`")
     if report.source:
-        rests.append(Paragraph(f"as {report.source} saw it", "quiet"))
+        rests.append(Paragraph(f"from {report.source}", "quiet"))
     body.append(Section("", rests))
     body += [table_of(GROUPS, report.groups)] if report.groups else []
     facts: list[Cell] = [Words(facts_words(report.facts), "quiet")] if report.facts is not None else []

@@ -37,7 +37,7 @@ def view(report: WritesReport) -> Panel:
     if report.writes:
         more = ("more line that writes", "more lines that write")
         every = table_of(WRITES, report.writes, most=(60, 40), more=more, label="Every write")
-        note = plural(len(report.writes), "line and op", "lines and ops")
+        note = plural(len(report.writes), "operation")
         body.append(Section("Every write", [every], note, folded=True))
     ended = f"{report.state}: {report.error}" if report.error else report.state
     facts: list[Cell] = [Words(ended, "error") if report.state != "finished" else ended, headline(report)]

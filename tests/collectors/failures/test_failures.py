@@ -53,7 +53,7 @@ def test_the_call_and_its_operands_are_named(case, way):
     assert (report.function, report.call, report.module) == (case.function, case.call, case.module)
     assert (report.phase, report.error_type, report.error) == (case.phase, type(error).__name__, str(error))
     assert case.call.split("\n")[0] in report.location.text
-    assert report.way[-1] == report.location
+    assert report.stack[-1] == report.location
     tensors = [operand for operand in report.operands if operand.is_tensor or not operand.text]
     assert [operand.name for operand in tensors] == [name for name, _ in case.operands]
     for operand, (_, shape) in zip(tensors, case.operands, strict=True):
@@ -166,7 +166,7 @@ def test_an_interrupt_is_not_explained():
 def test_the_way_leads_from_the_outermost_line_to_the_failing_one():
     """Every line of the user's own, the innermost last."""
     report, _ = afterwards(REFUSALS[7].run)
-    assert [line.text for line in report.way[-2:]] == ["return model(wide)", "h = self.fc(x.flatten(1) * 1)"]
+    assert [line.text for line in report.stack[-2:]] == ["return model(wide)", "h = self.fc(x.flatten(1) * 1)"]
 
 
 def test_what_was_not_kept_is_a_gap():

@@ -10,7 +10,7 @@ from torch import nn
 
 import tensormagic as tm
 from tensormagic.collectors.gradients import nonfinite, traced_graph
-from tensormagic.reports import FirstBad
+from tensormagic.reports import NonfiniteSource
 
 
 def found(make, **namespace):
@@ -18,7 +18,7 @@ def found(make, **namespace):
     with tm.trace(namespace=namespace) as trace:
         make().sum().backward()
     (graph,) = trace.report.graphs
-    return graph.first_bad, graph
+    return graph.nonfinite_source, graph
 
 
 def leaf(*values):
@@ -29,7 +29,7 @@ def test_data_with_their_name():
     """The tensor that the user holds, or another of the same elements."""
     x, w = torch.tensor([[1.0, math.nan, math.inf]]), torch.ones(3, 2, requires_grad=True)
     first, graph = found(lambda: x @ w, x=x)
-    assert first == FirstBad(1, 1, "data", 1, 1, 3, "x", (1, 3))
+    assert first == NonfiniteSource(1, 1, "data", 1, 1, 3, "x", (1, 3))
     assert graph.nodes[1].op == "mm"
     first, _ = found(lambda: x.view(1, 3) @ w, rows=x.view(1, 3))
     assert first.name == "rows"
@@ -109,19 +109,19 @@ def test_an_infinity_elsewhere_is_not_to_blame():
 def test_nothing_is_looked_at_while_the_loss_is_finite(monkeypatch):
     """It costs one comparison a pass; and of a run that has gone wrong, one look a structure."""
     looks = []
-    search = traced_graph.first_bad
+    search = traced_graph.nonfinite_source
 
     def counted(*given):
         looks.append(given[2])
         return search(*given)
 
-    monkeypatch.setattr(traced_graph, "first_bad", counted)
+    monkeypatch.setattr(traced_graph, "nonfinite_source", counted)
     x = leaf(1.0, 2.0)
     with tm.trace(namespace={}) as trace:
         for scale in (1.0, 1.0, -1.0, -1.0):
             (x * scale).log().sum().backward()
     assert looks == [3]
-    assert trace.report.graphs[0].first_bad.pass_number == 3
+    assert trace.report.graphs[0].nonfinite_source.pass_number == 3
 
 
 def test_the_person_s_saved_tensor_hooks_are_not_run():
@@ -133,7 +133,7 @@ def test_the_person_s_saved_tensor_hooks_are_not_run():
             loss = x.log().sum()
         loss.backward()
     assert len(unpacked) == 1  # by backward itself
-    assert trace.report.graphs[0].first_bad is None
+    assert trace.report.graphs[0].nonfinite_source is None
 
 
 def test_a_tensor_changed_in_place_is_a_gap_in_what_is_known():
@@ -146,7 +146,7 @@ def test_a_tensor_changed_in_place_is_a_gap_in_what_is_known():
         y.add_(5)
         with pytest.raises(RuntimeError, match="inplace"):
             z.sum().backward()
-    assert trace.report.graphs[0].first_bad is None
+    assert trace.report.graphs[0].nonfinite_source is None
     assert trace.report.gaps == ()
 
 
@@ -156,7 +156,7 @@ def test_what_cannot_be_searched_is_a_gap(monkeypatch):
     def broken(*_):
         raise ValueError("no")
 
-    monkeypatch.setattr(traced_graph, "first_bad", broken)
+    monkeypatch.setattr(traced_graph, "nonfinite_source", broken)
     x = leaf(1.0, -1.0)
     with tm.trace(namespace={}) as trace:
         x.log().sum().backward()
@@ -191,7 +191,7 @@ def test_results_versions_and_modes_are_the_person_s():
     assert calls == alone
     assert torch.equal(plain[0], traced[0])
     assert plain[1:] == traced[1:]
-    assert trace.report.graphs[0].first_bad.source == "made"
+    assert trace.report.graphs[0].nonfinite_source.source == "made"
 
 
 def test_an_older_nan_that_a_later_op_alone_saved():

@@ -43,7 +43,7 @@ def test_what_is_kept_is_counted_by_storage():
     big = torch.ones(1000)
     out = (w * big[:10]).exp()
     (out * out).sum()
-    kept = tm.gradgraph(out * out, "square", namespace={}).kept
+    kept = tm.gradgraph(out * out, "square", namespace={}).saved
     # mul: w (a leaf, 40 B) is not needed for the gradient of big, which needs none; big's 4 000 B are. exp and the
     # square save the same 40 B.
     assert (kept.nbytes, kept.storages, kept.leaf_bytes) == (4000 + 40, 2, 0)
@@ -53,7 +53,7 @@ def test_what_is_kept_is_counted_by_storage():
 def test_leaves_among_the_kept_are_told_apart():
     """A weight that is saved for backward lives anyway."""
     w = torch.ones(10, requires_grad=True)
-    kept = tm.gradgraph(w.exp() * w, namespace={}).kept
+    kept = tm.gradgraph(w.exp() * w, namespace={}).saved
     assert (kept.nbytes, kept.leaf_bytes) == (80, 40)
 
 
@@ -64,8 +64,8 @@ def test_after_backward_it_says_that_it_is_freed(net):
     assert "backward can run" in str(tm.gradgraph(loss, namespace={}))
     loss.backward()
     report = tm.gradgraph(loss, namespace={})
-    assert report.kept.freed > 0
-    assert report.kept.slots == report.kept.nbytes == 0
+    assert report.saved.freed > 0
+    assert report.saved.slots == report.saved.nbytes == 0
     assert "freed its saved tensors: it cannot run again" in str(report)
 
 
@@ -77,7 +77,7 @@ def test_what_was_changed_in_place_is_counted():
     with torch.no_grad():
         y.mul_(2)
     report = tm.gradgraph(loss, namespace={})
-    assert report.kept.changed == 1
+    assert report.saved.changed == 1
     assert "backward would fail: 1 saved tensor was changed in place afterwards" in str(report)
 
 
@@ -88,7 +88,7 @@ def test_the_persons_hooks_are_not_run():
         loss = torch.ones(3, requires_grad=True).exp().sum()
     report = tm.gradgraph(loss, namespace={})
     assert not unpacked
-    assert report.kept.unread == 1
+    assert report.saved.unread == 1
     assert "1 saved tensor could not be read" in " ".join(str(report).split())
 
 
@@ -124,7 +124,7 @@ def test_custom_functions_and_lists_are_looked_at():
             return gradient * 2
 
     x = torch.ones(5, requires_grad=True)
-    kept = tm.gradgraph(Twice.apply(x), namespace={}).kept
+    kept = tm.gradgraph(Twice.apply(x), namespace={}).saved
     assert (kept.slots, kept.nbytes, kept.leaf_bytes) == (2, 40, 20)
 
 

@@ -79,7 +79,7 @@ def test_lines_are_the_persons_own_innermost_ones():
         ("??, line 0", C_PLUS_PLUS["name"], 3000),
         ("cell 8, line 3", "", 1000),
     ]
-    assert [place.line for place in report.live[0].way] == [99, 12]
+    assert [place.line for place in report.live[0].stack] == [99, 12]
     assert report.live[3].line == -1
 
 
@@ -103,7 +103,7 @@ def test_a_refused_allocation_tells_when_where_and_what_was_free():
     (refused,) = snapshot_report(allocator.snapshot()).refused
     assert (refused.device, refused.asked, refused.free, refused.live) == ("cuda:0", 2**33, 2**20, 5000)
     assert refused.seconds == pytest.approx(0.002)
-    assert [place.line for place in refused.way] == [99, 13]
+    assert [place.line for place in refused.stack] == [99, 13]
 
 
 def test_a_freed_line_is_told_where_frees_have_stacks():
@@ -131,7 +131,7 @@ def test_the_frames_of_our_own_stand_ins_are_passed_over():
     allocator.alloc(5000, [UNWIND, frame(12, "tensormagic_call"), frame(12, "forward"), frame(99, "<module>")])
     report = snapshot_report(allocator.snapshot())
     assert [(one.location.line, one.location.function) for one in report.lines] == [(12, "forward")]
-    assert [place.line for place in report.live[0].way] == [99, 12]
+    assert [place.line for place in report.live[0].stack] == [99, 12]
 
 
 def test_old_and_other_forms_are_read():
@@ -159,10 +159,10 @@ def test_a_crowded_segment_is_drawn_by_a_bounded_number_of_stretches():
         allocator.free(place)
     (segment,) = snapshot_report(allocator.snapshot()).segments
     assert segment.blocks == 6002
-    assert len(segment.stretches) < 100
-    assert sum(one.blocks for one in segment.stretches) == 6002
-    assert sum(one.used for one in segment.stretches) == segment.allocated == 3000 * 512 + 2**23
-    assert {one.state for one in segment.stretches} == {"mixed", "allocated", "free"}
+    assert len(segment.ranges) < 100
+    assert sum(one.blocks for one in segment.ranges) == 6002
+    assert sum(one.used for one in segment.ranges) == segment.allocated == 3000 * 512 + 2**23
+    assert {one.state for one in segment.ranges} == {"mixed", "allocated", "free"}
     assert segment.fragmentation == pytest.approx(1 - segment.largest_free / segment.free)
 
 

@@ -1,4 +1,4 @@
-"""What is told of generators: seed and numbers given, by every kind; and that looking advances none."""
+"""What is told of generators: seed and numbers drawn, by every kind; and that looking advances none."""
 
 from __future__ import annotations
 

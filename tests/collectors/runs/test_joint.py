@@ -154,7 +154,7 @@ def test_the_cost_of_tracing_is_a_share_of_this_run():
         with tm.trace(namespace={}, every=3, memory=True) as run:
             for _ in range(60):
                 (w * 2).sum().backward()
-        return run.report.trace.pacing.cost  # unknown where the machine paused too often
+        return run.report.trace.sampling.cost  # unknown where the machine paused too often
 
     known = next(found for found in (cost() for _ in range(10)) if found is not None)
     assert known > 1e-3

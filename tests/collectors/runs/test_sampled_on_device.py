@@ -7,7 +7,7 @@ import torch
 
 from tensormagic.collectors.runs.run import Run
 from tensormagic.collectors.runs.sampled_trace import SampledTracer
-from tensormagic.reports import Cell, Pace
+from tensormagic.reports import Cell, Schedule
 
 STEPS = 400
 
@@ -28,7 +28,7 @@ def run(simulated, monkeypatch):
 
     def train(budget, jump_at=STEPS):
         clock = lambda: 1.0 + simulated.time // 10 * 10  # noqa: E731
-        tracer = Run(trace=SampledTracer(Pace(budget=budget), {}, Cell("", None, ()), clock=clock))
+        tracer = Run(trace=SampledTracer(Schedule(budget=budget), {}, Cell("", None, ()), clock=clock))
         w = torch.ones(3, requires_grad=True)
         tracer.start()
         for at in range(STEPS):
@@ -46,11 +46,11 @@ def run(simulated, monkeypatch):
 def test_a_budget_is_kept_by_the_devices_time(run, budget):
     """Half a second for each traced pass of one: as many are traced as that pays for, and not many fewer."""
     report = run(budget)
-    cost = 0.5 * report.pacing.passes / STEPS
+    cost = 0.5 * report.sampling.passes / STEPS
     assert 0.3 * budget <= cost <= budget
 
 
 def test_a_jump_that_is_known_late_is_followed_all_the_same(run):
     """The numbers of a pass are there when the next one begins: what follows is traced more often then."""
-    assert run(0.1, jump_at=200).pacing.after_finding > 0
-    assert run(0.1).pacing.after_finding == 0
+    assert run(0.1, jump_at=200).sampling.after_finding > 0
+    assert run(0.1).sampling.after_finding == 0

@@ -43,7 +43,7 @@ def train(net, steps, seen=None):
 
 
 def steps_of(report):
-    return [step for first, last in report.pacing.ranges for step in range(first, last + 1)]
+    return [step for first, last in report.sampling.ranges for step in range(first, last + 1)]
 
 
 @pytest.mark.parametrize("asked", ASKED, ids=str)
@@ -60,7 +60,7 @@ def test_results_are_bit_identical(asked):
     for name, value in plain.state_dict().items():
         assert torch.equal(value, traced.state_dict()[name])
     assert all(torch.equal(a.grad, b.grad) for a, b in zip(plain.parameters(), traced.parameters(), strict=True))
-    assert 0 < trace.report.pacing.steps < 30
+    assert 0 < trace.report.sampling.steps < 30
 
 
 @pytest.mark.parametrize("asked", ASKED[1:], ids=str)
@@ -133,12 +133,14 @@ def test_a_budget_traces_the_first_step_and_says_what_it_cost():
     with tm.trace(namespace={"net": net}, budget=0.5) as trace:
         train(net, 60)
     report = trace.report
-    pacing = report.pacing
+    sampling = report.sampling
     assert steps_of(report)[0] == 1
-    assert pacing.steps == len(steps_of(report)) == len({one.step for one in report.passes})
-    assert pacing.steps < 60
-    assert pacing.steps > 1 or pacing.cost > 0.25  # where another as dear as the first is over the budget, it is alone
-    assert pacing.cost > 0
+    assert sampling.steps == len(steps_of(report)) == len({one.step for one in report.passes})
+    assert sampling.steps < 60
+    assert (
+        sampling.steps > 1 or sampling.cost > 0.25
+    )  # where another as dear as the first is over the budget, it is alone
+    assert sampling.cost > 0
     assert report.steps_seen == 60
 
 
@@ -155,7 +157,7 @@ def test_several_backward_calls_of_one_step_are_traced_together():
             a.backward(retain_graph=True)
             b.backward()
     report = trace.report
-    assert (report.steps_seen, report.passes_seen, report.pacing.passes) == (9, 18, 6)
+    assert (report.steps_seen, report.passes_seen, report.sampling.passes) == (9, 18, 6)
     assert [(one.step, one.number) for one in report.passes] == [(1, 1), (1, 2), (4, 7), (4, 8), (7, 13), (7, 14)]
     assert [graph.passes_seen for graph in report.graphs] == [3, 3]
 
@@ -183,7 +185,7 @@ def test_both_losses_of_adversarial_training_are_traced():
             discriminator(fake.detach()).mean().backward()
             discriminator(fake).mean().neg().backward()
     report = trace.report
-    assert report.pacing.partial == 1  # the first of the generator's: from then on the tracer comes earlier
+    assert report.sampling.partial == 1  # the first of the generator's: from then on the tracer comes earlier
     assert [graph.passes_seen for graph in report.graphs] == [4, 3]
     assert sorted(len(graph.nodes) for graph in report.graphs) == [5, 10]
     for graph in report.graphs:
@@ -418,7 +420,7 @@ def test_no_tensor_and_no_frame_is_kept():
     trace = run()
     gc.collect()
     assert not any(reference() is not None for reference in references)
-    assert trace.report.pacing.steps == 1
+    assert trace.report.sampling.steps == 1
 
 
 def test_the_last_step_that_was_not_traced_is_told_by_what_it_left():
@@ -428,9 +430,9 @@ def test_the_last_step_that_was_not_traced_is_told_by_what_it_left():
         train(net, 6)
         net[4].bias.grad = None
     report = trace.report
-    assert not report.pacing.last_traced
+    assert not report.sampling.last_traced
     gradients = {f"net.{name}": parameter.grad for name, parameter in net.named_parameters()}
-    for series, norm in zip(report.parameters, report.pacing.last_norms, strict=True):
+    for series, norm in zip(report.parameters, report.sampling.last_norms, strict=True):
         gradient = gradients[series.name]
         assert norm == (UNTOUCHED if gradient is None else pytest.approx(gradient.norm().item(), rel=1e-5))
     assert "the last step, 6, was not traced" in str(report)
@@ -441,8 +443,8 @@ def test_a_last_step_that_was_traced_needs_no_more():
     net = model()
     with tm.trace(namespace={"net": net}, steps=(6, 7)) as trace:
         train(net, 6)
-    assert trace.report.pacing.last_traced
-    assert not trace.report.pacing.last_norms
+    assert trace.report.sampling.last_traced
+    assert not trace.report.sampling.last_norms
 
 
 def test_a_nan_that_began_in_a_step_that_was_not_traced_is_a_finding():
@@ -468,7 +470,7 @@ def test_a_finding_makes_the_next_steps_traced():
         for number in range(60):
             time.sleep(0.004)
             (w * (float("nan") if number >= 30 else 1.0)).exp().sum().backward()
-    assert 1 <= trace.report.pacing.after_finding <= FOLLOW_UP
+    assert 1 <= trace.report.sampling.after_finding <= FOLLOW_UP
 
 
 # -- two traces, and misuse -------------------------------------------------------------------------------------------
@@ -514,8 +516,8 @@ def test_misuse_is_refused_with_what_was_given_and_what_to_do(asked, words):
 
 
 def test_every_step_is_what_is_traced_anyway():
-    """``every=1`` and an open slice ask for nothing special: the report has no pacing."""
+    """``every=1`` and an open slice ask for nothing special: the report has no sampling."""
     x = torch.ones(2, requires_grad=True)
     with tm.trace(namespace={}, every=1, steps=(None, None)) as trace:
         (x * 2).sum().backward()
-    assert trace.report.pacing is None
+    assert trace.report.sampling is None

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tensormagic.collectors.runs.step_sampling import FOLLOW_UP, LISTED, Costs, StepSampler, Stretches, Times
-from tensormagic.reports import Pace
+from tensormagic.reports import Schedule
 
-FIVE = Pace(budget=0.05)
+FIVE = Schedule(budget=0.05)
 
 
 @dataclass
@@ -66,33 +66,33 @@ class Loop:
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
-        (Pace(every=10), [1, 11, 21]),
-        (Pace(start=10, stop=13), [10, 11, 12]),
-        (Pace(start=28), [28, 29, 30]),
-        (Pace(start=3, stop=12, every=4), [3, 7, 11]),
-        (Pace(start=99), []),
+        (Schedule(every=10), [1, 11, 21]),
+        (Schedule(start=10, stop=13), [10, 11, 12]),
+        (Schedule(start=28), [28, 29, 30]),
+        (Schedule(start=3, stop=12, every=4), [3, 7, 11]),
+        (Schedule(start=99), []),
     ],
 )
 def test_steps_asked_for_by_number_are_the_traced_ones(asked, expected):
     """Every N-th step and the steps A to B, the end not included: exactly these, and they are listed."""
     loop = Loop()
-    pacing = loop.run(asked, 30).pacing(loop.now)
+    sampling = loop.run(asked, 30).sampling(loop.now)
     assert loop.traced == expected
-    assert [step for first, last in pacing.ranges for step in range(first, last + 1)] == expected
-    assert (pacing.steps, pacing.passes) == (len(expected), len(expected))
+    assert [step for first, last in sampling.ranges for step in range(first, last + 1)] == expected
+    assert (sampling.steps, sampling.passes) == (len(expected), len(expected))
 
 
 def test_a_step_of_several_passes_is_traced_whole():
     """With three backward calls on one forward, every third step means three passes of each."""
     loop = Loop(lines=((7, True), (7, False), (8, False)))
-    loop.run(Pace(every=3), 30)
+    loop.run(Schedule(every=3), 30)
     assert loop.traced == [1, 1, 1, 4, 4, 4, 7, 7, 7, 10, 10, 10]
 
 
 def test_the_tracer_is_there_for_no_other_steps():
     """Once it is known that a step is one pass, the tracer leaves at its end, and comes back one before the next."""
     there = []
-    sampler, now = StepSampler(Pace(every=5), 0.0), 0.0
+    sampler, now = StepSampler(Schedule(every=5), 0.0), 0.0
     for number in range(1, 41):
         there.append(sampler.tracing)
         now += 1.0
@@ -120,10 +120,10 @@ def test_the_first_step_is_traced_and_paid_back_before_the_next():
 def test_a_budget_is_used_and_kept():
     """Over a long run of equal steps between 3.5 and 5 percent go into tracing, and the estimate is right."""
     loop = Loop()
-    pacing = loop.run(FIVE, 4000).pacing(loop.now)
+    sampling = loop.run(FIVE, 4000).sampling(loop.now)
     assert 0.035 < loop.shares[-1] <= 0.05
-    assert pacing.cost == pytest.approx(loop.shares[-1], rel=0.1)
-    assert pacing.steps == len(loop.traced) > 100
+    assert sampling.cost == pytest.approx(loop.shares[-1], rel=0.1)
+    assert sampling.steps == len(loop.traced) > 100
 
 
 def test_traced_steps_are_spread_evenly():
@@ -139,11 +139,11 @@ def test_traced_steps_are_spread_evenly():
 def test_an_evaluation_every_hundred_steps_bunches_nothing():
     """A step that takes a hundred times as long buys no series of traced steps; its cost is not told too low."""
     loop = Loop(step=lambda number: 1.0 if number % 100 == 0 else 0.010, mode=0.0)
-    pacing = loop.run(FIVE, 3000).pacing(loop.now)
+    sampling = loop.run(FIVE, 3000).sampling(loop.now)
     close = sum(after - before < 4 for before, after in zip(loop.traced[5:], loop.traced[6:], strict=False))
     assert close <= len(loop.traced) // 10
     assert loop.shares[-1] <= 0.05
-    assert loop.shares[-1] <= pacing.cost <= 0.05
+    assert loop.shares[-1] <= sampling.cost <= 0.05
 
 
 def test_a_pause_in_a_traced_step_is_not_its_cost():
@@ -169,12 +169,12 @@ def test_the_reserve_is_for_findings():
     plain.run(FIVE, 3000)
     at = plain.traced[40]
     loop = Loop(alarms=frozenset({at}))
-    pacing = loop.run(FIVE, 3000).pacing(loop.now)
+    sampling = loop.run(FIVE, 3000).sampling(loop.now)
     place = loop.traced.index(at)
     assert loop.traced[: place + 1] == plain.traced[: place + 1]
     assert loop.traced[place + FOLLOW_UP // 2] < plain.traced[place + FOLLOW_UP // 2]
     assert loop.traced[place + 1] == at + 1
-    assert pacing.after_finding == FOLLOW_UP
+    assert sampling.after_finding == FOLLOW_UP
     assert max(loop.shares[at:]) <= 0.055
 
 
@@ -189,7 +189,7 @@ def test_the_reserve_is_for_findings():
 def test_a_budget_is_never_exceeded(step, mode, hooks, budget, lines):
     """Whatever steps and tracing take: once the first round is paid for, the share stays within the budget."""
     loop = Loop(step=step, mode=mode, hooks=hooks * step, first=step, lines=lines)
-    loop.run(Pace(budget=budget), 1500)
+    loop.run(Schedule(budget=budget), 1500)
     assert loop.traced[0] == 1
     paid = next((at for at, share in enumerate(loop.shares) if at > 20 and share <= budget), None)
     if paid is not None:
@@ -202,9 +202,9 @@ def test_noise_does_not_matter(seed):
     """Steps whose time varies by half of it either way, at random, keep the budget to a fifth of it."""
     noise = random.Random(seed)
     loop = Loop(step=lambda _: 0.010 * noise.uniform(0.5, 1.5))
-    pacing = loop.run(FIVE, 3000).pacing(loop.now)
+    sampling = loop.run(FIVE, 3000).sampling(loop.now)
     assert 0.02 < loop.shares[-1] <= 0.06
-    assert pacing.cost == pytest.approx(loop.shares[-1], abs=0.025)
+    assert sampling.cost == pytest.approx(loop.shares[-1], abs=0.025)
 
 
 # -- graphs that were begun before ------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ def test_noise_does_not_matter(seed):
 
 def test_a_graph_begun_before_the_tracer_came_is_not_traced_but_the_next_one_is():
     """By number, the tracer comes one pass earlier from then on; the step that was missed is counted."""
-    sampler, now, traced = StepSampler(Pace(every=4), 0.0), 0.0, []
+    sampler, now, traced = StepSampler(Schedule(every=4), 0.0), 0.0, []
     came = 1
     for number in range(1, 30):
         now += 1.0
@@ -227,12 +227,12 @@ def test_a_graph_begun_before_the_tracer_came_is_not_traced_but_the_next_one_is(
             traced.append(number)
         sampler.ends(now, 0.0)
     assert traced == [1, 9, 13, 17, 21, 25, 29]
-    assert sampler.pacing(now).partial == 1
+    assert sampler.sampling(now).partial == 1
 
 
 def test_graphs_that_were_always_begun_before_are_traced_as_they_are():
     """Where coming earlier does not help, as a part of every graph is as old as the run, nobody waits for it."""
-    sampler, now, traced = StepSampler(Pace(every=4), 0.0), 0.0, []
+    sampler, now, traced = StepSampler(Schedule(every=4), 0.0), 0.0, []
     for number in range(1, 60):
         now += 1.0
         if not sampler.tracing:
@@ -280,11 +280,11 @@ def test_passes_from_many_lines_take_bounded_memory():
 def test_what_is_told_while_it_rests():
     """The sampler says that it rests, and about which step comes next."""
     loop = Loop()
-    sampler = loop.run(Pace(every=10), 13)
-    assert sampler.pacing(loop.now).paused
-    assert sampler.pacing(loop.now).next_step == 21
-    assert sampler.pacing(loop.now, ended=True).next_step == 0
-    budget = loop.run(FIVE, 13).pacing(loop.now)
+    sampler = loop.run(Schedule(every=10), 13)
+    assert sampler.sampling(loop.now).paused
+    assert sampler.sampling(loop.now).next_step == 21
+    assert sampler.sampling(loop.now, ended=True).next_step == 0
+    budget = loop.run(FIVE, 13).sampling(loop.now)
     assert budget.next_step > 13
 
 

@@ -43,7 +43,7 @@ def test_a_training_that_is_ready():
     """Every question is asked, and fine."""
     net = net_of()
     report = tm.check(net, torch.optim.Adam(net.parameters()), DataLoader(data(), batch_size=16, shuffle=True))
-    asked = ("mode", "optimizer", "inputs", "targets", "samples", "initial loss", "gradients", "learns by heart")
+    asked = ("mode", "optimizer", "inputs", "targets", "samples", "initial loss", "gradients", "overfits")
     assert states(report) == dict.fromkeys(asked, "fine")
     assert (report.model, report.loss, report.gaps, report.findings) == ("net", "cross_entropy", (), ())
     assert report.overfit.steps == 50
@@ -174,7 +174,7 @@ def test_a_gradient_that_does_not_arrive_and_a_loss_that_is_too_high():
 def test_a_model_that_cannot_learn():
     """Its result does not depend on its input."""
     net = net_of(nn.Linear(8, 3), nn.Hardtanh(0.0, 1e-4))
-    assert states(tm.check(net, (torch.randn(16, 8), torch.arange(16) % 3)))["learns by heart"] == "look"
+    assert states(tm.check(net, (torch.randn(16, 8), torch.arange(16) % 3)))["overfits"] == "look"
 
 
 def test_what_hangs_on_the_modules_is_found_too():
@@ -223,7 +223,7 @@ def test_a_model_that_is_given_a_dictionary_and_returns_its_loss():
 
     report = tm.check(Named(), [{"x": torch.randn(16, 8), "labels": torch.arange(16) % 3}])
     assert report.loss == "the model's loss"
-    assert states(report)["learns by heart"] == "fine"
+    assert states(report)["overfits"] == "fine"
 
 
 def test_what_cannot_be_checked():

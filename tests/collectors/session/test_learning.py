@@ -54,7 +54,7 @@ def test_steps_are_counted_from_look_to_look(kind):
         train(net, optimizer, steps)
         (found,) = learning.look(roots, optimizers)
         assert (found.watched, found.held) == (total, True)
-        assert [found.names[number] for number in found.still] == ["net.idle.weight", "net.idle.bias"]
+        assert [found.names[number] for number in found.unchanged] == ["net.idle.weight", "net.idle.bias"]
         assert [found.names[number] for number in found.trained] == ["net.used.weight", "net.used.bias"]
     assert found.steps == counted
 

@@ -104,7 +104,7 @@ def test_a_look_that_is_cut_short_says_so_and_blames_nothing_on_the_session():
     big = torch.zeros(20, 2**18)
     names = {f"x{at}": torch.zeros(1) for at in range(50)}
     report = look({**names, "late": big, "Out": {1: big}, "_1": big}, budget=Budget(limit=30, seconds=10.0))
-    assert report.kept == ()
+    assert report.retained == ()
     assert report.gaps[0].reason == "only 30 objects were searched"
     clock = iter(range(10_000))
     slow = look(
@@ -239,7 +239,7 @@ def test_tensors_without_memory_keep_none():
     session = {"Out": {1: meta, 2: fake}, "_1": meta, "_2": fake}
     report = tm.check({**session, "row": meta[0], "sparse": torch.eye(3).to_sparse()})
     assert report.findings == ()
-    assert (report.nbytes, report.kept, report.views, report.tensors) == (0, (), (), 4)
+    assert (report.nbytes, report.retained, report.views, report.tensors) == (0, (), (), 4)
     assert {size.nbytes for size in report.sizes if size.name == "row"} == {0}
 
 

@@ -45,7 +45,7 @@ def test_the_way_prefers_a_loss():
     y = w * 2
     loss = y.sum()
     found = facts(w, w=w, y=y, loss=loss, kept=[loss * 1])
-    assert (found.way.end, found.way.ops, found.way.freed) == ("loss", ("y",), False)
+    assert (found.path.end, found.path.ops, found.path.freed) == ("loss", ("y",), False)
 
 
 def test_a_long_graph_is_walked_without_recursion():
@@ -54,7 +54,7 @@ def test_a_long_graph_is_walked_without_recursion():
     x = w
     for _ in range(5000):
         x = x + 1
-    assert len(facts(w, w=w, x=x).way.ops) == 4999
+    assert len(facts(w, w=w, x=x).path.ops) == 4999
 
 
 @pytest.mark.parametrize(("enabled", "scale"), [(True, 1024.0), (False, 1.0)])

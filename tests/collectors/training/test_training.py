@@ -74,7 +74,7 @@ def test_the_norm_of_a_gradient_that_is_never_cleared():
     assert kinds(trace) == {"fresh": 1, "accumulated": 3}
     assert (found.first_step, found.last_step) == (2, 4)
     assert [found.first_norm, found.last_norm] == pytest.approx([norms[1], norms[3]])
-    assert found.brought == pytest.approx(brought[3], rel=1e-4)
+    assert found.last_pass_norm == pytest.approx(brought[3], rel=1e-4)
     assert trace.report.parameters[found.parameter].name == "net.weight"
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.reports import UNTOUCHED, ForwardValues, Pace, Pass, PassContext
+from tensormagic.reports import UNTOUCHED, ForwardValues, Pass, PassContext, Schedule
 from tensormagic.views import to_html, to_text
 from tensormagic.views.graph.marks import forward_mark, with_crash
 from tensormagic.views.page.document import trace_document
@@ -20,10 +20,10 @@ from tensormagic.views.panels import trace
 from tensormagic.views.panels.trace_words import (
     all_clear,
     asked_text,
-    paced_text,
-    pacing_lines,
     pass_context_text,
     run_text,
+    sampling_lines,
+    sampling_text,
     verdict,
 )
 from tests.reports.samples import trace_report
@@ -133,25 +133,25 @@ def test_data_that_were_not_finite_are_marked_at_the_op_that_used_them():
     assert (mark.pass_number, mark.nan, mark.certain) == (1, 1, True)
     assert "NaN born in linear, pass 1" in trace_forms.text(report)
     (drawn,) = trace_document(report)["graphs"]
-    assert drawn["forward_mark"]["node"] == graph.first_bad.node != drawn["first_nonfinite"][0]["node"]
-    later = replace(graph, first_bad=replace(graph.first_bad, pass_number=2))
+    assert drawn["forward_mark"]["node"] == graph.nonfinite_source.node != drawn["first_nonfinite"][0]["node"]
+    later = replace(graph, nonfinite_source=replace(graph.nonfinite_source, pass_number=2))
     assert forward_mark(later) is None, "a gradient of an earlier pass is older"
-    assert forward_mark(replace(graph, first_bad=None)) is None
+    assert forward_mark(replace(graph, nonfinite_source=None)) is None
 
 
 def test_a_leaf_is_marked_at_the_op_that_uses_it():
     """A leaf is no box of its own."""
     (graph,) = traced(bad_weight=True).graphs
-    assert graph.first_bad.source == "leaf"
+    assert graph.nonfinite_source.source == "leaf"
     assert graph.nodes[forward_mark(graph).node].kind == "op"
 
 
-def with_pacing(**changes):
+def with_sampling(**changes):
     whole = samples.paced()
-    return replace(whole, pacing=replace(whole.pacing, **changes))
+    return replace(whole, sampling=replace(whole.sampling, **changes))
 
 
-PAUSED = replace(with_pacing(paused=True, next_step=830), state="running")
+PAUSED = replace(with_sampling(paused=True, next_step=830), state="running")
 OVER = "the budget was not kept"
 NO_GRAD = array("f", [UNTOUCHED] * 2)
 BAD_GRAD = array("f", [math.nan, 1.0, UNTOUCHED])
@@ -162,14 +162,14 @@ LAST = "the last step, 800, was not traced"
     ("say", "given", "words"),
     [
         # What was asked for, as a user would say it: the last step that is traced, not the first that is not.
-        (asked_text, Pace(budget=0.05), "budget 5 %"),
-        (asked_text, Pace(every=10), "every 10"),
-        (asked_text, Pace(start=10, stop=21), "steps 10 to 20"),
-        (asked_text, Pace(start=10, every=3), "steps from 10, every 3"),
-        (asked_text, Pace(stop=4), "steps 1 to 3"),
-        (paced_text, samples.report(), ""),
+        (asked_text, Schedule(budget=0.05), "budget 5 %"),
+        (asked_text, Schedule(every=10), "every 10"),
+        (asked_text, Schedule(start=10, stop=21), "steps 10 to 20"),
+        (asked_text, Schedule(start=10, every=3), "steps from 10, every 3"),
+        (asked_text, Schedule(stop=4), "steps 1 to 3"),
+        (sampling_text, samples.report(), ""),
         # No more is claimed than was looked at.
-        (all_clear, with_pacing(passes=0), "none of 800 backward passes was traced"),
+        (all_clear, with_sampling(passes=0), "none of 800 backward passes was traced"),
         (all_clear, replace(samples.report(), state="running"), "no problems found in 40 backward passes so far"),
         (all_clear, replace(samples.empty(), state="running"), "no backward was seen yet"),
         (
@@ -190,24 +190,24 @@ def test_words_about_a_run(say, given, words):
 @pytest.mark.parametrize(
     ("report", "last"),
     [
-        (with_pacing(ranges=((1, 1), (7, 12)), steps=7, after_finding=0, last_traced=True),
+        (with_sampling(ranges=((1, 1), (7, 12)), steps=7, after_finding=0, last_traced=True),
          "traced: steps 1, 7–12"),
-        (with_pacing(last_norms=NO_GRAD), f"{LAST}, and left no .grad"),
-        (with_pacing(last_norms=BAD_GRAD), f"{LAST}; of the .grad left at the end 1 of 2 hold NaN or Inf"),
+        (with_sampling(last_norms=NO_GRAD), f"{LAST}, and left no .grad"),
+        (with_sampling(last_norms=BAD_GRAD), f"{LAST}; of the .grad left at the end 1 of 2 hold NaN or Inf"),
         (PAUSED, "paused: step 800, next traced about 830"),
     ],
     ids=["few stretches", "no .grad", "bad .grad", "paused"],
 )  # fmt: skip
 def test_which_steps_were_traced(report, last):
     """Stretches in full where they are few, what the last step left, where a run that is paused is traced again."""
-    assert [*pacing_lines(report)][-1] == last
+    assert [*sampling_lines(report)][-1] == last
 
 
 def test_a_budget_that_was_not_kept_is_said():
     """With the reason, where it was the first step."""
-    lines = list(pacing_lines(with_pacing(cost=0.081, first_cost=0.07)))
+    lines = list(sampling_lines(with_sampling(cost=0.081, first_cost=0.07)))
     assert f"{OVER}: the first step, in which every graph is new, already cost 7 %" in lines
-    assert OVER in list(pacing_lines(with_pacing(cost=0.081, first_cost=0.001)))
+    assert OVER in list(sampling_lines(with_sampling(cost=0.081, first_cost=0.001)))
 
 
 def test_the_viewer_is_told():
