@@ -37,8 +37,8 @@ def _function(report: StartReport, found: FunctionCheck) -> Iterator[Probe]:
             "what arrives", "wrong", "stays the same when the gradient that arrives is doubled"
             if abs(growth - 1) < LINEAR else grown, "Multiply by it: `grad_output * …`")  # fmt: skip
     for one in found.arguments:
-        told = "no gradient" if one.by_backward is None else scientific(one.by_backward)
-        text = f"{told} by backward, {scientific(one.by_differences)} by differences, in one direction"
+        measured = "no gradient" if one.by_backward is None else scientific(one.by_backward)
+        text = f"{measured} by backward, {scientific(one.by_differences)} by differences, in one direction"
         if one.agrees:
             yield Probe(f"gradient of {one.name}", "fine", text)
         else:

@@ -298,14 +298,14 @@ def explain_module(name: str, every: Iterable[GradientFacts], trace: TraceReport
     remedy = next((one.remedy for one in answers if one.reason in amiss), ()) if len(amiss) == 1 else ()
     # What else was found in the run: gradients may be in order where training is not.
     found = trace.findings if trace is not None and any(answer.source for answer in answers) else ()
-    said = " ".join(answer.answer for answer in answers)
+    answered = " ".join(answer.answer for answer in answers)
     return WhyReport(
         name=name, reason=described[0].reason if len(described) == 1 else "several",
         answer=_says(name, answers, described),
         groups=tuple(sorted(described, key=lambda group: group.fine)), source=max(answer.source for answer in answers)
         if answers else "", remedy=remedy,
         evidence=tuple(
-            f"{one.code}: {one.message}" for one in found if one.severity != "note" and one.message not in said),
+            f"{one.code}: {one.message}" for one in found if one.severity != "note" and one.message not in answered),
     )  # fmt: skip
 
 

@@ -71,10 +71,10 @@ def _ended(view: Any, running: Any, folder: Path, handle: Any) -> tuple[RankRepo
         if handle is not None and not running.ready() and (report := _so_far(running, folder)) is not None:
             handle.update(bundle(report), raw=True)
     failed, is_away = [], False
-    for engine, (shares, error, said) in zip(running.engine_id, running.get(), strict=True):
+    for engine, (shares, error, printed) in zip(running.engine_id, running.get(), strict=True):
         is_away |= not shares
-        if said.strip():
-            print(f"[engine {engine}] {said.rstrip()}")  # noqa: T201  (what the cell printed there)
+        if printed.strip():
+            print(f"[engine {engine}] {printed.rstrip()}")  # noqa: T201  (what the cell printed there)
         failed += [f"{error} (engine {engine})"] if error else []
     for number in itertools.count() if is_away else ():
         parts = [part for part in view.apply_sync(piece, number) if part is not None]
@@ -183,12 +183,12 @@ def traced_here(options: str, cell: str, folder: str, *, live: bool) -> tuple[bo
     if live:
         posting.start()
     try:
-        with capture_output(display=False) as said:
+        with capture_output(display=False) as printed:
             result = shell.run_cell(f"%%tracegrad {options} --live off --ranks '{place}'\n{cell}")
     finally:
         posting.stop()
     error = result.error_before_exec or result.error_in_exec
-    return shares, error_text(error) if error is not None else "", str(said.stdout)
+    return shares, error_text(error) if error is not None else "", str(printed.stdout)
 
 
 _left: list[Path] = []  # the folder of this engine's last run, where the client does not reach it

@@ -119,7 +119,7 @@ def reported(shell: Any, followed: Any, output: Output) -> Iterator[None]:
 # It is read from the exception alone, so a cell that raises nothing costs nothing.
 
 _EVENT = "post_run_cell"
-_TOLD: set[int] = set()  # shells whose running cell's error was explained already
+_EXPLAINED: set[int] = set()  # shells whose running cell's error was explained already
 
 
 class Explained:
@@ -152,7 +152,7 @@ class Explained:
 
 def note_explained(shell: Any) -> None:
     """Say that the error which is about to end the running cell was explained already."""
-    _TOLD.add(id(shell))
+    _EXPLAINED.add(id(shell))
 
 
 def explain(shell: Any, error: BaseException, *, source: str = "") -> bool:
@@ -168,8 +168,8 @@ def install(shell: Any, settings: Any) -> Callable[[], None]:
     """Explain errors below the cells that raise them, while ``settings.explain`` says so; returns what undoes it."""
 
     def ended(result: Any) -> None:
-        described = id(shell) in _TOLD
-        _TOLD.discard(id(shell))
+        described = id(shell) in _EXPLAINED
+        _EXPLAINED.discard(id(shell))
         if settings.explain and not described and result.error_in_exec is not None:
             explain(shell, result.error_in_exec)
 
@@ -179,7 +179,7 @@ def install(shell: Any, settings: Any) -> Callable[[], None]:
 
 def _uninstall(shell: Any, ended: Callable[[Any], None]) -> None:
     shell.events.unregister(_EVENT, ended)
-    _TOLD.discard(id(shell))
+    _EXPLAINED.discard(id(shell))
 
 
 # -- what is shown of a report ----------------------------------------------------------------------------------------

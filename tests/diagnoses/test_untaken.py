@@ -9,7 +9,7 @@ import pytest
 
 from tensormagic.diagnoses import diagnose
 from tensormagic.diagnoses.singular import OPS
-from tensormagic.reports import MEASURES, UNTOUCHED, Edge, FirstNonfinite, Graph
+from tensormagic.reports import MEASURES, UNTOUCHED, Edge, FirstNonfinite, Graph, Location
 from tests.diagnoses.samples import LINES, frame, leaf, op, run
 
 
@@ -48,6 +48,21 @@ def test_a_nan_from_what_where_did_not_take():
     assert found.evidence == {"nan": 3, "elements": 10, "zeros saved": 3, "pass": 1}
     assert "`torch.log(torch.where(mask, x, 1))`" in found.remedy
     assert (found.subject, found.node) == ("log", (0, 1))
+
+
+def test_a_where_on_the_same_line_is_mended_with_the_names_of_the_user():
+    """The remedy is the line that *Copy fix* copies, and that line is named once."""
+    report = masked()
+    (graph,) = report.graphs
+    nodes = tuple(dataclasses.replace(node, location=2) if node.op == "where" else node for node in graph.nodes)
+    place = Location("model.py", 3, "y = torch.where(x > 0, x.log(), 0.0)")
+    locations = (*report.locations[:2], place, *report.locations[3:])
+    (found,) = diagnose(
+        dataclasses.replace(report, graphs=(dataclasses.replace(graph, nodes=nodes),), locations=locations)
+    )
+    mended = "y = torch.where(x > 0, torch.where(x > 0, x, 1).log(), 0.0)"
+    assert (found.remedy, found.fix) == (f"Mask the input, not the output: `{mended}`", mended)
+    assert found.related == ()
 
 
 @pytest.mark.parametrize("selecting", ["masked_fill", "index", "nan_to_num"])

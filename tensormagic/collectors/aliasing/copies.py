@@ -152,7 +152,7 @@ _BASIC = "basic indexing (numbers, slices, None, …): another offset, other siz
 _ADVANCED = "advanced indexing (a list, a mask or a tensor as index) gathers into new memory"
 _SWAPPED = "the strides are swapped; no element moves"
 _REPEATED = "repeated dimensions get stride 0: nothing is stored twice"
-_UNNOTICED = "shares memory but not the version counter: autograd does not notice writes"
+_NO_VERSION_BUMP = "shares memory but not the version counter: autograd does not notice writes"
 _DETACHED = "shares memory and version counter, but is detached from the graph"
 _EMPTY = "empty empty_like empty_strided empty_permuted new_empty new_empty_strided"
 _RULES: tuple[tuple[str, _Rule], ...] = (
@@ -164,7 +164,7 @@ _RULES: tuple[tuple[str, _Rule], ...] = (
     ("t transpose permute swapaxes swapdims movedim moveaxis adjoint .T .mT .H .mH", _says(_SWAPPED, "view")),
     ("view view_as squeeze unsqueeze", _says("other sizes and strides over the same elements", "view")),
     ("expand expand_as broadcast_to broadcast_tensors", _says(_REPEATED, "view", otherwise=_silent)),
-    (".data", _says(_UNNOTICED, "view", otherwise=_silent)),
+    (".data", _says(_NO_VERSION_BUMP, "view", otherwise=_silent)),
     ("detach", _says(_DETACHED, "view", otherwise=_silent)),
     ("numpy from_numpy as_tensor asarray __array__ from_dlpack frombuffer", _numpy_bridge),
     ("Tensor FloatTensor DoubleTensor HalfTensor IntTensor LongTensor", _old_constructor),

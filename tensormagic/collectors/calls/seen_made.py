@@ -360,6 +360,6 @@ def _leaves_mode_out(frame: FrameType) -> bool:
     part = running_part(frame)
     if not isinstance(part, ast.Call) or any(isinstance(given, ast.Starred) for given in part.args):
         return False
-    said = {keyword.arg for keyword in part.keywords}
+    keywords = {keyword.arg for keyword in part.keywords}
     name = part.func.attr if isinstance(part.func, ast.Attribute) else getattr(part.func, "id", "")
-    return name in _DROPPING and len(part.args) <= 2 and said <= {"p", "inplace", "input"}
+    return name in _DROPPING and len(part.args) <= 2 and keywords <= {"p", "inplace", "input"}

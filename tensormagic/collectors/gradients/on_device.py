@@ -63,7 +63,7 @@ class DeviceHistory:
     _asked_at: int = 0
     _norms: array[float] | None = None
     _left_out: int = 0
-    _resting: int = 0
+    _to_leave_out: int = 0
 
     def begin(self) -> bool:
         """Count a pass; return whether to measure it in full: the first, each 2^k-th after it, and after a jump."""
@@ -76,12 +76,12 @@ class DeviceHistory:
 
     def rests(self) -> bool:
         """Return whether the pass that begins is left out, because there was no room on the device for its numbers."""
-        self._resting -= self._resting > 0
-        return self._resting > 0
+        self._to_leave_out -= self._to_leave_out > 0
+        return self._to_leave_out > 0
 
     def short(self) -> None:
         """Note that there was no room: the next pass is left out, after that two, four, and so on."""
-        self._left_out = self._resting = min(max(2 * self._left_out, 2), 1 << 10)
+        self._left_out = self._to_leave_out = min(max(2 * self._left_out, 2), 1 << 10)
 
     def learn(self, norms: array[float]) -> None:
         """Look at the norms of a pass that has been read: where one jumped, a next pass is measured in full."""

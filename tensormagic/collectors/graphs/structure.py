@@ -72,7 +72,7 @@ class Walker:
         self._origins = origins
         self._leaves = leaves
         self._types: dict[type, int] = {}
-        self._unwinding = DeepGraphDealloc()
+        self._deep_dealloc = DeepGraphDealloc()
         self._all_asked = False
         self.node_threads: NodeThreads | None = None
 
@@ -114,7 +114,7 @@ class Walker:
                     nodes.append(target)
                 flat += (end, slot)
         signature = self._signed(flat, at, numbers)
-        self._unwinding.secure(nodes, signature)
+        self._deep_dealloc.secure(nodes, signature)
         return Walk(nodes, signature, starts, numbers, frozenset(foreign))
 
     def _signed(self, flat: list[int], at: list[int], numbers: array[int]) -> array[int]:

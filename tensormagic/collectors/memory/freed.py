@@ -27,7 +27,7 @@ MOST = 256
 MOST_TOGETHER = 4  # names that are offered to go together, or named as those that share
 ELSEWHERE = "something that no variable reaches"
 _MOST_SETS = 64
-CIRCLES = (
+CYCLES = (
     "memory in a reference cycle that Python cannot see is not listed: it stays, whatever you delete. A"
     " gradient made with create_graph=True is in one (.grad = None breaks it), and so is a tensor that has what was"
     " computed from it as an attribute"
@@ -70,7 +70,7 @@ def collect_freeable(
     session = set_of(looked.of_session())
     freeing = sum(one.nbytes > 0 for one in every[most:])
     more = f"{freeing} more names would free memory, each less than these; they are not listed" if freeing else ""
-    reasons = (looked.cut, looked.items.cut, looked.circles, more)
+    reasons = (looked.cut, looked.items.cut, looked.cycles, more)
     gaps = tuple(Gap("freeable memory", reason) for reason in reasons if reason)
     return Freeable(tuple(every[:most]), looked.flow.freed(session).nbytes, looked.objects, gaps)
 
@@ -84,7 +84,7 @@ class Look:
     objects: int  # how many objects were met
     cut: str  # why not everything was looked through; empty where it was
     items: Items  # what taking something out of a container frees, where that was asked for
-    circles: str = ""  # what is said where something holds itself; empty where nothing does
+    cycles: str = ""  # what is said where something holds itself; empty where nothing does
 
     def of_session(self) -> list[int]:
         """Return the numbers of the roots that are outputs or the last error."""
@@ -105,16 +105,16 @@ def look(
     with quiet():
         roots = session_roots(namespace)
         if any(root.kind == "traceback" for root in roots):
-            gc.collect()  # what IPython made of an error to show it lies in circles, and holds all of its frames
+            gc.collect()  # what IPython made of an error to show it lies in cycles, and holds all of its frames
         found, starts = _walked(namespace, roots, budget, besides)
         weights = _weights(found)
-        circles = found.caught()
-        starts[-1] += [*found.held_elsewhere(), *circles]
+        cycles = found.caught()
+        starts[-1] += [*found.held_elsewhere(), *cycles]
         objects, flow = len(found.objects), flow_of(found.edges, starts, weights)
         dominance = Dominance(found.edges, starts, flow, weights)
         inside = Items() if items is None else items_of(found, roots, dominance, items)
-        named = any(flow.colours[at] != len(roots) for at in circles)  # what nobody leads to is nobody's to delete
-        return Look(roots, flow, objects, found.cut, inside, CIRCLES if named else "")
+        named = any(flow.colours[at] != len(roots) for at in cycles)  # what nobody leads to is nobody's to delete
+        return Look(roots, flow, objects, found.cut, inside, CYCLES if named else "")
 
 
 def _walked(
@@ -208,7 +208,7 @@ def _together(members: int, roots: Sequence[Root], flow: Flow) -> FreeableMemory
 
 def free_session(namespace: Mapping[str, Any], *, drop: bool) -> FreeHistoryReport:
     """Return what only outputs and the last error keep; let go of it where asked to, and measure what that brought."""
-    gc.collect()  # what lies in circles that nobody leads to is free already, and keeps nothing of these
+    gc.collect()  # what lies in cycles that nobody leads to is free already, and keeps nothing of these
     looked = look(namespace)
     chosen = _keeping(looked)
     entries = [freeable_of(at, looked.roots, looked.flow) for at in chosen]

@@ -209,7 +209,7 @@ def gradient_there(x: torch.Tensor, *, retained: bool = True) -> torch.Tensor | 
 # somebody else wrote ever runs.
 
 Reference = tuple[str, Any, Any]  # how, the name of the place, the object there
-_Reader = Callable[["Holdings", Any], Iterable[Reference]]
+_Reader = Callable[["ObjectReader", Any], Iterable[Reference]]
 AnyReader = TypeVar("AnyReader")
 Answer = TypeVar("Answer")
 
@@ -226,7 +226,7 @@ class ByClass(dict[type, Answer]):
         return answer
 
 
-class Holdings:
+class ObjectReader:
     """Says what objects hold."""
 
     def __init__(self) -> None:
@@ -256,7 +256,7 @@ class Holdings:
 
 
 def _reader_of(kind: type) -> _Reader | None:
-    return reader_in(_READERS, kind) or (Holdings.of_instance if is_opened(kind) else None)
+    return reader_in(_READERS, kind) or (ObjectReader.of_instance if is_opened(kind) else None)
 
 
 def _slots_of(kind: type) -> list[tuple[str, MemberDescriptorType]]:
@@ -285,24 +285,24 @@ def _attributes(held: dict[str, Any]) -> Iterator[Reference]:
     return (("attribute", name, value) for name, value in list(dict.items(held)) if type(name) is str)
 
 
-def _of_dict(_: Holdings, item: Any) -> Iterator[Reference]:
+def _of_dict(_: ObjectReader, item: Any) -> Iterator[Reference]:
     for key, value in list(dict.items(item)):
         yield "item", key, value
         if torch.Tensor in mro_of(type(key)):
             yield "key", key, key
 
 
-def _of_sequence(_: Holdings, item: Any) -> Iterator[Reference]:
+def _of_sequence(_: ObjectReader, item: Any) -> Iterator[Reference]:
     kind = next(known for known in (list, tuple, deque) if known in mro_of(type(item)))
     return (("item", at, value) for at, value in enumerate(kind.__iter__(item)))
 
 
-def _of_set(_: Holdings, item: Any) -> Iterator[Reference]:
+def _of_set(_: ObjectReader, item: Any) -> Iterator[Reference]:
     kind = set if set in mro_of(type(item)) else frozenset
     return (("element", at, value) for at, value in enumerate(list(kind.__iter__(item))))
 
 
-def _of_tensor(table: Holdings, x: torch.Tensor) -> Iterator[Reference]:
+def _of_tensor(table: ObjectReader, x: torch.Tensor) -> Iterator[Reference]:
     grad = gradient_there(x)
     if grad is not None:
         yield "attribute", "grad", grad
@@ -311,13 +311,13 @@ def _of_tensor(table: Holdings, x: torch.Tensor) -> Iterator[Reference]:
     yield from table.of_instance(x)
 
 
-def _of_array(_: Holdings, array: np.ndarray) -> Iterator[Reference]:
+def _of_array(_: ObjectReader, array: np.ndarray) -> Iterator[Reference]:
     base = np.ndarray.base.__get__(array)
     if base is not None:
         yield "array", "base", base
 
 
-def _of_module(_: Holdings, module: nn.Module) -> Iterator[Reference]:
+def _of_module(_: ObjectReader, module: nn.Module) -> Iterator[Reference]:
     """Yield parameters, buffers and submodules as `named_parameters` spells them, then everything else."""
     for registry in REGISTRIES:
         held = registered(module, registry).items()
@@ -327,7 +327,7 @@ def _of_module(_: Holdings, module: nn.Module) -> Iterator[Reference]:
             yield "member", name, value
 
 
-def _of_function(_: Holdings, function: Any) -> Iterator[Reference]:
+def _of_function(_: ObjectReader, function: Any) -> Iterator[Reference]:
     """Yield what a function closes over, its defaults and its attributes."""
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
         yield from (("closure", name, value) for value in gc.get_referents(cell))  # none while it is empty
@@ -337,21 +337,21 @@ def _of_function(_: Holdings, function: Any) -> Iterator[Reference]:
     yield from (("of function", name, value) for _, name, value in _attributes(function.__dict__))
 
 
-def _of_method(_: Holdings, method: Any) -> Iterator[Reference]:
+def _of_method(_: ObjectReader, method: Any) -> Iterator[Reference]:
     yield "self", "__self__", method.__self__
     yield "same", "", method.__func__
 
 
-def _of_partial(_: Holdings, partial: Any) -> Iterator[Reference]:
+def _of_partial(_: ObjectReader, partial: Any) -> Iterator[Reference]:
     for name in ("func", "args", "keywords"):
         yield "argument", name, _dict_of(functools.partial)[name].__get__(partial)
 
 
-def _of_cache(_: Holdings, wrapper: Any) -> Iterator[Reference]:
+def _of_cache(_: ObjectReader, wrapper: Any) -> Iterator[Reference]:
     return (("cache", "", value) for value in gc.get_referents(wrapper) if not isinstance(value, type))
 
 
-def _of_generator(_: Holdings, generator: Any) -> Iterator[Reference]:
+def _of_generator(_: ObjectReader, generator: Any) -> Iterator[Reference]:
     frames = (getattr(generator, name, None) for name in ("gi_frame", "cr_frame", "ag_frame"))
     frame = next(filter(None, frames), None)
     if frame is not None:  # else it has ended, and let go
@@ -359,7 +359,7 @@ def _of_generator(_: Holdings, generator: Any) -> Iterator[Reference]:
         yield from (("suspended", (frame.f_code.co_name, where), value) for value in gc.get_referents(generator))
 
 
-def _of_error(_: Holdings, error: BaseException) -> Iterator[Reference]:
+def _of_error(_: ObjectReader, error: BaseException) -> Iterator[Reference]:
     trace: TracebackType | None = error.__traceback__
     while trace is not None:
         yield "frame", location_of(trace.tb_frame.f_code, trace.tb_lineno), trace.tb_frame
@@ -369,13 +369,13 @@ def _of_error(_: Holdings, error: BaseException) -> Iterator[Reference]:
     yield from (("of error", name, value) for _, name, value in _attributes(error.__dict__))
 
 
-def _of_traceback(_: Holdings, trace: TracebackType) -> Iterator[Reference]:
+def _of_traceback(_: ObjectReader, trace: TracebackType) -> Iterator[Reference]:
     yield "frame", location_of(trace.tb_frame.f_code, trace.tb_lineno), trace.tb_frame
     if trace.tb_next is not None:
         yield "chained", "", trace.tb_next
 
 
-def _of_frame(_: Holdings, frame: FrameType) -> Iterator[Reference]:
+def _of_frame(_: ObjectReader, frame: FrameType) -> Iterator[Reference]:
     """Yield the locals of a frame that has ended. The frame that called it is not followed: it may be running.
 
     Where a debugger or IPython has read the frame's ``f_locals``, the frame holds that dictionary as well: it shows the
@@ -395,14 +395,14 @@ def _is_snapshot(value: Any, frame: FrameType) -> bool:
     return type(value) is dict and bool(value) and names.issuperset(value)
 
 
-def _of_python_module(_: Holdings, module: ModuleType) -> Iterator[Reference]:
+def _of_python_module(_: ObjectReader, module: ModuleType) -> Iterator[Reference]:
     """Yield the globals of a module of the user's own; a library's are its own business."""
     filename = module.__dict__.get("__file__")
     if type(filename) is str and is_own_code(filename):
         yield from (("global", name, value) for _, name, value in _attributes(module.__dict__))
 
 
-def _of_class(_: Holdings, kind: type) -> Iterator[Reference]:
+def _of_class(_: ObjectReader, kind: type) -> Iterator[Reference]:
     """Yield the attributes of a class of the user's own: a cache, a default, a shared buffer."""
     home = sys.modules.get(defining_module(kind))
     filename = getattr(home, "__file__", None)
@@ -417,11 +417,11 @@ def location_of(code: Any, line: int | None) -> Location:
 
 
 # The first class that an object's class is derived from says how it is read.
-_READERS: tuple[tuple[type, Callable[[Holdings, Any], Iterable[Reference]]], ...] = (
+_READERS: tuple[tuple[type, Callable[[ObjectReader, Any], Iterable[Reference]]], ...] = (
     (torch.Tensor, _of_tensor),
     (np.ndarray, _of_array),
     (nn.Module, _of_module),
-    (torch.optim.Optimizer, Holdings.of_instance),
+    (torch.optim.Optimizer, ObjectReader.of_instance),
     (dict, _of_dict),
     (list, _of_sequence),
     (tuple, _of_sequence),

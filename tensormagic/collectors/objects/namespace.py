@@ -22,7 +22,7 @@ from tensormagic.collectors.objects.children import (
     MODULE_OWN,
     REGISTRIES,
     ByClass,
-    Holdings,
+    ObjectReader,
     attributes_of,
     buffers_of,
     can_hold,
@@ -75,7 +75,7 @@ NO_FURTHER = -1  # a child that is to be seen, but not looked into
 _WRITABLE = (nn.Module, dict, list, tuple, deque, set, frozenset, FunctionType, MethodType, functools.partial)
 
 
-def children(table: Holdings, path: str, item: Any, depth: int, label: Label) -> Iterator[Child]:
+def children(table: ObjectReader, path: str, item: Any, depth: int, label: Label) -> Iterator[Child]:
     """Yield what an object holds, with the expression that reaches it and how deep containers may still go.
 
     One may go ``depth`` containers deep; ``label`` names a tensor that is a key: a parameter, in its optimizer's state.
@@ -189,7 +189,7 @@ class Walk:
     # ``state_dict()`` has it.
     buffers: dict[int, bool] = field(default_factory=dict, repr=False)
     _labels: dict[int, str] | None = field(default=None, repr=False)
-    _table: Holdings = field(default_factory=Holdings, repr=False)
+    _table: ObjectReader = field(default_factory=ObjectReader, repr=False)
 
     @property
     def gap(self) -> str:

@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from tensormagic.collectors.objects.children import (
     ByClass,
-    Holdings,
+    ObjectReader,
     begins_plainly,
     defining_module,
     is_readable,
@@ -59,7 +59,7 @@ Held = tuple[Place, Any]
 _STORED = {how: HOW[how].kind for how in ("attribute", "registered", "member", "global", "self")}
 
 
-class Referents(Holdings):
+class Referents(ObjectReader):
     """Says what objects hold, and how a user reaches it.
 
     ``names`` are those of tensors, by ``tensor._cdata``: the keys of an optimizer's state are parameters.

@@ -229,7 +229,7 @@ class _Model:
 
 
 @dataclass(slots=True)
-class Learning:
+class UpdateTracking:
     """Compares one look with the next. Holds parameters, models and optimizers weakly, and numbers."""
 
     _seen: dict[int, Seen] = field(default_factory=dict)

@@ -30,7 +30,7 @@ from tensormagic.collectors.session.session_walk import (
     stored_graphs,
 )
 from tensormagic.collectors.session.unregistered import TiedWeights, modules_report
-from tensormagic.collectors.session.update_tracking import Learning
+from tensormagic.collectors.session.update_tracking import UpdateTracking
 from tensormagic.collectors.where.source import CellNumber, no_cell
 from tensormagic.reports import (
     Growth,
@@ -54,7 +54,7 @@ class Memory:
     """What a watch remembers from look to look: which weights were tied, and how far parameters have come."""
 
     ties: TiedWeights = field(default_factory=TiedWeights)
-    learning: Learning = field(default_factory=Learning)
+    updates: UpdateTracking = field(default_factory=UpdateTracking)
 
 
 def look(  # noqa: PLR0913  (a namespace; the rest are options, by name)
@@ -92,7 +92,7 @@ def look(  # noqa: PLR0913  (a namespace; the rest are options, by name)
             graphs=found.graphs(),
             sizes=sizes,
             growing=found.growing(earlier, sizes),
-            unchanged=known.learning.look(outermost, optimizers, files=files, cell_number=cell_number)
+            unchanged=known.updates.look(outermost, optimizers, files=files, cell_number=cell_number)
             if walk_session.names_complete
             else (),
             gaps=walk_session.gaps,

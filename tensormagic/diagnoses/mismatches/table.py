@@ -149,8 +149,8 @@ class Messages:
         for messages, body in _BLOCK.findall(joined):
             entries = (entry for line in body.splitlines() for entry in _ENTRIES.split(line.strip()))
             explain = tuple((key, rest) for key, _, rest in (entry.partition(": ") for entry in entries))
-            said = (line for line in messages.splitlines() if not line.startswith("# "))
-            self.rows += [Row(says, explain, self.defined) for says in said]
+            patterns = (line for line in messages.splitlines() if not line.startswith("# "))
+            self.rows += [Row(says, explain, self.defined) for says in patterns]
 
 
 def _read(lines: Lines, names: Names) -> Mismatch | None:

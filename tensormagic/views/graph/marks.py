@@ -230,17 +230,17 @@ def placed_marks(
     """Yield marks, one a box, with their boxes and the place of their words, None if they would cover others."""
     owner = {node: box for box in drawing.boxes for node in (*(badge.node for badge in box.badges), *box.nodes)}
     seen: set[int] = set()
-    said = list(others)
+    texts = list(others)
     for mark in marks:
         box = owner.get(mark.node)
         if box is None or box.id in seen:
             continue
         seen.add(box.id)
         half = text_width(f"◆ {mark.words}", _WORDS_SIZE, bold=True) / 2
-        place = word_place(drawing, box, half, said)
+        place = word_place(drawing, box, half, texts)
         around = words_around(*place, half)
-        free = not _covered(around, (("words", other) for other in said))
-        said += [around] if free else []
+        free = not _covered(around, (("words", other) for other in texts))
+        texts += [around] if free else []
         yield mark, box, place if free else None
 
 

@@ -330,8 +330,8 @@ def _cut_rows(drawing: Drawing) -> Iterator[list[Any]]:
     of_parts = [(cuts, width) for cuts, (width, _) in zip(inside.cuts[shown:], inside.sizes[shown:], strict=True)]
     for place, (rows, width) in enumerate(of_boxes + of_parts):
         if rows:
-            said = [[fitted(row.label, width - CUT_INDENT, BADGE_SIZE), list(row.cuts)] for row in rows]
-            yield [place, said]
+            labels = [[fitted(row.label, width - CUT_INDENT, BADGE_SIZE), list(row.cuts)] for row in rows]
+            yield [place, labels]
 
 
 # -- what operations took ---------------------------------------------------------------------------------------------

@@ -358,9 +358,9 @@ class RankMap(Picture):
             if all(abs(at - other) * high >= apart for other in shown):
                 shown.append(at)
                 y = max(top + (at + 0.5) * high, 6.0)
-                said = ranks_text(rows[at][0], most=4)
-                label = said if len(said) <= 20 else plural(len(rows[at][0]), "rank")
-                yield words(4, y + 3.5, label, title="" if label == said else said)
+                text = ranks_text(rows[at][0], most=4)
+                label = text if len(text) <= 20 else plural(len(rows[at][0]), "rank")
+                yield words(4, y + 3.5, label, title="" if label == text else text)
                 if high < _BETWEEN:
                     yield tag("path", d=f"M{number(left - 6)} {number(y)}h5", stroke=OTHER_COLOUR)
 

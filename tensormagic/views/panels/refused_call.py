@@ -157,8 +157,8 @@ def rule_nodes(report: FailureReport) -> list[Node]:
     mismatch, findings = report.mismatch, report.findings
     if mismatch is None:
         return []
-    said = any(mismatch.rule.rstrip(".") in one.message for one in findings)
-    nodes: list[Node] = [] if said or not mismatch.rule else [mismatch.rule]
+    is_in_a_finding = any(mismatch.rule.rstrip(".") in one.message for one in findings)
+    nodes: list[Node] = [] if is_in_a_finding or not mismatch.rule else [mismatch.rule]
     looks = tuple(way for way in mismatch.maybe if _LOOK.search(way))
     rest = tuple(way for way in mismatch.maybe if way not in looks)
     for label, ways in (("works", mismatch.works), ("try", rest), ("check", looks)):

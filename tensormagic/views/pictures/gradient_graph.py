@@ -98,19 +98,19 @@ class GradientGraph(Picture):
             return "", 0.0
         graph = self.report.graphs[0]
         drawing = self.drawing or draw(graph, max_boxes=_MOST_BOXES, inside=False)
-        said = tuple(marks.marks_of(self.report, graph))
-        scene = Scene(drawing, graph, shown_frame(graph), self.tips, run_scale(self.report), said)
+        shown_marks = tuple(marks.marks_of(self.report, graph))
+        scene = Scene(drawing, graph, shown_frame(graph), self.tips, run_scale(self.report), shown_marks)
         crash = self.crash if self.crash is not None and self.crash.graph == 0 else None
         mark = marks.mark_svg(drawing, crash.node, crash.words) if crash is not None else marks.Mark()
         born = nonfinite_marks(scene)
         over = max((-8 - each.y for each in born), default=0.0)  # so much is free without it
-        before, above = max(0.0, -mark.left), max(mark.above, marks.ABOVE if said else 0.0, over)
+        before, above = max(0.0, -mark.left), max(mark.above, marks.ABOVE if shown_marks else 0.0, over)
         wide = before + max(drawing.width, mark.right)
         scale = min(1.0, width / wide) if wide else 1.0
         left, top = max(0.0, (width - wide * scale) / 2) + before * scale, 40 + above * scale
         place = f"translate({number(left)},{number(top)})" + (f" scale({scale:.3f})" if scale != 1 else "")
         content = f'<g transform="{place}">{graph_svg(scene)}{mark.svg}</g>'
-        high = top + drawing.height * scale + (18 if said or born else 12)
+        high = top + drawing.height * scale + (18 if shown_marks or born else 12)
         if not self._is_drawn_only:
             content += moved(0, high, legend_svg(scene))
             high += 18

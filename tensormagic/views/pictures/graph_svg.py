@@ -155,9 +155,9 @@ def graph_svg(scene: Scene) -> str:
     drawing, large = scene.drawing, len(scene.drawing.boxes) >= _TITLES
     values = {box.id: value_of(box.nodes, scene.frame, scene.scale) for box in drawing.boxes}
     wires, behind, plates, boxes, marks = (Canvas() for _ in range(5))
-    severed = Canvas()  # the cut wires: they lie below all other lines
+    cut_wires = Canvas()  # the cut wires: they lie below all other lines
     for cut in drawing.detachment:
-        severed.path("xl", line(cut.points))
+        cut_wires.path("xl", line(cut.points))
     for wire in drawing.wires:
         _wire(wires, wire, values)
     for box in drawing.boxes:
@@ -182,7 +182,7 @@ def graph_svg(scene: Scene) -> str:
     around = [words_around(mark.x, mark.y, mark.half) for mark in born]
     written = f"{marks.svg()}{marks_svg(drawing, scene.marks, around)}{''.join(mark.svg() for mark in born)}"
     ends = _cuts_svg(drawing, scene.graph)
-    return f"{severed.svg()}{wires.svg()}{ends}{behind.svg()}{plates.svg()}{boxes.svg()}{written}"
+    return f"{cut_wires.svg()}{wires.svg()}{ends}{behind.svg()}{plates.svg()}{boxes.svg()}{written}"
 
 
 def _mark_text(scene: Scene, box: Box, *, gradient: bool) -> str:

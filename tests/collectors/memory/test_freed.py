@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import tensormagic as tm
-from tensormagic.collectors.memory.freed import CIRCLES, ELSEWHERE, collect_freeable
+from tensormagic.collectors.memory.freed import CYCLES, ELSEWHERE, collect_freeable
 from tensormagic.reports import FreeableMemory
 from tests.collectors.memory.freeing_programs import freed_by, run
 
@@ -236,7 +236,7 @@ def test_what_holds_itself_where_python_cannot_see_it_is_not_promised(case: str)
     source, breaks = CIRCLING[case]
     namespace, _ = run(source)
     report = collect_freeable(namespace)
-    assert CIRCLES in [gap.reason for gap in report.gaps]
+    assert CYCLES in [gap.reason for gap in report.gaps]
     promised = max((one.nbytes for one in report.freeable), default=0)
     del namespace
     assert promised <= freed_by(source, "v0", "v1")
@@ -244,7 +244,7 @@ def test_what_holds_itself_where_python_cannot_see_it_is_not_promised(case: str)
     exec(breaks, namespace)
     whole = collect_freeable(namespace)
     if "graph" not in namespace:  # of a pack hook's circle nothing can be taken out
-        assert CIRCLES not in [gap.reason for gap in whole.gaps]
+        assert CYCLES not in [gap.reason for gap in whole.gaps]
         assert max(one.nbytes for one in whole.freeable) > promised
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from tensormagic.collectors.session.update_tracking import Learning
+from tensormagic.collectors.session.update_tracking import UpdateTracking
 
 
 class Net(nn.Module):
@@ -47,12 +47,12 @@ def test_steps_are_counted_from_look_to_look(kind):
     """By the optimizer's own count where it has one, else by how often others were changed."""
     make, counted = OPTIMIZERS[kind]
     net = Net()
-    optimizer, learning = make(net.parameters()), Learning()
+    optimizer, tracking = make(net.parameters()), UpdateTracking()
     roots, optimizers = [("net", net)], [("optimizer", optimizer)]
-    assert learning.look(roots, optimizers) == ()
+    assert tracking.look(roots, optimizers) == ()
     for steps, total in ((3, 3), (0, 3), (4, 7)):
         train(net, optimizer, steps)
-        (found,) = learning.look(roots, optimizers)
+        (found,) = tracking.look(roots, optimizers)
         assert (found.watched, found.held) == (total, True)
         assert [found.names[number] for number in found.unchanged] == ["net.idle.weight", "net.idle.bias"]
         assert [found.names[number] for number in found.trained] == ["net.used.weight", "net.used.bias"]
@@ -61,51 +61,51 @@ def test_steps_are_counted_from_look_to_look(kind):
 
 def test_a_gradient_at_one_step_ends_it():
     """One step with all of them, and nothing stands still any more."""
-    net, learning = Net(), Learning()
+    net, tracking = Net(), UpdateTracking()
     optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
     roots, optimizers = [("net", net)], [("optimizer", optimizer)]
-    learning.look(roots, optimizers)
+    tracking.look(roots, optimizers)
     train(net, optimizer, 12)
-    assert learning.look(roots, optimizers)[0].watched == 12
+    assert tracking.look(roots, optimizers)[0].watched == 12
     (net(torch.ones(1, 4)) + net.idle(torch.ones(1, 4))).sum().backward()
     optimizer.step()
-    assert learning.look(roots, optimizers) == ()
+    assert tracking.look(roots, optimizers) == ()
     optimizer.zero_grad()
     train(net, optimizer, 5)
-    assert learning.look(roots, optimizers)[0].watched == 5
+    assert tracking.look(roots, optimizers)[0].watched == 5
 
 
 def test_a_model_and_an_optimizer_of_every_run_are_new_ones():
     """Nothing is carried over to what has the same name, or the same address."""
-    learning = Learning()
-    learning.look([], [])
+    tracking = UpdateTracking()
+    tracking.look([], [])
     for _ in range(4):
         net = Net()
         optimizer = torch.optim.Adam(net.parameters())
         train(net, optimizer, 6)
-        (found,) = learning.look([("net", net)], [("optimizer", optimizer)])
+        (found,) = tracking.look([("net", net)], [("optimizer", optimizer)])
         assert (found.watched, found.steps) == (6, 6)
 
 
 def test_a_parameter_of_two_models_is_told_of_once():
     """As the first one's."""
-    net, learning = Net(), Learning()
+    net, tracking = Net(), UpdateTracking()
     both = nn.Sequential(net)
     optimizer = torch.optim.Adam(net.parameters())
     roots, optimizers = [("net", net), ("both", both)], [("optimizer", optimizer)]
-    learning.look(roots, optimizers)
+    tracking.look(roots, optimizers)
     train(net, optimizer, 3)
-    assert [found.owner for found in learning.look(roots, optimizers)] == ["net"]
+    assert [found.owner for found in tracking.look(roots, optimizers)] == ["net"]
 
 
 def test_looking_leaves_no_trace_and_keeps_nothing():
     """No state is made for what has none; models, gradients and optimizers go when they are deleted."""
-    net, learning = Net(), Learning()
+    net, tracking = Net(), UpdateTracking()
     optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
-    learning.look([("net", net)], [("optimizer", optimizer)])
+    tracking.look([("net", net)], [("optimizer", optimizer)])
     train(net, optimizer, 2)
     before = [(p._version, p.grad) for p in net.parameters()], len(optimizer.state)
-    learning.look([("net", net)], [("optimizer", optimizer)])
+    tracking.look([("net", net)], [("optimizer", optimizer)])
     assert len(optimizer.state) == before[1]
     pairs = zip(net.parameters(), before[0], strict=True)
     assert all(p._version == version and p.grad is grad for p, (version, grad) in pairs)
@@ -121,6 +121,6 @@ def test_odd_parameters_are_left_out():
         inferred = nn.Linear(2, 2)
     odd = nn.ModuleDict({"lazy": nn.LazyLinear(3), "inferred": inferred, "meta": nn.Linear(2, 2, device="meta")})
     optimizer = torch.optim.SGD(odd["meta"].parameters(), lr=0.1)
-    learning = Learning()
+    tracking = UpdateTracking()
     for _ in range(2):
-        assert learning.look([("odd", odd)], [("optimizer", optimizer)]) == ()
+        assert tracking.look([("odd", odd)], [("optimizer", optimizer)]) == ()
