@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from tensormagic.reports import MemoryTotal, TensorReport, TensorRow, TensorTable
 from tensormagic.views import theme, to_html, to_svg, to_text
 from tensormagic.views.markup import escape, json_block, packed, tag
-from tensormagic.views.nodes import Chip, Column, Findings, Node, Panel, Picture, Table, clipped, letters
+from tensormagic.views.nodes import Cell, Chip, Column, Findings, Node, Panel, Picture, Table, clipped, letters
 from tensormagic.views.panels import tensor
 from tensormagic.views.panels.tensor import SHEETS as TENSOR_SHEETS
 from tensormagic.views.pictures import tensor_elements
 from tensormagic.views.text_canvas import wrapped
 from tensormagic.views.theme import code_of, loader
-from tensormagic.views.to_html import fold, folds, scroll
+from tensormagic.views.to_html import fold, folds
 from tensormagic.words import count, number_of_bytes, plural, shortened
 
 # The rows of a table of tensors: in a notebook they can be sorted and filtered, and each opens as its panel.
@@ -27,7 +27,7 @@ from tensormagic.words import count, number_of_bytes, plural, shortened
 MOST_ROWS, MOST_LINES = 100, 40  # in a page, in a terminal
 MOST_PLAIN = 400  # rows whose data stand in the page as they are; more are packed
 HEAD = ("name", "kind", "shape", "dtype", "device", "bytes", "memory", "gradient")
-RIGHT = "bytes"
+_LOOKS = {"name": "name wide", "bytes": "number"}
 _BLOCK, _STYLE = (re.compile(rf"<{name}>.*?</{name}>", re.DOTALL) for name in ("script", "style"))
 
 
@@ -39,7 +39,11 @@ class TensorRows(Picture):
 
     def html(self) -> str:
         """Return the rows, the folded panels, and the viewer with its data."""
-        return _rows(self.table) + _panels(self.table) + _viewer(self.table)
+        shown, every = self.drawn(MOST_ROWS), len(self.table.rows)
+        cut = f"The {MOST_ROWS} largest of {count(every)} are listed; the totals are over all."
+        listed = tag("p", cut if len(shown.rows) < every else "", class_="quiet tm-listed")
+        rows = tag("div", to_html.html(shown), listed, class_="tm-rows") if shown.rows else ""
+        return rows + _panels(self.table) + _viewer(self.table)
 
     def text(self, width: int) -> Iterator[str]:
         """Return a line a tensor, and how to see one in full."""
@@ -54,12 +58,16 @@ class TensorRows(Picture):
         """Return the rows."""
         return to_svg.table_svg(self.drawn(), width)
 
-    def drawn(self) -> Table:
+    def drawn(self, most: int = MOST_LINES) -> Table:
         """Return the rows as a table; the device is in the line above where there is but one."""
         several = len(self.table.totals) > 1
-        columns = [Column(title, look="number" if title == RIGHT else "", in_terminal=title != "device" or several)
+        columns = [Column(title, look=_LOOKS.get(title, ""), in_terminal=title != "device" or several)
                    for title in HEAD]  # fmt: skip
-        return Table(columns, [row_cells(row) for row in shown_rows(self.table.rows, MOST_LINES)])
+        rows: list[tuple[Cell, ...]] = []
+        for row in shown_rows(self.table.rows, most):
+            *cells, _, gradient = row_cells(row)
+            rows.append((*cells, Chip(row.group), gradient))
+        return Table(columns, rows, label="Tensors")
 
 
 def shown_rows(rows: tuple[TensorRow, ...], most: int) -> tuple[TensorRow, ...]:
@@ -81,26 +89,6 @@ def row_cells(row: TensorRow) -> tuple[str, ...]:
         letters(row.group),
         row.gradient.removesuffix("Backward0") if row.gradient.endswith("Backward0") else row.gradient,
     )
-
-
-def _rows(table: TensorTable) -> str:
-    if not table.rows:
-        return ""
-    rows = shown_rows(table.rows, MOST_ROWS)
-    head = tag("tr", *(tag("th", title, class_="tm-right" if title == RIGHT else None) for title in HEAD))
-    body = "".join(_row(row) for row in rows)
-    filled = tag("table", tag("thead", head), tag("tbody", body), class_="tm-list tm-full tm-rows")
-    cut = f"The {len(rows)} largest of {count(len(table.rows))} are listed; the totals are over all."
-    more = tag("p", cut if len(rows) < len(table.rows) else "", class_="quiet tm-listed")
-    return tag("div", scroll("Tensors", filled, class_="tm-rowbox"), more, class_="tm-rows-part")
-
-
-def _row(row: TensorRow) -> str:
-    name, *cells = row_cells(row)
-    described = [tag("td", escape(text), class_="tm-right" if title == RIGHT else None)
-            for title, text in zip(HEAD[1:6], cells[:5], strict=True)]  # fmt: skip
-    chip = tag("td", to_html.cell(Chip(row.group)))
-    return tag("tr", tag("th", escape(name)), *described, chip, tag("td", escape(cells[6])))
 
 
 def _panels(table: TensorTable) -> str:

@@ -85,7 +85,7 @@ class Table {
   row(cells) {
     return html("tr", {}, ...this.heads.map((_, at) => {
       const words = at === MEMORY && cells[GROUP] ? this.chip(cells) : cells[at];
-      return html(at === NAME ? "th" : "td", { class: at === SIZE ? "tm-right" : null }, words);
+      return html(at === NAME ? "th" : "td", { class: at === SIZE ? "tm-num" : null }, words);
     }));
   }
 
