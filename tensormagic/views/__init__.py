@@ -18,6 +18,7 @@ from tensormagic.errors import TensorMagicError
 from tensormagic.reports import Report, RunReport, TraceReport
 from tensormagic.reports.base import gc_paused
 from tensormagic.views.markup import in_address, made_once, packed, plain_report, tag
+from tensormagic.views.svg_paths import stacked
 from tensormagic.views.theme import EITHER_SIDE, code_of, once_each, static, with_loader
 
 PANELS: dict[str, str] = {
@@ -69,10 +70,6 @@ _MAGICS = {
     "memory snapshot": "gpumem-snapshot", "freeing": "gpumem-free", "writes": "aliases-cell", "watch": "watch",
     "rng run": "rng-run", "run": "tracegrad-run", "rng comparison": "rng-compare",
 }  # fmt: skip
-_SIZE = re.compile(
-    r'<svg\b[^>]*?\swidth="([\d.]+)"[^>]*?\sheight="([\d.]+)"|<svg\b[^>]*?\sviewBox="0 0 ([\d.]+) ([\d.]+)"'
-)
-_GAP = 12.0
 
 
 def render(report: Report, form: str, *, in_file: bool = False, slide: bool = False, **options: Any) -> str:
@@ -106,7 +103,7 @@ def render(report: Report, form: str, *, in_file: bool = False, slide: bool = Fa
         every = [text, *(render(part, form, in_file=in_file, slide=slide, **options) for part in report.parts)]
         if form == "html":
             return once_each("".join(every))
-        return _stacked(every) if form == "svg" else "\n".join(every)
+        return stacked(every) if form == "svg" else "\n".join(every)
 
 
 def draw(report: Report, form: str, **options: Any) -> str:
@@ -115,25 +112,6 @@ def draw(report: Report, form: str, **options: Any) -> str:
     panel = import_module(PANELS[report.kind_name]).view(report, **given)
     drawn: str = import_module(FORMS[form]).render(panel, **options)
     return drawn
-
-
-def _stacked(pictures: list[str]) -> str:
-    """Return pictures below one another as one."""
-    high, wide, placed = 0.0, 0.0, []
-    for picture in pictures:
-        width, height = _size(picture)
-        placed.append(picture.replace("<svg ", f'<svg y="{high:.0f}" ', 1))
-        wide, high = max(wide, width), high + height + _GAP
-    size = f'width="{wide:.0f}" height="{high - _GAP:.0f}" viewBox="0 0 {wide:.0f} {high - _GAP:.0f}"'
-    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">{"".join(placed)}</svg>'
-
-
-def _size(picture: str) -> tuple[float, float]:
-    found = _SIZE.search(picture)
-    if found is None:
-        return 0.0, 0.0
-    width, height = (float(number) for number in found.groups() if number is not None)
-    return width, height
 
 
 def forms_of(report: type[Report]) -> list[str]:

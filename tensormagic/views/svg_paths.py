@@ -8,7 +8,7 @@ import re
 import struct
 import zlib
 from collections.abc import Sequence
-from itertools import pairwise, zip_longest
+from itertools import accumulate, pairwise, zip_longest
 
 from tensormagic.views import theme
 from tensormagic.views.markup import attributes, escape
@@ -18,6 +18,7 @@ from tensormagic.views.markup import attributes, escape
 Point = tuple[float, float]
 
 _CORNER = 6.0
+_BELOW = 12.0  # pixels between pictures below one another
 
 
 def number(value: float) -> str:
@@ -50,9 +51,23 @@ def document(content: str, width: float, height: float, look: str = "") -> str:
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size}{look}>{content}</svg>'
 
 
+def size_of(drawn: str) -> tuple[float, float]:
+    """Return how wide and how high a picture of its own is."""
+    wide, high = re.findall(r' (?:width|height)="([\d.]+)"', drawn)[:2]
+    return float(wide), float(high)
+
+
+def stacked(pictures: Sequence[str]) -> str:
+    """Return pictures of their own below one another as one."""
+    sizes = [size_of(picture) for picture in pictures]
+    tops = [0.0, *accumulate(high + _BELOW for _, high in sizes)]
+    placed = (picture.replace("<svg ", f'<svg y="{y:.0f}" ', 1) for picture, y in zip(pictures, tops, strict=False))
+    return document("".join(placed), max(wide for wide, _ in sizes), round(tops[-1] - _BELOW), ' role="img"')
+
+
 def within(drawn: str, width: float) -> tuple[str, float]:
     """Return a picture of its own as a part of another one, smaller where it is wider than that, and its height."""
-    wide, high = (float(size) for size in re.findall(r' (?:width|height)="([\d.]+)"', drawn)[:2])
+    wide, high = size_of(drawn)
     scale = min(width / wide, 1.0)
     return f'<g transform="scale({number(scale)})">{drawn}</g>', high * scale
 
