@@ -174,13 +174,15 @@ def _code() -> str:
 # needs nothing of its own to be shown on a wall.
 
 _STYLE_END = in_address("</style>")  # as it is in the address of a picture
+_PICTURE = re.compile(r'src="data:image/svg\+xml,(?![^"]*prefers-color-scheme)[^"]*"')  # that is light on either side
 _CLOSED = re.compile(r"<details(?![^>]*\sopen[\s=>])")
 
 
 def with_slides(html: str) -> str:
     """Return a panel as slides."""
     opened = _CLOSED.sub('<details open=""', html).replace('class="tm ', 'class="tm tm-slides ', 1)
-    opened = opened.replace(_STYLE_END, EITHER_SIDE + _STYLE_END)  # a run's picture is dark in the dark
+    # A run's picture is dark in the dark.
+    opened = _PICTURE.sub(lambda picture: picture[0].replace(_STYLE_END, EITHER_SIDE + _STYLE_END), opened)
     return _with(opened, tag("style", static("slide.css")), tag("script", static("slide.js")))
 
 

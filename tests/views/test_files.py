@@ -22,7 +22,7 @@ from tensormagic.errors import TensorMagicError
 from tensormagic.views.markup import in_address, unpacked
 from tensormagic.views.page import files
 from tensormagic.views.theme import EITHER_SIDE
-from tests.views import samples_run, samples_sharing, samples_trace, test_every_renderer
+from tests.views import samples_run, samples_sharing, samples_trace, samples_values, test_every_renderer
 from tests.views.markup_reader import Page
 
 FORMS = ("html", "htm", "json", "txt", "svg")
@@ -186,11 +186,13 @@ def test_slides_are_pages(tmp_path):
 
 
 def test_the_picture_of_a_run_is_dark_on_a_dark_slide(tmp_path):
-    """It has a ground of its own, which is light anywhere else."""
+    """It has a ground of its own, which is light anywhere else; what is dark there by itself is not made light."""
     sample("trace").save(tmp_path / "slides.html", slide=True)
     sample("trace").save(tmp_path / "page.html")
+    samples_values.graph().save(tmp_path / "way.html", slide=True)
     assert in_address(f"{EITHER_SIDE}</style>") in (tmp_path / "slides.html").read_text()
     assert EITHER_SIDE not in (tmp_path / "page.html").read_text()
+    assert (tmp_path / "way.html").read_text().count("prefers-color-scheme:dark") == 1
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path, monkeypatch):
