@@ -151,7 +151,7 @@ def explain_error(
         source: The source of the user's innermost code, where Python cannot know it: an expression's.
     """
     from tensormagic.collectors.failures.failures import Surroundings, failure_of
-    from tensormagic.collectors.runs.run import MODE_CALLS
+    from tensormagic.collectors.hooks.modes import MODE_CALLS
 
     found = failure_of(error, Surroundings(namespace or {}, cell_number, MODE_CALLS, source=source))
     return None if found is None else diagnosed(found)

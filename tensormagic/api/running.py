@@ -191,9 +191,9 @@ class Trace(_Run[TraceReport]):
         )  # fmt: skip
         self._follower = Run(trace=self._tracer)
         if level == "ops":
-            self._tracer.record_operations()
+            self._tracer.ask("ops")
         if forward:
-            self._tracer.measure_forward()
+            self._tracer.ask("forward")
         if values:
             self._tracer.record_values()
         if stop not in (None, *get_args(Stop)):
@@ -203,7 +203,7 @@ class Trace(_Run[TraceReport]):
         if stop is not None:
             self._tracer.stop_at_non_finite()
         if ranks is not None:
-            self._keep_report = self._tracer.write_ranks(Path(ranks).expanduser())
+            self._keep_report = self._tracer.ask("ranks", Path(ranks).expanduser()).keep_report
         self._cell, self._namespace, self._cell_number = cell, namespace, cell_number
         self._logged: dict[
             int, tuple[Any, int]

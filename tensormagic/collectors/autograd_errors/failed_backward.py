@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from types import CodeType, FrameType
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -26,7 +26,7 @@ from tensormagic.collectors.autograd_errors.backward_errors import (
     return_lines,
 )
 from tensormagic.collectors.autograd_errors.untracked_writes import AutogradWatch
-from tensormagic.collectors.gradients.pass_log import Following, TracePart
+from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
 from tensormagic.collectors.graphs.live_nodes import has_history, inputs_of, is_stale
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.graphs.saved_tensors import same_start
@@ -35,7 +35,7 @@ from tensormagic.collectors.hooks.replacing import BackwardCall
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.caller import Origins, with_causes
-from tensormagic.collectors.where.source import SourceLines, is_expected, is_own_code, names_of, own_frames
+from tensormagic.collectors.where.source import is_expected, is_own_code, names_of, own_frames
 from tensormagic.reports.base import Location
 from tensormagic.reports.failure import (
     BackwardFault,
@@ -162,35 +162,14 @@ MOST_UNSEEN = 16  # tensors modified unseen that are reported
 MOST_FRAMES = 12
 
 
-class Recorder(Protocol):
-    """The part of `ForwardRecorder` that knows of autograd."""
-
-    autograd: AutogradWatch  # what was seen of writes and reads
-    origins: Origins  # where nodes were made
-
-
 class AutogradErrors(TracePart):
-    """What went wrong in the backward passes of a run.
+    """What went wrong in the backward passes of a run."""
 
-    Args:
-        recorder: The function mode: what it was asked to remember, and where nodes were made.
-        sites: The lines.
-        leaves: Names leaves.
-        namespace: Where names are looked up besides the frames that are running.
-        add_gap: Called with what could not be looked into: section and reason.
-    """
-
-    def __init__(
-        self,
-        recorder: Recorder,
-        sites: SourceLines,
-        leaves: Leaves,
-        namespace: Mapping[str, Any],
-        *,
-        add_gap: Callable[[str, str], None],
-    ) -> None:
-        self._watch, self._origins, self._sites = recorder.autograd, recorder.origins, sites
-        self._leaves, self._namespace, self._add_gap = leaves, namespace, add_gap
+    def __init__(self, trace: TraceContext) -> None:
+        self._watch: AutogradWatch = trace.recorder.autograd
+        self._origins: Origins = trace.recorder.origins
+        self._sites = trace.sites
+        self._leaves, self._namespace, self._add_gap = trace.leaves, trace.namespace, trace.add_gap
         self._freed = FreedBook(self._origin, self._sites.location, self._name_of_maker)
         self._names: Names | None = None
         self._blame = Blame(self._watch.writes, self._origin, self._sites.location, self._name_of)

@@ -31,7 +31,7 @@ from tensormagic.reports.graph import Graph
 from tensormagic.words import count
 
 if TYPE_CHECKING:
-    from tensormagic.collectors.gradients.forward_values import ForwardMeter, PassValues
+    from tensormagic.collectors.gradients.pass_values import PassValues
 
 
 # Ends a run where a NaN or Inf is made, for the user who asks for it: ``--stop nan``.
@@ -136,6 +136,13 @@ class Operations(Protocol):
         """Return ``call(func, args, kwargs)``, made from ``frame``, for whose line ``line`` stands."""
 
 
+class Meter(Protocol):
+    """What measures the forward where that was asked for; `ForwardMeter` does it."""
+
+    def observe(self, made: tuple[int, int], given: tuple[tuple[Any, ...], Any], result: Any) -> None:
+        """Measure the outputs of a call that made the nodes ``made`` (from, to). Never raises."""
+
+
 class ForwardRecorder(CallFollower):
     """Follows the forward of a traced run.
 
@@ -161,7 +168,7 @@ class ForwardRecorder(CallFollower):
         self._grown, self._unwritten = self.calls.wide.marks, self.calls.fresh.marks
         self.autograd = AutogradWatch(sites)
         self._arrays = self.autograd.arrays.marks
-        self.meter: ForwardMeter | None = None
+        self.meter: Meter | None = None
         self.first_node: Callable[[FrameType], None] | None = None
         self.small = SmallResults()
         self.stops = False
@@ -228,8 +235,7 @@ class ForwardRecorder(CallFollower):
     @property
     def own_seconds(self) -> float:
         """How long this mode, and what it calls, took in all."""
-        measured = self.meter.seconds if self.meter is not None else 0.0
-        return self.seconds + self.detached.seconds + self.calls.seconds + self.autograd.own_seconds + measured
+        return self.seconds + self.detached.seconds + self.calls.seconds + self.autograd.own_seconds
 
     def gaps(self) -> tuple[Gap, ...]:
         """Return what this mode and its listeners could not see, or have forgotten."""
@@ -237,8 +243,6 @@ class ForwardRecorder(CallFollower):
         if lost := self.origins.lost:
             reason = f"{lost} nodes were made so long before their backward that their lines were discarded"
             found.append(Gap("source", reason))
-        if self.meter is not None and self.meter.gap:
-            found.append(Gap("forward", f"some forward values could not be measured: {self.meter.gap}"))
         return (*found, *self.calls.gaps(), *self.autograd.gaps())
 
     def note_apply(self, caller: FrameType | None) -> None:

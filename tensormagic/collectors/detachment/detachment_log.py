@@ -24,13 +24,12 @@ from tensormagic.collectors.detachment.detachment_facts import (
     left_out,
     shape_of,
 )
-from tensormagic.collectors.gradients.pass_log import Following, TracePart
+from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
 from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
-from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.objects.namespace import modules_in
 from tensormagic.collectors.where.caller import Origins
-from tensormagic.collectors.where.source import SourceLines, is_expected, name_in, names_of, own_frames
+from tensormagic.collectors.where.source import is_expected, name_in, names_of, own_frames
 from tensormagic.reports import Gap, Graph
 from tensormagic.reports.failure import LossWithoutGraph, ModelInScope
 from tensormagic.reports.graph import Cut, CutKind
@@ -183,28 +182,16 @@ class Walked:
 
 
 class DetachmentLog(TracePart):
-    """The cuts of a run.
+    """The cuts of a run."""
 
-    Args:
-        detached: What the function mode saw.
-        leaves: Numbers the leaves.
-        origins: Says where nodes were made.
-        sites: The lines.
-
-    Attributes:
-        reached: The leaves that a graph led to, by number.
-    """
-
-    def __init__(self, detached: DetachedValues, leaves: Leaves, origins: Origins, sites: SourceLines) -> None:
-        self._detached = detached
-        self._leaves = leaves
-        self._origins = origins
-        self._sites = sites
+    def __init__(self, trace: TraceContext) -> None:
+        self._detached: DetachedValues = trace.recorder.detached
+        self._origins: Origins = trace.recorder.origins
+        self._leaves, self._sites, self._passes = trace.leaves, trace.sites, trace.passes
         self._known: dict[Key, Described] = {}
         self._dropped = 0
         self._last: Walked | None = None
         self._asked_late = False
-        self.reached: set[int] = set()
         self._losses_without_graph = LossWithoutGraphLog()
 
     def begin_pass(self, found: Walk, followed: Following) -> None:
@@ -215,7 +202,6 @@ class DetachmentLog(TracePart):
             numbers = array("Q", [node._sequence_nr() for node in nodes] if wanted else [])
             starts = {nodes[place]._sequence_nr(): place for place in found.roots}
             now = Walked(number, structure, starts, numbers)
-            self.reached.update(structure.index_of_leaf)
             if self._detached.open:
                 self._settle_all(now)
                 now = replace(now, _places={})
@@ -224,7 +210,7 @@ class DetachmentLog(TracePart):
         except Exception as error:
             self._detached.gap = error_text(error)
 
-    def begin(self, roots: Sequence[Any], followed: Following) -> None:
+    def pass_called(self, roots: Sequence[Any], followed: Following) -> None:
         """Note which of the values that backward is called on have no way back any more, and why. Never raises."""
         try:
             keys = [self._count(detachment, NO_GRAPH, None, 0) for detachment in self._detached.behind(roots)]
@@ -253,7 +239,7 @@ class DetachmentLog(TracePart):
         self._detached.open.clear()
         self._detached.live.clear()
 
-    def with_cuts(self, graph: Graph) -> Graph:
+    def completed(self, graph: Graph) -> Graph:
         """Return ``graph`` with its cuts: those that feed a node first, in the order of the nodes."""
         known = self._known.copy()
         detachment = {(key.kind, key.site) for key in known if key.target is not None}
@@ -375,5 +361,5 @@ class DetachmentLog(TracePart):
             source_name=described.source_name, source_location=described.source_site, earlier=key.earlier,
             target=key.target, input_number=key.input_number, selects=key.selects, shape=described.shape,
             dtype=described.dtype, count=described.count, by_library=described.by_library,
-            left_out=left_out(behind, self._leaves, self.reached, self._detached.trained),
+            left_out=left_out(behind, self._leaves, self._passes.used, self._detached.trained),
         )  # fmt: skip

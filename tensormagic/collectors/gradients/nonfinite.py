@@ -20,7 +20,7 @@ from tensormagic.collectors.quiet import quiet
 from tensormagic.reports import UNTOUCHED, Edge, FirstNonfinite, NonfiniteOrigin, NonfiniteSource
 
 if TYPE_CHECKING:
-    from tensormagic.collectors.gradients.forward_values import PassValues
+    from tensormagic.collectors.gradients.pass_values import PassValues
 
 
 # Looks into the saved tensors of the few ops whose backward can make NaN or Inf out of a finite gradient.

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from threading import get_ident
 from types import FrameType
 from typing import Any
 
@@ -17,8 +16,8 @@ import numpy as np
 import torch
 
 from tensormagic.collectors.devices import Late, Stopwatch
-from tensormagic.collectors.gradients.forward_values import PassValues
-from tensormagic.collectors.gradients.gradients import PassRecorder
+from tensormagic.collectors.gradients.gradients import PassRecorder, PythonBackwards
+from tensormagic.collectors.gradients.pass_values import PassValues
 from tensormagic.collectors.gradients.traced_graph import (
     FREE_SECONDS,
     MOST_PASSES,
@@ -28,59 +27,14 @@ from tensormagic.collectors.gradients.traced_graph import (
 )
 from tensormagic.collectors.graphs.in_place import Suspect
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
-from tensormagic.collectors.hooks.replacing import BackwardCall, without_dynamo
+from tensormagic.collectors.hooks.replacing import BackwardCall
 from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import functorch_levels, unwrap
 from tensormagic.collectors.where.caller import sequence_number
+from tensormagic.collectors.where.source import SourceLines
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Gap, Graph, LiveFrame, ParameterSeries, Pass, PassContext
 from tensormagic.reports.graph import no_numbers
-
-# Looks into backwards that are Python code of the user's: their own Functions', and re-entrant checkpoints'.
-#
-# While the engine runs, the tracer's mode is off the stack. Where a node's backward runs forward code of its own, as
-# a checkpoint does that computes its segment again, nodes are made there, and a backward may run through them. So for
-# these nodes the mode is on the stack: from a hook that runs last before their backward until one that runs first
-# after.
-
-
-class PythonBackwards:
-    """Puts the mode onto the stack while the backwards of some nodes run.
-
-    Args:
-        nodes: The nodes.
-        put_on_top: Puts the mode on the stack, and returns what undoes it.
-        home: The thread that it is for: on others its notes would be wrong.
-    """
-
-    def __init__(self, nodes: Sequence[Any], put_on_top: Callable[[], Callable[[], None]], home: int) -> None:
-        self._put_on_top = put_on_top
-        self._home = home
-        self._handles: list[Any] = []
-        self._undo: list[Callable[[], None]] = []
-        for node in nodes:
-            self._handles.append(node.register_hook(partial(without_dynamo, self._leave)))
-
-    def open(self, nodes: Sequence[Any]) -> None:
-        """Begin; called after every other hook was put on, so that the mode is there for the backward alone."""
-        for node in nodes:
-            self._handles.append(node.register_prehook(partial(without_dynamo, self._enter)))
-
-    def close(self) -> None:
-        """Take the hooks off; where a backward raised, the mode too."""
-        while self._handles:
-            self._handles.pop().remove()
-        while self._undo:
-            self._undo.pop()()
-
-    def _enter(self, _: Any) -> None:
-        if get_ident() == self._home:
-            self._undo.append(self._put_on_top())
-
-    def _leave(self, _: Any, __: Any) -> None:
-        if self._undo and get_ident() == self._home:
-            self._undo.pop()()
-
 
 # What is known of one backward call while it is followed: where it runs, where it starts, what it hands back.
 
@@ -106,7 +60,8 @@ class Following:
     sequence: int = field(default_factory=sequence_number)
     between_compiled: bool = False  # See `BackwardCall`.
     is_seen: bool = False  # Whether a dispatch mode of the tool's is on, which is to see nothing of what the hooks do.
-    collectives: dict[int, int] = field(default_factory=dict)  # What `ParallelWatcher.before_pass` returned.
+    collectives: dict[int, int] = field(default_factory=dict)  # How many had begun before it; see `ParallelWatcher`.
+    reduced: bool | None = None  # Whether it reduced its gradients over processes; None where that is not known.
     # The device that its roots are on began with it; None where that is unknown, or it is a CPU.
     clock: Stopwatch | None = None
 
@@ -126,8 +81,30 @@ class Following:
         return self.pass_context is not None and self.pass_context.inside > 0
 
 
+@dataclass(slots=True)
+class TraceContext:
+    """What the parts of a trace share."""
+
+    namespace: Mapping[str, Any]  # Where names are looked up; read, never written.
+    sites: SourceLines  # Interns the user's lines.
+    leaves: Leaves  # Numbers and names the leaves met so far.
+    recorder: Any  # The function mode, a `ForwardRecorder`: what it saw of the forward, and where nodes were made.
+    late: Late  # Takes what is still to come from a device.
+    passes: PassLog  # What each pass brought.
+    seconds: Callable[[], float]  # How long the run has gone on.
+    parts: dict[str, Any] = field(default_factory=dict)  # Those that were made so far, by their names in the table.
+    gaps: dict[str, Gap] = field(default_factory=dict)  # By their reasons.
+    last: There | None = None  # The last pass, its graph and its numbers.
+
+    def add_gap(self, section: str, reason: str) -> None:
+        """Note what could not be seen, and why; once for each reason."""
+        self.gaps.setdefault(reason, Gap(section, reason))
+
+
 class TracePart:
-    """A question that a trace answers, in a file of its own. What is not overridden is not needed.
+    """A question that a trace answers, in a file of its own; made with a `TraceContext`.
+
+    What is not overridden is not needed. What looks at a pass is never to raise.
 
     Attributes:
         seconds: Spent here.
@@ -138,25 +115,65 @@ class TracePart:
     def enter(self, undoing: Undoing) -> None:
         """Put into torch what follows the run."""
 
+    # -- one backward after the other, in this order ----------------------------------------------------------------
+
+    def pass_called(self, roots: Sequence[Any], followed: Following) -> None:
+        """Look at what backward was called on, before its graph is walked."""
+
+    def graph_begins(self, found: Walk, graph: TracedGraph) -> None:
+        """Look at a graph that no pass went through before."""
+
     def begin_pass(self, found: Walk, followed: Following) -> None:
         """Look at a backward that is about to go through a graph."""
 
+    def before_pass(self, call: BackwardCall, followed: Following) -> None:
+        """Look at one that is about to run, also where its graph is not followed."""
+
     def end_pass(self, found: Walk, followed: Following, call: BackwardCall, error: BaseException | None) -> None:
-        """Look at one that has ended, with an exception or without, while its nodes live. Never raises."""
+        """Look at one that has ended, with an exception or without, while its nodes live."""
+
+    def keep_pass(self, followed: Following) -> Callable[[Pass], None] | None:
+        """Take what is to be kept of it; returns what is called with the pass when its numbers have come."""
+
+    def after_pass(self, call: BackwardCall, followed: Following) -> None:
+        """Look at one that is over, also where its graph was not followed."""
+
+    def forget(self) -> None:
+        """Know that passes and steps may have gone by unseen."""
+
+    # -- the end ----------------------------------------------------------------------------------------------------
 
     def finish(self, error: BaseException | None) -> None:
         """Ask, as the run has ended, what can only be known then."""
 
+    def explain(self, error: BaseException) -> None:
+        """Look into the exception that ended the run, while it has its traceback."""
+
     def abandon(self) -> None:
         """Let go of what may not go on, where the run ended without `finish`."""
+
+    # -- what is known, from any thread -----------------------------------------------------------------------------
 
     def gaps(self) -> tuple[Gap, ...]:
         """Return what could not be seen, and why."""
         return ()
 
+    def completed(self, graph: Graph) -> Graph:
+        """Return a graph of the report with what is known of it here."""
+        return graph
+
     def fields(self, graphs: Sequence[Graph]) -> dict[str, Any]:  # noqa: ARG002  (for those who point into graphs)
-        """Return its fields of a `TraceReport`, from any thread; ``graphs`` are those of the report, in its order."""
+        """Return its fields of a `TraceReport`; ``graphs`` are those of the report, in its order."""
         return {}
+
+    def leaves_met(self) -> list[weakref.ref[torch.Tensor]]:
+        """Return leaves of the run that no graph led to."""
+        return []
+
+
+def hearing(parts: Iterable[TracePart], event: str) -> tuple[TracePart, ...]:
+    """Return the parts that have something to do at an event: the others need not be called in every pass."""
+    return tuple(part for part in parts if getattr(type(part), event) is not getattr(TracePart, event))
 
 
 def pass_context(running: Sequence[Following], home: int) -> PassContext | None:
@@ -226,14 +243,15 @@ class PassLog:
 
     Attributes:
         inner: The passes inside others that are kept.
+        used: The leaves that a graph led to, by number.
     """
 
     def __init__(self, leaves: Leaves, late: Late) -> None:
         self.leaves, self.late = leaves, late
         self._rows: Thinned[PassRow] = Thinned(MOST_PASSES)
         self._touched: dict[int, int] = {}
-        self._used: set[int] = set()
         self.inner: Thinned[Pass] = Thinned(MOST_PASSES)
+        self.used: set[int] = set()
         self._brought: dict[int, dict[int, list[float]]] = {}  # pass → leaf → what passes inside it brought
         self._updates_seen = 0
         # Of parameters in half precision: how many elements steps left as they were, and how many had a gradient.
@@ -256,7 +274,7 @@ class PassLog:
 
     def use(self, structure: GraphStructure) -> None:
         """Say that nodes of a new graph lead to its leaves."""
-        self._used.update(structure.leaf_of.values())
+        self.used.update(structure.leaf_of.values())
         self._rows.capacity = passes_to_keep(len(self.leaves.known))
 
     def expect(self, structure: GraphStructure, values: PassValues) -> None:
@@ -348,7 +366,7 @@ class PassLog:
         stepped = _columns([row.stepped for row in rows] if any(row.stepped for row in rows) else [], len(leaves))
         # Which share of a parameter's elements stayed where they were, of those that had a gradient.
         lost = {number: stayed / had for number, (stayed, had) in list(self.lost.items()) if had}
-        used, touched, replaced = self._used, self._touched.get, self.leaves.replaced
+        used, touched, replaced = self.used, self._touched.get, self.leaves.replaced
         return tuple([
             ParameterSeries(
                 leaf.name, leaf.shape, leaf.dtype, leaf.numel, leaf.is_parameter,

@@ -288,6 +288,9 @@ class CallMode(SharedMode, TorchFunctionMode):
         super().end()
 
 
+MODE_CALLS = frozenset({CallMode.__torch_function__.__code__})
+
+
 class CallFollower(Follower):
     """Follows the calls of a thread; by itself it only lets them be found in the traceback of an exception.
 

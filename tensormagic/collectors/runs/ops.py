@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.calls.forward import ForwardRecorder
-from tensormagic.collectors.gradients.pass_log import Following, TracePart
+from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
 from tensormagic.collectors.graphs.structure import Walk
 from tensormagic.collectors.hooks.modes import OperationMode
 from tensormagic.collectors.hooks.replacing import BackwardCall, skip_in_dynamo, without_dynamo
@@ -253,25 +253,21 @@ _WHOLE = "torch uses another code path while operations are recorded, so each of
 
 
 class OpRecorder(TracePart):
-    """Everything that level ``ops`` adds to a trace.
-
-    Args:
-        sites: Interns the user's lines.
-        recorder: Of the trace: announces the user's calls.
+    """Everything that level ``ops`` adds to a trace; the function mode announces the user's calls.
 
     Attributes:
         follower: As `OpCounts` has it.
         compiled_calls: How many calls went into functions that ``torch.compile`` made.
     """
 
-    def __init__(self, sites: SourceLines, recorder: ForwardRecorder) -> None:
-        self._recorder = recorder
-        self._places = Places(sites, recorder.module_path)
+    def __init__(self, trace: TraceContext) -> None:
+        self._recorder: ForwardRecorder = trace.recorder
+        self._places = Places(trace.sites, self._recorder.module_path)
         self._costs: dict[int, GraphCosts] = {}
         self._passes: list[tuple[dict[int, NodeCost], Any, list[Any]]] = []  # under way: costs, live nodes, hooks
         self._left: tuple[int, float] | None = None  # the mode's place and the time, while an asking node runs
         self._home = 0
-        self._counts = recorder.ops = OpCounts(self._places)
+        self._counts = self._recorder.ops = OpCounts(self._places)
         self.follower, self._no_node = self._counts.follower, self._counts.node_of
         self.compiled_calls = 0
         self._seconds_an_operation = seconds_an_operation()

@@ -31,10 +31,8 @@ import torch
 
 from tensormagic.collectors import devices
 from tensormagic.collectors.calls.forward import ForwardRecorder
-from tensormagic.collectors.devices import Late
-from tensormagic.collectors.gradients.pass_log import TracePart
+from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
 from tensormagic.collectors.hooks.undoing import Undoing
-from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import dispatches_to_python, local_shard, quiet
 from tensormagic.collectors.training.parallel import (
     Forwards,
@@ -71,23 +69,16 @@ class RankFile(TracePart):
     """The file of this rank in a folder that the ranks share; made with the first thing there is to write.
 
     Args:
+        trace: What the parts of a trace share.
         folder: Where; made where it is not there.
-        leaves: The leaves met so far.
-        parallel: Knows the rank's place.
-        recorder: Sees calls that make nodes.
-        late: Takes what is still to come from a device.
-
-    Attributes:
-        sites: Calls the user's lines by their names.
     """
 
-    def __init__(
-        self, folder: Path, leaves: Leaves, parallel: ParallelWatcher, recorder: ForwardRecorder, late: Late
-    ) -> None:
-        self._folder, self._leaves, self._parallel = folder, leaves, parallel
-        self._recorder, self._late = recorder, late
-        self._forwards = Forwards(late)
-        self.sites = SourceLines()
+    def __init__(self, trace: TraceContext, folder: Path) -> None:
+        self._folder, self._leaves, self._sites, self._late = folder, trace.leaves, trace.sites, trace.late
+        self._recorder: ForwardRecorder = trace.recorder
+        self._pass_log = trace.passes
+        self._parallel: ParallelWatcher = trace.parts["parallel"]
+        self._forwards = Forwards(trace.late)
         self._shards: list[weakref.ref[torch.Tensor]] = []
         self._newest: dict[str, int] = {}
         self._file, self._path, self._pid = -1, folder, 0
@@ -165,15 +156,17 @@ class RankFile(TracePart):
 
     # -- what happens ---------------------------------------------------------------------------------------------
 
-    def pass_ends(self) -> PassEnd:
-        """Gather what is there when a pass ends, before its numbers have come from a device."""
+    def keep_pass(self, followed: Following) -> Callable[[Pass], None] | None:
+        """Gather what is there when a pass ends, to write it down when its numbers have come from a device."""
+        if followed.is_inner:
+            return None
         found: list[PassEnd] = []
         self._guarded(lambda: found.append(self._gathered()))
-        return found[0] if found else PassEnd(None, None, time.time(), is_kept=False)
+        return partial(self._write_down, found[0] if found else PassEnd(None, None, time.time(), is_kept=False))
 
-    def after_pass(self, done: Pass, norms: array[float], line: str, end: PassEnd) -> None:
-        """Write down a pass that has ended."""
-        self._guarded(self._pass, done, norms, line, end)
+    def _write_down(self, end: PassEnd, done: Pass) -> None:
+        if (row := self._pass_log.last) is not None and row.done is done:
+            self._guarded(self._pass, done, row.norms, end)
 
     def _first_node(self, frame: FrameType) -> None:
         """Look at what a forward was given; until the next pass no more is looked at."""
@@ -250,9 +243,10 @@ class RankFile(TracePart):
         self._recorder.first_node = self._first_node if self._is_kept(self._ended + 1) else None
         return end
 
-    def _pass(self, done: Pass, norms: array[float], line: str, end: PassEnd) -> None:
+    def _pass(self, done: Pass, norms: array[float], end: PassEnd) -> None:
         self._names()
         self._passes += 1
+        line = "" if done.location is None else self._sites.locations[done.location].label
         self._write(
             "pass", n=done.number, loss=done.value, finite=done.finite, reduced=done.reduced, line=line, at=end.at,
             norms=_packed(norms) if end.is_kept else None, held=None if end.held is None else _packed(end.held),
@@ -347,7 +341,7 @@ class RankFile(TracePart):
                 self._hashes(each for _, each in known if each is not None)
             self._late.finish()
         if world_size() > 1:
-            self._write("collectives", **collectives_since(self._newest, self.sites))
+            self._write("collectives", **collectives_since(self._newest, self._sites))
         self._write("end", state=state, error=error[:2000], peak=peak_bytes(), at=time.time())
 
     @staticmethod

@@ -1,31 +1,25 @@
 """A run that is followed: it begins, goes on and ends once for all that listen to it; and the error that ends one.
 
 What may be asked of a run is in `LISTENERS`: a new question is a `Listener` in a file of its own, and a line there.
+What a trace, one of them, may be asked is in `TRACE_PARTS`: likewise, a `TracePart` in a file of its own.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from importlib import import_module
 from types import FrameType
 from typing import Any
 
-import torch
-
-from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.failures.failures import Surroundings, failure_of
-from tensormagic.collectors.gradients.forward_values import PassValues
-from tensormagic.collectors.gradients.traced_graph import TracedGraph
 from tensormagic.collectors.graphs.live_nodes import walk_nodes
 from tensormagic.collectors.hooks.capturing import Captures, kept_compiled
-from tensormagic.collectors.hooks.modes import CallFollower, CallMode, aside, calls_aside
+from tensormagic.collectors.hooks.modes import MODE_CALLS, CallFollower, aside, calls_aside
 from tensormagic.collectors.hooks.stepping_off import Listener, OperationFollower, SteppingOff
 from tensormagic.collectors.hooks.undoing import Undoing, abandon_in_children
 from tensormagic.collectors.where.caller import state_after, strip_own_frames
-from tensormagic.collectors.where.source import SourceLines
 from tensormagic.errors import TraceError
-from tensormagic.reports import Cell, FailureReport, Graph, Location, Pass, RunReport
+from tensormagic.reports import Cell, FailureReport, RunReport
 from tensormagic.words import error_text
 
 # By the name of its part of a `RunReport`: where the listener is. In this order they listen; memory comes last, since
@@ -36,6 +30,22 @@ LISTENERS: Mapping[str, tuple[str, str]] = {
     "writes": ("aliasing.writes", "WriteListener"),
     "draws": ("rng.draws", "DrawListener"),
     "memory": ("memory_runs.recorder", "MemoryRecorder"),
+}
+
+# By name: where the part is, each made with the `TraceContext`. In this order they are made, and look at what happens.
+TRACE_PARTS: Mapping[str, tuple[str, str]] = {
+    "detachments": ("detachment.detachment_log", "DetachmentLog"),
+    "training": ("training.training", "TrainingWatcher"),
+    "errors": ("autograd_errors.failed_backward", "AutogradErrors"),
+    "parallel": ("training.parallel", "ParallelWatcher"),
+    "updates": ("training.updates", "UpdateWatcher"),
+    "failure": ("runs.trace", "TracedFailure"),
+}
+# Those of which a trace has none but where it is asked, by `Tracer.ask`.
+ASKED_PARTS: Mapping[str, tuple[str, str]] = {
+    "ops": ("runs.ops", "OpRecorder"),
+    "forward": ("gradients.forward_values", "ForwardMeter"),
+    "ranks": ("runs.rank_file", "RankFile"),
 }
 
 
@@ -137,66 +147,14 @@ class Run:
 
 
 def listener(question: str, *arguments: Any, **keywords: Any) -> Any:
-    """Return the listener that answers a question, given what it takes; only then is it imported."""
-    module, name = LISTENERS[question]
+    """Return the listener that answers a question, given what it takes."""
+    return made(LISTENERS[question], *arguments, **keywords)
+
+
+def made(where: tuple[str, str], *arguments: Any, **keywords: Any) -> Any:
+    """Make what is at a place of the tables; only then is it imported."""
+    module, name = where
     return getattr(import_module(f"tensormagic.collectors.{module}"), name)(*arguments, **keywords)
-
-
-MODE_CALLS = frozenset({CallMode.__torch_function__.__code__})
-
-
-# The call that ended a traced run: what is in the exception, and what only the tracer knows of it.
-
-Last = tuple[Pass, TracedGraph, PassValues]
-
-
-class TracedFailure:
-    """What is known of the call that torch refused, where one ended the run.
-
-    Args:
-        recorder: The mode that was on, which knows where nodes were made.
-        sites: The lines met so far.
-        namespace: Where names are looked up.
-    """
-
-    def __init__(self, recorder: ForwardRecorder, sites: SourceLines, namespace: Mapping[str, Any]) -> None:
-        self._origins, self._sites = recorder.origins, sites
-        self._around = Surroundings(
-            namespace, sites.cell_number, MODE_CALLS,
-            origin=self._origin, origins=recorder.origins,
-        )  # fmt: skip
-        self._found: FailureReport | None = None
-        self._node: tuple[int, int] | None = None
-
-    def note(self, error: BaseException, last: Last | None) -> None:
-        """Read the exception that ended the run.
-
-        Args:
-            error: As it came, with the tracer's frames.
-            last: The last pass, its graph and its numbers.
-        """
-        self._found = failure_of(error, self._around)
-        if self._found is not None and self._found.phase == "backward" and last is not None:
-            done, graph, values = last
-            if done.outcome == "failed" and values.order:
-                self._node = (graph.structure.number, values.order[-1])
-
-    def report(self, graphs: tuple[Graph, ...]) -> FailureReport | None:
-        """Return what is known, or None.
-
-        Args:
-            graphs: Those of the trace, in its order: the node that was running is in one of them.
-        """
-        if self._found is None or self._node is None:
-            return self._found
-        number, node = self._node
-        places = [at for at, graph in enumerate(graphs) if graph.number == number]
-        return dataclasses.replace(self._found, node=(places[0], node)) if places else self._found
-
-    def _origin(self, tensor: torch.Tensor) -> Location | None:
-        """Return the line that made a tensor."""
-        maker = tensor.grad_fn
-        return None if maker is None else self._sites.location(self._origins.origin_of(maker._sequence_nr())[0])
 
 
 class FailureListener(Listener):

@@ -253,10 +253,10 @@ class SampledTracer(Tracer):
     def came_back(self) -> None:
         """Bring the rest, too."""
         if self._first >= 0 and not self._trailing:
-            self._updates.step_aside()
-            self._updates.step_back()
+            self._parts["updates"].step_aside()
+            self._parts["updates"].step_back()
         if self._first >= 0:
-            self._training.forget()
+            self._forget()
         self._trailing = False
         if self._first >= 0 and self._ops is not None:
             self._ops.follower.come_back(0)  # below the user's own, which go from the top
@@ -269,9 +269,13 @@ class SampledTracer(Tracer):
     def _trailed(self) -> None:
         """Take away what stayed for the optimizer's step after the last pass that was traced."""
         self._trailing = False
-        self._training.forget()  # a backward goes by, perhaps inside a step: in an optimizer's closure
-        self._updates.step_aside()
+        self._forget()  # a backward goes by, perhaps inside a step: in an optimizer's closure
+        self._parts["updates"].step_aside()
         self._sampler.trailed(self.own_seconds)
+
+    def _forget(self) -> None:
+        for part in self._on["forget"]:
+            part.forget()
 
     # -- life -----------------------------------------------------------------------------------------------------
 
@@ -305,7 +309,7 @@ class SampledTracer(Tracer):
         hooked, self._inside = self._begin(), True
         self._laps.begin(call.roots)
         if not hooked:
-            self._training.forget()
+            self._forget()
         try:
             return super().follow(call) if hooked else call.run()
         finally:
@@ -382,9 +386,9 @@ class SampledTracer(Tracer):
 
     def _alarms(self) -> bool:
         """Return whether the gradients of the last pass whose numbers are known give reason to look at the next."""
-        if self._last is None:
+        if (last := self._shared.last) is None:
             return False
-        done, graph, values = self._last
+        done, graph, values = last
         while self._mine and self._mine[0] < done.number:
             self._mine.popleft()
         if not self._mine or self._mine[0] != done.number:

@@ -10,42 +10,41 @@ from __future__ import annotations
 import dataclasses
 import sys
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
-from pathlib import Path
+from functools import partial, reduce
 from threading import RLock, get_ident
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from tensormagic.collectors import devices
-from tensormagic.collectors.autograd_errors.failed_backward import AutogradErrors
 from tensormagic.collectors.calls.forward import ForwardRecorder, look_at_pass
-from tensormagic.collectors.detachment.detachment_log import DetachmentLog
 from tensormagic.collectors.devices import Late, Stopwatch
-from tensormagic.collectors.gradients.forward_values import ForwardMeter, PassValues
+from tensormagic.collectors.failures.failures import Surroundings, failure_of
 from tensormagic.collectors.gradients.gradient_statistics import SmallPass
-from tensormagic.collectors.gradients.gradients import PassRecorder
+from tensormagic.collectors.gradients.gradients import PassRecorder, PythonBackwards
 from tensormagic.collectors.gradients.pass_log import (
     Following,
     Microbatches,
     PassLog,
-    PythonBackwards,
+    TraceContext,
     TracePart,
     frame_before_any_pass,
     frame_of,
+    hearing,
     infers_shapes,
     is_being_compiled,
     pass_context,
     returned_gradients,
 )
+from tensormagic.collectors.gradients.pass_values import PassValues
 from tensormagic.collectors.gradients.traced_graph import GraphBook, TracedGraph
 from tensormagic.collectors.graphs.live_nodes import NodeThreads
 from tensormagic.collectors.graphs.structure import Walk, Walker, start_nodes
 from tensormagic.collectors.hooks.capturing import Captures, Return, Together, is_captured, kept_compiled
-from tensormagic.collectors.hooks.modes import aside, calls_aside, ours_are_on, unseen
+from tensormagic.collectors.hooks.modes import MODE_CALLS, aside, calls_aside, ours_are_on, unseen
 from tensormagic.collectors.hooks.replacing import (
     BackwardCall,
     followed_backward,
@@ -58,23 +57,26 @@ from tensormagic.collectors.hooks.stepping_off import Listener
 from tensormagic.collectors.hooks.undoing import Undoing, forks
 from tensormagic.collectors.objects.identity import Leaves, ModuleNames
 from tensormagic.collectors.quiet import unwrap
-from tensormagic.collectors.runs.ops import OpRecorder
-from tensormagic.collectors.runs.rank_file import PassEnd, RankFile
-from tensormagic.collectors.runs.run import TracedFailure
+from tensormagic.collectors.runs.run import ASKED_PARTS, TRACE_PARTS, made
 from tensormagic.collectors.session.unregistered import ModuleWatch
-from tensormagic.collectors.training.parallel import ParallelWatcher
-from tensormagic.collectors.training.training import TrainingWatcher
-from tensormagic.collectors.training.updates import UpdateWatcher
 from tensormagic.collectors.where.caller import sequence_number, uncounted
 from tensormagic.collectors.where.source import CellNumber
 from tensormagic.errors import NonFiniteError
-from tensormagic.reports import Cell, Gap, LiveFrame, Pass, TraceReport
+from tensormagic.reports import Cell, FailureReport, Gap, Graph, LiveFrame, Location, Pass, TraceReport
 from tensormagic.reports.base import gc_paused
 from tensormagic.words import error_text
+
+if TYPE_CHECKING:
+    from tensormagic.collectors.runs.ops import OpRecorder
 
 _AGAIN = "one pass went through the same graph several times: the first time is shown"
 _CAPTURING = "a backward was recorded into a CUDA graph and not followed: nothing of a trace may be in it"
 _UNADDED = "inside one pass, several others gave a parameter a gradient: their sum was not measured"
+
+
+_PASS_EVENTS = (
+    "pass_called", "graph_begins", "begin_pass", "before_pass", "end_pass", "keep_pass", "after_pass", "forget",
+)  # fmt: skip
 
 
 class Tracer(Listener):
@@ -100,53 +102,37 @@ class Tracer(Listener):
         self._leaves = Leaves(namespace, self._modules)
         self._module_watch = ModuleWatch(self._modules, namespace, cell_number)
         self._recorder = self._new_recorder()
-        self._failure = TracedFailure(self._recorder, self._sites, namespace)
         self._lock = RLock()  # backward may run on several threads at once
         self._late = Late(self._unread, self._lock)
-        self._ops: OpRecorder | None = None
-        self._meter: ForwardMeter | None = None
-        self._values = False
-        self._rank_file: RankFile | None = None
-        self._walker = Walker(self._recorder.origins, self._leaves)
-        self._detachments = DetachmentLog(self._recorder.detached, self._leaves, self._recorder.origins, self._sites)
-        self._captures = Captures(self._leave_alone, leave_dispatch=self._leave_dispatch)
-        self._graphs = GraphBook(self._walker, self._leaves, self._recorder.origins, namespace, add_gap=self._add_gap)
         self._passes = PassLog(self._leaves, self._late)
-        self._autograd_errors = AutogradErrors(
-            self._recorder, self._sites, self._leaves, namespace, add_gap=self._add_gap
+        self._values = False
+        self._walker = Walker(self._recorder.origins, self._leaves)
+        self._captures = Captures(self._leave_alone, leave_dispatch=self._leave_dispatch)
+        self._shared = TraceContext(
+            namespace, self._sites, self._leaves, self._recorder, self._late, self._passes, lambda: self.run.seconds
         )
-        self._training = TrainingWatcher(namespace, self._leaves, self._sites, self._passes, self._recorder)
-        self._parallel, self._microbatches = ParallelWatcher(self._leaves), Microbatches()
-        self._updates = UpdateWatcher(self._wants_update, self._passes, self._training, self._parallel, self._recorder)
-        self._parts: tuple[TracePart, ...] = (self._detachments, self._training, self._autograd_errors, self._parallel)
-        self._gaps: dict[str, Gap] = {}
+        self._add_gap = self._shared.add_gap
+        self._parts = self._shared.parts
+        for name, where in TRACE_PARTS.items():
+            self._parts[name] = made(where, self._shared)
+        self._on: dict[str, tuple[TracePart, ...]] = {}
+        self._graphs = GraphBook(self._walker, self._leaves, self._recorder.origins, namespace, add_gap=self._add_gap)
+        self._microbatches = Microbatches()
         self._running: list[Following] = []
         self._begun = self._home = 0
-        self._last: tuple[Pass, TracedGraph, PassValues] | None = None
         self._sequence_at_last_pass = -1
         self._step = self._structure = 0
         self._backward_seconds = 0.0
         self._forks = self._forked = 0
 
-    def record_operations(self) -> None:
-        """Record every operation too, from the start on: level ``"ops"``."""
-        self._ops = OpRecorder(self._sites, self._recorder)
-        self._parts += (self._ops,)
+    def ask(self, name: str, *given: Any) -> Any:
+        """Add one of `ASKED_PARTS`, and return it; said before `start`."""
+        self._parts[name] = part = made(ASKED_PARTS[name], self._shared, *given)
+        return part
 
-    def write_ranks(self, folder: Path) -> Callable[[Callable[[], TraceReport]], None]:
-        """Write down passes and steps as they end, in a file of this rank's; said before `start`.
-
-        Returns:
-            What is to be given the way to the report when the run has ended: see `RankFile.keep_report`.
-        """
-        self._rank_file = RankFile(folder, self._leaves, self._parallel, self._recorder, self._late)
-        self._rank_file.sites = self._sites
-        self._parts += (self._rank_file,)
-        return self._rank_file.keep_report
-
-    def measure_forward(self) -> None:
-        """Measure what the forward makes, too; said before `start`."""
-        self._recorder.meter = self._meter = ForwardMeter()
+    @property
+    def _ops(self) -> OpRecorder | None:
+        return self._parts.get("ops")
 
     def stop_at_non_finite(self) -> None:
         """End the run at the first NaN or Inf; said before `start`."""
@@ -165,6 +151,7 @@ class Tracer(Listener):
         """Note where the run begins."""
         self._forks = forks()
         self._home, self._walker.node_threads = get_ident(), NodeThreads()
+        self._on = {event: hearing(self._parts.values(), event) for event in _PASS_EVENTS}
         self._recorder.origins.begin()
 
     def enter(self, undoing: Undoing) -> None:
@@ -174,16 +161,15 @@ class Tracer(Listener):
         undoing.enter_context(self._noted_applies())
         undoing.enter_context(noted_dual_levels(self._note_forward_mode))
         undoing.enter_context(self._recorder)
-        undoing.enter_context(self._updates)
-        undoing.enter_context(kept_compiled(Together(self._ops or self._recorder, self._updates)))
-        undoing.enter_context(self._captures)
-        for part in self._parts:
+        for part in self._parts.values():
             part.enter(undoing)
+        undoing.enter_context(kept_compiled(Together(self._ops or self._recorder, self._parts["updates"])))
+        undoing.enter_context(self._captures)
 
     def abandon(self) -> None:
         """Let go of what devices still have to tell."""
         self._late.drop()
-        for part in self._parts:
+        for part in self._parts.values():
             part.abandon()
 
     def ended(self) -> None:
@@ -196,7 +182,7 @@ class Tracer(Listener):
         self._late.finish()
         with gc_paused():
             self._leaves.learn_parameters()
-            for part in self._parts:
+            for part in self._parts.values():
                 part.finish(error)
             self._module_watch.finish(self._recorder.detached.trained.known(), self._add_gap)
         if self._running:
@@ -206,8 +192,8 @@ class Tracer(Listener):
 
     def explain(self, error: BaseException) -> None:
         """Look into the call that failed."""
-        if not isinstance(error, NonFiniteError):
-            self._failure.note(error, self._last)
+        for part in self._parts.values():
+            part.explain(error)
 
     def _leave_alone(self) -> Return | None:
         """Leave this thread's stacks while torch writes down what runs; see `Captures`."""
@@ -238,7 +224,8 @@ class Tracer(Listener):
         try:
             with aside(), calls_aside(1):
                 self._prepare(call.roots, followed)
-                self._training.before_pass(call, followed)
+                for part in self._on["before_pass"]:
+                    part.before_pass(call, followed)
             self._backward_seconds += self.run.clock() - began
             result = call.run()
             outcome = "finished"
@@ -248,7 +235,8 @@ class Tracer(Listener):
         finally:
             with aside(), calls_aside(1), gc_paused():
                 self._finish(followed, call, outcome, began)
-                self._training.after_pass(call, followed)
+                for part in self._on["after_pass"]:
+                    part.after_pass(call, followed)
             stops = self._recorder.stops and followed.is_open and outcome == "finished"
             if stops and (values := followed.recorder.values).bad:
                 lines = {at: line.label for at, line in enumerate(self._sites.locations)}
@@ -271,7 +259,8 @@ class Tracer(Listener):
             followed.caller = sys._getframe(2)
             followed.site = self._sites.of_frame(followed.caller)
             followed.come_back = self._recorder.out_of_engine()
-            self._detachments.begin(roots, followed)
+            for part in self._on["pass_called"]:
+                part.pass_called(roots, followed)
             nodes = start_nodes(roots)
             with self._lock, gc_paused(), self._leaves.seen_from(followed.caller):
                 followed.pass_context = pass_context(self._running, self._home)
@@ -287,15 +276,14 @@ class Tracer(Listener):
         graph = self._graphs.of(found, inner=inner)
         if graph is not None and len(self._graphs) > before:
             self._passes.use(graph.structure)
-            self._parallel.look(found, graph.structure, graph.nodes, self._recorder.calls.reduced)
+            for part in self._on["graph_begins"]:
+                part.graph_begins(found, graph)
             self._structure += 1
         return graph
 
     def _open(self, found: Walk, graph: TracedGraph, followed: Following, roots: tuple[Any, ...]) -> None:
         number = self._number_of(followed)
         values = PassValues.of(number, graph.structure.size, full=graph.wants_statistics(self._time_to_share()))
-        if self._meter is not None:
-            values.forward = self._meter.take(found.nodes, graph.structure, number, full=values.table is not None)
         if (self._values or graph.wants_values()) and not (followed.levels or followed.between_compiled):
             values.small = SmallPass(found, graph.structure, self._recorder.small.made)
         recorder = PassRecorder(found, graph.structure, values, graph.first, graph.on_device)
@@ -308,9 +296,9 @@ class Tracer(Listener):
         self._running.append(followed)  # before the first hook: from now on `_finish` takes them away
         inside = [] if followed.between_compiled else [found.nodes[place] for place in graph.python_places]
         followed.python_backwards = PythonBackwards(inside, self._recorder.put_on_top, self._home) if inside else None
-        for part in self._parts:
+        for part in self._on["begin_pass"]:
             part.begin_pass(found, followed)
-        followed.collectives, followed.clock = self._parallel.before_pass(), Stopwatch.of(roots)
+        followed.clock = Stopwatch.of(roots)
         recorder.open(unseen if followed.is_seen else None, between_compiled=followed.between_compiled)
         if followed.python_backwards is not None:
             followed.python_backwards.open(inside)
@@ -347,15 +335,13 @@ class Tracer(Listener):
         if followed.clock is not None:
             followed.clock.end()
         recorder.close()
-        for part in self._parts:
+        for part in self._on["end_pass"]:
             part.end_pass(found, followed, call, sys.exc_info()[1] if outcome == "failed" else None)
         followed.found = found = None
         with self._lock:
             self._running = [other for other in self._running if other is not followed]
             if self.run.state == "running":
-                reduced = self._parallel.after_pass(followed.collectives, graph.structure.leaf_of.values())
                 entered = self.run.clock()
-                ended = partial(dataclasses.replace, begun, outcome=outcome, reduced=reduced, seconds=entered - began)
                 if get_ident() == self._home:
                     self._sequence_at_last_pass = sequence_number()
                 if not self._running:
@@ -365,12 +351,15 @@ class Tracer(Listener):
                 arrival = recorder.arrival or (forward.far if forward is not None else None)
                 if arrival is not None or self._late:
                     self._passes.expect(graph.structure, recorder.values)
-                end = self._rank_file.pass_ends() if self._rank_file is not None and not followed.is_inner else None
-                self._late.then(arrival, partial(self._keep_pass, ended, graph, recorder, followed.clock, end))
+                keeping = [keep for part in self._on["keep_pass"] if (keep := part.keep_pass(followed)) is not None]
+                ended = partial(
+                    dataclasses.replace, begun, outcome=outcome, reduced=followed.reduced, seconds=entered - began
+                )
+                self._late.then(arrival, partial(self._keep_pass, ended, graph, recorder, followed.clock, keeping))
 
     def _keep_pass(
         self, ended: partial[Pass], graph: TracedGraph, recorder: PassRecorder, clock: Stopwatch | None,
-        end: PassEnd | None,
+        keeping: Iterable[Callable[[Pass], None]],
     ) -> None:  # fmt: skip
         """Keep the numbers of a pass that has ended: at once, or when they have come from a device."""
         entered, values = self.run.clock(), recorder.values
@@ -379,8 +368,8 @@ class Tracer(Listener):
         if clock is not None and (seconds := clock.seconds()) is not None:
             ended = partial(ended, seconds=seconds)
         done = ended(reached=len(set(values.order)), finite=not values.bad, value=values.value)
-        if self._meter is not None:
-            self._meter.fetch(values.forward)
+        if values.forward is not None:
+            values.forward.fetch()
         if not graph.add(values, recorder.statistics_seconds):
             self._add_gap("backward", _AGAIN)
         if values.loss_gap:
@@ -389,15 +378,9 @@ class Tracer(Listener):
             self._add_gap("gradients", f"some gradients could not be measured: {values.gap}")
         if not self._passes.append(done, graph.structure, values):
             self._add_gap("gradients", _UNADDED)
-        self._last = (done, graph, values)
-        if (
-            self._rank_file is not None
-            and end is not None
-            and (row := self._passes.last) is not None
-            and row.done is done
-        ):
-            line = "" if done.location is None else self._sites.locations[done.location].label
-            self._rank_file.after_pass(done, row.norms, line, end)
+        self._shared.last = (done, graph, values)
+        for keep in keeping:
+            keep(done)
         self._backward_seconds += self.run.clock() - entered
 
     def _observe_results(self, followed: Following, call: BackwardCall, result: Any) -> None:
@@ -414,12 +397,6 @@ class Tracer(Listener):
         if get_ident() == self._home and not is_being_compiled() and (site := self._sites.of_frame(frame)) is not None:
             self._add_gap("backward", forward_mode_gap(self._sites.locations[site]))
 
-    def _wants_update(self) -> bool:
-        return self._passes.wants_update(self._updates.seconds - self._updates.first_seconds, self.run.seconds)
-
-    def _add_gap(self, section: str, reason: str) -> None:
-        self._gaps.setdefault(reason, Gap(section, reason))
-
     # -- what is known so far -------------------------------------------------------------------------------------
 
     def _time_to_share(self) -> float:
@@ -429,31 +406,35 @@ class Tracer(Listener):
     @property
     def own_seconds(self) -> float:
         """The part of it that went by in the tracer's own code."""
-        seconds = self._recorder.own_seconds + self._backward_seconds + self._updates.seconds
-        return seconds + sum(part.seconds for part in self._parts)
+        parts: float = sum(part.seconds for part in self._parts.values())
+        return self._recorder.own_seconds + self._backward_seconds + parts
 
     def frame(self) -> LiveFrame:
         """Return what changes while the run goes on; cheap, callable from any thread."""
         current = next(iter(self._running), None)  # the outermost
-        there = self._last if current is None else (current.begun, current.graph, current.recorder.values)
+        there = self._shared.last if current is None else (current.begun, current.graph, current.recorder.values)
         if there is None:
             return frame_before_any_pass(self._structure, self._step, self.run.seconds)
         return frame_of(there, self._passes.last, self._structure, self.run.seconds, running=current is not None)
 
     def leaves_met(self) -> list[weakref.ref[torch.Tensor]]:
         """Return weak references to the leaves that the run met, behind a cut too, and to its models' parameters."""
-        return [leaf.reference for leaf in self._leaves.known] + self._detachments.leaves_met()
+        behind = [reference for part in self._parts.values() for reference in part.leaves_met()]
+        return [leaf.reference for leaf in self._leaves.known] + behind
 
     def report(self) -> TraceReport:
         """Return everything known so far; consistent also while the run goes on."""
         if get_ident() == self._home and not devices.there.capturing():  # elsewhere nobody waits for a device
             self._late.finish()
-        graphs = tuple(self._detachments.with_cuts(graph.report()) for graph in self._graphs.by_use())
-        fields = {name: field for part in self._parts for name, field in part.fields(graphs).items()}
+        parts = list(self._parts.values())
+        graphs = tuple(
+            reduce(lambda graph, part: part.completed(graph), parts, each.report()) for each in self._graphs.by_use()
+        )
+        fields = {name: field for part in parts for name, field in part.fields(graphs).items()}
         captured = [Gap("calls", self._captures.gap)] if self._captures.gap else []
-        seen = (*self._recorder.gaps(), *(gap for part in self._parts for gap in part.gaps()))
+        seen = (*self._recorder.gaps(), *(gap for part in parts for gap in part.gaps()))
         return TraceReport(
-            title=self._title or self._leaves.model_names(self._detachments.reached),
+            title=self._title or self._leaves.model_names(self._passes.used),
             **self.run.fields(),
             own_seconds=self.own_seconds,
             graphs=graphs,
@@ -465,10 +446,48 @@ class Tracer(Listener):
             forward_nodes=self._recorder.origins.nodes,
             parameters=self._passes.series(),
             forked=self._forked,
-            gaps=(*self._gaps.values(), *captured, *seen),
+            gaps=(*self._shared.gaps.values(), *captured, *seen),
             observations=self._recorder.calls.observations(),
-            failure=self._autograd_errors.explained(self._failure.report(graphs), graphs),
             **fields,
             modules=self._module_watch.report,
             locations=self._sites.locations,  # last: what is above has its line, also while the run goes on
         )
+
+
+class TracedFailure(TracePart):
+    """The call that torch refused, where one ended the run: what is in the exception, and what only the trace knows."""
+
+    def __init__(self, trace: TraceContext) -> None:
+        self._trace, self._errors = trace, trace.parts["errors"]
+        origins = trace.recorder.origins
+        self._around = Surroundings(
+            trace.namespace, trace.sites.cell_number, MODE_CALLS, origin=self._origin, origins=origins
+        )
+        self._found: FailureReport | None = None
+        self._node: tuple[int, int] | None = None
+
+    def explain(self, error: BaseException) -> None:
+        """Read the exception that ended the run, as it came, with the tracer's frames."""
+        if isinstance(error, NonFiniteError):
+            return
+        self._found = failure_of(error, self._around)
+        if self._found is not None and self._found.phase == "backward" and self._trace.last is not None:
+            done, graph, values = self._trace.last
+            if done.outcome == "failed" and values.order:
+                self._node = (graph.structure.number, values.order[-1])
+
+    def fields(self, graphs: Sequence[Graph]) -> dict[str, Any]:
+        """Return what is known, with the node that was running, and why a backward raised."""
+        found = self._found
+        if found is not None and self._node is not None:
+            number, node = self._node
+            places = [at for at, graph in enumerate(graphs) if graph.number == number]
+            found = dataclasses.replace(found, node=(places[0], node)) if places else found
+        return {"failure": self._errors.explained(found, graphs)}
+
+    def _origin(self, tensor: torch.Tensor) -> Location | None:
+        """Return the line that made a tensor."""
+        maker = tensor.grad_fn
+        if maker is None:
+            return None
+        return self._trace.sites.location(self._trace.recorder.origins.origin_of(maker._sequence_nr())[0])

@@ -8,7 +8,7 @@ import hashlib
 import sys
 import weakref
 from collections import UserDict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import FrameType
@@ -18,15 +18,17 @@ import torch
 from torch import nn
 
 from tensormagic.collectors import devices
+from tensormagic.collectors.calls.call_watch import CallWatch
 from tensormagic.collectors.devices import Late
-from tensormagic.collectors.gradients.pass_log import TracePart
+from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
+from tensormagic.collectors.gradients.traced_graph import TracedGraph
 from tensormagic.collectors.graphs.live_nodes import runs_python
-from tensormagic.collectors.graphs.structure import GraphStructure, Walk
+from tensormagic.collectors.graphs.structure import Walk
 from tensormagic.collectors.kinds.subclasses import placement_text
 from tensormagic.collectors.objects.children import attributes_of, is_kind
-from tensormagic.collectors.objects.identity import Leaves, outermost_call
+from tensormagic.collectors.objects.identity import outermost_call
 from tensormagic.collectors.quiet import dispatches_to_python, is_replicated, local_shard
-from tensormagic.reports import Graph, Node, Parallel, PartialSum, Spread, UnshardedParameters
+from tensormagic.reports import Graph, Parallel, PartialSum, Spread, UnshardedParameters
 
 # What a rank can say of a run of several by itself: by what the run is spread, and which passes reduced gradients.
 #
@@ -44,14 +46,11 @@ class _Wrapped:
 
 
 class ParallelWatcher(TracePart):
-    """Looks at the modules that were met, before and after each pass.
+    """Looks at the modules that were met, before and after each pass."""
 
-    Args:
-        leaves: The leaves met so far.
-    """
-
-    def __init__(self, leaves: Leaves) -> None:
-        self._leaves, self._modules = leaves, leaves.modules
+    def __init__(self, trace: TraceContext) -> None:
+        self._leaves, self._modules = trace.leaves, trace.leaves.modules
+        self._calls: CallWatch = trace.recorder.calls
         self._wrapped: list[_Wrapped] = []
         self._met: tuple[int, ...] = ()
         self.kinds: dict[Spread, None] = {}
@@ -63,29 +62,23 @@ class ParallelWatcher(TracePart):
         """Return whether several processes take part, as far as was seen."""
         return self.several
 
-    def before_pass(self) -> dict[int, int]:
-        """Return how many collectives were begun so far, by the `DistributedDataParallel`."""
+    def begin_pass(self, _found: Walk, followed: Following) -> None:
+        """Note how many collectives were begun so far, by each `DistributedDataParallel`."""
         if not self.several:
             self.several = world_size() > 1
-        if not self.several:
-            return {}
-        self._find()
-        each = ((one, one.module()) for one in self._wrapped if one.kind == "DDP")
-        return {id(module): _begun(module) for _, module in each if module is not None}
+        if self.several:
+            self._find()
+            followed.collectives = {id(module): _begun(module) for module in self.wrappers()}
 
-    def after_pass(self, before: dict[int, int], reached: Collection[int]) -> bool | None:
-        """Return whether a pass reduced the gradients that it brought; None where nothing does, or it is not known.
-
-        Args:
-            before: What `before_pass` returned.
-            reached: The leaves that it led to, by number.
-        """
+    def keep_pass(self, followed: Following) -> None:
+        """Find out whether a pass reduced the gradients that it brought; None where nothing does, or it is unknown."""
         if not self.several:
-            return None
-        leaves = [self._leaves.known[number] for number in reached]
+            return
+        leaves = [self._leaves.known[number] for number in followed.graph.structure.leaf_of.values()]
         owners = {leaf.owner for leaf in leaves}
-        described = {reduced for one in self._wrapped if one.root in owners for reduced in _reduces(one, before)}
-        kinds = {one.root: one.kind for one in self._wrapped if one.root in owners}
+        wrapped = [one for one in self._wrapped if one.root in owners]
+        described = {reduced for one in wrapped for reduced in _reduces(one, followed.collectives)}
+        kinds = {one.root: one.kind for one in wrapped}
         self.kinds.update(dict.fromkeys(kinds.values()))
         for leaf in leaves:
             x: Any = leaf.reference()
@@ -93,7 +86,7 @@ class ParallelWatcher(TracePart):
                 cuts = sum(not each.is_replicate() for each in x._spec.placements)  # FSDP2 cuts along one dimension
                 if cuts > 1 or kinds.get(leaf.owner) != "FSDP2":
                     self.kinds["DTensor"] = None
-        return next(iter(described)) if len(described) == 1 else None
+        followed.reduced = next(iter(described)) if len(described) == 1 else None
 
     def replicas(self) -> tuple[int, ...]:
         """Return the ranks that hold the same parameters, or the same shards, as DDP and FSDP2 say; else none."""
@@ -138,12 +131,13 @@ class ParallelWatcher(TracePart):
             return {}
         return {"parallel": Parallel(self._rank, self._world, tuple(self.kinds), self._whole(), tuple(self._parts))}
 
-    def look(self, found: Walk, structure: GraphStructure, nodes: Sequence[Node], reduced: Collection[int]) -> None:
+    def graph_begins(self, found: Walk, graph: TracedGraph) -> None:
         """Look in a new graph for results that are parts of a sum, and were taken by ``to_local()`` as they are.
 
-        Between the root and such a node nothing may add the parts up: no collective, also none in place (``reduced``
-        has the numbers of such nodes, where torch tells of them), and no code of the user's.
+        Between the root and such a node nothing may add the parts up: no collective, also none in place (such nodes
+        are among the calls that were seen, where torch tells of them), and no code of the user's.
         """
+        structure, reduced = graph.structure, self._calls.reduced
         if not any(map(_is_taken, found.nodes)) or not hasattr(torch.distributed.distributed_c10d, _TELLS):
             return
         waiting, seen = [structure.index[place] for place in found.roots], set[int]()
@@ -166,7 +160,7 @@ class ParallelWatcher(TracePart):
                 names = spec.mesh.mesh_dim_names or [f"dim {dim}" for dim in range(spec.mesh.ndim)]
                 dims = [name for name, how in zip(names, spec.placements, strict=True) if how.is_partial()]
                 how = tuple(placement_text(one) for one in spec.placements)
-                self._parts.append(PartialSum(", ".join(dims), how, nodes[at].location))
+                self._parts.append(PartialSum(", ".join(dims), how, graph.nodes[at].location))
 
     def _whole(self) -> UnshardedParameters | None:
         """Return which parameters lie whole here although they are DTensors, beside others that are cut."""

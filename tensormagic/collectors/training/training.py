@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import weakref
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from threading import get_ident
 from time import perf_counter
 from types import FrameType
@@ -20,15 +20,13 @@ import torch
 
 from tensormagic.collectors import devices
 from tensormagic.collectors.calls.forward import ForwardRecorder
-from tensormagic.collectors.gradients.pass_log import Following, PassLog, TracePart
+from tensormagic.collectors.gradients.pass_log import Following, TraceContext, TracePart
 from tensormagic.collectors.hooks.replacing import BackwardCall
 from tensormagic.collectors.hooks.undoing import Undoing
-from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.training.habits import LoopsOverData, StateLoads, alike, name_of, names_of_one
 from tensormagic.collectors.training.held import Elsewhere, FrozenMoves, Growth, Held, ModelModes
 from tensormagic.collectors.training.stepping import Moment, Stepping, probes_of
 from tensormagic.collectors.training.updates import ByHand
-from tensormagic.collectors.where.source import SourceLines
 from tensormagic.reports import UNTOUCHED, Clipping, Gap, Graph, IdleOptimizer, OptimizerUse, Training
 from tensormagic.words import error_text
 
@@ -144,32 +142,19 @@ class Followed:
 
 
 class TrainingWatcher(TracePart):
-    """Follows what trains.
+    """Follows what trains."""
 
-    Args:
-        namespace: Where optimizers may have a name.
-        leaves: Numbers leaves.
-        sites: Interns the user's lines.
-        passes: What each pass brought.
-        recorder: Sees the forward.
-    """
-
-    def __init__(
-        self,
-        namespace: Mapping[str, Any],
-        leaves: Leaves,
-        sites: SourceLines,
-        passes: PassLog,
-        recorder: ForwardRecorder,
-    ) -> None:
+    def __init__(self, trace: TraceContext) -> None:
+        namespace, leaves, sites = trace.namespace, trace.leaves, trace.sites
+        recorder: ForwardRecorder = trace.recorder
         self._namespace, self._leaves, self._sites, self._modules = namespace, leaves, sites, leaves.modules
-        self._pass_log, self._recorder = passes, recorder
-        self._home, self._late = get_ident(), passes.late
+        self._pass_log, self._recorder = trace.passes, recorder
+        self._home, self._late = get_ident(), trace.late
         self._followed: dict[int, Followed] = {}
         self._optimizers: list[Followed] = []  # as they were met, those that are no more included
         self._beyond: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
-        self._by_hand = ByHand(leaves, self._brought, recorder.autograd.blind, passes.late)
-        self._elsewhere, self._frozen = Elsewhere(leaves), FrozenMoves(leaves, namespace, passes)
+        self._by_hand = ByHand(leaves, self._brought, recorder.autograd.blind, trace.late)
+        self._elsewhere, self._frozen = Elsewhere(leaves), FrozenMoves(leaves, namespace, trace.passes)
         self._loop, self._growth = recorder.calls.loop, Growth(recorder.origins)
         self._loop.region = recorder.detached.region_site
         self._modes: dict[str, ModelModes] = {}

@@ -20,9 +20,10 @@ from tensormagic.collectors import devices
 from tensormagic.collectors.calls.forward import ForwardRecorder
 from tensormagic.collectors.devices import Late
 from tensormagic.collectors.gradients.measures import NORM_RELIABLE
-from tensormagic.collectors.gradients.pass_log import PassLog
+from tensormagic.collectors.gradients.pass_log import TraceContext, TracePart
 from tensormagic.collectors.graphs.in_place import UntrackedWrites
 from tensormagic.collectors.graphs.structure import GraphStructure
+from tensormagic.collectors.hooks.undoing import Undoing
 from tensormagic.collectors.objects.identity import Leaves
 from tensormagic.collectors.quiet import dispatches_to_python, local_shard, quiet
 from tensormagic.collectors.training.parallel import ParallelWatcher
@@ -271,38 +272,28 @@ class StepListener(Protocol):
         """Note that it could not be measured how far a step moved the parameters."""
 
 
-class UpdateWatcher:
+class UpdateWatcher(TracePart):
     """Measures the steps of every optimizer in this thread.
 
-    Args:
-        wanted: Whether the step that begins is to be measured.
-        passes: Is told of every measured step: how far it moved parameters, and where ranks compare them, the norms of
-            the gradients that it used.
-        training: Is told of every step, and why one could not be measured.
-        parallel: Knows whether ranks train together.
-        recorder: Steps aside where a step runs no code but torch's.
-
-    Attributes:
-        seconds: What measuring took.
-        first_seconds: What the first measured step took of it: torch sets up what it measures with.
+    The log of passes is told of every measured step: how far it moved parameters, and where ranks compare them, the
+    norms of the gradients that it used. The mode steps aside where a step runs no code but torch's.
     """
 
-    def __init__(
-        self, wanted: Callable[[], bool], passes: PassLog, training: StepListener,
-        parallel: ParallelWatcher, recorder: ForwardRecorder,
-    ) -> None:  # fmt: skip
-        self._wanted, self._passes, self._training = wanted, passes, training
-        self._parallel, self._recorder = parallel, recorder
+    def __init__(self, trace: TraceContext) -> None:
+        self._passes, self._run_seconds = trace.passes, trace.seconds
+        self._recorder: ForwardRecorder = trace.recorder
+        self._parallel: ParallelWatcher = trace.parts["parallel"]
+        self._training: StepListener = trace.parts["training"]
         self._thread = threading.get_ident()
         self._before: list[tuple[int, list[int], list[torch.Tensor]]] = []
-        self.seconds, self.first_seconds = 0.0, 0.0
+        self._first_seconds = 0.0  # what the first measured step took: torch sets up what it measures with
 
-    def __enter__(self) -> None:
+    def enter(self, undoing: Undoing) -> None:
         """Watch."""
+        undoing.callback(self._leave)
         self.step_back()
 
-    def __exit__(self, *_: object) -> None:
-        """Watch no more."""
+    def _leave(self) -> None:
         self.step_aside()
         self._before.clear()
 
@@ -321,7 +312,8 @@ class UpdateWatcher:
         plain = len(args) < 2 and not kwargs  # the optimizer alone
         self._recorder.autograd.step_begins(plain=plain)
         self._training.before_step(optimizer)
-        if self._wanted() and not devices.there.capturing():
+        wanted = self._passes.wants_update(self.seconds - self._first_seconds, self._run_seconds())
+        if wanted and not devices.there.capturing():
             self._guarded(lambda: self._keep(optimizer))
         if plain and type(optimizer).__module__.startswith("torch.optim."):
             hooks = (_tables[1], optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks)
@@ -337,7 +329,7 @@ class UpdateWatcher:
         self._recorder.autograd.step_ends(optimizer)
         if self._before:
             self._guarded(lambda: self._compare(optimizer))
-            self.first_seconds = self.first_seconds or self.seconds
+            self._first_seconds = self._first_seconds or self.seconds
         self._training.after_step(optimizer)
 
     def _guarded(self, action: Callable[[], None]) -> None:

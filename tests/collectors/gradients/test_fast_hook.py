@@ -10,9 +10,9 @@ from torch import nn
 
 import tensormagic as tm
 from tensormagic.collectors.gradients import gradients
-from tensormagic.collectors.gradients.forward_values import fast_norm
 from tensormagic.collectors.gradients.gradient_statistics import StatisticsTable, statistics_of
 from tensormagic.collectors.gradients.measures import of_numbers
+from tensormagic.collectors.gradients.pass_values import fast_norm
 
 
 def of_a_net(scale):
