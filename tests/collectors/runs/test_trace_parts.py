@@ -101,7 +101,8 @@ def test_it_is_told_of_what_fails(monkeypatch):
             loss.backward()
             loss.backward()
 
-    pytest.raises(RuntimeError, twice)
+    with pytest.raises(RuntimeError):
+        twice()
     again = [*PASS[:1], *PASS[2:4], "ended RuntimeError", "after"]
     assert list(traced.report.toy_told) == ["enter", *PASS, *again, "undone", "finish", "explain RuntimeError"]
 
