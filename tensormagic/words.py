@@ -51,6 +51,23 @@ def plural(number: int, singular: str, plural_form: str = "") -> str:
     return f"{count(number)} {singular if number == 1 else plural_form or singular + 's'}"
 
 
+def worded(sentence: str, **values: object) -> str:
+    """Return a sentence with its numbers and names, as the viewers' scripts fill it in (``worded`` in ``dom.js``).
+
+    ``{pass}``, or with what is counted, ``{nodes node}``, ``{leaves leaf/leaves}``; a part in brackets is left out
+    where something in it is 0, empty or not known.
+    """
+
+    def optional(part: re.Match[str]) -> str:
+        return part[1] if all(map(values.get, re.findall(r"\{(\w+)", part[1]))) else ""
+
+    def filled(place: re.Match[str]) -> str:
+        value = values[place[1]]
+        return plural(value, *place[2].split("/")) if place[2] and isinstance(value, int) else str(value)
+
+    return re.sub(r"\{(\w+) ?([^}]*)\}", filled, re.sub(r"\[([^\]]*)\]", optional, sentence))
+
+
 def part_of(number: int, whole: int, noun: str = "element") -> str:
     """Return ``3 of the 320 elements``, ``all 15 elements``, ``both elements`` or ``the one element``."""
     if whole == 1:

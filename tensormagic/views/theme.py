@@ -255,6 +255,7 @@ def tokens() -> str:
 _STATIC = Path(__file__).parent / "static"
 _IMPORT = re.compile(r'^import \{[^}]*\} from "(\.\.?/\w+\.js)";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?!default)", re.MULTILINE)
+_FUNCTION = re.compile(r"^export function (\w+)\(.*?^}$", re.MULTILINE | re.DOTALL)
 _TYPE = re.compile(r"/\*\* @.*? \*/ ?")  # a type written into a line of code: for the checker alone
 # A line that is nothing but comment: a type in front of code is none.
 _COMMENT = re.compile(r"(?://|\*/|\* ).*|\*|/\*(?:.*\*/|(?!.*\*/).*)")
@@ -263,7 +264,11 @@ _COMMENT = re.compile(r"(?://|\*/|\* ).*|\*|/\*(?:.*\*/|(?!.*\*/).*)")
 @cache
 def static(filename: str) -> str:
     """Return a file of ``static/`` without its indentation, empty lines and whole-line comments."""
-    lines = (line.strip() for line in (_STATIC / filename).read_text(encoding="utf-8").splitlines())
+    return _stripped((_STATIC / filename).read_text(encoding="utf-8"))
+
+
+def _stripped(text: str) -> str:
+    lines = (line.strip() for line in text.splitlines())
     return "\n".join(_TYPE.sub("", line) for line in lines if line and not _COMMENT.fullmatch(line))
 
 
@@ -272,12 +277,14 @@ def module(entry: str) -> str:
     """Return a JavaScript module of ``static/`` and all it imports as one module, which exports what ``entry`` does.
 
     The files are modules of their own, each after those it imports; imports are by name, and no top-level name is
-    used twice in files that are put together.
+    used twice in files that are put together. A function that nothing in them calls is left out.
     """
     order: list[str] = []
     _gather(entry, order)
-    inner = [_EXPORT.sub("", _source(name)) for name in order[:-1]]
-    return "\n".join([*inner, _source(entry)])
+    whole = _IMPORT.sub("", static(entry)).strip()
+    for name in reversed(order[:-1]):
+        whole = f"{_called_by(whole, name)}\n{whole}"
+    return whole
 
 
 def script(entry: str) -> str:
@@ -293,8 +300,14 @@ def _gather(name: str, order: list[str]) -> None:
     order.append(name)
 
 
-def _source(name: str) -> str:
-    return _IMPORT.sub("", static(name)).strip()
+def _called_by(rest: str, name: str) -> str:
+    """Return a module that others import, less the functions that neither they nor it call."""
+    text = (_STATIC / name).read_text(encoding="utf-8")
+    for function in reversed([*_FUNCTION.finditer(text)]):  # what calls one stands below it
+        others = text[: function.start()] + text[function.end() :]
+        if re.search(rf"\b{function[1]}\b", others + rest) is None:
+            text = others
+    return _EXPORT.sub("", _IMPORT.sub("", _stripped(text))).strip()
 
 
 # The code that the panels of a page share: each piece has a key, and lies packed in an element that runs nothing.
@@ -308,16 +321,18 @@ _END = "</section>"
 
 
 @cache
-def code_of(name: str, entry: str, *, mount: str, beside: str = "") -> str:
+def code_of(name: str, entry: str, *, mount: str, words: str = "", beside: str = "") -> str:
     """Return the element that carries a piece of code.
 
     Args:
         name: What it is for: ``tensor``.
         entry: A module of ``static/``.
         mount: What of it is called with the panel, the function that unpacks, and the key.
+        words: Sentences, as JSON: it is called with them in the place of the key.
         beside: What else makes this piece another one.
     """
-    whole = f"{script(entry)}\nreturn {mount};"
+    called = f"(panel, unpacked) => {mount}(panel, unpacked, {words})" if words else mount
+    whole = f"{script(entry)}\nreturn {called};"
     key = f"{name}-{zlib.crc32((whole + beside).encode()):08x}"
     return tag("script", packed(whole), type="text/plain", data_tm_code=key)
 

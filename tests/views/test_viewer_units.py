@@ -37,28 +37,32 @@ BOTH = {
     "bytesText": (BYTES, words.number_of_bytes),
     "secondsText": (SECONDS, words.seconds_text),
 }
-NOUN = [(0, "node"), (1, "node"), (2, "node"), (12_345, "node")]
+NOUN = [(0, "node"), (1, "node"), (2, "node"), (12_345, "node"), (1, "leaf", "leaves"), (2, "leaf", "leaves")]
 ASK = f"""
-import {{ digits }} from "./dom.js";
+import * as common from "./dom.js";
 import * as others from "./trace/words.js";
-const words = {{ digits, ...others }};
+const words = {{ ...common, ...others }};
 const asked = {json.dumps({name: numbers for name, (numbers, _) in BOTH.items()})};
 const said = Object.fromEntries(Object.entries(asked).map(([name, numbers]) =>
   [name, numbers.map((one) => words[name](one))]));
-said.plural = {json.dumps(NOUN)}.map(([count, noun]) => words.plural(count, noun));
+said.plural = {json.dumps(NOUN)}.map((noun) => words.plural(...noun));
 console.log(JSON.stringify(said));
 """
+TOLD: list[tuple[str, dict[str, Any]]] = [
+    ("running", {"step": 0, "pass": 2, "time": "1.0 s", "silent": 0}),
+    ("paused", {"step": 7, "next": 0, "time": "1.0 s"}),
+    ("paused", {"step": 7, "next": 12, "time": "1.0 s"}),
+    ("size", {"nodes": 12345, "boxes": 2}),
+    ("size", {"nodes": 1, "boxes": False}),
+    ("last_sent", {"time": 0}),
+    ("path", {"label": "a[0] {nodes node}", "on": "1", "nodes": 2}),
+    ("leaves", {"more": 1, "bad": 0}),
+    ("leaves", {"more": 20, "bad": 3}),
+]
 WORDED = f"""
-import {{ worded }} from "./trace/words.js";
+import {{ worded }} from "./dom.js";
 const words = {json.dumps(VIEWER_WORDS)};
-const told = (name, values) => worded(words[name], values);
-console.log(JSON.stringify([
-  told("running", {{ step: 0, pass: 2, time: "1.0 s", silent: 0 }}),
-  told("paused", {{ step: 7, next: 0, time: "1.0 s" }}),
-  told("paused", {{ step: 7, next: 12, time: "1.0 s" }}), told("size", {{ nodes: 12345, boxes: 2 }}),
-  told("size", {{ nodes: 1, boxes: false }}), told("last_sent", {{ time: 0 }}),
-  told("path", {{ label: "a[0] {{nodes node}}", on: "1", nodes: 2 }}),
-]));
+console.log(JSON.stringify({json.dumps(TOLD)}.map(([name, values]) => worded(words[name], values))));
 """
 READ = """
 import { readFileSync } from "node:fs";
@@ -119,14 +123,15 @@ def test_javascript_says_what_python_says(folder: Path) -> None:
     """Counts, bytes, durations, and a count with what is counted."""
     said = answer(folder, ASK)
     assert {name: said[name] for name in BOTH} == {name: [*map(say, numbers)] for name, (numbers, say) in BOTH.items()}
-    assert said["plural"] == [words.plural(number, noun) for number, noun in NOUN]
+    assert said["plural"] == [words.plural(*noun) for noun in NOUN]
 
 
 def test_sentences_of_python_are_filled_in(folder: Path) -> None:
     """Counts with what is counted; a part in brackets only where all in it is something; names stay as they are."""
-    assert answer(folder, WORDED) == [
+    assert answer(folder, WORDED) == [words.worded(VIEWER_WORDS[name], **values) for name, values in TOLD] == [
         "step 0 · backward 2 · 1.0 s", "paused: step 7 · 1.0 s", "paused: step 7, next traced about 12 · 1.0 s",
         "12\u00a0345 nodes in 2 boxes", "1 node", "", "path through a[0] {nodes node}: 1 of 2 nodes",
+        "1 leaf", "20 leaves, 3 not finite",
     ]  # fmt: skip
 
 

@@ -29,6 +29,7 @@ from tensormagic.views.markup import fitted
 from tensormagic.views.nodes import listing
 from tensormagic.views.page import columns
 from tensormagic.views.panels.trace_words import (
+    UNTITLED,
     VIEWER_WORDS,
     first_nonfinite_text,
     move_text,
@@ -116,7 +117,7 @@ def _parameters_said(report: TraceReport, kept: int) -> list[str]:
 
 def _header(report: TraceReport) -> dict[str, Any]:
     return {
-        "title": report.title,
+        "title": report.title or UNTITLED,
         "state": report.state,
         "said": "" if report.state == "running" else run_text(report),
         "verdict": verdict(report),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterator
@@ -115,6 +116,14 @@ def once(html: str) -> str:
     return _BLOCK.sub(lambda match: match.group() if last[match.group()] == match.start() else "", html)
 
 
+# What the viewer says of the rows (`words.worded`).
+_TABLE_WORDS = {
+    "match": "{length} of {all} match",
+    "all": "{all row}",
+    "more": "{shown} of {length} shown: show more",
+}
+
+
 def _viewer(table: TensorTable) -> str:
     if len(table.rows) < 2:
         return ""
@@ -122,7 +131,7 @@ def _viewer(table: TensorTable) -> str:
     rows = [[*row_cells(row), abs(math.prod(row.shape)), row.nbytes, row.group] for row in table.rows]
     text = json_block({"head": HEAD, "chips": theme.CHIP_COLOURS, "first": MOST_ROWS, "rows": rows})
     kind, data = ("application/json", text) if len(table.rows) <= MOST_PLAIN else ("text/plain", packed(text))
-    viewer = code_of("tensors", "tensors_viewer.js", mount="mountTable") + loader()
+    viewer = code_of("tensors", "tensors_viewer.js", mount="mountTable", words=json.dumps(_TABLE_WORDS)) + loader()
     return tag("script", data, type=kind, class_="tm-table-data") + viewer
 
 

@@ -30,6 +30,7 @@ from tensormagic.words import (
     shortened,
     signed,
     tuple_text,
+    worded,
 )
 
 TABLE_CELLS = 144  # up to here a grid is drawn as cells with their numbers in them
@@ -38,6 +39,28 @@ NUMBERED_STRIP_CELLS = 32  # up to here a strip cell is wide enough for a number
 FEW_STRIP_CELLS, MANY_STRIP_CELLS = 16, 24  # up to here its numbers may be long, and not quite so long
 CELL_TEXT, STRIP_TEXT = 8, 6  # characters of a value in a cell of the grid, and of a short strip
 PAIR_TEXT = 11  # and of a complex one in a cell: two numbers
+# What is said of an element and of a slice: in the static page of one, in the viewer of any (`words.worded`).
+ELEMENT_WORDS = {
+    "formula": "offset({index}) = {sum}[ = {offset}]",
+    "element": "{element}[ = {value}][, {why}]",
+    "same": "[the same element is {other}]",
+    "repeated": "the stride along {letters} is 0: all of {part} is this one element",
+    "slice": "[{size}; ]slice {part}, one of {slices}[, with the first {bad}][; {values}]",
+    "size": f"{{rows}} {TIMES} {{columns}} of {{row_count}} {TIMES} {{column_count}}",
+    # where the viewer has no element to tell of, or not all of it
+    "offset": "offset {offset}",
+    "unread": "not read by {name}[; {same}]",
+    "unfound": "no element found that reads it",
+    "elsewhere": "in another slice: click to turn to it",
+    "undrawn": "not among the cells shown",
+    "no_value": "value not in this output",
+    "no_values": "its values are not in this output",
+    # of what it is operated by
+    "indices": "indices of {name}: arrow keys move",
+    "storage": "storage of {name}: arrow keys move",
+    "along": "index along {letter}",
+    "at": " {letter}={at} of {size}",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,14 +284,14 @@ def in_cell(value: str) -> str:
 
 def formula(layout: LayoutReport) -> str:
     """Return ``offset(i, j) = 1 + 1·i + 12·j``."""
-    return f"offset({', '.join(layout.dim_names)}) = {_sum(layout, layout.dim_names)}"
+    return worded(ELEMENT_WORDS["formula"], index=", ".join(layout.dim_names), sum=_sum(layout, layout.dim_names))
 
 
 def formula_at(layout: LayoutReport, index: tuple[int, ...]) -> str:
     """Return the formula with an index filled in: ``offset(2, 1) = 1 + 1·2 + 12·1 = 15``."""
     given = tuple(map(str, index))
-    result = f" = {layout.offset(index)}" if index else ""
-    return f"offset({', '.join(given)}) = {_sum(layout, given)}{result}"
+    offset = str(layout.offset(index)) if index else ""
+    return worded(ELEMENT_WORDS["formula"], index=", ".join(given), sum=_sum(layout, given), offset=offset)
 
 
 def _sum(layout: LayoutReport, factors: tuple[str, ...]) -> str:
@@ -287,21 +310,30 @@ def worked_example(report: TensorReport, drawn: DrawnLayout) -> tuple[str, ...]:
     if drawn.row is None or drawn.column is None or drawn.offset is None:
         return ()
     value = drawn.value(drawn.row, drawn.column)
-    first = element(report, drawn.index) + (f" = {value}" if value else "")
-    other = bases_index(report, drawn.offset)
-    more = (f"the same element is {other}" if other else "", _repeated(report, drawn))
+    first = worded(ELEMENT_WORDS["element"], element=element(report, drawn.index), value=value)
+    more = (worded(ELEMENT_WORDS["same"], other=bases_index(report, drawn.offset)), _repeated(report, drawn))
     return (first, *(line for line in more if line))
 
 
 def _repeated(report: TensorReport, drawn: DrawnLayout) -> str:
     """Return which other indices read the same element because they stand still: ``x[:, 3]``."""
     layout = drawn.layout
-    still = [dim for dim, step in enumerate(layout.stride) if step == 0 and layout.shape[dim] > 1]
+    still = still_dims(layout)
     if not still:
         return ""
     inner = ", ".join(":" if dim in still else str(at) for dim, at in enumerate(drawn.index))
-    letters = listed((layout.dim_names[dim] for dim in still), most=len(still))
-    return f"the stride along {letters} is 0: all of {name(report)}[{inner}] is this one element"
+    return worded(ELEMENT_WORDS["repeated"], letters=still_letters(layout), part=f"{name(report)}[{inner}]")
+
+
+def still_dims(layout: LayoutReport) -> list[int]:
+    """Return the dimensions along which every element is the same one."""
+    return [dim for dim, step in enumerate(layout.stride) if step == 0 and layout.shape[dim] > 1]
+
+
+def still_letters(layout: LayoutReport) -> str:
+    """Return the letters of those dimensions."""
+    still = still_dims(layout)
+    return listed((layout.dim_names[dim] for dim in still), most=len(still))
 
 
 def jumps(report: TensorReport) -> str:
@@ -330,7 +362,8 @@ def _cut(grid: Grid, letters: tuple[str, ...]) -> str:
     if grid.row_dim is None:
         size = f"{columns} of {count(grid.column_count)}"
     else:
-        size = f"{rows} {TIMES} {columns} of {count(grid.row_count)} {TIMES} {count(grid.column_count)}"
+        whole = {"row_count": count(grid.row_count), "column_count": count(grid.column_count)}
+        size = worded(ELEMENT_WORDS["size"], rows=rows, columns=columns, **whole)
     axes = [(grid.row_dim, grid.rows, grid.row_count), (grid.column_dim, grid.columns, grid.column_count)]
     cut = [f"{letters[dim]} {series(at)}" for dim, at, full in axes if dim is not None and len(at) < full]
     return f"{size}: {', '.join(cut)}"
@@ -345,8 +378,9 @@ def _slice(report: TensorReport, grid: Grid) -> str:
     slices = math.prod(report.shape[dim] for dim in others)
     first = report.statistics.first_nan if report.statistics is not None else None
     held = first is not None and all(grid.fixed[dim] == first[dim] for dim in others)
-    because = ", with the first NaN" if held and any(grid.fixed) else ""  # why it is this slice, and not the first
-    return f"slice {name(report)}[{inner}], one of {count(slices)}{because}" if slices > 1 else ""
+    bad = "NaN" if held and any(grid.fixed) else ""  # why it is this slice, and not the first
+    part = f"{name(report)}[{inner}]"
+    return worded(ELEMENT_WORDS["slice"], part=part, slices=count(slices), bad=bad) if slices > 1 else ""
 
 
 def strip_shown(report: TensorReport) -> str:

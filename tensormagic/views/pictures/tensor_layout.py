@@ -6,6 +6,7 @@ is worked through in the static page; the viewer, where scripts run, lets any ot
 
 from __future__ import annotations
 
+import json
 import math
 import textwrap
 from collections.abc import Iterator
@@ -30,6 +31,7 @@ from tensormagic.views.pictures.cells import (
     text,
 )
 from tensormagic.views.pictures.tensor_elements import (
+    ELEMENT_WORDS,
     DrawnLayout,
     bases_index,
     formula,
@@ -41,6 +43,7 @@ from tensormagic.views.pictures.tensor_elements import (
     scale_words,
     share_read,
     shown,
+    still_letters,
     strip_shown,
     value_range,
     without_outliers,
@@ -272,7 +275,7 @@ def _viewer(report: TensorReport, drawn: DrawnLayout) -> str:
     kind, held = ("application/json", words) if len(words) <= _MOST_PLAIN else ("text/plain", packed(words))
     return (
         tag("script", held, type=kind, class_="tm-data")
-        + code_of("tensor", "tensor_slices.js", mount="mountTensors")
+        + code_of("tensor", "tensor_slices.js", mount="mountTensors", words=json.dumps(ELEMENT_WORDS))
         + loader()
     )
 
@@ -301,6 +304,7 @@ def _data(report: TensorReport, drawn: DrawnLayout) -> dict[str, Any]:
         "strip": None if strip is None else [strip.start, strip.stop, strip.cell_elements],
         "reads": [] if strip is None else [each.distinct for each in strip.cells],
         "letters": layout.dim_names,
+        "still": still_letters(layout),
         "readable": bool(grid.values),
         **turning,
     }

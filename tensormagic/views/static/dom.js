@@ -28,6 +28,21 @@ export function digits(count) {
   return count < 10000 ? String(count) : String(count).replace(/\B(?=(\d{3})+$)/g, "\u00a0");
 }
 
+/** @param {number} count @param {string} one @param {string} [many] @returns {string} */
+export function plural(count, one, many = `${one}s`) {
+  return `${digits(count)} ${count === 1 ? one : many}`;
+}
+
+/** A sentence of Python's with its numbers and names: ``{pass}``, or with what is counted, ``{nodes node}``, ``{leaves leaf/leaves}``;
+ * a part in brackets is left out where something in it is 0 or empty.
+ * @param {string} sentence @param {Record<string, any>} [values] @returns {string} */
+export function worded(sentence, values = {}) {
+  const known = (/** @type {string} */ part) => [...part.matchAll(/\{(\w+)/g)].every(([, name]) => values[name]);
+  return sentence
+    .replace(/\[([^\]]*)\]/g, (_, part) => (known(part) ? part : ""))
+    .replace(/\{(\w+) ?([^}]*)\}/g, (_, name, noun) => (noun ? plural(values[name], ...noun.split("/")) : values[name]));
+}
+
 /** Whether a key is a command of the browser's, or of the notebook's. @param {KeyboardEvent} event */
 export function isCommand({ ctrlKey, metaKey, altKey }) {
   return ctrlKey || metaKey || altKey;
@@ -39,15 +54,10 @@ export function take(event) {
   event.stopPropagation();
 }
 
-/** JupyterLab would take the arrow keys for its own; it looks at the focused element alone. @param {...HTMLElement} elements */
-export function keepKeys(...elements) {
-  for (const element of elements) element.dataset.lmSuppressShortcuts = "true";
-}
-
 /** A live panel: whatever has the focus in it keeps its keys (two d on a heading would delete the cell), Escape leads back to the cell.
  * @param {string} look its class @param {...Element} children @returns {HTMLElement} */
 export function livePanel(look, ...children) {
-  const focusin = (/** @type {any} */ { target }) => keepKeys(target),
+  const focusin = (/** @type {any} */ { target }) => (target.dataset.lmSuppressShortcuts = "true"),
     keydown = (/** @type {KeyboardEvent} */ event) => {
       if (event.key === "Escape" && !event.defaultPrevented) section.closest(".jp-Cell")?.focus();
     },

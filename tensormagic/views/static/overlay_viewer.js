@@ -11,7 +11,6 @@ class Strip {
     this.said = Object.assign(document.createElement("p"), { className: "tm-said quiet", ariaLive: "polite", textContent: hint });
     table.after(this.said);
     table.tabIndex = 0;
-    table.dataset.lmSuppressShortcuts = "true"; // JupyterLab would take the arrow keys for its own
     table.setAttribute("aria-label", "memory: arrow keys move along the ruler");
     for (const kind of ["pointermove", "pointerdown"]) table.addEventListener(kind, (event) => this.point(event));
     table.addEventListener("keydown", (event) => this.key(event));

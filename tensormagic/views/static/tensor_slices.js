@@ -1,6 +1,6 @@
 // Turns a tensor of three dimensions or more: which two span the grid, and which slice of the others it shows. Offsets
 // follow from shape, stride and storage offset; values are shown where this output holds them, and only there.
-import { digits, html, keepKeys } from "./dom.js";
+import { digits, html, worded } from "./dom.js";
 import { TensorPanel, clamp } from "./tensor_viewer.js";
 
 const OTHER = "#aab1ba", MOST = 32, TABLE_CELLS = 144, TABLE_COLUMNS = 16, LEVELS = 24, MAP_SIDE = 192;
@@ -54,15 +54,15 @@ class Slices {
     const list = html("select", { change: () => this.draw(side, Number(list.value)) });
     for (const dim of dims) list.append(new Option(`${this.data.letters[dim]} ${this.data.shape[dim]}`, String(dim)));
     list.value = String(this.data[side]);
-    keepKeys(list);
     return html("label", {}, `${title} `, list);
   }
 
   slider(dim) {
-    const text = () => ` ${this.data.letters[dim]}=${this.data.fixed[dim]} of ${this.data.shape[dim]}`;
+    const { words } = this.panel, letter = this.data.letters[dim];
+    const text = () => worded(words.at, { letter, at: this.data.fixed[dim], size: this.data.shape[dim] });
     const said = html("output", {}, text());
     const range = html("input", {
-      type: "range", min: 0, max: this.data.shape[dim] - 1, step: 1, "aria-label": `index along ${this.data.letters[dim]}`,
+      type: "range", min: 0, max: this.data.shape[dim] - 1, step: 1, "aria-label": worded(words.along, { letter }),
       input: () => {
         this.data.fixed[dim] = Number(range.value);
         said.textContent = text();
@@ -70,7 +70,6 @@ class Slices {
       },
     });
     range.value = String(this.data.fixed[dim]);
-    keepKeys(range);
     return html("label", {}, range, said);
   }
 
@@ -212,17 +211,16 @@ class Slices {
 
   /** What is shown of what, and the ends of the colour scale. */
   words() {
-    const { data, panel } = this;
+    const { data, panel } = this, { words } = panel;
     const drawn = [data.rowDim, data.columnDim];
     const index = data.shape.map((_, dim) => drawn.includes(dim) ? ":" : data.fixed[dim]).join(", ");
     const slices = data.shape.reduce((all, size, dim) => drawn.includes(dim) ? all : all * size, 1);
-    const sizes = [data.shape[data.rowDim], data.shape[data.columnDim]];
-    const cut = sizes[0] > data.rows.length || sizes[1] > data.columns.length
-      ? `${data.rows.length} \u00d7 ${data.columns.length} of ${digits(sizes[0])} \u00d7 ${digits(sizes[1])}; ` : "";
-    const unknown = data.readable && !data.values.length ? "; its values are not in this output" : "";
+    const [rows, columns] = [data.rows.length, data.columns.length], [row_count, column_count] = drawn.map((dim) => digits(data.shape[dim]));
+    const size = (rows < data.shape[data.rowDim] || columns < data.shape[data.columnDim]) && worded(words.size, { rows, columns, row_count, column_count });
+    const values = data.readable && !data.values.length && words.no_values;
     const shown = panel.section.querySelector(".tm-shown");
     if (shown && this.state() === this.first) shown.replaceChildren(...this.shown);
-    else if (shown) shown.replaceChildren(html("b", {}, "Showing "), `${cut}slice ${data.name}[${index}], one of ${digits(slices)}${unknown}`);
+    else if (shown) shown.replaceChildren(html("b", {}, "Showing "), worded(words.slice, { size, part: `${data.name}[${index}]`, slices: digits(slices), values }));
     const scale = panel.section.querySelector(".tm-legend p");
     const image = scale && scale.querySelector("img");
     if (image) scale.replaceChildren(`offset ${digits(this.low)} `, image, ` ${digits(this.high)}`);
@@ -243,14 +241,14 @@ class Slices {
   }
 }
 
-/** Mount the panels of all tensors within an element, each once. @param {HTMLElement} scope @param {(text:string)=>Promise<string>} unpacked */
-export async function mountTensors(scope, unpacked) {
+/** Mount the panels of all tensors within an element, each once. @param {HTMLElement} scope @param {(text:string)=>Promise<string>} unpacked @param {any} words ELEMENT_WORDS in tensor_elements.py */
+export async function mountTensors(scope, unpacked, words) {
   for (const section of [scope, ...scope.querySelectorAll("section")]) {
     const block = section.matches(".tm-tensor") && section.querySelector("script.tm-data");
     if (!block || section.tensormagicBegun) continue;
     section.tensormagicBegun = true;
     const text = block.type === "application/json" ? block.textContent : await unpacked(block.textContent);
-    const panel = (section.tensormagicPanel = new TensorPanel(section, JSON.parse(text)));
+    const panel = (section.tensormagicPanel = new TensorPanel(section, JSON.parse(text), words));
     if (panel.data.scale) panel.slices = new Slices(panel);
   }
 }

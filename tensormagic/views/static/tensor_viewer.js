@@ -1,5 +1,5 @@
 // Links the index grid of a tensor to its storage strip: pick an element in one, see it in the other and in the formula.
-import { digits, html, isCommand, keepKeys, svg, take } from "./dom.js";
+import { digits, html, isCommand, svg, take, worded } from "./dom.js";
 
 const DOT = "\u00b7", TWO_LINES = 8;
 /** @param {number} value @param {number} low @param {number} high */
@@ -33,10 +33,11 @@ const indexOf = (data, offset) => {
 
 /** The panel of one tensor. */
 export class TensorPanel {
-  /** @param {HTMLElement} section @param {any} data */
-  constructor(section, data) {
+  /** @param {HTMLElement} section @param {any} data @param {any} words */
+  constructor(section, data, words) {
     this.section = section;
     this.data = data;
+    this.words = words;
     const all = (selector) => [...section.querySelectorAll(selector)];
     this.picture = section.querySelector(".tm-picture");
     this.now = section.querySelector(".tm-now code");
@@ -71,9 +72,8 @@ export class TensorPanel {
       surface.tensormagicListens = true;
       const strip = surface.matches('.tm-strip,[data-kind="strip"]');
       surface.tabIndex = 0;
-      keepKeys(surface);
       surface.setAttribute("role", "group");
-      surface.setAttribute("aria-label", `${strip ? "storage" : "indices"} of ${this.data.name}: arrow keys move`);
+      surface.setAttribute("aria-label", worded(strip ? this.words.storage : this.words.indices, this.data));
       surface.addEventListener("keydown", (event) => this.key(event, strip));
       for (const kind of ["pointermove", "pointerdown"]) {
         surface.addEventListener(kind, (event) => this.point(event, surface));
@@ -218,38 +218,36 @@ export class TensorPanel {
   }
 
   say({ index, offset, row, column }) {
-    const { data } = this;
+    const { data, words } = this, same = worded(words.same, { other: this.other(offset) });
     if (!index) {
-      this.now.textContent = `offset ${digits(offset)}`;
-      this.notes.textContent = this.data.reads[this.cell] === 0 ? `not read by ${data.name}` + this.also(offset)
-        : "no element found that reads it";
+      this.now.textContent = worded(words.offset, { offset: digits(offset) });
+      this.notes.textContent = worded(data.reads[this.cell] === 0 ? words.unread : words.unfound, { name: data.name, same });
       return;
     }
     const sum = [data.offset, ...index.map((at, dim) => `${data.stride[dim]}${DOT}${at}`)].join(" + ");
-    this.now.textContent = `offset(${index.join(", ")}) = ${sum}${index.length ? ` = ${offset}` : ""}`;
-    const value = row !== null && data.values.length ? ` = ${data.values[row][column]}` : "";
-    const name = index.length ? `${data.name}[${index.join(", ")}]` : data.name;
-    const turned = data.scale && !this.drawn(index) ? ", in another slice: click to turn to it" : ", not among the cells shown";
-    const hidden = row === null ? turned : data.readable && !data.values.length ? ", value not in this output" : "";
-    this.notes.replaceChildren(`${name}${value}${hidden}`, ...[this.also(offset).slice(2), this.repeated(index)].filter(Boolean)
-        .flatMap((line) => [html("br"), line]));
+    this.now.textContent = worded(words.formula, { index: index.join(", "), sum, offset: index.length && String(offset) });
+    const value = row !== null && data.values.length && data.values[row][column];
+    const undrawn = data.scale && !this.drawn(index) ? words.elsewhere : words.undrawn;
+    const why = row === null ? undrawn : data.readable && !data.values.length && words.no_value;
+    const element = index.length ? `${data.name}[${index.join(", ")}]` : data.name;
+    this.notes.replaceChildren(worded(words.element, { element, value, why }),
+      ...[same, this.repeated(index)].filter(Boolean).flatMap((line) => [html("br"), line]));
   }
 
   /** The indices that read the same element because their dimension stands still. */
   repeated(index) {
-    const { data } = this, still = data.stride.map((step, dim) => step === 0 && data.shape[dim] > 1);
-    if (!still.includes(true)) return "";
-    const letters = data.letters.filter((_, dim) => still[dim]).join(" and ");
-    const inner = index.map((at, dim) => still[dim] ? ":" : at).join(", ");
-    return `the stride along ${letters} is 0: all of ${data.name}[${inner}] is this one element`;
+    const { data } = this, still = (dim) => data.stride[dim] === 0 && data.shape[dim] > 1;
+    const inner = index.map((at, dim) => still(dim) ? ":" : at).join(", ");
+    return data.still && worded(this.words.repeated, { letters: data.still, part: `${data.name}[${inner}]` });
   }
 
-  also(offset) {
+  /** What the tensor whose rows are drawn calls a storage element. */
+  other(offset) {
     const { base } = this.data;
     if (!base) return "";
     const index = [];
     for (const size of [...base.shape].reverse()) { index.unshift(offset % size); offset = Math.floor(offset / size); }
-    return `; the same element is ${base.name}[${index.join(", ")}]`;
+    return `${base.name}[${index.join(", ")}]`;
   }
 
   /** The line from the grid's cell to the strip's. */

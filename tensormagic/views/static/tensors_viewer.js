@@ -1,15 +1,16 @@
 // Sorts and filters the table of %tensors.
-import { digits, html, keepKeys } from "./dom.js";
+import { digits, html, worded } from "./dom.js";
 
 const NUMEL = 8, BYTES = 9, GROUP = 10; // behind the eight cells of a row stand what they are sorted by
 const NAME = 0, SHAPE = 2, SIZE = 5, MEMORY = 6;
 const sortedBy = { [SHAPE]: NUMEL, [SIZE]: BYTES, [MEMORY]: GROUP };
 
 class Table {
-  /** @param {HTMLElement} section @param {any} data */
-  constructor(section, data) {
+  /** @param {HTMLElement} section @param {any} data @param {any} words */
+  constructor(section, data, words) {
     this.section = section;
     this.data = data;
+    this.words = words;
     this.rows = data.rows;
     this.most = data.first;
     this.by = this.rows.length > data.first ? SIZE : -1;
@@ -17,7 +18,7 @@ class Table {
     this.body = section.querySelector(".tm-rows tbody");
     this.heads = [...section.querySelectorAll(".tm-rows thead th")];
     this.listed = section.querySelector(".tm-listed");
-    this.words = new Intl.Collator(undefined, { numeric: true });
+    this.collator = new Intl.Collator(undefined, { numeric: true });
     this.texts = this.rows.map((row) => row.slice(0, NUMEL).join(" ").toLowerCase());
     this.addTools();
     this.addSorting();
@@ -37,7 +38,6 @@ class Table {
     scroll.tabIndex = 0; // the arrow keys scroll it
     scroll.setAttribute("role", "region");
     scroll.setAttribute("aria-label", this.section.getAttribute("aria-label"));
-    keepKeys(scroll, this.tools);
     const more = () => { this.most += 4 * this.data.first; this.show(); };
     this.button = html("button", { type: "button", click: more });
     this.more = html("p", { class: "tm-more" }, this.button);
@@ -64,7 +64,7 @@ class Table {
     const found = this.rows.filter((_, at) => words.every((word) => this.texts[at].includes(word)));
     if (this.by < 0) return found;
     const key = sortedBy[this.by] ?? this.by, sign = this.down ? -1 : 1;
-    const compare = key >= NUMEL ? (a, b) => a[key] - b[key] : (a, b) => this.words.compare(a[key], b[key]);
+    const compare = key >= NUMEL ? (a, b) => a[key] - b[key] : (a, b) => this.collator.compare(a[key], b[key]);
     // What belongs to no shared memory comes last, whichever way the letters go.
     const last = (row) => this.by === MEMORY && !row[GROUP];
     return found.sort((a, b) => last(a) - last(b) || sign * compare(a, b));
@@ -76,10 +76,10 @@ class Table {
     this.heads.forEach((head, at) => {
       head.setAttribute("aria-sort", at !== this.by ? "none" : this.down ? "descending" : "ascending");
     });
-    const all = digits(this.rows.length);
-    this.state.textContent = found.length < this.rows.length ? `${digits(found.length)} of ${all} match` : `${all} rows`;
-    this.more.hidden = shown.length === found.length;
-    this.button.textContent = `${digits(shown.length)} of ${digits(found.length)} shown: show more`;
+    const { length: all } = this.rows, { length } = found;
+    this.state.textContent = length < all ? worded(this.words.match, { length: digits(length), all: digits(all) }) : worded(this.words.all, { all });
+    this.more.hidden = shown.length === length;
+    this.button.textContent = worded(this.words.more, { shown: digits(shown.length), length: digits(length) });
   }
 
   row(cells) {
@@ -95,11 +95,11 @@ class Table {
   }
 }
 
-/** Mount the table of a panel, once. @param {HTMLElement} section @param {(text:string)=>Promise<string>} unpacked */
-export async function mountTable(section, unpacked) {
+/** Mount the table of a panel, once. @param {HTMLElement} section @param {(text:string)=>Promise<string>} unpacked @param {any} words */
+export async function mountTable(section, unpacked, words) {
   const block = section.querySelector("script.tm-table-data");
   if (!block || section.tensormagicTable) return;
   section.tensormagicTable = true;
   const text = block.type === "application/json" ? block.textContent : await unpacked(block.textContent);
-  section.tensormagicTable = new Table(section, JSON.parse(text));
+  section.tensormagicTable = new Table(section, JSON.parse(text), words);
 }

@@ -190,7 +190,6 @@ function offer(section, name, json) {
     said,
   );
   const line = html("details", { class: "tm-export" }, html("style", {}, LOOK), html("summary", {}, "Export"), tools);
-  line.dataset.lmSuppressShortcuts = "true"; // JupyterLab would take Enter for its own
   line.onkeydown = (/** @type {KeyboardEvent} */ event) => {
     event.stopPropagation();
     if (event.key !== "Escape" || !line.open) return;

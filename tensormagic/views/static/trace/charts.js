@@ -1,7 +1,7 @@
 // @ts-check
 /** The norm of every parameter over the passes: small multiples on one log scale. */
 
-import { html, svg } from "../dom.js";
+import { html, svg, worded } from "../dom.js";
 import { UNTOUCHED, ENDS, LONGEST_LIVE_SERIES, normText, say } from "./words.js";
 
 /** @import { Model } from "./model.js" */
@@ -26,13 +26,12 @@ export class Charts {
     this.hatch = hatch;
     this.hooks = hooks;
     this.scope = html("span", { class: "quiet end" });
-    this.count = html("span", { class: "quiet" }, "log scale");
+    this.count = html("span", { class: "quiet" });
     this.list = html("div", {
       class: "rows",
       tabindex: 0,
       role: "group",
       "aria-label": "gradient norms of the parameters",
-      "data-lm-suppress-shortcuts": "true",
     });
     this.axis = html("div", { class: "axis quiet" });
     this.loss = lossChart(hatch);
@@ -59,6 +58,7 @@ export class Charts {
 
   /** @param {Model} model @param {boolean} grid small multiples in columns, as in a run without problems */
   load(model, grid) {
+    this.words = model.doc.words;
     this.passes = [...model.passNumbers];
     this.series = model.series.map((norms) => [...norms]); // what comes live is added to it
     this.losses = { passes: [...model.passNumbers], values: model.losses(), said: model.doc.passes.map((/** @type {any[]} */ row) => row[3]) };
@@ -129,17 +129,16 @@ export class Charts {
     const low = finite.reduce((least, value) => Math.min(least, value), this.bounds?.[0] ?? Infinity),
       high = finite.reduce((most, value) => Math.max(most, value), this.bounds?.[1] ?? -Infinity);
     this.bounds = Number.isFinite(low) ? [Math.floor(low), Math.max(Math.ceil(high), Math.floor(low) + 1)] : null;
-    say(this.scope, this.bounds ? this.bounds.map((end) => normText(10 ** end)).join(" to ") : "");
+    const [least, most] = (this.bounds ?? []).map((end) => normText(10 ** end));
+    say(this.scope, worded(this.words.scale, { least, most }));
     this.sayAxis();
     this.paintVisible();
   }
 
   sayAxis() {
     const [first, last] = [this.passes[0], this.passes[this.passes.length - 1]];
-    const span = this.passes.length
-      ? `pass ${first}${last > first ? ` … ${last}` : ""}${this.sampled ? ", sampled while running" : ""}`
-      : "";
-    say(this.axis, this.hovered === null ? span : `pass ${this.hovered}`);
+    const shown = { first, last: last > first && last, state: first && this.sampled && "running" };
+    say(this.axis, this.hovered === null ? worded(this.words.passes, shown) : worded(this.words.of_pass, { pass: this.hovered }));
   }
 
   /** @param {number} pass the one whose values are read when nothing is hovered */
@@ -184,7 +183,7 @@ export class Charts {
     knob.setAttribute("cy", loss !== undefined && Number.isFinite(loss) ? y(loss) : 0);
     say(value, said[at] ?? "");
     const [from, to] = [least, most].map((end) => said[values.indexOf(end)]);
-    say(this.loss.scope, known.length ? `${from} to ${to}${turn === Number ? "" : ", log scale"}` : "never finite");
+    say(this.loss.scope, known.length ? worded(this.words.loss_scale, { from, to, log: turn === Math.log10 && "log" }) : this.words.no_loss);
   }
 
   /** @param {any} row @param {number} place */
@@ -206,9 +205,9 @@ export class Charts {
 
   /** @param {any} parameter @param {number} norm */
   wording(parameter, norm) {
-    if (!parameter.requires_grad) return "frozen";
-    if (norm === UNTOUCHED || norm === undefined) return parameter.used ? "none" : "unused";
-    return norm < UNTOUCHED ? "unknown" : normText(norm);
+    if (!parameter.requires_grad) return this.words.frozen;
+    if (norm === UNTOUCHED || norm === undefined) return parameter.used ? this.words.none : this.words.unused;
+    return norm < UNTOUCHED ? this.words.unknown : normText(norm);
   }
 
   /** @param {any} row @param {number[]} norms */

@@ -2,8 +2,8 @@
 /** What a user chooses in a panel: a box to open or to fold, a node to read about, a line, a finding. */
 
 import { sayBoxes } from "./headline.js";
-import { digits } from "../dom.js";
-import { hide, level, worded, UNTOUCHED, say } from "./words.js";
+import { digits, worded } from "../dom.js";
+import { hide, level, UNTOUCHED, say } from "./words.js";
 
 /** @import { Panel } from "./panel.js" */
 /** @import { GraphView } from "./graph.js" */

@@ -2,8 +2,8 @@
 /** One node, in words. */
 
 import { cutsOf } from "./marks.js";
-import { html, digits } from "../dom.js";
-import { keepingFocus, normText, drawerPart, worded, plural, tableRow, bytesText, badText, level, squareButton, GLYPHS, say } from "./words.js";
+import { html, digits, worded } from "../dom.js";
+import { keepingFocus, normText, drawerPart, tableRow, bytesText, badText, level, squareButton, GLYPHS, say } from "./words.js";
 
 /** @import { Model } from "./model.js" */
 /** @import { Box, Picture } from "./words.js" */
@@ -109,7 +109,7 @@ export class Drawer {
     const link = html("button", { type: "button", class: "link", click: () => this.hooks.line(facts.location) }, label);
     list.append(
       html("dt", {}, "source"),
-      html("dd", {}, link, facts.guessed ? " or before" : "", text ? html("code", { class: "quote" }, text) : ""),
+      html("dd", {}, link, facts.guessed ? model.doc.words.guessed : "", text ? html("code", { class: "quote" }, text) : ""),
     );
     return list;
   }
@@ -125,7 +125,7 @@ export class Drawer {
       if (sources[edge] !== node) continue;
       const cell = html("td", {});
       this.sent.push([edge, targets[edge], cell]);
-      rows.push(tableRow(`input ${inputs[edge]} → ${model.nodeLabel(graph, targets[edge])}`, cell));
+      rows.push(tableRow(worded(model.doc.words.input, { input: inputs[edge], label: model.nodeLabel(graph, targets[edge]) }), cell));
     }
     this.story = html("p", { class: "story" });
     this.heading = html("span", { class: "quiet" });
@@ -136,18 +136,19 @@ export class Drawer {
   refresh(picture) {
     if (!this.live) return;
     const { model, graph, node } = this.live,
+      { words } = model.doc,
       { norms, bad } = picture;
     const put = (/** @type {Element} */ cell, /** @type {number} */ norm, /** @type {[number, number]|undefined} */ counts) => {
       say(cell, counts ? badText(...counts) : normText(norm));
       cell.classList.toggle("bad", level(norm) === "bad");
     };
-    say(this.heading, picture.pass ? `pass ${picture.pass}` : "");
+    say(this.heading, worded(words.of_pass, picture));
     put(this.normCell, norms[node], bad.get(node));
     for (const [edge, target, cell] of this.sent) {
       const share = model.part(graph, edge, picture.pass);
       const whole = share === undefined;
       put(cell, whole ? norms[target] : share, whole ? bad.get(target) : undefined);
-      cell.title = whole ? "" : `its share: that node received ${normText(norms[target])} in total`;
+      cell.title = whole ? "" : worded(words.share, { norm: normText(norms[target]) });
     }
     this.tell(picture);
     this.measure(picture.pass);
@@ -160,7 +161,7 @@ export class Drawer {
       { kind, variable } = model.node(graph, node);
     const first = picture.nonfinite.find((one) => one.node === node);
     const moved = kind === "accumulate" && picture.pass ? updateText(model, variable, picture.pass) : "";
-    say(this.story, first ? first.said : moved ? `The optimizer then changed it by ${moved}.` : "");
+    say(this.story, first ? first.said : worded(model.doc.words.moved, { moved }));
   }
 
   /** @param {number} pass */
@@ -170,7 +171,7 @@ export class Drawer {
     const row = statisticsAt(this.live.model, this.live.graph, this.live.node, pass || Infinity);
     if (this.measured === (row?.[0] ?? 0)) return;
     this.measured = row?.[0] ?? 0;
-    this.statistics.replaceChildren(...statistics(row));
+    this.statistics.replaceChildren(...statistics(row, this.live.model.doc.words));
   }
 }
 
@@ -200,7 +201,7 @@ function forwardOf(model, graph, node, pass) {
     counts = bad.get(node),
     first = tableRow("norm", html("td", { class: counts ? "bad" : "" }, counts ? badText(.../** @type {[number, number]} */ (counts)) : normText(norms[node])));
   const cells = [first, ...["|max|", "mean", "std", "zeros"].map((name) => tableRow(name, html("td", {}, words[name]?.[node] ?? (name === "zeros" ? "0 %" : "0"))))];
-  return [drawerPart("Forward value ", `pass ${frame.pass}`, html("table", {}, ...cells))];
+  return [drawerPart("Forward value ", worded(model.doc.words.of_pass, frame), html("table", {}, ...cells))];
 }
 
 // What was measured of a gradient besides its norm, at the pass that is shown or the nearest one before it.
@@ -221,25 +222,20 @@ export function statisticsAt(model, graph, node, pass) {
   return [frame.pass, first[1], normText(frame.norms[node]), ...["|max|", "mean", "std", "zeros"].map(of), nan, inf, of("too small"), of("at the limit")];
 }
 
-/** @param {any[]|null} row @returns {Element[]} */
-export function statistics(row) {
+/** @param {any[]|null} row @param {any} words @returns {Element[]} */
+export function statistics(row, words) {
   if (!row) return [];
   const [pass, count, norm, most, mean, std, zeros, nan, inf, below = "0", at = "0"] = row;
   const pairs = Object.entries({ norm, "|max|": most, mean, std, zeros, NaN: digits(nan), Inf: digits(inf), "too small": below, "at the limit": at });
   const rows = pairs.map(([name, value]) => {
     const row = tableRow(name, html("td", { class: ["NaN", "Inf", "at the limit"].includes(name) && value !== "0" ? "bad" : "" }, value));
-    if (RARE.has(name)) row.title = RARE.get(name);
-    row.hidden = RARE.has(name) && value === "0";
+    if (words.rare[name]) row.title = words.rare[name];
+    row.hidden = Boolean(words.rare[name]) && value === "0";
     return row;
   });
-  const note = nan + inf ? ", mean and std of the finite ones" : "";
-  return [drawerPart("Gradient statistics ", `pass ${pass}, ${plural(count, "element")}${note}`, html("table", {}, ...rows.filter((one) => !one.hidden)))];
+  const measured = worded(words.measured, { pass, count, finite: nan + inf > 0 && "finite" });
+  return [drawerPart("Gradient statistics ", measured, html("table", {}, ...rows.filter((one) => !one.hidden)))];
 }
-
-const RARE = new Map([
-  ["too small", "not zero, but below the smallest normal number of this type"],
-  ["at the limit", "at the largest number of this type, or beyond"],
-]);
 
 /** How far the step after a pass moved a parameter. @param {Model} model @param {string} name @param {number} pass @returns {string} */
 export function updateText(model, name, pass) {

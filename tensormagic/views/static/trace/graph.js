@@ -62,7 +62,6 @@ export class GraphView extends Camera {
         tabindex: "-1", // Chromium stops at what listens for the focus: the boxes are one stop, and the only one
         "aria-label":
           "Backward graph. Arrow keys move along the edges, Enter opens a box, Escape folds the one around it, P highlights the path through it.",
-        "data-lm-suppress-shortcuts": "true",
       },
       svg("defs", {}, hatchPattern(hatch)),
       this.world,
@@ -253,7 +252,7 @@ export class GraphView extends Camera {
     );
     if (near.every((/** @type {boolean} */ within, /** @type {number} */ at) => within === Boolean(this.bars[at]))) return;
     this.bars = near.map((/** @type {boolean} */ within, /** @type {number} */ at) =>
-      within ? (this.bars[at] ?? frameMark(this.graph.opened[at])) : undefined,
+      within ? (this.bars[at] ?? frameMark(this.graph.opened[at], this.graph.words)) : undefined,
     );
     this.frameLayer.replaceChildren(...this.bars.filter(Boolean));
   }
@@ -261,7 +260,7 @@ export class GraphView extends Camera {
   /** Give a box its element, or take it away. @param {number} at @param {boolean} wanted */
   exchange(at, wanted) {
     if (wanted === Boolean(this.marks[at])) return;
-    if (wanted) this.boxLayer.append((this.marks[at] = boxMark(this.graph.boxes[at], at, this.hooks.opens(at))).element);
+    if (wanted) this.boxLayer.append((this.marks[at] = boxMark(this.graph.boxes[at], at, this.hooks.opens(at), this.graph.words)).element);
     else {
       this.marks[at].element.remove();
       this.marks[at] = undefined;

@@ -1,8 +1,8 @@
 // @ts-check
 /** What is in words: the header with the state of the run, the verdict, the findings; round the picture where backward is, which graph, what is not shown. */
 
-import { html, digits } from "../dom.js";
-import { CLOCK_MILLISECONDS, LATEST, UNTOUCHED, later, worded, secondsText, glyph, capital, GLYPHS, keepingFocus, prose, quoting, say } from "./words.js";
+import { html, digits, worded } from "../dom.js";
+import { CLOCK_MILLISECONDS, LATEST, UNTOUCHED, later, secondsText, glyph, capital, GLYPHS, keepingFocus, prose, quoting, say } from "./words.js";
 
 /** @import { Panel } from "./panel.js" */
 /** @import { Picture } from "./words.js" */
@@ -66,7 +66,7 @@ export class Headline {
       : null;
     this.toggleButton = toggle;
     this.header.replaceChildren(
-      html("b", { class: "run" }, doc.title || "traced run"),
+      html("b", { class: "run" }, doc.title),
       html(
         "span",
         { class: `state ${doc.state}` },

@@ -1,7 +1,7 @@
 // @ts-check
 /** The elements of the picture: boxes with their badges, opened boxes, wires, and what is written on them. */
 
-import { svg, html } from "../dom.js";
+import { svg, html, worded } from "../dom.js";
 import { HEAD, BADGE, wireWidth, drawerPart, say } from "./words.js";
 
 /** @import { Box, Wire } from "./words.js" */
@@ -17,8 +17,8 @@ export function hatchPattern(id) {
   );
 }
 
-/** @param {Box} box @param {number} place @param {boolean} opens whether there is something inside that can be shown */
-export function boxMark(box, place, opens) {
+/** @param {Box} box @param {number} place @param {boolean} opens whether there is something inside that can be shown @param {any} words */
+export function boxMark(box, place, opens, words) {
   const r = 5,
     foot = 5,
     head = Math.min(box.h, HEAD);
@@ -53,7 +53,7 @@ export function boxMark(box, place, opens) {
     value,
   );
   const base = `box${box.open ? " unfolded" : opens ? " folds" : ""}`;
-  return { box, place, element, badges, hidden, rest, base, state: "", flags: "", value: "", valueMark: value, detail };
+  return { box, place, element, badges, hidden, rest, words, base, state: "", flags: "", value: "", valueMark: value, detail };
 }
 
 /** @param {number} node @param {string} label @param {number} row @param {number} width */
@@ -86,17 +86,16 @@ export function paintBox(mark, state, flags, lens, far, on) {
 
 /** The leaves that are not written out: how many, and how many of them are not finite. @param {any} mark @param {Lens} lens */
 function paintRest(mark, lens) {
-  const bad = mark.hidden.filter((/** @type {number} */ node) => lens.node(node) === "bad").length,
-    count = mark.hidden.length;
-  const words = mark.box.written ? `+ ${count} more` : count === 1 ? "1 leaf" : `${count} leaves`;
-  say(mark.rest, bad ? `${words}, ${bad} not finite` : words);
+  const bad = mark.hidden.filter((/** @type {number} */ node) => lens.node(node) === "bad").length;
+  say(mark.rest, worded(mark.box.written ? mark.words.rest : mark.words.leaves, { more: mark.hidden.length, bad }));
   mark.rest.classList.toggle("bad", bad > 0);
 }
 
-/** What lies inside an opened box: a frame that hangs on the box, with a bar that folds it again. @param {import("./folds.js").Frame} frame */
-export function frameMark(frame) {
+/** What lies inside an opened box: a frame that hangs on the box, with a bar that folds it again. @param {import("./folds.js").Frame} frame @param {any} said */
+export function frameMark(frame, said) {
   const [neckX, neckY, neckWidth] = frame.neck,
-    words = `${frame.label}  ·  ${frame.count} inside`,
+    words = worded(said.inside, frame),
+    fold = worded(said.fold, frame),
     wide = Math.min(Math.max(7 * words.length + 30, 60), frame.w);
   return svg(
     "g",
@@ -107,8 +106,8 @@ export function frameMark(frame) {
     }),
     svg(
       "g",
-      { class: "handle", role: "button", tabindex: -1, "aria-expanded": "true", "aria-label": `fold ${frame.label}` },
-      svg("title", {}, `fold ${frame.label} (Escape)`),
+      { class: "handle", role: "button", tabindex: -1, "aria-expanded": "true", "aria-label": fold },
+      svg("title", {}, `${fold} (Escape)`),
       svg("rect", { class: "grip", x: 4, y: 4, width: wide - 8, height: 18, rx: 4 }),
       svg("path", { class: "chevron", d: "M9.5 11l4 4 4-4" }),
       svg("text", { class: "frame-name", x: 23, y: 17 }, words),
@@ -389,13 +388,13 @@ export function cutsOf(model, graph, node, line) {
       location === null ? words : words.replace(/^[^:]*/, ""),
     ),
   );
-  const found = drawerPart("Cuts ", `where the gradient stops: ${mine.length}`, ...rows);
+  const found = drawerPart("Cuts ", worded(model.doc.words.cuts, { cuts: mine.length }), ...rows);
   found.className = "node-cuts";
   return [found];
 }
 
-/** The sign of a cut in the legend. @returns {Element} */
-export function cutKey() {
+/** The sign of a cut in the legend. @param {string} word @returns {Element} */
+export function cutKey(word) {
   const mark = svg("svg", { width: 22, height: 12, viewBox: "0 0 22 12" }, svg("path", { class: "lead", d: "M0 6h22" }), ...breakMark(11, 6));
-  return html("span", { class: "key cut" }, mark, "cut");
+  return html("span", { class: "key cut" }, mark, word);
 }

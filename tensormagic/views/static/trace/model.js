@@ -2,7 +2,8 @@
 /** A trace document, decoded: columns turned back into what the views ask for. */
 
 import { CRASH_BELOW } from "./marks.js";
-import { changed, decoded, worded, stepped } from "./words.js";
+import { worded } from "../dom.js";
+import { changed, decoded, stepped } from "./words.js";
 import { placesOf } from "./folds.js";
 
 /** @import { Frame } from "./words.js" */
@@ -13,7 +14,7 @@ export class Model {
   constructor(doc) {
     this.doc = doc;
     /** @type {any[]} */
-    this.graphs = doc.graphs.map((/** @type {any} */ graph) => decodedGraph(graph));
+    this.graphs = doc.graphs.map((/** @type {any} */ graph) => ({ ...decodedGraph(graph), words: doc.words }));
     const [place, node, words] = doc.crash ?? [-1];
     if (this.graphs[place]) markCrash(this.graphs[place], node, words);
     /** @type {number[]} */
@@ -90,7 +91,7 @@ export class Model {
       facts = this.node(graph, box.nodes[0]);
     const head = worded(this.doc.words.in_box, { ...facts, nodes: box.nodes.length > 1 && box.nodes.length });
     const leaves = box.badges.slice(0, 12).map((/** @type {[number, string]} */ [node]) => this.nodeLabel(graph, node));
-    if (box.badges.length > leaves.length) leaves.push(`… ${box.badges.length - leaves.length} more`);
+    if (box.badges.length > leaves.length) leaves.push(worded(this.doc.words.more_leaves, { more: box.badges.length - leaves.length }));
     return [head, facts.shapes, facts.module, ...leaves].filter(Boolean).join("\n");
   }
 

@@ -2,8 +2,8 @@
 /** What the colours of the picture say: gradient norm, NaN and Inf, saved bytes, time, bytes. */
 
 import { cutCount, cutKey } from "./marks.js";
-import { html, svg } from "../dom.js";
-import { UNTOUCHED, ENDS, NOT_MEASURABLE, level, ofBox, scaleOf, shortNorm, normText, shortBadText, badText, bytesText, plural, secondsText } from "./words.js";
+import { html, svg, worded } from "../dom.js";
+import { UNTOUCHED, ENDS, level, ofBox, scaleOf, shortNorm, normText, shortBadText, badText, bytesText, secondsText } from "./words.js";
 
 /** @import { Box, Picture } from "./words.js" */
 /** @import { Model } from "./model.js" */
@@ -43,6 +43,7 @@ export class Heat {
 
   /** @param {Model} model @param {number} graph */
   load(model, graph) {
+    this.words = model.doc.words;
     this.modes = modesOf(model, graph);
     if (!this.modes.has(this.mode)) this.mode = "norm";
     this.select.replaceChildren(
@@ -57,7 +58,7 @@ export class Heat {
   /** @param {Picture} picture @param {Box[]} boxes those that are drawn @returns {Lens} */
   lens(picture, boxes) {
     const { values, unit } = /** @type {Mode} */ (this.modes.get(this.mode) ?? { values: null });
-    if (!values) return this.mode === "bad" ? badLens(picture) : normLens(picture, this.scale);
+    if (!values) return this.mode === "bad" ? badLens(picture, this.words) : normLens(picture, this.scale);
     if (this.boxes !== boxes || this.shown !== values) {
       [this.boxes, this.shown] = [boxes, values];
       this.most = boxes.reduce((most, box) => Math.max(most, total(box, values)), 0);
@@ -88,18 +89,13 @@ export class Heat {
       this.mode === "bad"
         ? null
         : html("span", { class: "key" }, mode.words, html("span", {}, ends[0]), ramp(), html("span", {}, ends[1]));
-    const marks = {
-      "bad": ["NaN or Inf", { fill: `url(#${this.hatch})` }],
-      "wait": ["not reached", {}],
-      "zero": [mode.values ? "none" : this.mode === "bad" ? "all finite" : "exactly zero", {}],
-      "blind": [NOT_MEASURABLE, {}],
-    };
-    const shown = Object.entries(marks).filter(([state]) => !mode.values || state === "zero");
+    const { words } = this,
+      marks = { ...words.marks, zero: mode.values ? words.none : this.mode === "bad" ? words.all_finite : words.marks.zero };
     this.legend.replaceChildren(
       ...(scale ? [scale] : []),
-      ...shown.map(([state, [word, more]]) => swatch(state, /** @type {string} */ (word), /** @type {any} */ (more))),
-      html("span", { class: "key" }, this.derivatives ? "← gradient flow: grad ×local derivative" : "← gradient flow"),
-      ...(this.severed ? [cutKey()] : []),
+      ...Object.entries(marks).filter(([state]) => !mode.values || state === "zero").map(([state, word]) => swatch(state, word, this.hatch)),
+      html("span", { class: "key" }, worded(words.flow, { derivative: this.derivatives && "derivative" })),
+      ...(this.severed ? [cutKey(words.cut)] : []),
     );
   }
 }
@@ -110,20 +106,15 @@ function modesOf(model, graph) {
     count = model.graphs[graph]?.count ?? 0;
   /** @type {Map<string, Mode>} */
   const modes = new Map();
-  const put = (/** @type {string} */ key, /** @type {string} */ name, /** @type {string} */ words, /** @type {(value:number)=>string} */ unit, /** @type {any} */ values) => {
-    if (values?.some((/** @type {number} */ value) => value > 0)) modes.set(key, { name, words, unit, values });
-  };
-  modes.set("norm", { name: "gradient norm", words: "gradient norm", unit: String, values: null });
-  if (model.doc.state !== "drawn") modes.set("bad", { name: "NaN and Inf", words: "NaN and Inf", unit: String, values: null });
-  const { forward_seconds: forward, backward_seconds: backward } = nodes;
-  put("backward time", "time, backward", "time of the node's backward", secondsText, backward);
-  put("forward time", "time, forward", "time of the node's forward", secondsText, forward);
-  put("backward bytes", "bytes, backward", "bytes allocated in backward", bytesText, nodes.backward_bytes);
-  put("forward bytes", "bytes, forward", "bytes allocated in forward", bytesText, nodes.forward_bytes);
   const saved = (nodes.saved ?? []).map((/** @type {number[]} */ row) =>
     row.reduce((sum, place) => sum + (model.doc.saved[place][3] || 0), 0),
   );
-  put("saved", "saved bytes", "bytes kept for backward", bytesText, saved.length === count ? saved : null);
+  const measured = { ...nodes, saved: saved.length === count ? saved : null };
+  for (const [key, [name, words, column]] of Object.entries(model.doc.words.modes)) {
+    const values = column ? measured[column] : null,
+      offered = column ? values?.some((/** @type {number} */ value) => value > 0) : key === "norm" || model.doc.state !== "drawn";
+    if (offered) modes.set(key, { name, words, unit: key.endsWith("time") ? secondsText : bytesText, values });
+  }
   return modes;
 }
 
@@ -158,15 +149,15 @@ function normLens({ norms, bad, values }, scale) {
   };
 }
 
-/** Only what is not finite stands out. @param {Picture} picture @returns {Lens} */
-function badLens({ norms, bad }) {
+/** Only what is not finite stands out. @param {Picture} picture @param {any} words @returns {Lens} */
+function badLens({ norms, bad }, words) {
   const state = (/** @type {string} */ found) => (found.length === 2 ? "zero" : found);
   return {
     node: (node) => state(level(norms[node])),
     box: (box) => state(level(ofBox(box.nodes, norms))),
     text: (box) => {
       const hit = box.nodes.filter((node) => !Number.isFinite(norms[node]));
-      if (hit.length > 1) return plural(hit.length, "node");
+      if (hit.length > 1) return worded(words.hits, { found: hit.length });
       const counts = hit.length ? bad.get(hit[0]) : undefined;
       return counts ? badText(...counts) : hit.length && norms[hit[0]] !== UNTOUCHED ? shortNorm(norms[hit[0]]) : "";
     },
@@ -180,8 +171,9 @@ function ramp() {
   return svg("svg", { width: 108, height: 10, "aria-hidden": "true" }, ...steps);
 }
 
-/** @param {string} state @param {string} word @param {Record<string, string>} more */
-function swatch(state, word, more) {
-  const mark = svg("rect", { class: `swatch-${state}`, x: 0.5, y: 0.5, width: 19, height: 9, ...(state === "bad" ? {} : { rx: 2 }), ...more });
+/** @param {string} state @param {string} word @param {string} hatch */
+function swatch(state, word, hatch) {
+  const look = state === "bad" ? { fill: `url(#${hatch})` } : { rx: 2 },
+    mark = svg("rect", { class: `swatch-${state}`, x: 0.5, y: 0.5, width: 19, height: 9, ...look });
   return html("span", { class: "key" }, svg("svg", { width: 20, height: 10, "aria-hidden": "true" }, mark), word);
 }

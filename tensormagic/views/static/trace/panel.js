@@ -1,8 +1,8 @@
 // @ts-check
 /** Everything together: which pass of which graph is shown, and what is selected. */
 
-import { html } from "../dom.js";
-import { VERSION, UNTOUCHED, worded, later, hide, say } from "./words.js";
+import { html, worded } from "../dom.js";
+import { VERSION, UNTOUCHED, later, hide, say } from "./words.js";
 import { Model, samePicture } from "./model.js";
 import { Folds } from "./folds.js";
 import { upTo, makePlayers, makeViews, putTogether } from "./parts.js";

@@ -1,7 +1,7 @@
 // @ts-check
 /** The elements of a panel, and what each of them calls. */
 
-import { html, isCommand, take } from "../dom.js";
+import { html, isCommand, take, worded } from "../dom.js";
 import { squareButton, GLYPHS, PLAY_MILLISECONDS, UNTOUCHED, glyph, say } from "./words.js";
 import { GraphView } from "./graph.js";
 import { Charts } from "./charts.js";
@@ -13,8 +13,6 @@ import { Headline } from "./headline.js";
 import { endPath, light, togglePath, choose, close, foldAll, foldAround, foldPart, openAll, openBox, pickLine, showLine, showNode } from "./choosing.js";
 
 /** @import { Panel } from "./panel.js" */
-
-const OPENING = "\nclick: what is inside · Shift+click: numbers of the whole";
 
 let mounted = 0;
 
@@ -30,7 +28,7 @@ export function makeViews(panel, live) {
   panel.headline = new Headline(live, { ...jump, toggle: () => panel.toggle() });
   panel.graphView = new GraphView(panel.hatch, {
     select: (box, node) => choose(panel, box, node),
-    tell: (box) => panel.model.boxTip(panel.graph, box) + (panel.folds.opens(box) ? OPENING : ""),
+    tell: (box) => panel.model.boxTip(panel.graph, box) + (panel.folds.opens(box) ? `\n${panel.model.doc.words.opening}` : ""),
     opens: (box) => panel.folds?.opens(box) ?? false,
     open: (box) => openBox(panel, box),
     fold: (part) => foldPart(panel, part),
@@ -80,7 +78,7 @@ export function makePlayers(panel) {
 /** The views put in order, with the bar of tools. @param {Panel} panel */
 export function putTogether(panel) {
   panel.graphView.zoomed = (/** @type {number} */ k) => {
-    say(panel.zoomText, `zoom ${Math.round(k * 100)} %`);
+    say(panel.zoomText, worded(panel.model.doc.words.zoom, { percent: Math.round(k * 100) }));
     if (panel.graphView.moved) panel.remember(true);
   };
   panel.chooser = html("select", {
@@ -165,7 +163,6 @@ export class Player {
       max: 0,
       step: 1,
       "aria-label": hooks.name,
-      "data-lm-suppress-shortcuts": "true",
       input: () => {
         this.play(false);
         hooks.move(Number(this.slider.value));

@@ -1,8 +1,8 @@
 // @ts-check
 /** Finding nodes by name, op, module, variable or line: all that match are lit, and gone through one by one. */
 
-import { html, take } from "../dom.js";
-import { plural, say } from "./words.js";
+import { html, take, worded } from "../dom.js";
+import { say } from "./words.js";
 
 /** @import { Model } from "./model.js" */
 
@@ -23,7 +23,6 @@ export class Search {
       placeholder: "Search  /",
       "aria-label": "search nodes by name, op, module or line",
       title: "name, op, module, leaf, or “line 12”; Enter: next, Shift+Enter: previous, Escape: clear",
-      "data-lm-suppress-shortcuts": "true",
       spellcheck: "false",
       autocomplete: "off",
       input: () => {
@@ -85,8 +84,9 @@ export class Search {
   }
 
   sayCount() {
-    const { length } = this.found;
-    say(this.count, this.at >= 0 ? `${this.at + 1} of ${length}` : length ? plural(length, "node") : "nothing found");
+    const { length } = this.found,
+      { words } = /** @type {Model} */ (this.model).doc;
+    say(this.count, worded(this.at >= 0 ? words.hit : length ? words.hits : words.no_hits, { at: this.at + 1, found: length }));
     this.count.classList.toggle("none", !length);
   }
 

@@ -1,8 +1,8 @@
 // @ts-check
 /** The user's lines, each with its nodes and the norm that reached them. */
 
-import { html } from "../dom.js";
-import { UNTOUCHED, shortNorm, worded, level, ofLine } from "./words.js";
+import { html, worded } from "../dom.js";
+import { UNTOUCHED, shortNorm, level, ofLine } from "./words.js";
 
 /** @import { Model } from "./model.js" */
 

@@ -68,20 +68,6 @@ export function shortNorm(norm) {
   return norm === UNTOUCHED ? "" : norm < 0 ? "?" : normText(norm);
 }
 
-/** @param {number} count @param {string} noun @returns {string} */
-export function plural(count, noun) {
-  return `${digits(count)} ${noun}${count === 1 ? "" : /[sx]$/.test(noun) ? "es" : "s"}`;
-}
-
-/** A sentence of the document's, with its numbers and names (VIEWER_WORDS in trace_words.py).
- * @param {string} sentence @param {Record<string, any>} [values] @returns {string} */
-export function worded(sentence, values = {}) {
-  const known = (/** @type {string} */ part) => [...part.matchAll(/\{(\w+)/g)].every(([, name]) => values[name]);
-  return sentence
-    .replace(/\[([^\]]*)\]/g, (_, part) => (known(part) ? part : ""))
-    .replace(/\{(\w+) ?([^}]*)\}/g, (_, name, noun) => (noun ? plural(values[name], noun) : values[name]));
-}
-
 /** @param {number} bytes @returns {string} */
 export function bytesText(bytes) {
   let unit = 0;
