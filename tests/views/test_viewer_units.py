@@ -16,8 +16,7 @@ import tensormagic.views
 from tensormagic import words
 from tensormagic.reports import UNTOUCHED, LiveFrame
 from tensormagic.views.page.columns import pack_delta
-from tensormagic.views.page.document import Limits, trace_document
-from tensormagic.views.panels.trace_words import VIEWER_WORDS
+from tensormagic.views.page.document import VIEWER_WORDS, Limits, trace_document
 from tests.support.missing import missing
 from tests.views import samples_viewer
 
