@@ -44,7 +44,7 @@ class LossesPicture(Picture):
     def html(self) -> str:
         """Return the lines as an image, with the ends of both axes beside it."""
         losses, scale = self.report.losses, self.scale
-        picture = svg_image(loss_svg(losses, scale), self.sentence, width=WIDTH, height=HEIGHT)
+        picture = svg_image(document(loss_svg(losses, scale), WIDTH, HEIGHT), self.sentence, width=WIDTH, height=HEIGHT)
         ends = tag("span", escape(short_number(scale.high))) + tag("span", escape(short_number(scale.low)))
         steps = tag("span", f"step {losses[0].step}") + tag("span", f"step {losses[-1].step}")
         chart = tag("div", tag("div", ends, class_="tm-ends"), tag("div", picture, class_="tm-plot"), class_="tm-chart")
@@ -57,8 +57,7 @@ class LossesPicture(Picture):
     def svg(self, width: float) -> tuple[str, float]:
         """Return the lines, with the ends of both axes and the names of the runs."""
         losses, left = self.report.losses, 76.0  # room for -1.234e-17
-        inner = loss_svg(losses, self.scale).partition(">")[2].removesuffix("</svg>")
-        lines = moved(left, 20, inner)
+        lines = moved(left, 20, loss_svg(losses, self.scale))
         low, high, base = short_number(self.scale.low), short_number(self.scale.high), 20.0 + HEIGHT
         texts = [
             text_svg(left, 12, self._title, quiet=True),
@@ -73,7 +72,7 @@ class LossesPicture(Picture):
 
 
 def loss_svg(losses: Sequence[LossPair], scale: LossScale) -> str:
-    """Return the picture: both lines, the right run's the thinner; a cross where a loss is not finite."""
+    """Return both lines, the right run's the thinner; a cross where a loss is not finite."""
     grid = "".join(f"M0,{number(y)}H{WIDTH}" for y in (_EDGE, HEIGHT - _EDGE))
     left, right = RUN_COLOURS
     lines = (
@@ -81,7 +80,7 @@ def loss_svg(losses: Sequence[LossPair], scale: LossScale) -> str:
         _series(losses, [pair.right for pair in losses], scale, f'stroke="{right}" stroke-width="2"'),
     )
     frame = f'<path d="{grid}" stroke="{MIXED_COLOUR}" stroke-opacity=".35" fill="none"/>'
-    return document(frame + "".join(lines), WIDTH, HEIGHT)
+    return frame + "".join(lines)
 
 
 def _series(losses: Sequence[LossPair], values: Sequence[float | None], scale: LossScale, stroke: str) -> str:
