@@ -159,9 +159,12 @@ def wrapped(text: str, width: int, first: str = "", further: str = "") -> list[s
 
 def printable(line: str) -> str:
     """Return ``line`` with every character that a terminal could obey, or break a line at, replaced."""
-    if line.replace("\u00a0", " ").isprintable():  # nearly every line
+    if line.isprintable():  # nearly every line
         return line
-    return "".join(char if char.isprintable() or char == "\u00a0" else "\ufffd" for char in line)
+    return "".join(char if char.isprintable() or char in _HARMLESS else "\ufffd" for char in line)
+
+
+_HARMLESS = "\u00a0\u200c\u200d"  # a space of its own kind, and the joiners that scripts and pictures need
 
 
 # Bars made of characters: a norm on a logarithmic scale, a loss on a linear one, in one column of a terminal each.

@@ -296,6 +296,32 @@ def gradients_that_are_divided_by_hand():
     return _scaled(after)
 
 
+def _scaled_and_divided(divide, rate=0.1):
+    net, scaler = mlp(64, 16, 10), torch.amp.GradScaler("cpu", init_scale=1024.0)
+    optimizer = torch.optim.SGD(net.parameters(), lr=rate)
+    with tm.trace(namespace={"net": net, "optimizer": optimizer}) as trace:
+        for images, classes in batches(4):
+            optimizer.zero_grad()
+            divide(scaler.scale(F.cross_entropy(net(images.flatten(1)), classes)), scaler).backward()
+            optimizer.step()
+    return trace.report
+
+
+@healthy(nearly="TM625")
+def a_scaled_loss_that_is_divided_by_its_factor():
+    return _scaled_and_divided(lambda loss, scaler: loss / scaler.get_scale())
+
+
+@healthy(nearly="TM625")
+def a_scaled_loss_that_is_multiplied_by_the_inverse_and_added_to():
+    return _scaled_and_divided(lambda loss, scaler: (loss + loss.square().log()) * (1 / scaler.get_scale()) / 2)
+
+
+@healthy(nearly="TM625")
+def a_learning_rate_that_is_divided_by_the_factor():
+    return _scaled_and_divided(lambda loss, _: loss, rate=0.1 / 1024)
+
+
 @healthy(nearly="TM625")
 def a_scaler_that_is_off():
     return _scaled(lambda _, optimizer, __: optimizer.step(), enabled=False)

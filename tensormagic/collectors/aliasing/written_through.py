@@ -203,7 +203,7 @@ def suspect(written: Written, call: Call, targets: list[torch.Tensor]) -> Suspic
     if not targets:  # of batch norm without running statistics, say
         return None
     target = targets[0]
-    if target.is_sparse or target.layout != torch.strided or len(targets) > 2 or not target.numel():
+    if target.layout != torch.strided or len(targets) > 2 or not target.numel():
         return None
     operand = _clashing(written, call, target)
     overlapping = not target.is_contiguous() and not written.same_value and repeats(target)

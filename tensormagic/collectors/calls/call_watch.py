@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,9 @@ from tensormagic.collectors.calls.call_notes import ALONE, CLOSELY, Call, CallNo
 from tensormagic.collectors.calls.seen_calls import NotesOfBroadcasts, NotesOfSequences, Sequences, Wide
 from tensormagic.collectors.calls.seen_made import Fresh, NotesOfDropouts, NotesOfFresh
 from tensormagic.collectors.detachment.detachment_facts import ROLES
-from tensormagic.collectors.graphs.live_nodes import reaches
+from tensormagic.collectors.graphs.live_nodes import next_nodes, reaches
+from tensormagic.collectors.graphs.saved_tensors import saved_tensor
+from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.source import SourceLines, is_own_code
 from tensormagic.reports import RunningSum, UntrainedNorm
 from tensormagic.words import error_text
@@ -139,8 +142,7 @@ class LoopNotes:
     def before_pass(self, nodes: Iterable[Any]) -> None:
         """Note the ``GradScaler`` whose factor is in what a backward begins with; ``nodes`` are all of its graph."""
         (scaler, number), self.scaled = self.scaled or (None, -1), None
-        there = scaler is not None and any(node._sequence_nr() == number for node in nodes)
-        self.scaler = scaler if there else None
+        self.scaler = scaler if scaler is not None and _keeps_factor(scaler(), number, nodes) else None
 
     def scaler_of_step(self, optimizer: Any, frame: FrameType | None) -> Any:
         """Return the ``GradScaler`` whose factor is in the gradients of a step that it does not make; else None."""
@@ -180,6 +182,24 @@ def scaled(watch: NotesOfLoop, call: Call) -> None:
     """Note the ``GradScaler`` that scales a loss."""
     if call.frame.f_code is _SCALE and getattr(call.result, "grad_fn", None) is not None:
         watch.loop.scaled = weakref.ref(call.frame.f_locals["self"]), call.result.grad_fn._sequence_nr()
+
+
+def _keeps_factor(scaler: Any, number: int, nodes: Iterable[Any]) -> bool:
+    """Return whether the loss that the node of that number scaled is in a graph, and not divided by its factor again.
+
+    A mean over batches divides, too, by far less. The factor itself may be on a device, for which nobody waits.
+    """
+    later = {node._sequence_nr(): node for node in nodes if node._sequence_nr() >= number}
+    at, left = later.get(number), 1.0
+    if scaler is None or at is None:
+        return False
+    below = {id(target): node for node in later.values() for target in next_nodes(node)}
+    with quiet():
+        while (at := below.get(id(at))) is not None:
+            by = saved_tensor(at, "other") if at.name() in {"DivBackward0", "MulBackward0"} else None
+            if by is not None and by.numel() == 1 and by.device.type == "cpu" and by != 0:
+                left = left / float(by) if at.name() == "DivBackward0" else left * float(by)
+    return abs(left) * math.sqrt(scaler._init_scale) > 1
 
 
 def normalised(watch: NotesOfLoop, call: Call) -> None:

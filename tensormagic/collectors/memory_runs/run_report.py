@@ -148,12 +148,12 @@ class Account:
 
     def at_end(self) -> tuple[LiveStorage, ...]:
         """Return what is alive, the largest first."""
-        order = sorted(self._every, key=lambda block: -block.nbytes)
+        order = sorted(self._every, key=lambda block: self._rank(block, block.nbytes))
         return tuple(self._storage(block, block.nbytes) for block in order[:MOST_BLOCKS])
 
     def largest(self, blocks: Blocks) -> tuple[tuple[AllocatedBlock, ...], tuple[int, int]]:
         """Return the largest of some blocks, and how many are left out and their bytes."""
-        order = sorted(blocks, key=lambda pair: -pair[1])
+        order = sorted(blocks, key=lambda pair: self._rank(*pair))
         left = order[MOST_BLOCKS:]
         listed = []
         for block, nbytes in order[:MOST_BLOCKS]:
@@ -161,6 +161,11 @@ class Account:
             known = self._storage(block, nbytes)
             listed.append(AllocatedBlock(known, block.op, line, block.allocated_at, block.freed_at, phase))
         return tuple(listed), (len(left), sum(nbytes for _, nbytes in left))
+
+    def _rank(self, block: Block, nbytes: int) -> tuple[int, int, str]:
+        """Return the place among others: what was there before the run was met in no order, and goes by its name."""
+        known = self._described.get(block.key) if block.before and block.freed_at is None else None
+        return -nbytes, block.allocated_at, known.name if known is not None else ""
 
     def _storage(self, block: Block, nbytes: int) -> LiveStorage:
         """Return what is known of a storage, by name where it is alive and has one."""

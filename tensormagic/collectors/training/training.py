@@ -289,7 +289,8 @@ class TrainingWatcher(TracePart):
         scaler = self._loop.scaler_of_step(optimizer, sys._getframe(3))
         if scaler is not None and not followed.held.numbers.isdisjoint(self._reached):
             scale = scaler.get_scale() if scaler._scale.device.type == "cpu" else None
-            followed.scaled += followed.stepping.uses_scaled(scale)
+            divided = _is_divided(optimizer, scale or scaler._init_scale)
+            followed.scaled += not divided and followed.stepping.uses_scaled(scale)
         followed.restarts.look(followed.stepping.total.steps + 1)
         site, nodes = self._sites.of_frame(sys._getframe(3)), self._recorder.origins.nodes
         moment = Moment(
@@ -414,6 +415,17 @@ class TrainingWatcher(TracePart):
 
 
 _STEP = torch.optim.Optimizer.profile_hook_step(lambda _: None).__code__
+
+
+def _is_divided(optimizer: torch.optim.Optimizer, scale: float) -> bool:
+    """Return whether a learning rate is a number of few digits that was divided by a factor: 9.765625e-05 by 1024."""
+    rates = [group.get(key) for group in optimizer.param_groups for key in ("lr", "initial_lr")]
+    floats = [rate for rate in rates if isinstance(rate, float) and rate > 0]
+    return any(_digits(rate * scale) < min(_digits(rate), 4) for rate in floats)
+
+
+def _digits(value: float) -> int:
+    return len(f"{value:.9e}".split("e")[0].replace(".", "").rstrip("0"))
 
 
 def _is_torchs(optimizer: torch.optim.Optimizer) -> bool:

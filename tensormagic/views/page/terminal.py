@@ -14,7 +14,7 @@ from tensormagic.reports import UNTOUCHED, LiveFrame, Report, TraceReport
 from tensormagic.views.markup import plain_report
 from tensormagic.views.page.sampler import Sender
 from tensormagic.views.panels.trace_words import measured, norm_text, overhead_text, touched
-from tensormagic.views.text_canvas import bars, curve, is_terminal, writable
+from tensormagic.views.text_canvas import bars, curve, is_terminal, printable, writable
 from tensormagic.views.theme import norm_scale
 from tensormagic.words import DOT, plural, seconds_text, short_number, shortened
 
@@ -124,7 +124,7 @@ def block(report: TraceReport, frame: LiveFrame, width: int) -> list[str]:
         _findings(report),
     ]
     fitted = (line if len(line) <= width else line[: width - 1] + "…" for line in lines)
-    return ["".join(letter if letter.isprintable() else "\ufffd" for letter in line) for line in fitted]
+    return [printable(line) for line in fitted]
 
 
 def _labelled(label: str, text: str) -> str:
