@@ -31,6 +31,17 @@ def linear():
     return nn.Linear(WIDTH, WIDTH), torch.randn(BATCH, WIDTH)
 
 
+def test_what_is_equally_large_goes_by_its_name():
+    """What was there before a run was met in no order that a second run of the program would repeat."""
+    known = {name: torch.zeros(300, 300) for name in ("last", "middle", "first")}
+    with tm.track_memory(namespace=known) as run:
+        made = [torch.ones(300, 300) for _ in range(2)]
+    order = ["first", "last", "middle"]
+    assert [one.name for one in run.report.at_end if one.name in known] == order
+    assert [one.storage.name for one in run.report.peak_blocks if one.storage.name in known] == order
+    assert len(made) == 2
+
+
 def test_a_step_of_sgd_by_line():
     """Each line of a training step allocates what can be reckoned by hand, and the timeline ends with what stays."""
     net, x = linear()
