@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 import subprocess
 from array import array
@@ -15,6 +16,7 @@ import pytest
 import tensormagic.views
 from tensormagic import words
 from tensormagic.reports import UNTOUCHED, LiveFrame
+from tensormagic.views import theme
 from tensormagic.views.page.columns import pack_delta
 from tensormagic.views.page.document import VIEWER_WORDS, Limits, trace_document
 from tests.support.missing import missing
@@ -116,6 +118,15 @@ def test_modules_put_together_hold_no_name_twice() -> None:
         names += [head[1] for head in heads if head[0] in {"function", "class", "const", "let"} and len(head) > 1]
     assert "GraphView" in names
     assert len(names) == len(set(names)), sorted({name for name in names if names.count(name) > 1})
+
+
+def test_a_piece_of_code_holds_what_it_calls() -> None:
+    """Of what all viewers share, each carries what it calls, and what that calls; nothing else is left out."""
+    table, live = theme.module("tensors_viewer.js"), theme.module("memory/live.js")
+    shared = re.findall(r"^export function (\w+)", (STATIC / "dom.js").read_text(encoding="utf-8"), re.MULTILINE)
+    assert {name for name in shared if f"function {name}(" in table} == {"html", "digits", "plural", "worded"}
+    assert {name for name in shared if f"function {name}(" in live} == {"html", "svg", "livePanel"}
+    assert "function filled(" in table
 
 
 def test_javascript_says_what_python_says(folder: Path) -> None:
