@@ -17,7 +17,7 @@ from tensormagic.collectors.geometry.parts import storages
 from tensormagic.collectors.geometry.strides import Written, does_write, written_by
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk
 from tensormagic.collectors.hooks.stepping_off import ASKING_NODES
-from tensormagic.collectors.where.source import MARK, SourceLines, is_own_code
+from tensormagic.collectors.where.source import MARK, ByFile, SourceLines, is_own_code
 from tensormagic.reports import Node
 from tensormagic.reports.ops import NodeCosts, Phase
 
@@ -110,7 +110,15 @@ _OPTIMIZERS = (os.path.join(_TORCH, "optim", ""), os.path.join(_TORCH, "amp", "g
 _STEP_WRAPPER = "wrapper"  # torch's, around the ``step`` of every optimizer, the user's own ones included
 _DECORATED = "decorate_context"  # torch's, around what @torch.no_grad() stands on
 _GENERATED = "torchinductor_"  # a folder of files that the compiler wrote: not the user's
-_LIBRARY, _OWN, _OPTIMIZER = 0, 1, 2
+_LIBRARY, _OWN, _OPTIMIZER, _MODULES = range(4)
+
+
+def _kind_of(filename: str) -> int:
+    if is_own_code(filename) and _GENERATED not in filename:
+        return _OWN
+    if filename == _MODULE_CALL.co_filename:
+        return _MODULES
+    return _OPTIMIZER if filename.startswith(_OPTIMIZERS) else _LIBRARY
 
 
 class StackWalk:
@@ -124,12 +132,12 @@ class StackWalk:
     def __init__(self, sites: SourceLines, module_path: Callable[[FrameType | None], str]) -> None:
         self._sites = sites
         self._module_path = module_path
-        self._kinds: dict[str, int] = {}
+        self._kinds = ByFile(_kind_of)
 
     def own_site(self, frame: FrameType | None, stop: Any) -> int | None:
         """Return the site of the innermost own frame below the one that runs ``stop``; None where there is none."""
         while frame is not None and frame.f_code is not stop:
-            if frame.f_code.co_name != MARK and self._kind(frame) == _OWN:
+            if frame.f_code.co_name != MARK and self._kinds[frame.f_code.co_filename] == _OWN:
                 return self._sites.of_frame(frame)
             frame = frame.f_back
         return None
@@ -137,16 +145,17 @@ class StackWalk:
     def walk(self, frame: FrameType | None) -> tuple[int | None, str, bool]:
         """Return the innermost own line, the innermost module, and whether an optimizer of torch's made the call."""
         site, module, optimizes, found = None, "", False, False
-        known, places = self._kinds.get, self._sites.places
+        kinds, places = self._kinds, self._sites.places
         while frame is not None:
             code = frame.f_code
-            if code is _MODULE_CALL:
+            kind = kinds[code.co_filename]
+            if not kind:  # nearly all frames: a library's
+                pass
+            elif code is _MODULE_CALL:
                 module = module or self._path(frame)
                 if found:
                     break
             elif not found:
-                if (kind := known(code.co_filename)) is None:
-                    kind = self._kind(frame)
                 if kind == _OWN and code.co_name != MARK:
                     known_site = places.get((id(code), frame.f_lasti))
                     site, found = self._sites.of_frame(frame) if known_site is None else known_site[1], True
@@ -154,7 +163,7 @@ class StackWalk:
                     if module or code.co_name == "<module>":
                         break
                 optimizes = optimizes or kind == _OPTIMIZER
-            elif code.co_name == "<module>" and self._kind(frame) == _OWN:
+            elif code.co_name == "<module>" and kind == _OWN:
                 break
             frame = frame.f_back
         return site, module, optimizes and not module
@@ -171,16 +180,9 @@ class StackWalk:
         above = frame.f_back
         if above is not None and above.f_code.co_name == _DECORATED:
             above = above.f_back
-        return above is not None and above.f_code.co_name == _STEP_WRAPPER and self._kind(above) == _OPTIMIZER
-
-    def _kind(self, frame: FrameType) -> int:
-        filename = frame.f_code.co_filename
-        kind = self._kinds.get(filename)
-        if kind is None:
-            own = is_own_code(filename) and _GENERATED not in filename
-            kind = _OWN if own else _OPTIMIZER if filename.startswith(_OPTIMIZERS) else _LIBRARY
-            self._kinds[filename] = kind
-        return kind
+        if above is None or above.f_code.co_name != _STEP_WRAPPER:
+            return False
+        return self._kinds[above.f_code.co_filename] == _OPTIMIZER
 
 
 # Where an operation was called from: line, module and phase, found in one walk up the stack and interned.

@@ -40,9 +40,10 @@ class OpKind:
         lifts: Whether it hands on what was made without any operation.
         inside: Whether Python code runs inside it, whose own operations are not seen.
         makes: Whether what is new after it is of its own making for certain, rather than met for the first time.
+        allocates: Whether it may allocate: its place is looked for whether autograd records it or not.
     """
 
-    __slots__ = ("inside", "lifts", "makes", "name", "new", "op")
+    __slots__ = ("allocates", "inside", "lifts", "makes", "name", "new", "op")
 
     def __init__(self, op: Any) -> None:
         self.op, self.name = op, str(op)
@@ -53,6 +54,7 @@ class OpKind:
             self.inside = op.namespace not in {"aten", "prims", "prim", "profiler"}
             is_made = op.namespace == "aten" and self.new in {ONE, SEVERAL} and name not in _MAY_HAND_BACK
             self.makes = self.lifts or is_made
+        self.allocates = self.new not in {NOTHING, VIEW}
 
     def written(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[torch.Tensor]:
         """Yield the tensors that a call writes to, those that it grows or replaces included."""
@@ -119,9 +121,10 @@ class NodeLines:
         return self._places[at] if at < len(self._places) else None
 
 
-# It runs for each operation. What it does beyond any dispatch mode: one walk up the stack for the line, and, for what
-# is new, a weak reference that notes when it is freed. All sums are made later, a few hundred events at a time: more
-# would wait long enough for Python to look through them for garbage again and again.
+# It runs for each operation. What it does beyond any dispatch mode: one walk up the stack for the line, where the
+# operation may allocate or autograd recorded it, and, for what is new, a weak reference that notes when it is freed.
+# All sums are made later, a few hundred events at a time: more would wait long enough for Python to look through them
+# for garbage again and again.
 
 FEWEST_EVENTS = 1 << 9  # that wait to be added up
 MOST_LOOKED, LOOKED_AN_OPERATION = 20_000, 4  # storages, for those below an array: 0.2 µs each
@@ -142,8 +145,7 @@ class Allocations(OperationListener):
         patience: How many may wait.
         known: The storages that are alive and were met, by address.
         operations: How many operations ran.
-        here: Where the last operation was called from.
-        failed: Name of the last operation that raised, and its place.
+        here: Where the last operation was called from whose place was looked for.
         whole: Names of what was therefore looked at from outside only.
         inside: Names of operations in which Python code runs that is not seen.
         resized: Addresses of storages that were grown or shrunk, some of which may be other ones' by now.
@@ -176,7 +178,7 @@ class Allocations(OperationListener):
         self._looked = 0  # at storages, for those below memory of somebody else
         self.operations = 0
         self.here = Place(None, "", "other")
-        self.failed: tuple[str, Place] | None = None
+        self._met: set[tuple[int, int]] = set()  # calls whose place was looked for: ``id`` of their code, instruction
         self.whole: set[str] = set()
         self.inside: set[str] = set()
         self.resized: set[int] = set()
@@ -193,15 +195,13 @@ class Allocations(OperationListener):
         """Make a call, and note what it allocates."""
         self.operations += 1
         kind, place = known, None  # where the engine calls for a node, that is asked only if something is new
-        if frame is not None and (code := frame.f_code) is not _ENGINE and code is not Engine.stand_in:
+        if frame is None or (code := frame.f_code) is _ENGINE or code is Engine.stand_in:
+            frame = None
+            if (number := sequence_number()) > self._nodes.last:
+                self._nodes.add(number, self._place_of_node())
+        elif kind.allocates or sequence_number() > self._nodes.last or (id(code), frame.f_lasti) not in self._met:
             place = self._place_of(frame)
-        elif (number := sequence_number()) > self._nodes.last:
-            self._nodes.add(number, self._place_of_node())
-        try:
-            result = call(op, args, kwargs)
-        except BaseException:
-            self.failed = kind.name, place or self._place_of_node()
-            raise
+        result = call(op, args, kwargs)
         new = kind.new
         if new == ONE and type(result) is torch.Tensor:
             try:
@@ -210,7 +210,9 @@ class Allocations(OperationListener):
                     self._allocated(storage, result, kind, place)
             except Exception:  # it has none: sparse, or nested
                 self._look([result], kind, place)
-        elif new and (new != VIEW or place is not None):
+        elif new == VIEW and frame is not None:
+            self._look_at_view(kind, place, frame, result)
+        elif kind.allocates:
             self._look_further(kind, place, (args, kwargs or {}), result)
         if len(self.events) > self.patience:
             self._fold()
@@ -230,30 +232,44 @@ class Allocations(OperationListener):
 
     # -- where ------------------------------------------------------------------------------------------------------
 
-    def _place_of(self, above: FrameType | None) -> Place:
+    def _place_of(self, above: FrameType) -> Place:
         """Return the place of a call that Python code makes, and note it for the nodes made meanwhile."""
         if _graph_task() != -1:
             return self._place_inside(above)
-        site, module, optimizes = key = self._walk.walk(above)
-        place = self._places.get(key)
-        if place is None:
-            place = Place(site, module, "optimizer" if optimizes else "forward" if module else "other")
-            if len(self._places) < MOST_PLACES:
-                self._places[key] = place
+        if len(self._met) >= MOST_PLACES:
+            self._met.clear()
+        self._met.add((id(above.f_code), above.f_lasti))
+        place = self._outside(above)
         if (number := sequence_number()) > self._nodes.last:
             place = place.grown
             self._nodes.add(number, place)
         self.here = place
         return place
 
+    def _outside(self, frame: FrameType | None) -> Place:
+        """Return the place of what a frame runs, where that is in no backward."""
+        site, module, optimizes = key = self._walk.walk(frame)
+        place = self._places.get(key)
+        if place is None:
+            place = Place(site, module, "optimizer" if optimizes else "forward" if module else "other")
+            if len(self._places) < MOST_PLACES:
+                self._places[key] = place
+        return place
+
     def _place_of_node(self) -> Place:
-        """Return where the node was made for which the engine calls."""
+        """Return where the node was made for which the engine calls; where that is unknown, the backward's call."""
         node = _current_node()
         number = -1 if node is None else node._sequence_nr()
         if number != self._node[0]:
-            made = self._nodes.of(number)
-            self._node = number, (made or self.here).backward  # where no line is known that of the backward's call
+            self._node = number, (self._nodes.of(number) or self._place_of_backward()).backward
         return self._node[1]
+
+    def _place_of_backward(self) -> Place:
+        """Return the place of the backward's call; that of the last operation on a thread of the engine's."""
+        frame: FrameType | None = _getframe(1)
+        while frame is not None and frame.f_code is not _ENGINE:
+            frame = frame.f_back
+        return self.here if frame is None else self._outside(frame)
 
     def _place_inside(self, above: FrameType | None) -> Place:
         """Return the place of a call that Python code makes while the engine runs: a hook, a checkpoint."""
@@ -286,15 +302,21 @@ class Allocations(OperationListener):
     def _look_further(self, kind: OpKind, place: Place | None, given: tuple[Any, dict[str, Any]], result: Any) -> None:
         """Note what is new where that is not one plain tensor. Never raises."""
         try:
-            if kind.new == VIEW and type(result) is torch.Tensor and result.layout is torch.strided:
-                if result.untyped_storage()._cdata not in self.known:
-                    self._look([result], kind, place)
-            elif kind.new in {ONE, SEVERAL, VIEW}:
+            if kind.new in {ONE, SEVERAL}:
                 self._look([result], kind, place)
             elif kind.new == RESIZES:
                 written = list(kind.written(*given))
                 self._look(written, kind, place)
                 self._measure(written, kind, place)
+        except Exception as error:
+            self.gap = f"{kind.name}: {error_text(error)}"
+
+    def _look_at_view(self, kind: OpKind, place: Place | None, above: FrameType, result: Any) -> None:
+        """Note what a call from Python gave a view of, where that is new. Never raises."""
+        try:
+            is_plain = type(result) is torch.Tensor and result.layout is torch.strided
+            if not is_plain or result.untyped_storage()._cdata not in self.known:
+                self._look([result], kind, place or self._place_of(above))
         except Exception as error:
             self.gap = f"{kind.name}: {error_text(error)}"
 

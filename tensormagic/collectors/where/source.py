@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 from tensormagic.reports import Cell, Location
 
@@ -56,6 +56,21 @@ def is_own_code(filename: str) -> bool:
     if any(folder in filename for folder in _INSTALLED):  # also the user's (--user) and the system's
         return False
     return not filename.startswith((PACKAGE_DIRECTORY, *_HOSTS, *_LIBRARY_DIRECTORIES))
+
+
+_Said = TypeVar("_Said")
+
+
+class ByFile(dict[str, _Said]):
+    """What is said of files, by their names; asked once for each."""
+
+    def __init__(self, ask: Callable[[str], _Said]) -> None:
+        super().__init__()
+        self._ask = ask
+
+    def __missing__(self, filename: str) -> _Said:
+        """Ask, and remember the answer."""
+        return self.setdefault(filename, self._ask(filename))
 
 
 def is_ours(code: CodeType) -> bool:
@@ -113,7 +128,7 @@ class SourceLines:
 
     def __init__(self, cell_number: CellNumber = no_cell) -> None:
         self._cell_number = cell_number
-        self._own: dict[str, bool] = {}
+        self._own = ByFile(is_own_code)
         self._numbers: dict[tuple[str, int], int] = {}
         self.places: dict[tuple[int, int], tuple[CodeType, int]] = {}  # the code is kept: its id is in the key
         self._locations: list[Location] = []
@@ -127,12 +142,9 @@ class SourceLines:
         """Return the site of the innermost own frame at or above ``frame``, or None where all of it is library code."""
         own = self._own
         while frame is not None:
-            filename = frame.f_code.co_filename
-            mine = own.get(filename)
-            if mine is None:
-                mine = own.setdefault(filename, is_own_code(filename))
-            if mine and frame.f_code.co_name != MARK:
-                place = self.places.get((id(frame.f_code), frame.f_lasti))
+            code = frame.f_code
+            if own[code.co_filename] and code.co_name != MARK:
+                place = self.places.get((id(code), frame.f_lasti))
                 return self._number(frame) if place is None else place[1]
             frame = frame.f_back
         return None

@@ -81,6 +81,29 @@ def test_a_step_of_adam_leaves_two_moments():
     assert sum(block.storage.nbytes for block in run.report.peak_blocks) == max(run.report.timelines[0].live)
 
 
+def test_the_backward_of_a_graph_from_before_the_run_is_the_line_of_its_call():
+    """Also where the gradient is given, and the line of the last operation before it is another one."""
+    net, x = linear()
+    y, gradient, other = net(x), torch.ones(BATCH, WIDTH), torch.ones(1)
+    with tm.track_memory() as run:
+        other.mul_(1)
+        torch.autograd.backward(y, gradient)
+    assert line_of(run.report, "torch.autograd.backward").backward == WEIGHT + BIAS
+    assert not any(line.location.text == "other.mul_(1)" for line in run.report.lines)
+
+
+def test_a_view_is_looked_at_each_time_its_line_runs():
+    """A line that met nothing new the first time is looked for once what it views is new."""
+    made = [torch.zeros(WIDTH)]
+    with tm.track_memory() as run:
+        for _ in range(3):
+            view = made[-1].view(-1)
+            thread = threading.Thread(target=lambda: made.append(torch.zeros(WIDTH)))  # which is not followed
+            thread.start()
+            thread.join()
+    assert (line_of(run.report, "view = ").allocated, len(view)) == (2 * 4 * WIDTH, WIDTH)
+
+
 def test_what_a_backward_frees_was_saved_for_it():
     """What the engine lets go of was saved; what it made and left is a gradient; the parts add up at each moment."""
     net, x = nn.Sequential(nn.Linear(10, 10), nn.Tanh(), nn.Linear(10, 1)), torch.randn(4000, 10)
