@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import weakref
 from collections import ChainMap
 from collections.abc import Callable, Mapping
 from itertools import islice
@@ -34,7 +35,7 @@ from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.caller import Engine
 from tensormagic.collectors.where.source import SourceLines, innermost_own, names_of, own_frames
 from tensormagic.reports import Clash, Gap, Write, WritesReport
-from tensormagic.words import error_text, plural, seconds_text
+from tensormagic.words import error_text, listed, plural, seconds_text
 
 # What is known of the writes so far: a tally for each line and op, with the names that it changed.
 #
@@ -289,6 +290,8 @@ def _repeated(seen: WriteSeen, via: Through) -> Clash | None:
 # where the one before gave reason to: does anything else use the storage, does anybody have a name for it, do the
 # bytes meet.
 
+_UNSEEN = "{} changed by writes that were not seen: of another thread, or within a compiled function"
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 _graph_task: Callable[[], int] = torch._C._current_graph_task_id
 
 
@@ -301,11 +304,15 @@ class WriteListener(Listener, OperationListener):
         super().__init__(*arguments, **keywords)
         self._log = WriteLog(self._namespace, self._sites)
         self._engine_writes = 0  # how often backward itself wrote
+        self._versions: list[tuple[str, weakref.ref[torch.Tensor], int]] = []  # of what has a name, when the run began
+        self._unseen = ""
         self.operations = self
 
     def prepare(self) -> None:
         """Find version counters: under the mode autograd is out of reach, and they could not be found any more."""
         counter_place()
+        named = [(name, x) for name, x in list(self._namespace.items()) if type(x) in _PLAIN]
+        self._versions = [(name, weakref.ref(x), x._version) for name, x in named if not x.is_inference()]
 
     def wants(self, op: Any) -> tuple[Any, Written] | None:
         """Return an operation, and what it may write to."""
@@ -333,6 +340,11 @@ class WriteListener(Listener, OperationListener):
     def finish(self, error: BaseException | None, frame: FrameType | None) -> None:  # noqa: ARG002  (a listener's)
         """Let go of everything but numbers."""
         self._log.forget()
+        if not self._log.seen and not self._engine_writes:
+            there = [(name, reference(), version) for name, reference, version in self._versions]
+            written = [name for name, x, version in there if x is not None and x._version != version]
+            self._unseen = _UNSEEN.format(listed(written, most=4)) if written else ""
+        self._versions = []
 
     def report(self) -> WritesReport:
         """Return everything known so far."""
@@ -342,5 +354,5 @@ class WriteListener(Listener, OperationListener):
             writes_seen=self._log.seen,
             engine_writes=self._engine_writes,
             names_searched=self._log.names_searched,
-            gaps=(*self._log.gaps, *(Gap("writes", reason) for reason in (self.run.unheard,) if reason)),
+            gaps=(*self._log.gaps, *(Gap("writes", reason) for reason in (self.run.unheard, self._unseen) if reason)),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import math
+import threading
 import weakref
 
 import numpy as np
@@ -427,3 +428,14 @@ def test_an_object_on_the_way_to_a_tensor_is_not_asked_for_its_class():
     report = watched(source, {"y": y, "z": y[1:], "asked": asked})
     assert changes(report) == [(5, "held.kept", "y", 2, 3)]
     assert asked == []
+
+
+def test_a_write_of_another_thread_is_not_denied():
+    """It is not seen: where nothing was, the version counter of what has a name shows that it happened."""
+    source = "thread = threading.Thread(target=x.add_, args=(1,))\nthread.start()\nthread.join()"
+    report = watched(source, {"x": torch.zeros(3), "y": torch.ones(3), "threading": threading})
+    assert not report.writes
+    assert [gap.reason for gap in report.gaps] == [
+        "x changed by writes that were not seen: of another thread, or within a compiled function"
+    ]
+    assert watched("y = x + 1", {"x": torch.zeros(3)}).gaps == ()
