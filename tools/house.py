@@ -35,7 +35,8 @@ SUBJECTS: Mapping[str, str] = {
     "export, figures, terminal, aria": "*/export* */slide* */print.css */files.py */figures*"
     " */terminal.py */text_canvas.py",
     "memory: CUDA snapshots": "*snapshot*",
-    "memory: what del frees": "*/memory/roots.py */memory/flow.py */memory/freed.py */memory/references.py */freeing*",
+    "memory: what del frees": "*/memory/roots.py */memory/flow.py */memory/freed.py */memory/references.py"
+    " */free_history*",
     "memory: a run": "*/memory_run* */gpumem_cell.py */timeline_* */out_of_memory* */track.js",
     "memory: now": "*/live_memory* */collectors/memory/* */gpumem.py */reports/memory.py */panels/memory.py"
     " */pictures/treemap.py */pictures/timeline*.py */memory/live.js */memory*.css */leaks.py",

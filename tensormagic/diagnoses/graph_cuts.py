@@ -185,7 +185,7 @@ class _Place:
     at: tuple[int, int] | None = None  # Graph and node that used it.
     is_root: bool = False  # Whether backward started from what came out: then all behind it was meant to learn.
     selects: bool = True  # Whether what came out only chose elements.
-    behind: dict[str, LeftOut] = field(default_factory=dict)  # What it left out, by name.
+    left_out: dict[str, LeftOut] = field(default_factory=dict)  # What it left out, by name.
 
 
 def cut_on_the_way(report: TraceReport) -> Iterator[Finding]:
@@ -198,7 +198,7 @@ def cut_on_the_way(report: TraceReport) -> Iterator[Finding]:
     described: set[str] = set()
     for place in _places(report):
         missing = [
-            one for one in place.behind.values() if one.name not in described and _is_wanted(one, place, trained)
+            one for one in place.left_out.values() if one.name not in described and _is_wanted(one, place, trained)
         ]
         missing.sort(key=lambda one: order.get(one.name, len(order)))
         copied = place.cut.kind in UNRECORDED and not is_drawn(place.cut, report.location(place.cut.location))
@@ -217,7 +217,7 @@ def _ways_lost(report: TraceReport) -> Iterator[Finding]:
     if report.state == "running" or report.passes_traced < report.passes_seen:
         return
     order = {series.name: at for at, series in enumerate(report.parameters)}
-    described = names_behind_cuts(report)
+    described = names_left_out(report)
     for graph in report.graphs:
         for cut in graph.cuts:
             lost = [
@@ -259,9 +259,9 @@ def hides_parameters(report: TraceReport) -> bool:
     return any(node.name.startswith("CheckpointFunction") for graph in report.graphs for node in graph.nodes)
 
 
-def names_behind_cuts(report: TraceReport) -> set[str]:
+def names_left_out(report: TraceReport) -> set[str]:
     """Return what lies behind a cut without which it could have got a gradient, whether or not that is meant."""
-    return {name for place in _places(report) for name in place.behind}
+    return {name for place in _places(report) for name in place.left_out}
 
 
 def read_only_cut(report: TraceReport, names: Iterable[str]) -> Cut | None:
@@ -278,8 +278,8 @@ def _places(report: TraceReport) -> list[_Place]:
         place = found.setdefault((cut.kind, cut.op, cut.location), _Place(cut, used, at))
         place.is_root |= is_root
         place.selects &= cut.selects
-        place.behind.update((one.name, one) for one in cut.left_out)
-    return [place for place in found.values() if place.behind]
+        place.left_out.update((one.name, one) for one in cut.left_out)
+    return [place for place in found.values() if place.left_out]
 
 
 def _detachment(report: TraceReport) -> Iterator[tuple[Cut, Location | None, tuple[int, int] | None, bool]]:

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from tensormagic.diagnoses.graph_cuts import call_words, hides_parameters, names_behind_cuts, read_only_cut
+from tensormagic.diagnoses.graph_cuts import call_words, hides_parameters, names_left_out, read_only_cut
 from tensormagic.diagnoses.rule import as_code, called_function, expressions, fixed, passes_words, shortest, spliced
 from tensormagic.reports import (
     Finding,
@@ -374,7 +374,7 @@ def parameter_without_gradient(report: TraceReport) -> Iterator[Finding]:
     """
     if hides_parameters(report):
         return
-    left_out = names_behind_cuts(report) | _not_to_be_trained(report)
+    left_out = names_left_out(report) | _not_to_be_trained(report)
     for owner in dict.fromkeys(series.owner for series in report.parameters if series.touched and series.owner):
         of = [series for series in report.parameters if series.owner == owner]
         missing = [series for series in of if _is_missing(series) and series.name not in left_out]

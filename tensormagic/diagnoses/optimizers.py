@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from tensormagic.diagnoses.graph_cuts import names_behind_cuts
+from tensormagic.diagnoses.graph_cuts import names_left_out
 from tensormagic.diagnoses.rule import COPIED, as_code, fixed, optimizer_code, shortest, step_line, twin_of
 from tensormagic.reports import (
     UNTOUCHED,
@@ -252,7 +252,7 @@ def made_before_sharding(report: TraceReport) -> Iterator[Finding]:
 def _of_unused_in(report: TraceReport) -> Iterator[Finding]:
     training = _known(report)
     left_out = _left_out(report, training) if training is not None else []
-    cut_off = names_behind_cuts(report) if left_out else set()
+    cut_off = names_left_out(report) if left_out else set()
     for use in training.optimizers if training is not None and left_out else ():
         if any(series.name in cut_off for series in _held(report, use)):
             continue  # TM303: it is used, and cut off

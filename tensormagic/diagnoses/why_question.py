@@ -196,7 +196,7 @@ class Question:
 
     @property
     def cut(self) -> tuple[Graph | None, Cut] | None:
-        """What cut it off from everything that backward went through, one that severed something first."""
+        """What cut it off from everything that backward went through, one that detached something first."""
         if self.trace is None or self.facts.seen is False:
             return None
         found: list[tuple[Graph | None, Cut]] = [(graph, cut) for graph in self.trace.graphs for cut in graph.cuts]

@@ -21,7 +21,7 @@ def opened(static_page: OpenPage, report, **options) -> Page:
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_cuts_are_drawn_where_python_drew_them(static_page: OpenPage, dark: bool) -> None:
-    """One severed wire, a line under each of two boxes, one cap; and the legend says what that is."""
+    """One cut wire, a line under each of two boxes, one cap; and the legend says what that is."""
     page = opened(static_page, samples.cuts(), dark=dark)
     expect(page.locator(".canvas .cut.row text")).to_have_text(["detach, line 10", "no_grad, line 3"])
     expect(page.locator(".canvas .cut .cap")).to_have_count(1)

@@ -18,7 +18,7 @@ CUT, HEALTHY = [], []
 
 
 def cut(*expected, count=1):
-    """Register a program with the severed ways that must be found, each of them ``count`` times."""
+    """Register a program with the cuts that must be found, each of them ``count`` times."""
     return lambda program: CUT.append((program, list(expected), count)) or program
 
 

@@ -27,7 +27,7 @@ from tensormagic.views.markup import unpacked
 from tensormagic.views.nodes import Clash, Column, Findings, Paragraph, Section, Shape, Table, Words
 from tensormagic.views.panels import (
     aliases,
-    freeing,
+    free_history,
     memory,
     memory_run,
     overlay,
@@ -114,9 +114,9 @@ SAID = [
     (aliases.aliases_summary, replace(ASKED, groups=(), groups_found=0),
      "Nothing else reads the memory of `a` and `net`"),
     # A figure that rose or stayed is told as that; one that nobody counts is left out.
-    (freeing.gain_words, DeviceGain("cpu", process=-2048), "cpu: this process takes 2 KiB more"),
-    (freeing.gain_words, DeviceGain("cuda:0", allocated=0), "cuda:0: allocated as much as before"),
-    (freeing.gain_words, DeviceGain("mps"), ""),
+    (free_history.gain_words, DeviceGain("cpu", process=-2048), "cpu: this process takes 2 KiB more"),
+    (free_history.gain_words, DeviceGain("cuda:0", allocated=0), "cuda:0: allocated as much as before"),
+    (free_history.gain_words, DeviceGain("mps"), ""),
     (writes.headline, samples_writes.SAMPLES["nothing"], "no in-place write"),
     # Holders and shared storages in words.
     (memory.held_by, storage("x", 4, "other", holders=HOLDERS, found=9), "y, Out[3], _ and 5 more"),
@@ -219,13 +219,13 @@ def test_where_the_look_was_cut_short_the_all_clear_claims_less():
 
 def test_a_drop_says_what_was_measured():
     """Bytes and storages that are gone, what was expected, the devices' own figures; no advice any more."""
-    panel = freeing.view(FREEING["dropped"])
+    panel = free_history.view(FREEING["dropped"])
     assert panel.facts == ["Released Out[12] and the last error (ValueError): 64 MiB freed, in 3 storages."]
     told = [node.text for node in of_kind(panel, Paragraph)]
     assert told[1] == "cuda:0: allocated 64 MiB less, reserved 96 MiB less, this process takes 96 MiB less"
     assert not any("--yes" in words for words in told)
-    assert "3.9 KiB freed, in 1 storage, of 4 KiB expected." in freeing.lead(FREEING["hostile"])
-    assert freeing.view(FREEING["nothing"]).facts == [freeing.NOTHING]
+    assert "3.9 KiB freed, in 1 storage, of 4 KiB expected." in free_history.lead(FREEING["hostile"])
+    assert free_history.view(FREEING["nothing"]).facts == [free_history.NOTHING]
 
 
 @pytest.mark.parametrize("name", ["views", "bytes", "large", "eight"])

@@ -100,7 +100,7 @@ class DetachedValues:
         self.seconds = 0.0
         self.gap = ""
         self.trained = Trained()
-        self._behind_places: dict[tuple[str, str, int | None], DetachedLeaves] = {}
+        self._leaves_at: dict[tuple[str, str, int | None], DetachedLeaves] = {}
 
     # -- called by the function mode ------------------------------------------------------------------------------
 
@@ -174,16 +174,16 @@ class DetachedValues:
                 sources = [root for root in roots if has_history(root)]
                 found = [each for each in gradients if without_history(each)]
                 if sources and found:
-                    detachment = self._sever(("grad", "torch.autograd.grad"), sources[0], found[0], frame)
+                    detachment = self._detach(("grad", "torch.autograd.grad"), sources[0], found[0], frame)
                     detachment.with_sources(sources)
                     for asked in inputs:
-                        detachment.forget_behind(asked)
+                        detachment.forget_leaf(asked)
                     for each in found:
                         self._mark(each, detachment)
         except Exception as error:
             self.gap = error_text(error)
 
-    def behind(self, values: Iterable[Any]) -> list[Detachment]:
+    def detachments_of(self, values: Iterable[Any]) -> list[Detachment]:
         """Return what ended the ways of those of ``values`` that are followed and have no history of their own."""
         if not self.live:
             return []
@@ -233,7 +233,7 @@ class DetachedValues:
         """Note that ``result`` lost its history in place."""
         if history[0] < 0:
             return
-        detachment = self._sever(("detach", "detach_"), None, result, frame)
+        detachment = self._detach(("detach", "detach_"), None, result, frame)
         detachment.number, detachment.source_name = history
         self._mark(result, detachment)
 
@@ -244,7 +244,7 @@ class DetachedValues:
             return
         if role == "frozen":
             if len(values) > 1 and values[1] is False and isinstance(result, torch.Tensor):
-                self._sever(("frozen", "requires_grad_(False)"), result, result, frame)
+                self._detach(("frozen", "requires_grad_(False)"), result, result, frame)
             return
         if role is INTO:
             self._put_into(values[0], values[-1])
@@ -257,11 +257,11 @@ class DetachedValues:
         results = [each for each in flat((result,)) if without_history(each) or (role == "copy" and is_leaf(each))]
         if not results and role not in _EXPLICIT:
             return
-        if (detachment := self._behind(call, given, results[0] if results else result, frame)) is not None:
+        if (detachment := self._detachment_of(call, given, results[0] if results else result, frame)) is not None:
             for each in results:
                 self._mark(each, detachment)
 
-    def _behind(self, call: Call, values: list[Any], result: Any, frame: FrameType) -> Detachment | None:
+    def _detachment_of(self, call: Call, values: list[Any], result: Any, frame: FrameType) -> Detachment | None:
         """Return what ended the way of ``result``: this call, or one before it; None where it never had one."""
         func, role, off = call
         kind = _kind(role, result, off=off)
@@ -274,7 +274,7 @@ class DetachedValues:
         source = source if source is not None or not sources else sources[0]
         if kind is None or source is None:
             return None
-        detachment = self._sever((kind, op_label(func, kind) if role == kind else kind), source, result, frame)
+        detachment = self._detach((kind, op_label(func, kind) if role == kind else kind), source, result, frame)
         return detachment.with_sources(sources)
 
     def _marked(self, values: list[Any]) -> Detachment | None:
@@ -298,7 +298,7 @@ class DetachedValues:
         if is_leaf(leaf):
             self.trained.write(leaf)
 
-    def _sever(
+    def _detach(
         self, what: tuple[CutKind, str], source: torch.Tensor | None, result: Any, frame: FrameType
     ) -> Detachment:
         kind, op = what
@@ -312,7 +312,7 @@ class DetachedValues:
             name = self._module_path(frame)  # of a network that is only evaluated, its path says more than its leaf
         detachment = Detachment(kind, op, site, number, leaf, name, listed, shape_of(result), dtype_of(result))
         detachment.by_library = region is not None and region.by_library
-        detachment.behind = self._behind_places.setdefault((kind, op, site), DetachedLeaves())
+        detachment.detached_leaves = self._leaves_at.setdefault((kind, op, site), DetachedLeaves())
         detachment.with_sources(() if source is None else (source,))
         if listed:
             self._wait(detachment)

@@ -308,22 +308,22 @@ class Detachment:
     receivers: list[Receiver] = field(default_factory=list)  # What used it.
     age: int = 0  # How many passes it has waited for.
     place: tuple[int, int, int] | None = None  # ``(graph, node, pass)`` of what went in, once that is known.
-    behind: DetachedLeaves | None = None  # The leaves behind all that this place of the source cut off.
+    detached_leaves: DetachedLeaves | None = None  # The leaves behind all that this place of the source cut off.
     # Whether the value was only written into what was used: noted where something is left out because of it.
     quiet: bool = False
     by_library: bool = False  # as in `Cut`
 
     def with_sources(self, sources: Iterable[torch.Tensor]) -> Detachment:
         """Note values that went in here besides, and what lies behind them; returns itself."""
-        if self.behind is not None:
+        if self.detached_leaves is not None:
             for source in sources:
-                self.behind.add(source)
+                self.detached_leaves.add(source)
         return self
 
-    def forget_behind(self, leaf: Any) -> None:
+    def forget_leaf(self, leaf: Any) -> None:
         """Take a leaf out of what lies behind: its gradient was asked for, and returned."""
-        if self.behind is not None:
-            self.behind.leaves.pop(id(leaf), None)
+        if self.detached_leaves is not None:
+            self.detached_leaves.leaves.pop(id(leaf), None)
 
 
 class Mark(weakref.ref[Any]):

@@ -155,7 +155,7 @@ class Described:
     source_site: int | None
     shape: tuple[int, ...]
     dtype: str
-    behind: DetachedLeaves | None = None
+    detached_leaves: DetachedLeaves | None = None
     quiet: bool = False
     by_library: bool = False
     count: int = 0
@@ -213,7 +213,7 @@ class DetachmentLog(TracePart):
     def pass_called(self, roots: Sequence[Any], followed: Following) -> None:
         """Note which of the values that backward is called on have no way back any more, and why. Never raises."""
         try:
-            keys = [self._count(detachment, NO_GRAPH, None, 0) for detachment in self._detached.behind(roots)]
+            keys = [self._count(detachment, NO_GRAPH, None, 0) for detachment in self._detached.detachments_of(roots)]
             if (root := first_without_history(roots)) is not None:
                 self._losses_without_graph.note(root, (followed.caller, followed.site), keys[0] if keys else None)
         except Exception as error:
@@ -227,8 +227,12 @@ class DetachmentLog(TracePart):
 
     def leaves_met(self) -> list[weakref.ref[torch.Tensor]]:
         """Return weak references to the leaves that lie behind cuts."""
-        behind = [described.behind for described in self._known.copy().values() if described.behind is not None]
-        return [reference for one in behind for reference in list(one.leaves.values())]
+        leaves = [
+            described.detached_leaves
+            for described in self._known.copy().values()
+            if described.detached_leaves is not None
+        ]
+        return [reference for one in leaves for reference in list(one.leaves.values())]
 
     def finish(self, _error: BaseException | None) -> None:
         """Settle what was made after the last pass."""
@@ -351,15 +355,15 @@ class DetachmentLog(TracePart):
             name = name or described or f"leaf {tuple(leaf.shape)}"
         shown = receiver or detachment
         flags = {"quiet": detachment.quiet, "by_library": detachment.by_library}
-        return Described(name, site, shown.shape, shown.dtype, detachment.behind, **flags)
+        return Described(name, site, shown.shape, shown.dtype, detachment.detached_leaves, **flags)
 
     def _cut(self, key: Key, described: Described) -> Cut:
         line = self._sites.locations[key.site].line if key.site is not None else 0
-        behind = described.behind.alive() if described.behind is not None else ()
+        leaves = described.detached_leaves.alive() if described.detached_leaves is not None else ()
         return Cut(
             kind=key.kind, op=key.op, location=key.site, line=line, source=key.source,
             source_name=described.source_name, source_location=described.source_site, earlier=key.earlier,
             target=key.target, input_number=key.input_number, selects=key.selects, shape=described.shape,
             dtype=described.dtype, count=described.count, by_library=described.by_library,
-            left_out=left_out(behind, self._leaves, self._passes.used, self._detached.trained),
+            left_out=left_out(leaves, self._leaves, self._passes.used, self._detached.trained),
         )  # fmt: skip

@@ -16,14 +16,14 @@ from tensormagic.collectors.quiet import quiet
 from tensormagic.reports import Grid, LayoutReport, MemoryFormat, Strip, StripCell
 from tensormagic.reports.storage import contiguous_stride, views
 
-# The index grid: a two-dimensional cut through a tensor, with the storage offset of every shown element.
+# The index grid: a two-dimensional slice of a tensor, with the storage offset of every shown element.
 
 MOST_ROWS = 32
 MOST_COLUMNS = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class DrawnSlice:
     """Which elements of a tensor are shown: rows × columns of the slice that ``fixed`` names (see `reports.Grid`)."""
 
     row_dim: int | None
@@ -33,12 +33,12 @@ class Cut:
     fixed: tuple[int, ...]
 
 
-def cut_of(shape: Sequence[int]) -> Cut:
-    """Return the cut that is shown by default: along the last two dimensions that are longer than 1, others at 0.
+def default_slice(shape: Sequence[int]) -> DrawnSlice:
+    """Return the slice that is drawn by default: along the last two dimensions that are longer than 1, others at 0.
 
     A convolution's weight of shape (64, 3, 1, 1) is drawn as 64 by 3, not as a single cell.
     """
-    return cut_along(shape, *_default_dims(shape))
+    return slice_along(shape, *_default_dims(shape))
 
 
 def _default_dims(shape: Sequence[int]) -> tuple[int | None, int | None]:
@@ -48,10 +48,10 @@ def _default_dims(shape: Sequence[int]) -> tuple[int | None, int | None]:
     return (None, drawn[0]) if len(drawn) == 1 else (drawn[0], drawn[1]) if drawn else (None, None)
 
 
-def cut_along(
+def slice_along(
     shape: Sequence[int], row_dim: int | None, column_dim: int | None, *, fixed: tuple[int, ...] | None = None
-) -> Cut:
-    """Return the cut along two dimensions, evenly thinned where they are long.
+) -> DrawnSlice:
+    """Return the slice along two dimensions, evenly thinned where they are long.
 
     Args:
         shape: Sizes.
@@ -63,7 +63,7 @@ def cut_along(
     empty = any(size == 0 for dim, size in enumerate(shape) if dim not in drawn)
     rows = () if empty else evenly(_length(shape, row_dim), MOST_ROWS)
     columns = evenly(_length(shape, column_dim), MOST_COLUMNS)
-    return Cut(row_dim, column_dim, rows, columns, fixed or (0,) * len(shape))
+    return DrawnSlice(row_dim, column_dim, rows, columns, fixed or (0,) * len(shape))
 
 
 def _length(shape: Sequence[int], dim: int | None) -> int:
@@ -76,27 +76,29 @@ def evenly(count: int, most: int) -> tuple[int, ...]:
     return tuple(at * count // shown for at in range(shown))
 
 
-def grid(shape: Sequence[int], stride: Sequence[int], offset: int, cut: Cut | None = None) -> Grid:
+def grid(shape: Sequence[int], stride: Sequence[int], offset: int, shown: DrawnSlice | None = None) -> Grid:
     """Return the index grid of a strided tensor, without the values of its elements.
 
     Args:
         shape: Sizes.
         stride: In elements.
         offset: Of the storage, in elements.
-        cut: What is shown; None: what is by default.
+        shown: What is shown; None: what is by default.
     """
-    cut = cut or cut_of(shape)
-    row_step, column_step = (0 if dim is None else stride[dim] for dim in (cut.row_dim, cut.column_dim))
-    start = offset + sum(step * at for step, at in zip(stride, cut.fixed, strict=True))
-    offsets = tuple(tuple(start + row * row_step + column * column_step for column in cut.columns) for row in cut.rows)
+    shown = shown or default_slice(shape)
+    row_step, column_step = (0 if dim is None else stride[dim] for dim in (shown.row_dim, shown.column_dim))
+    start = offset + sum(step * at for step, at in zip(stride, shown.fixed, strict=True))
+    offsets = tuple(
+        tuple(start + row * row_step + column * column_step for column in shown.columns) for row in shown.rows
+    )
     return Grid(
-        row_dim=cut.row_dim,
-        column_dim=cut.column_dim,
-        rows=cut.rows,
-        columns=cut.columns,
-        row_count=_length(shape, cut.row_dim),
-        column_count=_length(shape, cut.column_dim),
-        fixed=cut.fixed,
+        row_dim=shown.row_dim,
+        column_dim=shown.column_dim,
+        rows=shown.rows,
+        columns=shown.columns,
+        row_count=_length(shape, shown.row_dim),
+        column_count=_length(shape, shown.column_dim),
+        fixed=shown.fixed,
         offsets=offsets,
     )
 
@@ -330,24 +332,24 @@ def _packed_stride(shape: tuple[int, ...], order: tuple[int, ...]) -> tuple[int,
 Element = bool | int | float | complex
 
 
-def with_values(drawn: Grid, x: torch.Tensor, cut: Cut) -> Grid:
-    """Return the grid of a cut with its elements as short texts and as numbers to colour by, row by row."""
-    if not (cut.rows and cut.columns):
+def with_values(drawn: Grid, x: torch.Tensor, shown: DrawnSlice) -> Grid:
+    """Return the grid of a slice with its elements as short texts and as numbers to colour by, row by row."""
+    if not (shown.rows and shown.columns):
         return drawn
     with quiet():
-        rows = _gather(x, cut).resolve_conj().resolve_neg().tolist()
+        rows = _gather(x, shown).resolve_conj().resolve_neg().tolist()
     values = tuple(tuple(text_of(value) for value in row) for row in rows)
     return replace(drawn, values=values, levels=tuple(tuple(level_of(value) for value in row) for row in rows))
 
 
-def _gather(x: torch.Tensor, cut: Cut) -> torch.Tensor:
-    """Return a (rows, columns) tensor of the cut's elements, and touch no others."""
-    index: list[int | torch.Tensor] = list(cut.fixed)
-    if cut.row_dim is not None:
-        index[cut.row_dim] = torch.tensor(cut.rows, dtype=torch.int64, device=x.device)[:, None]
-    if cut.column_dim is not None:
-        index[cut.column_dim] = torch.tensor(cut.columns, dtype=torch.int64, device=x.device)[None, :]
-    return x[tuple(index)].reshape(len(cut.rows), len(cut.columns))
+def _gather(x: torch.Tensor, shown: DrawnSlice) -> torch.Tensor:
+    """Return a (rows, columns) tensor of the elements of a slice, and touch no others."""
+    index: list[int | torch.Tensor] = list(shown.fixed)
+    if shown.row_dim is not None:
+        index[shown.row_dim] = torch.tensor(shown.rows, dtype=torch.int64, device=x.device)[:, None]
+    if shown.column_dim is not None:
+        index[shown.column_dim] = torch.tensor(shown.columns, dtype=torch.int64, device=x.device)[None, :]
+    return x[tuple(index)].reshape(len(shown.rows), len(shown.columns))
 
 
 def text_of(value: Element) -> str:

@@ -13,7 +13,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from tensormagic.collectors.geometry.layout import Cut, cut_along, cut_of, dim_names, grid, text_of, with_values
+from tensormagic.collectors.geometry.layout import (
+    DrawnSlice,
+    default_slice,
+    dim_names,
+    grid,
+    slice_along,
+    text_of,
+    with_values,
+)
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.tensors.reductions import Domain, as_wide
 from tensormagic.errors import TensorMagicError
@@ -221,7 +229,7 @@ _DRAWN = 2  # dimensions a grid has
 Place = int | str | slice | None
 
 
-def chosen_cut(shape: Sequence[int], dims: Sequence[int | str] | None, at: Sequence[Place] | None) -> Cut:
+def chosen_slice(shape: Sequence[int], dims: Sequence[int | str] | None, at: Sequence[Place] | None) -> DrawnSlice:
     """Return the slice that was asked for.
 
     Args:
@@ -235,7 +243,7 @@ def chosen_cut(shape: Sequence[int], dims: Sequence[int | str] | None, at: Seque
     """
     drawn: tuple[int | None, int | None] | None = None if dims is None else _dimensions(shape, dims)
     if at is None:
-        return cut_of(shape) if drawn is None else cut_along(shape, *drawn)
+        return default_slice(shape) if drawn is None else slice_along(shape, *drawn)
     places = _places(shape, at)
     free = tuple(dim for dim, place in enumerate(places) if place is None)
     if drawn is not None and set(free) != set(drawn):
@@ -244,7 +252,7 @@ def chosen_cut(shape: Sequence[int], dims: Sequence[int | str] | None, at: Seque
             f"dims draws dimensions {asked}, but at leaves {opened} open with ':'; both must name the same two"
         )
     row_dim, column_dim = drawn or _drawn_by(shape, free)
-    return cut_along(shape, row_dim, column_dim, fixed=tuple(place or 0 for place in places))
+    return slice_along(shape, row_dim, column_dim, fixed=tuple(place or 0 for place in places))
 
 
 def _dimensions(shape: Sequence[int], dims: Sequence[int | str]) -> tuple[int, int]:
@@ -329,22 +337,22 @@ def with_slices(
     Args:
         x: The tensor.
         laid: Its layout, with the default slice.
-        dims: See `chosen_cut`.
-        at: See `chosen_cut`.
+        dims: See `chosen_slice`.
+        at: See `chosen_slice`.
         bad: Index of an element worth seeing: where ``at`` is None, the slice that holds it is shown.
 
     Raises:
         TensorMagicError: where ``dims`` or ``at`` does not fit the tensor.
     """
-    cut = chosen_cut(laid.shape, dims, at)
+    shown = chosen_slice(laid.shape, dims, at)
     if at is None and bad is not None:
-        drawn = cut.row_dim, cut.column_dim
+        drawn = shown.row_dim, shown.column_dim
         fixed = tuple(0 if dim in drawn else place for dim, place in enumerate(bad))
-        cut = cut_along(laid.shape, *drawn, fixed=fixed)
-        rows, columns = _with(cut.rows, bad, cut.row_dim), _with(cut.columns, bad, cut.column_dim)
-        cut = replace(cut, rows=rows, columns=columns)
-    if cut != cut_of(laid.shape):
-        laid = show_slice(x, laid, cut)
+        shown = slice_along(laid.shape, *drawn, fixed=fixed)
+        rows, columns = _with(shown.rows, bad, shown.row_dim), _with(shown.columns, bad, shown.column_dim)
+        shown = replace(shown, rows=rows, columns=columns)
+    if shown != default_slice(laid.shape):
+        laid = show_slice(x, laid, shown)
     return replace(laid, elements=every_element(x, laid))
 
 
@@ -356,10 +364,10 @@ def _with(shown: tuple[int, ...], place: tuple[int, ...], dim: int | None) -> tu
     return (*shown[:nearest], place[dim], *shown[nearest + 1 :])
 
 
-def show_slice(x: torch.Tensor, laid: LayoutReport, cut: Cut) -> LayoutReport:
+def show_slice(x: torch.Tensor, laid: LayoutReport, shown: DrawnSlice) -> LayoutReport:
     """Return the layout with another slice in its grid; values are read where they were before."""
-    drawn = grid(laid.shape, laid.stride, laid.storage_offset, cut)
-    return replace(laid, grid=with_values(drawn, x, cut) if laid.grid.values else drawn)
+    drawn = grid(laid.shape, laid.stride, laid.storage_offset, shown)
+    return replace(laid, grid=with_values(drawn, x, shown) if laid.grid.values else drawn)
 
 
 def every_element(x: torch.Tensor, laid: LayoutReport) -> tuple[str, ...]:

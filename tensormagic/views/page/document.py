@@ -395,7 +395,7 @@ def _flat(points: Iterable[tuple[float, float]]) -> list[float]:
 def ends_document(report: TraceReport, graph: Graph, drawing: Drawing) -> dict[str, Any] | None:
     """Return the cuts of a graph and where they are drawn, each box identified by its place; None where there is none.
 
-    Of each cut: source, target, whether it is severed, location, label, and the whole in one sentence. ``rows`` are the
+    Of each cut: source, target, whether it detaches, location, label, and the whole in one sentence. ``rows`` are the
     lines below boxes: the box, or part, and for each line its words and its cuts.
     """
     if not graph.cuts:

@@ -43,11 +43,11 @@ _CUTS_STYLE = inked(
     ".tms .xg{stroke:$bg;stroke-width:7}.tms .xs{fill:none;stroke:$ink;stroke-width:1.5;stroke-linecap:round}"
     ".tms .xe{fill:none;stroke:$ink-2;stroke-width:1.4}"
 )
-_BREAK = 13.0  # how far before its end a wire is severed
+_BREAK = 13.0  # how far before its end a wire is cut
 
 
 def _cuts_svg(drawing: Drawing, graph: Graph) -> str:
-    """Return what lies above the lines: where wires are severed, what ended them, and where a value was taken."""
+    """Return what lies above the lines: where wires are cut, what ended them, and where a value was taken."""
     if not graph.cuts:
         return ""
     canvas = Canvas()
@@ -62,7 +62,7 @@ def _cuts_svg(drawing: Drawing, graph: Graph) -> str:
 
 
 def _near_end(start: Point, end: Point) -> Point:
-    """Return where the last piece of a wire is severed: of a level one near its end, of a curve at t = 0.8."""
+    """Return where the last piece of a wire is cut: of a level one near its end, of a curve at t = 0.8."""
     across, down = end[0] - start[0], end[1] - start[1]
     if not down:
         return end[0] - min(_BREAK, max(across - 4, 6.0)), end[1]
@@ -84,7 +84,7 @@ def _row(canvas: Canvas, box: Box, row: int, label: str) -> None:
 
 
 def _stub(canvas: Canvas, box: Box, *, detachment: bool) -> None:
-    """Draw a short line out of a box: severed, or with a cap where the value was only read."""
+    """Draw a short line out of a box: cut, or with a cap where the value was only read."""
     x, y = box.x + box.width, box.y + HEAD_HEIGHT - 9
     if detachment:
         canvas.path("xl", f"M{point(x, y)}h14")

@@ -50,8 +50,8 @@ def traced(program):
 def test_the_end_of_a_way(program, expected, count):
     """The line, the producer and the consumer of every end of a way are those of the program, and no others."""
     report = traced(program)
-    severed = dict(told(report))
-    assert {what: number for what, number in severed.items() if what[3] is not None} == dict.fromkeys(expected, count)
+    found = dict(told(report))
+    assert {what: number for what, number in found.items() if what[3] is not None} == dict.fromkeys(expected, count)
     assert not report.gaps
 
 
@@ -74,7 +74,7 @@ def test_uses_are_counted_over_the_run():
     assert trace.report.location(cut.source_location).text == "y = w * 2"
 
 
-def test_what_only_chooses_is_not_severed():
+def test_what_only_chooses_is_not_cut():
     """A mask and an index have no gradient to lose; a factor has."""
     x = torch.ones(3, requires_grad=True)
     with tm.trace() as trace:

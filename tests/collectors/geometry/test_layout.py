@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from tensormagic.collectors.geometry import layout as strip_module
-from tensormagic.collectors.geometry.layout import Rows, cut_of, evenly, layout, memory_formats, strip
+from tensormagic.collectors.geometry.layout import Rows, default_slice, evenly, layout, memory_formats, strip
 from tensormagic.collectors.geometry.strides import Pattern, count_between
 from tensormagic.reports import LayoutReport
 
@@ -199,10 +199,10 @@ def test_scalars_and_empty_tensors_have_grids() -> None:
 
 def test_many_dimensions_are_cut_at_index_zero() -> None:
     """Ten dimensions: the last two of more than one index are shown, the others fixed at 0; letters become numbers."""
-    cut = cut_of((1, 2) * 5)
+    cut = default_slice((1, 2) * 5)
     assert (cut.row_dim, cut.column_dim, cut.rows, cut.columns) == (7, 9, (0, 1), (0, 1))
     assert laid_out((1,) * 20, (1,) * 20, 0, 1).dim_names[-1] == "d19"
-    assert cut_of((0, 2, 2)).rows == ()
+    assert default_slice((0, 2, 2)).rows == ()
 
 
 def test_thinned_indices_are_even_and_start_at_zero() -> None:

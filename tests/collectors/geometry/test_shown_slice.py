@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 import tensormagic as tm
-from tensormagic.collectors.geometry.layout import cut_of
-from tensormagic.collectors.tensors.picture import chosen_cut
+from tensormagic.collectors.geometry.layout import default_slice
+from tensormagic.collectors.tensors.picture import chosen_slice
 from tensormagic.errors import TensorMagicError
 from tensormagic.reports import TensorReport
 
@@ -80,12 +80,12 @@ def test_only_strided_tensors_have_slices_to_choose() -> None:
     with pytest.raises(TensorMagicError, match="dims and at choose a slice of a strided tensor, but s is sparse_coo"):
         tm.inspect(torch.eye(3).to_sparse(), "s", namespace={}, dims=(0, 1))
     with pytest.raises(TensorMagicError, match="of the 1 there are"):
-        chosen_cut((4,), (0, 1), None)
+        chosen_slice((4,), (0, 1), None)
 
 
 def test_dimensions_of_one_index_are_not_drawn_by_default() -> None:
     """The weight of a 1 by 1 convolution is a matrix; a matrix, a row and a scalar are what they were."""
-    drawn = {shape: (cut_of(shape).row_dim, cut_of(shape).column_dim) for shape in
+    drawn = {shape: (default_slice(shape).row_dim, default_slice(shape).column_dim) for shape in
              ((64, 3, 1, 1), (1, 5, 1, 6), (4, 1, 1), (1, 1, 1), (1, 7), (7, 1), (7,), ())}  # fmt: skip
     assert drawn == {
         (64, 3, 1, 1): (0, 1), (1, 5, 1, 6): (1, 3), (4, 1, 1): (0, 2), (1, 1, 1): (1, 2), (1, 7): (0, 1),

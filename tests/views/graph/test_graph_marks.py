@@ -33,7 +33,7 @@ def test_a_cut_stands_under_the_box_that_used_the_value():
     assert by_label(drawing, "mse_loss").height == by_label(plain, "mse_loss").height + BADGE_HEIGHT + 3
 
 
-def test_a_severed_wire_leads_from_the_maker_to_the_user():
+def test_a_cut_wire_leads_from_the_maker_to_the_user():
     """It begins at the right side of the one and ends at the left side of the other; it is none of the wires."""
     drawing = draw(samples.cuts().graphs[0])
     (wire,) = drawing.detachment

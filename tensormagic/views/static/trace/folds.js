@@ -15,7 +15,7 @@ export class Folds {
     this.graph = graph;
     this.raw = raw;
     this.text = text;
-    this.drawn = { boxes: graph.boxes, wires: graph.wires, size: graph.size, severed: graph.severed };
+    this.drawn = { boxes: graph.boxes, wires: graph.wires, size: graph.size, cutWires: graph.cutWires };
     if (!open.size) return;
     this.grown().adopt(open);
     this.grown().spread = spread;
@@ -105,8 +105,8 @@ export class Folds {
     const tree = this.grown();
     if (!tree.open.size) Object.assign(this.graph, this.drawn, { opened: [] });
     else {
-      const { boxes, frames, wires, severed, width, height } = sceneOf(tree);
-      Object.assign(this.graph, { boxes, opened: frames, wires, severed, size: { width, height } });
+      const { boxes, frames, wires, cutWires, width, height } = sceneOf(tree);
+      Object.assign(this.graph, { boxes, opened: frames, wires, cutWires, size: { width, height } });
     }
     this.graph.boxOf = placesOf(this.graph.boxes);
   }
@@ -138,7 +138,7 @@ export class Tree {
   constructor({ nodes, parts = {}, drawing, ends }, edges, text, boxes) {
     this.edges = edges;
     this.drawing = drawing;
-    this.severed = ends?.wires ?? [];
+    this.cutWires = ends?.wires ?? [];
     this.level = parts.level ?? [];
     this.levels = parts.levels ?? [];
     this.roots = boxes.length;
@@ -288,8 +288,8 @@ export function sceneOf(tree) {
   }
   carry(tree, boxes, wires);
   const down = lowered(size),
-    severed = tree.severed.map((/** @type {any[]} */ [source, target, points, cut]) => [source, target, points.map((/** @type {number} */ value, /** @type {number} */ at) => (at % 2 ? value + down(value) : value)), cut]);
-  return { boxes, frames, wires, severed, width: size.width, height: size.height };
+    cutWires = tree.cutWires.map((/** @type {any[]} */ [source, target, points, cut]) => [source, target, points.map((/** @type {number} */ value, /** @type {number} */ at) => (at % 2 ? value + down(value) : value)), cut]);
+  return { boxes, frames, wires, cutWires, width: size.width, height: size.height };
 }
 
 /** How large a level is with what is open inside of it, and where that stands. @param {Tree} tree @param {number} part -1 for all @returns {Size} */

@@ -294,27 +294,27 @@ export function crashMarks(graph) {
   ];
 }
 
-// Where the gradient's way ended: severed wires, and a line under the box that used the value (drawing.py).
+// Where the gradient's way ended: cut wires, and a line under the box that used the value (drawing.py).
 
-/** @typedef {[number|null, number|null, boolean, number|null, string, string]} Cut source, target, severed, location, label, words */
+/** @typedef {[number|null, number|null, boolean, number|null, string, string]} Cut source, target, is a detachment, location, label, words */
 /** @typedef {[string, number[]]} CutRow its words, and which cuts they are */
 
 const CUT_INDENT = 20; // where the words of a cut begin
 
-/** How many ways were severed. @param {any} ends of a graph */
+/** How many ways were cut. @param {any} ends of a graph */
 export function cutCount(ends) {
   return ends?.cuts.filter((/** @type {Cut} */ cut) => cut[2]).length ?? 0;
 }
 
 /** Everything that is drawn of cuts, for the boxes that are shown now. @param {any} graph @returns {Element[]} */
 export function cutMarks(graph) {
-  const { ends, boxes, boxOf, severed } = graph;
+  const { ends, boxes, boxOf, cutWires } = graph;
   if (!ends) return [];
   const marks = [],
     wired = new Set();
-  for (const [, , points, cut] of severed) {
+  for (const [, , points, cut] of cutWires) {
     wired.add(cut);
-    marks.push(severedMark(points, ends.cuts[cut]));
+    marks.push(cutMark(points, ends.cuts[cut]));
   }
   ends.cuts.forEach((/** @type {Cut} */ cut, /** @type {number} */ at) => {
     const [source, target, ended] = cut;
@@ -340,7 +340,7 @@ function breakMark(x, y) {
 }
 
 /** @param {number[]} points @param {Cut} cut */
-function severedMark(points, cut) {
+function cutMark(points, cut) {
   const pairs = [];
   for (let at = 0; at < points.length; at += 2) pairs.push([points[at], points[at + 1]]);
   let d = `M${pairs[0].join(" ")}`;
@@ -354,11 +354,11 @@ function severedMark(points, cut) {
   return svg("g", { class: "cut" }, svg("title", {}, cut[5]), svg("path", { class: "lead", d }), ...breakMark(x, y));
 }
 
-/** A short line out of the box whose value was taken: severed, or with a cap where it was only read. @param {Box} box @param {Cut} cut */
+/** A short line out of the box whose value was taken: cut, or with a cap where it was only read. @param {Box} box @param {Cut} cut */
 function stubMark(box, cut) {
   const [x, y] = [box.x + box.w, box.y + HEAD - 9],
-    severed = cut[2];
-  const parts = severed ? [svg("path", { class: "lead", d: `M${x} ${y}h14` }), ...breakMark(x + 8, y)] : [svg("path", { class: "cap", d: `M${x} ${y}h6m0-4v8` })];
+    isDetachment = cut[2];
+  const parts = isDetachment ? [svg("path", { class: "lead", d: `M${x} ${y}h14` }), ...breakMark(x + 8, y)] : [svg("path", { class: "cap", d: `M${x} ${y}h6m0-4v8` })];
   return svg("g", { class: "cut" }, svg("title", {}, cut[5]), ...parts);
 }
 

@@ -121,7 +121,7 @@ function decodedGraph(graph) {
     drawing: graph.drawing,
     size: { width: graph.drawing.width, height: graph.drawing.height },
     opened: [],
-    severed: graph.ends?.wires ?? [],
+    cutWires: graph.ends?.wires ?? [],
     number: graph.number,
     edges: decodedEdges(graph.edges),
     order: stepped(graph.order),

@@ -23,7 +23,7 @@ export class Heat {
   /** @type {Box[]|undefined} those that the scale was made for */ boxes;
   /** @type {number[]|undefined} and of what */ shown;
 
-  severed = false;
+  hasCuts = false;
   derivatives = false; // whether they are written on the wires
 
   /** @param {string} hatch @param {()=>void} changed */
@@ -51,7 +51,7 @@ export class Heat {
     );
     this.boxes = undefined;
     this.derivatives = model.graphs[graph]?.frames.some((/** @type {any} */ frame) => frame.values);
-    this.severed = cutCount(model.graphs[graph]?.ends) > 0;
+    this.hasCuts = cutCount(model.graphs[graph]?.ends) > 0;
     this.drawLegend();
   }
 
@@ -95,7 +95,7 @@ export class Heat {
       ...(scale ? [scale] : []),
       ...Object.entries(marks).filter(([state]) => !mode.values || state === "zero").map(([state, word]) => swatch(state, word, this.hatch)),
       html("span", { class: "key" }, worded(words.flow, { derivative: this.derivatives && "derivative" })),
-      ...(this.severed ? [cutKey(words.cut)] : []),
+      ...(this.hasCuts ? [cutKey(words.cut)] : []),
     );
   }
 }
