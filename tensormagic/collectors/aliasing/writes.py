@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import weakref
 from collections import ChainMap
 from collections.abc import Callable, Mapping
 from itertools import islice
@@ -291,8 +290,16 @@ def _repeated(seen: WriteSeen, via: Through) -> Clash | None:
 # bytes meet.
 
 _UNSEEN = "{} changed by writes that were not seen: of another thread, or within a compiled function"
-_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 _graph_task: Callable[[], int] = torch._C._current_graph_task_id
+
+
+def _is_plain(x: Any) -> bool:
+    """Return whether it is a tensor of torch's own; the class of anything else is not even asked for its hash."""
+    return type(x) is torch.Tensor or type(x) is torch.nn.Parameter
+
+
+def _rose(before: tuple[int, int], now: tuple[int, int]) -> bool:
+    return before[0] == now[0] and before[1] < now[1]
 
 
 class WriteListener(Listener, OperationListener):
@@ -304,15 +311,16 @@ class WriteListener(Listener, OperationListener):
         super().__init__(*arguments, **keywords)
         self._log = WriteLog(self._namespace, self._sites)
         self._engine_writes = 0  # how often backward itself wrote
-        self._versions: list[tuple[str, weakref.ref[torch.Tensor], int]] = []  # of what has a name, when the run began
+        # Of what had a name when the run began: where it lies, and its version. No weak reference to it: where there is
+        # one, `torch.utils.swap_tensors` refuses.
+        self._versions: dict[str, tuple[int, int]] = {}
         self._unseen = ""
         self.operations = self
 
     def prepare(self) -> None:
         """Find version counters: under the mode autograd is out of reach, and they could not be found any more."""
         counter_place()
-        named = [(name, x) for name, x in list(self._namespace.items()) if type(x) in _PLAIN]
-        self._versions = [(name, weakref.ref(x), x._version) for name, x in named if not x.is_inference()]
+        self._versions = self._named_versions()
 
     def wants(self, op: Any) -> tuple[Any, Written] | None:
         """Return an operation, and what it may write to."""
@@ -341,10 +349,14 @@ class WriteListener(Listener, OperationListener):
         """Let go of everything but numbers."""
         self._log.forget()
         if not self._log.seen and not self._engine_writes:
-            there = [(name, reference(), version) for name, reference, version in self._versions]
-            written = [name for name, x, version in there if x is not None and x._version != version]
+            now, before = self._named_versions(), self._versions
+            written = [name for name in before if name in now and _rose(before[name], now[name])]
             self._unseen = _UNSEEN.format(listed(written, most=4)) if written else ""
-        self._versions = []
+        self._versions = {}
+
+    def _named_versions(self) -> dict[str, tuple[int, int]]:
+        named = [(name, x) for name, x in list(self._namespace.items()) if _is_plain(x) and not x.is_inference()]
+        return {name: (x._cdata, x._version) for name, x in named}
 
     def report(self) -> WritesReport:
         """Return everything known so far."""

@@ -439,3 +439,22 @@ def test_a_write_of_another_thread_is_not_denied():
         "x changed by writes that were not seen: of another thread, or within a compiled function"
     ]
     assert watched("y = x + 1", {"x": torch.zeros(3)}).gaps == ()
+
+
+def test_looking_for_unseen_writes_asks_no_class_for_its_hash_and_holds_no_weak_reference():
+    """A class whose own class has an ``__eq__`` has no hash; torch swaps no tensor that has such a reference."""
+
+    class Equal(type):
+        def __eq__(cls, other):
+            return NotImplemented
+
+        __hash__ = None
+
+    class Odd(metaclass=Equal):
+        pass
+
+    names = {"odd": Odd(), "x": torch.zeros(3), "weakref": weakref}
+    with tm.watch_writes(namespace=names) as watch:
+        run_as_cell("references = weakref.getweakrefcount(x)", names)
+    assert not watch.report.gaps
+    assert names["references"] == 0
