@@ -187,7 +187,7 @@ def writes(member: AliasMember, group: AliasGroup) -> str:
     if member.version is None:
         return "no version counter"
     counters = {each.counter for each in group.members if each.counter is not None}
-    which = "version" if len(counters) < 2 or member.counter is None else f"version counter {member.counter} at"
+    which = "version" if len(counters) < 2 or member.counter is None else f"counter {member.counter} at"
     return f"{which} {count(member.version)}"
 
 
