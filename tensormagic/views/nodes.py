@@ -18,8 +18,11 @@ from tensormagic.words import ELLIPSIS, number_of_bytes, plural
 
 Cell: TypeAlias = "str | Words | Noted | Clash | Shape | Chip | Bar | Strip | tuple[Cell, ...] | None"
 Node: TypeAlias = "str | Findings | Section | Paragraph | Items | Table | Source | Parts | Picture"
-# How words look; "left" and "right": the name of one of two runs, "up" and "down": the sign of which has more.
-Look = Literal["quiet", "strong", "code", "badge", "error", "failed", "warning", "left", "right", "up", "down"]
+# How words look; "literal": as the text around them, a backtick in them being a letter; "left" and "right": the name of
+# one of two runs, "up" and "down": the sign of which has more.
+Look = Literal[
+    "quiet", "strong", "code", "literal", "badge", "error", "failed", "warning", "left", "right", "up", "down"
+]
 
 SHOWN_FINDINGS = 3  # of a panel, the likeliest; the others are folded
 _NAME_WIDTH = 34  # characters

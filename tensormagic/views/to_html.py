@@ -323,6 +323,8 @@ def _(node: nodes.Words) -> str:
     hint = node.hint or None
     if node.look == "code":
         return tag("code", escape(node.text), title=hint)
+    if node.look == "literal":
+        return escape(node.text)
     name = "b" if node.look == "strong" else "span"
     return tag(name, with_code(node.text), class_=_CLASSES.get(node.look), title=hint)
 

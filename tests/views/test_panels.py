@@ -314,6 +314,14 @@ def test_a_quiet_run_says_what_was_looked_at():
     assert writes.view(samples_writes.SAMPLES["refused"]).facts[0].look == "error"
 
 
+def test_a_backtick_in_the_name_of_a_tensor_is_a_letter():
+    """A name is a user's, and nothing in it is markup: not of ours either."""
+    table = replace(TABLES["few"], rows=(row("d['a`b`c']"), row("y")))
+    html = TensorRows(table).html()
+    assert '<th scope="row" class="tm-wide">d[&#x27;a`b`c&#x27;]</th>' in html
+    assert "<code>" not in html.partition("</table>")[0]
+
+
 def test_many_rows_are_cut_to_the_largest():
     """A hundred in the page, the largest; all of them in the packed data."""
     html = views.draw(TABLES["many"], "html")

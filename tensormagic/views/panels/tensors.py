@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tensormagic.reports import MemoryTotal, TensorReport, TensorRow, TensorTable
 from tensormagic.views import theme, to_html, to_svg, to_text
 from tensormagic.views.markup import escape, json_block, packed, tag
-from tensormagic.views.nodes import Cell, Chip, Column, Findings, Node, Panel, Picture, Table, clipped, letters
+from tensormagic.views.nodes import Cell, Chip, Column, Findings, Node, Panel, Picture, Table, Words, clipped, letters
 from tensormagic.views.panels import tensor
 from tensormagic.views.panels.tensor import SHEETS as TENSOR_SHEETS
 from tensormagic.views.pictures import tensor_elements
@@ -66,7 +66,7 @@ class TensorRows(Picture):
                    for title in HEAD]  # fmt: skip
         rows: list[tuple[Cell, ...]] = []
         for row in shown_rows(self.table.rows, most):
-            *cells, _, gradient = row_cells(row)
+            *cells, _, gradient = (Words(text, "literal") for text in row_cells(row))
             rows.append((*cells, Chip(row.group), gradient))
         return Table(columns, rows, label="Tensors")
 
