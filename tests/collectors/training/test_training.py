@@ -423,3 +423,22 @@ def test_a_scaled_loss_is_looked_for_in_a_graph_once(monkeypatch):
     (use,) = run.report.training.optimizers
     assert (use.steps, use.scaled, followed) == (1, 0, [])
     assert shown.requires_grad
+
+
+def test_what_a_scaled_loss_is_divided_by_is_not_read_by_code_of_its_class():
+    """It would run the user's ``__torch_dispatch__`` for what nobody asked."""
+    calls = []
+
+    class Own(torch.Tensor):
+        @classmethod
+        def __torch_dispatch__(cls, func, _types, args=(), kwargs=None):
+            calls.append(str(func))
+            return func(*(torch.tensor(2.0) if isinstance(x, Own) else x for x in args), **(kwargs or {}))
+
+    net, scaler = nn.Linear(4, 1), torch.amp.GradScaler("cpu")
+    divisor = torch.Tensor._make_wrapper_subclass(Own, ())
+    with tm.trace(namespace={"net": net}) as run:
+        (scaler.scale(net(torch.randn(2, 4)).mean()) / divisor).backward()
+    assert len(run.report.passes) == 1
+    assert "aten.div.Tensor" in calls
+    assert "aten.ne.Scalar" not in calls
