@@ -10,7 +10,7 @@ import warnings
 from collections import Counter
 
 import pytest
-from hypothesis import HealthCheck, given, settings, strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 import tensormagic as tm
 from tests.collectors.memory.programs import STEPS, Count, Program
@@ -18,6 +18,11 @@ from tests.support.gaps import own_gaps
 
 numbers = st.integers(0, 40)
 ARRAYS = -1
+# An array goes, and one as large comes, with no operation between.
+ARRAY_AGAIN = [
+    (0, (22, 18, 9)), (0, (26, 14, 26)), (0, (26, 14, 26)), (5, (5, 10, 4)),
+    (6, (19, 22, 40)), (11, (17, 5, 40)), (11, (3, 9, 27)), (5, (6, 24, 14)),
+]  # fmt: skip
 programs = st.lists(st.tuples(st.integers(0, len(STEPS) - 1), st.tuples(numbers, numbers, numbers)), max_size=14)
 
 
@@ -31,9 +36,10 @@ class Truth(Count):
 
     @property
     def storages(self):
-        """The bytes of each storage that is alive; those over an array count as the array, once."""
+        """The bytes of each storage that is alive; those over an array count as the array, once, below `ARRAYS`."""
         found = {key: storage.nbytes() for key, storage in self.alive() if storage.resizable()}
-        return found | {ARRAYS: sum(array().nbytes for array in self.arrays if array() is not None)}
+        arrays = {ARRAYS - at: array() for at, array in enumerate(self.arrays)}
+        return found | {key: array.nbytes for key, array in arrays.items() if array is not None}
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = super().__torch_dispatch__(func, types, args, kwargs)
@@ -58,7 +64,10 @@ def followed(steps):
                 storage = block()
                 key = block.key if storage is not None and storage.resizable() else ARRAYS
                 ours[key] += 0 if block.before else block.nbytes
-            return truth, run.report, ours, truth.storages
+            alive = Counter()
+            for key, size in truth.storages.items():
+                alive[max(key, ARRAYS)] += size
+            return truth, run.report, ours, alive
     finally:
         gc.enable()
 
@@ -66,6 +75,7 @@ def followed(steps):
 @pytest.mark.filterwarnings("ignore")
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
 @given(programs)
+@example(ARRAY_AGAIN)
 def test_every_moment_is_the_truth(steps):
     """The end is the live set, storage by storage; each moment, the peak and what was allocated are the truth's."""
     truth, report, ours, alive = followed(steps)
