@@ -57,7 +57,7 @@ def distances_without_the_diagonal():
 
 
 @ill("TM406", op="exp", line="torch.where(x > 0, x, alpha * (torch.exp(x) - 1))", says=(
-    "at elements that where hides", "torch.exp(torch.where(mask, x, 0))"))  # fmt: skip
+    "at elements that where hides", "alpha * (torch.exp(torch.where(x > 0, 0, x)) - 1)"))  # fmt: skip
 def an_activation_by_hand():
     """ELU by hand: exp overflows on the side that is not taken."""
     alpha = 1.0

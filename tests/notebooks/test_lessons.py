@@ -71,7 +71,7 @@ SHOWN = {
         "spoilt": ("backward would fail: 1 saved tensor was changed in place afterwards",),
         "leaf": ("error TM308 w is a leaf",),
         "silent": ("80., 160., 240.", "error TM302 w was changed by w.data.mul_(10) after pow had saved it"),
-        "versions": ("version counter 1 at 0", "version counter 2 at 0"),
+        "versions": ("counter 1 at 0", "counter 2 at 0"),
         "detach": ("error TM301 w was changed in place by w.detach().mul_(10)",),
         "exercise": ("error TM302 h was changed", "1.6487, 2.7183, 3.0000"),
     },
