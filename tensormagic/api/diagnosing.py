@@ -148,7 +148,7 @@ def explain_error(
         error: The exception, with its traceback; it is left as it is, and nothing of it is kept.
         namespace: Where names are looked up, besides the functions that were running.
         cell_number: Gives a cell's execution count from its file name.
-        source: The source of the user's innermost code, where Python cannot know it: an expression's.
+        source: Of an expression that was evaluated from a string: Python does not keep it.
     """
     from tensormagic.collectors.failures.failures import Surroundings, failure_of
     from tensormagic.collectors.hooks.modes import MODE_CALLS

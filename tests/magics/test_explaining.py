@@ -97,6 +97,17 @@ def test_the_expression_of_a_line_magic_is_explained(cell, magic, switch):
     assert " 2 ✖ p @ q.T\n" in told
 
 
+@pytest.mark.parametrize("magic", ["%tensor", "%gradgraph", "%why"])
+def test_an_expression_that_calls_a_function_leads_to_the_line_that_failed_there(cell, magic):
+    """The function's line is the place, with what failed in it; the expression stands in the line of the magic."""
+    cell("def product(left, right):\n    return left @ right")
+    (told,) = explanations(cell(f"p = torch.ones(2, 3)\n{magic} product(p, torch.ones(4, 5))"))
+    assert " 2   product(p, torch.ones(4, 5))\n" in told
+    assert " 2 ✖ return left @ right\n" in told
+    assert "‾‾‾‾‾‾‾‾‾‾‾‾" in told
+    assert "<string>" not in told
+
+
 def test_the_error_of_the_next_cell_is_explained_as_well(cell):
     """What one cell was told does not silence the next."""
     cell(SWITCH)

@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 from tensormagic.collectors.failures.failing_source import Failing, failing_at
-from tensormagic.collectors.where.source import foreign_frames, is_own_frame, names_of
+from tensormagic.collectors.where.source import foreign_frames, is_own_frame, lines_of, names_of
 from tensormagic.errors import TensorMagicError
 
 _TORCH = str(Path(torch.__file__).parent)
@@ -58,6 +58,19 @@ class Steps:
     caller: TracebackType | None = None  # The entry of the frame that made that call.
     kind: type[BaseException] = Exception  # The class of the exception.
     message: str = ""  # What it says.
+    source: str = ""  # Of the expression that a magic evaluates, which Python cannot know.
+
+    @property
+    def expression(self) -> TracebackType | None:
+        """The entry of the expression that a magic evaluates; None where there is none."""
+        own = (entry for entry in self.entries if self.source and is_own_frame(entry.tb_frame))
+        return next(
+            (each for each in own if not lines_of(each.tb_frame.f_code.co_filename, each.tb_frame.f_globals)), None
+        )
+
+    def failing_at(self, entry: TracebackType) -> Failing | None:
+        """Return what failed in the frame of an entry; None where that is unknown."""
+        return failing_at(entry, self.source if entry is self.expression else "")
 
     @property
     def own_entry(self) -> TracebackType | None:
@@ -99,17 +112,18 @@ def message_of(error: BaseException) -> str:
         return ""
 
 
-def steps_of(error: BaseException, mode_calls: frozenset[CodeType]) -> Steps:
+def steps_of(error: BaseException, mode_calls: frozenset[CodeType], source: str = "") -> Steps:
     """Return the way to where an exception was raised.
 
     Args:
         error: With its traceback.
         mode_calls: The code of ``__torch_function__`` of this package's modes.
+        source: Of the expression that a magic evaluates, which Python cannot know.
     """
     entries = _entries(error.__traceback__)
     kept = set(foreign_frames([entry.tb_frame for entry in entries]))
     steps = Steps([entry for entry in entries if entry.tb_frame in kept])
-    steps.kind, steps.message = type(error), message_of(error)
+    steps.kind, steps.message, steps.source = type(error), message_of(error), source
     steps.own = max((at for at, entry in enumerate(steps.entries) if is_own_frame(entry.tb_frame)), default=-1)
     own = entries.index(steps.entries[steps.own]) if steps.own >= 0 else -1
     modes = [at for at, entry in enumerate(entries) if at > own and entry.tb_frame.f_code in mode_calls]
@@ -135,24 +149,19 @@ def _note_call(steps: Steps, entries: list[TracebackType], mode: int) -> None:
     steps.caller = entries[above]
 
 
-def refused_in(steps: Steps, source: str = "") -> Refused | None:
-    """Return the call that torch refused, or None where the exception did not come from torch.
-
-    Args:
-        steps: The way to it.
-        source: Of the user's innermost frame, where Python cannot know it.
-    """
+def refused_in(steps: Steps) -> Refused | None:
+    """Return the call that torch refused, or None where the exception did not come from torch."""
     below, own = steps.below, steps.own_entry
     if steps.call is not None and not (steps.call[0] is _GET_ITEM and _forward_entry(below[-1:])):
         func, args, kwargs = steps.call
         caller = steps.caller
-        failing = failing_at(caller, source if caller is own else "") if caller is not None else None
+        failing = steps.failing_at(caller) if caller is not None else None
         return Refused(func, given=args, keywords=kwargs, caller=caller, failing=failing,
                        around=function_entries(below))  # fmt: skip
     if not below:
         # What a ``raise`` or a failed ``assert`` raised is the user's own.
         raises = own is not None and dis.opname[own.tb_frame.f_code.co_code[own.tb_lasti]] == "RAISE_VARARGS"
-        return None if raises else _read(steps, own, source)
+        return None if raises else _read(steps, own)
     last = below[-1].tb_frame
     return _of_library(steps, below) if _is_torch(last) and last.f_code.co_name != _NO_SUCH_NAME else None
 
@@ -164,7 +173,7 @@ def _of_library(steps: Steps, below: list[TracebackType]) -> Refused:
     if backward is not None:
         return of_arguments(steps, backward, _BACKWARD[backward.tb_frame.f_code])
     around = function_entries(below)
-    read = _read(steps, below[-1], "")
+    read = _read(steps, below[-1])
     if read is not None and not (read.func is _GET_ITEM and _forward_entry(below[-1:])):
         read.around = around
         return read
@@ -185,14 +194,14 @@ def _of_library(steps: Steps, below: list[TracebackType]) -> Refused:
     entry = _forward_entry(below) or next(methods, None)
     if entry is not None:
         return of_arguments(steps, entry, None)
-    return _read(steps, steps.own_entry, "") or Refused(exact=False, caller=below[-1])
+    return _read(steps, steps.own_entry) or Refused(exact=False, caller=below[-1])
 
 
-def _read(steps: Steps, entry: TracebackType | None, source: str) -> Refused | None:
+def _read(steps: Steps, entry: TracebackType | None) -> Refused | None:
     """Return the call that an entry's failing expression makes, where it is one of torch's."""
     from tensormagic.collectors.failures.failing_source import attribute_in, call_in
 
-    failing = failing_at(entry, source) if entry is not None else None
+    failing = steps.failing_at(entry) if entry is not None else None
     if entry is None or failing is None:
         return None
     names = {**entry.tb_frame.f_globals, **names_of(entry.tb_frame)}
@@ -252,8 +261,11 @@ def of_arguments(steps: Steps, entry: TracebackType, func: Any) -> Refused:
         order = order[1:]
         named.pop("self", None)
         named = _handed(steps, entry, order) or named
+        features = vars(owner).get("num_features") if isinstance(owner, nn.Module) else None
+        if type(features) is int:  # of a normalisation, which looks at its input before it calls a function
+            named["num_features"] = features
     caller = _above(steps, entry)
-    failing = failing_at(caller) if caller is not None else None
+    failing = steps.failing_at(caller) if caller is not None else None
     return Refused(func, name, rest, named, False, caller, failing, order=order)  # noqa: FBT003  (not exact)
 
 

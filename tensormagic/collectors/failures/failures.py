@@ -26,7 +26,7 @@ from tensormagic.collectors.failures.failing_call import (
     steps_of,
     tensors_in,
 )
-from tensormagic.collectors.failures.failing_source import executed_source, failing_at
+from tensormagic.collectors.failures.failing_source import executed_source
 from tensormagic.collectors.failures.operands import (
     MOST_OPERANDS,
     Argument,
@@ -118,7 +118,7 @@ class Surroundings:
     namespace: Mapping[str, Any] = field(default_factory=dict)
     cell_number: CellNumber | None = None  # Gives a cell's execution count from its file name; None outside a notebook.
     mode_calls: frozenset[CodeType] = frozenset()  # The code of ``__torch_function__`` of the modes that were on.
-    source: str = ""  # The source of the user's innermost frame, where Python cannot know it.
+    source: str = ""  # The source of the expression that a magic evaluates, which Python cannot know.
     # Gives the line that made a tensor, where that was recorded.
     origin: Callable[[Any], Location | None] | None = None
     origins: Origins | None = None  # Knows in which modules nodes were made, where that was recorded.
@@ -134,8 +134,8 @@ def failure_of(error: BaseException, around: Surroundings) -> FailureReport | No
     if not can_be_explained(error):
         return None
     try:
-        steps = steps_of(error, around.mode_calls)
-        refused = refused_in(steps, around.source)
+        steps = steps_of(error, around.mode_calls, around.source)
+        refused = refused_in(steps)
         ran_out = out_of_memory_of(error)
         if ran_out is not None:
             return _without_memory(error, steps, (refused, ran_out), around)
@@ -150,7 +150,7 @@ def _report(error: BaseException, steps: Steps, refused: Refused, around: Surrou
     modules = module_names(steps, around.namespace)
     stack = _stack(steps, around)
     running = modules_in(steps)
-    own = failing_at(steps.own_entry, around.source) if steps.own_entry is not None else None
+    own = steps.failing_at(steps.own_entry) if steps.own_entry is not None else None
     operands, gaps = _operands(steps, refused, modules, around)
     function = "" if _PYTHONS.search(steps.message) and not has_tensor(refused.given) else name_of(refused)
     plain = _plain_report(error, steps, function, stack)
@@ -241,10 +241,10 @@ def _stack(steps: Steps, around: Surroundings) -> tuple[Location, ...]:
     own = [entry for entry in steps.entries if is_own_frame(entry.tb_frame)]
     kept = own if len(own) <= _MOST_WAY else [*own[:2], *own[-_MOST_WAY + 2 :]]
     stack = [_line_of(entry, around.cell_number) for entry in kept]
-    caller = innermost_own(steps.entries[0].tb_frame.f_back) if around.source and stack else None
+    caller = innermost_own(steps.entries[0].tb_frame.f_back) if kept and kept[0] is steps.expression else None
     if caller is not None:  # an expression that a line hands over stands in that line
         line = location_in(caller, caller.f_lineno, around.cell_number)
-        stack[-1] = replace(line, text=" ".join(around.source.split()))
+        stack[0] = replace(line, text=" ".join(around.source.split()))
     return tuple(stack)
 
 

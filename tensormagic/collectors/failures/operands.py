@@ -22,7 +22,7 @@ from tensormagic.collectors.failures.failing_call import (
     handed_to_module,
     modules_in,
 )
-from tensormagic.collectors.failures.failing_source import failing_at, unpacked, written_call
+from tensormagic.collectors.failures.failing_source import unpacked, written_call
 from tensormagic.collectors.objects.children import is_kind
 from tensormagic.collectors.objects.identity import ModuleNames
 from tensormagic.collectors.objects.namespace import UNKNOWN, Walk, is_plain_tensor, still_value
@@ -342,7 +342,7 @@ class OperandNames:
     def _given_to_module(self, tensor: torch.Tensor) -> ast.expr | None:
         """Return the expression by which the user's line gave a tensor to the module that it called."""
         own_entry = self._steps.own_entry
-        failing = failing_at(own_entry) if own_entry is not None else None
+        failing = self._steps.failing_at(own_entry) if own_entry is not None else None
         args, kwargs = handed_to_module(self._steps)
         if failing is None or not isinstance(failing.node, ast.Call):
             return None

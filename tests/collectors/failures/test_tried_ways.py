@@ -151,3 +151,19 @@ def test_the_first_tensor_of_a_process_can_be_that_of_a_way():
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['torch.as_tensor(3.0)']"
+
+
+@pytest.mark.parametrize(
+    ("norm", "shape", "way"),
+    [
+        (nn.BatchNorm2d(8), (8, 5, 6), "x.unsqueeze(0)"),  # channels first: one image without its batch
+        (nn.BatchNorm3d(8), (8, 4, 5, 6), "x.unsqueeze(0)"),
+        (nn.BatchNorm2d(8), (4, 8, 6), "nn.BatchNorm1d(8)"),  # channels second: a layer for other data
+        (nn.BatchNorm2d(8), (8, 8, 6), "nn.BatchNorm1d(8)"),
+        (nn.BatchNorm1d(8), (8, 8, 5, 6), "nn.BatchNorm2d(8)"),
+    ],
+)
+def test_where_a_normalisation_finds_its_channels_says_what_is_wrong(norm, shape, way):
+    """A batch that is missing, which a convolution before it does not mind, or the wrong layer."""
+    report = refused(lambda norm, x: norm(x), norm=norm, x=torch.ones(shape))
+    assert (*report.mismatch.works, *report.mismatch.maybe) == (way,)
