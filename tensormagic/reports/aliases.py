@@ -171,6 +171,7 @@ class AliasReport(Report):
     tensors: int = 0  #: How many tensors were found.
     arrays: int = 0  #: How many NumPy arrays and buffers were found.
     asked: tuple[str, ...] = ()  #: The names it was asked for; empty where for all.
+    unshared: tuple[str, ...] = ()  #: Of these, the ones whose memory nothing else reads.
     looked: int = 0  #: How many names, items and attributes were looked through.
     gaps: tuple[Gap, ...] = ()  #: What could not be looked at, and why.
 

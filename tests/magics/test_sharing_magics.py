@@ -23,8 +23,8 @@ def test_aliases_over_everything(cell):
 def test_aliases_of_names_and_expressions(cell):
     """Only their memory; an expression is a member under its own text."""
     cell("c = a[1]; other = torch.ones(4); twin = other[:2]")
-    text = cell("%aliases a[0] --text").out
-    assert "shared by several objects with a[0]" in text
+    text = cell("%aliases a[0] a.clone() --text").out
+    assert "Several objects share the memory of a[0]; nothing else reads the memory of a.clone()" in text
     assert "twin" not in text
     assert " c " in text
 

@@ -349,7 +349,8 @@ def alias_report() -> reports.AliasReport:
         alone_bytes=48,
         tensors=3,
         arrays=1,
-        asked=("a",),
+        asked=("a", "c"),
+        unshared=("c",),
         looked=9,
         gaps=(reports.Gap("aliases", HOSTILE),),
     )

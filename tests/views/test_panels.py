@@ -110,7 +110,9 @@ SAID = [
     (aliases.aliases_summary, ONE, SAME),
     (aliases.aliases_summary, replace(ONE, groups=(TIED, TIED), groups_found=2), "2 tensors have several names each"),
     (aliases.aliases_summary, BOTH, f"{SHARED}; {SAME}"),
-    (aliases.aliases_summary, ASKED, f"{SHARED} with `a` and `net`; {SAME}"),
+    (aliases.aliases_summary, ASKED, f"Several objects share the memory of `a` and `net`; {SAME}"),
+    (aliases.aliases_summary, replace(ASKED, unshared=("net",)),
+     f"Several objects share the memory of `a`; {SAME}; nothing else reads the memory of `net`"),
     (aliases.aliases_summary, replace(ASKED, groups=(), groups_found=0),
      "Nothing else reads the memory of `a` and `net`"),
     # A figure that rose or stayed is told as that; one that nobody counts is left out.

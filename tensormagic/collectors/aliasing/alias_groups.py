@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -245,10 +245,21 @@ def collect_aliases(namespace: Mapping[str, object], *, only: Mapping[str, objec
             wanted = {id(entry.item) for entry in gather(Walk(asked, LIMIT, items=LIMIT))}
             lying = ((piece, [one for entry in piece.entries for one in (entry, entry.part_of)]) for piece in pieces)
             pieces = [piece for piece, every in lying if any(one and id(one.item) in wanted for one in every)]
-        return _report(pieces, entries, walk, tuple(asked))
+        return replace(_report(pieces, entries, walk), asked=tuple(asked), unshared=tuple(_unshared(asked, pieces)))
 
 
-def _report(pieces: list[Shared], entries: list[Entry], walk: Walk, asked: tuple[str, ...]) -> AliasReport:
+def _unshared(asked: Mapping[str, object], pieces: list[Shared]) -> Iterator[str]:
+    """Yield the names that were asked for whose memory nothing else reads."""
+    every = [(piece, one) for piece in pieces for entry in piece.entries for one in (entry, entry.part_of) if one]
+    alone = {id(one.item) for piece, one in every if not _is_shared(piece)}
+    shared = {id(one.item) for piece, one in every if _is_shared(piece)}
+    for name, item in asked.items():
+        lying = {id(entry.item) for entry in gather(Walk({name: item}, LIMIT, items=LIMIT))}
+        if lying & alone and not lying & shared:
+            yield name
+
+
+def _report(pieces: list[Shared], entries: list[Entry], walk: Walk) -> AliasReport:
     shared = [piece for piece in pieces if _is_shared(piece)]
     met = {id(entry): at for at, entry in enumerate(entries)}
 
@@ -270,7 +281,6 @@ def _report(pieces: list[Shared], entries: list[Entry], walk: Walk, asked: tuple
         alone_bytes=sum(piece.nbytes for piece in alone),
         tensors=tensors,
         arrays=len(entries) - tensors,
-        asked=asked,
         looked=walk.looked,
         gaps=(Gap("aliases", walk.gap),) if walk.gap else (),
     )

@@ -258,18 +258,22 @@ def _uncounted(member: AliasMember, watched: AliasMember) -> bool:
 
 def aliases_summary(report: AliasReport) -> str:
     """Return what was found, in one sentence: the memory that is shared, and the objects that have several names."""
-    asked = listed(f"`{clipped(name)}`" for name in report.asked)
+    sharing = [name for name in report.asked if name not in report.unshared]
+    asked, unshared = (listed(f"`{clipped(name)}`" for name in names) for names in (sharing, report.unshared))
     shared = sum(group.found > 1 for group in report.groups)
     same = [group for group in report.groups if group.found == 1]
     if not report.groups_found:
+        asked = listed(f"`{clipped(name)}`" for name in report.asked)
         return f"Nothing else reads the memory of {asked}" if asked else "No memory has more than one name"
     if report.groups_found > len(report.groups):
         verdicts = [f"{count(report.groups_found)} pieces of memory have more than one name"]
     else:
         objects = f"{plural(shared, 'piece')} of memory {'is' if shared == 1 else 'are'} shared by several objects"
+        objects = f"several objects share the memory of {asked}" if asked else objects
         verdicts = [*([objects] if shared else []), *([_same_objects(same)] if same else [])]
-    scope = f" with {asked}" if asked and shared else ""
-    return f"{verdicts[0]}{scope}" + "".join(f"; {verdict}" for verdict in verdicts[1:])
+    verdicts += [f"nothing else reads the memory of {unshared}"] if unshared else []
+    sentence = "; ".join(verdicts)
+    return sentence[:1].upper() + sentence[1:]
 
 
 def _same_objects(groups: Sequence[AliasGroup]) -> str:

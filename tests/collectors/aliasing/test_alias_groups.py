@@ -186,6 +186,15 @@ def test_only_what_was_asked_for():
     assert report.asked == ("a[1]",)
 
 
+def test_what_was_asked_for_and_shares_nothing():
+    """It is named, also beside others that do; a model that shares one parameter is not."""
+    x, y, net = torch.ones(3), torch.ones(4), torch.nn.Linear(2, 2)
+    namespace = {"x": x, "y": y, "net": net, "tied": net.bias}
+    asked = {"x": x, "x[1:]": x[1:], "x.clone()": x.clone(), "y": y, "net": net, "5": 5}
+    assert collect_aliases(namespace, only=asked).unshared == ("x.clone()", "y")
+    assert collect_aliases(namespace).unshared == ()
+
+
 def test_what_is_alone():
     """Counted, with its bytes: nothing is listed that shares with no other."""
     report = collect_aliases({"a": base(), "n": np.zeros(3), "t": torch.zeros(0)})
