@@ -355,10 +355,10 @@ class Allocations(OperationListener):
 
         What was met first in a view was allocated elsewhere, and so was what cannot be resized: an array, a file.
         """
-        node_threads = {kind.name for kind in self._kinds if kind.makes}
+        makers = {kind.name for kind in self._kinds if kind.makes}
         for block in list(self.known.values()):
             if (
-                block.op in node_threads
+                block.op in makers
                 and block.place is not None
                 and not block.shared
                 and block.key not in self.resized
