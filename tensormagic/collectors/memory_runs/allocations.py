@@ -357,12 +357,7 @@ class Allocations(OperationListener):
         """
         makers = {kind.name for kind in self._kinds if kind.makes}
         for block in list(self.known.values()):
-            if (
-                block.op in makers
-                and block.place is not None
-                and not block.shared
-                and block.key not in self.resized
-            ):
+            if block.op in makers and block.place is not None and not block.shared and block.key not in self.resized:
                 storage = block()
                 if storage is not None and storage.resizable():
                     yield storage, block.place
