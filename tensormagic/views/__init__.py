@@ -19,7 +19,7 @@ from tensormagic.reports import Report, RunReport, TraceReport
 from tensormagic.reports.base import gc_paused
 from tensormagic.views.markup import in_address, made_once, packed, plain_report, tag
 from tensormagic.views.svg_paths import stacked
-from tensormagic.views.theme import EITHER_SIDE, code_of, once_each, static, with_loader
+from tensormagic.views.theme import EITHER_SIDE, code_of, once_each, script, static, with_loader
 
 PANELS: dict[str, str] = {
     # report's kind_name → module with a view(report) -> Panel
@@ -163,9 +163,27 @@ def carried(report: Report, most: int) -> str:
     return small if len(small) <= most else ""
 
 
+# What the line below a panel says.
+_EXPORT_WORDS = {
+    "title": "Export",
+    "all": "all of it",
+    "all_tip": "SVG and PNG: include what is folded or scrolled out of view",
+    "copy_svg": "Copy SVG",
+    "film": "Moving PNG",
+    "copy_json": "Copy JSON",
+    "no_json": "JSON: --save FILE.json",
+    "of": "of",
+    "saved": "saved ",
+    "copied": "copied",
+    "failed": "not done: ",
+    "cannot_copy": "this page cannot copy",
+    "no_graph": "open the graph of a run first",
+}
+
+
 @cache
 def _code() -> str:
-    return code_of("export", "export/menu.js", mount="offerExport")
+    return code_of("export", "export/menu.js", mount="offerExport", words=json.dumps(_EXPORT_WORDS))
 
 
 # A panel for a lecture: large type, everything open, one part at a time where scripts run, one long page where not.
@@ -176,6 +194,14 @@ def _code() -> str:
 _STYLE_END = in_address("</style>")  # as it is in the address of a picture
 _PICTURE = re.compile(r'src="data:image/svg\+xml,(?![^"]*prefers-color-scheme)[^"]*"')  # that is light on either side
 _CLOSED = re.compile(r"<details(?![^>]*\sopen[\s=>])")
+_SLIDE_WORDS = {
+    "slides": "slides",
+    "goes": "continues below \u2193",
+    # what a button says, and what it does
+    "back": ["\u2039", "back (arrow left, Page Up)"],
+    "next": ["\u203a", "on (arrow right, Page Down)"],
+    "full": ["full screen", "full screen (F)"],
+}
 
 
 def with_slides(html: str) -> str:
@@ -183,7 +209,9 @@ def with_slides(html: str) -> str:
     opened = _CLOSED.sub('<details open=""', html).replace('class="tm ', 'class="tm tm-slides ', 1)
     # A run's picture is dark in the dark.
     opened = _PICTURE.sub(lambda picture: picture[0].replace(_STYLE_END, EITHER_SIDE + _STYLE_END), opened)
-    return _with(opened, tag("style", static("slide.css")), tag("script", static("slide.js")))
+    mount = f"mountSlides(document.currentScript?.parentElement, {json.dumps(_SLIDE_WORDS)})"
+    code = tag("script", f"(() => {{{script('slide.js')}\n{mount}}})()")
+    return _with(opened, tag("style", static("slide.css")), code)
 
 
 def _with(html: str, *more: str) -> str:

@@ -255,7 +255,7 @@ def tokens() -> str:
 _STATIC = Path(__file__).parent / "static"
 _IMPORT = re.compile(r'^import \{[^}]*\} from "(\.\.?/\w+\.js)";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?!default)", re.MULTILINE)
-_FUNCTION = re.compile(r"^export function (\w+)\(.*?^}$", re.MULTILINE | re.DOTALL)
+_FUNCTION = re.compile(r"^export (?:async )?function (\w+)\(.*?^}$", re.MULTILINE | re.DOTALL)
 _TYPE = re.compile(r"/\*\* @.*? \*/ ?")  # a type written into a line of code: for the checker alone
 # A line that is nothing but comment: a type in front of code is none.
 _COMMENT = re.compile(r"(?://|\*/|\* ).*|\*|/\*(?:.*\*/|(?!.*\*/).*)")

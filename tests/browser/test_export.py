@@ -163,6 +163,7 @@ def test_what_one_panel_gives(panel):
 def test_a_copy_that_the_page_refuses_leaves_the_next_one_alone(panel):
     """It says that it cannot; what a person copies afterwards is what they selected."""
     page = panel(sample("tensor"))
+    page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
     page.evaluate("document.execCommand = () => false")
     page.get_by_role("button", name="Copy SVG").click()
     page.get_by_text("this page cannot copy").wait_for()

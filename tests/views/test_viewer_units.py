@@ -123,7 +123,8 @@ def test_modules_put_together_hold_no_name_twice() -> None:
 def test_a_piece_of_code_holds_what_it_calls() -> None:
     """Of what all viewers share, each carries what it calls, and what that calls; nothing else is left out."""
     table, live = theme.module("tensors_viewer.js"), theme.module("memory/live.js")
-    shared = re.findall(r"^export function (\w+)", (STATIC / "dom.js").read_text(encoding="utf-8"), re.MULTILINE)
+    source = (STATIC / "dom.js").read_text(encoding="utf-8")
+    shared = re.findall(r"^export (?:async )?function (\w+)", source, re.MULTILINE)
     assert {name for name in shared if f"function {name}(" in table} == {"html", "digits", "plural", "worded"}
     assert {name for name in shared if f"function {name}(" in live} == {"html", "svg", "livePanel"}
     assert "function filled(" in table

@@ -7,6 +7,7 @@ filling is the part of it that is read.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations, groupby, islice
@@ -200,6 +201,14 @@ def in_elements(report: OverlayReport, storage: OverlayStorage) -> int:
 
 # -- the strip ------------------------------------------------------------------------------------------------------
 
+# What its viewer says.
+_STRIP_WORDS = {
+    "hint": "point at an element to see what else is stored there",
+    "keys": "memory: arrow keys move along the ruler",
+    "more": " \u2026 {all} elements",
+    "unread": "nothing reads this",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class OverlayPicture(Picture):
@@ -214,7 +223,8 @@ class OverlayPicture(Picture):
         cells = self._cells()
         width = round(cells.left + cells.unit * cells.columns)
         style = f"width:100%;max-width:{width}px"
-        script = code_of("overlay", "overlay_viewer.js", mount="mountStrips") + loader() if self.viewer else ""
+        code = code_of("overlay", "overlay_viewer.js", mount="mountStrips", words=json.dumps(_STRIP_WORDS))
+        script = code + loader() if self.viewer else ""
         return cells.html("tm-storage", style=style, labels=round(cells.left)) + script
 
     def text(self, width: int) -> Iterable[str]:

@@ -118,6 +118,8 @@ def once(html: str) -> str:
 
 # What the viewer says of the rows (`words.worded`).
 _TABLE_WORDS = {
+    "filter": "filter the tensors: words that a row must contain",
+    "keys": "filter: name, dtype, letter",
     "match": "{length} of {all} match",
     "all": "{all row}",
     "more": "{shown} of {length} shown: show more",

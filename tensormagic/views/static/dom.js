@@ -54,6 +54,25 @@ export function take(event) {
   event.stopPropagation();
 }
 
+/** Through the clipboard, which only pages from https or this machine have; else as people copied before there was one.
+ * @param {string} text @returns {Promise<boolean>} whether it could */
+export async function toClipboard(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const before = /** @type {any} */ (document.activeElement),
+      field = html("textarea", { style: "position:fixed;top:0;opacity:0", "aria-hidden": "true", "data-lm-suppress-shortcuts": "true" });
+    field.value = text;
+    document.body.append(field);
+    field.select();
+    const done = document.execCommand("copy");
+    field.remove();
+    before?.focus?.({ preventScroll: true });
+    return done;
+  }
+}
+
 /** A live panel: whatever has the focus in it keeps its keys (two d on a heading would delete the cell), Escape leads back to the cell.
  * @param {string} look its class @param {...Element} children @returns {HTMLElement} */
 export function livePanel(look, ...children) {

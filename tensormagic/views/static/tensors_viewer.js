@@ -27,10 +27,11 @@ class Table {
   }
 
   addTools() {
-    const again = () => { this.most = this.data.first; this.show(); };
-    const keydown = (event) => event.stopPropagation(); // the classic notebook takes keys for commands: not those typed in here
-    const name = "filter the tensors: words that a row must contain";
-    this.input = html("input", { type: "search", placeholder: "filter: name, dtype, letter", "aria-label": name, input: again, keydown });
+    this.input = html("input", {
+      type: "search", placeholder: this.words.keys, "aria-label": this.words.filter,
+      input: () => { this.most = this.data.first; this.show(); },
+      keydown: (event) => event.stopPropagation(), // the classic notebook takes keys for commands: not those typed in here
+    });
     this.state = html("span", { class: "quiet", "aria-live": "polite" });
     this.tools = html("div", { class: "tm-tools" }, this.input, this.state);
     const scroll = this.section.querySelector(".tm-scroll");
@@ -38,8 +39,7 @@ class Table {
     scroll.tabIndex = 0; // the arrow keys scroll it
     scroll.setAttribute("role", "region");
     scroll.setAttribute("aria-label", this.section.getAttribute("aria-label"));
-    const more = () => { this.most += 4 * this.data.first; this.show(); };
-    this.button = html("button", { type: "button", click: more });
+    this.button = html("button", { type: "button", click: () => { this.most += 4 * this.data.first; this.show(); } });
     this.more = html("p", { class: "tm-more" }, this.button);
     this.listed.replaceWith(this.more);
   }

@@ -1,7 +1,7 @@
 // @ts-check
 /** The line below a panel that hands it on: as a picture, as a page, as data. Made by a script: without, it is not there. */
 
-import { html } from "../dom.js";
+import { html, toClipboard } from "../dom.js";
 import { drawingOf } from "./drawing.js";
 
 /** @typedef {HTMLElement & {tensormagicSource?:string}} Section */
@@ -86,44 +86,30 @@ async function raster(svg, width, height) {
   return new Promise((done) => canvas.toBlob(done));
 }
 
-/** @param {string} text */
-function copy(text) {
-  const give = (/** @type {ClipboardEvent} */ event) => {
-    event.preventDefault();
-    event.stopImmediatePropagation();
-    event.clipboardData?.setData("text/plain", text);
-  };
-  addEventListener("copy", give, { capture: true });
-  const done = document.execCommand("copy");
-  removeEventListener("copy", give, { capture: true });
-  if (!done) throw Error("this page cannot copy");
-}
-
-/** @param {string} filename @param {Blob|string} content @param {string} [type] */
+/** @param {string} filename @param {Blob|string} content @param {string} type */
 function download(filename, content, type) {
   const link = html("a", { href: URL.createObjectURL(new Blob([content], { type })), download: filename });
   document.body.append(link);
   link.click();
   link.remove();
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
-  return `saved ${filename}`;
 }
 
 /**
  * Put the line below a panel, once.
- * @param {Section} section @param {(text:string)=>Promise<string>} unpacked
+ * @param {Section} section @param {(text:string)=>Promise<string>} unpacked @param {any} says its words
  */
-export function offerExport(section, unpacked) {
+export function offerExport(section, unpacked, says) {
   const held = /** @type {HTMLElement?} */ (section.querySelector(":scope > script.tm-report")),
     packed = held?.textContent;
-  if (held && !section.querySelector(":scope > .tm-export")) offer(section, held.dataset.name ?? "", packed ? () => unpacked(packed) : null);
+  if (held && !section.querySelector(":scope > .tm-export")) offer(section, says, held.dataset.name ?? "", packed ? () => unpacked(packed) : null);
 }
 
 /**
  * Put the line below a panel.
- * @param {Section} section @param {string} name what its files are called @param {(()=>Promise<string>)|null} json the report; null where it is too large to be carried along
+ * @param {Section} section @param {any} says @param {string} name what its files are called @param {(()=>Promise<string>)|null} json the report; null where it is too large to be carried along
  */
-function offer(section, name, json) {
+function offer(section, says, name, json) {
   const said = html("output"),
     whole = html("input", { type: "checkbox" });
   const drawn = (/** @type {HTMLElement} */ part = section) => {
@@ -136,25 +122,32 @@ function offer(section, name, json) {
       line.style.display = "";
     }
   };
-  const button = (/** @type {string} */ words, /** @type {()=>any} */ act) =>
-    html("button", {
-      type: "button",
-      click: async () => {
-        said.value = "";
-        try {
-          said.value = (await act()) ?? "copied";
-        } catch (error) {
-          said.value = `not done: ${error}`;
-        }
-      },
-    }, words);
+  const button = (/** @type {string} */ label, /** @type {()=>any} */ act) => {
+    const click = async () => {
+      said.value = "";
+      try {
+        said.value = await act();
+      } catch (error) {
+        said.value = says.failed + error;
+      }
+    };
+    return html("button", { type: "button", click }, label);
+  };
+  const copy = async (/** @type {string} */ text) => {
+    if (!(await toClipboard(text))) throw Error(says.cannot_copy);
+    return says.copied;
+  };
+  const save = (/** @type {string} */ ending, /** @type {Blob|string} */ content, /** @type {string} */ type) => {
+    download(name + ending, content, type);
+    return says.saved + name + ending;
+  };
   const png = async () => {
     const { svg, width, height } = drawn();
-    return download(`${name}.png`, await raster(svg, width, height));
+    return save(".png", await raster(svg, width, height), "image/png");
   };
   const film = async () => {
     const [slider, stage] = ["[aria-label=order]", ".stage"].map((one) => /** @type {any} */ (section.querySelector(one)));
-    if (!slider?.checkVisibility()) throw Error("open the graph of a run first");
+    if (!slider?.checkVisibility()) throw Error(says.no_graph);
     const at = slider.value,
       frames = [],
       to = (/** @type {number} */ place) => {
@@ -166,30 +159,26 @@ function offer(section, name, json) {
       await to(place);
       const { svg, width, height } = drawn(stage);
       frames.push(new Uint8Array(await (await raster(svg, width, height)).arrayBuffer()));
-      said.value = `${place} of ${slider.max}`;
+      said.value = `${place} ${says.of} ${slider.max}`;
       if (place >= slider.max) break;
     }
     await to(at);
-    return download(`${name}-moving.png`, moving(frames, frames.map((_, each) => (each < frames.length - 1 ? FRAME : LAST))));
+    return save("-moving.png", moving(frames, frames.map((_, each) => (each < frames.length - 1 ? FRAME : LAST))), "image/png");
   };
   const tools = html(
     "div",
     {},
-    html("label", { title: "SVG and PNG: include what is folded or scrolled out of view" }, whole, "all of it"),
-    button("Copy SVG", () => copy(drawn().svg)),
-    button("SVG", () => download(`${name}.svg`, drawn().svg, "image/svg+xml")),
+    html("label", { title: says.all_tip }, whole, says.all),
+    button(says.copy_svg, () => copy(drawn().svg)),
+    button("SVG", () => save(".svg", drawn().svg, "image/svg+xml")),
     button("PNG", png),
-    ...(section.matches(".tm-trace") ? [button("Moving PNG", film)] : []),
-    button("HTML", () => download(`${name}.html`, `${PAGE.replace("<title>", `<title>${name}`)}${sourceOf(section)}</body></html>\n`, "text/html")),
-    ...(json
-      ? [
-          button("Copy JSON", async () => copy(await json())),
-          button("JSON", async () => download(`${name}.json`, await json(), "application/json")),
-        ]
-      : ["JSON: --save FILE.json"]),
+    section.matches(".tm-trace") ? button(says.film, film) : null,
+    button("HTML", () => save(".html", `${PAGE.replace("<title>", `<title>${name}`)}${sourceOf(section)}</body></html>\n`, "text/html")),
+    json ? button(says.copy_json, async () => copy(await json())) : says.no_json,
+    json ? button("JSON", async () => save(".json", await json(), "application/json")) : null,
     said,
   );
-  const line = html("details", { class: "tm-export" }, html("style", {}, LOOK), html("summary", {}, "Export"), tools);
+  const line = html("details", { class: "tm-export" }, html("style", {}, LOOK), html("summary", {}, says.title), tools);
   line.onkeydown = (/** @type {KeyboardEvent} */ event) => {
     event.stopPropagation();
     if (event.key !== "Escape" || !line.open) return;

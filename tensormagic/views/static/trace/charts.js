@@ -45,8 +45,8 @@ export class Charts {
     );
     this.list.addEventListener("scroll", () => this.paintVisible());
     for (const part of [this.list, this.loss.plot]) {
-      part.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => this.read(this.passAt(event)));
-      part.addEventListener("pointerleave", () => this.read(null));
+      part.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => this.hover(this.passAt(event)));
+      part.addEventListener("pointerleave", () => this.hover(null));
       part.addEventListener("click", (/** @type {PointerEvent} */ event) => {
         const pass = this.passAt(event);
         if (pass !== null) this.hooks.goto(pass);
@@ -85,21 +85,15 @@ export class Charts {
 
   /** @param {any} parameter */
   row(parameter) {
-    const line = svg("path", { class: "series" }),
-      alone = svg("path", { class: "series alone" }),
-      bad = svg("path", { class: "bad-passes", fill: `url(#${this.hatch})` }),
-      zero = svg("path", { class: "zero-passes" }),
-      blind = svg("path", { class: "blind-passes" });
-    const now = svg("line", { class: "now", y1: 0, y2: ROW_HEIGHT }),
-      knob = svg("circle", { class: "knob", r: 2.2 });
-    const plot = svg("svg", { class: "plot", height: ROW_HEIGHT, "aria-hidden": "true" });
-    plot.append(bad, zero, blind, line, alone, now, knob);
-    const share = svg("rect", { class: "share", y: 5, height: ROW_HEIGHT - 10 });
-    plot.prepend(share);
-    const value = html("span", { class: "reading" });
+    const chart = emptyChart(ROW_HEIGHT, 2.2, this.hatch),
+      [zero, blind, alone] = ["zero-passes", "blind-passes", "series alone"].map((look) => svg("path", { class: look })),
+      share = svg("rect", { class: "share", y: 5, height: ROW_HEIGHT - 10 });
+    chart.bad.before(share);
+    chart.line.before(zero, blind);
+    chart.line.after(alone);
     const label = html("span", { class: "label", title: parameter.said }, html("bdi", {}, parameter.short));
-    const element = html("div", { class: parameter.requires_grad ? "row" : "row frozen" }, label, plot, value);
-    return { element, line, alone, bad, zero, blind, now, knob, share, value, plot, stale: true, parameter };
+    const element = html("div", { class: parameter.requires_grad ? "row" : "row frozen" }, label, chart.plot, chart.value);
+    return { ...chart, element, alone, zero, blind, share, stale: true, parameter };
   }
 
   /** One more pass, from the live feed. @param {number} pass @param {Float32Array} norms */
@@ -124,7 +118,7 @@ export class Charts {
     });
     const finite = this.series
       .flatMap((norms) => (this.bounds ? norms.slice(-1) : norms))
-      .filter((norm) => norm > 0 && Number.isFinite(norm))
+      .filter(hasLogarithm)
       .map(Math.log10);
     const low = finite.reduce((least, value) => Math.min(least, value), this.bounds?.[0] ?? Infinity),
       high = finite.reduce((most, value) => Math.max(most, value), this.bounds?.[1] ?? -Infinity);
@@ -162,25 +156,22 @@ export class Charts {
 
   /** The loss over the passes, on a scale of its own: logarithmic where it falls far. */
   paintLoss() {
-    const { plot, line, bad, now, knob, value, element } = this.loss,
+    const { plot, line, bad, value, element } = this.loss,
       { passes, values, said } = this.losses,
       width = plot.clientWidth;
     if (element.hidden || !width) return;
-    const known = values.filter((loss) => loss !== undefined && Number.isFinite(loss)),
+    const drawn = (/** @type {any} */ loss) => Number.isFinite(loss),
+      known = values.filter(drawn),
       [least, most] = [Math.min(...known), Math.max(...known)],
       turn = least > 0 && most > 30 * least ? Math.log10 : Number,
       span = turn(most) - turn(least);
-    const x = (/** @type {number} */ pass) => 3 + ((pass - passes[0]) / Math.max(passes[passes.length - 1] - passes[0], 1)) * (width - 6),
+    const x = (/** @type {number} */ at) => this.x(at, passes, width),
       y = (/** @type {number} */ loss) => LOSS_HEIGHT - 4 - (span ? (turn(loss) - turn(least)) / span : 0.5) * (LOSS_HEIGHT - 8);
-    const points = values.map((loss, at) => (loss !== undefined && Number.isFinite(loss) ? `${x(passes[at]).toFixed(1)} ${y(loss).toFixed(1)}` : null));
-    line.setAttribute("d", points.map((point, at) => (point ? `${at && points[at - 1] ? "L" : "M"}${point}` : "")).join(""));
-    bad.setAttribute("d", values.map((loss, at) => (loss !== undefined && !Number.isFinite(loss) ? `M${x(passes[at]) - 2} 1h4V${LOSS_HEIGHT - 1}h-4z` : "")).join(""));
-    const at = passes.findLastIndex((pass) => pass <= (this.hovered ?? this.current ?? Infinity)),
+    line.setAttribute("d", curve(values, drawn, x, y)[0]);
+    bad.setAttribute("d", values.map((loss, at) => (loss !== undefined && !drawn(loss) ? `M${x(at) - 2} 1h4V${LOSS_HEIGHT - 1}h-4z` : "")).join(""));
+    const at = this.read(passes),
       loss = values[at];
-    const here = loss === undefined ? -9 : x(passes[at]);
-    for (const end of ["x1", "x2"]) now.setAttribute(end, here);
-    knob.setAttribute("cx", loss !== undefined && Number.isFinite(loss) ? here : -9);
-    knob.setAttribute("cy", loss !== undefined && Number.isFinite(loss) ? y(loss) : 0);
+    point(this.loss, loss === undefined ? -9 : x(at), drawn(loss) ? y(loss) : null);
     say(value, said[at] ?? "");
     const [from, to] = [least, most].map((end) => said[values.indexOf(end)]);
     say(this.loss.scope, known.length ? worded(this.words.loss_scale, { from, to, log: turn === Math.log10 && "log" }) : this.words.no_loss);
@@ -189,16 +180,12 @@ export class Charts {
   /** @param {any} row @param {number} place */
   paintRow(row, place) {
     if (row.stale || row.width !== this.width) this.plot(row, this.series[place]);
-    const at = this.passes.findLastIndex((pass) => pass <= (this.hovered ?? this.current ?? Infinity)),
-      norm = at < 0 ? UNTOUCHED : this.series[place][at];
-    const x = at < 0 ? -9 : this.x(this.passes[at]),
-      drawn = norm > 0 && Number.isFinite(norm);
+    const at = this.read(this.passes),
+      norm = at < 0 ? UNTOUCHED : this.series[place][at],
+      y = hasLogarithm(norm) ? this.y(norm) : null;
     const alone = this.passes.length < 2; // of one pass there is no curve: a bar
-    row.share.setAttribute("width", alone && drawn ? Math.max((1 - (this.y(norm) - 3) / (ROW_HEIGHT - 6)) * (this.width - 6), 2) : 0);
-    row.now.setAttribute("x1", x);
-    row.now.setAttribute("x2", x);
-    row.knob.setAttribute("cx", drawn && !alone ? x : -9);
-    row.knob.setAttribute("cy", drawn ? this.y(norm) : 0);
+    row.share.setAttribute("width", alone && y !== null ? Math.max((1 - (y - 3) / (ROW_HEIGHT - 6)) * (this.width - 6), 2) : 0);
+    point(row, at < 0 ? -9 : this.x(at), alone ? null : y);
     row.value.classList.toggle("bad", at >= 0 && !Number.isFinite(norm));
     say(row.value, this.wording(row.parameter, norm));
   }
@@ -212,53 +199,34 @@ export class Charts {
 
   /** @param {any} row @param {number[]} norms */
   plot(row, norms) {
-    const [line, alone] = this.curve(norms);
+    const [line, alone] = curve(norms, hasLogarithm, (at) => this.x(at), (norm) => this.y(norm));
     const band = (/** @type {[number, number]} */ [from, to]) =>
       `M${from.toFixed(1)} 1H${to.toFixed(1)}V${ROW_HEIGHT - 1}H${from.toFixed(1)}z`;
-    const floor = (/** @type {[number, number]} */ [from, to]) => `M${from.toFixed(1)} ${ROW_HEIGHT - 1}H${to.toFixed(1)}`;
-    const middle = (/** @type {[number, number]} */ [from, to]) => `M${from.toFixed(1)} ${ROW_HEIGHT / 2}H${to.toFixed(1)}`;
+    const flat = (/** @type {number} */ height) => (/** @type {[number, number]} */ [from, to]) =>
+      `M${from.toFixed(1)} ${height}H${to.toFixed(1)}`;
     row.line.setAttribute("d", line);
-    row.alone.setAttribute("d", alone);
-    const put = (/** @type {Element} */ path, /** @type {(norm:number)=>boolean} */ holds, /** @type {(ends:[number, number])=>string} */ drawn) =>
-      path.setAttribute("d", this.stretches(norms, holds).map(drawn).join(""));
-    put(row.bad, (norm) => !Number.isFinite(norm), band);
-    put(row.zero, (norm) => norm === 0, floor);
-    put(row.blind, (norm) => norm < UNTOUCHED, middle);
+    row.alone.setAttribute("d", norms.length > 1 ? alone : "");
+    row.bad.setAttribute("d", this.stretches(norms, (norm) => !Number.isFinite(norm)).map(band).join(""));
+    row.zero.setAttribute("d", this.stretches(norms, (norm) => norm === 0).map(flat(ROW_HEIGHT - 1)).join(""));
+    row.blind.setAttribute("d", this.stretches(norms, (norm) => norm < UNTOUCHED).map(flat(ROW_HEIGHT / 2)).join(""));
     row.stale = false;
     row.width = this.width;
-  }
-
-  /** The line through the norms that have a logarithm, and the points that have no neighbour. @param {number[]} norms @returns {[string, string]} */
-  curve(norms) {
-    let line = "",
-      alone = "";
-    for (const [first, last] of runs(norms, (norm) => norm > 0 && Number.isFinite(norm))) {
-      const points = norms
-        .slice(first, last + 1)
-        .map((norm, at) => `${this.x(this.passes[first + at]).toFixed(1)} ${this.y(norm).toFixed(1)}`);
-      if (points.length > 1) line += `M${points.join("L")}`;
-      else if (norms.length > 1) alone += `M${points[0]}h.01`;
-    }
-    return [line, alone];
   }
 
   /** Where the passes for which it holds lie: one stretch a run of them, from half way to the neighbours on.
    * @param {number[]} norms @param {(norm:number)=>boolean} holds @returns {[number, number][]} */
   stretches(norms, holds) {
-    const x = (/** @type {number} */ at) => this.x(this.passes[at]);
     return runs(norms, holds).map(([first, last]) => {
-      const from = first ? (x(first - 1) + x(first)) / 2 : 0.5,
-        to = last < norms.length - 1 ? (x(last) + x(last + 1)) / 2 : this.width - 0.5;
+      const from = first ? (this.x(first - 1) + this.x(first)) / 2 : 0.5,
+        to = last < norms.length - 1 ? (this.x(last) + this.x(last + 1)) / 2 : this.width - 0.5;
       const least = Math.max(0, 4 - (to - from)) / 2; // a single pass of hundreds is still seen
       return [from - least, to + least];
     });
   }
 
-  /** @param {number} pass @returns {number} */
-  x(pass) {
-    const first = this.passes[0],
-      span = this.passes[this.passes.length - 1] - first;
-    return 3 + (span ? ((pass - first) / span) * (this.width - 6) : 0);
+  /** @param {number} at @param {number[]} [passes] @param {number} [width] @returns {number} */
+  x(at, passes = this.passes, width = this.width) {
+    return 3 + ((passes[at] - passes[0]) / Math.max(passes[passes.length - 1] - passes[0], 1)) * (width - 6);
   }
 
   /** @param {number} norm @returns {number} */
@@ -280,8 +248,13 @@ export class Charts {
     );
   }
 
+  /** Where the pass stands that is read: the one under the pointer, else the one that is shown. @param {number[]} passes @returns {number} */
+  read(passes) {
+    return passes.findLastIndex((pass) => pass <= (this.hovered ?? this.current ?? Infinity));
+  }
+
   /** @param {number|null} pass */
-  read(pass) {
+  hover(pass) {
     if (pass === this.hovered) return;
     this.hovered = pass;
     this.sayAxis();
@@ -289,17 +262,48 @@ export class Charts {
   }
 }
 
-/** The chart of the loss, larger than the others. @param {string} hatch */
-function lossChart(hatch) {
+/** A chart without anything in it: a curve, what is not finite, and a line with a knob at the pass that is read.
+ * @param {number} height @param {number} r of the knob @param {string} hatch */
+function emptyChart(height, r, hatch) {
   const line = svg("path", { class: "series" }),
     bad = svg("path", { class: "bad-passes", fill: `url(#${hatch})` }),
-    now = svg("line", { class: "now", y1: 0, y2: LOSS_HEIGHT }),
-    knob = svg("circle", { class: "knob", r: 2.6 }),
-    plot = svg("svg", { class: "plot", height: LOSS_HEIGHT, "aria-hidden": "true" }, bad, line, now, knob),
-    value = html("span", { class: "reading" }),
+    now = svg("line", { class: "now", y1: 0, y2: height }),
+    knob = svg("circle", { class: "knob", r }),
+    plot = svg("svg", { class: "plot", height, "aria-hidden": "true" }, bad, line, now, knob);
+  return { plot, line, bad, now, knob, value: html("span", { class: "reading" }) };
+}
+
+/** The chart of the loss, larger than the others. @param {string} hatch */
+function lossChart(hatch) {
+  const chart = emptyChart(LOSS_HEIGHT, 2.6, hatch),
     scope = html("span", { class: "quiet end" });
-  const element = html("div", { class: "loss", hidden: true }, html("div", { class: "part" }, "Loss ", value, scope), plot);
-  return { element, plot, line, bad, now, knob, value, scope };
+  const element = html("div", { class: "loss", hidden: true }, html("div", { class: "part" }, "Loss ", chart.value, scope), chart.plot);
+  return { ...chart, element, scope };
+}
+
+/** Put the line, and the knob where there is a height for it. @param {any} chart @param {number} x @param {number|null} y */
+function point({ now, knob }, x, y) {
+  for (const end of ["x1", "x2"]) now.setAttribute(end, x);
+  knob.setAttribute("cx", y === null ? -9 : x);
+  knob.setAttribute("cy", y ?? 0);
+}
+
+/** @param {number} norm */
+function hasLogarithm(norm) {
+  return norm > 0 && Number.isFinite(norm);
+}
+
+/** The line through the values that are drawn, and the points that have no neighbour.
+ * @param {any[]} values @param {(value:any)=>boolean} drawn @param {(at:number)=>number} x @param {(value:any)=>number} y @returns {[string, string]} */
+function curve(values, drawn, x, y) {
+  let line = "",
+    alone = "";
+  for (const [first, last] of runs(values, drawn)) {
+    const points = values.slice(first, last + 1).map((value, at) => `${x(first + at).toFixed(1)} ${y(value).toFixed(1)}`);
+    if (points.length > 1) line += `M${points.join("L")}`;
+    else alone += `M${points[0]}h.01`;
+  }
+  return [line, alone];
 }
 
 /** First and last place of every run of values for which it holds. @param {number[]} values @param {(value:number)=>boolean} holds @returns {[number, number][]} */

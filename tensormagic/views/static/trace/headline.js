@@ -1,7 +1,7 @@
 // @ts-check
 /** What is in words: the header with the state of the run, the verdict, the findings; round the picture where backward is, which graph, what is not shown. */
 
-import { html, digits, worded } from "../dom.js";
+import { html, digits, toClipboard, worded } from "../dom.js";
 import { CLOCK_MILLISECONDS, LATEST, UNTOUCHED, later, secondsText, glyph, capital, GLYPHS, keepingFocus, prose, quoting, say } from "./words.js";
 
 /** @import { Panel } from "./panel.js" */
@@ -346,33 +346,5 @@ async function copied(button, code) {
     mark = done ? "copied" : "not-copied";
   button.classList.add(mark);
   setTimeout(() => button.classList.remove(mark), 1500);
-  return done;
-}
-
-/** Through the clipboard, which only pages from https or this machine have; else as people copied before there was one.
- * @param {string} text @returns {Promise<boolean>} */
-async function toClipboard(text) {
-  try {
-    await navigator.clipboard.writeText(text);
-    return true;
-  } catch {
-    return copiedBySelection(text);
-  }
-}
-
-/** @param {string} text @returns {boolean} */
-function copiedBySelection(text) {
-  const before = /** @type {any} */ (document.activeElement),
-    field = html("textarea", {
-      style: "position:fixed;top:0;opacity:0",
-      "aria-hidden": "true",
-      "data-lm-suppress-shortcuts": "true",
-    });
-  field.value = text;
-  document.body.append(field);
-  field.select();
-  const done = document.execCommand("copy");
-  field.remove();
-  before?.focus?.({ preventScroll: true });
   return done;
 }
