@@ -215,7 +215,7 @@ def _cut_off(names: list[str], location: Location | None) -> str:
     """Return the statement that cuts states off their past; the one name of an LSTM's state is a tuple."""
     states = names or ["h"]
     if len(states) == 1 and location is not None and "lstm" in location.text.lower():
-        return f"{states[0]} = tuple(state.detach() for state in {states[0]})"
+        return f"{states[0]} = tuple(part.detach() for part in {states[0]})"
     return f"{', '.join(states)} = {', '.join(f'{state}.detach()' for state in states)}"
 
 

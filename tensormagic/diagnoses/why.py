@@ -62,11 +62,11 @@ def not_finite(question: Question) -> WhyReport | None:
     graph, node, number = found
     trace = question.trace
     place = trace.location(graph.nodes[node].location) if trace is not None else None
-    made = f"{graph.nodes[node].op}{place_words(place)} produced the first in pass {number}."
+    source = f"{graph.nodes[node].op}{place_words(place)}"
     at = (trace.graphs.index(graph), node) if trace is not None else None
     described = [one for one in _findings(question) if one.code in {"TM402", "TM406"} and one.node == at]
     says, evidence, way = (
-        f"{head} because {made}",
+        f"{head} because {source} produced the first in pass {number}.",
         tuple(one.message for one in described[:1]),
         _way_back(question, (node,)),
     )
@@ -74,7 +74,7 @@ def not_finite(question: Question) -> WhyReport | None:
     faults = (one for one in forward if at is not None and one.node is not None and one.node[0] == at[0])
     if not described and (fault := next(faults, None)):  # backward was given what was not finite already
         described, place = [fault], fault.location
-        says, evidence = f"{head}: {fault.message}", (f"In backward, {made}",)
+        says, evidence = f"{head}: {fault.message}", (f"The first {what} of the backward: {source}, in pass {number}.",)
     return question.described(
         "NaN" if facts.nan else "infinite", says, evidence=evidence, location=place,
         remedy=tuple(one.remedy for one in described[:1]), path=way,

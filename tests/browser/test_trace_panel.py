@@ -672,7 +672,7 @@ def test_leaves_without_a_badge_are_counted(static_page: OpenPage) -> None:
     page = static_page(trace_html.render(replace(base, graphs=(broken,))))
     _panel(page)
     said = page.locator(".more-badges").all_text_contents()
-    assert sum(text.endswith(" leaves, 1 not finite") for text in said) == 1
+    assert sum(text.endswith(" leaves, 1 NaN/Inf") for text in said) == 1
     assert sum(text.endswith(" leaves") for text in said) > 20
 
 

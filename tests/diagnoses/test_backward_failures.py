@@ -101,7 +101,7 @@ TUPLE = Location("model.py", 1, "out, hidden = lstm(x, hidden)")
         ({"joint_again": True, "joint_name": "", "joint_location": BOTH}, f"h and c belong {SHARED}: {GONE}",
          "`h, c = h.detach(), c.detach()`"),
         ({"joint_again": True, "joint_name": "", "joint_location": TUPLE}, f"hidden belongs {SHARED}: {GONE}",
-         "`hidden = tuple(state.detach() for state in hidden)`"),
+         "`hidden = tuple(part.detach() for part in hidden)`"),
         ({"joint_name": "", "shared": 1}, f"y belongs {SHARED}: 1 node of it was visited before.",
          "Compute y again in each step"),
         ({"joint_name": "", "joint_location": None, "first": WRITE}, f"The result of mul belongs {SHARED}: {GONE}",

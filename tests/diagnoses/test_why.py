@@ -259,7 +259,7 @@ def test_a_forward_that_was_not_finite_already():
     (fault,) = [one for one in trace.report.findings if one.code == "TM401"]
     assert report.answer == f"w.grad holds NaN (all 3 elements): {fault.message}"
     assert report.location.text.endswith("# the forward")
-    assert report.evidence[0].startswith("In backward, log_softmax (test_why.py, line ")
+    assert report.evidence[0].startswith("The first NaN of the backward: log_softmax (test_why.py, line ")
     assert report.remedy == (fault.remedy,)
 
 

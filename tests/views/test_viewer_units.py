@@ -142,7 +142,7 @@ def test_sentences_of_python_are_filled_in(folder: Path) -> None:
     assert answer(folder, WORDED) == [words.worded(VIEWER_WORDS[name], **values) for name, values in TOLD] == [
         "step 0 · backward 2 · 1.0 s", "paused: step 7 · 1.0 s", "paused: step 7, next traced about 12 · 1.0 s",
         "12\u00a0345 nodes in 2 boxes", "1 node", "", "path through a[0] {nodes node}: 1 of 2 nodes",
-        "1 leaf", "20 leaves, 3 not finite",
+        "1 leaf", "20 leaves, 3 NaN/Inf",
     ]  # fmt: skip
 
 

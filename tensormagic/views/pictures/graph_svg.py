@@ -239,7 +239,7 @@ def _badges(canvas: Canvas, box: Box, scene: Scene) -> None:
     if more:
         bad = bad_among((badge.node for badge in box.badges[len(shown) :]), scene.frame)
         words = f"+ {count(more)} more" if shown else plural(more, "leaf", "leaves")
-        words += f", {count(bad)} not finite" if bad else ""
+        words += f", {count(bad)} NaN/Inf" if bad else ""
         y = box.y + HEAD_HEIGHT + 3 + len(shown) * BADGE_HEIGHT + BADGE_SIZE
         canvas.text("k r" if bad else "k q", box.x + 4, y, words)
 
