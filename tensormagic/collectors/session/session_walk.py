@@ -238,14 +238,15 @@ def _in_containers(tracked: list[tuple[Place, torch.Tensor]], known: _Walked, wh
 
 def _in_sums(tracked: list[tuple[Place, torch.Tensor]], known: _Walked, where: WhereGrown) -> Iterator[_Found]:
     described: set[int] = set()
+    added_up: dict[tuple[int, ...], list[Any]] = {}  # the nodes are kept: their ``id`` stays their own
     for place, x in tracked:
         listed = place.kind == "item" and not place.path.endswith("']")  # those in a list are looked at together
         if listed or id(x) in described:
             continue
         described.add(id(x))
         terms = _terms(x.grad_fn) if x.numel() == 1 else []
-        if len(terms) < FEWEST:
-            continue
+        if len(terms) < FEWEST or added_up.setdefault(tuple(map(id, terms)), terms) is not terms:
+            continue  # too few, or the mean of a sum that was described: it keeps no more
         walked = known.anew()
         leaves = {walked.add(term) for term in terms}
         if walked.graphs == len(terms) and len(leaves) == 1 and all(leaves):

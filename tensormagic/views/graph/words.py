@@ -123,7 +123,7 @@ def _shape_text(shape: tuple[int, ...]) -> str:
     while len(text) > _LONGEST_SHAPE and len(sizes) > 2:
         sizes.pop(0)
         text = "…×" + "×".join(sizes)
-    return text or "scalar"
+    return {"": "scalar", "1": "(1,)"}.get(text, text)  # a lone 1 reads as the value
 
 
 # -- values of a small graph ------------------------------------------------------------------------------------------

@@ -61,6 +61,14 @@ def test_a_backward_frees_the_bytes_and_leaves_the_nodes():
     assert (found.nbytes, found.freed, found.graphs) == (0, True, 5)
 
 
+def test_the_mean_of_a_sum_is_not_told_beside_it():
+    """It keeps the same graph; another sum, with a term more, is told."""
+    net = nn.Linear(4, 1)
+    total = sum(losses(net, 5))
+    found = graphs(net=net, total=total, mean=total / 5, more=total + losses(net, 1)[0])
+    assert {(one.name, one.graphs) for one in found.values()} == {("total", 5), ("more", 6)}
+
+
 def test_three_graphs_are_not_many_and_one_graph_is_one():
     """A few results in a dictionary, and steps of one recurrent graph."""
     net = nn.Linear(4, 1)

@@ -12,7 +12,7 @@ from tensormagic.reports import Cut
 from tensormagic.views.graph.drawing import BADGE_HEIGHT, MOST_ROWS, Box, Drawing, Wire, draw
 from tensormagic.views.graph.folding import fold
 from tensormagic.views.graph.marks import NodeMark, marks_svg, word_place, words_around
-from tensormagic.views.graph.words import cut_target
+from tensormagic.views.graph.words import cut_target, shape_text
 from tensormagic.views.page.document import trace_document
 from tensormagic.views.panels import trace as trace_html
 from tests.views import samples_trace as samples
@@ -190,3 +190,11 @@ def test_words_of_two_marks_do_not_cover_each_other() -> None:
     narrow = Drawing(130.0, 40.0, (replace(boxes[0], y=0.0),), (), 2, 0, "")
     taken = [words_around(65.0, -20.0, 65.0), words_around(65.0, 51.0, 65.0)]
     assert "<text" not in marks_svg(narrow, [NodeMark(0, "gradient vanishes", "warning")], taken)
+
+
+@pytest.mark.parametrize(
+    ("shape", "text"), [((), "scalar"), ((1,), "(1,)"), ((32,), "32"), ((2, 1), "2×1"), ((1, 1), "1×1")]
+)
+def test_a_shape_does_not_read_as_a_value(shape, text):
+    """A lone 1 below a node's name would be taken for what it computed."""
+    assert shape_text(shape) == text
