@@ -86,7 +86,8 @@ def inspect(  # noqa: PLR0913  (all but the tensor and its name is keyword-only)
         laid = with_slices(elements_of(tensor), report.layout, dims=dims, at=at, bad=bad)
         report = dataclasses.replace(report, layout=laid)
     elif dims is not None or at is not None:
-        raise TensorMagicError(f"dims and at choose a slice of a strided tensor, but {name} is {report.layout_name}")
+        kind = next((kind.label for kind in report.kinds), report.layout_name)
+        raise TensorMagicError(f"dims and at choose a slice of a plain strided tensor, but {name} is not: {kind}")
     return diagnosed(with_picture(report, elements_of(tensor)) if picture else report)
 
 

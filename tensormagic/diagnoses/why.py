@@ -211,7 +211,9 @@ def scaled_down(question: Question) -> WhyReport | None:
 
 def extreme(question: Question) -> WhyReport | None:
     """The run found gradients that vanish or explode, and this is one of them."""
-    norm = question.facts.norm or 0.0
+    norm = question.facts.norm
+    if norm is None:
+        return None
     for finding in _findings(question):
         vanishes = finding.code == "TM403" and (finding.subject == question.name or norm < VANISHING_NORM)
         explodes = finding.code == "TM404" and (finding.subject == question.name or norm > EXPLODING_NORM)
@@ -225,8 +227,11 @@ def extreme(question: Question) -> WhyReport | None:
 
 
 def fine(question: Question) -> WhyReport:
-    """Nothing is wrong with it."""
+    """Nothing is wrong with it, as far as its values can be read."""
     facts, last = question.facts, question.last
+    if facts.norm is None:
+        says = f"{question.grad} is there, but its values could not be read."
+        return question.described("unread", says, evidence=(_passes(question),), path=_way_back(question))
     head = f"{question.grad} is fine"
     same = last is not None and question.close(facts.norm, last)
     brought = f"its norm is {scientific(last or 0.0)}, from the last pass" if same else _norm_words(question).strip(".")
@@ -238,7 +243,7 @@ def fine(question: Question) -> WhyReport:
 
 def _norm_words(question: Question) -> str:
     norm = question.facts.norm
-    return f"its norm is {scientific(norm)}." if norm is not None else "its norm could not be read."
+    return f"its norm is {scientific(norm or 0.0)}."
 
 
 def _passes(question: Question) -> str:
@@ -262,7 +267,7 @@ def _way_back(question: Question, bad: Sequence[int] = ()) -> tuple[PathStep, ..
 
 # Which reasons are tried, in which order.
 
-MEANT = frozenset({"fine", "frozen", "scaled down"})
+MEANT = frozenset({"fine", "frozen", "scaled down", "unread"})
 
 Check = Callable[[Question], "WhyReport | None"]
 

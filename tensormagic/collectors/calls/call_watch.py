@@ -21,7 +21,7 @@ from tensormagic.collectors.calls.seen_made import Fresh, NotesOfDropouts, Notes
 from tensormagic.collectors.detachment.detachment_facts import ROLES
 from tensormagic.collectors.graphs.live_nodes import next_nodes, reaches
 from tensormagic.collectors.graphs.saved_tensors import saved_tensor
-from tensormagic.collectors.quiet import dispatches_to_python, quiet
+from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.source import SourceLines, is_own_code
 from tensormagic.reports import RunningSum, UntrainedNorm
 from tensormagic.words import error_text
@@ -197,9 +197,7 @@ def _keeps_factor(scaler: Any, number: int, nodes: Iterable[Any]) -> bool:
     with quiet():
         while (at := below.get(id(at))) is not None:
             by = saved_tensor(at, "other") if at.name() in {"DivBackward0", "MulBackward0"} else None
-            if by is None or dispatches_to_python(by):
-                continue
-            if by.numel() == 1 and by.device.type == "cpu" and by != 0:
+            if by is not None and by.numel() == 1 and by.device.type == "cpu" and by != 0:
                 left = left / float(by) if at.name() == "DivBackward0" else left * float(by)
     return abs(left) * math.sqrt(scaler._init_scale) > 1
 

@@ -16,7 +16,7 @@ from tensormagic.collectors.gradients.measures import as_array, count_where, ele
 from tensormagic.collectors.graphs.live_nodes import next_nodes
 from tensormagic.collectors.graphs.saved_tensors import each_saved_tensor, saved_tensor
 from tensormagic.collectors.graphs.structure import GraphStructure, Walk, is_accumulate
-from tensormagic.collectors.quiet import quiet
+from tensormagic.collectors.quiet import dispatches_to_python, quiet
 from tensormagic.reports import UNTOUCHED, Edge, FirstNonfinite, NonfiniteOrigin, NonfiniteSource
 
 if TYPE_CHECKING:
@@ -276,7 +276,8 @@ class _Look:
 
     def _counts(self, x: torch.Tensor) -> Counts | None:
         """Count the NaN and Inf of a tensor; None where it cannot be looked at at once."""
-        if not x.is_cpu or not (x.is_floating_point() or x.is_complex()) or x.layout is not torch.strided:
+        has_numbers = x.is_floating_point() or x.is_complex()
+        if dispatches_to_python(x) or not has_numbers or not x.is_cpu or x.layout is not torch.strided:
             return None
         key = (x.data_ptr(), elements_read(x), x.dtype)
         if key not in self._known:

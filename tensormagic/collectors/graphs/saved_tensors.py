@@ -18,7 +18,7 @@ from tensormagic.collectors.geometry.overlap import Region
 from tensormagic.collectors.geometry.parts import storage_of
 from tensormagic.collectors.graphs.live_nodes import walk_nodes
 from tensormagic.collectors.objects.namespace import is_kind
-from tensormagic.collectors.quiet import number
+from tensormagic.collectors.quiet import dispatches_to_python, number
 
 # Everything that torch shows of what live nodes have saved: without unpacking what hooks of the user's have packed.
 
@@ -80,7 +80,7 @@ def read_slots(node: Any, most: int | None = None) -> Iterator[SavedSlot]:
             several = isinstance(found, (tuple, list))
             kept = tuple(found) if several else (found,)
             state = "packed by a hook" if is_packed(found) else "ok"
-            read = getattr(node, value) if state == "ok" else None
+            read = _unpack(node, value, kept) if state == "ok" else None
         except RuntimeError as error:
             text = str(error)
             named = _VERSIONS.search(text)
@@ -88,6 +88,18 @@ def read_slots(node: Any, most: int | None = None) -> Iterator[SavedSlot]:
             freed = "freed" in text or "second time" in text
             state = "changed in place" if "inplace" in text or named else "freed" if freed else "unreadable"
         yield SavedSlot(name, state, read, kept, several, versions)
+
+
+def _unpack(node: Any, value: str, kept: tuple[Any, ...]) -> Any:
+    """Return what torch unpacks, but tensors whose own class answers as they lie there: a result would be detached."""
+    lying = [None if raw is None else raw.data for raw in kept]
+    if not any(map(dispatches_to_python, lying)):
+        return getattr(node, value)
+    with torch._C._DisableTorchDispatch():
+        read = getattr(node, value)
+    if not isinstance(read, (tuple, list)):
+        return lying[0]
+    return tuple(x if dispatches_to_python(x) else each for x, each in zip(lying, read, strict=True))
 
 
 def raw_saved(node: Any) -> Iterator[Any]:
@@ -98,7 +110,10 @@ def raw_saved(node: Any) -> Iterator[Any]:
 
 
 def saved_tensor(node: Any, slot: str) -> torch.Tensor | None:
-    """Return one tensor that a node of torch's has saved; None where it is not there, changed, or packed by a hook."""
+    """Return one tensor that a node of torch's has saved, to read its numbers.
+
+    None where it is not there, changed, packed by a hook, or where code of its own class would answer.
+    """
     return _unpacked(node, f"_raw_saved_{slot}", f"_saved_{slot}")
 
 
@@ -111,7 +126,11 @@ def each_saved_tensor(node: Any) -> Iterator[tuple[str, torch.Tensor]]:
 
 def _unpacked(node: Any, raw: str, value: str) -> torch.Tensor | None:
     try:
-        found = None if is_packed(getattr(node, raw)) else getattr(node, value)
+        kept = getattr(node, raw)
+        several = isinstance(kept, (tuple, list))
+        if several or is_packed(kept) or (kept is not None and dispatches_to_python(kept.data)):
+            return None
+        found = getattr(node, value)
     except (RuntimeError, AttributeError):
         return None
     return found if isinstance(found, torch.Tensor) else None

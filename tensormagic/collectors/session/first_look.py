@@ -221,7 +221,8 @@ def look(
     ``source`` is a loader, a list of batches, a batch, or None; the loss is by default the usual one for the target.
     """
     began = perf_counter()
-    found = dict(_parameters(net, optimizer), model=name, training=net.training, in_eval=tuple(_in_eval(net)))
+    with torch._C.DisableTorchFunction():  # parameters may be of a class of the user's
+        found = dict(_parameters(net, optimizer), model=name, training=net.training, in_eval=tuple(_in_eval(net)))
     gaps: list[Gap] = []
     if source is not None:
         with generators_kept(*generators_of(source)), torch.enable_grad():

@@ -14,7 +14,7 @@ from tensormagic.collectors.graphs.nodes import op_name
 from tensormagic.collectors.kinds import sizes_of
 from tensormagic.collectors.objects.children import inside, is_kind, is_readable, registered
 from tensormagic.collectors.objects.namespace import modules_in, nearest, walk_tensors
-from tensormagic.collectors.quiet import local_shard, quiet
+from tensormagic.collectors.quiet import dispatches_to_python, local_shard, quiet
 from tensormagic.collectors.tensors.autograd import autograd, saved_states
 from tensormagic.reports import GradientFacts, LivePath
 from tensormagic.reports.autograd import GradState
@@ -181,6 +181,8 @@ def _counts(x: torch.Tensor) -> tuple[int, int, int, int]:
     grad = local_shard(x.grad)
     if grad is None:
         return 0, 0, 0, 0
+    if dispatches_to_python(grad):  # code of its class would answer
+        return grad.numel(), 0, 0, 0
     try:
         values = (grad.coalesce().values() if grad.is_sparse else grad).detach()
         zero, nan, inf = (int(found.sum()) for found in (values == 0, values.isnan(), values.isinf()))

@@ -341,6 +341,7 @@ def facts_words(facts: GradientFacts) -> str:
     flag = f"requires_grad={facts.requires_grad}"
     asked = f"shown for {facts.expression}" if facts.expression else ""
     known = {"none": "grad None", "unreadable": "grad unreadable"}
-    grad = known.get(facts.grad, f"grad of norm {short_number(facts.norm)}")
+    norm = f"grad of norm {short_number(facts.norm)}" if facts.norm is not None else "grad not read"
+    grad = known.get(facts.grad, norm)
     parts = (asked, kind, f"{facts.dtype} {tuple_text(facts.shape)}", flag, grad)
     return " \u00b7 ".join(filter(None, parts))

@@ -77,7 +77,7 @@ def test_misuse(choice: dict, said: str) -> None:
 
 def test_only_strided_tensors_have_slices_to_choose() -> None:
     """A sparse tensor has no offsets."""
-    with pytest.raises(TensorMagicError, match="dims and at choose a slice of a strided tensor, but s is sparse_coo"):
+    with pytest.raises(TensorMagicError, match="slice of a plain strided tensor, but s is not: sparse COO"):
         tm.inspect(torch.eye(3).to_sparse(), "s", namespace={}, dims=(0, 1))
     with pytest.raises(TensorMagicError, match="of the 1 there are"):
         chosen_slice((4,), (0, 1), None)
