@@ -162,6 +162,21 @@ def test_search_lights_what_it_finds_and_opens_what_hides_it(static_page: OpenPa
     expect(page.locator(".graph.picking")).to_have_count(0)
 
 
+def test_enter_goes_to_what_was_typed_last(static_page: OpenPage) -> None:
+    """Also at once after a letter, before the page has looked for it: what was found before is not gone through."""
+    page = _mounted(static_page, _deep())
+    count, field = page.locator(".hits"), page.locator(".search input")
+    field.fill("layers.57")
+    expect(count).not_to_have_text("")
+    field.evaluate(
+        "field => { field.value = 'layers.57 gelu'; field.dispatchEvent(new Event('input'));"
+        " field.dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter', bubbles: true})) }"
+    )
+    expect(count).to_have_text("1 of 3")
+    page.wait_for_timeout(200)
+    expect(count).to_have_text("1 of 3")
+
+
 def test_search_finds_leaves_and_lines(static_page: OpenPage) -> None:
     """A parameter is found by its name, a node by its line."""
     page = _mounted(static_page, samples_viewer.broken_run())

@@ -18,7 +18,8 @@ from tensormagic import words
 from tensormagic.reports import UNTOUCHED, LiveFrame
 from tensormagic.views import theme
 from tensormagic.views.page.columns import pack_delta
-from tensormagic.views.page.document import VIEWER_WORDS, Limits, trace_document
+from tensormagic.views.page.document import Limits, trace_document
+from tensormagic.views.page.viewer_words import VIEWER_WORDS
 from tests.support.missing import missing
 from tests.views import samples_viewer
 

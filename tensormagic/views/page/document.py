@@ -28,8 +28,8 @@ from tensormagic.views.graph.words import cut_label, cut_sentence, whole_shape
 from tensormagic.views.markup import fitted
 from tensormagic.views.nodes import listing
 from tensormagic.views.page import columns
+from tensormagic.views.page.viewer_words import VIEWER_WORDS
 from tensormagic.views.panels.trace_words import (
-    NOT_MEASURABLE,
     UNTITLED,
     first_nonfinite_text,
     move_text,
@@ -50,92 +50,6 @@ if TYPE_CHECKING:
 
 
 VERSION = 6
-_SILENT = "[ · no message from the kernel for {silent} s: a long operation, or it has ended]"
-# What the viewer says while a run or a pointer moves. It fills in numbers and names (`worded` in dom.js): ``{pass}``,
-# or with what is counted, ``{nodes node}``, ``{leaves leaf/leaves}``; a part in brackets is left out where something
-# in it is 0 or empty.
-VIEWER_WORDS: dict[str, Any] = {
-    # the header
-    "clear": "no problems so far",
-    "gone": "kernel gone",
-    "waiting": "{time} · waiting for the first backward" + _SILENT,
-    "running": "step {step} · backward {pass} · {time}" + _SILENT,
-    "paused": "paused: step {step}[, next traced about {next}] · {time}" + _SILENT,
-    "lost": "{steps step}, {passes backward pass/backward passes} in {time}",
-    "why_lost": "The kernel was restarted, or died, while the cell ran",
-    "last_sent": "[Showing the last state it sent, {time} after the start]",
-    "more": "{rest more finding}: {codes}",
-    # to who hears the page
-    "heard_lost": "the kernel is gone",
-    "heard_end": "the run is {state}",
-    # above the graph
-    "size": "{nodes node}[ in {boxes box/boxes}]",
-    "is_at": "◀ backward is at {label}, node {reached} of {count}",
-    "was_at": "◀ backward was at {label}, node {reached} of {count}",
-    "refused": "what autograd had recorded when the call was refused",
-    "drawn": "the backward graph, right to left",
-    "reached": "[pass {pass}: ]{touched} of {nodes node} reached[, {bad} with NaN or Inf]"
-    f"[, {{blind}} {NOT_MEASURABLE}][, {{waiting}} untouched]",
-    "path": "path through {label}: {on} of {nodes node}",
-    # beside the sliders
-    "live": "live, pass {pass}, step {step}",
-    "live_paused": "live, pass {pass}, the last traced",
-    "last": "last seen, pass {pass}, step {step}",
-    "last_paused": "last seen, pass {pass}, the last traced",
-    "kept": "{said}[ · {kept} of {traced} kept]",
-    "whole_order": "order: all nodes",
-    "order": "order: node {at} of {count}",
-    # of a box, of a line
-    "in_box": "[{nodes node} in one box, the first: ]{op}, {name}",
-    "more_leaves": "… {more} more",
-    "opening": "click: what is inside · Shift+click: numbers of the whole",
-    "rest": "+ {more} more[, {bad} NaN/Inf]",
-    "leaves": "{more leaf/leaves}[, {bad} NaN/Inf]",
-    "inside": "{label}  ·  {count} inside",
-    "fold": "fold {label}",
-    "members": "{nodes node} in “{label}”[, the first {first}]",
-    "of_line": "show the {nodes node} of line {line}",
-    # of a node
-    "guessed": " or before",
-    "of_pass": "[pass {pass}]",
-    "input": "input {input} → {label}",
-    "share": "its share: that node received {norm} in total",
-    "moved": "[The optimizer then changed it by {moved}.]",
-    "measured": "pass {pass}, {count element}[, mean and std of the {finite} ones]",
-    "rare": {
-        "too small": "not zero, but below the smallest normal number of this type",
-        "at the limit": "at the largest number of this type, or beyond",
-    },
-    "cuts": "where the gradient stops: {cuts}",
-    # of the search, of the picture
-    "hit": "{at} of {found}",
-    "hits": "{found node}",
-    "no_hits": "nothing found",
-    "zoom": "zoom {percent} %",
-    # of the charts
-    "scale": "[{least} to {most}]",
-    "loss_scale": "{from} to {to}[, {log} scale]",
-    "no_loss": "never finite",
-    "passes": "[pass {first}][ … {last}][, sampled while {state}]",
-    "frozen": "frozen",
-    "unused": "unused",
-    "unknown": "unknown",
-    # what the colours show: in the list, in the legend, and of which column of the nodes
-    "modes": {
-        "norm": ["gradient norm", "gradient norm", ""],
-        "bad": ["NaN and Inf", "NaN and Inf", ""],
-        "backward time": ["time, backward", "time of the node's backward", "backward_seconds"],
-        "forward time": ["time, forward", "time of the node's forward", "forward_seconds"],
-        "backward bytes": ["bytes, backward", "bytes allocated in backward", "backward_bytes"],
-        "forward bytes": ["bytes, forward", "bytes allocated in forward", "forward_bytes"],
-        "saved": ["saved bytes", "bytes kept for backward", "saved"],
-    },
-    "marks": {"bad": "NaN or Inf", "wait": "not reached", "zero": "exactly zero", "blind": NOT_MEASURABLE},
-    "all_finite": "all finite",
-    "none": "none",
-    "flow": "← gradient flow[: grad ×local {derivative}]",
-    "cut": "cut",
-}
 
 
 class Draw(Protocol):

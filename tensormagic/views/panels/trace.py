@@ -16,6 +16,7 @@ from tensormagic.views.graph.words import cut_heading, cut_sentences, ended_sent
 from tensormagic.views.markup import packed, svg_image, tag
 from tensormagic.views.nodes import Bar, Cell, Column, Findings, Node, Panel, Paragraph, Section, Table, Words, table_of
 from tensormagic.views.page.document import SAVED_LIMITS, Draw, trace_document
+from tensormagic.views.page.viewer_words import VIEWER_WORDS
 from tensormagic.views.panels import refused_call
 from tensormagic.views.panels.trace_words import UNTITLED, all_clear, bad_text, run_lines, run_text, state_text, touched
 from tensormagic.views.pictures.gradient_graph import EndedGraph, GradientGraph
@@ -285,6 +286,7 @@ def _packed_document(report: TraceReport, draw: Draw, crash: Crash | None, room:
     document = ""
     for limits in LESS:
         whole_document = trace_document(report, limits=limits, draw=draw, crash=crash)
+        del whole_document["words"]  # which come with the viewer
         if wall:
             whole_document["wall"] = True
         document = packed(json.dumps(whole_document, allow_nan=False, separators=(",", ":")))
@@ -328,7 +330,8 @@ def viewer_module() -> str:
 @cache
 def viewer_code() -> str:
     """Return the element that carries the viewer for outputs that stay, with its style sheet."""
-    mount = f"(panel, unpacked, key) => mountSaved(panel, unpacked, key, {json.dumps(viewer_rules())})"
+    beside = f"{json.dumps(viewer_rules())}, {json.dumps(VIEWER_WORDS)}"
+    mount = f"(panel, unpacked, key) => mountSaved(panel, unpacked, key, {beside})"
     return code_of("trace", "trace/saved.js", mount=mount, beside=panel_style())
 
 

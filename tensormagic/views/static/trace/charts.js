@@ -21,25 +21,21 @@ export class Charts {
   width = 0;
   grid = false;
 
-  /** @param {string} hatch @param {{goto:(pass:number)=>void}} hooks */
-  constructor(hatch, hooks) {
+  /** @param {any} words @param {string} hatch @param {{goto:(pass:number)=>void}} hooks */
+  constructor(words, hatch, hooks) {
+    this.words = words;
     this.hatch = hatch;
     this.hooks = hooks;
     this.scope = html("span", { class: "quiet end" });
     this.count = html("span", { class: "quiet" });
-    this.list = html("div", {
-      class: "rows",
-      tabindex: 0,
-      role: "group",
-      "aria-label": "gradient norms of the parameters",
-    });
+    this.list = html("div", { class: "rows", tabindex: 0, role: "group", "aria-label": words.norms_of });
     this.axis = html("div", { class: "axis quiet" });
-    this.loss = lossChart(hatch);
+    this.loss = lossChart(words, hatch);
     this.element = html(
       "div",
       { class: "charts" },
       this.loss.element,
-      html("div", { class: "part" }, "Gradient norm ", this.count, this.scope),
+      html("div", { class: "part" }, `${words.norm} `, this.count, this.scope),
       this.list,
       this.axis,
     );
@@ -58,7 +54,6 @@ export class Charts {
 
   /** @param {Model} model @param {boolean} grid small multiples in columns, as in a run without problems */
   load(model, grid) {
-    this.words = model.doc.words;
     this.passes = [...model.passNumbers];
     this.series = model.series.map((norms) => [...norms]); // what comes live is added to it
     this.losses = { passes: [...model.passNumbers], values: model.losses(), said: model.doc.passes.map((/** @type {any[]} */ row) => row[3]) };
@@ -273,11 +268,11 @@ function emptyChart(height, r, hatch) {
   return { plot, line, bad, now, knob, value: html("span", { class: "reading" }) };
 }
 
-/** The chart of the loss, larger than the others. @param {string} hatch */
-function lossChart(hatch) {
+/** The chart of the loss, larger than the others. @param {any} words @param {string} hatch */
+function lossChart(words, hatch) {
   const chart = emptyChart(LOSS_HEIGHT, 2.6, hatch),
     scope = html("span", { class: "quiet end" });
-  const element = html("div", { class: "loss", hidden: true }, html("div", { class: "part" }, "Loss ", chart.value, scope), chart.plot);
+  const element = html("div", { class: "loss", hidden: true }, html("div", { class: "part" }, `${words.loss} `, chart.value, scope), chart.plot);
   return { ...chart, element, scope };
 }
 

@@ -261,7 +261,7 @@ export function sayPath(panel) {
     count = panel.model.graphs[panel.graph]?.count ?? 0;
   hide(panel.wayChip, !way, panel.drawer.pathButton, panel.graphView.marks[panel.graphView.focused]?.element);
   panel.stage.classList.toggle("on-path", Boolean(way));
-  say(panel.wayText, way ? worded(panel.model.doc.words.path, { label: way.label, on: digits(way.nodes.size), nodes: count }) : "");
+  say(panel.wayText, way ? worded(panel.words.path, { label: way.label, on: digits(way.nodes.size), nodes: count }) : "");
   panel.drawer.pressPath(Boolean(way && selection && way.starts.join() === String(selection.node)));
 }
 

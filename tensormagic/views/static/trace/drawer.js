@@ -9,7 +9,6 @@ import { keepingFocus, normText, drawerPart, tableRow, bytesText, badText, level
 /** @import { Box, Picture } from "./words.js" */
 
 const MARGIN = 12; // beside the drawer, where over the picture
-const PATH = "highlight the path from the loss through this node to the leaves (p)";
 
 /** What is known of the selected node, at the pass that is shown. */
 export class Drawer {
@@ -23,12 +22,13 @@ export class Drawer {
   /** @type {any} */ heading;
   /** @type {any} */ story;
 
-  /** @param {{close:()=>void, path:()=>void, select:(box:number, node:number|null)=>void, line:(location:number)=>void}} hooks */
-  constructor(hooks) {
+  /** @param {any} words @param {{close:()=>void, path:()=>void, select:(box:number, node:number|null)=>void, line:(location:number)=>void}} hooks */
+  constructor(words, hooks) {
+    this.words = words;
     this.hooks = hooks;
     this.inside = html("div", { class: "inside" });
-    this.pathButton = html("button", { type: "button", class: "to-path", click: () => this.hooks.path() }, "Show path");
-    this.element = html("aside", { class: "drawer", "aria-label": "Selected node", hidden: true }, this.inside);
+    this.pathButton = html("button", { type: "button", class: "to-path", click: () => this.hooks.path() });
+    this.element = html("aside", { class: "drawer", "aria-label": words.selected, hidden: true }, this.inside);
   }
 
   /** @param {Model} model @param {number} graph @param {number} box @param {number} node @param {Picture} picture */
@@ -50,12 +50,12 @@ export class Drawer {
         { class: "title" },
         html("b", {}, model.boxLabel(graph, node)),
         this.pathButton,
-        squareButton("close", "close (Escape)", GLYPHS.stop, () => this.hooks.close(), "square bare"),
+        squareButton(this.words.close, this.words.close_key, GLYPHS.stop, () => this.hooks.close(), "square bare"),
       ),
       ...(members ? [members] : []),
       this.facts(model, facts),
       this.gradient(model, graph, node),
-      ...saved(facts.saved),
+      ...saved(facts.saved, this.words.saved),
       ...cutsOf(model, graph, node, (location) => this.hooks.line(location)),
       (this.forward = html("div", { class: "forward" })),
       (this.statistics = html("div", { class: "statistics" })),
@@ -69,8 +69,8 @@ export class Drawer {
 
   /** @param {boolean} on whether the way through this node is shown */
   pressPath(on) {
-    say(this.pathButton, on ? "End path" : "Show path");
-    this.pathButton.title = on ? "show the whole graph again (p, Escape)" : PATH;
+    say(this.pathButton, on ? this.words.end_path : this.words.show_path);
+    this.pathButton.title = on ? this.words.end_path_keys : this.words.show_path_keys;
   }
 
   hide() {
@@ -91,25 +91,28 @@ export class Drawer {
     return html(
       "label",
       { class: "members" },
-      html("span", { class: "quiet" }, worded(model.doc.words.members, { nodes: all.length, label: box.label, first: all.length > 200 && 200 })),
+      html("span", { class: "quiet" }, worded(this.words.members, { nodes: all.length, label: box.label, first: all.length > 200 && 200 })),
       html("select", { change }, ...options),
     );
   }
 
   /** @param {Model} model @param {any} facts */
   facts(model, facts) {
-    const rows = [["op", `${facts.op}, ${facts.name}`]];
-    if (facts.variable) rows.push([facts.kind === "accumulate" ? "leaf" : "result", facts.variable]);
-    if (facts.module) rows.push(["module", facts.module]);
-    if (facts.shapes) rows.push(["shape", facts.shapes]);
-    if (facts.dtype) rows.push(["dtype", [facts.dtype, facts.device].filter(Boolean).join(", ")]);
-    const list = html("dl", {}, ...rows.flatMap(([name, value]) => [html("dt", {}, name), html("dd", {}, value)]));
+    const rows = {
+      op: `${facts.op}, ${facts.name}`,
+      [facts.kind === "accumulate" ? "leaf" : "result"]: facts.variable,
+      module: facts.module,
+      shape: facts.shapes,
+      dtype: facts.dtype && [facts.dtype, facts.device].filter(Boolean).join(", "),
+    };
+    const told = Object.entries(rows).filter(([, value]) => value);
+    const list = html("dl", {}, ...told.flatMap(([name, value]) => [html("dt", {}, this.words.facts[name]), html("dd", {}, value)]));
     if (facts.location === null) return list;
     const [label, , text] = model.doc.locations[facts.location];
     const link = html("button", { type: "button", class: "link", click: () => this.hooks.line(facts.location) }, label);
     list.append(
-      html("dt", {}, "source"),
-      html("dd", {}, link, facts.guessed ? model.doc.words.guessed : "", text ? html("code", { class: "quote" }, text) : ""),
+      html("dt", {}, this.words.facts.source),
+      html("dd", {}, link, facts.guessed ? this.words.guessed : "", text ? html("code", { class: "quote" }, text) : ""),
     );
     return list;
   }
@@ -119,24 +122,24 @@ export class Drawer {
     const [sources, targets, inputs] = model.graphs[graph].edges,
       rows = [];
     this.normCell = html("td", {});
-    rows.push(tableRow("received", this.normCell));
+    rows.push(tableRow(this.words.received, this.normCell));
     this.sent = [];
     for (let edge = 0; edge < sources.length; edge += 1) {
       if (sources[edge] !== node) continue;
       const cell = html("td", {});
       this.sent.push([edge, targets[edge], cell]);
-      rows.push(tableRow(worded(model.doc.words.input, { input: inputs[edge], label: model.nodeLabel(graph, targets[edge]) }), cell));
+      rows.push(tableRow(worded(this.words.input, { input: inputs[edge], label: model.nodeLabel(graph, targets[edge]) }), cell));
     }
     this.story = html("p", { class: "story" });
     this.heading = html("span", { class: "quiet" });
-    return drawerPart("Gradient norm ", this.heading, html("table", {}, ...rows), this.story);
+    return drawerPart(this.words.norm, this.heading, html("table", {}, ...rows), this.story);
   }
 
   /** @param {Picture} picture */
   refresh(picture) {
     if (!this.live) return;
     const { model, graph, node } = this.live,
-      { words } = model.doc,
+      { words } = this,
       { norms, bad } = picture;
     const put = (/** @type {Element} */ cell, /** @type {number} */ norm, /** @type {[number, number]|undefined} */ counts) => {
       say(cell, counts ? badText(...counts) : normText(norm));
@@ -161,7 +164,7 @@ export class Drawer {
       { kind, variable } = model.node(graph, node);
     const first = picture.nonfinite.find((one) => one.node === node);
     const moved = kind === "accumulate" && picture.pass ? updateText(model, variable, picture.pass) : "";
-    say(this.story, first ? first.said : worded(model.doc.words.moved, { moved }));
+    say(this.story, first ? first.said : worded(this.words.moved, { moved }));
   }
 
   /** @param {number} pass */
@@ -171,12 +174,12 @@ export class Drawer {
     const row = statisticsAt(this.live.model, this.live.graph, this.live.node, pass || Infinity);
     if (this.measured === (row?.[0] ?? 0)) return;
     this.measured = row?.[0] ?? 0;
-    this.statistics.replaceChildren(...statistics(row, this.live.model.doc.words));
+    this.statistics.replaceChildren(...statistics(row, this.words));
   }
 }
 
-/** @param {any[]} tensors @returns {Element[]} */
-function saved(tensors) {
+/** @param {any[]} tensors @param {string} title @returns {Element[]} */
+function saved(tensors, title) {
   if (!tensors.length) return [];
   const rows = tensors.map((tensor) =>
     tableRow(
@@ -186,7 +189,7 @@ function saved(tensors) {
       html("td", { class: "state" }, html("span", { class: `dot ${tensor.state.replaceAll(" ", "-")}` }), tensor.state),
     ),
   );
-  return [drawerPart("Saved tensors", null, html("table", {}, ...rows))];
+  return [drawerPart(title, null, html("table", {}, ...rows))];
 }
 
 // What the forward made of a node, at the pass that is shown or the nearest one before it; where it was asked for.
@@ -201,7 +204,7 @@ function forwardOf(model, graph, node, pass) {
     counts = bad.get(node),
     first = tableRow("norm", html("td", { class: counts ? "bad" : "" }, counts ? badText(.../** @type {[number, number]} */ (counts)) : normText(norms[node])));
   const cells = [first, ...["|max|", "mean", "std", "zeros"].map((name) => tableRow(name, html("td", {}, words[name]?.[node] ?? (name === "zeros" ? "0 %" : "0"))))];
-  return [drawerPart("Forward value ", worded(model.doc.words.of_pass, frame), html("table", {}, ...cells))];
+  return [drawerPart(model.doc.words.forward, worded(model.doc.words.of_pass, frame), html("table", {}, ...cells))];
 }
 
 // What was measured of a gradient besides its norm, at the pass that is shown or the nearest one before it.
@@ -234,7 +237,7 @@ export function statistics(row, words) {
     return row;
   });
   const measured = worded(words.measured, { pass, count, finite: nan + inf > 0 && "finite" });
-  return [drawerPart("Gradient statistics ", measured, html("table", {}, ...rows.filter((one) => !one.hidden)))];
+  return [drawerPart(words.statistics, measured, html("table", {}, ...rows.filter((one) => !one.hidden)))];
 }
 
 /** How far the step after a pass moved a parameter. @param {Model} model @param {string} name @param {number} pass @returns {string} */

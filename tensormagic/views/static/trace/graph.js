@@ -8,7 +8,7 @@ import { hatchPattern, boxMark, paintBox, frameMark, wireMark, paintWire, wireSt
 /** @import { Box, Wire, Picture } from "./words.js" */
 /** @import { Lens } from "./node_coloring.js" */
 
-/** @typedef {{select:(box:number, node:number|null)=>void, tell:(box:number)=>string, opens:(box:number)=>boolean, open:(box:number)=>void, fold:(part:number)=>void}} GraphHooks */
+/** @typedef {{label:string, select:(box:number, node:number|null)=>void, tell:(box:number)=>string, opens:(box:number)=>boolean, open:(box:number)=>void, fold:(part:number)=>void}} GraphHooks */
 
 const ALWAYS = 300; // so many boxes are elements wherever they lie; of more only those in view are
 const TINY = 0.32; // below that not even these: many boxes are specks then
@@ -60,8 +60,7 @@ export class GraphView extends Camera {
         class: "canvas",
         role: "group",
         tabindex: "-1", // Chromium stops at what listens for the focus: the boxes are one stop, and the only one
-        "aria-label":
-          "Backward graph. Arrow keys move along the edges, Enter opens a box, Escape folds the one around it, P highlights the path through it.",
+        "aria-label": hooks.label,
       },
       svg("defs", {}, hatchPattern(hatch)),
       this.world,

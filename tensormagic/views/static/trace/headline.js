@@ -30,7 +30,7 @@ export class Headline {
   silent = 0; // seconds since it said anything, where these are many
 
   /** @param {boolean} live a kernel feeds it, so that time goes on
-   * @param {{toggle:()=>void, node:(graph:number, node:number)=>void, line:(location:number)=>void}} hooks */
+   * @param {{words:any, toggle:()=>void, node:(graph:number, node:number)=>void, line:(location:number)=>void}} hooks */
   constructor(live, hooks) {
     this.hooks = hooks;
     this.header = html("header", { class: "head" });
@@ -62,7 +62,7 @@ export class Headline {
     this.progress = html("span", { class: "quiet" });
     this.soFar = html("span", { class: "so-far", hidden: true }, doc.words.clear);
     const toggle = this.model.graphs.length
-      ? html("button", { type: "button", class: "toggle", click: () => this.hooks.toggle() }, "Open graph")
+      ? html("button", { type: "button", class: "toggle", click: () => this.hooks.toggle() })
       : null;
     this.toggleButton = toggle;
     this.header.replaceChildren(
@@ -220,7 +220,7 @@ export function drawNotes(panel) {
 /** @param {Panel} panel */
 export function sayBoxes(panel) {
   const { drawing, boxes, count } = panel.model.graphs[panel.graph];
-  say(panel.graphNote, worded(panel.model.doc.words.size, { nodes: count, boxes: boxes.length < count && boxes.length }));
+  say(panel.graphNote, worded(panel.words.size, { nodes: count, boxes: boxes.length < count && boxes.length }));
   panel.graphNote.title = drawing.note;
 }
 
@@ -245,7 +245,8 @@ export function fillChooser(panel, place) {
 /** @param {Panel} panel @param {Picture} picture */
 export function sayWhere(panel, picture) {
   const graph = panel.model.graphs[panel.graph],
-    { words, state, graphs } = panel.model.doc;
+    { words } = panel,
+    { state, graphs } = panel.model.doc;
   const put = (/** @type {string} */ sentence, /** @type {any} */ values) => say(panel.whereabouts, worded(sentence, values));
   if (picture.running && picture.cursor >= 0) {
     const label = panel.model.boxLabel(panel.graph, picture.cursor);
@@ -270,11 +271,12 @@ export function sayWhere(panel, picture) {
 
 // What went wrong: the strip of findings, and code that can be copied.
 
-/** @param {any} finding @param {{node:(graph:number, node:number)=>void, line:(location:number)=>void}} hooks */
+/** @param {any} finding @param {{words:any, node:(graph:number, node:number)=>void, line:(location:number)=>void}} hooks */
 export function findingElement(finding, hooks) {
-  const buttons = [];
-  if (finding.node) buttons.push(html("button", { type: "button", click: () => hooks.node(finding.node[0], finding.node[1]) }, "Show node"));
-  if (finding.fix) buttons.push(copyButton(finding.fix));
+  const { words } = hooks,
+    buttons = [];
+  if (finding.node) buttons.push(html("button", { type: "button", click: () => hooks.node(finding.node[0], finding.node[1]) }, words.show_node));
+  if (finding.fix) buttons.push(copyButton(finding.fix, words));
   const where = !finding.where
     ? null
     : finding.location === null
@@ -297,14 +299,14 @@ export function findingElement(finding, hooks) {
       ),
       finding.text ? sourceLine(finding.where, finding.text, finding.location, hooks) : null,
       ...relatedLines(finding, hooks),
-      finding.remedy ? html("p", { class: "remedy" }, ...quoting(finding.remedy, snippet)) : null,
+      finding.remedy ? html("p", { class: "remedy" }, ...quoting(finding.remedy, (code) => snippet(code, words))) : null,
     ),
     html("div", { class: "actions" }, ...buttons),
   );
 }
 
 /** The other lines that matter, below what happened there; the code of each line once.
- * @param {any} finding @param {{line:(location:number)=>void}} hooks @returns {Element[]} */
+ * @param {any} finding @param {{words:any, line:(location:number)=>void}} hooks @returns {Element[]} */
 function relatedLines(finding, hooks) {
   const shown = new Set([finding.where]);
   return finding.related.map((/** @type {[string, string, string, number | null]} */ [what, where, text, location]) => {
@@ -314,29 +316,29 @@ function relatedLines(finding, hooks) {
   });
 }
 
-/** @param {string} where @param {string} text @param {number | null} location @param {{line:(location:number)=>void}} hooks */
+/** @param {string} where @param {string} text @param {number | null} location @param {{words:any, line:(location:number)=>void}} hooks */
 function sourceLine(where, text, location, hooks) {
   const line = where.match(/\d+$/)?.[0] ?? "",
     inner = [html("span", { class: "number" }, line), html("code", {}, text)];
   if (location === null) return html("div", { class: "culprit" }, ...inner);
   const click = () => hooks.line(location);
-  return html("button", { type: "button", class: "culprit", title: `show ${where}`, click }, ...inner);
+  return html("button", { type: "button", class: "culprit", title: worded(hooks.words.show_line, { where }), click }, ...inner);
 }
 
-/** A piece of code in a remedy: a click copies it. @param {string} code */
-function snippet(code) {
-  const button = html("button", { type: "button", class: "snippet", title: "copy", click: () => copied(button, code) });
+/** A piece of code in a remedy: a click copies it. @param {string} code @param {any} words */
+function snippet(code, words) {
+  const button = html("button", { type: "button", class: "snippet", title: words.copy, click: () => copied(button, code) });
   button.append(html("code", {}, code));
   return button;
 }
 
-/** @param {string} code */
-function copyButton(code) {
+/** @param {string} code @param {any} words */
+function copyButton(code, words) {
   const click = async () => {
-    say(button, (await copied(button, code)) ? "Copied" : "Cannot copy here");
-    setTimeout(() => say(button, "Copy fix"), 1500);
+    say(button, (await copied(button, code)) ? words.copied : words.not_copied);
+    setTimeout(() => say(button, words.copy_fix), 1500);
   };
-  const button = html("button", { type: "button", title: code, click }, "Copy fix");
+  const button = html("button", { type: "button", title: code, click }, words.copy_fix);
   return button;
 }
 

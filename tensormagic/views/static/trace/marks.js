@@ -388,7 +388,7 @@ export function cutsOf(model, graph, node, line) {
       location === null ? words : words.replace(/^[^:]*/, ""),
     ),
   );
-  const found = drawerPart("Cuts ", worded(model.doc.words.cuts, { cuts: mine.length }), ...rows);
+  const found = drawerPart(model.doc.words.cuts_of, worded(model.doc.words.cuts, { cuts: mine.length }), ...rows);
   found.className = "node-cuts";
   return [found];
 }

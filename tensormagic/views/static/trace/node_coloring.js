@@ -26,12 +26,13 @@ export class Heat {
   hasCuts = false;
   derivatives = false; // whether they are written on the wires
 
-  /** @param {string} hatch @param {()=>void} changed */
-  constructor(hatch, changed) {
+  /** @param {any} words @param {string} hatch @param {()=>void} changed */
+  constructor(words, hatch, changed) {
+    this.words = words;
     this.hatch = hatch;
     this.select = html("select", {
-      "aria-label": "colour by",
-      title: "what the colours show",
+      "aria-label": words.colour_by,
+      title: words.colour_title,
       change: (/** @type {any} */ event) => {
         this.mode = event.target.value;
         this.drawLegend();
@@ -43,7 +44,6 @@ export class Heat {
 
   /** @param {Model} model @param {number} graph */
   load(model, graph) {
-    this.words = model.doc.words;
     this.modes = modesOf(model, graph);
     if (!this.modes.has(this.mode)) this.mode = "norm";
     this.select.replaceChildren(

@@ -69,6 +69,7 @@ export class Panel {
 
   /** @param {Element} host @param {any} doc @param {{live?:boolean}} [options] live: a kernel feeds it, so that time goes on */
   constructor(host, doc, { live = false } = {}) {
+    this.words = doc.words ?? {};
     makeViews(this, live);
     makePlayers(this);
     putTogether(this);
@@ -185,7 +186,7 @@ export class Panel {
     const { toggleButton } = this.headline;
     if (!toggleButton) return;
     toggleButton.hidden = !this.healthy;
-    say(toggleButton, this.collapsed() ? "Open graph" : "Close graph");
+    say(toggleButton, this.collapsed() ? this.words.open_graph : this.words.close_graph);
   }
 
   /** @param {boolean} folded */
@@ -256,8 +257,8 @@ export class Panel {
     const { doc } = this.model;
     const { length } = this.model.frames,
       kept = length < doc.passes_traced && length;
-    this.passes.stand(at, worded(doc.words.kept, { said: one.frame.said, kept, traced: doc.passes_traced }));
-    this.order.stand(this.wayLength(), doc.words.whole_order);
+    this.passes.stand(at, worded(this.words.kept, { said: one.frame.said, kept, traced: doc.passes_traced }));
+    this.order.stand(this.wayLength(), this.words.whole_order);
     this.paint();
   }
 
@@ -277,7 +278,7 @@ export class Panel {
     this.picture = done
       ? this.whole
       : { norms: upTo(norms, order, at), bad, values, nonfinite: born, cursor: at ? order[at - 1] : -1, pass, running: true };
-    const { words } = this.model.doc;
+    const { words } = this;
     this.order.stand(at, worded(done ? words.whole_order : words.order, { at, count: order.length }));
     this.paint();
     if (!done && at) this.graphView.follow(order[at - 1]);
@@ -324,7 +325,7 @@ export class Panel {
       running: header.running,
     };
     const kind = `${this.running ? "live" : "last"}${header.paused ? "_paused" : ""}`;
-    this.passes.stand(Number(this.passes.slider.max), worded(this.model.doc.words[kind], header));
+    this.passes.stand(Number(this.passes.slider.max), worded(this.words[kind], header));
     this.reached = header.reached;
     this.heat.follow(this.picture.norms);
     this.paint();

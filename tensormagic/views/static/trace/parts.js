@@ -25,27 +25,29 @@ export function makeViews(panel, live) {
     line: (/** @type {number} */ location) => showLine(panel, location),
     node: (/** @type {number} */ graph, /** @type {number} */ node) => showNode(panel, graph, node),
   };
-  panel.headline = new Headline(live, { ...jump, toggle: () => panel.toggle() });
+  const { words } = panel;
+  panel.headline = new Headline(live, { ...jump, words, toggle: () => panel.toggle() });
   panel.graphView = new GraphView(panel.hatch, {
+    label: words.graph_keys,
     select: (box, node) => choose(panel, box, node),
-    tell: (box) => panel.model.boxTip(panel.graph, box) + (panel.folds.opens(box) ? `\n${panel.model.doc.words.opening}` : ""),
+    tell: (box) => panel.model.boxTip(panel.graph, box) + (panel.folds.opens(box) ? `\n${words.opening}` : ""),
     opens: (box) => panel.folds?.opens(box) ?? false,
     open: (box) => openBox(panel, box),
     fold: (part) => foldPart(panel, part),
   });
-  panel.charts = new Charts(panel.hatch, { goto: (pass) => panel.goto(pass) });
-  panel.source = new Source({ pick: (nodes) => pickLine(panel, nodes) });
-  panel.drawer = new Drawer({
+  panel.charts = new Charts(words, panel.hatch, { goto: (pass) => panel.goto(pass) });
+  panel.source = new Source(words, { pick: (nodes) => pickLine(panel, nodes) });
+  panel.drawer = new Drawer(words, {
     close: () => close(panel),
     path: () => togglePath(panel),
     select: (box, node) => choose(panel, box, node),
     line: jump.line,
   });
-  panel.heat = new Heat(panel.hatch, () => {
+  panel.heat = new Heat(words, panel.hatch, () => {
     if (panel.looks) panel.looks.mode = panel.heat.mode;
     panel.paint();
   });
-  panel.search = new Search({
+  panel.search = new Search(words, {
     light: (nodes) => light(panel, nodes ?? panel.lit),
     show: (node) => showNode(panel, panel.graph, node, true),
     leave: () => panel.graphView.graph && panel.graphView.focus(panel.graphView.focused),
@@ -54,22 +56,23 @@ export function makeViews(panel, live) {
 
 /** The two sliders. @param {Panel} panel */
 export function makePlayers(panel) {
-  const { select, speed } = speedChooser();
+  const { words } = panel,
+    { select, speed } = speedChooser(words.speed);
   panel.passes = new Player({
     name: "pass",
-    title: "play the kept passes (space)",
-    label: "play",
+    title: words.play_passes,
+    labels: [words.play, words.pause],
     pace: () => passPace(speed()),
     move: (at) => panel.scrub(at),
   });
   panel.order = new Player({
     name: "order",
-    title: "play backward node by node (space)",
-    label: "play the order of backward",
+    title: words.play_order,
+    labels: [words.play_order_label, words.pause_order_label],
     pace: () => orderPace(panel.wayLength(), speed()),
     move: (at) => panel.walk(at),
   });
-  panel.liveButton = html("button", { type: "button", hidden: true, click: () => panel.follow() }, "Back to live");
+  panel.liveButton = html("button", { type: "button", hidden: true, click: () => panel.follow() }, words.back_to_live);
   panel.passes.element.append(panel.liveButton);
   panel.order.element.append(select);
   panel.footer = html("footer", { class: "foot-bar" }, panel.passes.element, panel.order.element);
@@ -77,28 +80,29 @@ export function makePlayers(panel) {
 
 /** The views put in order, with the bar of tools. @param {Panel} panel */
 export function putTogether(panel) {
+  const { words } = panel;
   panel.graphView.zoomed = (/** @type {number} */ k) => {
-    say(panel.zoomText, worded(panel.model.doc.words.zoom, { percent: Math.round(k * 100) }));
+    say(panel.zoomText, worded(words.zoom, { percent: Math.round(k * 100) }));
     if (panel.graphView.moved) panel.remember(true);
   };
   panel.chooser = html("select", {
     hidden: true,
-    "aria-label": "graph",
+    "aria-label": words.graph,
     change: (/** @type {any} */ event) => panel.chooseGraph(Number(event.target.value)),
   });
   const square = (/** @type {string} */ title, /** @type {string} */ icon, /** @type {()=>void} */ click) =>
     squareButton(title, title, icon, click);
-  panel.wayChip = html("span", { class: "way", hidden: true }, panel.wayText, square("show the whole graph again (Escape)", GLYPHS.stop, () => endPath(panel)));
-  panel.foldButton = square("fold all boxes", GLYPHS.fold, () => foldAll(panel));
-  panel.unfoldButton = square("open all boxes", GLYPHS.unfold, () => openAll(panel));
+  panel.wayChip = html("span", { class: "way", hidden: true }, panel.wayText, square(words.whole_graph, GLYPHS.stop, () => endPath(panel)));
+  panel.foldButton = square(words.fold_all, GLYPHS.fold, () => foldAll(panel));
+  panel.unfoldButton = square(words.open_all, GLYPHS.unfold, () => openAll(panel));
   const zooms = html(
     "span",
     { class: "zooms" },
     panel.unfoldButton,
     panel.foldButton,
-    square("zoom in", GLYPHS.in, () => panel.graphView.zoom(1.25)),
-    square("zoom out", GLYPHS.out, () => panel.graphView.zoom(0.8)),
-    square("see all of it", GLYPHS.fit, () => panel.graphView.fit()),
+    square(words.zoom_in, GLYPHS.in, () => panel.graphView.zoom(1.25)),
+    square(words.zoom_out, GLYPHS.out, () => panel.graphView.zoom(0.8)),
+    square(words.fit, GLYPHS.fit, () => panel.graphView.fit()),
   );
   const asides = html("span", { class: "asides" }, panel.graphNote, panel.zoomText),
     end = html("span", { class: "end" });
@@ -106,7 +110,7 @@ export function putTogether(panel) {
     "span",
     { class: "tools" },
     panel.search.element,
-    html("label", {}, html("span", { class: "quiet" }, "colour"), panel.heat.select),
+    html("label", {}, html("span", { class: "quiet" }, words.colour), panel.heat.select),
   );
   const bar = html(
     "div",
@@ -148,12 +152,12 @@ const SPEEDS = [0.25, 0.5, 1, 2, 4];
 export class Player {
   /** @type {ReturnType<typeof setTimeout>|undefined} */ timer;
 
-  /** @param {{name:string, title:string, label:string, pace:()=>[number, number], move:(at:number)=>void}} hooks pace: milliseconds of one tick at normal speed, and how far it goes */
+  /** @param {{name:string, title:string, labels:string[], pace:()=>[number, number], move:(at:number)=>void}} hooks labels: of the button that plays, and that stops; pace: milliseconds of one tick at normal speed, and how far it goes */
   constructor(hooks) {
     this.hooks = hooks;
     this.button = html(
       "button",
-      { type: "button", class: "square", title: hooks.title, "aria-label": hooks.label, click: () => this.play(!this.timer) },
+      { type: "button", class: "square", title: hooks.title, "aria-label": hooks.labels[0], click: () => this.play(!this.timer) },
       glyph(GLYPHS.play, true),
     );
     this.text = html("span", { class: `${hooks.name}-text` });
@@ -193,7 +197,7 @@ export class Player {
     clearTimeout(this.timer);
     this.timer = undefined;
     this.button.replaceChildren(glyph(on ? GLYPHS.pause : GLYPHS.play, true));
-    this.button.setAttribute("aria-label", on ? this.hooks.label.replace("play", "pause") : this.hooks.label);
+    this.button.setAttribute("aria-label", this.hooks.labels[Number(on)]);
     if (!on) return;
     const { slider, hooks } = this;
     if (Number(slider.value) >= Number(slider.max)) hooks.move(0);
@@ -210,11 +214,11 @@ export class Player {
   }
 }
 
-/** How fast both sliders play. */
-export function speedChooser() {
+/** How fast both sliders play. @param {string} title */
+export function speedChooser(title) {
   const select = html(
     "select",
-    { class: "speed", "aria-label": "speed of playing", title: "speed of playing" },
+    { class: "speed", "aria-label": title, title },
     ...SPEEDS.map((speed) => html("option", { value: speed, selected: speed === 1 }, `${speed}×`)),
   );
   return { select, speed: () => Number(select.value) };

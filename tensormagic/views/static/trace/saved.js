@@ -6,9 +6,9 @@ import { Panel } from "./panel.js";
 /**
  * Draw what the outputs within an element hold, each once.
  * @param {HTMLElement} scope @param {(text:string)=>Promise<string>} unpacked @param {string} key names this very viewer
- * @param {string} rules its style sheet
+ * @param {string} rules its style sheet @param {any} words what it says: the same in all documents
  */
-export async function mountSaved(scope, unpacked, key, rules) {
+export async function mountSaved(scope, unpacked, key, rules, words) {
   for (const section of [scope, ...scope.querySelectorAll("section")]) {
     const place = section.querySelector(".tm-static"), held = section.querySelector("script.tm-document");
     if (!section.matches(".tm-trace[data-tm-waiting]") || !place || !held) continue;
@@ -18,7 +18,7 @@ export async function mountSaved(scope, unpacked, key, rules) {
     const slide = section.matches(".tm-slides"); // there the picture's place is one of the slides
     if (slide) place.replaceChildren(drawn);
     else place.before(drawn); // in its place from the start: it asks there how the cell was looked at before
-    new Panel(drawn, doc, {});
+    new Panel(drawn, { ...doc, words });
     if (!slide) place.remove();
   }
 }

@@ -13,16 +13,17 @@ export class Search {
   /** @type {Model|undefined} */ model;
   /** @type {string[]|undefined} what each node can be found by */ texts;
   graph = 0;
-  /** @type {ReturnType<typeof setTimeout>|undefined} */ timer;
+  /** @type {ReturnType<typeof setTimeout>|undefined} while what was typed last is not looked for yet */ timer;
 
-  /** @param {{light:(nodes:Set<number>|null)=>void, show:(node:number)=>void, leave:()=>void}} hooks */
-  constructor(hooks) {
+  /** @param {any} words @param {{light:(nodes:Set<number>|null)=>void, show:(node:number)=>void, leave:()=>void}} hooks */
+  constructor(words, hooks) {
+    this.words = words;
     this.hooks = hooks;
     this.field = html("input", {
       type: "search",
-      placeholder: "Search  /",
-      "aria-label": "search nodes by name, op, module or line",
-      title: "name, op, module, leaf, or “line 12”; Enter: next, Shift+Enter: previous, Escape: clear",
+      placeholder: words.search,
+      "aria-label": words.search_for,
+      title: words.search_keys,
       spellcheck: "false",
       autocomplete: "off",
       input: () => {
@@ -56,6 +57,7 @@ export class Search {
 
   look() {
     clearTimeout(this.timer);
+    this.timer = undefined;
     const wanted = this.field.value.trim().toLowerCase();
     this.at = -1;
     if (!wanted || !this.model?.doc.graphs.length) {
@@ -85,14 +87,14 @@ export class Search {
 
   sayCount() {
     const { length } = this.found,
-      { words } = /** @type {Model} */ (this.model).doc;
+      { words } = this;
     say(this.count, worded(this.at >= 0 ? words.hit : length ? words.hits : words.no_hits, { at: this.at + 1, found: length }));
     this.count.classList.toggle("none", !length);
   }
 
   /** @param {number} step */
   go(step) {
-    if (!this.found.length) this.look();
+    if (this.timer || !this.found.length) this.look();
     const { length } = this.found;
     if (!length) return;
     this.at = this.at < 0 ? (step > 0 ? 0 : length - 1) : (this.at + step + length) % length;

@@ -13,14 +13,15 @@ export class Source {
   /** @type {number|undefined} the row to begin with */ start;
   /** @type {Set<number|undefined>} rows that called backward */ calls = new Set();
 
-  /** @param {{pick:(nodes:Set<number>|null)=>void}} hooks */
-  constructor(hooks) {
+  /** @param {any} words @param {{pick:(nodes:Set<number>|null)=>void}} hooks */
+  constructor(words, hooks) {
+    this.words = words;
     this.hooks = hooks;
     this.list = html("ol", { class: "lines" });
     this.element = html(
       "div",
       { class: "source" },
-      html("div", { class: "part" }, "Source", html("span", { class: "quiet end" }, "gradient per line")),
+      html("div", { class: "part" }, words.source, html("span", { class: "quiet end" }, words.per_line)),
       this.list,
     );
     /** @type {any[]} */ this.rows = [];
@@ -33,7 +34,6 @@ export class Source {
     const content = JSON.stringify([model.doc.source, locations]);
     if (content === this.content) return;
     this.content = content;
-    this.words = model.doc.words;
     this.picked = -1;
     this.rows = model.doc.source.map((/** @type {any[]} */ [line, text, places], /** @type {number} */ place) => {
       /** @type {number[]} */
@@ -80,7 +80,7 @@ export class Source {
       if (!row.nodes.length) continue;
       const norm = ofLine(row.nodes, norms),
         state = level(norm, scale),
-        text = norm === UNTOUCHED ? "wait" : shortNorm(norm);
+        text = norm === UNTOUCHED ? this.words.wait : shortNorm(norm);
       if (state !== row.state) row.bar.setAttribute("class", `bar ${state}`);
       if (state !== row.state || text !== row.text)
         row.bar.style.width = `${state.length === 2 ? 25 + 15 * Number(state[1]) : 100}%`;

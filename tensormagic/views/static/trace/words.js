@@ -26,7 +26,7 @@ export const BADGE = 15; // heights of a box without its badges, and of one badg
  * @param {...Node} below @returns {any} */
 export function drawerPart(title, quiet, ...below) {
   const beside = typeof quiet === "string" ? html("span", { class: "quiet" }, quiet) : quiet;
-  return html("div", {}, html("div", { class: "part small" }, title, beside), ...below);
+  return html("div", {}, html("div", { class: "part small" }, quiet === null ? title : `${title} `, beside), ...below);
 }
 
 /** A row of a table. @param {string} name @param {...Node} cells @returns {any} */
