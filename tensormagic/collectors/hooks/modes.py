@@ -384,7 +384,7 @@ class OperationMode(SharedMode, TorchDispatchMode):  # type: ignore[no-untyped-c
             frame, call = None, _plainly
         else:
             if (code := frame.f_code) is Engine.code or code is Engine.stand_in:
-                call = Engine.call(frame)
+                call = Engine.made or Engine.call(frame)
             else:
                 call = self._made.get((id(code), frame.f_lasti)) or self._callers.standing_in_for(frame)
         if inner:

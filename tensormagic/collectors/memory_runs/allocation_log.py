@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import torch
@@ -153,6 +154,7 @@ class Iterations:
 
 MOST = 2000
 BEFORE = "before"
+_level, _new_tuple = itemgetter(2), tuple.__new__  # of a moment; without the call in Python that a NamedTuple's makes
 Counted = tuple[str, "int | str | None"]  # a category and a line; twice BEFORE for what was there before the run
 
 
@@ -194,16 +196,9 @@ class Moments:
         chosen, after = _chosen(levels, self._stride), list[int]()
         for at in chosen:
             after += [len(self.kept)] * (at + 1 - len(after))
-            self.kept.append(Moment(*moments[at]))
+            self.kept.append(_new_tuple(Moment, moments[at]))
         self.seen += len(moments)
         return after + [len(self.kept)] * (len(moments) - len(after))
-
-    def count(self, key: Counted, start: int, end: int, nbytes: int) -> None:
-        """Count bytes under ``key`` from one kept moment up to another."""
-        if end > start:
-            steps = self.steps[key]
-            steps[start] += nbytes
-            steps[end] -= nbytes
 
     def thin(self) -> list[int] | None:
         """Leave every other pair out, until there are few enough.
@@ -327,7 +322,7 @@ class AllocationLog:
     def fold(self, events: Sequence[Event]) -> None:
         """Count what happened next."""
         moments, of_event = self._levels(events)
-        levels = [live for _, _, live in moments]
+        levels = list(map(_level, moments))
         kept = self.moments.add(moments, levels)
         highest, split = max(levels), 0
         if highest > self.peak:
@@ -403,9 +398,10 @@ class AllocationLog:
             total.backward += nbytes
 
     def _lived(self, block: Block, until: int) -> None:
-        key = counted_as(block, block.category or "other")
-        for piece in (*(block.pieces or ()), (block.start, until, block.nbytes)):
-            self.moments.count(key, *piece)
+        steps = self.moments.steps[counted_as(block, block.category or "other")]
+        for start, end, nbytes in (*(block.pieces or ()), (block.start, until, block.nbytes)):
+            steps[start] += nbytes
+            steps[end] -= nbytes
 
     def _resized(self, event: Resized, at: int, live: int) -> None:
         block, change = event.block, event.change

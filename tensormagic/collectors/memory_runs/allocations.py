@@ -168,6 +168,7 @@ class Allocations(OperationListener):
         self._nodes = NodeLines(0)
         self._nowhere = Place(None, "", "backward")
         self._node: tuple[int, Place] = (-1, self._nowhere)
+        self._backward: tuple[tuple[int, int], int | None] = (-1, 0), None  # the last that freed something; its line
         self._death = self.note_death  # one bound method for all
         self.events: list[Event] = []
         self.patience = FEWEST_EVENTS
@@ -378,13 +379,22 @@ class Allocations(OperationListener):
             return
         if self.known.get(block.key) is block:
             del self.known[block.key]
+        task = _graph_task()
         try:
-            site = self._site_of(_getframe(1))
+            frame = _getframe(1)
         except ValueError:  # a thread of the engine's: no Python above
             site = None
+        else:
+            site = self._site_of(frame) if frame.f_code is not _ENGINE else self._site_of_backward(frame, task)
         for gone in self._gone_with(block) if block in self._same else (block,):
-            freed = (gone, self.operations, self._clock(), site, _graph_task(), gone.size)
+            freed = (gone, self.operations, self._clock(), site, task, gone.size)
             self.events.append(_new_tuple(Freed, freed))  # without the call in Python that its own constructor makes
+
+    def _site_of_backward(self, engine: FrameType, task: int) -> int | None:
+        """Return the line that runs a backward: looked for once, since the frames above its engine's wait for it."""
+        if (called := (task, id(engine))) != self._backward[0]:
+            self._backward = called, self._site_of(engine)
+        return self._backward[1]
 
     # -- several storages over the same memory ------------------------------------------------------------------------
 

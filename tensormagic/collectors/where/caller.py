@@ -93,19 +93,20 @@ class Engine:
     Attributes:
         code: What the engine's frame runs.
         stand_in: What the frame runs that calls in its name; one for all modes.
+        made: What makes a call so, once there was one.
     """
 
     code = torch.autograd.graph._engine_run_backward.__code__
     stand_in: CodeType | None = None
-    _call: Callable[..., Any] | None = None
+    made: Callable[..., Any] | None = None
 
     @classmethod
     def call(cls, frame: FrameType) -> Callable[..., Any]:
         """Return what makes a call as the engine's frame makes it."""
-        if cls._call is None:
+        if cls.made is None:
             call = Callers().standing_in_for(frame)
-            cls.stand_in, cls._call = call.__code__, staticmethod(call)
-        return cls._call
+            cls.stand_in, cls.made = call.__code__, staticmethod(call)
+        return cls.made
 
 
 # Takes the tracer's own frames out of a traceback, so that it reads as if nobody had looked.
