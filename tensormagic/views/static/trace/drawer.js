@@ -15,12 +15,12 @@ export class Drawer {
   /** @type {{model:Model, graph:number, node:number}|null} */ live = null;
   /** @type {[number, number, any][]} edges by which it sent gradients, to whom, and the cells that say how large */ sent =
     [];
-  /** @type {any} */ statistics;
-  /** @type {any} */ forward;
+  statistics = html("div", { class: "statistics" });
+  forward = html("div", { class: "forward" });
   /** @type {number|undefined} the pass whose statistics are shown */ measured;
-  /** @type {any} */ normCell;
-  /** @type {any} */ heading;
-  /** @type {any} */ story;
+  normCell = html("td");
+  heading = html("span", { class: "quiet" });
+  story = html("p", { class: "story" });
 
   /** @param {any} words @param {{close:()=>void, path:()=>void, select:(box:number, node:number|null)=>void, line:(location:number)=>void}} hooks */
   constructor(words, hooks) {
@@ -57,8 +57,8 @@ export class Drawer {
       this.gradient(model, graph, node),
       ...saved(facts.saved, this.words.saved),
       ...cutsOf(model, graph, node, (location) => this.hooks.line(location)),
-      (this.forward = html("div", { class: "forward" })),
-      (this.statistics = html("div", { class: "statistics" })),
+      this.forward,
+      this.statistics,
     );
   }
 
@@ -120,9 +120,7 @@ export class Drawer {
   /** @param {Model} model @param {number} graph @param {number} node */
   gradient(model, graph, node) {
     const [sources, targets, inputs] = model.graphs[graph].edges,
-      rows = [];
-    this.normCell = html("td", {});
-    rows.push(tableRow(this.words.received, this.normCell));
+      rows = [tableRow(this.words.received, this.normCell)];
     this.sent = [];
     for (let edge = 0; edge < sources.length; edge += 1) {
       if (sources[edge] !== node) continue;
@@ -130,8 +128,6 @@ export class Drawer {
       this.sent.push([edge, targets[edge], cell]);
       rows.push(tableRow(worded(this.words.input, { input: inputs[edge], label: model.nodeLabel(graph, targets[edge]) }), cell));
     }
-    this.story = html("p", { class: "story" });
-    this.heading = html("span", { class: "quiet" });
     return drawerPart(this.words.norm, this.heading, html("table", {}, ...rows), this.story);
   }
 

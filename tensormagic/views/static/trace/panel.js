@@ -5,7 +5,7 @@ import { html, worded } from "../dom.js";
 import { VERSION, UNTOUCHED, later, hide, say } from "./words.js";
 import { Model, samePicture } from "./model.js";
 import { Folds } from "./folds.js";
-import { upTo, makePlayers, makeViews, putTogether } from "./parts.js";
+import { upTo, Views } from "./parts.js";
 import { close, known, looksAt, nameOf, note, recall, relight, sayPath } from "./choosing.js";
 import { drawNotes, fillChooser, sayBoxes, sayWhere, warnLines } from "./headline.js";
 
@@ -19,37 +19,11 @@ function blank(count) {
 }
 
 /** Everything together: which pass of which graph is shown, and what is selected. */
-export class Panel {
+export class Panel extends Views {
   /** @type {Model} */ model = new Model({ graphs: [], passes: [], parameters: [], source: [] });
   /** @type {Picture} what is painted */ picture = blank(0);
   /** @type {Picture} the whole pass that the order slider goes through */ whole = blank(0);
   /** @type {Folds} */ folds = later();
-  /** @type {string} */ hatch = later();
-  /** @type {HTMLElement} */ root = later();
-  /** @type {import("./headline.js").Headline} */ headline = later();
-  /** @type {import("./graph.js").GraphView} */ graphView = later();
-  /** @type {import("./charts.js").Charts} */ charts = later();
-  /** @type {import("./source.js").Source} */ source = later();
-  /** @type {import("./drawer.js").Drawer} */ drawer = later();
-  /** @type {import("./node_coloring.js").Heat} */ heat = later();
-  /** @type {import("./search.js").Search} */ search = later();
-  /** @type {import("./parts.js").Player} */ passes = later();
-  /** @type {import("./parts.js").Player} */ order = later();
-  whereabouts = html("span", { class: "whereabouts", "aria-live": "off" });
-  zoomText = html("span");
-  graphNote = html("span");
-  /** @type {any} */ chooser = later();
-  /** @type {any} */ foldButton = later();
-  /** @type {any} */ unfoldButton = later();
-  /** @type {any} */ stage = later();
-  /** @type {any} */ lower = later();
-  notes = html("div", { class: "notes quiet" });
-  /** @type {any} */ liveButton = later();
-  /** @type {any} */ tools = later();
-  /** @type {any} */ footer = later();
-  /** @type {any} */ main = later();
-  /** @type {any} */ wayChip = later();
-  wayText = html("span", { role: "status" });
   /** @type {Set<number>|null} the nodes of the line that is picked */ lit = null;
   /** @type {import("./choosing.js").Way|null} the way that is shown alone */ way = null;
   /** @type {import("./choosing.js").Looks|null} how the runs of this cell were looked at */ looks = null;
@@ -69,10 +43,7 @@ export class Panel {
 
   /** @param {Element} host @param {any} doc @param {{live?:boolean}} [options] live: a kernel feeds it, so that time goes on */
   constructor(host, doc, { live = false } = {}) {
-    this.words = doc.words ?? {};
-    makeViews(this, live);
-    makePlayers(this);
-    putTogether(this);
+    super(doc.words ?? {}, live);
     host.replaceChildren(this.root);
     this.sizes = new ResizeObserver(() => this.resized());
     this.sizes.observe(this.root);

@@ -16,114 +16,126 @@ import { endPath, light, togglePath, choose, close, foldAll, foldAround, foldPar
 
 let mounted = 0;
 
-/** The views of a panel. @param {Panel} panel @param {boolean} live a kernel feeds it, so that time goes on */
-export function makeViews(panel, live) {
-  mounted += 1;
-  panel.hatch = `tm-hatch-${mounted}-${Math.random().toString(36).slice(2, 7)}`;
-  panel.root = html("div", { class: "tmv", tabindex: -1, style: `--hatch-fill:url(#${panel.hatch})` });
-  const jump = {
-    line: (/** @type {number} */ location) => showLine(panel, location),
-    node: (/** @type {number} */ graph, /** @type {number} */ node) => showNode(panel, graph, node),
-  };
-  const { words } = panel;
-  panel.headline = new Headline(live, { ...jump, words, toggle: () => panel.toggle() });
-  panel.graphView = new GraphView(panel.hatch, {
-    label: words.graph_keys,
-    select: (box, node) => choose(panel, box, node),
-    tell: (box) => panel.model.boxTip(panel.graph, box) + (panel.folds.opens(box) ? `\n${words.opening}` : ""),
-    opens: (box) => panel.folds?.opens(box) ?? false,
-    open: (box) => openBox(panel, box),
-    fold: (part) => foldPart(panel, part),
-  });
-  panel.charts = new Charts(words, panel.hatch, { goto: (pass) => panel.goto(pass) });
-  panel.source = new Source(words, { pick: (nodes) => pickLine(panel, nodes) });
-  panel.drawer = new Drawer(words, {
-    close: () => close(panel),
-    path: () => togglePath(panel),
-    select: (box, node) => choose(panel, box, node),
-    line: jump.line,
-  });
-  panel.heat = new Heat(words, panel.hatch, () => {
-    if (panel.looks) panel.looks.mode = panel.heat.mode;
-    panel.paint();
-  });
-  panel.search = new Search(words, {
-    light: (nodes) => light(panel, nodes ?? panel.lit),
-    show: (node) => showNode(panel, panel.graph, node, true),
-    leave: () => panel.graphView.graph && panel.graphView.focus(panel.graphView.focused),
-  });
-}
+/** The views of a panel, which is what they call. */
+export class Views {
+  whereabouts = html("span", { class: "whereabouts", "aria-live": "off" });
+  zoomText = html("span");
+  graphNote = html("span");
+  notes = html("div", { class: "notes quiet" });
+  wayText = html("span", { role: "status" });
 
-/** The two sliders. @param {Panel} panel */
-export function makePlayers(panel) {
-  const { words } = panel,
-    { select, speed } = speedChooser(words.speed);
-  panel.passes = new Player({
-    name: "pass",
-    title: words.play_passes,
-    labels: [words.play, words.pause],
-    pace: () => passPace(speed()),
-    move: (at) => panel.scrub(at),
-  });
-  panel.order = new Player({
-    name: "order",
-    title: words.play_order,
-    labels: [words.play_order_label, words.pause_order_label],
-    pace: () => orderPace(panel.wayLength(), speed()),
-    move: (at) => panel.walk(at),
-  });
-  panel.liveButton = html("button", { type: "button", hidden: true, click: () => panel.follow() }, words.back_to_live);
-  panel.passes.element.append(panel.liveButton);
-  panel.order.element.append(select);
-  panel.footer = html("footer", { class: "foot-bar" }, panel.passes.element, panel.order.element);
-}
+  /** @param {any} words @param {boolean} live a kernel feeds it, so that time goes on */
+  constructor(words, live) {
+    const panel = /** @type {any} */ (this);
+    mounted += 1;
+    this.words = words;
+    this.hatch = `tm-hatch-${mounted}-${Math.random().toString(36).slice(2, 7)}`;
+    this.root = html("div", { class: "tmv", tabindex: -1, style: `--hatch-fill:url(#${this.hatch})` });
+    const jump = {
+      line: (/** @type {number} */ location) => showLine(panel, location),
+      node: (/** @type {number} */ graph, /** @type {number} */ node) => showNode(panel, graph, node),
+    };
+    this.headline = new Headline(live, { ...jump, words, toggle: () => panel.toggle() });
+    this.graphView = new GraphView(this.hatch, {
+      label: words.graph_keys,
+      select: (box, node) => choose(panel, box, node),
+      tell: (box) => panel.model.boxTip(panel.graph, box) + (panel.folds.opens(box) ? `\n${words.opening}` : ""),
+      opens: (box) => panel.folds?.opens(box) ?? false,
+      open: (box) => openBox(panel, box),
+      fold: (part) => foldPart(panel, part),
+    });
+    this.charts = new Charts(words, this.hatch, { goto: (pass) => panel.goto(pass) });
+    this.source = new Source(words, { pick: (nodes) => pickLine(panel, nodes) });
+    this.drawer = new Drawer(words, {
+      close: () => close(panel),
+      path: () => togglePath(panel),
+      select: (box, node) => choose(panel, box, node),
+      line: jump.line,
+    });
+    this.heat = new Heat(words, this.hatch, () => {
+      if (panel.looks) panel.looks.mode = panel.heat.mode;
+      panel.paint();
+    });
+    this.search = new Search(words, {
+      light: (nodes) => light(panel, nodes ?? panel.lit),
+      show: (node) => showNode(panel, panel.graph, node, true),
+      leave: () => panel.graphView.graph && panel.graphView.focus(panel.graphView.focused),
+    });
+    this.makePlayers(panel);
+    this.putTogether(panel);
+  }
 
-/** The views put in order, with the bar of tools. @param {Panel} panel */
-export function putTogether(panel) {
-  const { words } = panel;
-  panel.graphView.zoomed = (/** @type {number} */ k) => {
-    say(panel.zoomText, worded(words.zoom, { percent: Math.round(k * 100) }));
-    if (panel.graphView.moved) panel.remember(true);
-  };
-  panel.chooser = html("select", {
-    hidden: true,
-    "aria-label": words.graph,
-    change: (/** @type {any} */ event) => panel.chooseGraph(Number(event.target.value)),
-  });
-  const square = (/** @type {string} */ title, /** @type {string} */ icon, /** @type {()=>void} */ click) =>
-    squareButton(title, title, icon, click);
-  panel.wayChip = html("span", { class: "way", hidden: true }, panel.wayText, square(words.whole_graph, GLYPHS.stop, () => endPath(panel)));
-  panel.foldButton = square(words.fold_all, GLYPHS.fold, () => foldAll(panel));
-  panel.unfoldButton = square(words.open_all, GLYPHS.unfold, () => openAll(panel));
-  const zooms = html(
-    "span",
-    { class: "zooms" },
-    panel.unfoldButton,
-    panel.foldButton,
-    square(words.zoom_in, GLYPHS.in, () => panel.graphView.zoom(1.25)),
-    square(words.zoom_out, GLYPHS.out, () => panel.graphView.zoom(0.8)),
-    square(words.fit, GLYPHS.fit, () => panel.graphView.fit()),
-  );
-  const asides = html("span", { class: "asides" }, panel.graphNote, panel.zoomText),
-    end = html("span", { class: "end" });
-  panel.tools = html(
-    "span",
-    { class: "tools" },
-    panel.search.element,
-    html("label", {}, html("span", { class: "quiet" }, words.colour), panel.heat.select),
-  );
-  const bar = html(
-    "div",
-    { class: "bar-top" },
-    ...[panel.whereabouts, panel.chooser, panel.wayChip, asides, end, panel.tools, zooms],
-  );
-  const scene = html("div", { class: "scene" }, panel.graphView.element, panel.drawer.element);
-  panel.stage = html("div", { class: "stage" }, bar, scene, panel.heat.legend);
-  panel.lower = html("div", { class: "lower" }, panel.charts.element, panel.source.element);
-  const left = html("div", { class: "left" }, panel.stage, panel.lower);
-  panel.main = html("div", { class: "main" }, left);
-  panel.root.append(panel.headline.header, panel.headline.findings, panel.headline.announcer.element, panel.main, panel.footer, panel.notes);
-  panel.root.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => pressedOn(panel, event));
+  /** The two sliders. @param {any} panel */
+  makePlayers(panel) {
+    const { words } = this,
+      { select, speed } = speedChooser(words.speed);
+    this.passes = new Player({
+      name: "pass",
+      title: words.play_passes,
+      labels: [words.play, words.pause],
+      pace: () => passPace(speed()),
+      move: (at) => panel.scrub(at),
+    });
+    this.order = new Player({
+      name: "order",
+      title: words.play_order,
+      labels: [words.play_order_label, words.pause_order_label],
+      pace: () => orderPace(panel.wayLength(), speed()),
+      move: (at) => panel.walk(at),
+    });
+    this.liveButton = html("button", { type: "button", hidden: true, click: () => panel.follow() }, words.back_to_live);
+    this.passes.element.append(this.liveButton);
+    this.order.element.append(select);
+    this.footer = html("footer", { class: "foot-bar" }, this.passes.element, this.order.element);
+  }
+
+  /** The views put in order, with the bar of tools. @param {any} panel */
+  putTogether(panel) {
+    const { words } = this;
+    this.graphView.zoomed = (/** @type {number} */ k) => {
+      say(this.zoomText, worded(words.zoom, { percent: Math.round(k * 100) }));
+      if (panel.graphView.moved) panel.remember(true);
+    };
+    this.chooser = html("select", {
+      hidden: true,
+      "aria-label": words.graph,
+      change: (/** @type {any} */ event) => panel.chooseGraph(Number(event.target.value)),
+    });
+    const square = (/** @type {string} */ title, /** @type {string} */ icon, /** @type {()=>void} */ click) =>
+      squareButton(title, title, icon, click);
+    this.wayChip = html("span", { class: "way", hidden: true }, this.wayText, square(words.whole_graph, GLYPHS.stop, () => endPath(panel)));
+    this.foldButton = square(words.fold_all, GLYPHS.fold, () => foldAll(panel));
+    this.unfoldButton = square(words.open_all, GLYPHS.unfold, () => openAll(panel));
+    const zooms = html(
+      "span",
+      { class: "zooms" },
+      this.unfoldButton,
+      this.foldButton,
+      square(words.zoom_in, GLYPHS.in, () => panel.graphView.zoom(1.25)),
+      square(words.zoom_out, GLYPHS.out, () => panel.graphView.zoom(0.8)),
+      square(words.fit, GLYPHS.fit, () => panel.graphView.fit()),
+    );
+    const asides = html("span", { class: "asides" }, this.graphNote, this.zoomText),
+      end = html("span", { class: "end" });
+    this.tools = html(
+      "span",
+      { class: "tools" },
+      panel.search.element,
+      html("label", {}, html("span", { class: "quiet" }, words.colour), panel.heat.select),
+    );
+    const bar = html(
+      "div",
+      { class: "bar-top" },
+      ...[this.whereabouts, this.chooser, this.wayChip, asides, end, this.tools, zooms],
+    );
+    const scene = html("div", { class: "scene" }, panel.graphView.element, panel.drawer.element);
+    this.stage = html("div", { class: "stage" }, bar, scene, panel.heat.legend);
+    this.lower = html("div", { class: "lower" }, panel.charts.element, panel.source.element);
+    const left = html("div", { class: "left" }, this.stage, this.lower);
+    this.main = html("div", { class: "main" }, left);
+    this.root.append(panel.headline.header, panel.headline.findings, panel.headline.announcer.element, this.main, this.footer, this.notes);
+    this.root.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => pressedOn(panel, event));
+  }
 }
 
 /** @param {Panel} panel @param {KeyboardEvent} event */
