@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import ChainMap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from time import process_time
 from types import FrameType
@@ -28,7 +28,7 @@ from tensormagic.collectors.aliasing.written_through import (
     through,
 )
 from tensormagic.collectors.geometry.overlap import index_at, is_scattered, touched, written_elements
-from tensormagic.collectors.geometry.strides import Written, counter_place, does_write, written_by
+from tensormagic.collectors.geometry.strides import Written, counter_of, counter_place, does_write, written_by
 from tensormagic.collectors.hooks.stepping_off import Listener, OperationListener
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.caller import Engine
@@ -298,8 +298,18 @@ def _is_plain(x: Any) -> bool:
     return type(x) is torch.Tensor or type(x) is torch.nn.Parameter
 
 
-def _rose(before: tuple[int, int], now: tuple[int, int]) -> bool:
-    return before[0] == now[0] and before[1] < now[1]
+def _may_mark() -> bool:
+    """Return whether there is a Function that marks what it writes to as dirty: torch counts such a write twice."""
+    waiting: list[type] = [torch.autograd.Function]
+    while waiting:
+        kind = waiting.pop()
+        waiting += type.__subclasses__(kind)
+        for name in ("forward", "setup_context"):
+            method = vars(kind).get(name)
+            code = getattr(getattr(method, "__func__", method), "__code__", None)
+            if code is not None and "mark_dirty" in code.co_names:
+                return True
+    return False
 
 
 class WriteListener(Listener, OperationListener):
@@ -314,24 +324,28 @@ class WriteListener(Listener, OperationListener):
         # Of what had a name when the run began: where it lies, and its version. No weak reference to it: where there is
         # one, `torch.utils.swap_tensors` refuses.
         self._versions: dict[str, tuple[int, int]] = {}
+        self._counted: dict[int, int] = {}  # how often ops that were seen raised the version counters of these
         self._unseen = ""
         self.operations = self
 
     def prepare(self) -> None:
         """Find version counters: under the mode autograd is out of reach, and they could not be found any more."""
         counter_place()
-        self._versions = self._named_versions()
+        named = self._named()
+        self._versions = {name: (x._cdata, x._version) for name, x in named.items()}
+        self._counted = {counter: 0 for x in named.values() if (counter := counter_of(x)) is not None}
 
     def wants(self, op: Any) -> tuple[Any, Written] | None:
-        """Return an operation, and what it may write to."""
+        """Return an operation, and what it may write to; nothing is what it only lays out anew, as ``t_`` does."""
         written = written_by(op)
-        return (op, written) if written.slots else None
+        return (op, written) if written.slots or torch.Tag.inplace_view in op.tags else None
 
     def around(self, call: Any, known: Any, frame: FrameType | None, op: Any, args: Any, kwargs: Any) -> Any:  # noqa: PLR0913, PLR0917
         """Make a call, and note what it writes to."""
         log, (overload, written) = self._log, known
         made = overload, args, kwargs or {}
-        if not does_write(written, *made):
+        self._count(written.tensors(args, made[2]) if written.slots else args[:1])
+        if not written.slots or not does_write(written, *made):
             return call(op, args, kwargs)
         if frame is None or (_graph_task() != -1 and frame.f_code in {Engine.code, Engine.stand_in}):
             self._engine_writes += 1
@@ -348,15 +362,28 @@ class WriteListener(Listener, OperationListener):
     def finish(self, error: BaseException | None, frame: FrameType | None) -> None:  # noqa: ARG002  (a listener's)
         """Let go of everything but numbers."""
         self._log.forget()
-        if not self._log.seen and not self._engine_writes:
-            now, before = self._named_versions(), self._versions
-            written = [name for name in before if name in now and _rose(before[name], now[name])]
-            self._unseen = _UNSEEN.format(listed(written, most=4)) if written else ""
-        self._versions = {}
+        written = [name for name, x in self._named().items() if name in self._versions and self._rose(name, x)]
+        self._unseen = _UNSEEN.format(listed(written, most=4)) if written else ""
+        self._versions, self._counted = {}, {}
 
-    def _named_versions(self) -> dict[str, tuple[int, int]]:
-        named = [(name, x) for name, x in list(self._namespace.items()) if _is_plain(x) and not x.is_inference()]
-        return {name: (x._cdata, x._version) for name, x in named}
+    def _named(self) -> dict[str, torch.Tensor]:
+        return {name: x for name, x in list(self._namespace.items()) if _is_plain(x) and not x.is_inference()}
+
+    def _count(self, tensors: Iterable[Any]) -> None:
+        """Note that an op raises the version counters of these tensors by one."""
+        with torch._C.DisableTorchFunction():
+            for x in tensors:
+                counter = counter_of(x)
+                if counter in self._counted:
+                    self._counted[counter] += 1
+
+    def _rose(self, name: str, x: torch.Tensor) -> bool:
+        """Return whether the version of a tensor rose by more than the ops that were seen account for."""
+        identity, before = self._versions[name]
+        counter = counter_of(x)
+        seen = self._log.seen + self._engine_writes if counter is None else self._counted.get(counter, 0)
+        more = x._version - before - seen
+        return identity == x._cdata and more > 0 and not (more <= seen and _may_mark())
 
     def report(self) -> WritesReport:
         """Return everything known so far."""

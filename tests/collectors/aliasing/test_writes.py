@@ -441,6 +441,34 @@ def test_a_write_of_another_thread_is_not_denied():
     assert watched("y = x + 1", {"x": torch.zeros(3)}).gaps == ()
 
 
+def test_a_write_of_another_thread_is_told_beside_writes_that_were_seen():
+    """What the own thread wrote accounts for what it did, in place or laid out anew, and for no more."""
+    names = {"x": torch.zeros(3), "y": torch.ones(3), "z": torch.ones(3), "threading": threading}
+    other = "thread = threading.Thread(target=lambda: [x.add_(1), x.add_(1), y.add_(1)])\nthread.start()\nthread.join()"
+    report = watched(f"x.mul_(2)\nz.add_(1)\n{other}", names)
+    assert report.writes_seen == 2
+    assert [gap.reason for gap in report.gaps] == [
+        "x and y changed by writes that were not seen: of another thread, or within a compiled function"
+    ]
+
+
+@pytest.mark.parametrize("source", ["x.t_()", "x.unsqueeze_(0); x.add_(1)", "x.resize_(2)", "Dirty.apply(x)"])
+def test_what_raises_a_version_counter_on_the_own_thread_is_no_unseen_write(source):
+    """Laying out anew raises it, too, and a Function that marks what it wrote raises it twice."""
+
+    class Dirty(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.mark_dirty(x)
+            return x.add_(1)
+
+        @staticmethod
+        def backward(_, gradient):
+            return gradient
+
+    assert watched(source, {"x": torch.zeros(3), "Dirty": Dirty}).gaps == ()
+
+
 def test_looking_for_unseen_writes_asks_no_class_for_its_hash_and_holds_no_weak_reference():
     """A class whose own class has an ``__eq__`` has no hash; torch swaps no tensor that has such a reference."""
 
