@@ -70,7 +70,8 @@ def statistics_of(gradient: torch.Tensor, pass_number: int) -> GradientStatistic
     count = values.numel()
     if not count:
         return GradientStatistics(pass_number, 0, 0.0, 0.0, 0.0, 0.0, 0, 0, 0)
-    sums = _summed(map(as_array, pieces(values)) if row is None else np.split(row, range(PIECE, count, PIECE)))
+    lying = map(as_array, pieces(values)) if row is None else (row[at : at + PIECE] for at in range(0, count, PIECE))
+    sums = _summed(lying)
     largest = max(abs(sums.low), abs(sums.high))
     if not math.isfinite(largest):
         return _of_non_finite(flat(values)[0], repeated, pass_number, gradient.dtype)
