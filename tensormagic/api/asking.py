@@ -237,7 +237,10 @@ def _report_of(run: Run) -> TraceReport | RngRunReport:
     report = _of_trace(getattr(run, "report", run))
     if not isinstance(report, TraceReport | RngRunReport):
         given = type(run).__name__
-        raise TensorMagicError(f"compare() takes traced runs: reports, traces, or saved .json files, not a {given}")
+        raise TensorMagicError(
+            f"compare() takes traced runs: reports, traces, or saved .json files, not a {given}; "
+            "keep each run under a name of its own: %%tracegrad --into NAME, or tm.trace() as NAME"
+        )
     return report
 
 
