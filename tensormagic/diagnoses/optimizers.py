@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from tensormagic.diagnoses.graph_cuts import names_left_out
+from tensormagic.diagnoses.graph_cuts import cut_on_the_way, names_left_out
 from tensormagic.diagnoses.rule import COPIED, as_code, fixed, optimizer_code, shortest, step_line, twin_of
 from tensormagic.reports import (
     UNTOUCHED,
@@ -236,10 +236,11 @@ def _is_meant(report: TraceReport, missing: _Numbers, stepped: _Numbers) -> bool
 
 
 def of_unused_parameters(report: TraceReport) -> Iterator[Finding]:
-    """TM604: nothing that an optimizer holds takes part in the run, while a model that does is in no optimizer.
+    """TM604: nothing that an optimizer holds learns in the run, while a model that does is in no optimizer.
 
-    What it holds must be of a known model that did not run, or have the shapes of what gets gradients: a tensor of
-    another kind may have lost its way to the loss, which is another illness.
+    What it holds runs without a graph, as a teacher does, or takes no part: then it must be of a known model that did
+    not run, or have the shapes of what gets gradients. A tensor of another kind may have lost its way to the loss: that
+    is another illness.
     """
     return (found for found in _of_unused_in(report) if found.code == "TM604")
 
@@ -254,14 +255,17 @@ def _of_unused_in(report: TraceReport) -> Iterator[Finding]:
     left_out = _left_out(report, training) if training is not None else []
     cut_off = names_left_out(report) if left_out else set()
     for use in training.optimizers if training is not None and left_out else ():
-        if any(series.name in cut_off for series in _held(report, use)):
-            continue  # TM303: it is used, and cut off
+        if any(series.name in cut_off for series in _held(report, use)):  # it is used: TM303, if that was not meant
+            meant = not any(cut_on_the_way(report))
+            if meant and training is not None and _is_of_a_target(report, training, use, left_out):
+                yield _of_unused(report, use, left_out, ran=True)
+            continue
         # Models of one make and other sizes: as many parameters of as many dimensions as get gradients.
         mine = sorted(len(shape) for shape in use.unknown_shapes)
         alike = len(mine) > 1 and mine == sorted(len(report.parameters[number].shape) for number in left_out)
         known = use.unknown_owner or not use.unknown_parameters or alike
         if _is_lost(report, use) and (_alike(report, use, left_out) or known):
-            yield _of_unused(report, use, left_out)
+            yield _of_unused(report, use, left_out, ran=False)
 
 
 def _is_lost(report: TraceReport, use: OptimizerUse) -> bool:
@@ -270,8 +274,32 @@ def _is_lost(report: TraceReport, use: OptimizerUse) -> bool:
     unused = all(
         series.owner and not series.touched and not series.used and series.owner not in active for series in held
     )
-    idle = all(pattern.kind in {"idle", "unseen"} for pattern in use.patterns)
-    return bool(use.unknown_parameters or held) and unused and use.unknown_idle and idle
+    return bool(use.unknown_parameters or held) and unused and use.unknown_idle and _is_idle(use)
+
+
+def _is_idle(use: OptimizerUse) -> bool:
+    return all(pattern.kind in {"idle", "unseen"} for pattern in use.patterns)
+
+
+def _is_of_a_target(report: TraceReport, training: Training, use: OptimizerUse, left_out: _Numbers) -> bool:
+    """Return whether an optimizer holds a model that runs without a graph, as a teacher does, and another one learns.
+
+    That one gets a gradient in every pass, and no step of any optimizer changes anything.
+    """
+    held = _held(report, use)
+    learns = {
+        report.parameters[number].owner
+        for number in left_out
+        if report.parameters[number].touched == report.passes_traced
+    }
+    return (
+        bool(learns - {series.owner for series in held})
+        and all(series.owner and not series.touched for series in held)
+        and not use.unknown_parameters
+        and use.steps >= FEWEST_STEPS
+        and all(map(_is_idle, training.optimizers))
+        and not training.by_hand
+    )
 
 
 def _held(report: TraceReport, use: OptimizerUse) -> list[ParameterSeries]:
@@ -306,24 +334,25 @@ _SHARDS = {
 }  # fmt: skip
 
 
-def _of_unused(report: TraceReport, use: OptimizerUse, left_out: _Numbers) -> Finding:
+def _of_unused(report: TraceReport, use: OptimizerUse, left_out: _Numbers, *, ran: bool) -> Finding:
     owners = Counter(report.parameters[number].owner for number in left_out).most_common()
     alike = _alike(report, use, left_out)
     reported = _meant_for(report, use, left_out, owners) if alike or not use.unknown_owner else owners[:1]
     missing, names = sum(each for _, each in reported), [name for name, _ in reported]
     count = use.unknown_parameters + len(_held(report, use))
-    whose = f" of {use.unknown_owner}" if use.unknown_owner else ""
-    kinds = report.parallel.kinds if report.parallel is not None else ()
+    held = {series.owner for series in _held(report, use)} if ran else {use.unknown_owner} - {""}
+    whose = f" of {listed(sorted(held))}" if held else ""
+    kinds = report.parallel.kinds if report.parallel is not None and not ran else ()
     # what has sharded the parameters of the run, so that they are other objects
     how = next((_SHARDS[kind] for kind in kinds if kind in _SHARDS), "") if alike else ""
     made_again = ", although their shapes are the same: the model was made again or copied afterwards" if alike else ""
-    no_model, end = (
-        ("", f": {how} replaced them after the optimizer was made")
-        if how
-        else (" and that no model which ran uses", made_again)
-    )
+    no_model, end = " and that no model which ran uses", made_again
+    if how:
+        no_model, end = "", f": {how} replaced them after the optimizer was made"
+    elif ran:
+        no_model, end = "", ""
     first = "Shard the model first, then make the optimizer" if how else (
-        "Make the optimizer from the model that is trained, once it exists")  # fmt: skip
+        f"Make the optimizer from the model that is trained{'' if ran else ', once it exists'}")  # fmt: skip
     every = [f"{name}.parameters()" for name in names]
     given = every[0] if len(every) == 1 else f"[{', '.join(f'*{one}' for one in every)}]"
     return Finding(

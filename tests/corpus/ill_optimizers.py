@@ -211,3 +211,20 @@ def two_models_that_are_made_anew():
             F.mse_loss(decoder(encoder(x)), x).backward()
             optimizer.step()
     return trace.report
+
+
+@ill("TM604", severity="error", line="optimizer.step()", subject="optimizer", says=(
+    "4 parameters of teacher that never had a gradient; 4 parameters of student",
+    "`torch.optim.Adam(student.parameters(), …)`"))  # fmt: skip
+def the_optimizer_of_the_teacher():
+    """Distillation: the student gets the gradients, and nothing steps it."""
+    teacher, student = mlp(64, 16, 10), mlp(64, 16, 10)
+    optimizer = torch.optim.Adam(teacher.parameters())
+    with tm.trace(namespace={"teacher": teacher, "student": student, "optimizer": optimizer}) as trace:
+        for images, _ in batches(4, 32):
+            with torch.no_grad():
+                wanted = teacher(images.flatten(1))
+            optimizer.zero_grad()
+            F.mse_loss(student(images.flatten(1)), wanted).backward()
+            optimizer.step()
+    return trace.report
