@@ -7,7 +7,9 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
+import torch
 
+import tensormagic as tm
 from tensormagic import views
 from tensormagic.reports import (
     AliasPair,
@@ -488,3 +490,10 @@ def test_the_way_leads_to_the_line_that_failed():
     elsewhere = replace(failed, stack=(Location("train.py", 3, "step()"), failed.location))
     lines = refused_call.way(elsewhere).lines
     assert [line.text for line in lines] == ["train.py", "step()", "cell 5", failed.location.text]
+
+
+def test_tensors_that_share_nothing_are_not_counted_twice():
+    """``2 in 2 pieces of memory`` says one number twice; where some share memory, both numbers count."""
+    x, y = torch.zeros(3), torch.zeros(4)
+    assert "28 B on cpu: 2, each in its own memory" in str(tm.tensors({"x": x, "y": y}))
+    assert "in 2 pieces of memory, each counted once" in str(tm.tensors({"x": x, "y": y, "z": x[1:]}))

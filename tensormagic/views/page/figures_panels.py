@@ -96,7 +96,7 @@ def sizes(plotly: Any, table: TensorTable) -> Framed:
     drawn = _below_each_other(plotly, labels, [row.nbytes for row in rows], colours, said)
     drawn.update_xaxes(title_text="bytes")
     cut = f"the {MOST_BARS} largest of {count(len(table.rows))}; " if len(rows) < len(table.rows) else ""
-    note = cut + "; ".join(total(part) for part in table.totals)
+    note = cut + "; ".join(total(part, table) for part in table.totals)
     return Framed(
         drawn, f"{plain_text(table_title(table))}: {table_summary(table)}", note, 140 + SHARING_LINE * len(rows)
     )

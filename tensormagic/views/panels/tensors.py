@@ -140,7 +140,7 @@ def _viewer(table: TensorTable) -> str:
 def view(table: TensorTable) -> Panel:
     """Return the panel."""
     body: list[Node] = [Findings(table.findings, table.gaps), TensorRows(table)]
-    totals = [*map(total, table.totals), *([table.hint] if table.hint else [])]
+    totals = [*(total(part, table) for part in table.totals), *([table.hint] if table.hint else [])]
     title = table_title(table)
     sheets = ("sharing.css", *(TENSOR_SHEETS if table.panels else ()))
     return Panel("sharing", "tensor", title, [table_summary(table)], body, f"Tensors of {title}", totals, sheets=sheets)
@@ -151,8 +151,11 @@ def table_title(table: TensorTable) -> str:
     return clipped(table.title) or "tensors"
 
 
-def total(part: MemoryTotal) -> str:
-    """Return what lies on one device."""
+def total(part: MemoryTotal, table: TensorTable) -> str:
+    """Return what lies on one device of a table."""
+    if part.tensors == part.storages and not table.groups:
+        alone = f"{count(part.tensors)}, each in its own memory" if part.tensors > 1 else "1"
+        return f"{number_of_bytes(part.nbytes)} on {part.device}: {alone}"
     pieces = plural(part.storages, "piece") + " of memory"
     described = f"{number_of_bytes(part.nbytes)} on {part.device}: {count(part.tensors)} in {pieces}"
     return f"{described}, each counted once" if part.tensors > part.storages else described
