@@ -139,6 +139,31 @@ def test_views_resizing_and_shared_memory():
     assert before.nbytes == 4
 
 
+def test_what_a_backward_frees_counts_at_the_line_that_calls_it():
+    """Also where the backward of a Function calls two others, before what is left of its own is freed."""
+
+    class Nested(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            with torch.enable_grad():
+                first, second = (torch.ones(size, requires_grad=True).exp() for size in (100, 200))
+                first.sum().backward()
+                second.sum().backward()
+                del first, second
+            return gradient
+
+    x = torch.ones(1000, requires_grad=True)
+    with tm.track_memory() as run:
+        y = Nested.apply(x.exp()).sum()
+        y.backward()
+    freed = {text: line_of(run.report, text).freed for text in ("first.sum", "second.sum", "del first", "y.backward")}
+    assert freed == {"first.sum": 8, "second.sum": 8, "del first": 3600, "y.backward": 4004}
+
+
 def test_what_was_there_before_is_told_apart():
     """A tensor from before the run that dies in it makes ``before`` less, and counts as freed where that was."""
     held = [torch.zeros(1000), torch.zeros(50)]
