@@ -392,7 +392,8 @@ class Allocations(OperationListener):
 
     def _site_of_backward(self, engine: FrameType, task: int) -> int | None:
         """Return the line that runs a backward: looked for once, since the frames above its engine's wait for it."""
-        if (called := (task, id(engine))) != self._backward[0]:
+        called = task, id(engine)
+        if called != self._backward[0] or task == -1:  # once it has ended, another frame may lie there
             self._backward = called, self._site_of(engine)
         return self._backward[1]
 
