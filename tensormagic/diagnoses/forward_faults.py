@@ -6,11 +6,12 @@ more to say of it: which slope is infinite there, and what to write instead.
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tensormagic.diagnoses.rule import as_code, clipping
+from tensormagic.diagnoses.rule import as_code, call_on, clipping, related_lines, spliced
 from tensormagic.diagnoses.singular import (
     DOMAIN,
     LOSSES,
@@ -37,8 +38,16 @@ from tensormagic.words import count, is_or_are, part_of, plural
 
 _MASKED_ROW = (
     "A row in which every score is -inf has no softmax: leave one element of it unmasked, or fill with a large "
-    "negative number, `scores.masked_fill(mask, -1e9)`."
+    "negative number{place}, `{code}`."
 )
+_SOFTMAX = {"softmax", "log_softmax"}
+_MINUS_INFINITY = {
+    "float('-inf')",
+    "float('-infinity')",
+    "-float('inf')",
+    *(f"-{of}.inf" for of in ("math", "torch", "np", "numpy")),
+}
+_MOST_STEPS = 4  # from a softmax to what masks its scores: a scale, a change of shape
 _FORWARD_HALF = (
     "float16 holds at most 65504: compute this part in float32 (`with torch.autocast(..., enabled=False)` and "
     "`x.float()`), normalise the input, or use bfloat16."
@@ -159,6 +168,7 @@ def fault_finding(report: TraceReport, found: Fault) -> Finding:
     place = _place_of(report, graph, node)
     half = is_half_overflow(report, found)
     message, remedy = _words(report, found, place)
+    filled = _mask_line(report, graph, node) if node.op in _SOFTMAX and first.source == "made" and first.nan else None
     if half:
         message = message.replace("The forward makes its first infinite value in", "The forward overflows float16 in")
     return Finding(
@@ -170,7 +180,38 @@ def fault_finding(report: TraceReport, found: Fault) -> Finding:
         remedy=_FORWARD_HALF if half else remedy,
         subject=first.name or node.variable or node.op,
         node=(found.at, first.node),
+        related=related_lines(("-inf is filled in here", filled), besides=place),
     )
+
+
+def _mask_line(report: TraceReport, graph: Graph, softmax: Node) -> Location | None:
+    """Return the line that filled the scores of a softmax, where it stands a few ops before it."""
+    at = softmax.index
+    for _ in range(_MOST_STEPS):
+        before = [graph.nodes[edge.target] for edge in graph.edges if edge.source == at]
+        filling = next((node for node in before if node.op == "masked_fill"), None)
+        if filling is not None or len(before) != 1:
+            return report.location(filling.location) if filling is not None else None
+        at = before[0].index
+    return None
+
+
+def _masked_row(report: TraceReport, graph: Graph, softmax: Node) -> str:
+    """Return what to do about a row of -inf: the very line that fills it in, where that is known."""
+    line = _mask_line(report, graph, softmax)
+    fill = call_on(line.text, "masked_fill", "masked_fill_") if line is not None else None
+    finite = "-1e4" if softmax.dtype == "float16" else "-1e9"  # float16 ends at 65504
+    mended = ""
+    if line is not None and fill is not None and len(fill.args) >= 2 and _is_minus_infinity(fill.args[-1]):
+        mended = spliced(line.text, fill.args[-1], finite)
+    if line is None or not mended:
+        return _MASKED_ROW.format(place="", code=f"scores.masked_fill(mask, {finite})")
+    return _MASKED_ROW.format(place=f" in {line.label}", code=mended)
+
+
+def _is_minus_infinity(value: ast.expr) -> bool:
+    """Return whether code says ``float("-inf")``, ``-math.inf`` or the like."""
+    return ast.unparse(value).replace('"', "'").lower() in _MINUS_INFINITY
 
 
 def _severity(report: TraceReport, pass_number: int) -> Severity:
@@ -200,7 +241,7 @@ def _words(report: TraceReport, found: Fault, place: Location | None) -> tuple[s
         opening = f"The forward makes its first {kind} value in"
         if not first.certain:
             opening = f"The first {kind} value that can be seen in the forward is made by"
-        return f"{opening} {node.op}{_inside(node)}{line}{at}: {_why(node, found)}.", _cure(node, found)
+        return f"{opening} {node.op}{_inside(node)}{line}{at}: {_why(node, found)}.", _cure(report, node, found)
     held = plural(bad, "NaN", "NaN") if first.nan else plural(bad, "infinite element")
     of = f"among its {count(first.count)} elements" if first.count > 1 else "and nothing else"
     if first.source == "leaf":
@@ -242,10 +283,10 @@ def _why(node: Node, found: Fault) -> str:
     return share
 
 
-def _cure(node: Node, found: Fault) -> str:
+def _cure(report: TraceReport, node: Node, found: Fault) -> str:
     first = found.first
-    if node.op in {"softmax", "log_softmax"} and first.nan:
-        return _MASKED_ROW
+    if node.op in _SOFTMAX and first.nan:
+        return _masked_row(report, report.graphs[found.at], node)
     if node.op in SINGULARITIES:
         return DOMAIN if first.negative and node.op != "div" else SINGULARITIES[node.op].remedy
     if found.fed_well and node.kind == "custom":

@@ -105,6 +105,21 @@ def a_query_that_may_look_at_nothing():
     return trace.report
 
 
+@ill("TM401", op="softmax", line="(scores / 2).softmax(-1)", says=(
+    "5 of the 25 elements", "`scores = scores.masked_fill(mask[None, :], -1e9)`"))  # fmt: skip
+def a_padded_sentence_without_a_word():
+    """The line that fills -inf in is not the one of the softmax."""
+    query, mask = nn.Linear(8, 8), torch.zeros(5, 5, dtype=torch.bool)
+    mask[3] = True
+    with tm.trace(namespace={"query": query}) as trace:
+        x = torch.randn(1, 5, 8)
+        scores = query(x) @ x.mT
+        scores = scores.masked_fill(mask[None, :], float("-inf"))
+        p = (scores / 2).softmax(-1)
+        (p @ x).square().mean().backward()
+    return trace.report
+
+
 @ill("TM401", op="softmax", line="scores.softmax(-1)[:2]", says=("4 of the 16 elements", "-1e9"))
 def a_masked_row_that_nobody_uses_with_the_forward_measured():
     """The loss is finite: only the forward's own values tell."""
