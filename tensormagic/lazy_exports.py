@@ -30,7 +30,9 @@ def names(
         setattr(sys.modules[package], name, value)
         return value
 
-    def everything() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *public})
+    def listed() -> list[str]:
+        module = sys.modules[package]  # what Tab offers: none of the package's own imports
+        of_python = (name for name in vars(module) if name.startswith("__"))
+        return sorted({*of_python, *public, *getattr(module, "__all__", ())})
 
-    return look_up, everything
+    return look_up, listed

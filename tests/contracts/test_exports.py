@@ -101,3 +101,10 @@ def test_the_version_is_the_packages():
     """``tensormagic.__version__`` is what pyproject.toml says."""
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert f'version = "{tensormagic.__version__}"' in text.splitlines()
+
+
+def test_tab_offers_what_is_public_and_nothing_else():
+    """No ``Any`` or ``import_module`` between ``tm.aliases`` and ``tm.trace``."""
+    assert [name for name in dir(tensormagic) if not name.startswith("__")] == sorted(
+        name for name in tensormagic.__all__ if not name.startswith("__")
+    )
