@@ -213,6 +213,7 @@ class TensorMagic(Magics):
 
         %why net.fc1.weight    one parameter
         %why net               all parameters of a model, by reason
+        %why                   the last PyTorch error: the call that was refused, and a fix
         %why x --loss loss     towards this loss; %why --help lists the options
         """
         __tracebackhide__ = True

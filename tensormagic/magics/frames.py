@@ -155,10 +155,15 @@ def note_explained(shell: Any) -> None:
     _EXPLAINED.add(id(shell))
 
 
+def explanation(shell: Any, error: BaseException, *, source: str = "") -> Report | None:
+    """Return what is known of the call that torch refused; None where the error is not torch's."""
+    number = functools.partial(cell_number, shell)
+    return api.explain_error(error, namespace=shell.user_ns, cell_number=number, source=source)
+
+
 def explain(shell: Any, error: BaseException, *, source: str = "") -> bool:
     """Show what is known of the call that torch refused; returns whether there was one."""
-    number = functools.partial(cell_number, shell)
-    report = api.explain_error(error, namespace=shell.user_ns, cell_number=number, source=source)
+    report = explanation(shell, error, source=source)
     if report is not None:
         show(report)
     return report is not None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from tensormagic.magics.frames import (
     Explained,
     Followed,
     check,
+    explanation,
     one_expression,
     own_namespace,
     path_of,
@@ -73,9 +75,23 @@ def _gradgraph(shell: Any, options: argparse.Namespace, _output: Output) -> Repo
 
 def _why(shell: Any, options: argparse.Namespace, _output: Output) -> Report:
     __tracebackhide__ = True
+    if not options.expression:
+        return _why_refused(shell, options)
     name = one_expression(options, "%why answers about one thing, but here are {}").removesuffix(".grad")
     value, loss = value_of(shell, name), _loss(shell, unquoted(options.loss))
     return api.why(value, name, loss=loss, trace=last_report(shell), namespace=shell.user_ns)
+
+
+def _why_refused(shell: Any, options: argparse.Namespace) -> Report:
+    """Return what is known of the call that torch refused last, from the exception that Python keeps for a debugger."""
+    if options.loss is not None:
+        raise UsageError(f"--loss {options.loss} is the loss of a gradient, but none is asked for: %why x --loss loss")
+    error = getattr(sys, "last_value", None)
+    report = None if error is None else explanation(shell, error)
+    if report is None:
+        last = "there was none" if error is None else f"{type(error).__name__} is not PyTorch's"
+        raise UsageError(f"%why alone explains the last error, but {last}; %why x explains the gradient of x")
+    return report
 
 
 def _loss(shell: Any, expression: str | None) -> Any:
@@ -197,16 +213,19 @@ MAGICS = {
     ),
     "why": Magic(
         name="%why",
-        does="Explain why a gradient is None, zero or NaN: the path to the loss, and where it breaks.",
+        does="Explain why a gradient is None, zero or NaN: the path to the loss, and where it breaks. Alone: the last "
+        "PyTorch error.",
         makes="WhyReport",
         takes={
-            "expression": {"nargs": "*", "help": "a tensor, x.grad, or a model: x  net.fc1.weight  net"},
+            "expression": {
+                "nargs": "*",
+                "help": "a tensor, x.grad, or a model: x  net.fc1.weight  net; without one, the last PyTorch error",
+            },
             "--loss": {
                 "metavar": "EXPR",
                 "help": "what backward was called on; by default a tensor that was computed from EXPR",
             },
         },
-        needs="expression",
         report=_why,
     ),
     "compare": Magic(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from IPython.core.error import UsageError
 
-from tensormagic.reports import WhyReport
+from tensormagic.reports import FailureReport, WhyReport
 
 
 def test_it_answers_from_the_last_traced_cell(shell, cell):
@@ -60,9 +62,9 @@ def test_a_figure_there_is_not(shell, cell):
         shell.run_line_magic("why", "x --figure")
 
 
-def test_without_anything_it_helps(shell, capsys):
+def test_help(shell, capsys):
     """The usage, and every option."""
-    shell.run_line_magic("why", "")
+    shell.run_line_magic("why", "--help")
     assert "--loss EXPR" in capsys.readouterr().out
 
 
@@ -80,3 +82,40 @@ def test_the_remedy_of_integers_can_be_run(cell):
     """An expression takes no assignment."""
     assert "  torch.arange(3).float().requires_grad_()" in cell("%why torch.arange(3)").shown[0]["text/plain"]
     assert "  k = k.float().requires_grad_()" in cell("k = torch.arange(3)\n%why k").shown[0]["text/plain"]
+
+
+def test_alone_it_explains_the_last_error(shell, cell):
+    """As if the explaining of errors had been on: operands from the failing line, nothing run again."""
+    cell("images, weight = torch.ones(32, 784), torch.ones(128, 10); runs = []")
+    shell.run_cell("runs.append(1); images @ weight")
+    shell.run_line_magic("why", "--into answer")
+    report = shell.user_ns["answer"]
+    assert isinstance(report, FailureReport)
+    assert [operand.name for operand in report.operands] == ["images", "weight"]
+    assert report.findings[0].code == "TM804"
+    assert shell.user_ns["runs"] == [1]
+    assert "weight" in shell.display_pub.outputs[-1]["data"]["text/html"]
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (None, "there was none"),
+        ("{}['loss']", "KeyError is not PyTorch's"),
+    ],
+)
+def test_alone_without_an_error_of_torch(shell, cell, monkeypatch, code, words):
+    """A usage error that says so, and what the magic takes."""
+    monkeypatch.delattr(sys, "last_value", raising=False)
+    cell("pass")
+    if code:
+        shell.run_cell(code)
+    with pytest.raises(UsageError, match=f"{words}; %why x explains the gradient of x"):
+        shell.run_line_magic("why", "")
+
+
+def test_a_loss_alone_is_refused(shell, cell):
+    """A loss says where a gradient comes from: of what, is missing."""
+    cell("pass")
+    with pytest.raises(UsageError, match="--loss l is the loss of a gradient, but none is asked for"):
+        shell.run_line_magic("why", "--loss l")
