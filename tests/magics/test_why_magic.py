@@ -97,6 +97,17 @@ def test_alone_it_explains_the_last_error(shell, cell):
     assert "weight" in shell.display_pub.outputs[-1]["data"]["text/html"]
 
 
+def test_alone_after_a_traced_cell(shell, cell):
+    """The lines of the cell, not the call by which IPython ran the magic; the values as evidence."""
+    cell("table = torch.nn.Embedding(3, 2)")
+    shell.run_cell("%%tracegrad --text\nrows = torch.tensor([0, 3])\ntable(rows)")
+    shell.run_line_magic("why", "--into answer")
+    report = shell.user_ns["answer"]
+    assert report.location.line == 3
+    assert [(place.line, place.text) for place in report.stack] == [(3, "table(rows)")]
+    assert report.findings[0].evidence["rows"] == "0 to 3"
+
+
 @pytest.mark.parametrize(
     ("code", "words"),
     [

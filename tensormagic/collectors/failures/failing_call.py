@@ -43,6 +43,7 @@ _MODULE_CALLS = (_MODULE_CALL, nn.Module._wrapped_call_impl.__code__)
 _UNEXPLAINED = (ImportError, NameError, OSError, StopIteration, TensorMagicError, Warning)
 _NO_SUCH_NAME = "__getattr__"  # of a module, or of torch itself, raises AttributeError: a slip of the pen, not a call
 _METHODS = f"{_TORCH}/_tensor.py"
+_HIDDEN = "__tracebackhide__"  # a name by which a frame tells IPython what to leave out of a traceback
 _GET_ITEM = torch.Tensor.__getitem__  # where a module of torch's takes its own argument apart, the call is the module's
 
 
@@ -133,10 +134,13 @@ def steps_of(error: BaseException, mode_calls: frozenset[CodeType], source: str 
 
 
 def _entries(trace: TracebackType | None) -> list[TracebackType]:
-    found = []
+    """Return what a traceback holds; of a cell that a magic ran, from the cell on, as IPython shows it."""
+    found: list[TracebackType] = []
     while trace is not None:
         found.append(trace)
-        trace = trace.tb_next
+        frame, trace = trace.tb_frame, trace.tb_next
+        if _HIDDEN in frame.f_code.co_varnames and names_of(frame).get(_HIDDEN) == "__ipython_bottom__":
+            found.clear()
     return found
 
 

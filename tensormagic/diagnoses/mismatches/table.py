@@ -311,7 +311,10 @@ def _evidence(report: FailureReport, clash: Mismatch) -> dict[str, Scalar]:
     for part in clash.parts[:8]:
         operand = report.operands[part.operand]
         name = operand.name or operand.role or f"operand {part.operand + 1}"
-        evidence[name if part.dimension is None else f"{name}, dimension {part.dimension}"] = part.got or None
+        if part.got:
+            evidence[name if part.dimension is None else f"{name}, dimension {part.dimension}"] = part.got
+        elif operand.most is not None:
+            evidence[name] = f"{int(operand.least or 0)} to {int(operand.most)}"
     return evidence
 
 
