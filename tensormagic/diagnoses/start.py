@@ -126,11 +126,20 @@ def _labels(report: StartReport) -> Iterator[Probe]:
         if fits:
             yield Probe("targets", "fine", text)
         else:
-            shapes = tuple_text(out or ())
-            text = f"{text}, against outputs of {shapes}: the loss broadcasts them against each other"
-            yield Probe("targets", "look", text, f"Give both one shape: `y.view({shapes})`")
+            text = f"{text}, against outputs of {tuple_text(out or ())}"
+            if "cross_entropy" in report.loss:
+                text += f": {report.loss} takes equal shapes only"
+            elif not report.error:
+                text += ": the loss broadcasts them against each other"
+            yield Probe("targets", "look", text, f"Give both one shape: `{_reshaped(y.shape, out or ())}`")
     else:
         yield _classes(report, y, shape)
+
+
+def _reshaped(target: tuple[int, ...], outputs: tuple[int, ...]) -> str:
+    if outputs == (*target, 1):
+        return "y.unsqueeze(-1)"
+    return "y.squeeze(-1)" if target == (*outputs, 1) else "y.view_as(outputs)"
 
 
 def _classes(report: StartReport, y: Extent, shape: str) -> Probe:

@@ -11,7 +11,15 @@ from typing import Any
 import torch
 
 from tensormagic.collectors.calls.call_notes import Call, CallNotes, operand_parts
-from tensormagic.collectors.graphs.live_nodes import first_input, inputs_of, next_nodes
+from tensormagic.collectors.graphs.live_nodes import (
+    MOST_STEPS,
+    NORMALISING,
+    PASSING,
+    first_input,
+    inputs_of,
+    next_nodes,
+    normalising_node,
+)
 from tensormagic.collectors.graphs.saved_tensors import saved_argument
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.where.source import is_own_code
@@ -20,18 +28,6 @@ NAMES = (
     "cross_entropy_loss", "cross_entropy", "binary_cross_entropy_with_logits", "nll_loss_nd", "nll_loss",
     "binary_cross_entropy",
 )  # fmt: skip
-MOST_STEPS = 16
-
-_NORMALISING = {
-    "SoftmaxBackward0": "softmax", "LogSoftmaxBackward0": "log_softmax",
-    "SigmoidBackward0": "sigmoid", "LogSigmoidBackward0": "logsigmoid",
-}  # fmt: skip
-_PASSING = frozenset({
-    "ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0", "SqueezeBackward0", "SqueezeBackward1",
-    "UnsqueezeBackward0", "SliceBackward0", "SelectBackward0", "IndexBackward0", "TransposeBackward0",
-    "PermuteBackward0", "TBackward0", "CloneBackward0", "ToCopyBackward0", "ExpandBackward0", "AliasBackward0",
-    "SplitBackward0", "UnbindBackward0", "IndexSelectBackward0", "CopySlicesBackward0", "SqueezeBackward2",
-})  # fmt: skip
 
 
 def normalised(watch: CallNotes, call: Call) -> None:
@@ -39,23 +35,12 @@ def normalised(watch: CallNotes, call: Call) -> None:
     scores = call.args[0] if call.args else None
     if not isinstance(scores, torch.Tensor) or scores.grad_fn is None:
         return
-    node = _normalising(scores.grad_fn)
+    node = normalising_node(scores.grad_fn)
     if node is not None and call.name == "binary_cross_entropy":
-        node = _normalising(first_input(node))  # the last one is asked for: is there one before it?
+        node = normalising_node(first_input(node))  # the last one is asked for: is there one before it?
     if node is not None:
         made = watch.line_of_node(node._sequence_nr())
-        watch.note("normalised", call, operands=(scores,), made=made, detail=_NORMALISING[node.name()], of=2)
-
-
-def _normalising(node: Any) -> Any:
-    """Return the node of the softmax or sigmoid that made a value, if one did."""
-    for _ in range(MOST_STEPS):
-        if node is None or node.name() in _NORMALISING:
-            return node
-        if node.name() not in _PASSING:
-            return None
-        node = first_input(node)
-    return None
+        watch.note("normalised", call, operands=(scores,), made=made, detail=NORMALISING[node.name()], of=2)
 
 
 # `kl_div` takes logarithms of probabilities first, and probabilities second.
@@ -69,8 +54,8 @@ def no_logarithms(watch: CallNotes, call: Call) -> None:
     if len(call.args) < 2 or not all(isinstance(x, torch.Tensor) for x in call.args[:2]):
         return
     scores, target = call.args[:2]
-    node = _normalising(scores.grad_fn)
-    made = _NORMALISING[node.name()] if node is not None else ""
+    node = normalising_node(scores.grad_fn)
+    made = NORMALISING[node.name()] if node is not None else ""
     site = watch.line_of_node(node._sequence_nr()) if node is not None else None
     with quiet():
         detail = "probabilities" if made in {"softmax", "sigmoid"} else "" if made else _above_zero(scores)
@@ -225,7 +210,7 @@ _BEST = frozenset({"MaxBackward0", "AmaxBackward0", "MaxBackward1"})
 def _past(node: Any, passing: frozenset[str]) -> Any:
     """Return the first node on the way back that is not among these, and passes no view."""
     for _ in range(MOST_STEPS):
-        if node is None or (node.name() not in _PASSING and node.name() not in passing):
+        if node is None or (node.name() not in PASSING and node.name() not in passing):
             return node
         node = first_input(node)
     return None
@@ -265,7 +250,7 @@ def bootstrapped(watch: CallNotes, call: Call) -> None:
     value, target = call.args[:2]
     node, affine = target.grad_fn, set()
     for _ in range(MOST_STEPS):
-        if node is None or (node.name() not in _PASSING and node.name() not in _AFFINE):
+        if node is None or (node.name() not in PASSING and node.name() not in _AFFINE):
             break
         affine.add(node.name())
         node = next(iter(next_nodes(node)), None)

@@ -106,6 +106,30 @@ def walk_nodes(roots: Iterable[Any], most: int, seen: set[Any] | None = None) ->
             pending.extend(next_nodes(node))
 
 
+MOST_STEPS = 16  # back from a loss, to what its scores were made by
+NORMALISING = {
+    "SoftmaxBackward0": "softmax", "LogSoftmaxBackward0": "log_softmax",
+    "SigmoidBackward0": "sigmoid", "LogSigmoidBackward0": "logsigmoid",
+}  # fmt: skip
+PASSING = frozenset({
+    "ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0", "SqueezeBackward0", "SqueezeBackward1",
+    "UnsqueezeBackward0", "SliceBackward0", "SelectBackward0", "IndexBackward0", "TransposeBackward0",
+    "PermuteBackward0", "TBackward0", "CloneBackward0", "ToCopyBackward0", "ExpandBackward0", "AliasBackward0",
+    "SplitBackward0", "UnbindBackward0", "IndexSelectBackward0", "CopySlicesBackward0", "SqueezeBackward2",
+})  # fmt: skip
+
+
+def normalising_node(node: Any) -> Any:
+    """Return the node of the softmax or sigmoid that made a value, if one did."""
+    for _ in range(MOST_STEPS):
+        if node is None or node.name() in NORMALISING:
+            return node
+        if node.name() not in PASSING:
+            return None
+        node = first_input(node)
+    return None
+
+
 def is_node_class(kind: type) -> bool:
     """Return whether instances of a class are nodes of an autograd graph."""
     return torch._C._FunctionBase in mro_of(kind) or type(vars(kind).get("next_functions")) is GetSetDescriptorType

@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from torch.utils.data._utils.fetch import _MapDatasetFetcher
 
 from tensormagic.collectors.geometry.parts import components
+from tensormagic.collectors.graphs.live_nodes import NORMALISING, normalising_node
 from tensormagic.collectors.objects.children import inside
 from tensormagic.collectors.where.source import is_own_code
 from tensormagic.errors import TensorMagicError
@@ -164,17 +165,20 @@ def loss_of(result: Any, target: Any, given: Callable[..., Any] | None) -> Judge
     name = usual_loss(out, target)
     if not name:
         return None
-    if name == "binary_cross_entropy_with_logits":
+    if name in _BINARY:
         target = target.to(out.dtype).reshape(out.shape)
     return Judged(getattr(F, name)(out, target), name, _of_nothing(name, out, target))
 
 
 def usual_loss(out: torch.Tensor, target: torch.Tensor) -> str:
     """Return the loss that is usual for such a target; empty where none is."""
+    node = normalising_node(out.grad_fn)
+    last = NORMALISING[node.name()] if node is not None else ""
     if not target.is_floating_point() and out.dim() > 1 and out.shape[1] > 1:
-        return "cross_entropy" if target.shape == (out.shape[0], *out.shape[2:]) else ""
+        usual = "nll_loss" if last == "log_softmax" else "cross_entropy"
+        return usual if target.shape == (out.shape[0], *out.shape[2:]) else ""
     if target.numel() == out.numel() and bool(((target == 0) | (target == 1)).all()):
-        return "binary_cross_entropy_with_logits"
+        return "binary_cross_entropy" if last == "sigmoid" else "binary_cross_entropy_with_logits"
     return "mse_loss" if target.shape == out.shape and target.is_floating_point() else ""
 
 

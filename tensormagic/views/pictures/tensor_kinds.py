@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from tensormagic.reports import NOT_STORED, OUTSIDE, Component, KindReport, StoredGroup, StoredList, StoredMap
 from tensormagic.views import theme
 from tensormagic.views.markup import escape, tag
-from tensormagic.views.nodes import Picture
+from tensormagic.views.nodes import Picture, clipped
 from tensormagic.views.pictures.cells import (
     CHARACTER,
     DENSITY,
@@ -100,12 +100,14 @@ class Components(Picture):
         """Return a paragraph each."""
         for each in self.components:
             caption = f"{each.role}: {component_values(each)}"
-            yield from wrapped(f"{shortened(each.name, 40)}  {component_facts(each)}  {caption}", width, "  ", "    ")
+            yield from wrapped(f"{clipped(each.name, 40)}  {component_facts(each)}  {caption}", width, "  ", "    ")
             yield from (f"    {kind.label}: {kind.summary}" for kind in _kinds_of(each))
 
     def svg(self, width: float) -> tuple[str, float]:
         """Return a line each."""
-        lines = (f"{each.name}  {component_facts(each)}  {component_values(each)}" for each in self.components)
+        lines = (
+            f"{clipped(each.name, 40)}  {component_facts(each)}  {component_values(each)}" for each in self.components
+        )
         drawn = (text(0, 12 + 17.0 * at, shortened(line, int(width // 7)), "q") for at, line in enumerate(lines))
         return lettered("".join(drawn)), 17.0 * len(self.components)
 
@@ -290,7 +292,7 @@ def _list_cells(stored: StoredList, shown: int) -> Cells:
 
 
 def _card(component: Component) -> str:
-    title = tag("code", tag("b", escape(shortened(component.name, 60))))
+    title = tag("code", tag("b", escape(clipped(component.name, 60))))
     head = tag("p", title, " ", tag("code", escape(component_facts(component)), class_="quiet"))
     role = tag("p", escape(component.role), class_="quiet")
     inner = (tag("p", tag("b", escape(kind.label)), " ", with_code(kind.summary)) for kind in _kinds_of(component))
@@ -304,7 +306,7 @@ def _values_html(component: Component) -> str:
     if grid is None or not grid.values:
         return caption
     if len(grid.rows) <= _PICTURE_ROWS and len(grid.columns) <= _PICTURE_COLUMNS:
-        title = shortened(component.name, 60)
+        title = clipped(component.name, 60)
         fields = ((tag("td", escape(shortened(words, _TEXT)), title=title) for words in row) for row in grid.values)
         table = tag("table", *(tag("tr", *row) for row in fields), class_="tm-cells tm-plain")
         if grid.row_count * grid.column_count >= report.numel:

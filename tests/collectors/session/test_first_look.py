@@ -146,6 +146,25 @@ def test_batches(x, y, question, state):
     assert states(tm.check(net_of(), (x, y)))[question] == state
 
 
+@pytest.mark.parametrize(
+    ("last", "targets", "loss"),
+    [(nn.Sigmoid(), torch.arange(16.0) % 2, "binary_cross_entropy"),
+     (nn.Identity(), torch.arange(16.0) % 2, "binary_cross_entropy_with_logits"),
+     (nn.LogSoftmax(1), torch.arange(16) % 2, "nll_loss"),
+     (nn.Identity(), torch.arange(16) % 2, "cross_entropy")],
+)  # fmt: skip
+def test_the_usual_loss_fits_what_made_the_outputs(last, targets, loss):
+    """Probabilities, logarithms of them, or scores; a loss that takes equal shapes is not said to broadcast."""
+    outputs = 1 if targets.is_floating_point() else 2
+    report = tm.check(net_of(nn.Linear(8, outputs), last, nn.Flatten(1)), (torch.randn(16, 8), targets))
+    assert report.loss == loss
+    assert states(report)["overfits"] == "fine"
+    if outputs == 1:
+        (probe,) = (probe for probe in report.probes if probe.question == "targets")
+        assert probe.answer.endswith(f"against outputs of (16, 1): {loss} takes equal shapes only")
+        assert probe.remedy == "Give both one shape: `y.unsqueeze(-1)`"
+
+
 def test_samples_that_mix():
     """A softmax over the batch."""
     net = net_of(nn.Linear(8, 3), nn.Softmax(dim=0))

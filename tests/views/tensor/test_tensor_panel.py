@@ -182,3 +182,12 @@ def test_a_picture_of_noise_is_drawn_whole() -> None:
     drawn = views.render(report, "txt").partition("PICTURE")[2].split("\n")[1:21]
     assert [len(line.strip()) > 30 for line in drawn] == [True] * 20
     assert shot(report).html() in views.render(report, "html")
+
+
+def test_parts_of_a_long_expression_keep_what_tells_them_apart():
+    """A nested tensor without a name: each of its parts ends in the method that gives it, in HTML, text and SVG."""
+    expression = "torch.nested.nested_tensor([torch.randn(2, 3), torch.randn(4, 3)])"
+    report = inspect(torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)]), expression)
+    for shown in (as_html(report), as_text(report), as_svg(report)):
+        assert "_tensor_size()" in shown
+        assert "tensor_strides()" in shown
