@@ -92,6 +92,8 @@ def bad_values(report: TensorReport) -> Iterator[Finding]:
     at = "" if not first else f"; the first is {report.name}[{', '.join(map(str, first))}]"
     kind, bad = ("NaN", numbers.nan) if numbers.nan else ("infinite", inf)
     seen = part_of(bad, numbers.count) + (" looked at" if numbers.count < numbers.of else "")
+    if numbers.of_what.startswith("the "):  # not its own elements: a sparse tensor's stored values, say
+        seen = f"{count(bad)} of {numbers.of_what.removeprefix('the magnitudes of ')}"
     also = f", and {count(inf)} infinite" if numbers.nan and inf else ""
     yield Finding(
         code="TM401",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import json
+import math
+import re
 import warnings
 import weakref
 from typing import Any
@@ -104,6 +106,31 @@ def _state(x: torch.Tensor) -> tuple[Any, ...]:
         return version, x.untyped_storage().nbytes(), bytes(x.untyped_storage().tolist())
     except (RuntimeError, NotImplementedError):
         return version, None, None
+
+
+def test_code_on_its_panel_has_its_name() -> None:
+    """What a kind says to type is typed as it is: with the user's name for the tensor."""
+    specimens = {kind: specimen.visit(lambda x: str(api.inspect(x, "theirs", namespace={})))
+                 for kind, specimen in ZOO.items()}  # fmt: skip
+    assert [kind for kind, text in specimens.items() if re.search(r"(?<![\w.])x[.\[]|\(x[,)]|\0", text)] == []
+    assert squeezed("theirs.resolve_neg() copies 4 B") in squeezed(specimens["neg"])
+    assert squeezed("torch.empty_like(theirs, device='cpu')") in squeezed(specimens["meta"])
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ZOO if "float8" in kind])
+def test_the_step_at_1_is_the_gap_to_the_next_number(kind: str) -> None:
+    """Numbers of a byte can be tried one by one; ``torch.finfo`` has a wrong one of float8_e5m2fnuz."""
+    dtype = ZOO[kind].visit(lambda x: x.dtype)
+    every = torch.arange(256, dtype=torch.uint8).view(dtype).float()
+    facts = {fact.label: fact.value for one in ZOO[kind].visit(look).kinds for fact in one.facts}
+    assert float(facts["step at 1"]) == (every[every > 1].min() - 1).item()
+
+
+def test_values_that_are_nan_are_counted_among_those_stored() -> None:
+    """A sparse tensor has more elements than it stores."""
+    x = torch.sparse_coo_tensor(torch.tensor([[0, 1]]), torch.tensor([1.0, math.nan]), (5,), check_invariants=True)
+    (finding,) = look(x).findings
+    assert finding.message == "In x 1 of the 2 stored values is NaN."
 
 
 @each_kind

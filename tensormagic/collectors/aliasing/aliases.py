@@ -370,11 +370,17 @@ def _target(x: torch.Tensor) -> _Target:
     try:
         found = footprint_of(x)
         pieces = found.pieces if found is not None else None
-        # Python refers to the base more often than it does where nobody holds the base.
-        is_held = x._base is not None and sys.getrefcount(x._base) > _references_of_nobody()
-        return _Target(x, int(x.untyped_storage()._cdata), pieces or (), is_held)
+        identity = int(x.untyped_storage()._cdata)
+        return _Target(x, identity, pieces or (), _base_is_held(x, identity))
     except (RuntimeError, NotImplementedError):
         return _Target(x, None, (), base_is_held=False)
+
+
+def _base_is_held(x: torch.Tensor, identity: int) -> bool:
+    if x._base is None or x._base.untyped_storage()._cdata != identity:
+        return False  # of a nested tensor one of its components, which has a storage of its own
+    # Python refers to the base more often than it does where nobody holds the base.
+    return sys.getrefcount(x._base) > _references_of_nobody()
 
 
 @cache

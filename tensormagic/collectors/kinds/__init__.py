@@ -90,6 +90,13 @@ class Subject:
     no_values: str  # Why there are none; empty where there are, or where nothing is known of it.
 
     @property
+    def looked_at(self) -> tuple[torch.Tensor, ...]:
+        """Tensors that are alive only because this one is looked at: what it is seen through, and its components."""
+        parts = [part.tensor for one in self.found if one.description is not None for part in one.description.parts]
+        numbers = [] if self.numbers is None else [self.numbers.tensor]
+        return tuple(each for each in (self.plain, *numbers, *parts) if each is not self.tensor)
+
+    @property
     def strided(self) -> bool:
         """Whether strides and storage are its own."""
         return self.holder.strided

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from tensormagic.collectors.kinds.kind import Description, Kind, Part, Values, bytes_of, element_text, has_class
+from tensormagic.collectors.kinds.kind import ITSELF, Description, Kind, Part, Values, bytes_of, element_text, has_class
 from tensormagic.reports import Fact
 from tensormagic.words import number_of_bytes, plural, tuple_text
 
@@ -90,7 +90,8 @@ def _range(x: Any) -> tuple[Fact, ...]:
     return (
         Fact("largest", element_text(info.max)),
         Fact("smallest normal", element_text(info.smallest_normal)),
-        Fact("step at 1", element_text(info.eps), "the gap between 1 and the next number"),
+        # Not info.eps: of float8_e5m2fnuz torch gives that of float8_e4m3fnuz.
+        Fact("step at 1", element_text(2.0 ** -_FLOATS[_name(x)][2]), "the gap between 1 and the next number"),
     )
 
 
@@ -104,7 +105,7 @@ def _describe_few(x: Any) -> Description:
         summary=f"Integers of {plural(bits, 'bit')}, {low} to {high}, one a byte; torch cannot compute with them.",
         facts=(
             Fact("bits used", f"{bits} of 8"),
-            Fact("to read it", "x.view(torch.uint8)", "the bytes, without a copy"),
+            Fact("to read it", f"{ITSELF}.view(torch.uint8)", "the bytes, without a copy"),
         ),
     )
 
@@ -118,7 +119,7 @@ def _describe_opaque(x: Any) -> Description:
         label=_name(x),
         summary=f"Opaque bits, {packed}: their meaning depends on the code that made them; torch has no operations on "
         "them.",
-        facts=(Fact("to read it", f"x.view(torch.uint{8 if x.element_size() == 1 else 16})", "without a copy"),),
+        facts=(Fact("to read it", f"{ITSELF}.view(torch.uint{8 if x.element_size() == 1 else 16})", "without a copy"),),
     )
 
 
@@ -170,7 +171,7 @@ def _lazy(label: str, summary: str, method: str) -> Callable[[Any], Description]
     """Return what describes a view that changes what it reads, and how that is written out."""
 
     def describe(x: Any) -> Description:
-        written_out = Fact("to write it out", f"x.{method}() copies {number_of_bytes(bytes_of(x))}")
+        written_out = Fact("to write it out", f"{ITSELF}.{method}() copies {number_of_bytes(bytes_of(x))}")
         return Description(label, summary, (written_out,))
 
     return describe

@@ -18,6 +18,7 @@ from tensormagic.words import number_of_bytes
 
 MOST_COPIED = 2**24  # elements of a kind whose numbers can only be had as a copy
 MOST_NAMED = 6  # of the many things that a fact may list
+ITSELF = "\0"  # stands for the tensor's name in code that a summary or a fact gives
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import torch
 from tensormagic.collectors.geometry.parts import dispatches, inner_tensors, is_wrapper, overrides
 from tensormagic.collectors.geometry.strides import Memory, Pattern
 from tensormagic.collectors.kinds.kind import (
+    ITSELF,
     MOST_NAMED,
     Description,
     Kind,
@@ -221,7 +222,7 @@ def _describe_pinned(x: Any) -> Description:
     size = int(x.untyped_storage().nbytes())
     return Description(
         label="pinned",
-        summary="Page-locked host memory: x.to('cuda', non_blocking=True) can copy it asynchronously.",
+        summary=f"Page-locked host memory: {ITSELF}.to('cuda', non_blocking=True) can copy it asynchronously.",
         facts=(Fact("pinned", number_of_bytes(size), "the operating system cannot move these pages out"),),
     )
 
@@ -295,7 +296,7 @@ def _describe_zero(_: Any) -> Description:
     return Description(
         label="zero tensor",
         summary="torch's own stand-in for a gradient that is zero everywhere: it has a shape, but no memory.",
-        facts=(Fact("every element", "0"), Fact("to get memory", "x + 0")),
+        facts=(Fact("every element", "0"), Fact("to get memory", f"{ITSELF} + 0")),
         no_values="every element is 0, and none is stored",
         stored_bytes=0,
     )
@@ -343,7 +344,9 @@ def _describe_meta(x: Any) -> Description:
         summary="It has a shape, a dtype and strides, but no memory: operations on it work out shapes only.",
         facts=(
             Fact("would take", number_of_bytes(bytes_of(x)), "on a real device"),
-            Fact("to get memory", "torch.empty_like(x, device='cpu')", "a module: module.to_empty(device='cpu')"),
+            Fact(
+                "to get memory", f"torch.empty_like({ITSELF}, device='cpu')", "a module: module.to_empty(device='cpu')"
+            ),
         ),
         no_values="a meta tensor has shape, dtype and strides, but no memory and so no values",
     )

@@ -10,6 +10,7 @@ import torch
 from torch._C import _functorch
 
 from tensormagic.collectors.kinds.kind import (
+    ITSELF,
     MOST_COPIED,
     MOST_LISTED,
     MOST_NAMED,
@@ -36,7 +37,7 @@ def _describe_opaque(x: Any) -> Description:
         summary="Stored in oneDNN's own layout: there is no storage and no stride to show.",
         facts=(
             Fact("elements", count(x.numel()), f"{number_of_bytes(x.numel() * x.element_size())} as a strided tensor"),
-            Fact("to get strides", "x.to_dense()", "makes a strided copy"),
+            Fact("to get strides", f"{ITSELF}.to_dense()", "makes a strided copy"),
         ),
         values=copied(x, torch.Tensor.to_dense, f"the {plural(x.numel(), 'value')} of a strided copy"),
     )

@@ -72,17 +72,27 @@ class Raw:
 
 
 Pieces = Callable[[], Iterable[torch.Tensor]]
+Ends = tuple[float, float] | None
 
 
-def reduce_chunks(pieces: Pieces, domain: Domain) -> Raw:
-    """Run both passes over the chunks; ``pieces`` gives them afresh each time."""
-    return _reduce_integers(pieces, domain) if domain.integer else _reduce_reals(pieces, domain)
+def reduce_chunks(pieces: Pieces, domain: Domain, ends: Ends = None) -> Raw:
+    """Run both passes over the chunks; ``pieces`` gives them afresh each time.
+
+    The histogram reaches from the lowest to the highest value, or to ``ends``, between which all values lie.
+    """
+    return _reduce_integers(pieces, domain, ends) if domain.integer else _reduce_reals(pieces, domain, ends)
 
 
-def _reduce_integers(pieces: Pieces, domain: Domain) -> Raw:
+def _limits(rows: torch.Tensor, columns: tuple[int, int], ends: Ends) -> tuple[torch.Tensor, torch.Tensor]:
+    if ends is not None:
+        return rows.new_tensor(ends[0]), rows.new_tensor(ends[1])
+    return rows[:, columns[0]].min(), rows[:, columns[1]].max()
+
+
+def _reduce_integers(pieces: Pieces, domain: Domain, ends: Ends) -> Raw:
     integers = map(_as_int64, pieces())
     rows = _table(torch.stack([(some == -domain.bias).sum(), *torch.aminmax(some)]) for some in integers)
-    low, high = rows[:, 1].min(), rows[:, 2].max()
+    low, high = _limits(rows, (1, 2), ends)
     span = high - low
     shift = torch.where(span >= 0, low, 0)  # a span that overflows int64 is negative: no shift then
     z_low, z_high = (low - shift).to(domain.wide), (high - shift).to(domain.wide)
@@ -94,12 +104,12 @@ def _reduce_integers(pieces: Pieces, domain: Domain) -> Raw:
     return Raw(counts, torch.stack([low, high, shift]), moments, bins, one_each.to(torch.int64))
 
 
-def _reduce_reals(pieces: Pieces, domain: Domain) -> Raw:
+def _reduce_reals(pieces: Pieces, domain: Domain, ends: Ends) -> Raw:
     rows = _table(_measure_all_reals(pieces, domain))
     counts, sums = rows[:, :_LOW].to(torch.int64), rows[:, _SUM]
-    low, high = rows[:, _LOW].min(), rows[:, _HIGH].max()
+    low, high = _limits(rows, (_LOW, _HIGH), ends)
     scale = _scale(low, high) if domain.scaled else torch.ones_like(low)
-    one_each = (counts[:, _FRACTIONS].sum() == 0) & (high - low < BINS)
+    one_each = (counts[:, _FRACTIONS].sum() == 0) & (high - low < BINS) & (low == low.floor())
     mean = sums.sum() / counts[:, _FINITE].sum().clamp(min=1)
     usable = torch.isfinite(mean) & torch.isfinite(low)  # the sum may have overflowed
     near = torch.where(one_each, mean.round(), mean)  # what to subtract before squaring: whole numbers stay exact

@@ -14,6 +14,7 @@ from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.tensors.reductions import (
     BINS,
     Domain,
+    Ends,
     Raw,
     Swept,
     Units,
@@ -75,8 +76,10 @@ def statistics_and(
         return _measured(part, Domain.of(x), chunk or (CPU_CHUNK if on_cpu else DEVICE_CHUNK), extra)
 
 
-def _measured(part: Thinned, domain: Domain, chunk: int, extra: torch.Tensor | None = None) -> tuple[Statistics, Array]:
-    numbers, more = _fetch(reduce_chunks(lambda: chunks(part.tensor, chunk), domain), extra)
+def _measured(
+    part: Thinned, domain: Domain, chunk: int, extra: torch.Tensor | None = None, ends: Ends = None
+) -> tuple[Statistics, Array]:
+    numbers, more = _fetch(reduce_chunks(lambda: chunks(part.tensor, chunk), domain, ends), extra)
     return _report(numbers, domain, part, [_first(numbers, part, chunk, kind) for kind in _KINDS]), more
 
 
@@ -85,12 +88,16 @@ def _swept(x: torch.Tensor, chunk: int) -> Statistics:
     domain, whole = Domain.of(x), thinned(x, x.numel())
     most = min(max(whole.tensor.numel() // SAMPLE_SHARE, LEAST_SAMPLE), MOST_SAMPLE)
     part = thinned(x, most)
-    sample, _ = _measured(replace(part, tensor=part.tensor.contiguous()), domain, chunk)
+    part = replace(part, tensor=part.tensor.contiguous())
+    sample, _ = _measured(part, domain, chunk)
     exponent = math.frexp(max(abs(sample.minimum or 0), abs(sample.maximum or 0)))[1]
     # A power of two that keeps the squares of float64 values in range; nearly always 1.
     extreme = domain.scaled and _MOST_EXPONENT < abs(exponent) < _LAST_EXPONENT
     units = Units(_shift(sample, domain), math.ldexp(1.0, -exponent) if extreme else 1.0)
-    return _with_sweep(sample, sweep(whole.tensor, domain, units), whole, units, domain.bias)
+    swept = sweep(whole.tensor, domain, units)
+    if sample.finite and (sample.minimum, sample.maximum) != (swept.low + domain.bias, swept.high + domain.bias):
+        sample, _ = _measured(part, domain, chunk, ends=(swept.low, swept.high))  # the histogram from end to end of all
+    return _with_sweep(sample, swept, whole, units, domain.bias)
 
 
 def _shift(sample: Statistics, domain: Domain) -> float:

@@ -15,6 +15,7 @@ from tensormagic.collectors.geometry.layout import Rows, default_slice, layout, 
 from tensormagic.collectors.geometry.strides import Memory
 from tensormagic.collectors.kinds import Subject, study
 from tensormagic.collectors.kinds.dtypes import BUFFER, summary_of_buffer
+from tensormagic.collectors.kinds.kind import ITSELF
 from tensormagic.collectors.objects.namespace import Walk, is_kind, walk_arrays
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.tensors.autograd import autograd, autograd_details
@@ -173,6 +174,7 @@ def _collect(
     if state is not None:
         details = sections.read("autograd", lambda: autograd_details(x, shared.names, shared.named, name=name), None)
     flags = _FLAGS if subject.strided else _FLAGS[:3]
+    looked_at = (*besides, *subject.looked_at)
     return TensorReport(
         name=name,
         type_name=type(x).__name__,
@@ -195,7 +197,7 @@ def _collect(
         autograd=state and replace(state, details=details),
         aliases=shared.search.aliases,
         aliases_searched=shared.looked,
-        holders=sections.read("holders", lambda: holders(x, namespace, names=shared.names, besides=besides), None)
+        holders=sections.read("holders", lambda: holders(x, namespace, names=shared.names, besides=looked_at), None)
         if not depth
         else None,
         kinds=tuple(_kinds(subject, name, sections, depth=depth, registered=shared.buffers.get(id(x)))),
@@ -249,8 +251,9 @@ def _kinds(
             Component(f"{name}{part.path}", part.role, _collect(part.tensor, f"{name}{part.path}", {}, depth=depth + 1))
             for part in parts
         )
+        facts = tuple(replace(fact, value=fact.value.replace(ITSELF, name)) for fact in sentence.facts)
         yield KindReport(
-            one.kind.key, sentence.label, sentence.summary, sentence.facts, components,
+            one.kind.key, sentence.label, sentence.summary.replace(ITSELF, name), facts, components,
             map=sentence.map, stored=sentence.stored, reading=sentence.reading, stored_bytes=sentence.stored_bytes,
             placed=sentence.placed,
         )  # fmt: skip

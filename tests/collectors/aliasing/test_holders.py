@@ -18,6 +18,7 @@ from torch import nn
 
 from tensormagic.collectors.aliasing import aliases as holders_module
 from tensormagic.collectors.aliasing.aliases import Budget, holders
+from tensormagic.collectors.tensors.tensor import collect_tensor
 
 
 class Pair(NamedTuple):
@@ -292,6 +293,19 @@ def test_what_is_looked_at_in_the_same_breath_is_no_holder():
     other = x.t()
     assert holders(x, {"x": x}).unreached == 1
     found = holders(x, {"x": x}, besides=[x, other, "text"])
+    assert (found.unreached, [each.path for each in found.holders]) == (0, ["x"])
+
+
+@pytest.mark.parametrize("make", [
+    lambda: torch.zeros(3, dtype=torch.uint8).view(torch.bits8),
+    lambda: torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)]),
+    lambda: torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)], layout=torch.jagged),
+])  # fmt: skip
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
+def test_what_its_own_panel_looks_through_is_no_holder(make):
+    """The bytes behind opaque bits, the buffer of a nested tensor, and a base that is one of its components."""
+    x = make()
+    found = collect_tensor(x, name="x", namespace={"x": x}).holders
     assert (found.unreached, [each.path for each in found.holders]) == (0, ["x"])
 
 

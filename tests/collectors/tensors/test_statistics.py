@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import warnings
 
@@ -310,6 +311,27 @@ def test_sweep_finds_what_a_sample_would_miss() -> None:
         (99, 59),
     )
     assert found.norm == pytest.approx(1e30)
+
+
+@pytest.mark.usefixtures("small_limits")
+@pytest.mark.parametrize(("dtype", "low", "high"), [
+    (torch.float32, -2000.5, 9999.0), (torch.int16, -2000, 9999), (torch.uint64, 0, 2**60),
+    (torch.float32, -0.5, 3.0), (torch.complex64, 0.0, 9999.0),
+])  # fmt: skip
+def test_a_sample_s_histogram_reaches_from_the_lowest_to_the_highest_of_all(
+    dtype: torch.dtype, low: float, high: float
+) -> None:
+    """It is drawn between the extremes of every element, also where the sample missed these."""
+    x = (torch.arange(6000) % 3).to(dtype)
+    x[4], x[5] = low, high
+    found = statistics(x)
+    assert (found.minimum, found.maximum) == (low, high)
+    assert (found.histogram_edges[0], found.histogram_edges[-1]) == (low, high)
+    assert sum(found.histogram_counts) == found.sampled < 6000
+    edges = found.histogram_edges
+    sample = np.array([0, 1, 2] * (found.sampled // 3 + 1))[: found.sampled]
+    whole = [int(((sample >= one) & (sample < two)).sum()) for one, two in itertools.pairwise(edges)]
+    assert list(found.histogram_counts) == whole
 
 
 @pytest.mark.usefixtures("small_limits")
