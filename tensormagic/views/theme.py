@@ -255,7 +255,7 @@ def tokens() -> str:
 _STATIC = Path(__file__).parent / "static"
 _IMPORT = re.compile(r'^import \{[^}]*\} from "(\.\.?/\w+\.js)";$', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?!default)", re.MULTILINE)
-_FUNCTION = re.compile(r"^export (?:async )?function (\w+)\(.*?^}$", re.MULTILINE | re.DOTALL)
+_FUNCTION = re.compile(r"^(?:export )?(?:async )?function (\w+)\(.*?^}$", re.MULTILINE | re.DOTALL)
 _TYPE = re.compile(r"/\*\* @.*? \*/ ?")  # a type written into a line of code: for the checker alone
 # A line that is nothing but comment: a type in front of code is none.
 _COMMENT = re.compile(r"(?://|\*/|\* ).*|\*|/\*(?:.*\*/|(?!.*\*/).*)")
@@ -318,6 +318,10 @@ def _called_by(rest: str, name: str) -> str:
 
 _CARRIED = re.compile(r'<script type="text/plain" data-tm-code="([\w-]+)">([^<]+)</script>')
 _END = "</section>"
+_ELSEWHERE = (
+    "The interactive view needs the output of cell [{cell}], which is not on this page yet. "
+    "If that output is gone, run this cell again."
+)
 
 
 @cache
@@ -340,7 +344,7 @@ def code_of(name: str, entry: str, *, mount: str, words: str = "", beside: str =
 @cache
 def loader() -> str:
     """Return the script that a panel with code ends with."""
-    return tag("script", f"(() => {{{static('shared_scripts.js')}\nmountPanels(document.currentScript)}})()")
+    return tag("script", f"(() => {{{script('shared_scripts.js')}\nmountPanels(document.currentScript)}})()")
 
 
 def with_loader(html: str) -> str:
@@ -364,7 +368,8 @@ def deduplicate(html: str, elsewhere: Mapping[str, int]) -> str:
     def pointer(match: re.Match[str]) -> str:
         if match[1] not in elsewhere:
             return match[0]
-        return tag("script", type="text/plain", data_tm_code=match[1], data_tm_cell=elsewhere[match[1]])
+        words = _ELSEWHERE.format(cell=elsewhere[match[1]])
+        return tag("script", type="text/plain", data_tm_code=match[1], data_tm_elsewhere=words)
 
     return _CARRIED.sub(pointer, html)
 

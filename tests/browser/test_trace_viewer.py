@@ -59,6 +59,21 @@ def _deep(count: int = 1800) -> TraceReport:
     return samples_viewer.large_run(count, passes=3)
 
 
+def test_a_newer_document_before_the_panel_is_seen_leaves_its_lines(static_page: OpenPage) -> None:
+    """In a tab that nobody looks at, a run goes on: the panel that is turned to then has all it had."""
+    page = _mounted(static_page, _deep())
+    lines = page.locator(".wire").count()
+    assert lines
+    page.evaluate(
+        "doc => { const section = document.querySelector('section'); section.replaceChildren();"
+        " section.style.display = 'none'; window.mountAgain(doc); window.panel.update(structuredClone(doc));"
+        " section.style.display = '' }",
+        trace_document(_deep(), limits=FEW),
+    )
+    expect(page.locator(".box").first).to_be_visible()
+    expect(page.locator(".wire")).to_have_count(lines)
+
+
 def test_click_opens_a_box_where_it_stands_and_its_handle_folds_it(static_page: OpenPage) -> None:
     """What lies inside stands in a frame below the box; its handle folds it, with the focus on the box."""
     page = _mounted(static_page, _deep())

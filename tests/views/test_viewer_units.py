@@ -15,11 +15,12 @@ import pytest
 
 import tensormagic.views
 from tensormagic import words
-from tensormagic.reports import UNTOUCHED, LiveFrame
+from tensormagic.reports import UNREADABLE, UNTOUCHED, LiveFrame
 from tensormagic.views import theme
 from tensormagic.views.page.columns import pack_delta
 from tensormagic.views.page.document import Limits, trace_document
 from tensormagic.views.page.viewer_words import VIEWER_WORDS
+from tensormagic.views.panels.trace_words import bad_text, norm_text
 from tests.support.missing import missing
 from tests.views import samples_viewer
 
@@ -34,12 +35,17 @@ SECONDS = [
     0, 3.2e-7, 1.26e-6, 3.06e-4, 9.999e-4, 1.3e-3, 9.96e-3, 0.085, 0.0125, 1.25, 12.75, 60.5, 0.9996, 1, 12.41, 59.97,
     119.7, 200, 7261.2,
 ]  # fmt: skip
+EDGES = 99.49, 99.5, 9999.4, 9999.5, 9.9999e-4, 1e-45, 3.4e38
+SPREAD = (mantissa * 10.0**power for power in range(-12, 9) for mantissa in (1, 1.05, 2.45, 9.949, 9.96))
+NORMS = [*array("f", [0, UNTOUCHED, UNREADABLE, 0.125, 2.5, *EDGES, *SPREAD])]  # as they come: in four bytes
 BOTH = {
     "digits": (COUNTS, words.count),
+    "normText": (NORMS, norm_text),
     "bytesText": (BYTES, words.number_of_bytes),
     "secondsText": (SECONDS, words.seconds_text),
 }
 NOUN = [(0, "node"), (1, "node"), (2, "node"), (12_345, "node"), (1, "leaf", "leaves"), (2, "leaf", "leaves")]
+BAD = [(3, 0), (0, 2), (12_345, 1)]
 ASK = f"""
 import * as common from "./dom.js";
 import * as others from "./trace/words.js";
@@ -47,6 +53,8 @@ const words = {{ ...common, ...others }};
 const asked = {json.dumps({name: numbers for name, (numbers, _) in BOTH.items()})};
 const said = Object.fromEntries(Object.entries(asked).map(([name, numbers]) =>
   [name, numbers.map((one) => words[name](one))]));
+said.badText = {json.dumps(BAD)}.map((counts) => words.badText(...counts));
+said.not = [NaN, Infinity].map((norm) => words.normText(norm));
 said.plural = {json.dumps(NOUN)}.map((noun) => words.plural(...noun));
 console.log(JSON.stringify(said));
 """
@@ -126,15 +134,18 @@ def test_a_piece_of_code_holds_what_it_calls() -> None:
     table, live = theme.module("tensors_viewer.js"), theme.module("memory/live.js")
     source = (STATIC / "dom.js").read_text(encoding="utf-8")
     shared = re.findall(r"^export (?:async )?function (\w+)", source, re.MULTILINE)
-    assert {name for name in shared if f"function {name}(" in table} == {"html", "digits", "plural", "worded"}
-    assert {name for name in shared if f"function {name}(" in live} == {"html", "svg", "livePanel"}
+    assert {name for name in shared if f"function {name}(" in table} == {"html", "digits", "plural", "worded", "dataIn"}
+    assert {name for name in shared if f"function {name}(" in live} == {"html", "svg", "keepingKeys", "fed"}
+    assert {name for name in shared if f"function {name}(" in theme.loader()} == {"keepingKeys"}
     assert "function filled(" in table
 
 
 def test_javascript_says_what_python_says(folder: Path) -> None:
-    """Counts, bytes, durations, and a count with what is counted."""
+    """Counts, bytes, durations, norms, what is not finite, and a count with what is counted."""
     said = answer(folder, ASK)
     assert {name: said[name] for name in BOTH} == {name: [*map(say, numbers)] for name, (numbers, say) in BOTH.items()}
+    assert said["badText"] == [bad_text(*counts) for counts in BAD]
+    assert said["not"] == [norm_text(math.nan), norm_text(math.inf)]
     assert said["plural"] == [words.plural(*noun) for noun in NOUN]
 
 

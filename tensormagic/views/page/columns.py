@@ -181,9 +181,7 @@ def _statistics_row(numbers: GradientStatistics | None, described: Container[int
 _CALLED = ("|max|", "mean", "std", "zeros", "too small", "at the limit")
 
 
-def frame_rows(
-    frames: Sequence[Frame], most_values: int, counts: Sequence[int] = (), said: Mapping[int, str] | None = None
-) -> list[dict[str, Any]]:
+def frame_rows(frames: Sequence[Frame], most_values: int, counts: Sequence[int] = ()) -> list[dict[str, Any]]:
     """Return a row for each pass; with ``measures`` where it was measured in full and is one of those that fit.
 
     ``norms`` and ``parts`` are codes, each as its difference from the last number of that node in the rows before.
@@ -194,7 +192,6 @@ def frame_rows(
         frames: The passes.
         most_values: How many other numbers than norms there may be in all of them.
         counts: How many elements the gradient of each node has, 0 where that is not known.
-        said: What is said of a pass, by its number.
     """
     full = [frame for frame in frames if len(frame.measures) or frame.forward is not None]
     most = 0
@@ -211,7 +208,6 @@ def frame_rows(
     for frame, of_nodes, of_parts in zip(frames, norms, parts, strict=True):
         row: dict[str, Any] = {"pass": frame.pass_number, "norms": of_nodes, "bad": _bad(frame.bad)}
         row |= {"parts": of_parts} if of_parts else {}
-        row |= {"said": said[frame.pass_number]} if said and frame.pass_number in said else {}
         if frame.pass_number in described:
             row |= {"measures": dict(_columns(frame.measures, counts))} if len(frame.measures) else {}
             row |= _forward(frame)

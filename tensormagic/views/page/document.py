@@ -1,8 +1,8 @@
 """The document that the trace viewer reads, live and saved alike; what changes between two of them is in columns.py.
 
-The viewer is a browser module; it knows no Python and no report. What it shows is fixed here, as versioned plain
-JSON: a new field is harmless, a changed meaning raises `VERSION`. Nothing is left out silently: where passes, graphs
-or parameters are too many for one output, ``cuts`` says how many of how many are here.
+The viewer is a browser module; it knows no Python and no report. What it shows is fixed here, as plain JSON: a widget
+has both from one kernel, and an output names the very viewer that it needs (`theme.code_of`). Nothing is left out
+silently: where passes, graphs or parameters are too many for one output, ``cuts`` says how many of how many are here.
 """
 
 from __future__ import annotations
@@ -49,9 +49,6 @@ if TYPE_CHECKING:
     from tensormagic.reports import Finding, FirstNonfinite, Graph, Location, ParameterSeries, TraceReport
 
 
-VERSION = 6
-
-
 class Draw(Protocol):
     """Lays a graph out; `tensormagic.views.graph.drawing.draw` does."""
 
@@ -89,7 +86,6 @@ def trace_document(
     """
     builder = _Builder(report, limits, draw or lay_out, crash)
     return {
-        "version": VERSION,
         "words": VIEWER_WORDS,
         **_header(report),
         "findings": [_finding(report, finding) for finding in report.findings],
@@ -196,8 +192,11 @@ class _Builder:
         marks = placed_marks(drawing, marks_of(self.report, graph), around)
         counts = [node.statistics.count if node.statistics else 0 for node in graph.nodes]
         share = min(self.limits.measure_values, max(2_500, 4 * len(graph.nodes))) // len(self.report.graphs)
-        rows = columns.frame_rows(frames, share, counts, {one.number: pass_text(one) for one in self.report.passes})
+        rows = columns.frame_rows(frames, share, counts)
         rows = [row | columns.value_words(graph, edges, frame) for row, frame in zip(rows, frames, strict=True)]
+        said = {one.number: pass_text(one) for one in self.report.passes}
+        for row in rows:
+            row["said"] = said.get(row["pass"], f"pass {row['pass']}")
         described = {row["pass"] for row in rows if "measures" in row}
         passes = plural(graph.passes_seen, "pass", "passes")
         if self.crash is not None and self.crash.graph == place and not graph.passes_seen:
@@ -285,9 +284,9 @@ def _drawing(drawing: Drawing) -> dict[str, Any]:
         "height": columns.tenths(drawing.height),
         "note": drawing.note,
         "boxes": [_box(box) for box in drawing.boxes],
-        "wires": [[wire.source, wire.target, _flat(wire.points)] for wire in drawing.wires],
+        "wires": [[wire.source, wire.target, *_flat(wire.points)] for wire in drawing.wires],
         "margin": columns.tenths(drawing.margin),
-        "rows": [columns.tenths(end) for end in drawing.row_ends],
+        "ends": [columns.tenths(end) for end in drawing.row_ends],
     }
 
 

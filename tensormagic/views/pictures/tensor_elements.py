@@ -47,8 +47,14 @@ ELEMENT_WORDS = {
     "repeated": "the stride along {letters} is 0: all of {part} is this one element",
     "slice": "[{size}; ]slice {part}, one of {slices}[, with the first {bad}][; {values}]",
     "size": f"{{rows}} {TIMES} {{columns}} of {{row_count}} {TIMES} {{column_count}}",
+    "showing": "Showing ",
+    # what the colours show: in the legend, and above a map
+    "value": "value",
+    "offset": "offset",
+    "value_map": "value",
+    "offset_map": "storage offset",
     # where the viewer has no element to tell of, or not all of it
-    "offset": "offset {offset}",
+    "offset_alone": "offset {offset}",
     "unread": "not read by {name}[; {same}]",
     "unfound": "no element found that reads it",
     "elsewhere": "in another slice: click to turn to it",
@@ -56,6 +62,9 @@ ELEMENT_WORDS = {
     "no_value": "value not in this output",
     "no_values": "its values are not in this output",
     # of what it is operated by
+    "cells_show": "cells show",
+    "rowDim": "rows",
+    "columnDim": "columns",
     "indices": "indices of {name}: arrow keys move",
     "storage": "storage of {name}: arrow keys move",
     "along": "index along {letter}",

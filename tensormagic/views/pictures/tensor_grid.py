@@ -35,6 +35,7 @@ from tensormagic.views.pictures.cells import (
     text,
 )
 from tensormagic.views.pictures.tensor_elements import (
+    ELEMENT_WORDS,
     DrawnLayout,
     element,
     in_cell,
@@ -128,13 +129,13 @@ def maps_html(report: TensorReport, drawn: DrawnLayout) -> str:
     maps, scale = [], value_range(drawn.grid, report.statistics)
     if scale is not None:
         cells = steps(drawn.grid.levels, scale)
-        maps.append(_map(drawn, cells, "value", "value", values_sentence(report, drawn, scale)))
+        maps.append(_map(drawn, cells, "value", values_sentence(report, drawn, scale)))
     cells = steps(drawn.grid.offsets, (drawn.low, drawn.high))
-    maps.append(_map(drawn, cells, "offset", "storage offset", offsets_sentence(report, drawn)))
+    maps.append(_map(drawn, cells, "offset", offsets_sentence(report, drawn)))
     return tag("div", *maps, class_="tm-maps")
 
 
-def _map(drawn: DrawnLayout, cells: list[list[int]], kind: str, caption: str, sentence: str) -> str:
+def _map(drawn: DrawnLayout, cells: list[list[int]], kind: str, sentence: str) -> str:
     """Return a picture within axes of text; the viewer lays its ring over it."""
     grid, size = drawn.grid, _cell_size(drawn.grid)
     high = len(grid.rows) * size
@@ -142,7 +143,7 @@ def _map(drawn: DrawnLayout, cells: list[list[int]], kind: str, caption: str, se
     top = tag("td", _axis(drawn, grid.column_dim, grid.columns), class_="tm-across")
     left = tag("td", _axis(drawn, grid.row_dim, grid.rows if grid.row_dim is not None else ()), class_="tm-down")
     body = tag("td", tag("div", picture, class_="tm-map", data_kind=kind))
-    head = tag("caption", escape(caption))
+    head = tag("caption", ELEMENT_WORDS[f"{kind}_map"])
     return tag("table", head, tag("tr", "<td></td>", top), tag("tr", left, body), class_="tm-axes")
 
 

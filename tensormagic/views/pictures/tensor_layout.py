@@ -127,7 +127,8 @@ class LayoutPicture(Picture):
         if end and target:
             _draw_wire(canvas, drawn, top, (end, target))
         yield from canvas.lines()
-        notes = (note, *notes[bool(end) :], jumps(report), f"Showing {shown(report)}" if end and shown(report) else "")
+        showing = ELEMENT_WORDS["showing"] + shown(report) if end and shown(report) else ""
+        notes = (note, *notes[bool(end) :], jumps(report), showing)
         for line in filter(None, notes):
             yield from textwrap.wrap(line, width - 1, initial_indent=" ", subsequent_indent="   ")
 
@@ -169,7 +170,7 @@ def _reading(report: TensorReport, drawn: DrawnLayout) -> str:
         general if drawn.index else "",
         tag("p", filled, class_="tm-formula tm-now"),
         tag("p", notes, class_="quiet tm-notes"),
-        tag("p", tag("b", "Showing "), escape(part), class_="tm-shown") if part else "",
+        tag("p", tag("b", ELEMENT_WORDS["showing"]), escape(part), class_="tm-shown") if part else "",
         tag("p", escape(steps), class_="quiet tm-jumps") if steps else "",
         class_="tm-read",
     )
@@ -178,14 +179,14 @@ def _reading(report: TensorReport, drawn: DrawnLayout) -> str:
 def _legend(report: TensorReport, drawn: DrawnLayout) -> str:
     """Return the colour scales, and what hatching and corner marks stand for."""
     cells = drawn.strip.cells if drawn.strip is not None else ()
-    rows = [_scale("offset", count(drawn.low), count(drawn.high))]
+    rows = [_scale(ELEMENT_WORDS["offset"], count(drawn.low), count(drawn.high))]
     if any(each.distinct != 0 and drawn.cell_colour(each) is None for each in cells):
         rows.append(tag("p", swatch(theme.OTHER_SLICE, "tm-other"), " read in another slice"))
     every = [level for row in drawn.grid.levels for level in row]
     scale = None if drawn.as_table else value_range(drawn.grid, report.statistics)
     if scale is not None:
         finite = list(filter(math.isfinite, every))
-        rows.append(_scale("value", *scale_words(min(finite), max(finite), scale)))
+        rows.append(_scale(ELEMENT_WORDS["value"], *scale_words(min(finite), max(finite), scale)))
     partly = any(share_read(each) not in {None, 0, 1} for each in cells)
     if partly or any(each.distinct == 0 for each in cells):
         words = "not read; a bar's height is the share that is read" if partly else "not read"

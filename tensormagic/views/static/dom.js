@@ -1,17 +1,6 @@
 // @ts-check
 /** What every script does with a page: makes elements, says counts, takes keys before the notebook does. */
 
-/** An element. A function among the attributes listens, true is an empty attribute, and what is false or null is not there.
- * @param {string} tag @param {Record<string, any>} [attributes] @param {...(Node|string|null)} children @returns {any} */
-export function html(tag, attributes = {}, ...children) {
-  return filled(document.createElement(tag), attributes, children);
-}
-
-/** @param {string} tag @param {Record<string, any>} [attributes] @param {...(Node|string|null)} children @returns {any} */
-export function svg(tag, attributes = {}, ...children) {
-  return filled(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
-}
-
 /** @param {Element} element @param {Record<string, any>} attributes @param {(Node|string|null)[]} children */
 function filled(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
@@ -21,6 +10,17 @@ function filled(element, attributes, children) {
   }
   element.append(...children.filter((child) => child !== null));
   return element;
+}
+
+/** An element. A function among the attributes listens, true is an empty attribute, and what is false or null is not there.
+ * @param {string} tag @param {Record<string, any>} [attributes] @param {...(Node|string|null)} children @returns {any} */
+export function html(tag, attributes = {}, ...children) {
+  return filled(document.createElement(tag), attributes, children);
+}
+
+/** @param {string} tag @param {Record<string, any>} [attributes] @param {...(Node|string|null)} children @returns {any} */
+export function svg(tag, attributes = {}, ...children) {
+  return filled(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 }
 
 /** A count, as in Python (tensormagic/words.py). @param {number} count @returns {string} */
@@ -48,6 +48,17 @@ export function isCommand({ ctrlKey, metaKey, altKey }) {
   return ctrlKey || metaKey || altKey;
 }
 
+/** Which way an arrow key leads, across and down; null for other keys, and for commands. @param {KeyboardEvent} event @returns {number[]|null} */
+export function arrowOf(event) {
+  const ways = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+  return (!isCommand(event) && ways[/** @type {"ArrowLeft"} */ (event.key)]) || null;
+}
+
+/** @param {number} value @param {number} low @param {number} high */
+export function clamp(value, low, high) {
+  return Math.min(Math.max(value, low), high);
+}
+
 /** Nobody else is to act on it. @param {Event} event */
 export function take(event) {
   event.preventDefault();
@@ -73,13 +84,29 @@ export async function toClipboard(text) {
   }
 }
 
-/** A live panel: whatever has the focus in it keeps its keys (two d on a heading would delete the cell), Escape leads back to the cell.
- * @param {string} look its class @param {...Element} children @returns {HTMLElement} */
-export function livePanel(look, ...children) {
-  const focusin = (/** @type {any} */ { target }) => (target.dataset.lmSuppressShortcuts = "true"),
-    keydown = (/** @type {KeyboardEvent} */ event) => {
-      if (event.key === "Escape" && !event.defaultPrevented) section.closest(".jp-Cell")?.focus();
-    },
-    section = html("section", { class: look, focusin, keydown }, ...children);
-  return section;
+/** The data of a panel: packed, where it is large. @param {any} block @param {(text:string)=>Promise<string>} unpacked @returns {Promise<any>} */
+export async function dataIn(block, unpacked) {
+  return JSON.parse(block.type === "application/json" ? block.textContent : await unpacked(block.textContent));
+}
+
+/** Whatever has the focus in a panel keeps its keys, Escape leads back to the cell. JupyterLab asks what has the focus, and
+ * nothing around it: two d on a heading would delete the cell. @param {HTMLElement} panel @returns {HTMLElement} */
+export function keepingKeys(panel) {
+  panel.addEventListener("focusin", (/** @type {any} */ { target }) => (target.dataset.lmSuppressShortcuts = "true"));
+  panel.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && !event.defaultPrevented) /** @type {any} */ (panel.closest(".jp-Cell"))?.focus();
+  });
+  return panel;
+}
+
+/** Listens to the model of a widget: to newer documents, and to messages of its kernel.
+ * @param {any} model @param {(doc:any)=>void} show @param {(content:any, buffers:DataView[])=>void} received @returns {()=>void} what ends that */
+export function fed(model, show, received) {
+  const changed = () => show(model.get("_document"));
+  model.on("change:_document", changed);
+  model.on("msg:custom", received);
+  return () => {
+    model.off("change:_document", changed);
+    model.off("msg:custom", received);
+  };
 }

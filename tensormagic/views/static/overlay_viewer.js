@@ -1,6 +1,6 @@
 // Several tensors on one strip: point at an element, see which elements of the others lie over the same bytes.
 // Everything it says of them stands in the cells' titles.
-import { take } from "./dom.js";
+import { arrowOf, clamp, take } from "./dom.js";
 
 const MOST = 8; // elements of one row that are named
 
@@ -31,11 +31,10 @@ class Strip {
   }
 
   key(event) {
-    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    if (!step || event.ctrlKey || event.metaKey || event.altKey) return;
+    const [step] = arrowOf(event) ?? [];
+    if (!step) return;
     take(event);
-    const at = this.range ? step > 0 ? this.range.stop : this.range.start - 1 : 0;
-    const start = Math.min(Math.max(at, 0), this.last);
+    const start = this.range ? clamp(step > 0 ? this.range.stop : this.range.start - 1, 0, this.last) : 0;
     this.show({ start, stop: start + 1 });
   }
 

@@ -1,6 +1,8 @@
 // Brings the panels of a page together with the code that they share. An output carries a piece of code, packed, in an
-// inert element under its key, or an empty element with the number of the cell whose output carries it; whichever comes
+// inert element under its key, or an empty element that says which cell's output carries it; whichever comes
 // first waits for the other. A page unpacks each piece once. What the panel was is kept before a script touches it.
+import { keepingKeys } from "./dom.js";
+
 const unpacked = (text) => {
   const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)); // markup.py: gzip, in base 64
   return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
@@ -27,28 +29,24 @@ const mountPanels = (script) => {
   };
   const begin = (panel) => {
     panel.tensormagicSource = panel.outerHTML;
-    // JupyterLab asks what has the focus, and nothing around it: two d on a heading would delete the cell
-    panel.addEventListener("focusin", ({ target }) => { target.dataset.lmSuppressShortcuts = "true"; });
-    panel.addEventListener("keydown", (event) => {
-      if (event.key === "Escape" && !event.defaultPrevented) panel.closest(".jp-Cell")?.focus();
-    });
+    keepingKeys(panel);
   };
-  const missing = (panel, piece, cell) => {
+  const missing = (panel, piece, words) => {
     if (piece.text) return;
     const line = panel.appendChild(document.createElement("p"));
     line.style.cssText = "margin:0;padding:3px 14px;font:var(--t-xs,12px)/1.5 var(--font-ui);color:var(--ink-2)";
-    line.textContent = `The interactive view needs the output of cell [${cell}], which is not on this page yet. If that output is gone, run this cell again.`;
+    line.textContent = words;
     piece.ready.then(() => line.remove());
   };
-  const take = (element) => {
-    const { tmCode: key, tmCell: cell } = element.dataset, panel = panelOf(element), piece = pieceOf(key);
+  const mountFor = (element) => {
+    const { tmCode: key, tmElsewhere: words } = element.dataset, panel = panelOf(element), piece = pieceOf(key);
     if (!panel || element.tensormagicTaken) return;
     element.tensormagicTaken = true;
     if (panel.tensormagicSource === undefined) begin(panel);
     if (typeof DecompressionStream === "undefined") return;
     if (element.textContent) piece.come((piece.text ??= element.textContent));
-    else if (!key.startsWith("export")) setTimeout(missing, patience, panel, piece, cell);
+    else if (!key.startsWith("export")) setTimeout(missing, patience, panel, piece, words);
     piece.ready.then((mount) => mount(panel, unpacked, key));
   };
-  for (const root of new Set([document, script?.getRootNode() ?? document])) root.querySelectorAll("script[data-tm-code]").forEach(take);
+  for (const root of new Set([document, script?.getRootNode() ?? document])) root.querySelectorAll("script[data-tm-code]").forEach(mountFor);
 };

@@ -1,7 +1,7 @@
 // Turns a tensor of three dimensions or more: which two span the grid, and which slice of the others it shows. Offsets
 // follow from shape, stride and storage offset; values are shown where this output holds them, and only there.
-import { digits, html, worded } from "./dom.js";
-import { TensorPanel, clamp } from "./tensor_viewer.js";
+import { clamp, dataIn, digits, html, worded } from "./dom.js";
+import { TensorPanel } from "./tensor_viewer.js";
 
 const OTHER = "#aab1ba", MOST = 32, TABLE_CELLS = 144, TABLE_COLUMNS = 16, LEVELS = 24, MAP_SIDE = 192;
 
@@ -27,6 +27,8 @@ class Slices {
     this.stored = this.data.values;
     this.kept = panel.section.querySelector(".tm-top").firstElementChild;
     this.shown = [...(panel.section.querySelector(".tm-shown")?.childNodes || [])];
+    this.scales = [...panel.section.querySelector(".tm-legend").querySelectorAll("p:has(>img:not(.tm-swatch))")];
+    this.valued = this.scales[1] && [this.scales[1].firstChild.data, this.scales[1].lastChild.data];
     this.controls = html("div", { class: "tm-turn" });
     panel.section.querySelector(".tm-layout h3").after(this.controls);
     this.offer();
@@ -41,20 +43,18 @@ class Slices {
 
   /** Two lists for the dimensions that are drawn, a slider for each of the others. */
   offer() {
-    const { letters, shape } = this.data;
-    const long = letters.map((_, dim) => dim);
-    this.controls.replaceChildren(this.list("rows", "rowDim", long), html("span", {}, "\u00d7"), this.list("columns", "columnDim", long));
-    for (const dim of long) {
-      if (dim === this.data.rowDim || dim === this.data.columnDim || shape[dim] < 2) continue;
-      this.controls.append(this.slider(dim));
-    }
+    const { rowDim, columnDim, shape } = this.data;
+    this.controls.replaceChildren(this.list("rowDim"), html("span", {}, "\u00d7"), this.list("columnDim"));
+    shape.forEach((size, dim) => {
+      if (dim !== rowDim && dim !== columnDim && size > 1) this.controls.append(this.slider(dim));
+    });
   }
 
-  list(title, side, dims) {
+  list(side) {
     const list = html("select", { change: () => this.draw(side, Number(list.value)) });
-    for (const dim of dims) list.append(new Option(`${this.data.letters[dim]} ${this.data.shape[dim]}`, String(dim)));
+    this.data.letters.forEach((letter, dim) => list.append(new Option(`${letter} ${this.data.shape[dim]}`, String(dim))));
     list.value = String(this.data[side]);
-    return html("label", {}, `${title} `, list);
+    return html("label", {}, `${this.panel.words[side]} `, list);
   }
 
   slider(dim) {
@@ -156,17 +156,17 @@ class Slices {
   maps() {
     const { data } = this, maps = [];
     const levels = data.values.map((row) => row.map(level)), finite = levels.flat().filter(Number.isFinite);
-    if (finite.length && data.range) maps.push(this.map("value", "value", levels, data.range[0], data.range[1]));
-    maps.push(this.map("offset", "storage offset", this.offsets, this.low, this.high));
+    if (finite.length && data.range) maps.push(this.map("value", levels, data.range[0], data.range[1]));
+    maps.push(this.map("offset", this.offsets, this.low, this.high));
     return html("div", { class: "tm-maps" }, ...maps);
   }
 
-  map(kind, caption, cells, low, high) {
-    const { data } = this, size = Math.min(Math.max(Math.floor(MAP_SIDE / Math.max(data.rows.length, data.columns.length)), 3), 14);
+  map(kind, cells, low, high) {
+    const { data } = this, caption = this.panel.words[`${kind}_map`], size = clamp(Math.floor(MAP_SIDE / Math.max(data.rows.length, data.columns.length)), 3, 14);
     const image = html("img", {
       src: this.picture(cells, low, high, size), width: data.columns.length * size, height: Math.max(data.rows.length * size, 22), alt: caption,
     });
-    const axis = (dim, at) => html("div", {}, html("span", {}, String(at[0])), html("span", {}, data.letters[dim]), html("span", {}, at.length > 1 ? String(at[at.length - 1]) : ""));
+    const axis = (dim, at) => html("div", {}, html("span", {}, String(at[0])), html("span", {}, data.letters[dim]), html("span", {}, at.length > 1 ? String(at.at(-1)) : ""));
     const body = html("div", { class: "tm-map", "data-kind": kind }, image);
     return html("table", { class: "tm-axes" }, html("caption", {}, caption), html("tbody", {}, 
       html("tr", {}, html("td"), html("td", { class: "tm-across" }, axis(data.columnDim, data.columns))),
@@ -202,7 +202,7 @@ class Slices {
       const first = start + at * width, last = Math.min(first + width, stop) - 1;
       let inside = last >= this.low && first <= this.high;
       if (inside && drawn) inside = [...drawn].some((offset) => first <= offset && offset <= last);
-      const middle = Math.min(Math.max(Math.floor((first + last) / 2), this.low), this.high);
+      const middle = clamp(Math.floor((first + last) / 2), this.low, this.high);
       const fill = cell.firstElementChild || cell;
       fill.style.backgroundColor = inside ? this.colour(middle) : OTHER;
       cell.style.color = inside ? this.ink(fraction(middle, this.low, this.high)) : "#000";
@@ -219,25 +219,15 @@ class Slices {
     const size = (rows < data.shape[data.rowDim] || columns < data.shape[data.columnDim]) && worded(words.size, { rows, columns, row_count, column_count });
     const values = data.readable && !data.values.length && words.no_values;
     const shown = panel.section.querySelector(".tm-shown");
-    if (shown && this.state() === this.first) shown.replaceChildren(...this.shown);
-    else if (shown) shown.replaceChildren(html("b", {}, "Showing "), worded(words.slice, { size, part: `${data.name}[${index}]`, slices: digits(slices), values }));
-    const scale = panel.section.querySelector(".tm-legend p");
-    const image = scale && scale.querySelector("img");
-    if (image) scale.replaceChildren(`offset ${digits(this.low)} `, image, ` ${digits(this.high)}`);
-    this.valueScale();
-  }
-
-  /** The scale of the values: that of the whole tensor once another slice is drawn, none where there are no values. */
-  valueScale() {
-    const { data, panel } = this, row = [...panel.section.querySelectorAll(".tm-legend p")]
-      .find((one) => one === this.valueRow || one.textContent.startsWith("value "));
-    if (!row) return;
-    this.valueRow = row;
-    this.wording ??= [...row.childNodes];
-    row.hidden = !panel.section.querySelector('.tm-map[data-kind="value"]');
-    const image = row.querySelector("img");
-    if (this.state() === this.first) row.replaceChildren(...this.wording);
-    else if (data.range) row.replaceChildren(`value ${data.range[2]} `, image, ` ${data.range[3]}`);
+    const first = this.state() === this.first, sentence = { size, part: `${data.name}[${index}]`, slices: digits(slices), values };
+    shown?.replaceChildren(...(first ? this.shown : [html("b", {}, words.showing), worded(words.slice, sentence)]));
+    const [offsets, valued] = this.scales;
+    const put = (scale, before, after) => ([scale.firstChild.data, scale.lastChild.data] = [before, after]);
+    put(offsets, `${words.offset} ${digits(this.low)} `, ` ${digits(this.high)}`);
+    if (!valued) return;
+    valued.hidden = !panel.section.querySelector('.tm-map[data-kind="value"]');
+    if (first) put(valued, ...this.valued);
+    else if (data.range) put(valued, `${words.value} ${data.range[2]} `, ` ${data.range[3]}`); // of the whole tensor
   }
 }
 
@@ -247,8 +237,7 @@ export async function mountTensors(scope, unpacked, words) {
     const block = section.matches(".tm-tensor") && section.querySelector("script.tm-data");
     if (!block || section.tensormagicBegun) continue;
     section.tensormagicBegun = true;
-    const text = block.type === "application/json" ? block.textContent : await unpacked(block.textContent);
-    const panel = (section.tensormagicPanel = new TensorPanel(section, JSON.parse(text), words));
+    const panel = (section.tensormagicPanel = new TensorPanel(section, await dataIn(block, unpacked), words));
     if (panel.data.scale) panel.slices = new Slices(panel);
   }
 }

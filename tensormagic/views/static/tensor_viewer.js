@@ -1,9 +1,7 @@
 // Links the index grid of a tensor to its storage strip: pick an element in one, see it in the other and in the formula.
-import { digits, html, isCommand, svg, take, worded } from "./dom.js";
+import { arrowOf, clamp, digits, html, svg, take, worded } from "./dom.js";
 
 const DOT = "\u00b7", TWO_LINES = 8;
-/** @param {number} value @param {number} low @param {number} high */
-export const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
 
 /**
  * Find an index that reads a storage offset, or null. Exact: dimensions with the longest strides first, each tried
@@ -83,15 +81,16 @@ export class TensorPanel {
 
   /** Two buttons: what the cells of the grid say large, their value or their storage offset. */
   offerValues() {
-    const buttons = ["value", "offset"].map((kind) => {
+    const kinds = ["value", "offset"];
+    const buttons = kinds.map((kind) => {
       const click = () => {
-        for (const one of buttons) one.setAttribute("aria-pressed", String(one.textContent === kind));
         this.kind = kind;
+        buttons.forEach((one, at) => one.setAttribute("aria-pressed", String(kinds[at] === kind)));
         this.label(kind);
       };
-      return html("button", { type: "button", "aria-pressed": String(kind === this.kind), click }, kind);
+      return html("button", { type: "button", "aria-pressed": String(kind === this.kind), click }, this.words[kind]);
     });
-    this.choice = html("span", { class: "tm-choice" }, "cells show", ...buttons);
+    this.choice = html("span", { class: "tm-choice" }, this.words.cells_show, ...buttons);
     this.section.querySelector(".tm-layout h3").append(this.choice);
   }
 
@@ -124,13 +123,13 @@ export class TensorPanel {
   }
 
   key(event, strip) {
-    const steps = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
-    const step = steps[event.key];
-    if (!step || isCommand(event)) return;
+    const way = arrowOf(event);
+    if (!way) return;
+    const [across, down] = way;
     take(event);
-    if (strip) return this.pickCell(clamp((this.cell ?? 0) + step[0] + step[1], 0, this.data.reads.length - 1));
-    this.pick(clamp((this.row ?? this.data.at[0]) + step[0], 0, this.data.rows.length - 1),
-      clamp((this.column ?? this.data.at[1]) + step[1], 0, this.data.columns.length - 1));
+    if (strip) return this.pickCell(clamp((this.cell ?? 0) + across + down, 0, this.data.reads.length - 1));
+    this.pick(clamp((this.row ?? this.data.at[0]) + down, 0, this.data.rows.length - 1),
+      clamp((this.column ?? this.data.at[1]) + across, 0, this.data.columns.length - 1));
   }
 
   /** An element of the grid. */
@@ -220,7 +219,7 @@ export class TensorPanel {
   say({ index, offset, row, column }) {
     const { data, words } = this, same = worded(words.same, { other: this.other(offset) });
     if (!index) {
-      this.now.textContent = worded(words.offset, { offset: digits(offset) });
+      this.now.textContent = worded(words.offset_alone, { offset: digits(offset) });
       this.notes.textContent = worded(data.reads[this.cell] === 0 ? words.unread : words.unfound, { name: data.name, same });
       return;
     }

@@ -1,5 +1,5 @@
 // Sorts and filters the table of %tensors.
-import { digits, html, worded } from "./dom.js";
+import { dataIn, digits, html, worded } from "./dom.js";
 
 const NUMEL = 8, BYTES = 9, GROUP = 10; // behind the eight cells of a row stand what they are sorted by
 const NAME = 0, SHAPE = 2, SIZE = 5, MEMORY = 6;
@@ -100,6 +100,5 @@ export async function mountTable(section, unpacked, words) {
   const block = section.querySelector("script.tm-table-data");
   if (!block || section.tensormagicTable) return;
   section.tensormagicTable = true;
-  const text = block.type === "application/json" ? block.textContent : await unpacked(block.textContent);
-  section.tensormagicTable = new Table(section, JSON.parse(text), words);
+  section.tensormagicTable = new Table(section, await dataIn(block, unpacked), words);
 }

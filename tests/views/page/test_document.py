@@ -12,7 +12,8 @@ import pytest
 
 from tensormagic.reports import UNREADABLE, UNTOUCHED, Cell, Edge, Frame, Location, NodeCosts, OpsReport
 from tensormagic.views.page.columns import edge_columns, frame_rows, norm_code, thinned
-from tensormagic.views.page.document import SAVED_LIMITS, VERSION, Limits, trace_document
+from tensormagic.views.page.document import SAVED_LIMITS, Limits, trace_document
+from tensormagic.views.panels.trace_words import pass_text
 from tests.views import samples_viewer
 
 
@@ -44,11 +45,19 @@ def test_thinning_keeps_first_last_and_the_wanted_one(most: int) -> None:
     assert thinned([1, 2], most, keep=bool) == [1, 2]
 
 
-def test_document_is_versioned_strict_json() -> None:
+def test_document_is_strict_json() -> None:
     """The document survives strict JSON, a run full of NaN included."""
     document = trace_document(samples_viewer.broken_run())
-    assert document["version"] == VERSION == 6
     assert json.loads(json.dumps(document, allow_nan=False)) == document
+
+
+def test_document_says_which_pass_a_row_is() -> None:
+    """In the words of the pass; its number alone while it goes on, and the run has no entry of it yet."""
+    report = samples_viewer.calm_run(2)
+    said = [row["said"] for graph in trace_document(report)["graphs"] for row in graph["frames"]]
+    assert said == [pass_text(one) for one in report.passes]
+    begun = trace_document(replace(report, passes=report.passes[:1]))
+    assert [row["said"] for row in begun["graphs"][0]["frames"]] == [said[0], "pass 2"]
 
 
 def test_document_holds_nodes_as_columns() -> None:
@@ -101,7 +110,7 @@ def test_document_draws_boxes_and_wires_by_place() -> None:
     covered = {node for box in drawing["boxes"] for node in [*box[4], *(badge[0] for badge in box[8])]}
     assert covered == set(range(15))
     assert len(drawing["wires"]) == len(drawing["boxes"]) - 1 == 8
-    assert all(len(points) >= 4 for _, _, points in drawing["wires"])
+    assert all(len(points) >= 4 for _, _, *points in drawing["wires"])
 
 
 def test_source_rows_point_to_locations() -> None:
@@ -218,9 +227,8 @@ def test_columns_hold_what_says_anything():
     (row,) = frame_rows([_frame(4, _FULL, [UNTOUCHED] * 6)], 1000)
     words = {"|max|": ["0.5", None], "mean": ["−0.25", None], "std": ["0.13", None], "zeros": ["50 %", None]}
     assert row["measures"] == words
-    (row,) = frame_rows([_frame(4, _FULL, [UNTOUCHED] * 6)], 1000, [12, 0], {4: "pass 4, step 2"})
+    (row,) = frame_rows([_frame(4, _FULL, [UNTOUCHED] * 6)], 1000, [12, 0])
     assert row["measures"] == words | {"zeros": ["6  (50 %)", None]}
-    assert row["said"] == "pass 4, step 2"
     (row,) = frame_rows([Frame(1, array("f", [1.0, UNTOUCHED]), {"0": (1, 2)})], 1000)
     assert row == {"pass": 1, "norms": [0, None], "bad": [[0, 1, 2]]}
     (row,) = frame_rows([_frame(1, (math.inf, math.nan, math.nan, 0.0, 0.0, 1.0), _FULL)], 1000)

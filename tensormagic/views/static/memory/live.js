@@ -6,7 +6,7 @@
  * when a newer one comes.
  */
 
-import { html, livePanel, svg } from "../dom.js";
+import { fed, html, keepingKeys, svg } from "../dom.js";
 
 /** @typedef {{seconds:number, live:number, peak:number, words:[string, string]}} Frame */
 
@@ -143,15 +143,12 @@ function hold(element) {
 function render({ model, el }) {
   const now = new Now();
   const page = html("div");
-  el.append(livePanel("tm tm-memory-live", now.element, page));
-  const changed = () => replace(page, model.get("_document").html);
-  const received = (/** @type {Frame} */ frame) => now.show(frame);
-  changed();
-  model.on("change:_document", changed);
-  model.on("msg:custom", received);
+  el.append(keepingKeys(html("section", { class: "tm tm-memory-live" }, now.element, page)));
+  const show = (/** @type {{html:string}} */ doc) => replace(page, doc.html),
+    end = fed(model, show, (/** @type {Frame} */ frame) => now.show(frame));
+  show(model.get("_document"));
   return () => {
-    model.off("change:_document", changed);
-    model.off("msg:custom", received);
+    end();
     now.dispose();
   };
 }

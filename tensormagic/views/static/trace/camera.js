@@ -1,8 +1,8 @@
 // @ts-check
 /** Where a user looks at a picture from: pan and zoom, and how to bring into view what is asked for. */
 
-import { svg, isCommand, take } from "../dom.js";
-import { LARGEST, later } from "./words.js";
+import { arrowOf, clamp, svg, isCommand, take } from "../dom.js";
+import { LARGEST } from "./words.js";
 
 /** @import { Box, Wire } from "./words.js" */
 /** @import { GraphView } from "./graph.js" */
@@ -22,8 +22,8 @@ export function mapSize({ width, height }, tall) {
 /** The part of a picture that is seen: `show` applies it, and is what a picture has to bring along. */
 export class Camera {
   view = { k: 1, x: 0, y: 0 };
-  /** @type {any} */ element = later();
-  /** @type {any} */ canvas = later();
+  /** @type {any} */ element;
+  /** @type {any} */ canvas;
   /** @type {any} */ graph = null;
   /** @type {string} the height that the view gave itself */ ownHeight = "";
   /** @type {{k:number, x:number, y:number, size:string}|null} what is to be seen once there is room: the zoom, and what is in the middle */ wanted = null;
@@ -55,7 +55,7 @@ export class Camera {
   /** The height the graph wants at this width, in pixels. @param {number} width @returns {number} */
   wantedHeight(width) {
     const { width: w, height: h } = this.extent();
-    return Math.min(Math.max(h * Math.min(LARGEST, (width - 16) / w) + 12, 110), this.graph.opened.length ? TALLEST_OPEN : TALLEST);
+    return clamp(h * Math.min(LARGEST, (width - 16) / w) + 12, 110, this.graph.opened.length ? TALLEST_OPEN : TALLEST);
   }
 
   /** Whether a graph is higher than the screen, folded, at so many pixels of width, its boxes as large as they are read. @param {any} graph @param {number} width */
@@ -133,9 +133,7 @@ export class Camera {
   frame({ x, y, w, h }, most = LARGEST) {
     const { width: W, height: H } = this.clear(),
       k = Math.max(Math.min(most, (W - 16) / w, (H - 8) / h), 0.02);
-    this.view = { k, x: (W - w * k) / 2 - x * k, y: (H - h * k) / 2 - y * k };
-    this.moved = true;
-    this.show();
+    this.stand({ k, x: (W - w * k) / 2 - x * k, y: (H - h * k) / 2 - y * k });
   }
 
   /** Bring the boxes of some nodes into view, not larger than they are now if all of them can be seen. @param {Set<number>} places */
@@ -150,16 +148,14 @@ export class Camera {
     const { k, x, y } = this.view,
       { width: W, height: H } = this.clear();
     const seen = left * k + x >= 0 && right * k + x <= W && top * k + y >= 0 && bottom * k + y <= H;
-    if (!seen || k < FAR) this.frame({ x: left, y: top, w: right - left, h: bottom - top }, Math.max(Math.min(k, LARGEST), 0.8));
+    if (!seen || k < FAR) this.frame({ x: left, y: top, w: right - left, h: bottom - top }, clamp(k, 0.8, LARGEST));
   }
 
   /** @param {number} factor @param {number} [x] @param {number} [y] the point that stays where it is */
   zoom(factor, x = this.clear().width / 2, y = this.room.height / 2) {
-    const k = Math.min(Math.max(this.view.k * factor, 0.01), 4),
+    const k = clamp(this.view.k * factor, 0.01, 4),
       change = k / this.view.k;
-    this.view = { k, x: x - (x - this.view.x) * change, y: y - (y - this.view.y) * change };
-    this.moved = true;
-    this.show();
+    this.stand({ k, x: x - (x - this.view.x) * change, y: y - (y - this.view.y) * change });
   }
 
   /** Move as little as needed to see a box. @param {{x:number, y:number, w:number, h:number}} box */
@@ -188,11 +184,10 @@ export class Camera {
       now = Math.max(Math.min(1, (width > room ? W - 28 : room) / width), Math.min(k, 0.6));
     // Sideways the whole is in the middle; upwards the box stays where it stood, as far as that shows all of its frame.
     const tall = (frame.y + frame.h - high) * now,
-      top = Math.min(Math.max(from ? from.y * k + y : 24, 24), Math.max(H - 14 - tall, 24));
-    this.view = { k: now, x: Math.max((Math.max(room + 28, width * now) - width * now) / 2, 8), y: top - high * now };
-    if (height * now <= H) this.view.y = Math.max(this.view.y, 24);
-    this.moved = true;
-    this.show();
+      top = clamp(from ? from.y * k + y : 24, 24, Math.max(H - 14 - tall, 24));
+    const x = Math.max((Math.max(room + 28, width * now) - width * now) / 2, 8),
+      down = top - high * now;
+    this.stand({ k: now, x, y: height * now <= H ? Math.max(down, 24) : down });
   }
 
   /** Keep the box of a node in view, while the order is played. @param {number} node */
@@ -211,9 +206,7 @@ export class Camera {
       wide = at === this.born ? Math.max(box.w, BORN) : box.w,
       over = (box.x + wide) * k + x - (this.clear().width - 12);
     if (!this.aside || over <= 0) return;
-    this.view.x = Math.max(x - over, Math.min(x, 12 - box.x * k));
-    this.moved = true;
-    this.show();
+    this.stand({ ...this.view, x: Math.max(x - over, Math.min(x, 12 - box.x * k)) });
   }
 
   /** The part of the room that nothing lies over. */
@@ -233,13 +226,6 @@ export class Camera {
 }
 
 // What a user does to the picture: point, drag, pinch, turn the wheel, press keys.
-
-const ARROWS = /** @type {Record<string, [number, number]>} */ ({
-  ArrowLeft: [-1, 0],
-  ArrowRight: [1, 0],
-  ArrowUp: [0, -1],
-  ArrowDown: [0, 1],
-});
 
 /** @param {GraphView} view */
 export function listenTo(view) {
@@ -275,11 +261,17 @@ function clicked(view, event) {
   else view.hooks.select(place, node);
 }
 
+/** Where in an element a pointer is. @param {Element} element @param {{clientX:number, clientY:number}} event */
+function within(element, { clientX, clientY }) {
+  const { left, top } = element.getBoundingClientRect();
+  return [clientX - left, clientY - top];
+}
+
 /** The box under a pointer, where boxes are no elements. @param {GraphView} view @param {any} event @returns {number} */
 function boxAt(view, event) {
-  const box = view.canvas.getBoundingClientRect(),
+  const [across, down] = within(view.canvas, event),
     { k, x, y } = view.view;
-  const [wx, wy] = [(event.clientX - box.left - x) / k, (event.clientY - box.top - y) / k];
+  const [wx, wy] = [(across - x) / k, (down - y) / k];
   return view.graph.boxes.findIndex(
     (/** @type {any} */ one) => wx >= one.x && wx <= one.x + one.w && wy >= one.y && wy <= one.y + one.h,
   );
@@ -323,12 +315,8 @@ function pinched(view, fingers, event) {
   if (!other || !before) return;
   const spread = (/** @type {PointerEvent} */ finger) =>
     Math.hypot(finger.clientX - other.clientX, finger.clientY - other.clientY);
-  const box = view.canvas.getBoundingClientRect();
-  view.zoom(
-    spread(event) / Math.max(spread(before), 1),
-    (event.clientX + other.clientX) / 2 - box.left,
-    (event.clientY + other.clientY) / 2 - box.top,
-  );
+  const middle = { clientX: (event.clientX + other.clientX) / 2, clientY: (event.clientY + other.clientY) / 2 };
+  view.zoom(spread(event) / Math.max(spread(before), 1), ...within(view.canvas, middle));
 }
 
 /** Whether the graph has the focus: then what scrolls a page is for the graph. @param {GraphView} view */
@@ -338,35 +326,29 @@ const held = (view) => view.element.contains(document.activeElement);
 function turned(view, event) {
   if (!(event.ctrlKey || event.metaKey || held(view))) return;
   event.preventDefault();
-  const box = view.canvas.getBoundingClientRect();
-  view.zoom(
-    Math.exp(-event.deltaY * (event.ctrlKey ? 0.01 : 0.0015)),
-    event.clientX - box.left,
-    event.clientY - box.top,
-  );
+  view.zoom(Math.exp(-event.deltaY * (event.ctrlKey ? 0.01 : 0.0015)), ...within(view.canvas, event));
 }
 
 /** @param {GraphView} view @param {PointerEvent} event */
 function centred(view, event) {
-  const box = view.map.getBoundingClientRect(),
+  const [across, down] = within(view.map, event),
+    { width, height } = view.room,
     { k } = view.view,
-    scale = box.width / Math.max(view.graph.size.width, 1);
-  view.view.x = view.room.width / 2 - ((event.clientX - box.left) / scale) * k;
-  view.view.y = view.room.height / 2 - ((event.clientY - box.top) / scale) * k;
-  view.moved = true;
-  view.show();
+    scale = view.map.getBoundingClientRect().width / Math.max(view.graph.size.width, 1);
+  view.stand({ k, x: width / 2 - (across / scale) * k, y: height / 2 - (down / scale) * k });
 }
 
 /** @param {GraphView} view @param {KeyboardEvent} event */
 function pressed(view, event) {
-  const place = view.focused;
+  const place = view.focused,
+    way = arrowOf(event);
   if (isCommand(event)) return;
   if (event.key === "Enter" && view.hooks.opens(place) && !event.shiftKey) view.hooks.open(place);
   else if (event.key === "Enter" || event.key === " ") view.hooks.select(place, null);
   else if (event.key === "+" || event.key === "=") view.zoom(1.25);
   else if (event.key === "-") view.zoom(0.8);
   else if (event.key === "0") view.fit();
-  else if (ARROWS[event.key]) view.focus(view.neighbour(...ARROWS[event.key]));
+  else if (way) view.focus(view.neighbour(way[0], way[1]));
   else return;
   take(event);
 }

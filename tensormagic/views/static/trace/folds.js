@@ -175,12 +175,8 @@ export class Tree {
 
   /** The layout of what lies inside a part; of all that is drawn: -1. @param {number} place @returns {Level} */
   inside(place) {
-    if (place < 0) {
-      const { width, height, margin, rows, boxes, wires } = this.drawing,
-        places = boxes.flatMap((/** @type {any[]} */ [x, y]) => [x, y]),
-        lines = wires.map((/** @type {any[]} */ [source, target, points]) => [source, target, ...points]);
-      return { width, height, margin, ends: rows, places, wires: lines, children: [...Array(this.roots).keys()] };
-    }
+    const { boxes } = this.drawing;
+    if (place < 0) return { ...this.drawing, places: boxes.flatMap((/** @type {any[]} */ [x, y]) => [x, y]), children: [...boxes.keys()] };
     const [width, height, margin, ends, places, wires] = this.levels[this.level[place]];
     return { width, height, margin, ends, places, wires, children: this.parts[place].children };
   }

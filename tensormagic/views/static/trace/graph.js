@@ -3,6 +3,7 @@
 
 import { Camera, FAR, mapSize, listenTo } from "./camera.js";
 import { html, svg } from "../dom.js";
+import { pointsOf } from "./words.js";
 import { hatchPattern, boxMark, paintBox, frameMark, wireMark, paintWire, wireState, around, bornMark, findingMarks, derivativeMarks, crashMarks, boxSpecks, lineSpecks, frameSpecks, cutMarks } from "./marks.js";
 
 /** @import { Box, Wire, Picture } from "./words.js" */
@@ -96,13 +97,6 @@ export class GraphView extends Camera {
     this.states = graph.boxes.map(() => "wait");
     this.marks = graph.boxes.map(() => undefined);
     this.lines = graph.wires.map(() => undefined);
-    for (const wire of graph.wires) {
-      [wire.low, wire.high, wire.near, wire.away] = [Infinity, -Infinity, Infinity, -Infinity];
-      for (let at = 0; at < wire.points.length; at += 2) {
-        [wire.near, wire.away] = [Math.min(wire.near, wire.points[at]), Math.max(wire.away, wire.points[at])];
-        [wire.low, wire.high] = [Math.min(wire.low, wire.points[at + 1]), Math.max(wire.high, wire.points[at + 1])];
-      }
-    }
     this.boxLayer.replaceChildren();
     this.wireLayer.replaceChildren();
     this.cutLayer.replaceChildren(...cutMarks(graph));
@@ -227,30 +221,24 @@ export class GraphView extends Camera {
     this.covered = every
       ? [-Infinity, -Infinity, Infinity, Infinity]
       : [seen[0] - wide, seen[1] - tall, seen[2] + wide, seen[3] + tall];
-    const [left, top, right, bottom] = this.covered;
+    const covers = coveredBy(this.covered);
     this.graph.boxes.forEach((/** @type {Box} */ box, /** @type {number} */ at) => {
-      const within = box.x < right && box.x + box.w > left && box.y - 20 < bottom && box.y + box.h > top;
+      const { x, y, w, h } = box,
+        within = covers({ x, y: y - 20, w, h: h + 20 }); // with the number above it
       if (within !== Boolean(this.marks[at])) this.exchange(at, within || at === this.focused);
     });
     this.graph.wires.forEach((/** @type {any} */ wire, /** @type {number} */ at) => {
-      const within = wire.near < right && wire.away > left && wire.low < bottom && wire.high > top;
-      if (within && !this.lines[at]) this.wireLayer.append((this.lines[at] = wireMark(wire)).element);
-      else if (!within && this.lines[at]) {
-        this.lines[at].element.remove();
-        this.lines[at] = undefined;
-      }
+      wire.bounds ??= boundsOf(pointsOf(wire.points));
+      exchanged(this.lines, at, covers(wire.bounds), this.wireLayer, () => wireMark(wire));
     });
-    this.coverFrames(this.covered);
+    this.coverFrames(this.graph.opened.map(covers));
     this.paintMarks();
   }
 
-  /** Frames in their order, the outer ones below. @param {[number,number,number,number]} covered */
-  coverFrames([left, top, right, bottom]) {
-    const near = this.graph.opened.map(
-      (/** @type {any} */ { x, y, w, h }) => x < right && x + w > left && y < bottom && y + h > top,
-    );
-    if (near.every((/** @type {boolean} */ within, /** @type {number} */ at) => within === Boolean(this.bars[at]))) return;
-    this.bars = near.map((/** @type {boolean} */ within, /** @type {number} */ at) =>
+  /** Frames in their order, the outer ones below. @param {boolean[]} near */
+  coverFrames(near) {
+    if (near.every((within, at) => within === Boolean(this.bars[at]))) return;
+    this.bars = near.map((within, at) =>
       within ? (this.bars[at] ?? frameMark(this.graph.opened[at], this.graph.words)) : undefined,
     );
     this.frameLayer.replaceChildren(...this.bars.filter(Boolean));
@@ -258,12 +246,8 @@ export class GraphView extends Camera {
 
   /** Give a box its element, or take it away. @param {number} at @param {boolean} wanted */
   exchange(at, wanted) {
-    if (wanted === Boolean(this.marks[at])) return;
-    if (wanted) this.boxLayer.append((this.marks[at] = boxMark(this.graph.boxes[at], at, this.hooks.opens(at), this.graph.words)).element);
-    else {
-      this.marks[at].element.remove();
-      this.marks[at] = undefined;
-    }
+    const { boxes, words } = this.graph;
+    exchanged(this.marks, at, wanted, this.boxLayer, () => boxMark(boxes[at], at, this.hooks.opens(at), words));
     if (at === this.focused) this.marks[at]?.element.setAttribute("tabindex", "0");
   }
 
@@ -355,5 +339,27 @@ export class GraphView extends Camera {
     const { element } = this.marks[place];
     element.setAttribute("tabindex", "0");
     element.focus({ preventScroll: true });
+  }
+}
+
+/** The part of the picture in which some points lie. @param {number[][]} points */
+function boundsOf(points) {
+  const [across, down] = [0, 1].map((side) => points.map((point) => point[side])),
+    [x, y] = [Math.min(...across), Math.min(...down)];
+  return { x, y, w: Math.max(...across) - x, h: Math.max(...down) - y };
+}
+
+/** Which pieces of the picture lie in a part of it, at least partly. @param {number[]} covered @returns {(piece:import("./words.js").Piece)=>boolean} */
+function coveredBy([left, top, right, bottom]) {
+  return ({ x, y, w, h }) => x < right && x + w > left && y < bottom && y + h > top;
+}
+
+/** Give one of many its element, or take it away. @param {any[]} marks @param {number} at @param {boolean} wanted @param {Element} layer @param {()=>any} made */
+function exchanged(marks, at, wanted, layer, made) {
+  if (wanted === Boolean(marks[at])) return;
+  if (wanted) layer.append((marks[at] = made()).element);
+  else {
+    marks[at].element.remove();
+    marks[at] = undefined;
   }
 }

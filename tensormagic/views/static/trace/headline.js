@@ -2,7 +2,7 @@
 /** What is in words: the header with the state of the run, the verdict, the findings; round the picture where backward is, which graph, what is not shown. */
 
 import { html, digits, toClipboard, worded } from "../dom.js";
-import { CLOCK_MILLISECONDS, LATEST, UNTOUCHED, later, secondsText, glyph, capital, GLYPHS, keepingFocus, prose, quoting, say } from "./words.js";
+import { CLOCK_MILLISECONDS, LATEST, UNTOUCHED, secondsText, glyph, capital, GLYPHS, keepingFocus, prose, quoting, say } from "./words.js";
 
 /** @import { Panel } from "./panel.js" */
 /** @import { Picture } from "./words.js" */
@@ -20,10 +20,10 @@ const STATES = {
 
 /** The header, and the strip of findings below it. */
 export class Headline {
-  /** @type {Model} */ model = later();
-  /** @type {any} */ progress = later();
-  /** @type {any} */ soFar = later();
-  /** @type {any} */ toggleButton = later();
+  /** @type {any} a Model, once it is loaded */ model;
+  /** @type {any} */ progress;
+  /** @type {any} */ soFar;
+  /** @type {any} */ toggleButton;
   /** @type {{step:number, pass:number, seconds:number, at:number, next:number}} what the kernel said last, and when that was */
   told = { step: 0, pass: 0, seconds: 0, at: 0, next: -1 };
   all = false; // whether a user asked for all findings

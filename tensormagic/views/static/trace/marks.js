@@ -2,7 +2,7 @@
 /** The elements of the picture: boxes with their badges, opened boxes, wires, and what is written on them. */
 
 import { svg, html, worded } from "../dom.js";
-import { HEAD, BADGE, wireWidth, drawerPart, say } from "./words.js";
+import { HEAD, BADGE, wireWidth, drawerPart, pointsOf, say } from "./words.js";
 
 /** @import { Box, Wire } from "./words.js" */
 /** @import { Lens } from "./node_coloring.js" */
@@ -117,9 +117,8 @@ export function frameMark(frame, said) {
 
 /** @param {Wire} wire */
 export function wireMark(wire) {
-  const points = [];
-  for (let at = 0; at < wire.points.length; at += 2) points.push([wire.points[at], wire.points[at + 1]]);
-  const [tip, back] = [points[points.length - 1], points[points.length - 2] ?? points[0]];
+  const points = pointsOf(wire.points),
+    [tip, back] = [points[points.length - 1], points[points.length - 2] ?? points[0]];
   const angle = Math.atan2(tip[1] - back[1], tip[0] - back[0]),
     bare = wire.plain; // it ends on the frame round it: the line outside has the head
   const head = svg("path", {
@@ -341,8 +340,7 @@ function breakMark(x, y) {
 
 /** @param {number[]} points @param {Cut} cut */
 function cutMark(points, cut) {
-  const pairs = [];
-  for (let at = 0; at < points.length; at += 2) pairs.push([points[at], points[at + 1]]);
+  const pairs = pointsOf(points);
   let d = `M${pairs[0].join(" ")}`;
   for (let at = 1; at < pairs.length; at += 1) {
     const [[ax, ay], [bx, by]] = [pairs[at - 1], pairs[at]],

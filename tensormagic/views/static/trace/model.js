@@ -110,32 +110,26 @@ function decodedGraph(graph) {
   const rows = (/** @type {string} */ name) => changed(graph.frames.map((/** @type {any} */ frame) => frame[name] ?? []));
   const [norms, parts] = [rows("norms"), rows("parts")];
   return {
+    ...graph,
     count: graph.nodes.op.length,
     boxes,
     boxOf: placesOf(boxes),
     nonfinite: graph.first_nonfinite,
-    forwardMark: graph.forward_mark ?? null,
-    ends: graph.ends ?? null,
+    forwardMark: graph.forward_mark,
     crash: null,
-    marks: graph.marks ?? [],
-    drawing: graph.drawing,
     size: { width: graph.drawing.width, height: graph.drawing.height },
     opened: [],
     cutWires: graph.ends?.wires ?? [],
-    number: graph.number,
     edges: decodedEdges(graph.edges),
     order: stepped(graph.order),
-    shared: new Map((graph.shared_edges ?? []).map((/** @type {number} */ edge, /** @type {number} */ at) => [edge, at])),
-    wires: graph.drawing.wires.map((/** @type {any[]} */ [source, target, points]) => ({ source, target, points })),
+    shared: new Map(graph.shared_edges.map((/** @type {number} */ edge, /** @type {number} */ at) => [edge, at])),
+    wires: graph.drawing.wires.map((/** @type {any[]} */ [source, target, ...points]) => ({ source, target, points })),
     frames: graph.frames.map((/** @type {any} */ frame, /** @type {number} */ at) => ({
-      pass: frame.pass,
+      ...frame,
       norms: decoded(norms[at]),
       bad: decodedBad(frame.bad),
-      measures: frame.measures,
-      said: frame.said ?? `pass ${frame.pass}`,
       forward: decodedForward(frame.forward),
       parts: decoded(parts[at]),
-      values: frame.values ?? null,
     })),
   };
 }

@@ -1,8 +1,8 @@
 // @ts-check
 /** Everything together: which pass of which graph is shown, and what is selected. */
 
-import { html, worded } from "../dom.js";
-import { VERSION, UNTOUCHED, later, hide, say } from "./words.js";
+import { worded } from "../dom.js";
+import { UNTOUCHED, hide, say } from "./words.js";
 import { Model, samePicture } from "./model.js";
 import { Folds } from "./folds.js";
 import { upTo, Views } from "./parts.js";
@@ -23,7 +23,7 @@ export class Panel extends Views {
   /** @type {Model} */ model = new Model({ graphs: [], passes: [], parameters: [], source: [] });
   /** @type {Picture} what is painted */ picture = blank(0);
   /** @type {Picture} the whole pass that the order slider goes through */ whole = blank(0);
-  /** @type {Folds} */ folds = later();
+  /** @type {any} Folds, where there is a graph */ folds;
   /** @type {Set<number>|null} the nodes of the line that is picked */ lit = null;
   /** @type {import("./choosing.js").Way|null} the way that is shown alone */ way = null;
   /** @type {import("./choosing.js").Looks|null} how the runs of this cell were looked at */ looks = null;
@@ -56,14 +56,6 @@ export class Panel extends Views {
   /** Show a newer document, or the first. What did not change keeps its elements, its focus and its place.
    * @param {any} doc */
   update(doc) {
-    if (doc.version !== VERSION)
-      return void this.root.replaceChildren(
-        html(
-          "p",
-          { class: "notes" },
-          `This panel reads documents of version ${VERSION}; this one has version ${doc.version}.`,
-        ),
-      );
     const old = this.shown ? this.model : null,
       shown = old?.graphs[this.graph];
     this.shown = true;

@@ -1,6 +1,7 @@
 // @ts-check
 /** The viewer in an output that stays: the static picture gives way to it, and the outputs of a page share its style. */
 
+import { dataIn, html } from "../dom.js";
 import { Panel } from "./panel.js";
 
 /**
@@ -13,7 +14,7 @@ export async function mountSaved(scope, unpacked, key, rules, words) {
     const place = section.querySelector(".tm-static"), held = section.querySelector("script.tm-document");
     if (!section.matches(".tm-trace[data-tm-waiting]") || !place || !held) continue;
     section.removeAttribute("data-tm-waiting");
-    const doc = JSON.parse(await unpacked(held.textContent ?? "")), drawn = document.createElement("div");
+    const doc = await dataIn(held, unpacked), drawn = html("div");
     shareStyle(section, key, rules);
     const slide = section.matches(".tm-slides"); // there the picture's place is one of the slides
     if (slide) place.replaceChildren(drawn);

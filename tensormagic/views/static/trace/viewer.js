@@ -8,7 +8,7 @@
  * text becomes text nodes. A delta touches only the attributes that changed and is painted at most once a frame.
  */
 
-import { livePanel } from "../dom.js";
+import { fed, html, keepingKeys } from "../dom.js";
 import { Panel } from "./panel.js";
 
 /** @import { DeltaHeader } from "./words.js" */
@@ -32,27 +32,27 @@ export function mount(element, doc, options = {}) {
  * @param {{model:any, el:Element}} context
  */
 function render({ model, el }) {
-  const section = livePanel("tm tm-trace");
+  const section = keepingKeys(html("section", { class: "tm tm-trace" }));
   el.append(section);
   const panel = new Panel(section, model.get("_document"), { live: true });
   const link = new Link(el, panel);
-  const changed = () => {
-    link.heard();
-    panel.update(model.get("_document"));
-  };
-  const received = (/** @type {any} */ _content, /** @type {DataView[]} */ buffers) => {
-    link.heard();
-    panel.delta(...unpackDelta(buffers[0]));
-  };
-  model.on("change:_document", changed);
-  model.on("msg:custom", received);
+  const end = fed(
+    model,
+    (doc) => {
+      link.heard();
+      panel.update(doc);
+    },
+    (_content, buffers) => {
+      link.heard();
+      panel.delta(...unpackDelta(buffers[0]));
+    },
+  );
   const told = () => link.told();
   model.on("comm_live_update", told);
   return () => {
     model.off("comm_live_update", told);
     link.end();
-    model.off("change:_document", changed);
-    model.off("msg:custom", received);
+    end();
     panel.dispose();
   };
 }

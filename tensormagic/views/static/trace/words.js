@@ -4,12 +4,12 @@
 import { html, svg, digits } from "../dom.js";
 
 /** @typedef {{x:number,y:number,w:number,h:number,nodes:number[],label:string,detail:string,kind:string,badges:[number,string][],written:number,part?:number,inside?:number,lowered?:number,open?:boolean}} Box inside: the box it lies in, -1 for none; lowered: how far it stands below its place in the drawing */
-/** @typedef {{source:number,target:number,points:number[],ends?:[number,number][],edges?:number[],plain?:boolean,low?:number,high?:number,near?:number,away?:number}} Wire */
+/** @typedef {{source:number,target:number,points:number[],ends?:[number,number][],edges?:number[],plain?:boolean,bounds?:Piece}} Wire */
+/** @typedef {{x:number, y:number, w:number, h:number}} Piece of a picture */
 /** @typedef {{pass:number,norms:Float32Array,bad:Map<number,[number,number]>,values?:string[][]|null,said:string}} Frame */
 /** @typedef {{norms:Float32Array,bad:Map<number,[number,number]>,values?:string[][]|null,nonfinite:any[],cursor:number,pass:number,running:boolean}} Picture */
 /** @typedef {{structure:number,graph:number,pass:number,step:number,running:boolean,cursor:number,reached:number,finished:number,seconds:number,nodes:number,parameters:number,paused?:boolean,next?:number}} DeltaHeader */
 
-export const VERSION = 6;
 export const UNTOUCHED = -1; // no gradient came; below that, UNREADABLE: one came that could not be measured. No norm is below zero.
 export const UNREADABLE = -2;
 export const NOT_MEASURABLE = "not measurable";
@@ -34,9 +34,11 @@ export function tableRow(name, ...cells) {
   return html("tr", {}, html("th", { scope: "row" }, name), ...cells);
 }
 
-/** A member that its class sets before anything reads it. @returns {any} */
-export function later() {
-  return null;
+/** The points of a line, which are written one number after the other. @param {number[]} numbers @returns {number[][]} */
+export function pointsOf(numbers) {
+  const points = [];
+  for (let at = 0; at < numbers.length; at += 2) points.push([numbers[at], numbers[at + 1]]);
+  return points;
 }
 
 /** @param {Element} element @param {string} text */
