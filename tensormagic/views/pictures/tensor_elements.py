@@ -48,7 +48,6 @@ ELEMENT_WORDS = {
     "slice": "[{size}; ]slice {part}, one of {slices}[, with the first {bad}][; {values}]",
     "size": f"{{rows}} {TIMES} {{columns}} of {{row_count}} {TIMES} {{column_count}}",
     "showing": "Showing ",
-    # what the colours show: in the legend, and above a map
     "value": "value",
     "offset": "offset",
     "value_map": "value",
