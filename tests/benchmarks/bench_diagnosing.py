@@ -19,7 +19,7 @@ import tensormagic as tm
 from tensormagic.collectors.autograd_errors.failed_backward import AutogradErrors
 from tensormagic.collectors.autograd_errors.untracked_writes import AutogradWatch
 from tensormagic.collectors.calls.call_watch import CallWatch
-from tensormagic.collectors.session.unregistered import ModuleWatch
+from tensormagic.collectors.training.habits import ModuleWatch
 from tensormagic.collectors.training.training import TrainingWatcher
 from tensormagic.diagnoses import diagnose
 from tests.benchmarks.workloads import WORKLOADS

@@ -11,7 +11,7 @@ from torch import nn
 import tensormagic as tm
 from tensormagic.collectors.objects.identity import ModuleNames
 from tensormagic.collectors.session.session_walk import QUICK
-from tensormagic.collectors.session.unregistered import ModuleWatch
+from tensormagic.collectors.session.unregistered import TiedWeights, modules_report
 from tensormagic.collectors.session.watching import look
 
 pytestmark = pytest.mark.benchmark
@@ -67,14 +67,15 @@ def test_what_modules_add_to_a_traced_run():
     """Once a module when it is met and once when the run ends: under 3 % of the trace of a single step."""
     space = notebook(layers=12)
     names = ModuleNames(space)
-    watch = ModuleWatch(names, space, None)
     names.add_root(space["net"])
+    ties = TiedWeights()
+    ties.remember(space["net"])
 
     def step():
         with tm.trace(namespace=space):
             space["net"](space["x"]).square().mean().backward()
 
-    took, traced = fastest(lambda: watch.finish([], print)), fastest(step)
+    took, traced = fastest(lambda: modules_report(names.roots(), space, ties)), fastest(step)
     count = len(list(space["net"].modules()))
     print(f"\n    {count} modules: {took:.2f} ms of {traced:.0f} ms, {1000 * took / count:.1f} us a module")
     assert took < 0.03 * traced

@@ -135,7 +135,7 @@ class Walker:
         """Return whether a graph not seen before holds nodes of another thread that nobody has asked for so far."""
         if self._all_asked:
             return False
-        self._all_asked = any(self._is_foreign(node) for node in found.nodes if not is_accumulate(node))
+        self._all_asked = any(map(self._is_foreign, found.nodes))
         return self._all_asked
 
     def again(self, found: Walk) -> Walk:

@@ -40,6 +40,7 @@ TRACE_PARTS: Mapping[str, tuple[str, str]] = {
     "parallel": ("training.parallel", "ParallelWatcher"),
     "updates": ("training.updates", "UpdateWatcher"),
     "failure": ("runs.trace", "TracedFailure"),
+    "modules": ("training.habits", "ModuleWatch"),
 }
 # Those of which a trace has none but where it is asked, by `Tracer.ask`.
 ASKED_PARTS: Mapping[str, tuple[str, str]] = {

@@ -58,7 +58,6 @@ from tensormagic.collectors.hooks.undoing import Undoing, forks
 from tensormagic.collectors.objects.identity import Leaves, ModuleNames
 from tensormagic.collectors.quiet import unwrap
 from tensormagic.collectors.runs.run import ASKED_PARTS, TRACE_PARTS, made
-from tensormagic.collectors.session.unregistered import ModuleWatch
 from tensormagic.collectors.where.caller import sequence_number, uncounted
 from tensormagic.collectors.where.source import CellNumber
 from tensormagic.errors import NonFiniteError
@@ -100,7 +99,6 @@ class Tracer(Listener):
         super().__init__(namespace, cell, cell_number=cell_number, **options)
         self._modules = ModuleNames(namespace)
         self._leaves = Leaves(namespace, self._modules)
-        self._module_watch = ModuleWatch(self._modules, namespace, cell_number)
         self._recorder = self._new_recorder()
         self._lock = RLock()  # backward may run on several threads at once
         self._late = Late(self._unread, self._lock)
@@ -184,7 +182,6 @@ class Tracer(Listener):
             self._leaves.learn_parameters()
             for part in self._parts.values():
                 part.finish(error)
-            self._module_watch.finish(self._recorder.detached.trained.known(), self._add_gap)
         if self._running:
             self._add_gap(
                 "backward", "a backward on another thread was still running when the trace ended: it was not kept"
@@ -449,7 +446,6 @@ class Tracer(Listener):
             gaps=(*self._shared.gaps.values(), *captured, *seen),
             observations=self._recorder.calls.observations(),
             **fields,
-            modules=self._module_watch.report,
             locations=self._sites.locations,  # last: what is above has its line, also while the run goes on
         )
 

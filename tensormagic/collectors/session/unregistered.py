@@ -16,7 +16,6 @@ from torch import nn
 
 from tensormagic.collectors.graphs.live_nodes import walk_nodes
 from tensormagic.collectors.objects.children import MODULE_OWN, attributes_of, held_by, inside, is_torch_own, registered
-from tensormagic.collectors.objects.identity import ModuleNames
 from tensormagic.collectors.objects.namespace import Walk, is_kind
 from tensormagic.collectors.quiet import quiet
 from tensormagic.collectors.session.session_walk import assigned, tied
@@ -31,7 +30,6 @@ from tensormagic.reports import (
     UntiedPair,
 )
 from tensormagic.reports.watch import TieEvidence
-from tensormagic.words import error_text
 
 # Weights that are tied, or were: one Parameter under two names, which a copy, a load or a new Parameter parts.
 #
@@ -399,40 +397,6 @@ def _numel(parameter: torch.Tensor) -> int:
         return parameter.numel()
     except Exception:  # a lazy parameter has no shape yet
         return 0
-
-
-# What the modules of a traced run hold beside their registries: looked at once, when the run has ended.
-#
-# Only the ties of weights are taken down when a module is first met: that two Parameters were one cannot be seen
-# later.
-
-
-class ModuleWatch:
-    """Looks at the outermost modules of a run.
-
-    Attributes:
-        report: What was found; None before `finish`.
-    """
-
-    def __init__(self, modules: ModuleNames, namespace: Mapping[str, Any], cell_number: CellNumber | None) -> None:
-        self._modules, self._namespace, self._cell_number = modules, namespace, cell_number or no_cell
-        self._ties = TiedWeights()
-        self._learn, modules.on_root = modules.on_root, self._met
-        self.report: ModulesReport | None = None
-
-    def _met(self, name: str, module: nn.Module) -> None:
-        self._learn(name, module)
-        self._ties.remember(module)
-
-    def finish(self, optimized: Iterable[int], add_gap: Callable[[str, str], None]) -> None:
-        """Look at the modules; where that cannot be done, a gap. Never raises."""
-        try:
-            known = list(optimized)
-            self.report = modules_report(
-                self._modules.roots(), self._namespace, self._ties, lambda: known, self._cell_number
-            )
-        except Exception as error:
-            add_gap("modules", f"the contents of the modules could not be inspected: {error_text(error)}")
 
 
 def modules_report(

@@ -6,7 +6,7 @@ import ast
 import itertools
 import sys
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -17,11 +17,14 @@ import torch
 from torch import nn
 from torch.utils.data.distributed import DistributedSampler
 
+from tensormagic.collectors.gradients.pass_log import TraceContext, TracePart
 from tensormagic.collectors.hooks.replacing import Replacement, skip_in_dynamo, without_dynamo
 from tensormagic.collectors.objects.children import attributes_of, is_kind
 from tensormagic.collectors.objects.identity import Leaves, place_of
+from tensormagic.collectors.session.unregistered import TiedWeights, modules_report
 from tensormagic.collectors.where.source import SourceLines, is_own_frame, lines_of, names_of
-from tensormagic.reports import SameOrder, StateLoad, UsedUpIterator
+from tensormagic.reports import Graph, ModulesReport, SameOrder, StateLoad, UsedUpIterator
+from tensormagic.words import error_text
 
 # A ``for`` over an iterator that was made outside of the loop around it: the second round finds nothing in it. One over
 # a loader whose DistributedSampler was not given the epoch: the second round has the same order.
@@ -307,3 +310,36 @@ def name_of(optimizer: torch.optim.Optimizer, names: Iterable[tuple[str, Any]]) 
     """Return what the user calls an optimizer, else its class."""
     found = next((name for name, value in names if value is optimizer), "")
     return found if found and not found.startswith("_") else type(optimizer).__name__
+
+
+# What the modules of a traced run hold beside their registries.
+#
+# Only the ties of weights are taken down when a module is first met: that two Parameters were one cannot be seen
+# later.
+
+
+class ModuleWatch(TracePart):
+    """Looks at the outermost modules of a run, once, when it has ended."""
+
+    def __init__(self, trace: TraceContext) -> None:
+        self._trace, self._modules, self._ties = trace, trace.leaves.modules, TiedWeights()
+        self._learn, self._modules.on_root = self._modules.on_root, self._met
+        self._report: ModulesReport | None = None
+
+    def _met(self, name: str, module: nn.Module) -> None:
+        self._learn(name, module)
+        self._ties.remember(module)
+
+    def finish(self, _error: BaseException | None) -> None:
+        """Look at the modules; where that cannot be done, a gap."""
+        trace = self._trace
+        try:
+            known = list(trace.recorder.detached.trained.known())
+            roots, cell_number = self._modules.roots(), trace.sites.cell_number
+            self._report = modules_report(roots, trace.namespace, self._ties, lambda: known, cell_number)
+        except Exception as error:
+            trace.add_gap("modules", f"the contents of the modules could not be inspected: {error_text(error)}")
+
+    def fields(self, _graphs: Sequence[Graph]) -> dict[str, Any]:
+        """Return what was found; None before the run has ended."""
+        return {"modules": self._report}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import weakref
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,7 +13,9 @@ from torch import nn
 from torch.nn.utils import parametrizations, prune
 from torch.testing._internal.common_modules import module_db
 
-from tensormagic.collectors.session.unregistered import ModuleWatch, TiedWeights, look_at, modules_report
+from tensormagic.collectors.session.unregistered import TiedWeights, look_at, modules_report
+from tensormagic.collectors.training.habits import ModuleWatch
+from tensormagic.collectors.where.source import SourceLines
 
 
 class Bare(nn.Module):
@@ -213,7 +216,7 @@ def test_no_module_is_kept_alive():
     """Neither by ties nor by a watch of a trace."""
     net, ties = tied(), TiedWeights()
     ties.remember(net)
-    watch = ModuleWatch(_Told(), {}, None)
+    watch = ModuleWatch(_trace())
     watch._met("net", net)
     gone = weakref.ref(net)
     del net
@@ -224,22 +227,22 @@ def test_no_module_is_kept_alive():
     assert broken(copy.deepcopy(other)) == []
 
 
-class _Told:
-    """Stands for the names of modules."""
-
-    def __init__(self):
-        self.on_root = lambda name, module: None
-
-    def roots(self):
-        return []
+def _trace(**given):
+    """Return what stands for a trace that met no module."""
+    modules = SimpleNamespace(on_root=lambda name, module: None, roots=list)
+    optimized = SimpleNamespace(trained=SimpleNamespace(known=list))
+    return SimpleNamespace(
+        namespace={}, sites=SourceLines(), leaves=SimpleNamespace(modules=modules),
+        recorder=SimpleNamespace(detached=optimized), **given,
+    )  # fmt: skip
 
 
 def test_a_look_that_fails_is_a_gap():
     """The run goes on, and the report says what is missing."""
     gaps: list[tuple[str, str]] = []
-    told = _Told()
-    watch = ModuleWatch(told, {}, None)
-    told.roots = lambda: [("net",)]  # no module behind the name
-    watch.finish([], lambda *gap: gaps.append(gap))
-    assert watch.report is None
+    trace = _trace(add_gap=lambda *gap: gaps.append(gap))
+    watch = ModuleWatch(trace)
+    trace.leaves.modules.roots = lambda: [("net",)]  # no module behind the name
+    watch.finish(None)
+    assert watch.fields(()) == {"modules": None}
     assert gaps[0][0] == "modules"
