@@ -88,6 +88,14 @@ def _with_a_way_back(finding: Finding, report: Report, line: str) -> str:
     return _without_cut(finding, report, line)
 
 
+def _with_a_graph(finding: Finding, report: Report, line: str) -> str:
+    """A leaf that an update made anew is updated in place; the line of another cut is given by the remedy."""
+    update = update_by_hand(line)
+    if not update:
+        return _without_cut(finding, report, line)
+    return update if f"`{update}`" in finding.remedy else _updated_in_place(finding, report, line)
+
+
 def _updated_in_place(_finding: Finding, _report: Report, line: str) -> str:
     update = update_by_hand(line)
     return f"with torch.no_grad():\n    {update}" if update else ""
@@ -309,7 +317,7 @@ FIXES: dict[str, Fix] = {
     "TM303": _with_a_way_back,
     "TM304": _detached_after,
     "TM305": _averaged,
-    "TM306": _without_cut,
+    "TM306": _with_a_graph,
     "TM307": _updated_in_place,
     "TM308": _unrecorded,
     "TM309": _cleared,

@@ -17,6 +17,7 @@ from tensormagic.diagnoses.rule import (
     statement_of,
     with_create_graph,
 )
+from tensormagic.diagnoses.writes import UPDATE_IN_PLACE, update_by_hand
 from tensormagic.reports import (
     Cut,
     FailureReport,
@@ -412,8 +413,13 @@ def backward_without_history(report: TraceReport) -> Iterator[Finding]:
     """TM306: a backward that torch refused, because the value has no history; and what ended or prevented it."""
     for one in report.losses_without_graph:
         cut = report.cuts[one.cut] if one.cut is not None else None
-        why, remedy = _of_cut(report, cut) if cut is not None else _of_nothing(one)
         called, ended = report.location(one.location), report.location(cut.location if cut is not None else None)
+        why, remedy = _of_cut(report, cut) if cut is not None else _of_nothing(one)
+        within = report.location(cut.call_location if cut is not None else None)
+        made = within or ended
+        if update := update_by_hand(made.text if made is not None else ""):
+            why, ended = f"an update made a new {update.split()[0]}, which requires no gradient", made
+            remedy = UPDATE_IN_PLACE.format(update if within is not None else f"with torch.no_grad(): {update}")
         traced = (report.location(step.location) for step in report.passes)
         if remedy == _ASK and any(place is not None and "create_graph=True" in place.text for place in traced):
             why, remedy = _CONSTANT

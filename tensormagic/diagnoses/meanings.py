@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from tensormagic.diagnoses.backward_failures import place_of, saver, tensor_name
 from tensormagic.diagnoses.rule import atom, binding, call_on, called, every_call, of_kind, related_lines, spliced
-from tensormagic.diagnoses.writes import assigned, described_write, update_by_hand
+from tensormagic.diagnoses.writes import UPDATE_IN_PLACE, assigned, described_write, update_by_hand
 from tensormagic.reports import Finding, Location, Observation, Severity, TraceReport
 from tensormagic.reports.base import Scalar
 from tensormagic.reports.failure import GradientRead, ModifiedSavedTensor
@@ -366,7 +366,7 @@ def _update_in_place(read: GradientRead, code: str) -> str:
     update = update_by_hand(read.made.text if read.made is not None else "")
     if not update.startswith(f"{code} "):
         return ""
-    return f"Change the leaf in place, so that it stays one: `with torch.no_grad(): {update}`."
+    return UPDATE_IN_PLACE.format(f"with torch.no_grad(): {update}")
 
 
 def _leaf_first(read: GradientRead, code: str) -> str:

@@ -142,15 +142,22 @@ def without_out(line: str) -> str:
     return f"{out.id} = {ast.unparse(call)}"
 
 
+UPDATE_IN_PLACE = "Change the leaf in place, so that it stays one: `{}`."
+
+
 def update_by_hand(line: str) -> str:
-    """Return an update that makes a new tensor as one in place: ``w -= lr * w.grad``; empty for any other line."""
-    try:
-        (statement,) = ast.parse(line).body
-    except (SyntaxError, ValueError):
-        return ""
-    if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.BinOp):
+    """Return an update that makes a new tensor as one in place: ``w -= lr * w.grad``; empty for any other line.
+
+    A ``.detach()`` of the new tensor is left out: in place and under ``no_grad`` it is not needed.
+    """
+    statement = statement_of(line)
+    if not isinstance(statement, ast.Assign):
         return ""
     name, value = ast.unparse(statement.targets[0]), statement.value
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "detach":
+        value = value.func.value
+    if not isinstance(value, ast.BinOp):
+        return ""
     if not isinstance(value.op, ast.Sub | ast.Add) or ast.unparse(value.left) != name or f"{name}.grad" not in line:
         return ""
     return f"{name} {_OPERATORS[type(value.op)]}= {ast.unparse(value.right)}"

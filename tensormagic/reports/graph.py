@@ -83,6 +83,8 @@ class Cut:
     #: Of ``"no_grad"``: whether code switched gradients off that is neither the user's own nor torch's on the user's
     #: behalf.
     by_library: bool = False
+    #: Where ``location`` is a ``with torch.no_grad():`` and a leaf went in: index of the line of the call below it.
+    call_location: int | None = None
 
     @property
     def detachment(self) -> bool:

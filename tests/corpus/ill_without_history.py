@@ -32,6 +32,31 @@ def a_training_step_inside_no_grad():
     return trace.report
 
 
+@ill("TM306", severity="error", subject="loss", line="w = w - 0.1 * w.grad", related=("loss.backward()",),
+     says=("an update made a new w, which requires no gradient", "stays one: `w -= 0.1 * w.grad`"))  # fmt: skip
+def an_update_by_hand_under_no_grad_that_makes_a_new_leaf():
+    w, x, y = torch.ones(3, requires_grad=True), torch.randn(8, 3), torch.randn(8)
+    with refused() as trace:
+        for _ in range(3):
+            loss = (x @ w - y).square().mean()
+            loss.backward()
+            with torch.no_grad():
+                w = w - 0.1 * w.grad
+    return trace.report
+
+
+@ill("TM306", severity="error", subject="loss", line="w = (w - 0.1 * w.grad).detach()", related=("loss.backward()",),
+     says=("an update made a new w", "stays one: `with torch.no_grad(): w -= 0.1 * w.grad`"))  # fmt: skip
+def an_update_by_hand_that_detaches_the_new_leaf():
+    w = torch.ones(3, requires_grad=True)
+    with refused() as trace:
+        for _ in range(3):
+            loss = w.square().sum()
+            loss.backward()
+            w = (w - 0.1 * w.grad).detach()
+    return trace.report
+
+
 @ill("TM306", severity="error", subject="loss", line="argmax(1)", says=("`.argmax()` cut it off",),
      related=("loss.backward()",))  # fmt: skip
 def the_accuracy_as_a_loss():

@@ -314,6 +314,8 @@ class DetachedValues:
         detachment.by_library = region is not None and region.by_library
         detachment.detached_leaves = self._leaves_at.setdefault((kind, op, site), DetachedLeaves())
         detachment.with_sources(() if source is None else (source,))
+        if leaf is not None and region is not None:
+            detachment.call_site = self._sites.of_frame(frame)
         if listed:
             self._wait(detachment)
         return detachment

@@ -312,6 +312,7 @@ class Detachment:
     # Whether the value was only written into what was used: noted where something is left out because of it.
     quiet: bool = False
     by_library: bool = False  # as in `Cut`
+    call_site: int | None = None  # Of a leaf in a region: the site of the call.
 
     def with_sources(self, sources: Iterable[torch.Tensor]) -> Detachment:
         """Note values that went in here besides, and what lies behind them; returns itself."""

@@ -158,6 +158,7 @@ class Described:
     detached_leaves: DetachedLeaves | None = None
     quiet: bool = False
     by_library: bool = False
+    call_site: int | None = None
     count: int = 0
 
 
@@ -355,7 +356,9 @@ class DetachmentLog(TracePart):
             name = name or described or f"leaf {tuple(leaf.shape)}"
         shown = receiver or detachment
         flags = {"quiet": detachment.quiet, "by_library": detachment.by_library}
-        return Described(name, site, shown.shape, shown.dtype, detachment.detached_leaves, **flags)
+        return Described(
+            name, site, shown.shape, shown.dtype, detachment.detached_leaves, **flags, call_site=detachment.call_site
+        )
 
     def _cut(self, key: Key, described: Described) -> Cut:
         line = self._sites.locations[key.site].line if key.site is not None else 0
@@ -365,5 +368,6 @@ class DetachmentLog(TracePart):
             source_name=described.source_name, source_location=described.source_site, earlier=key.earlier,
             target=key.target, input_number=key.input_number, selects=key.selects, shape=described.shape,
             dtype=described.dtype, count=described.count, by_library=described.by_library,
+            call_location=described.call_site,
             left_out=left_out(leaves, self._leaves, self._passes.used, self._detached.trained),
         )  # fmt: skip
