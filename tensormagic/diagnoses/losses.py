@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tensormagic.diagnoses.graph_cuts import call_words, instead, is_drawn
-from tensormagic.diagnoses.rule import called, of_kind, related_lines
+from tensormagic.diagnoses.rule import as_code, called, of_kind, related_lines
 from tensormagic.reports import (
     Cut,
     Finding,
@@ -192,7 +192,7 @@ def _evaluated_in_train_mode(report: TraceReport) -> Iterator[Finding]:
 
 
 def _evaluated(owner: str, place: Location | None, norms: list[UntrainedNorm]) -> Finding:
-    batches = max(norm.batches for norm in norms)
+    code, batches = as_code(owner), max(norm.batches for norm in norms)
     return Finding(
         code="TM606",
         severity="warning",
@@ -200,7 +200,7 @@ def _evaluated(owner: str, place: Location | None, norms: list[UntrainedNorm]) -
         f"took statistics from {plural(batches, 'batch', 'batches')} that nothing was learned from.",
         location=place,
         evidence={"norms": len(norms), "batches": batches, "in a row": max(norm.longest for norm in norms)},
-        remedy=f"Switch the mode for the evaluation: `{owner}.eval()` before it, `{owner}.train()` after it.",
+        remedy=f"Switch the mode for the evaluation: `{code}.eval()` before it, `{code}.train()` after it.",
         subject=owner,
     )
 

@@ -92,7 +92,7 @@ def _computed(found: UnregisteredTensor) -> Finding:
         location=found.location,
         evidence={"shape": str(found.shape), "made by": found.grad_fn},
         remedy=f"Compute first, make it a Parameter last: `{_parameter_last(found)}`; move the whole module: "
-        f"`{found.owner}.to(device)`",
+        f"`{as_code(found.owner)}.to(device)`",
         subject=found.name,
     )
 
@@ -252,15 +252,16 @@ def untied_weights(report: TraceReport | WatchReport) -> Iterator[Finding]:
 def _untied(pair: UntiedPair) -> Finding:
     evidence: dict[str, Scalar] = {"evidence": pair.evidence, "elements": pair.numel}
     evidence |= {"elements compared": pair.compared} if pair.compared else {}
-    inner = [name.removeprefix(f"{pair.owner}.") for name in (pair.first, pair.second)]
+    first, second = (
+        as_code(f"{pair.owner}.{name.removeprefix(f'{pair.owner}.')}") for name in (pair.first, pair.second)
+    )
     return Finding(
         code="TM609",
         severity="note" if pair.evidence == "equal values" else "warning",
         message=f"{pair.first} and {pair.second}" + _WHY[pair.evidence],
         location=pair.location,
         evidence=evidence,
-        remedy=f"Tie them again, after loading and copying and before the optimizer is made: "
-        f"`{pair.owner}.{inner[1]} = {pair.owner}.{inner[0]}`",
+        remedy=f"Tie them again, after loading and copying and before the optimizer is made: `{second} = {first}`",
         subject=pair.second,
     )
 

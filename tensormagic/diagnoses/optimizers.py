@@ -110,7 +110,7 @@ def targets_with_gradients(report: TraceReport) -> Iterator[Finding]:
                 location=step_line(report, training.optimizers[0]),
                 evidence={"parameters": len(missing)},
                 remedy="Compute what it makes without a graph: `with torch.no_grad():`, or freeze it once: "
-                f"`{owner}.requires_grad_(False)`.",
+                f"`{as_code(owner)}.requires_grad_(False)`.",
                 subject=owner,
             )
 
@@ -132,7 +132,7 @@ def _root_in_no_optimizer(report: TraceReport, training: Training, owner: str, m
 
     A warning where an optimizer holds as many parameters of the same shapes that nothing uses: it was made before.
     """
-    mine = [report.parameters[number] for number in missing]
+    mine, code = [report.parameters[number] for number in missing], as_code(owner)
     bare = not mine[0].owner
     shapes = Counter(series.shape for series in mine)
     idle = [each for each in training.optimizers if each.unknown_idle and Counter(each.unknown_shapes) == shapes]
@@ -141,7 +141,7 @@ def _root_in_no_optimizer(report: TraceReport, training: Training, owner: str, m
     trains = f"{listed([each.name for each in training.optimizers])} trains only other parameters"
     remedy = (
         f'To train it: `{optimizer_code(use)}.add_param_group({{"params": '
-        f"{f'[{owner}]' if bare else f'{owner}.parameters()'}}})`. To keep it fixed, `{owner}.requires_grad_(False)` "
+        f"{f'[{code}]' if bare else f'{code}.parameters()'}}})`. To keep it fixed, `{code}.requires_grad_(False)` "
         "saves computing its gradients."
     )
     if idle:

@@ -169,8 +169,8 @@ def shortest(missing: Sequence[str], of: Sequence[str]) -> list[str]:
 
 
 def as_code(name: str) -> str:
-    """Return a module's or parameter's name as Python takes it: ``net.layers[2].weight``."""
-    return _NUMBER.sub(r"[\1]", name)
+    """Return a module's or parameter's name as Python takes it: ``net.layers[2].weight``; code as it is."""
+    return name if is_code(name) else _NUMBER.sub(r"[\1]", name)
 
 
 def fixed(names: Sequence[str], owner: str = "") -> str:

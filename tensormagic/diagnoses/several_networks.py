@@ -182,8 +182,8 @@ def _own_load(report: TraceReport, load: StateLoad) -> Finding:
         "`state_dict()` makes no copy of them.",
         location=report.location(load.location),
         evidence={"given": load.given},
-        remedy=f"To go back to earlier weights, keep a copy: `copy.deepcopy({load.module}.state_dict())`; to copy "
-        "another network, load the `state_dict()` of that one.",
+        remedy=f"To go back to earlier weights, keep a copy: `copy.deepcopy({as_code(load.module)}.state_dict())`; to "
+        "copy another network, load the `state_dict()` of that one.",
         subject=load.module,
     )
 
@@ -197,8 +197,8 @@ def _load(report: TraceReport, load: StateLoad) -> Finding:
         if load.strip
         else f"Load what stands under that key: `{_under(here.text, load.example)}`"
         if here is not None and load.given < load.missing and _under(here.text, load.example)
-        else f"Compare the keys: `{load.module}.load_state_dict(…, strict=False)` returns those that are missing, and "
-        "those that it did not expect"
+        else f"Compare the keys: `{as_code(load.module)}.load_state_dict(…, strict=False)` returns those that are "
+        "missing, and those that it did not expect"
     )
     return Finding(
         code="TM621",
@@ -310,7 +310,7 @@ def _never_copied(report: TraceReport, trained: set[str], steps: int) -> Iterato
                     location=report.location(cut.location) or step_line(report, *_uses(report)),
                     evidence={"steps": steps, "parameters": len(cut.left_out)},
                     remedy=f"If it should follow {twin}, copy the weights now and then: "
-                    f"`{owner}.load_state_dict({twin}.state_dict())`.",
+                    f"`{as_code(owner)}.load_state_dict({as_code(twin)}.state_dict())`.",
                     subject=owner,
                 )
 

@@ -94,7 +94,7 @@ def _accumulated(report: TraceReport, use: OptimizerUse, patterns: list[StepPatt
             f"{name}.grad is not zeroed between updates: in {count(times)} of {plural(use.steps, 'update')}, it "
             f"included what an earlier update had already used{grown}."
         )
-        remedy = f"Clear it after each update: `{name}.grad = None`"
+        remedy = f"Clear it after each update: `{as_code(name)}.grad = None`"
     return Finding(
         code="TM309",
         severity="warning",

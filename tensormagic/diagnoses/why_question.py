@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tensormagic.diagnoses.graph_cuts import call_words, instead
-from tensormagic.diagnoses.rule import optimizer_code, passes_words, rebound, scientific
+from tensormagic.diagnoses.rule import as_code, optimizer_code, passes_words, rebound, scientific
 from tensormagic.reports import (
     Cut,
     GradientFacts,
@@ -260,40 +260,40 @@ UNTRACED = "Run the cell under `%%tracegrad` and ask again: it sees which line e
 
 def not_asked(question: Question) -> WhyReport | None:
     """It does not ask for a gradient."""
-    facts, name, grad = question.facts, question.name, question.grad
+    facts, name, grad, code = question.facts, question.name, question.grad, as_code(question.name)
     if facts.requires_grad:
         return None
     if facts.grad == "present":
         says = f"{grad} is there, but {name} no longer requires a gradient: backward adds nothing to it."
-        return question.described("frozen", says, remedy=(f"{name}.requires_grad_()",))
+        return question.described("frozen", says, remedy=(f"{code}.requires_grad_()",))
     if facts.inference:
         says = f"{grad} is None because {name} was made under `torch.inference_mode()`: autograd never records it."
-        return question.described("inference tensor", says, remedy=(rebound(name, "clone().requires_grad_()"),))
+        return question.described("inference tensor", says, remedy=(rebound(code, "clone().requires_grad_()"),))
     if not facts.dtype.startswith(("float", "bfloat", "complex")):
         says = (
             f"{grad} is None because {name} is {facts.dtype}: only floating-point and complex tensors have gradients."
         )
-        return question.described("integers", says, remedy=(rebound(name, "float().requires_grad_()"),))
+        return question.described("integers", says, remedy=(rebound(code, "float().requires_grad_()"),))
     return _switched_off(question)
 
 
 def _switched_off(question: Question) -> WhyReport:
-    facts, name, grad = question.facts, question.name, question.grad
+    facts, name, grad, code = question.facts, question.name, question.grad, as_code(question.name)
     if facts.relative:
         says = (
             f"{grad} is None because {name} shares the memory of {facts.relative}, but not its history: `.detach()`, "
         )
         says += "`.data` or `torch.no_grad()` cut it off."
-        return question.described("cut off", says, remedy=(f"{facts.relative}.grad  # the one that is tracked",))
+        tracked = f"{as_code(facts.relative)}.grad  # the one that is tracked"
+        return question.described("cut off", says, remedy=(tracked,))
     if facts.is_parameter:
         place = _frozen_at(question)
         says = f"{grad} is None because the parameter is frozen{place_words(place)}: its `requires_grad` is False."
-        return question.described("frozen", says, remedy=(f"{name}.requires_grad_()",), location=place)
+        return question.described("frozen", says, remedy=(f"{code}.requires_grad_()",), location=place)
     says = f"{grad} is None because {name} does not require a gradient (`requires_grad=False`)."
-    rests = "Nothing it was made from requires one, or it was made under `torch.no_grad()`, or from numbers."
-    return question.described(
-        "does not require grad", says, evidence=(rests,), remedy=(f"{name}.requires_grad_()  # before it is used",)
-    )
+    rests = "Nothing it was made from requires one, or `torch.no_grad()` or `.detach()` cut it off."
+    remedy = (f"{code}.requires_grad_()  # before it is used",)
+    return question.described("does not require grad", says, evidence=(rests,), remedy=remedy)
 
 
 def _frozen_at(question: Question) -> Location | None:
@@ -318,7 +318,8 @@ def not_a_leaf(question: Question) -> WhyReport | None:
         way = traced_way(question.trace, graph, index)
         norm = graph.frames[-1].norms[index] if graph.frames else -1.0
         evidence += [f"In the last pass its gradient had norm {scientific(norm)}."] if norm >= 0 else []
-    remedy = (f"{name}.retain_grad()  # before backward()", f"torch.autograd.grad(loss, {name})  # returns it instead")
+    code = as_code(name)
+    remedy = (f"{code}.retain_grad()  # before backward()", f"torch.autograd.grad(loss, {code})  # returns it instead")
     return question.described("not a leaf", f"{says}for leaves.", evidence=tuple(evidence), remedy=remedy, path=way)
 
 
@@ -431,7 +432,7 @@ def no_backward_yet(question: Question) -> WhyReport | None:
     says = f"{question.grad} is None because no backward has reached {name} since it was made or cleared: "
     says += f"{way.end} leads back to it"
     over = f", through {listed(way.ops)}." if way.ops else "."
-    call = f"{way.end}.backward()" if way.is_scalar else f"{way.end}.sum().backward()"
+    call = f"{as_code(way.end)}.backward()" if way.is_scalar else f"{as_code(way.end)}.sum().backward()"
     return question.described("no backward yet", says + over, remedy=(call,), path=live_way(question.facts))
 
 
@@ -444,7 +445,7 @@ def unused(question: Question) -> WhyReport | None:
         f"{question.grad} is None because no path leads from the loss to it: in {passes_words(trace)} it took part in "
     )
     says += "nothing that backward was called on."
-    remedy = (f"Use {question.name} in `forward`, or freeze it: `{question.name}.requires_grad_(False)`",)
+    remedy = (f"Use {question.name} in `forward`, or freeze it: `{as_code(question.name)}.requires_grad_(False)`",)
     return question.described("unused", says, remedy=remedy, path=live_way(question.facts))
 
 

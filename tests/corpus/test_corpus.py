@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from functools import lru_cache
 from importlib import import_module
@@ -23,6 +24,7 @@ LEAST_ILL, LEAST_NEARLY = 3, 2
 LEAST_FAMILIES = 50
 # By the module's scope pytest puts the two tests of a case beside each other, and `ran` keeps it for the second.
 each_healthy_case = pytest.mark.parametrize("case", HEALTHY, ids=lambda case: case.name, scope="module")
+CODE, NUMBER_AS_NAME = re.compile(r"`([^`]+)`"), re.compile(r"[A-Za-z_]\w*\.\d")  # `net.0.weight` is no Python
 UNCOUNTED = {"TM201", "TM202", "TM203", "TM204"}  # the programs about these are counted in test_writes_corpus
 OF_RANKS = {
     code for code, _ in FAULTS.values()
@@ -96,6 +98,7 @@ def test_the_one_illness_is_found_and_nothing_else(case):
         graph, node = found.node
         assert report.graphs[graph].nodes[node].op == found.subject == case.op
     _assert_lines_are_there(found)
+    assert [code for code in CODE.findall(found.remedy) if NUMBER_AS_NAME.search(code)] == []
 
 
 def _assert_lines_are_there(found: Finding) -> None:

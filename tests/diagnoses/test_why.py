@@ -58,6 +58,24 @@ def test_a_tensor_alone(make, reason, words):
     assert words in report.answer
 
 
+def test_code_that_it_gives_can_be_typed():
+    """A parameter of a list of modules has its number in brackets, as in Python."""
+    net = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))
+    net[0].weight.requires_grad_(False)
+    names = {"net": net, "out": [net(torch.ones(2, 4))]}
+    assert ask(net[0].weight, names).remedy == ("net[0].weight.requires_grad_()",)
+    assert ask(names["out"][0], names, "out[0] * 1.5").remedy[1].startswith("torch.autograd.grad(loss, out[0] * 1.5)")
+
+
+def test_what_was_detached_was_made_from_something_that_requires_a_gradient():
+    """A copy that was cut off says nothing of where: the answer leaves no way out."""
+    x = leaf()
+    copy = (x * 2).detach()
+    (rests,) = ask(copy, {"x": x, "copy": copy}).evidence
+    assert "`.detach()`" in rests
+    assert "detach()" in tm.inspect(copy, "copy", namespace={"x": x}).autograd.details.because
+
+
 def test_an_inference_tensor():
     """Autograd never follows it."""
     with torch.inference_mode():

@@ -157,7 +157,8 @@ def _because(x: torch.Tensor, named: list[tuple[str, Any]], name: str) -> str:
     cut = _cut_from(x, named)
     if cut:
         return f"it shares {cut}'s memory but not its graph: detach(), .data or no_grad cut {name} off"
-    return "no operation that led to it was recorded: nothing it was made from requires grad, or it was made in no_grad"
+    why = "nothing it was made from requires grad, or no_grad or detach() cut it off"
+    return f"no operation that led to it was recorded: {why}"
 
 
 def _cut_from(x: torch.Tensor, named: list[tuple[str, Any]]) -> str:
