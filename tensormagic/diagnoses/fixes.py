@@ -88,11 +88,11 @@ def _with_a_way_back(finding: Finding, report: Report, line: str) -> str:
     return _without_cut(finding, report, line)
 
 
-def _with_a_graph(finding: Finding, report: Report, line: str) -> str:
+def _leaf_in_place(finding: Finding, report: Report, line: str) -> str:
     """A leaf that an update made anew is updated in place; the line of another cut is given by the remedy."""
     update = update_by_hand(line)
     if not update:
-        return _without_cut(finding, report, line)
+        return _without_cut(finding, report, line) if finding.code == "TM306" else ""
     return update if f"`{update}`" in finding.remedy else _updated_in_place(finding, report, line)
 
 
@@ -317,7 +317,7 @@ FIXES: dict[str, Fix] = {
     "TM303": _with_a_way_back,
     "TM304": _detached_after,
     "TM305": _averaged,
-    "TM306": _with_a_graph,
+    "TM306": _leaf_in_place,
     "TM307": _updated_in_place,
     "TM308": _unrecorded,
     "TM309": _cleared,
@@ -333,6 +333,7 @@ FIXES: dict[str, Fix] = {
     "TM612": values.over_what_is_summed,
     "TM614": _each_its_own,
     "TM615": _frozen,
+    "TM617": _leaf_in_place,
     "TM618": _unscaled,
     "TM620": _listed,
     "TM625": _stepped_by_the_scaler,

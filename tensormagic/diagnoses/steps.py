@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tensormagic.diagnoses.rule import as_code, call_on, optimizer_code, related_lines, scientific
-from tensormagic.diagnoses.writes import LONGEST
+from tensormagic.diagnoses.rule import as_code, call_on, of_kind, optimizer_code, related_lines, scientific
+from tensormagic.diagnoses.writes import LONGEST, update_by_hand
 from tensormagic.reports import (
     Accumulation,
     Clipping,
@@ -262,7 +262,8 @@ LEAST_SHARE = 0.1  # of the steps
 
 
 def parameters_not_updating(report: TraceReport) -> Iterator[Finding]:
-    """TM617: steps that come to nothing: the learning rate fell to zero, or half precision rounds the updates away."""
+    """TM617: steps that come to nothing: no learning rate, updates rounded away, or an update of a name alone."""
+    yield from _updates_of_a_name(report)
     for use in report.training.optimizers if report.training is not None else ():
         if use.rate and use.zero_rate_steps >= FEWEST_MEASURED and use.zero_rate_steps >= LEAST_SHARE * use.steps:
             yield _no_rate(report, use)
@@ -272,6 +273,25 @@ def parameters_not_updating(report: TraceReport) -> Iterator[Finding]:
             lost = [one for one in held if one.lost >= MUCH_LOST and sum(update >= 0 for update in one.updates) > 1]
             if lost:
                 yield _lost(report, use, lost)
+
+
+def _updates_of_a_name(report: TraceReport) -> Iterator[Finding]:
+    for lost in of_kind(report, "update lost"):
+        place = report.location(lost.location)
+        update = update_by_hand(place.text if place is not None else "")
+        if update:
+            name = update.split()[0]
+            code = update if lost.detail else f"with torch.no_grad(): {update}"
+            yield Finding(
+                code="TM617",
+                severity="warning",
+                message=f"This update changes nothing: it gives the name {name} to a new tensor, and the parameter "
+                "keeps its values.",
+                location=place,
+                evidence={"updates": lost.calls},
+                remedy=f"Change the parameter in place: `{code}`.",
+                subject=name,
+            )
 
 
 def _no_rate(report: TraceReport, use: OptimizerUse) -> Finding:

@@ -18,7 +18,7 @@ from tensormagic.reports.failure import Operand
 ObservationKind = Literal[
     "copy", "mixed formats", "uninitialised", "both broadcast", "normalised", "draw", "synchronised", "promoted",
     "regrouped", "same memory", "wrapped", "no logarithms", "normalised over", "last sample", "dropout",
-    "dropout in eval", "same draws", "advantage", "target",
+    "dropout in eval", "same draws", "advantage", "target", "update lost",
 ]  # fmt: skip
 
 
@@ -38,7 +38,8 @@ class Observation:
     #: ``"same draws"``: every worker of a loader begins with the same generator, or goes through the same stream;
     #: ``"advantage"``: a score's logarithm was multiplied by a difference that has a gradient; ``"target"``: a loss
     #: compares with a target made by the network that is trained; ``"dropout"``, ``"dropout in eval"``: a dropout that
-    #: the mode of the module around it does not reach.
+    #: the mode of the module around it does not reach; ``"update lost"``: a parameter and something else made a new
+    #: tensor that is gone, and the parameter is as it was when its next gradient came.
     kind: ObservationKind
     op: str  #: What was called, as a user knows it: ``"reshape"``, ``"mse_loss"``.
     #: Index into `TraceReport.locations` of the user's line; None where all of it is library code.

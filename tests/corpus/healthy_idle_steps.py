@@ -106,6 +106,47 @@ def weights_in_bfloat16_that_move():
 
 
 @healthy(nearly="TM617")
+def updates_by_hand_that_are_written_back():
+    """In place; through ``.data``; as new values that are copied in."""
+    nets = [mlp(64, 16, 10) for _ in range(3)]
+    with tm.trace(namespace={"nets": nets}) as trace:
+        for images, classes in batches(5):
+            for net in nets:
+                net.zero_grad()
+                F.cross_entropy(net(images.flatten(1)), classes).backward()
+            with torch.no_grad():
+                for p in nets[0].parameters():
+                    p -= 0.1 * p.grad  # noqa: PLW2901  (that is what this is about)
+                for p in nets[1].parameters():
+                    p.data = p - 0.1 * p.grad
+                for parameter in nets[2].parameters():
+                    p = parameter
+                    p = p - 0.1 * p.grad
+                    parameter.copy_(p)
+    return trace.report
+
+
+@healthy(nearly="TM617")
+def inner_updates_that_are_used_and_dropped():
+    """MAML of first order: updated weights are used once, and an optimizer steps on what they teach."""
+    net = nn.Linear(64, 10)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    with tm.trace(namespace={"net": net}) as trace:
+        for images, classes in batches(5):
+            x = images.flatten(1)
+            optimizer.zero_grad()
+            F.cross_entropy(net(x), classes).backward()
+            fast = []
+            for p in net.parameters():
+                p = p - 0.1 * p.grad  # noqa: PLW2901  (that is what this is about)
+                fast.append(p)
+            optimizer.zero_grad()
+            F.cross_entropy(F.linear(x, *fast), classes).backward()
+            optimizer.step()
+    return trace.report
+
+
+@healthy(nearly="TM617")
 def a_rate_that_warms_up_and_falls_to_zero_at_the_end():
     net = mlp(64, 16, 10)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)

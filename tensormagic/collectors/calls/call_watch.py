@@ -17,7 +17,7 @@ from tensormagic.collectors.autograd_errors.untracked_writes import NOTED
 from tensormagic.collectors.calls import call_notes, seen_calls, seen_losses, seen_made
 from tensormagic.collectors.calls.call_notes import ALONE, CLOSELY, Call, CallNotes, Doubles, NotesOfDoubles, Place
 from tensormagic.collectors.calls.seen_calls import NotesOfBroadcasts, NotesOfSequences, Sequences, Wide
-from tensormagic.collectors.calls.seen_made import Fresh, NotesOfDropouts, NotesOfFresh
+from tensormagic.collectors.calls.seen_made import Fresh, NotesOfDropouts, NotesOfFresh, NotesOfUpdates
 from tensormagic.collectors.detachment.detachment_facts import ROLES
 from tensormagic.collectors.graphs.live_nodes import next_nodes, reaches
 from tensormagic.collectors.graphs.saved_tensors import saved_tensor
@@ -289,7 +289,9 @@ def is_scaled(optimizer: Any, scaler: weakref.ref[Any]) -> bool:
 Look = Callable[["CallWatch", Call], None]
 
 
-class CallWatch(NotesOfBroadcasts, NotesOfFresh, NotesOfDoubles, NotesOfLoop, NotesOfSequences, NotesOfDropouts):
+class CallWatch(
+    NotesOfBroadcasts, NotesOfFresh, NotesOfDoubles, NotesOfLoop, NotesOfSequences, NotesOfDropouts, NotesOfUpdates
+):
     """Looks at the calls of one run; the arguments are those of `CallNotes`.
 
     Attributes:
@@ -310,11 +312,10 @@ class CallWatch(NotesOfBroadcasts, NotesOfFresh, NotesOfDoubles, NotesOfLoop, No
         super().__init__(sites, module_path, line_of_node)
         self._places: dict[tuple[object, int], Place] = {}
         self.wide, self.fresh, self.doubles = Wide(), Fresh(), Doubles()
-        self.sequences = Sequences()
+        self.sequences, self.updates = Sequences(), {}
         self.dropouts: dict[int, weakref.ref[Any]] = {}
-        self.drops = False
         self.reduced: set[int] = set()
-        self.seconds = 0.0
+        self.drops, self.seconds = False, 0.0
         self.loop = LoopNotes()
 
     def place(self, line: object, frame: FrameType) -> Place | None:
@@ -438,6 +439,7 @@ _LOOKS: tuple[tuple[Look, tuple[str, ...]], ...] = (
     (seen_made.drew, seen_made.DRAWS),
     (seen_made.asked_for, seen_made.FRESH),
     (seen_calls.waited, seen_calls.WAITS),
+    (seen_made.updated, seen_made.UPDATING),
     (normalised, NORMS),
     (clipped, CLIPS),
     (scaled, FACTORS),

@@ -9,7 +9,7 @@ import sys
 import weakref
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -363,3 +363,51 @@ def _leaves_mode_out(frame: FrameType) -> bool:
     keywords = {keyword.arg for keyword in part.keywords}
     name = part.func.attr if isinstance(part.func, ast.Attribute) else getattr(part.func, "id", "")
     return name in _DROPPING and len(part.args) <= 2 and keywords <= {"p", "inplace", "input"}
+
+
+# An update by hand of which nothing comes: ``for p in net.parameters(): p = p - lr * p.grad`` makes a new tensor each
+# time, and the parameter stays as it is. That is known when the line runs again, for a later gradient.
+
+UPDATING = ("add", "sub")
+MOST_UPDATES = 64  # that are remembered
+
+
+class Update(NamedTuple):
+    """A parameter and what was made of it, as they were."""
+
+    parameter: weakref.ref[torch.Tensor]
+    state: tuple[int, int]  # of the parameter: its version, and where its memory begins
+    gradient: weakref.ref[torch.Tensor]
+    version: int  # of the gradient
+    result: weakref.ref[torch.Tensor]
+
+    def is_lost(self) -> bool:
+        """Return whether the result is gone, and the parameter unchanged although it has got another gradient."""
+        parameter, gradient = self.parameter(), self.gradient()
+        if parameter is None or parameter.grad is None or self.result() is not None:
+            return False
+        newer = gradient is not parameter.grad or gradient._version != self.version
+        return newer and (parameter._version, parameter.data_ptr()) == self.state
+
+
+class NotesOfUpdates(CallNotes):
+    """Notes beside which updates by hand are remembered, by line and parameter."""
+
+    updates: dict[tuple[int | None, int], Update]
+
+
+def updated(watch: NotesOfUpdates, call: Call) -> None:
+    """Remember what is made of a parameter that has a gradient; note what was lost of what the line made before."""
+    x, result = call.args[0] if call.args else None, call.result
+    if type(x) is not nn.Parameter or x.grad is None or type(result) is not torch.Tensor:
+        return
+    if not is_own_code(call.frame.f_code.co_filename):
+        return  # a library's updates are right by themselves
+    site = watch.site(call)
+    for key in [key for key, one in watch.updates.items() if key[0] == site and one.is_lost()]:
+        del watch.updates[key]
+        watch.note("update lost", call, operands=(x,), of=2, detail="" if torch.is_grad_enabled() else "no_grad")
+    if len(watch.updates) < MOST_UPDATES:
+        state = x._version, x.data_ptr()
+        made = Update(weakref.ref(x), state, weakref.ref(x.grad), x.grad._version, weakref.ref(result))
+        watch.updates.setdefault((site, id(x)), made)
