@@ -45,16 +45,15 @@ MOVE = """async ([what, zoom, count]) => {
 def _page(page: Page, count: int) -> dict[str, Any]:
     """Open a graph of so many nodes, every box of it; return what opening took, in milliseconds."""
     document = json_block(trace_document(samples_viewer.large_run(count, passes=2), limits=Limits(boxes=40)))
-    module = trace_html.viewer_module().replace("return {\nupdate:", "return {\npanel,\nupdate:")
     style = f"<style>{trace_html.viewer_style()}</style>"
-    call = f"const doc = {document}; const start = performance.now(); window.panel = mount(document.body, doc);"
-    page.set_content(f"{style}<body class='tm tm-trace'><script type='module'>{module}\n{call}"
+    call = f"const doc = {document}; const start = performance.now(); window.panel = new Panel(document.body, doc);"
+    page.set_content(f"{style}<body class='tm tm-trace'><script type='module'>{trace_html.viewer_module()}\n{call}"
                      "window.mounted = performance.now() - start;</script>")  # fmt: skip
     page.wait_for_function("() => window.panel")
     if (button := page.get_by_role("button", name="Open graph")).is_visible():  # as where it is higher than the screen
         button.click()
     opened = page.evaluate(
-        "() => { const start = performance.now(); panel.panel.unfoldButton.click(); return performance.now() - start }"
+        "() => { const start = performance.now(); panel.unfoldButton.click(); return performance.now() - start }"
     )
     return {"mounted": page.evaluate("() => window.mounted"), "opened": opened}
 

@@ -146,7 +146,7 @@ def _mounted(static_page: OpenPage, report: Report) -> Page:
     from tensormagic.views.markup import json_block
     from tensormagic.views.panels import trace as trace_html
 
-    call = f"window.panel = mount(document.querySelector('section'), {json_block(trace_document(report))});"
+    call = f"window.panel = new Panel(document.querySelector('section'), {json_block(trace_document(report))});"
     page = static_page(
         f'<style>{trace_html.viewer_style()}</style><section class="tm tm-trace"></section>'
         f'<script type="module">{trace_html.viewer_module()}\n{call}</script>'

@@ -491,7 +491,7 @@ def test_graph_higher_than_the_screen_is_folded(static_page: OpenPage) -> None:
     page.set_viewport_size({"width": 700, "height": 500})
     limits = Limits(boxes=150)
     document = trace_document(samples_viewer.large_run(1500, passes=2), limits=limits)
-    script = f"{trace_html.viewer_module()}\nmount(document.querySelector('section'), {json_block(document)});"
+    script = f"{trace_html.viewer_module()}\nnew Panel(document.querySelector('section'), {json_block(document)});"
     style = f"<style>{trace_html.viewer_style()}</style>"
     page.set_content(f'{style}<section class="tm tm-trace"></section><script type="module">{script}</script>')
     expect(page.locator(".healthy")).to_be_visible()
@@ -537,7 +537,7 @@ def test_node_of_a_finding_is_marked(static_page: OpenPage, code: str, words: st
     finding = Finding(code, "warning", "relu lets nothing through.", node=(0, 0))
     page = static_page(trace_html.render(replace(samples_viewer.calm_run(), findings=(finding,))))
     _panel(page)
-    expect(page.locator(".of-finding.warning text")).to_have_text(f"◆ {words}")
+    expect(page.locator(".of-finding.tm-warning text")).to_have_text(f"◆ {words}")
 
 
 def test_a_note_is_not_below_a_tick(static_page: OpenPage) -> None:
@@ -679,8 +679,8 @@ def test_leaves_without_a_badge_are_counted(static_page: OpenPage) -> None:
 def _mounted(open_page: OpenPage, report: TraceReport, *, live: bool = False) -> Page:
     """A page with the viewer's module and one panel, as a live output has it."""
     document = json_block(trace_document(report))
-    call = f"mount(document.querySelector('section'), {document}, {{live: {str(live).lower()}}})"
-    script = f"{trace_html.viewer_module()}\nwindow.panel = {call};"
+    call = f"new Panel(document.querySelector('section'), {document}, {{live: {str(live).lower()}}})"
+    script = f"{trace_html.viewer_module()}\nObject.assign(window, {{ panel: {call}, unpackDelta }});"
     style = f"<style>{trace_html.viewer_style()}</style>"
     page = open_page(f'{style}<section class="tm tm-trace"></section><script type="module">{script}</script>')
     _panel(page)
@@ -689,7 +689,7 @@ def _mounted(open_page: OpenPage, report: TraceReport, *, live: bool = False) ->
 
 def _send(page: Page, frame: LiveFrame) -> None:
     buffer = pack_delta(frame)
-    page.evaluate("bytes => panel.delta(new DataView(Uint8Array.from(bytes).buffer))", list(buffer))
+    page.evaluate("bytes => panel.delta(...unpackDelta(new DataView(Uint8Array.from(bytes).buffer)))", list(buffer))
 
 
 def test_delta_lights_what_backward_reached(static_page: OpenPage) -> None:

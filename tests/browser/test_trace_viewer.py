@@ -42,7 +42,7 @@ def _mounted(static_page: OpenPage, report: TraceReport, *, limits: Limits = FEW
     """Return a page with a panel whose graph is open, kept as ``window.panel``."""
     document = json_block(trace_document(report, limits=limits))
     call = (
-        "window.mountAgain = doc => { window.panel = mount(document.querySelector('section'), doc) };"
+        "window.mountAgain = doc => { window.panel = new Panel(document.querySelector('section'), doc) };"
         f"mountAgain({document});"
     )
     style = f"<style>{trace_html.viewer_style()}</style>"

@@ -26,6 +26,7 @@ VIEWER_WORDS: dict[str, Any] = {
     "more": "{rest more finding}: {codes}",
     "show_node": "Show node",
     "show_line": "show {where}",
+    "help": "%tensormagic help {code}",
     "copy": "copy",
     "copy_fix": "Copy fix",
     "copied": "Copied",
@@ -76,6 +77,7 @@ VIEWER_WORDS: dict[str, Any] = {
     "leaves": "{more leaf/leaves}[, {bad} NaN/Inf]",
     "inside": "{label}  ·  {count} inside",
     "fold": "fold {label}",
+    "fold_key": "fold {label} (Escape)",
     "members": "{nodes node} in “{label}”[, the first {first}]",
     "of_line": "show the {nodes node} of line {line}",
     # of a node

@@ -86,13 +86,12 @@ class Slices {
 
   /** A storage element that another slice reads was clicked: show that slice. */
   follow() {
-    const { panel, data } = this;
-    if (!panel.index || panel.drawn(panel.index)) return;
-    const index = panel.index;
+    const { panel, data } = this, { index, cell } = panel;
+    if (!index || panel.drawn(index)) return;
     index.forEach((at, dim) => { if (dim !== data.rowDim && dim !== data.columnDim) data.fixed[dim] = at; });
     this.offer();
     this.redraw();
-    panel.pickCell(panel.cellOf(data.offset + index.reduce((sum, at, dim) => sum + at * data.stride[dim], 0)));
+    panel.pickCell(cell);
   }
 
   redraw() {

@@ -4,7 +4,7 @@
 import { arrowOf, clamp, svg, isCommand, take } from "../dom.js";
 import { LARGEST } from "./words.js";
 
-/** @import { Box, Wire } from "./words.js" */
+/** @import { Box, Piece, Wire } from "./words.js" */
 /** @import { GraphView } from "./graph.js" */
 
 export const FAR = 0.5; // below that zoom only names are read
@@ -17,6 +17,13 @@ const TALLEST_OPEN = 620;
 export function mapSize({ width, height }, tall) {
   const scale = Math.min(150 / width, Math.min(tall - 30, 180) / height);
   return { scale, w: Math.max(Math.round(width * scale), 24), h: Math.max(Math.round(height * scale), 8) };
+}
+
+/** The piece of a picture in which some points lie. @param {number[][]} points @returns {Piece} */
+export function boundsOf(points) {
+  const [across, down] = [0, 1].map((side) => points.map((point) => point[side])),
+    [x, y] = [Math.min(...across), Math.min(...down)];
+  return { x, y, w: Math.max(...across) - x, h: Math.max(...down) - y };
 }
 
 /** The part of a picture that is seen: `show` applies it, and is what a picture has to bring along. */
@@ -129,7 +136,7 @@ export class Camera {
     this.frame({ x: 0, y: -top, w: width, h: height }, 1.5);
   }
 
-  /** Bring a piece of the picture into view, as large as it can be. @param {{x:number, y:number, w:number, h:number}} piece @param {number} [most] */
+  /** Bring a piece of the picture into view, as large as it can be. @param {Piece} piece @param {number} [most] */
   frame({ x, y, w, h }, most = LARGEST) {
     const { width: W, height: H } = this.clear(),
       k = Math.max(Math.min(most, (W - 16) / w, (H - 8) / h), 0.02);
@@ -140,15 +147,13 @@ export class Camera {
   frameBoxes(places) {
     const boxes = [...places].map((at) => this.graph.boxes[at]).filter((box) => !box.open);
     if (!boxes.length) return;
-    const [left, top] = [Math.min(...boxes.map((box) => box.x)) - 24, Math.min(...boxes.map((box) => box.y)) - 34];
-    const [right, bottom] = [
-      Math.max(...boxes.map((box) => box.x + box.w)) + 24,
-      Math.max(...boxes.map((box) => box.y + box.h)) + 16,
-    ];
-    const { k, x, y } = this.view,
+    const corners = boxes.flatMap(({ x, y, w, h }) => [[x - 24, y - 34], [x + w + 24, y + h + 16]]),
+      piece = boundsOf(corners),
+      { k } = this.view,
       { width: W, height: H } = this.clear();
-    const seen = left * k + x >= 0 && right * k + x <= W && top * k + y >= 0 && bottom * k + y <= H;
-    if (!seen || k < FAR) this.frame({ x: left, y: top, w: right - left, h: bottom - top }, clamp(k, 0.8, LARGEST));
+    const [left, top] = [piece.x * k + this.view.x, piece.y * k + this.view.y],
+      seen = left >= 0 && left + piece.w * k <= W && top >= 0 && top + piece.h * k <= H;
+    if (!seen || k < FAR) this.frame(piece, clamp(k, 0.8, LARGEST));
   }
 
   /** @param {number} factor @param {number} [x] @param {number} [y] the point that stays where it is */
@@ -158,7 +163,7 @@ export class Camera {
     this.stand({ k, x: x - (x - this.view.x) * change, y: y - (y - this.view.y) * change });
   }
 
-  /** Move as little as needed to see a box. @param {{x:number, y:number, w:number, h:number}} box */
+  /** Move as little as needed to see a box. @param {Piece} box */
   reveal(box) {
     const { k } = this.view,
       { width: W, height: H } = this.clear(),
@@ -219,9 +224,9 @@ export class Camera {
     const { width, height, top } = this.extent(),
       { width: W, height: H } = this.clear(),
       { k } = this.view;
-    if (height * k > H) this.view.y = Math.min(Math.max(this.view.y, H - 8 - (height - top) * k), top * k + 4);
+    if (height * k > H) this.view.y = clamp(this.view.y, H - 8 - (height - top) * k, top * k + 4);
     const right = W - (height * k > H ? mapSize(this.graph.size, H).w + 12 : 0) - 8;
-    if (width * k > W) this.view.x = Math.min(Math.max(this.view.x, right - width * k), 8);
+    if (width * k > W) this.view.x = clamp(this.view.x, right - width * k, 8);
   }
 }
 

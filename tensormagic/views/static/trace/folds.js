@@ -1,6 +1,8 @@
 // @ts-check
 /** Opening and folding boxes in place: the tree of what lies inside them (inside.py), and which of it is open. */
 
+import { clamp } from "../dom.js";
+
 /** @import { Box } from "./words.js" */
 
 const MOST_ALL = 4000; // boxes up to which everything may be opened at once
@@ -276,7 +278,7 @@ export function sceneOf(tree) {
           { x: boxX, y: boxY, w: boxW, h: boxH, label } = boxes[box],
           top = y + level.ends[row] + down(level.ends[row]) + below,
           wide = Math.min(NECK, boxW - 10, w - 16),
-          middle = Math.min(Math.max(boxX + boxW / 2, x + left + 8 + wide / 2), x + left + w - 8 - wide / 2);
+          middle = clamp(boxX + boxW / 2, x + left + 8 + wide / 2, x + left + w - 8 - wide / 2);
         frames.push({ part, x: x + left, y: top, w, h, label, count: tree.parts[part].children.length, depth, neck: [middle - wide / 2 - x - left, boxY + boxH - top, wide] });
         waiting.push({ size, x: x + left + PAD, y: top + FRAME_HEAD + ABOVE, depth: depth + 1, inside: box });
       }

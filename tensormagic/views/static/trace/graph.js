@@ -1,7 +1,7 @@
 // @ts-check
 /** The picture of one graph: what is near is an element each, what is far one for all that look alike; pan, zoom, focus and selection live here. */
 
-import { Camera, FAR, mapSize, listenTo } from "./camera.js";
+import { Camera, FAR, boundsOf, mapSize, listenTo } from "./camera.js";
 import { html, svg } from "../dom.js";
 import { pointsOf } from "./words.js";
 import { hatchPattern, boxMark, paintBox, frameMark, wireMark, paintWire, wireState, around, bornMark, findingMarks, derivativeMarks, crashMarks, boxSpecks, lineSpecks, frameSpecks, cutMarks } from "./marks.js";
@@ -322,31 +322,25 @@ export class GraphView extends Camera {
 
   /** The keys go on from the box that has the focus, also where a click brought it there. @param {any} mark */
   hold(mark) {
-    if (!mark) return;
+    if (mark) this.stopAt(Number(mark.dataset.box));
+  }
+
+  /** @param {number} place the one box that Tab stops at */
+  stopAt(place) {
     this.marks[this.focused]?.element.setAttribute("tabindex", "-1");
-    this.focused = Number(mark.dataset.box);
-    mark.setAttribute("tabindex", "0");
+    this.focused = place;
+    this.marks[place]?.element.setAttribute("tabindex", "0");
   }
 
   /** @param {number} place */
   focus(place) {
-    this.marks[this.focused]?.element.setAttribute("tabindex", "-1");
-    this.focused = place;
+    this.stopAt(place);
     if (this.isFar()) this.zoom(0.6 / this.view.k);
     this.reveal(this.graph.boxes[place]);
     this.exchange(place, true);
     this.paintMarks();
-    const { element } = this.marks[place];
-    element.setAttribute("tabindex", "0");
-    element.focus({ preventScroll: true });
+    this.marks[place].element.focus({ preventScroll: true });
   }
-}
-
-/** The part of the picture in which some points lie. @param {number[][]} points */
-function boundsOf(points) {
-  const [across, down] = [0, 1].map((side) => points.map((point) => point[side])),
-    [x, y] = [Math.min(...across), Math.min(...down)];
-  return { x, y, w: Math.max(...across) - x, h: Math.max(...down) - y };
 }
 
 /** Which pieces of the picture lie in a part of it, at least partly. @param {number[]} covered @returns {(piece:import("./words.js").Piece)=>boolean} */

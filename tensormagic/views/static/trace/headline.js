@@ -286,9 +286,9 @@ export function findingElement(finding, hooks) {
   const [before, after] = finding.where ? finding.message.split(finding.where) : [finding.message];
   return html(
     "div",
-    { class: `finding ${finding.severity}`, tabindex: -1 },
+    { class: `finding tm-${finding.severity}`, tabindex: -1 },
     html("span", { class: `tm-icon tm-i-${finding.severity}`, "aria-hidden": "true" }),
-    html("span", { class: "code-name", title: `%tensormagic help ${finding.code}` }, `${finding.code} ${finding.severity}`),
+    html("span", { class: "code-name", title: worded(words.help, finding) }, `${finding.code} ${finding.severity}`),
     html(
       "div",
       { class: "message" },

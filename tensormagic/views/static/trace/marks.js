@@ -1,7 +1,7 @@
 // @ts-check
 /** The elements of the picture: boxes with their badges, opened boxes, wires, and what is written on them. */
 
-import { svg, html, worded } from "../dom.js";
+import { clamp, svg, html, worded } from "../dom.js";
 import { HEAD, BADGE, wireWidth, drawerPart, pointsOf, say } from "./words.js";
 
 /** @import { Box, Wire } from "./words.js" */
@@ -96,7 +96,7 @@ export function frameMark(frame, said) {
   const [neckX, neckY, neckWidth] = frame.neck,
     words = worded(said.inside, frame),
     fold = worded(said.fold, frame),
-    wide = Math.min(Math.max(7 * words.length + 30, 60), frame.w);
+    wide = clamp(7 * words.length + 30, 60, frame.w);
   return svg(
     "g",
     { class: `frame depth${frame.depth % 2}`, transform: `translate(${frame.x} ${frame.y})`, "data-frame": frame.part },
@@ -107,7 +107,7 @@ export function frameMark(frame, said) {
     svg(
       "g",
       { class: "handle", role: "button", tabindex: -1, "aria-expanded": "true", "aria-label": fold },
-      svg("title", {}, `${fold} (Escape)`),
+      svg("title", {}, worded(said.fold_key, frame)),
       svg("rect", { class: "grip", x: 4, y: 4, width: wide - 8, height: 18, rx: 4 }),
       svg("path", { class: "chevron", d: "M9.5 11l4 4 4-4" }),
       svg("text", { class: "frame-name", x: 23, y: 17 }, words),
@@ -177,7 +177,7 @@ export function around(mark, box, gap) {
 /** Where words are at a box: at their place in the drawing (marks.py), else over the middle, above the number, which they
  * would overprint where type is large. @param {any} graph @param {Box} box @param {number} half @param {number[]} [place] */
 function wordPlace({ size }, box, half, place) {
-  return place?.length && !((box.inside ?? -1) >= 0) ? [place[0], place[1] + (box.lowered ?? 0)] : [Math.min(Math.max(box.x + box.w / 2, half), Math.max(size.width - half, half)), box.y - 20];
+  return place?.length && !((box.inside ?? -1) >= 0) ? [place[0], place[1] + (box.lowered ?? 0)] : [clamp(box.x + box.w / 2, half, Math.max(size.width - half, half)), box.y - 20];
 }
 
 /** @param {any} graph the boxes that are shown now @param {Box} box @param {any} first */
@@ -219,7 +219,7 @@ export function findingMarks(graph) {
     if (free) said.push([x - half, x + half, y]);
     return svg(
       "g",
-      { class: `of-finding ${severity === "error" ? "error" : "warning"}` },
+      { class: `of-finding tm-${severity === "error" ? "error" : "warning"}` },
       svg("rect", { x: box.x - 2, y: box.y - 2, width: box.w + 4, height: Math.min(box.h, HEAD) + 4, rx: 6 }),
       free ? svg("text", { x, y }, `◆ ${words}`) : null,
     );
@@ -262,7 +262,7 @@ function alike(kind, things, stateOf, drawn) {
   return found.map(({ state, parts }) => svg("path", { class: `${kind} ${state}`, d: parts.join("") }));
 }
 
-/** @param {{x:number, y:number, w:number, h:number}} box */
+/** @param {import("./words.js").Piece} box */
 function outline({ x, y, w, h }) {
   return `M${x} ${y}h${w}v${h}h${-w}z`;
 }

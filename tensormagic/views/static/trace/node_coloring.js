@@ -2,7 +2,7 @@
 /** What the colours of the picture say: gradient norm, NaN and Inf, saved bytes, time, bytes. */
 
 import { cutCount, cutKey } from "./marks.js";
-import { html, svg, worded } from "../dom.js";
+import { clamp, html, svg, worded } from "../dom.js";
 import { UNTOUCHED, ENDS, level, ofBox, scaleOf, shortNorm, normText, shortBadText, badText, bytesText, secondsText } from "./words.js";
 
 /** @import { Box, Picture } from "./words.js" */
@@ -130,7 +130,7 @@ function total(box, values) {
 export function stepOf(value, most) {
   if (!(value > 0)) return "zero";
   const step = Math.floor(6 * (1 + Math.log10(value / most) / DECADES));
-  return `n${Math.min(Math.max(step, 0), 5)}`;
+  return `n${clamp(step, 0, 5)}`;
 }
 
 /** @param {Picture} picture @param {number[]} scale log10 of its ends @returns {Lens} */

@@ -1,31 +1,14 @@
 // @ts-check
 /**
- * The trace viewer: one module, two transports.
- *
- * `mount(element, document)` draws a trace document (tensormagic/views/page/document.py) into an element and
- * returns a handle; the saved page calls it once, the live panel calls `update` with newer documents and `delta` with
- * the newest gradient norms. The default export is what anywidget calls. No dependency, no request, no innerHTML: all
- * text becomes text nodes. A delta touches only the attributes that changed and is painted at most once a frame.
+ * The trace viewer while a kernel feeds it: `update` shows newer documents (tensormagic/views/page/document.py), `delta`
+ * the newest gradient norms. No dependency, no request, no innerHTML: all text becomes text nodes. A delta touches only
+ * the attributes that changed and is painted at most once a frame.
  */
 
 import { fed, html, keepingKeys } from "../dom.js";
 import { Panel } from "./panel.js";
 
 /** @import { DeltaHeader } from "./words.js" */
-
-/**
- * Draw a trace document into an element.
- * @param {Element} element @param {any} doc @param {{live?:boolean}} [options]
- * @returns {{update:(doc:any)=>void, delta:(view:DataView)=>void, dispose:()=>void}}
- */
-export function mount(element, doc, options = {}) {
-  const panel = new Panel(element, doc, options);
-  return {
-    update: (newer) => panel.update(newer),
-    delta: (view) => panel.delta(...unpackDelta(view)),
-    dispose: () => panel.dispose(),
-  };
-}
 
 /**
  * What anywidget calls, once a view.

@@ -1,7 +1,7 @@
 // @ts-check
 /** What several parts of the viewer go by; elements, and numbers put into words: the same words as in Python (tensormagic/words.py). */
 
-import { html, svg, digits } from "../dom.js";
+import { clamp, html, svg, digits } from "../dom.js";
 
 /** @typedef {{x:number,y:number,w:number,h:number,nodes:number[],label:string,detail:string,kind:string,badges:[number,string][],written:number,part?:number,inside?:number,lowered?:number,open?:boolean}} Box inside: the box it lies in, -1 for none; lowered: how far it stands below its place in the drawing */
 /** @typedef {{source:number,target:number,points:number[],ends?:[number,number][],edges?:number[],plain?:boolean,bounds?:Piece}} Wire */
@@ -109,7 +109,7 @@ export function level(norm, [low, high] = ENDS) {
   if (!Number.isFinite(norm)) return "bad";
   if (norm === 0) return "zero";
   const step = Math.floor((6 * (Math.log10(norm) - low)) / (high - low));
-  return `n${Math.min(Math.max(step, 0), 5)}`;
+  return `n${clamp(step, 0, 5)}`;
 }
 
 /** Log10 of the norms at the ends of a run's scale (theme.py); one that there is already only grows.
