@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import ast
 import weakref
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import permutations
 from typing import Any
 
 import torch
 
-from tensormagic.collectors.calls.call_notes import Call, CallNotes, Found, operand_parts, running_part
+from tensormagic.collectors.calls.call_notes import Call, CallNotes, operand_parts, running_part
 from tensormagic.collectors.graphs.live_nodes import flat, reaches
+from tensormagic.collectors.objects.identity import Marks, holds
 from tensormagic.collectors.where.source import is_own_code
 
 # Calls for which the host has to wait until a device has done all that it was given: reading a value is one.
@@ -294,56 +294,29 @@ _FUNCTIONAL = "torch/nn/functional.py"
 _TURNING = frozenset({"unsqueeze", "view", "reshape", "expand", "T", "mT", "t", "transpose"})
 
 
-class Mark(weakref.ref[torch.Tensor]):
-    """A tensor that is followed, and what is to be noted of it."""
-
-    __slots__ = ("found", "key")
-
-    found: Found
-    key: int
-
-
 @dataclass(eq=False)
 class Wide:
     """Results that are larger than both operands, until they are gone or reduced."""
 
-    marks: dict[int, Mark] = field(default_factory=dict)
-
-    def mark(self, x: torch.Tensor, found: Found) -> None:
-        """Follow a tensor from now on."""
-        mark = Mark(x, self._forget)
-        mark.found, mark.key = found, id(x)
-        self.marks[mark.key] = mark
-        if len(self.marks) > MOST_FOLLOWED:
-            del self.marks[next(iter(self.marks))]
-
-    def _forget(self, mark: Mark) -> None:
-        if self.marks.get(mark.key) is mark:
-            del self.marks[mark.key]
+    marks: Marks = field(default_factory=partial(Marks, MOST_FOLLOWED))  # with what is to be noted of each
 
     def follow(self, watch: CallNotes, call: Call) -> None:
         """Pass the mark on, or note what came of it."""
         result, name = call.result, str(getattr(call.function, "__name__", ""))
-        if (mark := self._of(flat(call.args))) is None:
+        mark = next((self.marks[id(value)] for value in flat(call.args) if holds(self.marks, value)), None)
+        if mark is None:
             return
         if name in JOINED:
             for x in result:
-                self.mark(x, mark.found)
+                self.marks.put(x, mark.note)
         elif not isinstance(result, torch.Tensor):
             return
         elif name in _REDUCING and result.dim() == 0:
-            watch.keep(mark.found)
-            for key in [key for key, other in self.marks.items() if other.found is mark.found]:
+            watch.keep(mark.note)
+            for key in [key for key, other in self.marks.items() if other.note is mark.note]:
                 del self.marks[key]
         elif name in _PASSING and result.dim() and result is not mark():
-            self.mark(result, mark.found)
-
-    def _of(self, values: Iterable[Any]) -> Mark | None:
-        for value in values:
-            mark = self.marks.get(id(value))
-            if mark is not None and mark() is value:
-                return mark
-        return None
+            self.marks.put(result, mark.note)
 
 
 class NotesOfBroadcasts(CallNotes):
@@ -364,7 +337,7 @@ def both_grew(watch: NotesOfBroadcasts, call: Call) -> None:
     if column.shape != (*row.shape, 1) or result.numel() <= max(column.numel(), row.numel()):
         return
     if not _meant(column, row) and not _turned(call, 0 if column is left else 1):
-        watch.wide.mark(result, watch.found("both broadcast", call, operands=(left, right), result=result))
+        watch.wide.marks.put(result, watch.found("both broadcast", call, operands=(left, right), result=result))
 
 
 def _meant(column: torch.Tensor, row: torch.Tensor) -> bool:
@@ -407,7 +380,7 @@ def grew_in_a_loss(watch: NotesOfBroadcasts, call: Call) -> None:
     for x in call.result:
         if x.numel() > max(left.numel(), right.numel()):
             op = above.f_code.co_name
-            watch.wide.mark(x, watch.found("both broadcast", call, operands=(left, right), result=x, op=op))
+            watch.wide.marks.put(x, watch.found("both broadcast", call, operands=(left, right), result=x, op=op))
 
 
 def grew_in_a_whole_loss(watch: CallNotes, call: Call) -> None:

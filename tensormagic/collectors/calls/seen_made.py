@@ -18,6 +18,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from tensormagic.collectors.calls.call_notes import Call, CallNotes, running_part
 from tensormagic.collectors.geometry.parts import PLAIN
 from tensormagic.collectors.graphs.live_nodes import flat
+from tensormagic.collectors.objects.identity import holds
 from tensormagic.collectors.where.source import is_own_code
 
 # Memory that was asked for without a value, and read before anybody wrote one.
@@ -312,8 +313,7 @@ def dropped(watch: NotesOfDropouts, call: Call) -> None:
     above = call.frame.f_back
     if above is not None and above.f_code is _FORWARD:
         module = above.f_locals["self"]
-        known = watch.dropouts.get(id(module))
-        if known is not None and known() is module:
+        if holds(watch.dropouts, module):
             return
     if not _draws(call):
         return

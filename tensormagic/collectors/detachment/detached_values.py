@@ -34,7 +34,6 @@ from tensormagic.collectors.detachment.detachment_facts import (
     DetachedLeaves,
     Detachment,
     Held,
-    Mark,
     Trained,
     differentiable,
     dtype_of,
@@ -43,6 +42,7 @@ from tensormagic.collectors.detachment.detachment_facts import (
     shape_of,
 )
 from tensormagic.collectors.graphs.live_nodes import flat, has_history, history_of, is_leaf, without_history
+from tensormagic.collectors.objects.identity import Marks
 from tensormagic.collectors.where.source import SourceLines, is_ours, is_own_code
 from tensormagic.reports.graph import CutKind
 from tensormagic.words import error_text
@@ -95,7 +95,7 @@ class DetachedValues:
         self._regions: list[Region | None] = []
         self._numbers: list[int] = []
         self._last_roots: frozenset[int] = frozenset()
-        self.live: dict[int, Mark | Held] = {}
+        self.live = Marks(MOST_LIVE)
         self.open: dict[int, Detachment] = {}
         self.seconds = 0.0
         self.gap = ""
@@ -279,9 +279,9 @@ class DetachedValues:
 
     def _marked(self, values: list[Any]) -> Detachment | None:
         for value in values:
-            mark = self.live.get(id(value))
-            if mark is not None and mark() is value and not has_history(value):
-                return mark.detachment
+            detachment: Detachment | None = self.live.of(value)
+            if detachment is not None and not has_history(value):
+                return detachment
         return None
 
     def _put_into(self, target: Any, value: Any) -> None:
@@ -292,8 +292,8 @@ class DetachedValues:
 
     def _write(self, written: Any) -> None:
         """Note that a leaf was written to by hand, or the memory that a value shares with one."""
-        mark = self.live.get(id(written))
-        marked = mark.detachment.leaf() if mark is not None and mark() is written and mark.detachment.leaf else None
+        detachment = self.live.of(written)
+        marked = detachment.leaf() if detachment is not None and detachment.leaf else None
         leaf = marked if marked is not None else written
         if is_leaf(leaf):
             self.trained.write(leaf)
@@ -331,26 +331,16 @@ class DetachedValues:
             return  # the loss of a pass that is over, read for a log
         if type(value) in _NUMBERS:
             if detachment.kind in _NUMERIC:
-                self.live[id(value)] = Held(value, detachment)
+                self.live.add(Held(value, detachment))
                 self._numbers.append(id(value))
         elif isinstance(value, torch.Tensor | np.ndarray):
-            mark = Mark(value, self._forget)
-            mark.key, mark.detachment = id(value), detachment
-            self.live[id(value)] = mark
-        if len(self.live) > MOST_LIVE:
-            self.live.pop(next(iter(self.live)), None)
-
-    def _forget(self, mark: Mark) -> None:
-        """Drop what is gone; a new value may already stand under its key."""
-        if self.live.get(mark.key) is mark:
-            del self.live[mark.key]
+            self.live.put(value, detachment)
 
     # -- calls that make nodes ------------------------------------------------------------------------------------
 
     def _use(self, made: tuple[int, int], values: list[Any], result: Any) -> None:
         for at, value in enumerate(values):
-            mark = self.live.get(id(value))
-            if mark is None or mark() is not value:
+            if (detachment := self.live.of(value)) is None:
                 continue
             if has_history(value) and value is not result:
                 del self.live[id(value)]  # what it is now has a way of its own
@@ -358,9 +348,9 @@ class DetachedValues:
             if value is result:
                 del self.live[id(value)]
             receiver = receiver_of(made, values, at, result)
-            if receiver is not None and len(mark.detachment.receivers) < MOST_RECEIVERS:
-                mark.detachment.receivers.append(receiver)
-                self._wait(mark.detachment)
+            if receiver is not None and len(detachment.receivers) < MOST_RECEIVERS:
+                detachment.receivers.append(receiver)
+                self._wait(detachment)
 
 
 _is_grad_enabled = torch.is_grad_enabled

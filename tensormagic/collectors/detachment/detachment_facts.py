@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from tensormagic.collectors.graphs.live_nodes import flat, has_history, inputs_of, is_stale, walk_nodes
-from tensormagic.collectors.objects.identity import Leaves
+from tensormagic.collectors.objects.identity import Leaves, holds
 from tensormagic.collectors.quiet import numbers
 from tensormagic.reports.graph import CutKind, LeftOut
 
@@ -109,8 +109,7 @@ class DetachedLeaves:
             self._fruitless_walks = 0 if len(self.leaves) > before else self._fruitless_walks + 1
 
     def _keep(self, leaf: torch.Tensor) -> None:
-        known = self.leaves.get(id(leaf))
-        if (known is None or known() is not leaf) and len(self.leaves) < MOST_LEAVES:
+        if not holds(self.leaves, leaf) and len(self.leaves) < MOST_LEAVES:
             self.leaves[id(leaf)] = weakref.ref(leaf)
 
     def _walk(self, root: Any) -> Iterator[torch.Tensor]:
@@ -142,8 +141,7 @@ class Trained:
 
     def step(self, optimizer: torch.optim.Optimizer) -> None:
         """Note what an optimizer that begins a step was given; one that is known costs a look-up."""
-        known = self._optimizers.get(id(optimizer))
-        if known is not None and known() is optimizer:
+        if holds(self._optimizers, optimizer):
             return
         self.any_step = True
         self._optimizers[id(optimizer)] = weakref.ref(optimizer)
@@ -162,16 +160,11 @@ class Trained:
 
     def is_held(self, leaf: torch.Tensor) -> bool | None:
         """Return whether an optimizer that made a step holds the leaf; None where none made one."""
-        return _holds(self._held, leaf) if self.any_step else None
+        return holds(self._held, leaf) if self.any_step else None
 
     def is_written(self, leaf: torch.Tensor) -> bool:
         """Return whether the leaf was written to by hand."""
-        return _holds(self._written, leaf)
-
-
-def _holds(known: dict[int, weakref.ref[torch.Tensor]], leaf: torch.Tensor) -> bool:
-    reference = known.get(id(leaf))
-    return reference is not None and reference() is leaf
+        return holds(self._written, leaf)
 
 
 def left_out(leaves: Iterable[torch.Tensor], known: Leaves, reached: set[int], trained: Trained) -> tuple[LeftOut, ...]:
@@ -327,22 +320,13 @@ class Detachment:
             self.detached_leaves.leaves.pop(id(leaf), None)
 
 
-class Mark(weakref.ref[Any]):
-    """A weak reference that knows under which key it stands."""
-
-    __slots__ = ("detachment", "key")
-
-    key: int
-    detachment: Detachment
-
-
 class Held:
-    """Replaces a weak reference to a Python number, which can have none."""
+    """Replaces the mark of a Python number, of which there can be no weak reference."""
 
-    __slots__ = ("detachment", "value")
+    __slots__ = ("key", "note", "value")
 
     def __init__(self, value: Any, detachment: Detachment) -> None:
-        self.value, self.detachment = value, detachment
+        self.key, self.note, self.value = id(value), detachment, value
 
     def __call__(self) -> Any:
         """Return the number."""

@@ -17,6 +17,7 @@ from torch.nn.parameter import is_lazy
 from tensormagic.collectors.geometry.overlap import Region, overlap
 from tensormagic.collectors.graphs.live_nodes import inputs_of
 from tensormagic.collectors.graphs.saved_tensors import region_of, saved_by
+from tensormagic.collectors.objects.identity import Marks, holds
 from tensormagic.collectors.quiet import dispatches_to_python
 from tensormagic.collectors.where.caller import sequence_number
 from tensormagic.collectors.where.source import SourceLines
@@ -219,15 +220,12 @@ class UntrackedWrites(SilentWrites):
     """What was written through ``.data`` in a run."""
 
     def __init__(self) -> None:
-        self._aliases: dict[int, weakref.ref[torch.Tensor]] = {}
+        self._aliases = Marks(MOST_ALIASES)
         self._writes: deque[UntrackedWrite] = deque(maxlen=MOST_UNTRACKED_WRITES)
 
     def got_data(self, alias: Any) -> None:
         """Note what ``.data`` returned."""
-        key, aliases = id(alias), self._aliases
-        aliases[key] = weakref.ref(alias, lambda gone: aliases.pop(key, None) if aliases.get(key) is gone else None)
-        if len(aliases) > MOST_ALIASES:
-            aliases.pop(next(iter(aliases)))
+        self._aliases.put(alias, None)
 
     @property
     def live(self) -> bool:
@@ -244,12 +242,10 @@ class UntrackedWrites(SilentWrites):
         aliases = self._aliases
         if not aliases or not isinstance(target, torch.Tensor):
             return False
-        known = aliases.get(id(target))
-        if known is not None and known() is target:
+        if holds(aliases, target):
             return True
         base = target._base if target._is_view() and not target.requires_grad else None
-        known = aliases.get(id(base)) if base is not None else None
-        return known is not None and known() is base
+        return base is not None and holds(aliases, base)
 
     def add(self, record: WriteRecord, target: torch.Tensor, index: Any = None) -> None:
         """Note a write to ``target``, or to what a plain ``index`` picks of it."""

@@ -82,6 +82,57 @@ def _nothing(_name: str, _module: nn.Module) -> None:
     pass
 
 
+# What is known of objects by their ``id``, which counts only while a weak reference to them lives.
+
+
+def holds(known: Mapping[int, Callable[[], Any]], x: object) -> bool:
+    """Return whether an object is among those whose weak references are ``known`` by their identity."""
+    reference = known.get(id(x))
+    return reference is not None and reference() is x
+
+
+class Mark(weakref.ref[Any]):
+    """A weak reference that knows under which key it stands, and what is to be known of its object."""
+
+    __slots__ = ("key", "note")
+
+    key: int
+    note: Any
+
+
+class Marks(dict[int, Any]):
+    """The objects that are followed, each with a `Mark`: until they are gone, or more than ``most`` came after them.
+
+    A dictionary, so that it costs a call nothing to see that nothing is followed.
+    """
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def put(self, followed: Any, note: Any) -> None:
+        """Follow an object from now on."""
+        mark = Mark(followed, self._forget)
+        mark.key, mark.note = id(followed), note
+        self.add(mark)
+
+    def add(self, mark: Any) -> None:
+        """Take in what stands for an object as a `Mark` does."""
+        self[mark.key] = mark
+        if len(self) > self._most:
+            self.pop(next(iter(self)), None)
+
+    def of(self, x: object) -> Any:
+        """Return what is known of an object; None where it is not followed."""
+        mark = self.get(id(x))
+        return mark.note if mark is not None and mark() is x else None
+
+    def _forget(self, mark: Mark) -> None:
+        """Drop what is gone; a new object may already stand under its key."""
+        if self.get(mark.key) is mark:
+            del self[mark.key]
+
+
 class ModuleNames:
     """Paths of the modules met so far, and the outermost modules among them.
 
@@ -118,8 +169,7 @@ class ModuleNames:
 
     def unnamed_referrer(self, module: nn.Module) -> str:
         """Return what to call a module that is known to have no path, or ``""``."""
-        known = self._unnamed_modules.get(id(module))
-        return f"({type(module).__name__})" if known is not None and known() is module else ""
+        return f"({type(module).__name__})" if holds(self._unnamed_modules, module) else ""
 
     def roots(self) -> list[tuple[str, nn.Module]]:
         """Return the outermost modules that are still alive, by name."""
@@ -224,8 +274,7 @@ class Leaves:
         number = self._numbers.get(id(tensor))
         if number is None or self.known[number].reference() is tensor:
             return number
-        other = self._others.get(id(tensor))
-        return number if other is not None and other() is tensor else None
+        return number if holds(self._others, tensor) else None
 
     def called(self, tensor: torch.Tensor) -> str:
         """Return the name of a tensor that is not, and need not be, known as a leaf; empty where it has none."""
